@@ -1,0 +1,1 @@
+# Installation and export: find_package(lockstep) and pkg-config.

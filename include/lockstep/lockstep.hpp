@@ -1,0 +1,8 @@
+// The whole C++ API.
+#pragma once
+
+#include "lockstep/communicator.hpp"
+#include "lockstep/error.hpp"
+#include "lockstep/memory.hpp"
+#include "lockstep/types.hpp"
+#include "lockstep/work.hpp"

@@ -1,0 +1,58 @@
+// Session: what one rank knows of its job after start-up: who everybody is, the store, the secret, and who died.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
+#include "lib/bootstrap/store.hpp"
+#include "lockstep/communicator.hpp"
+
+namespace lockstep::internal {
+
+/// What a rank tells the others about itself. Travels through the store as text.
+struct Member {
+  int rank = -1;
+  std::string host_id;            ///< Equal for ranks that can share memory (boot id and namespaces), never derived from LOCAL_RANK.
+  std::string host_name;
+  std::int64_t pid = 0;
+  std::uint64_t process = 0;      ///< process_token(); equal for ranks that are threads of one process.
+  std::string descriptor_service; ///< Of lib/memory/segment.hpp, empty if none.
+};
+
+/// Why a rank is believed lost.
+struct Loss {
+  int rank = -1;
+  std::string evidence;  ///< "killed by SIGKILL", "connection reset", "exited with code 3"
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const std::vector<Member>& members() const = 0;  ///< Index = rank.
+  virtual const std::string& job_id() const = 0;
+  virtual const std::string& secret() const = 0;
+  virtual Store& store() = 0;
+  /// "torchrun", "lockstep-run", "explicit arguments", "single process" ...
+  virtual const std::string& source() const = 0;
+
+  /// `callback` is called on the reactor's thread once per lost rank (also for ranks lost before). One callback per id; it may not call
+  /// back into the session.
+  virtual void on_loss(std::uint64_t id, std::function<void(const Loss&)> callback) = 0;
+  /// After it returned the callback is not running and never will.
+  virtual void remove_loss_callback(std::uint64_t id) = 0;
+  /// Tells what another layer found out (a link's end of stream, a pidfd). First report per rank wins and is spread.
+  virtual void report_loss(const Loss& loss) = 0;
+  /// This rank leaves in good order: the others will not take its end for a death.
+  virtual void leave() = 0;
+};
+
+/// Resolves who this rank is (options, launchers' variables), meets the others, exchanges Member entries. Blocks, at most options.timeout.
+Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,43 @@
+// Store: the small key-value meeting place of a job.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lib/base/status.hpp"
+
+namespace lockstep::internal {
+
+/// Thread-safe. Keys at most kMaxKeyBytes, values at most kMaxValueBytes (lib/bootstrap/limits.hpp).
+class Store {
+ public:
+  virtual ~Store() = default;
+  using Entry = std::pair<std::string, std::string>;
+
+  /// Sets all entries in one exchange; an existing key is overwritten.
+  virtual Status set(std::span<const Entry> entries) = 0;
+  /// Waits until all keys exist and returns their values in order. ErrorCode::timeout names the keys that are missing.
+  virtual Result<std::vector<std::string>> get(std::span<const std::string> keys, std::chrono::milliseconds timeout) = 0;
+  /// As get without the values: which of `keys` exist after at most `timeout` (all of them: returns at once).
+  virtual Result<std::vector<bool>> wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) = 0;
+  /// Adds `delta` to the integer at `key` (0 when absent) and returns the sum.
+  virtual Result<std::int64_t> add(std::string_view key, std::int64_t delta) = 0;
+
+  Status set_one(std::string key, std::string value) {
+    Entry entry{std::move(key), std::move(value)};
+    return set({&entry, 1});
+  }
+  Result<std::string> get_one(const std::string& key, std::chrono::milliseconds timeout) {
+    auto values = get({&key, 1}, timeout);
+    if (!values.ok()) return values.status();
+    return std::move(values->front());
+  }
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,61 @@
+#include "lib/net/fd.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+namespace lockstep::internal {
+namespace {
+
+std::atomic<bool> g_in_child{false};
+
+// Open descriptors of this process. The lock is held across fork(), so that the child sees a whole table.
+struct Table {
+  std::mutex mutex;
+  std::set<int> open;
+  Table() {
+    pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); }, &Table::close_in_child);
+  }
+  static Table& instance() {
+    static Table* table = new Table;  // Outlives every static Fd.
+    return *table;
+  }
+  static void close_in_child() {
+    for (int fd : instance().open) ::close(fd);
+    instance().open.clear();
+    g_in_child.store(true);
+    instance().mutex.unlock();
+  }
+};
+
+}  // namespace
+
+Fd::Fd(int fd) : fd_(fd) {
+  if (fd < 0) return;
+  std::lock_guard lock(Table::instance().mutex);
+  Table::instance().open.insert(fd);
+}
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+void Fd::reset() noexcept {
+  if (fd_ < 0) return;
+  Table& table = Table::instance();
+  std::lock_guard lock(table.mutex);
+  // In a forked child the number may belong to somebody else by now.
+  if (table.open.erase(fd_) == 1) ::close(fd_);
+  fd_ = -1;
+}
+
+bool in_forked_child() noexcept { return g_in_child.load(std::memory_order_relaxed); }
+
+}  // namespace lockstep::internal

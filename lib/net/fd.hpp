@@ -1,0 +1,27 @@
+// Fd: an owned file descriptor that a forked child does not keep. Every descriptor of the library lives in one of these, so that children
+// forked by the application (data loaders) hold no connection open and a killed rank is noticed at once.
+#pragma once
+
+#include <utility>
+
+namespace lockstep::internal {
+
+class Fd {
+ public:
+  Fd() noexcept = default;
+  explicit Fd(int fd);  ///< Takes ownership; -1 = none.
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd() { reset(); }
+  int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  void reset() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+/// True in a child forked after the first Fd was made: using the library there is an error.
+bool in_forked_child() noexcept;
+
+}  // namespace lockstep::internal

@@ -1,0 +1,55 @@
+// Reactor: the one control-and-progress thread of the process. It accepts connections, runs handshakes, serves descriptors to local peers,
+// watches for dead peers, and steps the operations that nobody waits for. Nothing on the fast path passes through it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "lib/base/env.hpp"
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+/// Something that can make progress without a caller: a communicator's engine with unattended operations.
+class Progressor {
+ public:
+  virtual ~Progressor() = default;
+  enum class Outcome {
+    idle,   ///< Nothing unattended: do not call again until notify().
+    moved,  ///< Something moved: call again soon.
+    stuck,  ///< Unattended work waits for a peer.
+  };
+  /// Called on the reactor's thread; must not block (gives up when a caller holds the engine).
+  virtual Outcome progress() = 0;
+  /// Called before the reactor sleeps because everything is stuck: declares this side asleep and returns a descriptor that becomes
+  /// readable when progress is possible, or -1. After sleeping, disarm() is called.
+  virtual int arm() = 0;
+  virtual void disarm() = 0;
+};
+
+class Reactor {
+ public:
+  /// The process's reactor; its thread starts with the first use. Never destroyed before exit.
+  static Reactor& instance();
+  virtual ~Reactor() = default;
+
+  using Handle = std::uint64_t;
+  /// Calls `ready(events)` on the reactor's thread whenever epoll reports `events` (EPOLLIN ...) for `fd`. The caller keeps the fd open until
+  /// remove() returned.
+  virtual Handle watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready) = 0;
+  virtual void modify(Handle handle, std::uint32_t events) = 0;
+  /// Calls `fire()` once at `when`.
+  virtual Handle at(Nanos when, std::function<void()> fire) = 0;
+  /// After it returned the callback is not running and will not run (called on the reactor's thread: will not run again).
+  virtual void remove(Handle handle) = 0;
+  /// Runs `task` on the reactor's thread soon.
+  virtual void post(std::function<void()> task) = 0;
+
+  virtual void add(Progressor* progressor) = 0;
+  virtual void remove(Progressor* progressor) = 0;
+  /// Unattended work was started on some progressor: wakes the thread if it sleeps.
+  virtual void notify() = 0;
+};
+
+}  // namespace lockstep::internal
