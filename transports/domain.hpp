@@ -21,7 +21,7 @@ inline constexpr std::size_t kStagingBytes = 1 << 20; ///< Staging area per memb
 /// A flag with room for a small payload beside it in one cache line. Single writer: the owner.
 struct alignas(kLine) InlineLine {
   std::atomic<std::uint64_t> flag;
-  std::uint64_t fingerprint;
+  std::uint64_t fingerprint;  ///< Of the call: the reader compares it with its own before it uses the payload.
   std::byte payload[kInlinePayload];
 };
 
@@ -40,12 +40,13 @@ struct CallRecord {
 /// A member's control area. Written by its owner only, except `doorbell` and `revoked`, which peers write too. All-zero is the initial state.
 struct MemberControl {
   alignas(kLine) std::atomic<std::uint64_t> phase;        ///< Monotonic progress flag of domain programs.
-  std::atomic<std::uint64_t> fingerprint;                 ///< Of the call whose phases are being published.
+  std::atomic<std::uint64_t> fingerprints[4];             ///< Of the last domain calls, by call modulo 4; in the phase's line.
   alignas(kLine) InlineLine inline_line[2];               ///< One-shot payloads, used alternately.
   Offer offer[2];                                         ///< By parity of the domain call.
   alignas(kLine) Doorbell doorbell;                       ///< Rung by peers when they publish and the owner sleeps.
   alignas(kLine) std::atomic<std::uint32_t> revoked;      ///< != 0: the communicator is dead; first writer fills reason.
-  std::atomic<std::uint32_t> quiesced;                    ///< The owner touches no peer's memory any more.
+  std::atomic<std::uint32_t> writing;                     ///< The owner may be writing to members' registered memory. It sets
+                                                          ///< this, then checks its `revoked`, then writes (both seq_cst).
   std::atomic<std::uint64_t> left;                        ///< The owner left in good order after this many calls + 1.
   alignas(kLine) CallRecord recent[kRecentCalls];         ///< By sequence modulo kRecentCalls.
   char reason[kMaxReasonBytes];                           ///< Valid when revoked == 2.
@@ -64,6 +65,8 @@ class Domain {
   virtual Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) = 0;
   /// Ring `member`'s doorbell if it declared itself asleep.
   virtual void ring(int member) = 0;
+  /// An eventfd of this rank that becomes readable when it is rung while it sleeps in poll (Doorbell::asleep == 2).
+  virtual int bell_fd() = 0;
 };
 
 }  // namespace lockstep::internal
