@@ -1,10 +1,9 @@
-// One registry of LOCKSTEP_ environment variables. Each is declared once, with its type, default and one line of help; the docs
-// (docs/variables.md, `lockstep-run --variables`) are written from it, and an unknown LOCKSTEP_ name in the environment is
-// an error that names the nearest known one.
+// One registry of LOCKSTEP_ environment variables. Each is declared once, with its type, default and one line
+// of help; the docs (docs/variables.md, `lockstep-run --variables`) are written from it, and an unknown
+// LOCKSTEP_ name in the environment is an error that names the nearest known one.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,21 +15,24 @@ namespace lockstep::internal {
 enum class VariableKind : std::uint8_t { text, integer, flag, bytes, duration };
 
 struct Variable {
-  std::string_view name;           ///< "LOCKSTEP_TIMEOUT"
+  std::string_view name;  ///< "LOCKSTEP_TIMEOUT"
   VariableKind kind;
   std::string_view default_value;  ///< As it would be written in the environment; may be empty.
   std::string_view help;           ///< One sentence.
+  std::string_view choices = {};   ///< For text: the allowed values, "off|warn|info"; empty allows any.
 };
 
 /// Every known variable, sorted by name. The table is in config.cpp.
 std::span<const Variable> variables() noexcept;
 
-/// Fails on the first LOCKSTEP_ name in the environment that is not in the table, naming the nearest one ("did you mean ..."),
-/// and on the first value that does not parse. Called once by Communicator::create and by the tools.
+/// Fails on the first LOCKSTEP_ name in the environment that is not in the table, naming the nearest one
+/// ("did you mean ..."), and on the first value that does not parse. Called once by Communicator::create and
+/// by the tools.
 Status check_environment();
 
-/// The value of a variable of the table, or its default. Names must be in the table (asserted). Values that do not parse give the
-/// default here: check_environment has already refused them. bytes: 64K, 1M, 2G. duration: 500ms, 30s, 5m, plain = ms.
+/// The value of a variable of the table, or its default. Names must be in the table (asserted). Values that
+/// do not parse give the default here: check_environment has already refused them. bytes: 64K, 1M, 2G.
+/// duration: 500ms, 30s, 5m, plain = ms.
 std::string config_text(std::string_view name);
 std::int64_t config_integer(std::string_view name);
 bool config_flag(std::string_view name);

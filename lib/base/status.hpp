@@ -10,7 +10,8 @@
 
 namespace lockstep::internal {
 
-/// ok, or a code with a message that names the cause and the next step, and the rank to blame when there is one.
+/// ok, or a code with a message that names the cause and the next step, and the rank to blame when there is
+/// one.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
@@ -60,8 +61,8 @@ class [[nodiscard]] Result {
 };
 
 /// Returns the error of `expression` (a Status) from the enclosing function.
-#define LOCKSTEP_RETURN_IF_ERROR(expression)                                      \
-  do {                                                                            \
+#define LOCKSTEP_RETURN_IF_ERROR(expression)                                                \
+  do {                                                                                      \
     if (auto lockstep_status = (expression); !lockstep_status.ok()) return lockstep_status; \
   } while (false)
 

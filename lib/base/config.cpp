@@ -1,0 +1,193 @@
+#include "lib/base/config.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstdlib>
+#include <vector>
+
+#include "lib/base/nearest.hpp"
+#include "lib/base/parse.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using enum VariableKind;
+
+// Sorted by name (checked below). After a change, write docs/variables.md anew: a test compares it.
+constexpr auto kVariables = std::to_array<Variable>({
+    {"LOCKSTEP_ALGORITHMS", text, "",
+     "Forces algorithms by collective and message size, for example "
+     "`all_reduce:0-16k=one_shot,16k-inf=ring;broadcast:*=binomial`; must be equal on all ranks."},
+    {"LOCKSTEP_IFNAME", text, "",
+     "Network interface whose address peers connect to; empty takes the one that reaches the rendezvous."},
+    {"LOCKSTEP_INSECURE", flag, "0",
+     "Allows ranks on several hosts without a secret: anyone who reaches the ports can then join the job."},
+    {"LOCKSTEP_JOB_ID", text, "", "Name of the job; a peer of another job is refused."},
+    {"LOCKSTEP_LAUNCHER", text, "",
+     "Which source of rank and world size wins when several are present: lockstep, torchrun, openmpi, mpich, "
+     "slurm or env."},
+    {"LOCKSTEP_LOCAL_RANK", integer, "", "Number of this process among those of its host, from 0."},
+    {"LOCKSTEP_LOCAL_WORLD_SIZE", integer, "", "Number of ranks on this host."},
+    {"LOCKSTEP_LOG", text, "warn", "How much is written to standard error.", "off|warn|info"},
+    {"LOCKSTEP_RANK", integer, "", "Number of this process in the group, from 0."},
+    {"LOCKSTEP_RENDEZVOUS", text, "",
+     "Where ranks find each other: `tcp://host:port` or `file:///path` on a file system that all ranks "
+     "share."},
+    {"LOCKSTEP_SECRET", text, "",
+     "Secret of the job, which authenticates peers; prefer LOCKSTEP_SECRET_FILE."},
+    {"LOCKSTEP_SECRET_FILE", text, "", "File that holds the secret of the job."},
+    {"LOCKSTEP_SEGMENT", bytes, "", "Bytes of one pipelined message; empty lets the library choose."},
+    {"LOCKSTEP_SPIN", integer, "",
+     "Microseconds that a wait spins before it yields the core; empty lets the library choose."},
+    {"LOCKSTEP_START_TIMEOUT", duration, "120s", "How long start-up waits for missing ranks."},
+    {"LOCKSTEP_TCP_CONGESTION", text, "",
+     "TCP congestion control, for example cubic or bbr; empty lets the library choose."},
+    {"LOCKSTEP_TCP_SOCKETS", integer, "1", "TCP connections per peer."},
+    {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
+    {"LOCKSTEP_TRANSPORTS", text, "auto",
+     "Transports that may be used, in order of preference, for example `shm,tcp`."},
+    {"LOCKSTEP_WORLD_SIZE", integer, "", "Number of processes in the group."},
+});
+static_assert(std::is_sorted(kVariables.begin(), kVariables.end(),
+                             [](const Variable& a, const Variable& b) { return a.name < b.name; }));
+
+constexpr std::string_view kPrefix = "LOCKSTEP_";
+
+const Variable* find(std::string_view name) {
+  const auto found =
+      std::find_if(kVariables.begin(), kVariables.end(), [name](auto& v) { return v.name == name; });
+  return found == kVariables.end() ? nullptr : &*found;
+}
+
+std::string_view nearest_variable(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Variable& variable : kVariables) names.push_back(variable.name);
+  return nearest(name, names);
+}
+
+bool is_choice(std::string_view choices, std::string_view value) {
+  while (!choices.empty()) {
+    const std::size_t end = std::min(choices.find('|'), choices.size());
+    if (choices.substr(0, end) == value) return true;
+    choices.remove_prefix(std::min(end + 1, choices.size()));
+  }
+  return false;
+}
+
+bool parses(const Variable& variable, std::string_view value) {
+  switch (variable.kind) {
+    case text:
+      return variable.choices.empty() || is_choice(variable.choices, value);
+    case integer:
+      return parse_integer(value).has_value();
+    case flag:
+      return parse_flag(value).has_value();
+    case bytes:
+      return parse_bytes(value).has_value();
+    case duration:
+      return parse_milliseconds(value).has_value();
+  }
+  return false;
+}
+
+/// What a value of this variable looks like: the type column of the docs and the advice of an error.
+std::string description(const Variable& variable) {
+  switch (variable.kind) {
+    case text:
+      return variable.choices.empty() ? "text" : "one of " + std::string(variable.choices);
+    case integer:
+      return "a whole number";
+    case flag:
+      return "0 or 1";
+    case bytes:
+      return "bytes, such as 512, 64K or 1M";
+    case duration:
+      return "a duration, such as 500ms, 30s or 5m";
+  }
+  return "";
+}
+
+Status check_entry(std::string_view entry) {
+  const std::size_t equals = std::min(entry.find('='), entry.size());
+  const std::string name(entry.substr(0, equals));
+  const std::string value(entry.substr(std::min(equals + 1, entry.size())));
+  const Variable* variable = find(name);
+  if (variable == nullptr) {
+    return Status(ErrorCode::configuration, "unknown variable " + name +
+                                                " in the environment: did you mean " +
+                                                std::string(nearest_variable(name)) + "? Otherwise unset it");
+  }
+  if (value.empty() || parses(*variable, value)) return Status();
+  return Status(ErrorCode::configuration,
+                name + "=" + value + " does not parse: write " + description(*variable));
+}
+
+/// The variable's text in the environment, or its default; an empty value counts as not set.
+std::string_view raw_value(const Variable& variable) {
+  const char* value = std::getenv(variable.name.data());  // The table's names are literals and so end in NUL.
+  return value != nullptr && *value != '\0' ? std::string_view(value) : variable.default_value;
+}
+
+/// The parsed value, else the parsed default, else zero (of a variable whose default is "chosen by the
+/// library").
+template <typename T>
+T parsed_value(std::string_view name, VariableKind kind, std::optional<T> (*parse)(std::string_view)) {
+  const Variable* variable = find(name);
+  assert(variable != nullptr && variable->kind == kind);
+  (void)kind;
+  if (const std::optional<T> value = parse(raw_value(*variable))) return *value;
+  return parse(variable->default_value).value_or(T{});
+}
+
+}  // namespace
+
+std::span<const Variable> variables() noexcept { return kVariables; }
+
+Status check_environment() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (std::string_view(*entry).starts_with(kPrefix)) LOCKSTEP_RETURN_IF_ERROR(check_entry(*entry));
+  }
+  return Status();
+}
+
+std::string config_text(std::string_view name) {
+  const Variable* variable = find(name);
+  assert(variable != nullptr && variable->kind == text);
+  const std::string_view value = raw_value(*variable);
+  return std::string(parses(*variable, value) ? value : variable->default_value);
+}
+
+std::int64_t config_integer(std::string_view name) { return parsed_value(name, integer, parse_integer); }
+bool config_flag(std::string_view name) { return parsed_value(name, flag, parse_flag); }
+std::uint64_t config_bytes(std::string_view name) { return parsed_value(name, bytes, parse_bytes); }
+std::int64_t config_milliseconds(std::string_view name) {
+  return parsed_value(name, duration, parse_milliseconds);
+}
+
+bool config_is_set(std::string_view name) {
+  assert(find(name) != nullptr);
+  const char* value = std::getenv(std::string(name).c_str());
+  return value != nullptr && *value != '\0';
+}
+
+std::string variables_markdown() {
+  std::string page =
+      "# Environment variables\n\n"
+      "An unknown `LOCKSTEP_` name, or a value that does not parse, is an error at start. An empty value "
+      "counts as not set.\n\n"
+      "| variable | value | default | meaning |\n|---|---|---|---|\n";
+  for (const Variable& variable : kVariables) {
+    std::string value = description(variable);
+    for (std::size_t i = 0; (i = value.find('|', i)) != std::string::npos; i += 2) value.replace(i, 1, "\\|");
+    const std::string fallback =
+        variable.default_value.empty() ? "" : "`" + std::string(variable.default_value) + "`";
+    page += "| `" + std::string(variable.name) + "` | " + value + " | " + fallback + " | " +
+            std::string(variable.help) + " |\n";
+  }
+  return page;
+}
+
+}  // namespace lockstep::internal

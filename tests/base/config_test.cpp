@@ -1,0 +1,87 @@
+// The registry of environment variables: values, defaults, and the text of its errors.
+#include "lib/base/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace lockstep::internal {
+namespace {
+
+/// Sets one variable for the length of a scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(std::string name, const std::string& value) : name_(std::move(name)) {
+    setenv(name_.c_str(), value.c_str(), 1);
+  }
+  ~ScopedVariable() { unsetenv(name_.c_str()); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  std::string name_;
+};
+
+TEST(Config, GivesDefaultsWhenNothingIsSet) {
+  EXPECT_EQ(config_milliseconds("LOCKSTEP_TIMEOUT"), 30 * 60 * 1000);
+  EXPECT_EQ(config_text("LOCKSTEP_TRANSPORTS"), "auto");
+  EXPECT_EQ(config_integer("LOCKSTEP_TCP_SOCKETS"), 1);
+  EXPECT_FALSE(config_flag("LOCKSTEP_INSECURE"));
+  EXPECT_EQ(config_bytes("LOCKSTEP_SEGMENT"), 0u);
+  EXPECT_FALSE(config_is_set("LOCKSTEP_TIMEOUT"));
+  EXPECT_TRUE(check_environment().ok());
+}
+
+TEST(Config, ReadsTheEnvironment) {
+  const ScopedVariable timeout("LOCKSTEP_TIMEOUT", "90s");
+  const ScopedVariable segment("LOCKSTEP_SEGMENT", "64K");
+  const ScopedVariable insecure("LOCKSTEP_INSECURE", "yes");
+  const ScopedVariable rank("LOCKSTEP_RANK", "7");
+  EXPECT_EQ(config_milliseconds("LOCKSTEP_TIMEOUT"), 90'000);
+  EXPECT_EQ(config_bytes("LOCKSTEP_SEGMENT"), 65536u);
+  EXPECT_TRUE(config_flag("LOCKSTEP_INSECURE"));
+  EXPECT_EQ(config_integer("LOCKSTEP_RANK"), 7);
+  EXPECT_TRUE(config_is_set("LOCKSTEP_RANK"));
+  EXPECT_TRUE(check_environment().ok());
+}
+
+TEST(Config, AnEmptyValueCountsAsNotSet) {
+  const ScopedVariable timeout("LOCKSTEP_TIMEOUT", "");
+  EXPECT_FALSE(config_is_set("LOCKSTEP_TIMEOUT"));
+  EXPECT_EQ(config_milliseconds("LOCKSTEP_TIMEOUT"), 30 * 60 * 1000);
+  EXPECT_TRUE(check_environment().ok());
+}
+
+TEST(Config, AnUnknownNameIsAnErrorWithTheNearestOne) {
+  const ScopedVariable typo("LOCKSTEP_TIMEOUTS", "5m");
+  const Status status = check_environment();
+  EXPECT_EQ(status.code(), ErrorCode::configuration);
+  EXPECT_EQ(status.message(),
+            "unknown variable LOCKSTEP_TIMEOUTS in the environment: did you mean LOCKSTEP_TIMEOUT? Otherwise "
+            "unset it");
+}
+
+TEST(Config, AValueThatDoesNotParseIsAnErrorThatShowsWhatToWrite) {
+  const ScopedVariable timeout("LOCKSTEP_TIMEOUT", "soon");
+  EXPECT_EQ(check_environment().message(),
+            "LOCKSTEP_TIMEOUT=soon does not parse: write a duration, such as 500ms, 30s or 5m");
+  EXPECT_EQ(config_milliseconds("LOCKSTEP_TIMEOUT"), 30 * 60 * 1000);
+}
+
+TEST(Config, AChoiceOutsideTheListIsAnError) {
+  const ScopedVariable log("LOCKSTEP_LOG", "loud");
+  EXPECT_EQ(check_environment().message(), "LOCKSTEP_LOG=loud does not parse: write one of off|warn|info");
+  EXPECT_EQ(config_text("LOCKSTEP_LOG"), "warn");
+}
+
+TEST(Config, EveryDefaultIsAValueThatTheVariableAccepts) {
+  for (const Variable& variable : variables()) {
+    const ScopedVariable set(std::string(variable.name), std::string(variable.default_value));
+    EXPECT_TRUE(check_environment().ok()) << variable.name << ": " << check_environment().message();
+    EXPECT_FALSE(variable.help.empty()) << variable.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::internal
