@@ -29,7 +29,7 @@ enum class ErrorCode : int {
 /// buffers, and the next step to take.
 class LOCKSTEP_API Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, std::string message, int culprit = -1);
+  Error(ErrorCode code, const std::string& message, int culprit = -1);
   ErrorCode code() const noexcept { return code_; }
   /// The rank that caused the failure, or -1 when no single rank did.
   int culprit() const noexcept { return culprit_; }

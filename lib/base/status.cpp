@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-Error::Error(ErrorCode code, std::string message, int culprit)
-    : std::runtime_error(std::move(message)), code_(code), culprit_(culprit) {}
+Error::Error(ErrorCode code, const std::string& message, int culprit)
+    : std::runtime_error(message), code_(code), culprit_(culprit) {}
 
 }  // namespace lockstep
 

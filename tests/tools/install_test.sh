@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# install_test.sh BUILD_DIR OUTSIDE_DIR CXX [FLAGS]: installs the build into a temporary prefix, then builds and runs the
+# program in OUTSIDE_DIR against it, once through find_package and once through pkg-config.
+set -euo pipefail
+build=$1 outside=$2 cxx=$3 flags=${4-}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cmake --install "$build" --prefix "$work/prefix" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+cp -r "$outside" "$work/source"
+
+echo "== find_package"
+cmake -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$cxx" \
+  -DCMAKE_CXX_FLAGS="$flags" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
+cmake --build "$work/build"
+"$work/build/outside"
+
+echo "== pkg-config, from a prefix that was moved after the installation"
+mv "$work/prefix" "$work/moved"
+pc=$(find "$work/moved" -name lockstep.pc -printf '%h\n')
+read -ra package <<<"$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs lockstep)"
+read -ra extra <<<"$flags"
+"$cxx" -std=c++20 "${extra[@]}" "$work/source/main.cpp" -o "$work/outside" "${package[@]}"
+LD_LIBRARY_PATH=$(dirname "$pc") "$work/outside"

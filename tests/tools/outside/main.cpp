@@ -1,0 +1,9 @@
+#include <lockstep/lockstep.hpp>
+
+#include <cstdio>
+
+int main() {
+  const auto size = lockstep::size_of(lockstep::DataType::bf16);
+  std::printf("a bf16 has %zu bytes\n", size);
+  return size == 2 ? 0 : 1;
+}
