@@ -1,6 +1,5 @@
-#include <lockstep/lockstep.hpp>
-
 #include <cstdio>
+#include <lockstep/lockstep.hpp>
 
 int main() {
   const auto size = lockstep::size_of(lockstep::DataType::bf16);

@@ -1,0 +1,54 @@
+# packages.sh: sourced by tools/demo and tools/test. What lockstep needs on Debian 12 or Ubuntu 24.04 (or later), and how to get it.
+# shellcheck shell=bash disable=SC2034  # the lists are used by those who source this file
+
+build_packages=(g++ cmake ninja-build pkg-config libssl-dev nlohmann-json3-dev libcli11-dev libhwy-dev)
+test_packages=(libgtest-dev)
+# The formatter's version is fixed: each one formats a little differently.
+format_packages=(clang-format-14)
+aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static)
+
+# die TEXT...: one line on standard error, then the end.
+die() {
+  echo "${0##*/}: $*" >&2
+  exit 1
+}
+
+# missing_packages PACKAGE...: prints those that are not installed.
+missing_packages() {
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
+  done
+}
+
+# need_packages yes|no PACKAGE...: installs what is missing, as root or through sudo; with "no" it only says what is missing.
+need_packages() {
+  local may_install=$1
+  shift
+  if ! command -v dpkg-query >/dev/null; then
+    echo "this is neither Debian nor Ubuntu: please see yourself that it has what these packages hold: $*" >&2
+    return
+  fi
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages "$@")
+  ((${#missing[@]})) || return 0
+  if [[ $may_install == no ]]; then
+    die "missing packages; install them with: apt-get install ${missing[*]}"
+  fi
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "missing packages and no sudo here; as root run: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  echo "installing ${missing[*]}"
+  "${as_root[@]}" apt-get -qq update
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >/dev/null ||
+    die "apt-get could not install ${missing[*]}"
+}
+
+# need_cmake: the presets need 3.25; Ubuntu 22.04 has an older one.
+need_cmake() {
+  local version
+  version=$(cmake --version | sed -n '1s/[^0-9]*//p')
+  [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -1) == 3.25 ]] ||
+    die "cmake $version is too old, 3.25 is needed: use Debian 12, Ubuntu 24.04 or later, or install a newer cmake"
+}
