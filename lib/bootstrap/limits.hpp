@@ -1,0 +1,45 @@
+// Limits of start-up: what the store and the handshakes accept. All bytes from outside are hostile until the
+// handshake is over, and a buggy peer may follow it, so every length is checked against one of these before
+// it is used.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::internal {
+
+/// No handshake message is longer, so that a stranger costs one small buffer.
+inline constexpr std::size_t kMaxHandshakeBytes = 160;
+/// A stranger has this long to finish the handshake; long enough for a congested link, short enough to shed
+/// port scanners.
+inline constexpr std::chrono::milliseconds kHandshakeDeadline{5'000};
+/// Connections that have not finished their handshake. More wait in the kernel's backlog.
+inline constexpr std::size_t kMaxHalfOpen = 64;
+
+/// Ranks in a job: keeps rank arithmetic far from 32-bit overflow.
+inline constexpr std::int32_t kMaxWorld = 1 << 20;
+
+/// A key is a name, not data.
+inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
+/// A value is an address or a small table; bulk data belongs into collectives.
+inline constexpr std::size_t kMaxValueBytes = 1 << 20;
+/// Keys in one store.
+inline constexpr std::size_t kMaxKeys = 1 << 16;
+/// Keys and values of one store together: what rank 0 may lose to it.
+inline constexpr std::size_t kMaxTotalBytes = 64 << 20;
+
+/// One request to the store: a few of the largest values fit.
+inline constexpr std::size_t kMaxRequestBytes = 4 << 20;
+/// One reply: every value of a full store, with the framing of its entries.
+inline constexpr std::size_t kMaxReplyBytes = kMaxTotalBytes + kMaxKeys * 8 + 64;
+/// Unread replies of one client; a client that lets more pile up is cut off.
+inline constexpr std::size_t kMaxUnsentBytes = 2 * kMaxReplyBytes;
+
+/// Text that says why a rank was lost or refused.
+inline constexpr std::size_t kMaxEvidenceBytes = 512;
+
+/// The secret file: room for any sensible passphrase.
+inline constexpr std::size_t kMaxSecretBytes = 4 << 10;
+
+}  // namespace lockstep::internal

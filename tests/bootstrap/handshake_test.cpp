@@ -1,0 +1,235 @@
+#include "lib/bootstrap/handshake.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "lib/base/env.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using State = HandshakeState;
+
+/// Moves bytes between the two until neither has anything to say, `piece` bytes at a time.
+void converse(HandshakeClient& client, HandshakeServer& server, std::size_t piece) {
+  const auto move = [piece](auto& from, auto& to) {
+    const std::size_t bytes = std::min({piece, from.outgoing().size(), to.wanted()});
+    to.consume(from.outgoing().first(bytes));
+    from.sent(bytes);
+    return bytes > 0;
+  };
+  for (bool moved = true; moved;) {
+    moved = move(client, server);
+    moved = move(server, client) || moved;
+  }
+}
+
+HandshakeHello hello_of(int rank, int world) {
+  HandshakeHello hello;
+  hello.rank = rank;
+  hello.world = world;
+  hello.peer = 0;
+  hello.channel = 77;
+  hello.process = 4711;
+  return hello;
+}
+
+struct Pair {
+  HandshakeKey client_key = make_handshake_key("job", "secret");
+  HandshakeKey server_key = make_handshake_key("job", "secret");
+  HandshakeHello hello = hello_of(3, 4);
+  HandshakeServerSide side{0, 4, {}};
+
+  struct Outcome {
+    HandshakeStatus client, server;
+    std::string client_text, server_text;
+  };
+  Outcome run() {
+    HandshakeClient client(client_key, hello, "rank 0 at 10.0.0.1:5000");
+    HandshakeServer server(server_key, side, "10.0.0.3:51234");
+    converse(client, server, kMaxHandshakeBytes);
+    EXPECT_NE(client.state(), State::running);
+    return {client.verdict(), server.verdict(), client.status().message(), server.status().message()};
+  }
+};
+
+TEST(Handshake, EstablishesWhateverTheSplits) {
+  for (std::size_t piece = 1; piece <= kMaxHandshakeBytes; ++piece) {
+    const HandshakeKey key = make_handshake_key("job", "secret");
+    HandshakeClient client(key, hello_of(3, 4), "server");
+    HandshakeServer server(key, {0, 4, {}}, "client");
+    converse(client, server, piece);
+    ASSERT_EQ(client.state(), State::established) << piece;
+    ASSERT_EQ(server.state(), State::established) << piece;
+    EXPECT_EQ(client.wanted(), 0u);
+    EXPECT_EQ(server.wanted(), 0u);
+    EXPECT_EQ(server.hello().rank, 3);
+    EXPECT_EQ(server.hello().channel, 77u);
+    EXPECT_EQ(server.hello().process, 4711u);
+  }
+}
+
+TEST(Handshake, WorksWithoutSecretAndJob) {
+  Pair pair;
+  pair.client_key = pair.server_key = make_handshake_key("", "");
+  EXPECT_EQ(pair.run().client, HandshakeStatus::ok);
+}
+
+TEST(Handshake, WrongSecretIsToldToBothSides) {
+  Pair pair;
+  pair.client_key = make_handshake_key("job", "another");
+  const auto outcome = pair.run();
+  EXPECT_EQ(outcome.client, HandshakeStatus::wrong_secret);
+  EXPECT_EQ(outcome.server, HandshakeStatus::wrong_secret);
+  EXPECT_EQ(outcome.client_text,
+            "rank 3 was not accepted by rank 0 at 10.0.0.1:5000: wrong secret; LOCKSTEP_SECRET or "
+            "LOCKSTEP_SECRET_FILE must hold the same secret on all ranks");
+  EXPECT_EQ(outcome.server_text,
+            "a connection from 10.0.0.3:51234 that calls itself rank 3 was refused: wrong secret; "
+            "LOCKSTEP_SECRET or LOCKSTEP_SECRET_FILE must hold the same secret on all ranks");
+}
+
+TEST(Handshake, WrongJobNamesOnlyTheOwnJob) {
+  Pair pair;
+  pair.client_key = make_handshake_key("mine", "secret");
+  const auto outcome = pair.run();
+  EXPECT_EQ(outcome.client, HandshakeStatus::wrong_job);
+  EXPECT_EQ(outcome.server, HandshakeStatus::wrong_job);
+  EXPECT_NE(outcome.client_text.find("wrong job (this side's job is \"mine\")"), std::string::npos);
+  EXPECT_NE(outcome.server_text.find("wrong job (this side's job is \"job\")"), std::string::npos);
+}
+
+TEST(Handshake, WrongWorldNamesBothSizes) {
+  Pair pair;
+  pair.hello = hello_of(3, 5);
+  const auto outcome = pair.run();
+  EXPECT_EQ(outcome.client, HandshakeStatus::wrong_world);
+  EXPECT_NE(outcome.client_text.find("rank 3 was started with 5, the other side with 4"), std::string::npos);
+  EXPECT_NE(outcome.server_text.find("rank 3 was started with 5, the other side with 4"), std::string::npos);
+}
+
+TEST(Handshake, RankOutOfRange) {
+  for (int rank : {-1, 4, 1 << 30}) {
+    Pair pair;
+    pair.hello.rank = rank;
+    const auto outcome = pair.run();
+    EXPECT_EQ(outcome.client, HandshakeStatus::bad_rank);
+    EXPECT_NE(outcome.client_text.find("out of range for world size 4"), std::string::npos);
+  }
+  Pair any_world;
+  any_world.side.world = 0;
+  any_world.hello = hello_of(0, kMaxWorld + 1);
+  EXPECT_EQ(any_world.run().client, HandshakeStatus::wrong_world);
+}
+
+TEST(Handshake, WrongPeerIsNoticed) {
+  Pair pair;
+  pair.hello.peer = 2;
+  const auto outcome = pair.run();
+  EXPECT_EQ(outcome.client, HandshakeStatus::wrong_peer);
+  EXPECT_NE(outcome.client_text.find("rank 2 was wanted but rank 0 is listening there"), std::string::npos);
+}
+
+TEST(Handshake, AdmissionSeesTheClaims) {
+  Pair pair;
+  pair.side.admit = [](const HandshakeHello& hello) {
+    return hello.rank == 3 ? HandshakeStatus::duplicate_rank : HandshakeStatus::ok;
+  };
+  const auto outcome = pair.run();
+  EXPECT_EQ(outcome.client, HandshakeStatus::duplicate_rank);
+  EXPECT_NE(outcome.client_text.find("rank 3 is already taken by another process"), std::string::npos);
+}
+
+/// Runs a handshake in which byte `at` of message `which` (0 hello, 1 reply, 2 proof) is flipped on the way.
+std::pair<State, State> converse_tampered(int which, std::size_t at) {
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  HandshakeClient client(key, hello_of(3, 4), "server");
+  HandshakeServer server(key, {0, 4, {}}, "client");
+  const auto deliver = [&](auto& from, auto& to, int message) {
+    std::vector<std::byte> bytes(from.outgoing().begin(), from.outgoing().end());
+    from.sent(bytes.size());
+    if (message == which && at < bytes.size()) bytes[at] ^= std::byte{0x40};
+    to.consume(bytes);
+  };
+  deliver(client, server, 0);
+  deliver(server, client, 1);
+  deliver(client, server, 2);
+  return {client.state(), server.state()};
+}
+
+TEST(Handshake, EveryFlippedByteIsNoticed) {
+  for (std::size_t at = 0; at < kHelloBytes; ++at) {
+    const auto [client, server] = converse_tampered(0, at);
+    EXPECT_NE(client, State::established) << "hello byte " << at;
+    EXPECT_NE(server, State::established) << "hello byte " << at;
+  }
+  for (std::size_t at = 0; at < kReplyBytes; ++at) {
+    const auto [client, server] = converse_tampered(1, at);
+    EXPECT_NE(client, State::established) << "reply byte " << at;
+    EXPECT_NE(server, State::established) << "reply byte " << at;
+  }
+  for (std::size_t at = 8; at < kProofBytes;
+       ++at) {  // The first 8 bytes are the client's word, not its proof.
+    EXPECT_NE(converse_tampered(2, at).second, State::established) << "proof byte " << at;
+  }
+}
+
+TEST(Handshake, ReplayedHelloAndProofAreRefused) {
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  HandshakeClient client(key, hello_of(3, 4), "server");
+  HandshakeServer first(key, {0, 4, {}}, "client");
+  const std::vector<std::byte> hello(client.outgoing().begin(), client.outgoing().end());
+  first.consume(hello);
+  client.consume(first.outgoing());
+  const std::vector<std::byte> proof(client.outgoing().begin(), client.outgoing().end());
+  first.consume(proof);
+  ASSERT_EQ(first.state(), State::established);
+
+  HandshakeServer second(key, {0, 4, {}}, "replayer");
+  second.consume(hello);
+  second.consume(proof);
+  EXPECT_EQ(second.state(), State::failed);
+  EXPECT_EQ(second.verdict(), HandshakeStatus::wrong_secret);
+}
+
+TEST(Handshake, ServersOwnProofReflectedIsRefused) {
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  HandshakeClient client(key, hello_of(3, 4), "server");
+  HandshakeServer server(key, {0, 4, {}}, "reflector");
+  server.consume(client.outgoing());
+  std::vector<std::byte> proof(kProofBytes - sizeof(Digest));
+  const auto reply = server.outgoing();
+  proof.insert(proof.end(), reply.end() - sizeof(Digest), reply.end());
+  server.consume(proof);
+  EXPECT_EQ(server.state(), State::failed);
+}
+
+TEST(Handshake, ForeignProtocolsGetNoAnswer) {
+  HandshakeServer server(make_handshake_key("job", "secret"), {0, 4, {}}, "10.9.9.9:1");
+  std::string request = "GET / HTTP/1.1\r\n" + std::string(kHelloBytes, 'x');
+  server.consume(std::as_bytes(std::span(request)));
+  EXPECT_EQ(server.state(), State::failed);
+  EXPECT_TRUE(server.outgoing().empty());
+  EXPECT_EQ(server.status().message(),
+            "a connection from 10.9.9.9:1 was refused: it does not speak lockstep's protocol; is the port "
+            "another program's?");
+}
+
+TEST(Handshake, RandomBytesNeverEstablish) {
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  for (int i = 0; i < 2000; ++i) {
+    HandshakeServer server(key, {0, 4, {}}, "noise");
+    std::array<std::uint8_t, kMaxHandshakeBytes * 2> noise;
+    secure_random(noise);
+    server.consume(std::as_bytes(std::span(noise)));
+    server.consume(std::as_bytes(std::span(noise)));
+    ASSERT_EQ(server.state(), State::failed);
+    HandshakeClient client(key, hello_of(3, 4), "noise");
+    client.consume(std::as_bytes(std::span(noise)));
+    ASSERT_EQ(client.state(), State::failed);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::internal
