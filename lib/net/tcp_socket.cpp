@@ -1,0 +1,197 @@
+#include "lib/net/tcp_socket.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "lib/net/port_holder.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr int kBacklog = 4096;  // A whole large job may connect at once; the kernel lowers it to somaxconn.
+
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+Result<Addresses> look_up(const HostPort& where, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = getaddrinfo(where.host.c_str(), std::to_string(where.port).c_str(), &hints, &list);
+  if (error != 0) {
+    return Status(ErrorCode::system,
+                  "cannot find the address of \"" + where.host + "\": " + gai_strerror(error));
+  }
+  return Addresses(list, freeaddrinfo);
+}
+
+Result<Fd> make_socket(const addrinfo& address) {
+  Fd fd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!fd) return system_error("socket", errno);
+  return fd;
+}
+
+void set_flag(const Fd& socket, int level, int name) {
+  const int on = 1;
+  (void)setsockopt(socket.get(), level, name, &on, sizeof on);  // An optimisation where it fails.
+}
+
+Status listen_error(const HostPort& at, int error) {
+  if (error != EADDRINUSE) return system_error("cannot listen on " + at.text(), error);
+  return Status(ErrorCode::system, "cannot listen on " + at.text() + ": the port is already taken by " +
+                                       describe_port_holder(at.port) +
+                                       "; end that process, or choose another port (0 takes a free one)");
+}
+
+Result<Fd> listen_on(const addrinfo& address, const HostPort& at) {
+  auto fd = make_socket(address);
+  if (!fd.ok()) return fd;
+  // Else a port is refused for a minute after its last connection ended.
+  set_flag(*fd, SOL_SOCKET, SO_REUSEADDR);
+  if (bind(fd->get(), address.ai_addr, address.ai_addrlen) != 0 || listen(fd->get(), kBacklog) != 0) {
+    return listen_error(at, errno);
+  }
+  return fd;
+}
+
+/// Waits until a connect that is under way has ended; returns its errno, or ETIMEDOUT.
+int finish_connect(const Fd& fd, Nanos until, Env& env) {
+  pollfd entry{fd.get(), POLLOUT, 0};
+  for (;;) {
+    const Nanos left = until - env.now();
+    if (left <= 0) return ETIMEDOUT;
+    const int ready = poll(&entry, 1, static_cast<int>(std::min<Nanos>(left / 1'000'000 + 1, 1 << 30)));
+    if (ready < 0 && errno != EINTR) return errno;
+    if (ready > 0) break;
+  }
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+Result<Fd> connect_to(const addrinfo& address, const HostPort& to, Nanos until, Env& env) {
+  auto fd = make_socket(address);
+  if (!fd.ok()) return fd;
+  int error = connect(fd->get(), address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS || error == EINTR) error = finish_connect(*fd, until, env);
+  if (error == ETIMEDOUT) return Status(ErrorCode::timeout, "no answer from " + to.text());
+  if (error != 0) return system_error("cannot connect to " + to.text(), error);
+  set_flag(*fd, IPPROTO_TCP, TCP_NODELAY);
+  return fd;
+}
+
+HostPort describe(const sockaddr_storage& storage) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
+    return {text.data(), ntohs(v4.sin_port)};
+  }
+  if (storage.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
+    inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
+    return {text.data(), ntohs(v6.sin6_port)};
+  }
+  return {};
+}
+
+bool is_loopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  return address.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+}  // namespace
+
+std::string HostPort::text() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<HostPort> parse_host_port(std::string_view text) {
+  const auto malformed = [&] {
+    return Status(
+        ErrorCode::configuration,
+        "\"" + std::string(text) + "\" is not an address: write host:port, or [address]:port for IPv6");
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return malformed();
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port_text = text.substr(colon + 1);
+  if (host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return malformed();
+  }
+  HostPort result{std::string(host), 0};
+  const auto [end, error] =
+      std::from_chars(port_text.data(), port_text.data() + port_text.size(), result.port);
+  if (error != std::errc() || end != port_text.data() + port_text.size() || host.empty()) return malformed();
+  return result;
+}
+
+Result<Fd> tcp_listen(const HostPort& at) {
+  auto addresses = look_up(at, AI_PASSIVE);
+  if (!addresses.ok()) return addresses.status();
+  Status first_error;
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+    auto fd = listen_on(*address, at);
+    if (fd.ok()) return fd;
+    if (first_error.ok()) first_error = fd.status();
+  }
+  return first_error;
+}
+
+Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, Env& env) {
+  const Nanos until = env.now() + to_nanos(timeout);
+  auto addresses = look_up(to, 0);
+  if (!addresses.ok()) return addresses.status();
+  Status last_error;
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+    auto fd = connect_to(*address, to, until, env);
+    if (fd.ok()) return fd;
+    last_error = fd.status();
+  }
+  return last_error;
+}
+
+HostPort local_address(const Fd& socket) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  return describe(storage);
+}
+
+HostPort remote_address(const Fd& socket) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  return describe(storage);
+}
+
+bool is_loopback(const std::string& host) {
+  auto addresses = look_up({host, 0}, 0);
+  if (!addresses.ok()) return false;
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+    if (!is_loopback(*address->ai_addr)) return false;
+  }
+  return true;
+}
+
+}  // namespace lockstep::internal

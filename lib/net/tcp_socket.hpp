@@ -1,0 +1,41 @@
+// TCP sockets by address text. Every socket made here is non-blocking and close-on-exec.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+/// A name or address, without the brackets of IPv6, and a port.
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+  /// "10.0.0.1:5000", "[::1]:5000".
+  std::string text() const;
+};
+
+/// Parses "10.0.0.1:5000", "node-2:0", "[::1]:5000".
+Result<HostPort> parse_host_port(std::string_view text);
+
+/// Listens on the first address of `at.host` that can be bound; port 0 takes a free one (see local_address).
+/// A port that is taken is an error that names the process which holds it, where /proc may be read.
+Result<Fd> tcp_listen(const HostPort& at);
+
+/// Connects within `timeout`, trying every address of `to.host` in turn; no second attempt.
+/// ErrorCode::timeout when time ran out.
+Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, Env& env);
+
+/// Where a socket is bound, and what it is connected to. Port 0 and an empty host when the socket is neither.
+HostPort local_address(const Fd& socket);
+HostPort remote_address(const Fd& socket);
+
+/// Whether `host` names only this machine's loopback addresses. May ask DNS.
+bool is_loopback(const std::string& host);
+
+}  // namespace lockstep::internal

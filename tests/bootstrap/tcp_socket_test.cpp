@@ -1,0 +1,86 @@
+#include "lib/net/tcp_socket.hpp"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/env.hpp"
+#include "lib/net/port_holder.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(HostPort, ParsesWhatItPrints) {
+  for (const char* text : {"10.0.0.1:5000", "node-2:0", "[::1]:65535"}) {
+    const auto parsed = parse_host_port(text);
+    ASSERT_TRUE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.value().text(), text);
+  }
+}
+
+TEST(HostPort, RefusesWhatIsNoAddress) {
+  for (const char* text :
+       {"", "node", ":80", "node:", "node:65536", "node:-1", "node:80x", "::1:80", "[]:80"}) {
+    const auto parsed = parse_host_port(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.status().code(), ErrorCode::configuration);
+  }
+}
+
+TEST(TcpSocket, ConnectsOverBothFamilies) {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    auto listener = tcp_listen({host, 0});
+    if (!listener.ok() && std::string(host) == "::1") GTEST_SKIP() << "no IPv6 here";
+    ASSERT_TRUE(listener.ok()) << listener.status().message();
+    const HostPort at = local_address(*listener);
+    EXPECT_EQ(at.host, host);
+    EXPECT_NE(at.port, 0);
+    auto client = tcp_connect(at, milliseconds(5000), real_env());
+    ASSERT_TRUE(client.ok()) << client.status().message();
+    const Fd served(accept(listener->get(), nullptr, nullptr));
+    EXPECT_EQ(remote_address(served).text(), local_address(*client).text());
+  }
+}
+
+TEST(TcpSocket, TakenPortNamesItsHolder) {
+  auto first = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(first.ok());
+  const HostPort at = local_address(*first);
+  const auto second = tcp_listen(at);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().message(),
+            "cannot listen on " + at.text() + ": the port is already taken by process " +
+                std::to_string(getpid()) +
+                " (tcp_socket_test); end that process, or choose another port (0 takes a free one)");
+}
+
+TEST(TcpSocket, PortWithoutListenerHasNoHolder) { EXPECT_EQ(describe_port_holder(0), "an unknown process"); }
+
+TEST(TcpSocket, RefusedAndUnknownAddressesSaySo) {
+  // Bound but not listening: nobody else can take the port, and it refuses.
+  const Fd bound(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(bound.get(), reinterpret_cast<sockaddr*>(&any), sizeof any), 0);
+  const HostPort at = local_address(bound);
+  const auto refused = tcp_connect(at, milliseconds(1000), real_env());
+  EXPECT_EQ(refused.status().message(), "cannot connect to " + at.text() + ": Connection refused");
+  const auto unknown = tcp_connect({"no-such-host.invalid", 1}, milliseconds(1000), real_env());
+  EXPECT_NE(unknown.status().message().find("cannot find the address of \"no-such-host.invalid\""),
+            std::string::npos);
+}
+
+TEST(TcpSocket, Loopback) {
+  EXPECT_TRUE(is_loopback("127.0.0.1"));
+  EXPECT_TRUE(is_loopback("127.9.9.9"));
+  EXPECT_TRUE(is_loopback("::1"));
+  EXPECT_FALSE(is_loopback("10.0.0.1"));
+  EXPECT_FALSE(is_loopback("0.0.0.0"));
+}
+
+}  // namespace
+}  // namespace lockstep::internal
