@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lockstep/communicator.hpp"
+#include "lockstep/ddp.hpp"
 #include "lockstep/error.hpp"
 #include "lockstep/memory.hpp"
 #include "lockstep/types.hpp"

@@ -1,0 +1,121 @@
+#include "ddp/bucket_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace lockstep {
+namespace internal {
+namespace {
+
+/// Half the address space: sums of a few sizes below it cannot wrap either.
+constexpr std::size_t kMaxBytes = std::numeric_limits<std::size_t>::max() / 2;
+
+/// Gradients start on multiples of kAlignment bytes, so that a view is as good as memory of its own and no
+/// two share a cache line.
+std::size_t align_up(std::size_t elements, DataType type) {
+  const std::size_t step = BucketPlan::kAlignment / size_of(type);
+  return (elements + step - 1) / step * step;
+}
+
+/// Fills buckets in the order of backward. One bucket per type is open at a time.
+class Planner {
+ public:
+  explicit Planner(const ReducerOptions& options) : options_(options) { open_.fill(kNone); }
+
+  void add(std::size_t parameter, DataType type, std::size_t elements) {
+    // A large one travels alone; the open bucket stays open for the small ones around it.
+    if (elements * size_of(type) > cap()) return append(create(type), parameter, elements);
+    std::size_t& open = open_[static_cast<std::size_t>(type)];
+    if (open == kNone || !fits(open, elements)) open = create(type);
+    append(open, parameter, elements);
+  }
+
+  /// The buckets by the moment when their last gradient is expected.
+  std::vector<BucketPlan::Bucket> finish() {
+    std::vector<std::size_t> order(buckets_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [this](auto a, auto b) { return last_[a] < last_[b]; });
+    std::vector<BucketPlan::Bucket> sorted;
+    for (const std::size_t i : order) sorted.push_back(std::move(buckets_[i]));
+    return sorted;
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  std::size_t cap() const { return buckets_.empty() ? options_.first_bucket_bytes : options_.bucket_bytes; }
+  std::size_t cap_of(std::size_t bucket) const {
+    return bucket == 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
+  }
+  bool fits(std::size_t bucket, std::size_t elements) const {
+    const BucketPlan::Bucket& b = buckets_[bucket];
+    return (align_up(b.count, b.type) + elements) * size_of(b.type) <= cap_of(bucket);
+  }
+  std::size_t create(DataType type) {
+    buckets_.push_back({type, {}, {}, 0});
+    last_.push_back(0);
+    return buckets_.size() - 1;
+  }
+  void append(std::size_t bucket, std::size_t parameter, std::size_t elements) {
+    BucketPlan::Bucket& b = buckets_[bucket];
+    const std::size_t offset = align_up(b.count, b.type);
+    b.parameters.push_back(parameter);
+    b.offsets.push_back(offset);
+    b.count = offset + elements;
+    last_[bucket] = added_++;
+  }
+
+  ReducerOptions options_;
+  std::vector<BucketPlan::Bucket> buckets_;
+  std::vector<std::size_t> last_;                 // Of each bucket: when its last parameter was added.
+  std::array<std::size_t, kDataTypeCount> open_;  // Of each type: the bucket that takes more, or kNone.
+  std::size_t added_ = 0;
+};
+
+}  // namespace
+
+Result<std::size_t> element_count(const Parameter& parameter) {
+  if (size_of(parameter.type) == 0) {
+    return Status(ErrorCode::invalid_argument,
+                  '"' + parameter.name + "\" has a type that lockstep does not know");
+  }
+  // A zero anywhere makes the parameter empty, whatever the other dimensions.
+  if (std::find(parameter.shape.begin(), parameter.shape.end(), 0u) != parameter.shape.end())
+    return std::size_t{0};
+  const std::size_t limit = kMaxBytes / size_of(parameter.type);
+  std::size_t elements = 1;
+  for (const std::size_t dimension : parameter.shape) {
+    if (dimension > limit / elements) {
+      return Status(ErrorCode::invalid_argument,
+                    describe(parameter) + " has more bytes than the address space; check its shape");
+    }
+    elements *= dimension;
+  }
+  return elements;
+}
+
+std::string describe(const Parameter& parameter) {
+  std::string text = '"' + parameter.name + "\" " + std::string(name_of(parameter.type)) + " [";
+  for (std::size_t i = 0; i < parameter.shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(parameter.shape[i]);
+  }
+  return text + "]";
+}
+
+}  // namespace internal
+
+BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options) {
+  internal::Planner planner(options);
+  for (std::size_t i = parameters.size(); i-- > 0;) {
+    auto elements = internal::element_count(parameters[i]);
+    elements.status().throw_if_error();
+    planner.add(i, parameters[i].type, *elements);
+  }
+  return {planner.finish()};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,140 @@
+// plan_buckets: order, caps, types and offsets, on chosen models and on random ones.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "lockstep/ddp.hpp"
+
+namespace lockstep {
+namespace {
+
+Parameter parameter(std::vector<std::size_t> shape, DataType type = DataType::f32) {
+  return {"p", type, std::move(shape), nullptr, nullptr};
+}
+
+std::size_t elements(const Parameter& p) {
+  std::size_t n = 1;
+  for (const std::size_t d : p.shape) n *= d;
+  return n;
+}
+
+std::vector<std::vector<std::size_t>> members(const BucketPlan& plan) {
+  std::vector<std::vector<std::size_t>> all;
+  for (const auto& bucket : plan.buckets) all.push_back(bucket.parameters);
+  return all;
+}
+
+using Members = std::vector<std::vector<std::size_t>>;
+
+TEST(BucketPlan, TakesParametersFromTheLastToTheFirst) {
+  const std::vector<Parameter> model{parameter({4}), parameter({4}), parameter({4})};
+  EXPECT_EQ(members(plan_buckets(model, {})), (Members{{2, 1, 0}}));
+}
+
+TEST(BucketPlan, KeepsTheFirstBucketSmall) {
+  const std::size_t mib = (1u << 20) / sizeof(float);
+  const std::vector<Parameter> model{parameter({20 * mib}), parameter({4 * mib}), parameter({mib / 2}),
+                                     parameter({mib / 2})};
+  EXPECT_EQ(members(plan_buckets(model, {})), (Members{{3, 2}, {1, 0}}));
+}
+
+TEST(BucketPlan, ClosesABucketBeforeItExceedsItsCap) {
+  const ReducerOptions options{.bucket_bytes = 256, .first_bucket_bytes = 128};
+  const std::vector<Parameter> model{parameter({16}), parameter({48}), parameter({32}), parameter({32})};
+  EXPECT_EQ(members(plan_buckets(model, options)), (Members{{3}, {2}, {1, 0}}));
+}
+
+TEST(BucketPlan, GivesALargeParameterABucketOfItsOwn) {
+  const ReducerOptions options{.bucket_bytes = 256, .first_bucket_bytes = 256};
+  const std::vector<Parameter> model{parameter({4}), parameter({1000}), parameter({4}), parameter({1000}),
+                                     parameter({4})};
+  // The small ones share a bucket, which is full only when the last of them is.
+  EXPECT_EQ(members(plan_buckets(model, options)), (Members{{3}, {1}, {4, 2, 0}}));
+}
+
+TEST(BucketPlan, NeverMixesTypes) {
+  const std::vector<Parameter> model{parameter({4}, DataType::bf16), parameter({4}),
+                                     parameter({4}, DataType::bf16), parameter({4})};
+  const BucketPlan plan = plan_buckets(model, {});
+  EXPECT_EQ(members(plan), (Members{{3, 1}, {2, 0}}));
+  EXPECT_EQ(plan.buckets[0].type, DataType::f32);
+  EXPECT_EQ(plan.buckets[1].type, DataType::bf16);
+}
+
+TEST(BucketPlan, AlignsOffsets) {
+  const std::vector<Parameter> model{parameter({5}), parameter({17}), parameter({1})};
+  const auto& bucket = plan_buckets(model, {}).buckets.at(0);
+  EXPECT_EQ(bucket.offsets, (std::vector<std::size_t>{0, 16, 48}));
+  EXPECT_EQ(bucket.count, 53u);
+}
+
+TEST(BucketPlan, CountsScalarsAndEmptyTensors) {
+  const std::vector<Parameter> model{parameter({}), parameter({3, 0, 7}), parameter({2})};
+  const auto& bucket = plan_buckets(model, {}).buckets.at(0);
+  EXPECT_EQ(bucket.offsets, (std::vector<std::size_t>{0, 16, 16}));
+  EXPECT_EQ(bucket.count, 17u);
+}
+
+TEST(BucketPlan, RefusesASizeThatOverflows) {
+  const std::size_t huge = std::numeric_limits<std::size_t>::max() / 2;
+  const std::vector<Parameter> model{parameter({huge, 3})};
+  try {
+    plan_buckets(model, {});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("more bytes than the address space"), std::string::npos);
+  }
+  const std::vector<Parameter> empty{parameter({huge, 3, 0})};
+  EXPECT_EQ(plan_buckets(empty, {}).buckets.at(0).count, 0u);
+}
+
+/// Everything the contract promises, of any plan.
+void check_plan(const std::vector<Parameter>& model, const ReducerOptions& options) {
+  const BucketPlan plan = plan_buckets(model, options);
+  std::vector<int> seen(model.size());
+  std::size_t previous_last = model.size();
+  for (const auto& bucket : plan.buckets) {
+    ASSERT_FALSE(bucket.parameters.empty());
+    ASSERT_EQ(bucket.parameters.size(), bucket.offsets.size());
+    std::size_t end = 0;
+    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+      const Parameter& p = model[bucket.parameters[k]];
+      ++seen[bucket.parameters[k]];
+      EXPECT_EQ(p.type, bucket.type);
+      EXPECT_EQ(bucket.offsets[k] * size_of(p.type) % BucketPlan::kAlignment, 0u);
+      EXPECT_GE(bucket.offsets[k], end);
+      EXPECT_LT(bucket.offsets[k] - end, BucketPlan::kAlignment);
+      end = bucket.offsets[k] + elements(p);
+      if (k > 0) {
+        EXPECT_LT(bucket.parameters[k], bucket.parameters[k - 1]);
+      }
+    }
+    EXPECT_EQ(bucket.count, end);
+    EXPECT_LT(bucket.parameters.back(), previous_last) << "buckets are not in the order in which they fill";
+    previous_last = bucket.parameters.back();
+    if (bucket.parameters.size() > 1) {
+      EXPECT_LE(bucket.count * size_of(bucket.type),
+                std::max(options.bucket_bytes, options.first_bucket_bytes));
+    }
+  }
+  EXPECT_EQ(seen, std::vector<int>(model.size(), 1));
+}
+
+TEST(BucketPlan, HoldsItsContractOnRandomModels) {
+  std::mt19937 random(7);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+  constexpr DataType kTypes[] = {DataType::f32, DataType::bf16, DataType::f64, DataType::complex128,
+                                 DataType::f8e4m3};
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Parameter> model;
+    for (std::size_t n = below(40); n-- > 0;) {
+      model.push_back(parameter({below(50), 1 + below(60)}, kTypes[below(std::size(kTypes))]));
+    }
+    check_plan(model, {.bucket_bytes = below(20'000), .first_bucket_bytes = below(3'000)});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
