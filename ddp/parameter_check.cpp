@@ -1,120 +1,16 @@
 #include "ddp/parameter_check.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "ddp/bucket_plan.hpp"
+#include "ddp/parameter_list.hpp"
+#include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-bool has_gradients(DataType type) {
-  switch (type) {
-    case DataType::i8:
-    case DataType::u8:
-    case DataType::i32:
-    case DataType::u32:
-    case DataType::i64:
-    case DataType::u64:
-    case DataType::boolean:
-      return false;
-    default:
-      return true;
-  }
-}
-
-std::string find_problem(std::span<const Parameter> parameters, const ReducerOptions& options) {
-  if (parameters.empty()) return "there are no parameters; pass those that are trained";
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& p = parameters[i];
-    const std::string who = "parameter " + std::to_string(i) + ", " + describe(p) + ", ";
-    auto elements = element_count(p);
-    if (!elements.ok()) return elements.status().message();
-    if (!has_gradients(p.type)) return who + "has a type without gradients; leave it out";
-    if (*elements > 0 && p.value == nullptr) return who + "has a null value";
-    if (*elements > 0 && !options.gradients_as_views && p.gradient == nullptr) {
-      return who + "has a null gradient; set it, or let gradients be views";
-    }
-  }
-  return {};
-}
-
-/// FNV-1a, 64 bits: differences are accidents here, not attacks.
-std::uint64_t hash(std::string_view bytes) {
-  std::uint64_t value = 0xcbf29ce484222325u;
-  for (const char c : bytes) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return value;
-}
-
-void put(std::string& bytes, std::string_view text) {
-  const auto length = static_cast<std::uint64_t>(text.size());
-  bytes.append(reinterpret_cast<const char*>(&length), sizeof length);
-  bytes.append(text);
-}
-
-bool take(std::string_view& bytes, std::string& text) {
-  std::uint64_t length = 0;
-  if (bytes.size() < sizeof length) return false;
-  std::memcpy(&length, bytes.data(), sizeof length);
-  bytes.remove_prefix(sizeof length);
-  if (length > bytes.size()) return false;
-  text = bytes.substr(0, length);
-  bytes.remove_prefix(length);
-  return true;
-}
-
-/// The rank whose list most ranks share: a single deviating rank is then named, even when it is rank 0.
-std::size_t reference_rank(std::span<const ParameterList> lists) {
-  std::size_t best = 0;
-  std::ptrdiff_t most = 0;
-  for (std::size_t r = 0; r < lists.size(); ++r) {
-    const auto equal = std::count(lists.begin(), lists.end(), lists[r]);
-    if (equal > most) {
-      best = r;
-      most = equal;
-    }
-  }
-  return best;
-}
-
-/// Index of the first parameter that differs; the shorter length when one list goes on where the other ends.
-std::size_t first_difference(const ParameterList& a, const ParameterList& b) {
-  const std::size_t shorter = std::min(a.parameters.size(), b.parameters.size());
-  std::size_t i = 0;
-  while (i < shorter && a.parameters[i] == b.parameters[i]) ++i;
-  return i;
-}
-
-std::string value_at(const ParameterList& list, std::size_t index) {
-  if (index < list.parameters.size()) return list.parameters[index];
-  return "only " + std::to_string(list.parameters.size()) + " parameters";
-}
-
-Status difference(const std::string& what, std::size_t rank, const std::string& value, std::size_t reference,
-                  const std::string& expected) {
-  return Status(ErrorCode::mismatch,
-                "Reducer: " + what + " on rank " + std::to_string(rank) + ", which has " + value + "; rank " +
-                    std::to_string(reference) + " has " + expected + "; build the same model on every rank",
-                static_cast<int>(rank));
-}
-
-Status compare_parameters(std::span<const ParameterList> lists, std::size_t reference) {
-  const ParameterList& expected = lists[reference];
-  std::size_t culprit = reference;
-  std::size_t first = 0;
-  for (std::size_t r = 0; r < lists.size(); ++r) {
-    if (lists[r].parameters == expected.parameters) continue;
-    const std::size_t index = first_difference(lists[r], expected);
-    if (culprit == reference || index < first) {
-      culprit = r;
-      first = index;
-    }
-  }
-  if (culprit == reference) return {};
-  return difference("parameter " + std::to_string(first) + " differs", culprit,
-                    value_at(lists[culprit], first), reference, value_at(expected, first));
-}
 
 /// The lists of all ranks, whose lengths in bytes are known.
 Result<std::vector<ParameterList>> gather_lists(Communicator& communicator, const std::string& mine,
@@ -136,51 +32,6 @@ Result<std::vector<ParameterList>> gather_lists(Communicator& communicator, cons
 
 }  // namespace
 
-ParameterList make_list(std::span<const Parameter> parameters, const ReducerOptions& options) {
-  ParameterList list;
-  list.problem = find_problem(parameters, options);
-  list.options = "bucket_bytes " + std::to_string(options.bucket_bytes) + ", first_bucket_bytes " +
-                 std::to_string(options.first_bucket_bytes) + (options.average ? ", average" : ", sum");
-  for (const Parameter& p : parameters) list.parameters.push_back(describe(p));
-  return list;
-}
-
-std::string serialise(const ParameterList& list) {
-  std::string bytes;
-  put(bytes, list.problem);
-  put(bytes, list.options);
-  for (const std::string& p : list.parameters) put(bytes, p);
-  return bytes;
-}
-
-Result<ParameterList> parse(std::string_view bytes) {
-  ParameterList list;
-  bool whole = take(bytes, list.problem) && take(bytes, list.options);
-  while (whole && !bytes.empty()) whole = take(bytes, list.parameters.emplace_back());
-  if (!whole) return Status(ErrorCode::internal, "Reducer: a peer's parameter list is cut short");
-  return list;
-}
-
-Status compare(std::span<const ParameterList> lists, int self) {
-  for (std::size_t r = 0; r < lists.size(); ++r) {
-    if (lists[r].problem.empty()) continue;
-    const int culprit = static_cast<int>(r);
-    if (!lists[static_cast<std::size_t>(self)].problem.empty()) {
-      return Status(ErrorCode::invalid_argument, "Reducer: " + lists[static_cast<std::size_t>(self)].problem,
-                    self);
-    }
-    return Status(ErrorCode::refused,
-                  "Reducer: rank " + std::to_string(r) + " cannot start: " + lists[r].problem, culprit);
-  }
-  const std::size_t reference = reference_rank(lists);
-  LOCKSTEP_RETURN_IF_ERROR(compare_parameters(lists, reference));
-  for (std::size_t r = 0; r < lists.size(); ++r) {
-    if (lists[r].options == lists[reference].options) continue;
-    return difference("options differ", r, lists[r].options, reference, lists[reference].options);
-  }
-  return {};
-}
-
 void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
                       const ReducerOptions& options) {
   const ParameterList list = make_list(parameters, options);
@@ -192,7 +43,7 @@ void check_parameters(Communicator& communicator, std::span<const Parameter> par
     std::uint64_t bytes;
     bool operator==(const Fingerprint&) const = default;
   };
-  const Fingerprint own{hash(mine), mine.size()};
+  const Fingerprint own{fnv1a(mine), mine.size()};
   std::vector<Fingerprint> fingerprints(ranks);
   communicator.all_gather(&own, fingerprints.data(), sizeof own / sizeof own.hash, DataType::u64);
 

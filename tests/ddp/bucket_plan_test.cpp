@@ -64,14 +64,14 @@ TEST(BucketPlan, NeverMixesTypes) {
 
 TEST(BucketPlan, AlignsOffsets) {
   const std::vector<Parameter> model{parameter({5}), parameter({17}), parameter({1})};
-  const auto& bucket = plan_buckets(model, {}).buckets.at(0);
+  const auto bucket = plan_buckets(model, {}).buckets.at(0);
   EXPECT_EQ(bucket.offsets, (std::vector<std::size_t>{0, 16, 48}));
   EXPECT_EQ(bucket.count, 53u);
 }
 
 TEST(BucketPlan, CountsScalarsAndEmptyTensors) {
   const std::vector<Parameter> model{parameter({}), parameter({3, 0, 7}), parameter({2})};
-  const auto& bucket = plan_buckets(model, {}).buckets.at(0);
+  const auto bucket = plan_buckets(model, {}).buckets.at(0);
   EXPECT_EQ(bucket.offsets, (std::vector<std::size_t>{0, 16, 16}));
   EXPECT_EQ(bucket.count, 17u);
 }

@@ -1,5 +1,5 @@
 // The verdict on the ranks' parameter lists: every rank must name the same culprit, in the same words.
-#include "ddp/parameter_check.hpp"
+#include "ddp/parameter_list.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,9 +25,9 @@ Status verdict(std::size_t rank, const ParameterList& odd, int self = 1) {
   return compare(lists, self);
 }
 
-TEST(ParameterCheck, AcceptsEqualLists) { EXPECT_TRUE(verdict(0, list_of(model())).ok()); }
+TEST(ParameterList, AcceptsEqualLists) { EXPECT_TRUE(verdict(0, list_of(model())).ok()); }
 
-TEST(ParameterCheck, NamesAShape) {
+TEST(ParameterList, NamesAShape) {
   auto odd = model();
   odd[1].shape = {5};
   const Status status = verdict(2, list_of(odd));
@@ -38,7 +38,7 @@ TEST(ParameterCheck, NamesAShape) {
             "\"fc1.bias\" f32 [4]; build the same model on every rank");
 }
 
-TEST(ParameterCheck, NamesRankZeroWhenItIsTheOddOne) {
+TEST(ParameterList, NamesRankZeroWhenItIsTheOddOne) {
   auto odd = model();
   odd[2].type = DataType::bf16;
   const Status status = verdict(0, list_of(odd));
@@ -49,7 +49,7 @@ TEST(ParameterCheck, NamesRankZeroWhenItIsTheOddOne) {
       << status.message();
 }
 
-TEST(ParameterCheck, NamesAMissingAndASurplusParameter) {
+TEST(ParameterList, NamesAMissingAndASurplusParameter) {
   auto odd = model();
   odd.pop_back();
   EXPECT_NE(verdict(3, list_of(odd))
@@ -66,7 +66,7 @@ TEST(ParameterCheck, NamesAMissingAndASurplusParameter) {
             std::string::npos);
 }
 
-TEST(ParameterCheck, NamesTheFirstParameterOfSeveralDeviatingRanks) {
+TEST(ParameterList, NamesTheFirstParameterOfSeveralDeviatingRanks) {
   std::vector<ParameterList> lists(5, list_of(model()));
   lists[1].parameters[2] = "x";
   lists[3].parameters[1] = "y";
@@ -75,7 +75,7 @@ TEST(ParameterCheck, NamesTheFirstParameterOfSeveralDeviatingRanks) {
   EXPECT_NE(status.message().find("parameter 1 differs on rank 3"), std::string::npos);
 }
 
-TEST(ParameterCheck, NamesOptions) {
+TEST(ParameterList, NamesOptions) {
   const Status status = verdict(1, list_of(model(), {.bucket_bytes = 7, .average = false}));
   EXPECT_EQ(status.code(), ErrorCode::mismatch);
   EXPECT_EQ(status.culprit(), 1);
@@ -86,7 +86,7 @@ TEST(ParameterCheck, NamesOptions) {
       << status.message();
 }
 
-TEST(ParameterCheck, LetsRanksChooseViewsThemselves) {
+TEST(ParameterList, LetsRanksChooseViewsThemselves) {
   auto without_views = model();
   for (Parameter& p : without_views) p.gradient = g_value;
   EXPECT_TRUE(verdict(1, list_of(without_views, {.gradients_as_views = false})).ok());
@@ -106,7 +106,7 @@ void expect_problem(const std::vector<Parameter>& bad, const ReducerOptions& opt
   EXPECT_EQ(elsewhere.message(), "Reducer: rank 2 cannot start: " + odd.problem);
 }
 
-TEST(ParameterCheck, NamesUnusableParameters) {
+TEST(ParameterList, NamesUnusableParameters) {
   expect_problem({}, {}, "there are no parameters");
   auto bad = model();
   bad[1].value = nullptr;
@@ -123,13 +123,13 @@ TEST(ParameterCheck, NamesUnusableParameters) {
   expect_problem(bad, {}, "more bytes than the address space");
 }
 
-TEST(ParameterCheck, AcceptsNullPointersOfEmptyParameters) {
+TEST(ParameterList, AcceptsNullPointersOfEmptyParameters) {
   EXPECT_EQ(
       list_of({{"empty", DataType::f32, {0, 3}, nullptr, nullptr}}, {.gradients_as_views = false}).problem,
       "");
 }
 
-TEST(ParameterCheck, ReadsBackWhatItWrote) {
+TEST(ParameterList, ReadsBackWhatItWrote) {
   ParameterList list = list_of(model());
   list.problem = std::string("zero\0inside", 11);
   auto back = parse(serialise(list));
@@ -137,7 +137,7 @@ TEST(ParameterCheck, ReadsBackWhatItWrote) {
   EXPECT_EQ(*back, list);
 }
 
-TEST(ParameterCheck, RefusesBytesThatAreCutShort) {
+TEST(ParameterList, RefusesBytesThatAreCutShort) {
   const std::string bytes = serialise(list_of(model()));
   const ParameterList whole = *parse(bytes);
   for (std::size_t n = 0; n < bytes.size(); ++n) {
