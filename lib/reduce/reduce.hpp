@@ -1,4 +1,5 @@
-// Reduction kernels: k sources in one pass, written to m destinations, with SIMD chosen at run time (Highway).
+// Reduction kernels: k sources in one pass, written to m destinations, with SIMD chosen at run time
+// (Highway).
 #pragma once
 
 #include <cstddef>
@@ -13,13 +14,14 @@ namespace lockstep::internal {
 /// Most sources or destinations that one pass handles; more are folded pass by pass in the same order.
 inline constexpr int kMaxFusedSources = 8;
 
-/// Whether (type, op) is defined; the error names both and says what to use instead ("band needs an integer type, not f32").
+/// Whether (type, op) is defined; the error names both and says what to use instead ("band needs an integer
+/// type, not f32").
 Status check_reduction(DataType type, ReduceOp op);
 
-/// One reduction: for every destination d, d[i] = finish(sources[0][i] op sources[1][i] op ...), combined strictly from left to right, with
-/// f32 accumulation for f16, bf16 and fp8.
-/// Ownership: reads and writes only [0, count) of each buffer. A source may be the same address as a destination (in
-/// place); partial overlap is not allowed. premul_sum reduces as sum (inputs are scaled beforehand by scale_copy).
+/// One reduction: for every destination d, d[i] = finish(sources[0][i] op sources[1][i] op ...), combined
+/// strictly from left to right, with f32 accumulation for f16, bf16 and fp8. Ownership: reads and writes only
+/// [0, count) of each buffer. A source may be the same address as a destination (in place); partial overlap
+/// is not allowed. premul_sum reduces as sum (inputs are scaled beforehand by scale_copy).
 struct Reduction {
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
@@ -29,8 +31,10 @@ struct Reduction {
   std::uint32_t divisor = 0;
 };
 
-/// k >= 1 sources, m >= 1 destinations. k == 1 copies (and divides). No exceptions but those of a user's op pass through.
-void reduce(const Reduction& reduction, std::span<const void* const> sources, std::span<void* const> destinations);
+/// k >= 1 sources, m >= 1 destinations. k == 1 copies (and divides). No exceptions but those of a user's op
+/// pass through.
+void reduce(const Reduction& reduction, std::span<const void* const> sources,
+            std::span<void* const> destinations);
 
 /// output[i] = input[i] * factor, for float types (premul_sum). In place allowed.
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor);

@@ -1,0 +1,72 @@
+// scale_copy and copy_bytes.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "lib/reduce/reduce.hpp"
+#include "tests/reduce/reference.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using namespace testing;
+
+TEST(ScaleCopy, MultipliesEveryRealFloatType) {
+  Generator generator(3);
+  constexpr double kFactor = 0.3;
+  for (const DataType type :
+       {DataType::f16, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2, DataType::f32, DataType::f64}) {
+    for (const std::size_t count : {0, 1, 5, 16, 77}) {
+      const Bytes input = random_elements(type, count, generator, true);
+      Bytes output(input.size() + 1, std::byte{0x77}), in_place = input;
+      scale_copy(type, input.data(), output.data(), count, kFactor);
+      scale_copy(type, in_place.data(), in_place.data(), count, kFactor);
+      ASSERT_EQ(output.back(), std::byte{0x77});
+      ASSERT_EQ(std::memcmp(output.data(), in_place.data(), in_place.size()), 0);
+      with_type(type, [&]<typename T>(T) {
+        for (std::size_t i = 0; i < count; ++i) {
+          T x, got;
+          std::memcpy(&x, input.data() + i * sizeof(T), sizeof(T));
+          std::memcpy(&got, output.data() + i * sizeof(T), sizeof(T));
+          T expected{};
+          if constexpr (std::is_same_v<T, double>) {
+            expected = x * kFactor;
+          } else if constexpr (std::is_same_v<T, float>) {
+            expected = x * static_cast<float>(kFactor);
+          } else if constexpr (std::is_unsigned_v<T>) {
+            expected = static_cast<T>(narrow(type, widen(type, x) * static_cast<float>(kFactor)));
+          }
+          ASSERT_TRUE(same_element(type, got, expected)) << name_of(type) << " element " << i;
+        }
+      });
+    }
+  }
+}
+
+TEST(CopyBytes, CopiesAnySizeAtAnyAlignmentAndNothingMore) {
+  std::vector<std::byte> source(5000), destination(5000);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 7 + 1);
+  for (const std::size_t bytes : {0, 1, 63, 64, 65, 255, 256, 4001}) {
+    for (std::size_t offset = 0; offset < 3; ++offset) {
+      std::fill(destination.begin(), destination.end(), std::byte{0});
+      copy_bytes(destination.data() + 64 + offset, source.data() + 2 * offset, bytes);
+      ASSERT_EQ(std::memcmp(destination.data() + 64 + offset, source.data() + 2 * offset, bytes), 0);
+      for (std::size_t i = 0; i < 64 + offset; ++i) ASSERT_EQ(destination[i], std::byte{0});
+      for (std::size_t i = 64 + offset + bytes; i < destination.size(); ++i)
+        ASSERT_EQ(destination[i], std::byte{0});
+    }
+  }
+}
+
+TEST(CopyBytes, CopiesAboveTheNontemporalThreshold) {
+  ASSERT_GE(nontemporal_threshold(), std::size_t{4} << 20);
+  const std::size_t words = nontemporal_threshold() / sizeof(std::uint64_t) + 1001;
+  std::vector<std::uint64_t> source(words), destination(words + 1);
+  std::iota(source.begin(), source.end(), 1);
+  std::byte* unaligned = reinterpret_cast<std::byte*>(destination.data()) + 3;
+  copy_bytes(unaligned, source.data(), words * sizeof(std::uint64_t));
+  EXPECT_EQ(std::memcmp(unaligned, source.data(), words * sizeof(std::uint64_t)), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
