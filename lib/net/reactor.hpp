@@ -1,5 +1,6 @@
-// Reactor: the one control-and-progress thread of the process. It accepts connections, runs handshakes, serves descriptors to local peers,
-// watches for dead peers, and steps the operations that nobody waits for. Nothing on the fast path passes through it.
+// Reactor: the one control-and-progress thread of the process. It accepts connections, runs handshakes,
+// serves descriptors to local peers, watches for dead peers, and steps the operations that nobody waits for.
+// Nothing on the fast path passes through it.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ class Progressor {
   };
   /// Called on the reactor's thread; must not block (gives up when a caller holds the engine).
   virtual Outcome progress() = 0;
-  /// Called before the reactor sleeps because everything is stuck: declares this side asleep and returns a descriptor that becomes
-  /// readable when progress is possible, or -1. After sleeping, disarm() is called.
+  /// Called before the reactor sleeps because everything is stuck: declares this side asleep and returns a
+  /// descriptor that becomes readable when progress is possible, or -1. After sleeping, disarm() is called.
   virtual int arm() = 0;
   virtual void disarm() = 0;
 };
@@ -35,13 +36,15 @@ class Reactor {
   virtual ~Reactor() = default;
 
   using Handle = std::uint64_t;
-  /// Calls `ready(events)` on the reactor's thread whenever epoll reports `events` (EPOLLIN ...) for `fd`. The caller keeps the fd open until
-  /// remove() returned.
+  /// Calls `ready(events)` on the reactor's thread whenever epoll reports `events` (EPOLLIN ...) for `fd`.
+  /// The caller keeps the fd open until remove() returned, and has one watch on it at a time. Returns 0 when
+  /// the kernel refuses (errno says why).
   virtual Handle watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready) = 0;
   virtual void modify(Handle handle, std::uint32_t events) = 0;
   /// Calls `fire()` once at `when`.
   virtual Handle at(Nanos when, std::function<void()> fire) = 0;
-  /// After it returned the callback is not running and will not run (called on the reactor's thread: will not run again).
+  /// After it returned the callback is not running and will not run (called on the reactor's thread: will not
+  /// run again).
   virtual void remove(Handle handle) = 0;
   /// Runs `task` on the reactor's thread soon.
   virtual void post(std::function<void()> task) = 0;

@@ -1,0 +1,318 @@
+#include "lib/net/reactor.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <climits>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/net/progress_roster.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+// Rounds in which everything is stuck before the thread sleeps. Between them it yields, so that a peer on the
+// same core can run; it never spins, because a process cannot know whether a core is spare.
+constexpr int kYieldRounds = 8;
+// While operations move, descriptors and timers are looked at once in so many rounds (a look is a system
+// call).
+constexpr int kRoundsBetweenLooks = 16;
+// Sleep when a stuck progressor has no descriptor to wait on.
+constexpr Nanos kBlindSleep = 1'000'000;
+constexpr int kEventsPerLook = 32;
+// Descriptors that only wake the thread carry this instead of a handle.
+constexpr Reactor::Handle kNoHandle = 0;
+
+thread_local bool t_on_reactor = false;
+
+class ThreadReactor final : public Reactor {
+ public:
+  ThreadReactor();
+
+  Handle watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready) override;
+  void modify(Handle handle, std::uint32_t events) override;
+  Handle at(Nanos when, std::function<void()> fire) override;
+  void remove(Handle handle) override;
+  void post(std::function<void()> task) override;
+  void add(Progressor* progressor) override;
+  void remove(Progressor* progressor) override;
+  void notify() override;
+
+ private:
+  // A watch (fd >= 0) or a timer.
+  struct Entry {
+    int fd = -1;
+    Nanos when = 0;
+    std::function<void(std::uint32_t)> call;
+    bool running = false;
+  };
+  using Events = std::array<epoll_event, kEventsPerLook>;
+
+  void start_thread();
+  [[noreturn]] void run();
+  void sleep();
+  void look();
+  int wait_for_events(Events& events, Nanos timeout);
+  void dispatch(const Events& events, int count);
+  void fire_timers();
+  void run_tasks();
+  void call(Handle handle, std::uint32_t events);
+  bool tasks_waiting();
+  Nanos until_next_timer();
+  bool control(int operation, int fd, std::uint32_t events, Handle handle);
+  void wake() noexcept;
+  Handle insert(Entry entry);
+
+  Fd epoll_;
+  Fd bell_;
+  std::atomic<bool> asleep_{false};
+  ProgressRoster roster_;
+
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  std::unordered_map<Handle, std::shared_ptr<Entry>> entries_;
+  std::set<std::pair<Nanos, Handle>> timers_;
+  std::vector<std::function<void()>> tasks_;
+  Handle next_ = 1;
+};
+
+ThreadReactor::ThreadReactor()
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // Edge-triggered: every ring wakes once, and nobody has to read the counter back.
+  if (!epoll_ || !bell_ || !control(EPOLL_CTL_ADD, bell_.get(), EPOLLIN | EPOLLET, kNoHandle)) std::abort();
+  start_thread();
+}
+
+void ThreadReactor::start_thread() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // Signals belong to the application's threads.
+  std::thread thread([this] { run(); });
+  pthread_setname_np(thread.native_handle(), "lockstep");
+  thread.detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Reactor::Handle ThreadReactor::insert(Entry entry) {
+  std::lock_guard lock(mutex_);
+  const Handle handle = next_++;
+  if (entry.fd < 0) timers_.emplace(entry.when, handle);
+  entries_.emplace(handle, std::make_shared<Entry>(std::move(entry)));
+  return handle;
+}
+
+bool ThreadReactor::control(int operation, int fd, std::uint32_t events, Handle handle) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = handle;
+  return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+}
+
+Reactor::Handle ThreadReactor::watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready) {
+  if (fd < 0 || in_forked_child()) return kNoHandle;
+  Entry entry;
+  entry.fd = fd;
+  entry.call = std::move(ready);
+  const Handle handle = insert(std::move(entry));
+  if (control(EPOLL_CTL_ADD, fd, events, handle)) return handle;
+  std::lock_guard lock(mutex_);
+  entries_.erase(handle);
+  return kNoHandle;
+}
+
+void ThreadReactor::modify(Handle handle, std::uint32_t events) {
+  if (in_forked_child()) return;
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(handle);
+  if (found != entries_.end()) control(EPOLL_CTL_MOD, found->second->fd, events, handle);
+}
+
+Reactor::Handle ThreadReactor::at(Nanos when, std::function<void()> fire) {
+  if (in_forked_child()) return kNoHandle;
+  Entry entry;
+  entry.when = when;
+  entry.call = [fire = std::move(fire)](std::uint32_t) { fire(); };
+  const Handle handle = insert(std::move(entry));
+  wake();
+  return handle;
+}
+
+void ThreadReactor::remove(Handle handle) {
+  if (in_forked_child()) return;
+  std::shared_ptr<Entry>
+      entry;  // Outlives the lock: what the callback holds may call back when it is destroyed.
+  std::unique_lock lock(mutex_);
+  const auto found = entries_.find(handle);
+  if (found == entries_.end()) return;
+  entry = found->second;
+  entries_.erase(found);
+  timers_.erase({entry->when, handle});
+  if (entry->fd >= 0) control(EPOLL_CTL_DEL, entry->fd, 0, handle);
+  if (!t_on_reactor) finished_.wait(lock, [&] { return !entry->running; });
+}
+
+void ThreadReactor::post(std::function<void()> task) {
+  if (in_forked_child()) return;
+  {
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake();
+}
+
+void ThreadReactor::add(Progressor* progressor) {
+  if (in_forked_child()) return;
+  roster_.add(progressor);
+  notify();
+}
+
+void ThreadReactor::remove(Progressor* progressor) {
+  if (in_forked_child()) return;
+  roster_.remove(
+      progressor, t_on_reactor ? std::function<void()>() : [this] { wake(); });
+}
+
+void ThreadReactor::notify() {
+  if (in_forked_child()) return;
+  roster_.request();
+  wake();
+}
+
+// Call after the change to be seen was published. Either this exchange sees the declaration of sleep(), or
+// sleep()'s second look sees the change.
+void ThreadReactor::wake() noexcept {
+  if (!asleep_.exchange(false)) return;
+  const std::uint64_t one = 1;
+  // Cannot fail but for a full counter, which wakes as well.
+  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+}
+
+void ThreadReactor::run() {
+  t_on_reactor = true;
+  int stuck_rounds = 0;
+  for (unsigned round = 1;; ++round) {
+    const auto outcome = roster_.step();
+    if (outcome == Progressor::Outcome::moved) {
+      stuck_rounds = 0;
+      if (round % kRoundsBetweenLooks == 0) look();
+    } else if (outcome == Progressor::Outcome::stuck && stuck_rounds < kYieldRounds) {
+      ++stuck_rounds;
+      sched_yield();
+    } else {
+      stuck_rounds = 0;
+      sleep();
+    }
+  }
+}
+
+void ThreadReactor::sleep() {
+  asleep_.store(true);
+  const ProgressRoster::Armed& armed = roster_.arm();
+  for (int fd : armed.descriptors) control(EPOLL_CTL_ADD, fd, EPOLLIN, kNoHandle);
+  Nanos timeout = until_next_timer();
+  if (armed.blind) timeout = std::min(timeout, kBlindSleep);
+  // The second look comes after both declarations: ours to posters, the progressors' to their peers.
+  if (roster_.step_armed() || roster_.requested() || tasks_waiting()) timeout = 0;
+  Events events;
+  const int count = wait_for_events(events, timeout);
+  asleep_.store(false);
+  for (int fd : armed.descriptors) control(EPOLL_CTL_DEL, fd, 0, kNoHandle);
+  roster_.disarm();  // Before any callback: one may wait for a thread that waits to remove a progressor.
+  dispatch(events, count);
+}
+
+void ThreadReactor::look() {
+  Events events;
+  dispatch(events, wait_for_events(events, 0));
+}
+
+int ThreadReactor::wait_for_events(Events& events, Nanos timeout) {
+  constexpr Nanos kMillisecond = 1'000'000;
+  const Nanos milliseconds = timeout / kMillisecond + (timeout % kMillisecond != 0);
+  return epoll_wait(epoll_.get(), events.data(), kEventsPerLook,
+                    timeout == kForever ? -1 : static_cast<int>(std::min<Nanos>(milliseconds, INT_MAX)));
+}
+
+void ThreadReactor::dispatch(const Events& events, int count) {
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 != kNoHandle) call(event.data.u64, event.events);
+  }
+  fire_timers();
+  run_tasks();
+}
+
+void ThreadReactor::call(Handle handle, std::uint32_t events) {
+  std::shared_ptr<Entry> entry;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = entries_.find(handle);
+    if (found == entries_.end()) return;  // Removed by an earlier callback of this look.
+    entry = found->second;
+    entry->running = true;
+    if (entry->fd < 0) {
+      // A timer fires once. It stays in entries_ while it runs, so that remove() can wait for it.
+      timers_.erase({entry->when, handle});
+    }
+  }
+  entry->call(events);
+  std::lock_guard lock(mutex_);
+  entry->running = false;
+  if (entry->fd < 0) entries_.erase(handle);
+  finished_.notify_all();
+}
+
+void ThreadReactor::fire_timers() {
+  const Nanos now = real_env().now();
+  for (;;) {
+    Handle due = kNoHandle;
+    {
+      std::lock_guard lock(mutex_);
+      if (!timers_.empty() && timers_.begin()->first <= now) due = timers_.begin()->second;
+    }
+    if (due == kNoHandle) return;
+    call(due, 0);
+  }
+}
+
+void ThreadReactor::run_tasks() {
+  std::vector<std::function<void()>> tasks;
+  {
+    std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+  }
+  for (auto& task : tasks) task();
+}
+
+bool ThreadReactor::tasks_waiting() {
+  std::lock_guard lock(mutex_);
+  return !tasks_.empty();
+}
+
+Nanos ThreadReactor::until_next_timer() {
+  std::lock_guard lock(mutex_);
+  if (timers_.empty()) return kForever;
+  return std::max<Nanos>(0, timers_.begin()->first - real_env().now());
+}
+
+}  // namespace
+
+Reactor& Reactor::instance() {
+  static ThreadReactor* reactor = new ThreadReactor;  // Its thread may outlive main(): never destroyed.
+  return *reactor;
+}
+
+}  // namespace lockstep::internal
