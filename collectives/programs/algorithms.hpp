@@ -1,0 +1,28 @@
+// Every algorithm's builder, for the table. What each does, and its cost, is at the head of its file:
+// <collective>_<name>.cpp.
+#pragma once
+
+#include "collectives/programs/program.hpp"
+
+namespace lockstep::internal {
+
+// Over links.
+Program all_reduce_ring(const Shape& shape);
+Program all_reduce_direct(const Shape& shape);
+Program all_reduce_reduce_broadcast(const Shape& shape);
+Program all_reduce_recursive_doubling(const Shape& shape);
+Program reduce_binomial(const Shape& shape);
+Program reduce_ring(const Shape& shape);
+Program reduce_direct(const Shape& shape);
+Program broadcast_binomial(const Shape& shape);
+Program broadcast_direct(const Shape& shape);
+Program scatter_direct(const Shape& shape);         ///< scatter, scatter_v
+Program gather_direct(const Shape& shape);          ///< gather, gather_v
+Program all_gather_ring(const Shape& shape);        ///< all_gather, all_gather_v
+Program all_gather_direct(const Shape& shape);      ///< all_gather, all_gather_v
+Program reduce_scatter_ring(const Shape& shape);    ///< reduce_scatter, reduce_scatter_v
+Program reduce_scatter_direct(const Shape& shape);  ///< reduce_scatter, reduce_scatter_v
+Program all_to_all_direct(const Shape& shape);      ///< all_to_all, all_to_all_v
+Program barrier_dissemination(const Shape& shape);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,18 @@
+// all_gather and all_gather_v "ring": see ring.hpp. Steps: world - 1. Bytes sent: (world - 1) / world of the
+// output.
+#include "collectives/programs/algorithms.hpp"
+#include "collectives/programs/links/ring.hpp"
+
+namespace lockstep::internal {
+
+Program all_gather_ring(const Shape& shape) {
+  ProgramBuilder builder;
+  RingLanes lanes(builder);
+  const Blocks blocks = Blocks::of(shape);
+  const Range own = blocks[shape.rank];
+  ring_all_gather(shape, lanes, blocks, input({0, own.count}), {});
+  builder.lane().copy(input({0, own.count}), output(own));
+  return std::move(builder).build();
+}
+
+}  // namespace lockstep::internal

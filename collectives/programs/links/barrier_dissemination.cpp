@@ -1,0 +1,21 @@
+// barrier "dissemination": in round k every rank tells the rank 2^k places to its right what it has heard so
+// far. After ceil(log2(world)) rounds everybody has heard of everybody. Messages are empty. D. Hensgen, R.
+// Finkel, U. Manber: Two algorithms for barrier synchronization, 1988.
+#include "collectives/programs/algorithms.hpp"
+#include "collectives/programs/blocks.hpp"
+#include "collectives/programs/program_builder.hpp"
+
+namespace lockstep::internal {
+
+Program barrier_dissemination(const Shape& shape) {
+  ProgramBuilder builder;
+  LaneBuilder sends = builder.lane(), receives = builder.lane();
+  After heard;
+  for (int distance = 1; distance < shape.world; distance *= 2) {
+    sends.signal(wrap(shape.rank + distance, shape.world), {heard});
+    heard = receives.expect(wrap(shape.rank - distance, shape.world));
+  }
+  return std::move(builder).build();
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,93 @@
+// The two phases of the ring algorithms.
+//
+// The ranks stand in a ring; each sends to its right neighbour and receives from its left one, both all the
+// time. The data is cut in one block per rank.
+//
+// Reduce-scatter: block b starts its journey at rank b + 1 and travels right; every rank on the way adds its
+// own block b, and after world - 1 hops the sum is complete at rank b. So in step k rank r sends block r - 1
+// - k and receives block r - 2 - k. All-gather: the complete block r leaves rank r and travels right;
+// everybody keeps a copy. In step k rank r sends block r - k and receives block r - 1 - k.
+//
+// Each phase takes world - 1 steps and moves (world - 1) / world of the data in and out of every rank, which
+// is the least possible. With Shape::segment a block travels in segments: segment s of step k + 1 may leave
+// as soon as segment s of step k has arrived, so that a rank reduces one segment while the next arrives. P.
+// Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.
+#pragma once
+
+#include <vector>
+
+#include "collectives/programs/blocks.hpp"
+#include "collectives/programs/program_builder.hpp"
+
+namespace lockstep::internal {
+
+/// The tickets of a block's segments, by segment.
+using SegmentTickets = std::vector<After>;
+
+struct RingLanes {
+  LaneBuilder sends, receives;
+  explicit RingLanes(ProgramBuilder& builder) : sends(builder.lane()), receives(builder.lane()) {}
+};
+
+/// Where the partial sums of a reduce-scatter wait between arriving in one step and leaving in the next.
+class PartialSums {
+ public:
+  virtual ~PartialSums() = default;
+  /// Memory for segment `index` (the range `segment`) that arrives in step `step`.
+  virtual Slice at(int step, int index, Range segment) const = 0;
+  /// Ticket of the send that must be over before that memory may be written.
+  virtual After free_after(int step, int index) const = 0;
+  virtual void sent(int step, int index, After ticket) = 0;
+};
+
+/// Partial sums lie where the block lies in `output`, which has room for all blocks and is nobody's result
+/// yet.
+class SumsInOutput final : public PartialSums {
+ public:
+  Slice at(int, int, Range segment) const override { return output(segment); }
+  After free_after(int, int) const override { return {}; }
+  void sent(int, int, After) override {}
+};
+
+/// Partial sums lie in two scratch slots used in turn: one fills while the other is sent.
+class SumsInScratch final : public PartialSums {
+ public:
+  SumsInScratch(ProgramBuilder& builder, const Blocks& blocks, std::uint64_t segment);
+  Slice at(int step, int index, Range segment) const override;
+  After free_after(int step, int index) const override { return sent_[cell(step, index)]; }
+  void sent(int step, int index, After ticket) override { sent_[cell(step, index)] = ticket; }
+
+ private:
+  /// Segments are stored at a fixed stride, so that only messages with the same index meet in a cell.
+  std::size_t cell(int step, int index) const {
+    return static_cast<std::size_t>((step % 2) * segments_ + index);
+  }
+  int segments_;
+  std::uint64_t stride_;
+  Range memory_;
+  std::vector<After> sent_;
+};
+
+/// What a reduce-scatter leaves behind.
+struct RingReduced {
+  SegmentTickets result;  ///< When each segment of the result is complete.
+  std::vector<SegmentTickets>
+      sent;  ///< By step k: when block rank - 1 - k has left, and its place may be overwritten.
+};
+
+/// Reduces `blocks` of input; rank r ends with block r, finished, in `result` (as long as that block).
+RingReduced ring_reduce_scatter(const Shape& shape, RingLanes& lanes, const Blocks& blocks, PartialSums& sums,
+                                Slice result);
+
+/// Collects `blocks` in output: rank r begins with block r in `own`, whose segments are there after `ready`
+/// (empty: at once). Does not copy `own` to output. `overwritable`: by step k, what must be over before block
+/// rank - 1 - k of output is written (empty: nothing).
+void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks, Slice own,
+                     SegmentTickets ready, const std::vector<SegmentTickets>& overwritable = {});
+
+/// The part of `whole` that holds `segment` of the block that begins at element `begin`.
+inline Slice part_of_slice(Slice whole, std::uint64_t begin, Range segment) {
+  return {whole.space, whole.member, whole.offset + segment.begin - begin, segment.count};
+}
+
+}  // namespace lockstep::internal

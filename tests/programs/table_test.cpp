@@ -1,0 +1,68 @@
+// The table: names, look-up, and the listing of a program.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
+#include "collectives/programs/program.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+TEST(Table, NamesAreUniquePerCollectiveAndMedium) {
+  std::set<std::tuple<Collective, Medium, std::string_view>> seen;
+  for (const Algorithm& row : algorithms()) {
+    EXPECT_TRUE(seen.insert({row.collective, row.medium, row.name}).second) << row.name;
+    EXPECT_FALSE(row.description.empty()) << row.name;
+    const auto found = find_algorithm(row.collective, row.medium, row.name);
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(found.value(), &row);
+  }
+}
+
+TEST(Table, EveryCollectiveHasAnAlgorithmOverLinks) {
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    bool found = false;
+    for (const Algorithm& row : algorithms()) {
+      found = found || (row.collective == collective && row.medium == Medium::links);
+    }
+    EXPECT_TRUE(found) << name_of(collective);
+  }
+}
+
+TEST(Table, AMisspeltNameIsToldTheNearestOne) {
+  const auto found = find_algorithm(Collective::all_reduce, Medium::links, "rign");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.status().code(), ErrorCode::invalid_argument);
+  EXPECT_NE(found.status().message().find("\"rign\" is unknown"), std::string::npos)
+      << found.status().message();
+  EXPECT_NE(found.status().message().find("did you mean ring?"), std::string::npos)
+      << found.status().message();
+}
+
+TEST(Table, ANameOfAnotherCollectiveSaysSo) {
+  const auto found = find_algorithm(Collective::all_reduce, Medium::links, "binomial");
+  ASSERT_FALSE(found.ok());
+  const std::string& message = found.status().message();
+  EXPECT_NE(message.find("does not exist for all_reduce over links; all_reduce over links has ring, direct"),
+            std::string::npos)
+      << message;
+}
+
+TEST(Listing, ShowsOneLineAStep) {
+  Shape shape;
+  shape.collective = Collective::broadcast;
+  shape.world = 2;
+  shape.count = 8;
+  const auto binomial = find_algorithm(Collective::broadcast, Medium::links, "binomial");
+  ASSERT_TRUE(binomial.ok());
+  EXPECT_EQ(to_string(binomial.value()->build(shape)),
+            "scratch 0, phases 0\nlane 0 step 0: send input[0,8) to 1\n");
+  shape.rank = 1;
+  EXPECT_EQ(to_string(binomial.value()->build(shape)),
+            "scratch 0, phases 0\nlane 1 step 0: recv output[0,8) from 0\n");
+}
+
+}  // namespace
+}  // namespace lockstep::internal
