@@ -1,0 +1,107 @@
+#include "lib/memory/descriptor_packet.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "lib/memory/limits.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::size_t kControlBytes = CMSG_SPACE(kMaxDescriptorsPerKey * sizeof(int));
+
+// Takes ownership of every descriptor that came with `message`.
+std::vector<Fd> attached(msghdr& message) {
+  std::vector<Fd> descriptors;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      descriptors.emplace_back(fd);
+    }
+  }
+  return descriptors;
+}
+
+}  // namespace
+
+std::string encode_request(IfAbsent if_absent, std::string_view key) {
+  return std::string(1, static_cast<char>(if_absent)).append(key);
+}
+
+Result<DescriptorRequest> decode_request(std::string_view packet) {
+  if (packet.size() < 2 || packet.size() > 1 + kMaxDescriptorKeyBytes) {
+    return Status(ErrorCode::internal,
+                  "a request of " + std::to_string(packet.size()) + " bytes for a descriptor");
+  }
+  const auto if_absent = static_cast<IfAbsent>(packet[0]);
+  if (if_absent != IfAbsent::fail && if_absent != IfAbsent::wait) {
+    return Status(ErrorCode::internal, "an unknown kind of request for a descriptor");
+  }
+  return DescriptorRequest{if_absent, std::string(packet.substr(1))};
+}
+
+bool send_answer(const Fd& socket, std::span<const Fd> descriptors) {
+  char found = descriptors.empty() ? 0 : 1;
+  iovec body{&found, 1};
+  alignas(cmsghdr) std::array<char, kControlBytes> control{};
+  msghdr message{};
+  message.msg_iov = &body;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    std::array<int, kMaxDescriptorsPerKey> numbers{};
+    std::transform(descriptors.begin(), descriptors.end(), numbers.begin(),
+                   [](const Fd& fd) { return fd.get(); });
+    const std::size_t bytes = descriptors.size() * sizeof(int);
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(bytes);
+    cmsghdr* part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(part), numbers.data(), bytes);
+  }
+  return ::sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+DescriptorAnswer receive_answer(const Fd& socket) {
+  char found = 0;
+  iovec body{&found, 1};
+  alignas(cmsghdr) std::array<char, kControlBytes> control{};
+  msghdr message{};
+  message.msg_iov = &body;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  DescriptorAnswer answer;
+  const ssize_t got = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
+  if (got < 0) {
+    answer.error_number = errno;
+  } else if (got == 0) {
+    answer.closed = true;
+  } else {
+    answer.descriptors = attached(message);
+  }
+  return answer;
+}
+
+Status check_same_user(const Fd& socket) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    return system_error("SO_PEERCRED", errno);
+  if (peer.uid == ::geteuid()) return Status();
+  return Status(ErrorCode::unauthorized, "process " + std::to_string(peer.pid) + " runs as user " +
+                                             std::to_string(peer.uid) + ", this one as user " +
+                                             std::to_string(::geteuid()) +
+                                             ": start all ranks of a host as one user");
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,39 @@
+// The packets of the descriptor service: a request is one byte (IfAbsent) and the key, an answer one byte
+// with the descriptors attached.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/status.hpp"
+#include "lib/memory/descriptor_service.hpp"
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+struct DescriptorRequest {
+  IfAbsent if_absent = IfAbsent::fail;
+  std::string key;
+};
+
+std::string encode_request(IfAbsent if_absent, std::string_view key);
+/// Refuses (internal) whatever is not a request: the bytes come from another process.
+Result<DescriptorRequest> decode_request(std::string_view packet);
+
+/// Sends an answer without blocking; no descriptors = "no such key". False when the peer is gone.
+bool send_answer(const Fd& socket, std::span<const Fd> descriptors);
+
+struct DescriptorAnswer {
+  int error_number = 0;  ///< errno of a failed receive; the rest is void then.
+  bool closed = false;   ///< The peer closed instead of answering.
+  std::vector<Fd> descriptors;
+};
+/// Receives an answer; waits as the socket's SO_RCVTIMEO says.
+DescriptorAnswer receive_answer(const Fd& socket);
+
+/// Ok when the process at the other end of a connected Unix socket runs as this user.
+Status check_same_user(const Fd& socket);
+
+}  // namespace lockstep::internal

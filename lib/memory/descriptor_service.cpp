@@ -1,0 +1,202 @@
+// The serving side. All sockets are touched on the reactor's thread only; the table of offers is shared under
+// a lock.
+#include "lib/memory/descriptor_service.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cinttypes>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "lib/memory/descriptor_packet.hpp"
+#include "lib/memory/limits.hpp"
+#include "lib/net/reactor.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+class DescriptorService {
+ public:
+  // Never destroyed: memory is freed by destructors of static objects.
+  static DescriptorService& instance() {
+    static DescriptorService* service = new DescriptorService;
+    return *service;
+  }
+
+  Result<std::string> name();
+  void offer(const std::string& key, std::vector<Fd> descriptors);
+  void withdraw(const std::string& key);
+
+ private:
+  using Id = std::uint64_t;
+  struct Client {
+    Fd socket;
+    Reactor::Handle watch = 0;
+    std::string parked_for;  // The key it waits for; empty before its request.
+  };
+
+  Status start();
+  void accept_clients();
+  void pause_accepting();
+  void add_client(Fd socket);
+  void drop(Id id);
+  void hear(Id id);
+  bool answer_or_park(Client& client, const DescriptorRequest& request);
+  void serve_parked(const std::string& key);
+
+  std::mutex mutex_;  // Guards the next three.
+  std::string name_;
+  std::map<std::string, std::vector<Fd>> offers_;
+  std::map<std::string, int> parked_;  // How many clients wait for a key.
+
+  Fd listener_;
+  Reactor::Handle listening_ = 0;
+  std::map<Id, Client> clients_;  // Oldest first.
+  Id last_id_ = 0;
+};
+
+Result<std::string> DescriptorService::name() {
+  std::lock_guard lock(mutex_);
+  if (name_.empty()) LOCKSTEP_RETURN_IF_ERROR(start());
+  return name_;
+}
+
+// Under the lock.
+Status DescriptorService::start() {
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "lockstep-%016" PRIx64 "%016" PRIx64, real_env().random(),
+                real_env().random());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), std::strlen(name.data()));  // A leading NUL: abstract.
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(name.data()));
+
+  listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener_) return system_error("creating the descriptor service's socket", errno);
+  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+    return system_error("binding the descriptor service's socket", errno);
+  }
+  if (::listen(listener_.get(), SOMAXCONN) != 0)
+    return system_error("listening for descriptor requests", errno);
+  name_ = name.data();
+  Reactor::instance().post([this] {
+    listening_ =
+        Reactor::instance().watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
+  });
+  return Status();
+}
+
+void DescriptorService::accept_clients() {
+  for (;;) {
+    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      add_client(std::move(socket));
+    } else if (errno == EMFILE || errno == ENFILE) {
+      return pause_accepting();
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+void DescriptorService::pause_accepting() {
+  Reactor::instance().modify(listening_, 0);
+  Reactor::instance().at(real_env().now() + kAcceptPauseNanos,
+                         [this] { Reactor::instance().modify(listening_, EPOLLIN); });
+}
+
+void DescriptorService::add_client(Fd socket) {
+  if (!check_same_user(socket).ok()) return;
+  if (clients_.size() >= kMaxDescriptorClients) drop(clients_.begin()->first);
+  const Id id = ++last_id_;
+  Client& client = clients_[id];
+  client.socket = std::move(socket);
+  client.watch = Reactor::instance().watch(client.socket.get(), EPOLLIN | EPOLLRDHUP,
+                                           [this, id](std::uint32_t) { hear(id); });
+}
+
+void DescriptorService::drop(Id id) {
+  const auto found = clients_.find(id);
+  const std::string& key = found->second.parked_for;
+  if (!key.empty()) {
+    std::lock_guard lock(mutex_);
+    if (--parked_[key] == 0) parked_.erase(key);
+  }
+  Reactor::instance().remove(found->second.watch);
+  clients_.erase(found);
+}
+
+// A client sent its request, or hung up. A second packet is no request: a client asks once.
+void DescriptorService::hear(Id id) {
+  Client& client = clients_.at(id);
+  std::array<char, 2 + kMaxDescriptorKeyBytes> packet;
+  const ssize_t got = ::recv(client.socket.get(), packet.data(), packet.size(), 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0 || !client.parked_for.empty()) return drop(id);
+  const auto request = decode_request({packet.data(), static_cast<std::size_t>(got)});
+  if (!request.ok() || answer_or_park(client, request.value())) drop(id);
+}
+
+// True when the client was answered.
+bool DescriptorService::answer_or_park(Client& client, const DescriptorRequest& request) {
+  std::lock_guard lock(mutex_);
+  const auto offer = offers_.find(request.key);
+  if (offer == offers_.end() && request.if_absent == IfAbsent::wait) {
+    client.parked_for = request.key;
+    ++parked_[request.key];
+    return false;
+  }
+  send_answer(client.socket,
+              offer == offers_.end() ? std::span<const Fd>() : std::span<const Fd>(offer->second));
+  return true;
+}
+
+void DescriptorService::serve_parked(const std::string& key) {
+  std::vector<Id> waiting;
+  for (const auto& [id, client] : clients_) {
+    if (client.parked_for == key) waiting.push_back(id);
+  }
+  for (const Id id : waiting) {
+    {
+      std::lock_guard lock(mutex_);
+      const auto offer = offers_.find(key);
+      if (offer == offers_.end()) return;
+      send_answer(clients_.at(id).socket, offer->second);
+    }
+    drop(id);
+  }
+}
+
+void DescriptorService::offer(const std::string& key, std::vector<Fd> descriptors) {
+  assert(!descriptors.empty() && descriptors.size() <= kMaxDescriptorsPerKey);
+  assert(!key.empty() && key.size() <= kMaxDescriptorKeyBytes);
+  std::lock_guard lock(mutex_);
+  [[maybe_unused]] const bool fresh = offers_.emplace(key, std::move(descriptors)).second;
+  assert(fresh);
+  if (parked_.count(key) != 0) Reactor::instance().post([this, key] { serve_parked(key); });
+}
+
+void DescriptorService::withdraw(const std::string& key) {
+  std::lock_guard lock(mutex_);
+  offers_.erase(key);
+}
+
+}  // namespace
+
+Result<std::string> descriptor_service_name() { return DescriptorService::instance().name(); }
+
+void offer_descriptors(const std::string& key, std::vector<Fd> descriptors) {
+  DescriptorService::instance().offer(key, std::move(descriptors));
+}
+
+void withdraw_descriptors(const std::string& key) { DescriptorService::instance().withdraw(key); }
+
+}  // namespace lockstep::internal

@@ -1,0 +1,39 @@
+// Descriptor service: how processes of one user on one host hand each other memory.
+//
+// Each process answers on an abstract Unix socket (SOCK_SEQPACKET) with a random name; its reactor serves it.
+// A request is one packet, the key; the answer is one packet, with the descriptors attached. Both ends check
+// that the other runs as the same user (SO_PEERCRED), since an abstract name can be connected to, or taken,
+// by anybody. An abstract socket leaves nothing in the file system, and a process that died refuses
+// connections at once, which is how a fetch learns of a death.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/status.hpp"
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+/// The name to give to peers; starts the service on first use. Thread-safe, like all functions here.
+Result<std::string> descriptor_service_name();
+
+/// Offers `descriptors` (1 to kMaxDescriptorsPerKey) under `key` until withdraw_descriptors(key). Keys are
+/// unique (asserted) and at most kMaxDescriptorKeyBytes long. Does not start the service.
+void offer_descriptors(const std::string& key, std::vector<Fd> descriptors);
+void withdraw_descriptors(const std::string& key);
+
+enum class IfAbsent {
+  fail,  ///< An unknown key is an error (internal).
+  wait,  ///< Wait until it is offered.
+};
+
+/// Fetches the descriptors of `key` from the process whose service is `service`, at most `timeout_ms`. Blocks
+/// until the owner's reactor answered, so never call it on this process's reactor thread with this process's
+/// own service. Errors: peer_lost when the process is gone, timeout, unauthorized when it runs as another
+/// user.
+Result<std::vector<Fd>> fetch_descriptors(const std::string& service, std::string_view key,
+                                          IfAbsent if_absent, int timeout_ms);
+
+}  // namespace lockstep::internal
