@@ -11,7 +11,9 @@ namespace lockstep {
 /// no other rank takes part. Throws Error(out_of_memory). Thread-safe.
 [[nodiscard]] LOCKSTEP_API void* allocate(std::size_t bytes);
 
-/// Frees memory of allocate(); nullptr is ignored. No operation may be using it. Thread-safe.
+/// Frees memory of allocate(); nullptr is ignored, any other pointer ends the process as the C library's free does. No operation may
+/// be using it. Up to 64 MiB of freed blocks are kept for allocations of the same size (first touch of fresh pages is slow).
+/// In a child forked after the allocation it does nothing. Thread-safe.
 LOCKSTEP_API void free(void* pointer) noexcept;
 
 /// True when [pointer, pointer + bytes) lies in one block of allocate() or one registered buffer. Thread-safe.

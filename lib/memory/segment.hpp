@@ -1,63 +1,51 @@
-// Registered memory: process-level memfd segments that local peers can map, and the descriptor service that hands them out.
+// Registered memory: process-level memfd segments that local peers can map.
+//
+// A segment is the memory of one allocate() or register_buffer() block. Its descriptor is offered to this
+// user's processes by the descriptor service under segment_key(); nothing has a name in the file system, so
+// nothing outlives the processes that hold it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "lib/base/status.hpp"
-#include "lib/net/fd.hpp"
 
 namespace lockstep::internal {
 
-/// Where a piece of memory lies in terms that a peer on this host understands. Fixed size: travels through shared memory.
+/// Where a piece of memory lies in terms that a peer on this host understands. Fixed size: travels through
+/// shared memory.
 struct SegmentRef {
-  std::uint64_t owner = 0;       ///< Process id of the owner (its random 64-bit process token, not the pid); 0 = not registered.
-  std::uint64_t segment = 0;     ///< Unique in the owner, never reused.
-  std::uint64_t offset = 0;      ///< Bytes from the segment's start.
+  std::uint64_t owner = 0;  ///< The owner's process_token(), not its pid; 0 = not addressable by peers.
+  std::uint64_t segment =
+      0;  ///< Unique in the owner, never reused; 0 = plain memory of the owner's process, see direct_ref().
+  std::uint64_t offset = 0;      ///< Bytes from the segment's start; of plain memory its address.
   std::uint64_t generation = 0;  ///< Rises when the segment is replaced (see replace_segment).
 };
 
-/// This process's random token (!= 0).
-std::uint64_t process_token();
+/// This process's random token (!= 0). A forked child has its own.
+std::uint64_t process_token() noexcept;
 
-/// The segment that holds all of [pointer, pointer + bytes), or nothing. Cheap (a short sorted lookup), thread-safe.
-std::optional<SegmentRef> find_segment(const void* pointer, std::size_t bytes);
+/// The segment that holds all of [pointer, pointer + bytes), or nothing. Lock-free, no allocation,
+/// thread-safe.
+std::optional<SegmentRef> find_segment(const void* pointer, std::size_t bytes) noexcept;
 
-/// Gives a peer's revenant writes nowhere to go: moves the segment that holds `pointer` to a new memfd mapped over the same addresses, contents
-/// kept, and raises its generation. Used when a writer neither acknowledged a revoke nor died.
+/// Any memory of this process, registered or not, for ranks that are threads of it.
+SegmentRef direct_ref(const void* pointer) noexcept;
+
+/// This process's address of byte `ref.offset` of its own segment or plain memory (ref.owner ==
+/// process_token()), when `bytes` from there on lie in the segment; nullptr when they do not, or when the
+/// segment is gone or of another generation. Thread-safe.
+std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept;
+
+/// Gives a peer's revenant writes nowhere to go: moves the segment that holds `pointer` to a new memfd mapped
+/// over the same addresses, contents kept, and raises its generation. Used when a writer neither acknowledged
+/// a revoke nor died. No other thread of this process may write to the segment meanwhile. Fails with
+/// invalid_argument when `pointer` is not registered.
 Status replace_segment(const void* pointer);
 
-/// A read-write mapping of another process's memory; unmapped by the destructor. Pages are populated.
-class Mapping {
- public:
-  Mapping() noexcept = default;
-  Mapping(Mapping&& other) noexcept;
-  Mapping& operator=(Mapping&& other) noexcept;
-  ~Mapping();
-  std::byte* data() const noexcept { return data_; }
-  std::size_t size() const noexcept { return size_; }
-  /// Maps all of `fd`.
-  static Result<Mapping> map(const Fd& fd, std::size_t bytes);
-
- private:
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-/// Creates a sealed-size, populated memfd of `bytes`.
-Result<Fd> make_memory_fd(const char* name, std::size_t bytes);
-
-/// Descriptor service of this process: an abstract Unix socket served by the reactor; answers only processes of this user (SO_PEERCRED).
-/// The name to give to peers; starts the service on first use.
-Result<std::string> descriptor_service_name();
-/// Offers `fd` (duplicated) under `key` until withdraw(key). Segments of allocate() are offered under "segment/<id>".
-Status offer_descriptor(std::string_view key, const Fd& fd);
-void withdraw_descriptor(std::string_view key);
-/// Fetches the descriptor `key` from the process whose service is `service`. Blocks (the owner's reactor answers), at most `timeout_ms`.
-Result<Fd> fetch_descriptor(const std::string& service, std::string_view key, int timeout_ms);
+/// The key under which the owner's descriptor service offers a segment's memory.
+std::string segment_key(std::uint64_t segment, std::uint64_t generation);
 
 }  // namespace lockstep::internal

@@ -1,0 +1,213 @@
+#include "lib/memory/heap.hpp"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/memory/descriptor_service.hpp"
+#include "lib/memory/limits.hpp"
+#include "lib/memory/mapping.hpp"
+#include "lib/memory/private_memory.hpp"
+#include "lib/memory/segment.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+void offer_segment(std::uint64_t segment, std::uint64_t generation, Fd fd) {
+  std::vector<Fd> descriptors;
+  descriptors.push_back(std::move(fd));
+  offer_descriptors(segment_key(segment, generation), std::move(descriptors));
+}
+
+// Moves [data, data + bytes) to new shared memory over the same addresses and returns its descriptor.
+Result<Fd> move_to_shared(std::byte* data, std::size_t bytes) {
+  auto fd = make_memory_fd("lockstep-buffer", bytes);
+  if (!fd.ok()) return fd.status();
+  auto mapping = Mapping::map(*fd, bytes);
+  if (!mapping.ok()) return mapping.status();
+  std::memcpy(mapping->data(), data, bytes);
+  LOCKSTEP_RETURN_IF_ERROR(mapping->move_over(data));
+  return fd;
+}
+
+// Gives the pages back now: peers may keep the descriptor mapped for as long as they live.
+void drop_pages(std::byte* data, std::size_t bytes) noexcept { ::madvise(data, bytes, MADV_REMOVE); }
+
+Status forked_child_error() {
+  return Status(ErrorCode::not_supported,
+                "this process was forked after lockstep was first used in its parent: use lockstep in the "
+                "parent, or fork first");
+}
+
+}  // namespace
+
+Heap& Heap::instance() {
+  static Heap* heap = new Heap;
+  return *heap;
+}
+
+void Heap::enter(const Block& block) {
+  const std::uintptr_t begin = address_of(block.data);
+  blocks_[begin] = block;
+  table_.insert({begin, begin + block.bytes, block.segment, block.generation});
+}
+
+// Outside the lock: touching fresh pages takes long.
+Result<Heap::Block> Heap::make_block(std::size_t bytes) {
+  auto fd = make_memory_fd("lockstep-memory", bytes);
+  if (!fd.ok()) return fd.status();
+  auto mapping = Mapping::map(*fd, bytes);
+  if (!mapping.ok()) return mapping.status();
+  std::unique_lock lock(mutex_);
+  Block block{nullptr, bytes, ++last_segment_, 0, false};
+  lock.unlock();
+  offer_segment(block.segment, block.generation, std::move(*fd));
+  block.data = mapping->release();
+  return block;
+}
+
+// A kept block of just this size, or one without memory.
+Heap::Block Heap::take_kept(std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  // The youngest first: most of it may still be in the cache.
+  for (auto at = kept_.rbegin(); at != kept_.rend(); ++at) {
+    if (at->bytes != bytes) continue;
+    const Block block = *at;
+    kept_bytes_ -= block.bytes;
+    kept_.erase(std::next(at).base());
+    return block;
+  }
+  return Block{};
+}
+
+Result<std::byte*> Heap::allocate(std::size_t bytes) {
+  if (in_forked_child()) return forked_child_error();
+  if (bytes == 0) return Status(ErrorCode::invalid_argument, "0 bytes were asked for: allocate at least 1");
+  const std::size_t whole_pages = round_up_to_pages(bytes);
+  if (whole_pages < bytes)
+    return Status(ErrorCode::out_of_memory, "no process has " + std::to_string(bytes) + " bytes");
+  Block block = take_kept(whole_pages);
+  if (block.data != nullptr) {
+    std::memset(block.data, 0, block.bytes);
+  } else {
+    auto made = make_block(whole_pages);
+    if (!made.ok()) return made.status();
+    block = *made;
+  }
+  std::lock_guard lock(mutex_);
+  enter(block);
+  return block.data;
+}
+
+// Under the lock. Evicts the oldest until what is kept is within bounds.
+void Heap::keep(const Block& block) {
+  kept_.push_back(block);
+  kept_bytes_ += block.bytes;
+  while (kept_bytes_ > kReuseBytes) {
+    const Block oldest = kept_.front();
+    kept_.pop_front();
+    kept_bytes_ -= oldest.bytes;
+    withdraw_descriptors(segment_key(oldest.segment, oldest.generation));
+    drop_pages(oldest.data, oldest.bytes);
+    ::munmap(oldest.data, oldest.bytes);
+  }
+}
+
+void Heap::free(void* pointer) noexcept {
+  // A child shares these pages with its parent; they go with the process.
+  if (pointer == nullptr || in_forked_child()) return;
+  std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(address_of(pointer));
+  if (found == blocks_.end() || found->second.adopted) {
+    std::fprintf(
+        stderr,
+        "lockstep::free(%p): not a live block of lockstep::allocate (freed twice, or never allocated here)\n",
+        pointer);
+    std::abort();
+  }
+  const Block block = found->second;
+  blocks_.erase(found);
+  table_.erase(address_of(pointer));
+  keep(block);
+}
+
+// The live block that holds `pointer`, or nullptr. Under the lock.
+Heap::Block* Heap::block_of(const void* pointer) {
+  auto above = blocks_.upper_bound(address_of(pointer));
+  if (above == blocks_.begin()) return nullptr;
+  Block& block = std::prev(above)->second;
+  return address_of(pointer) - address_of(block.data) < block.bytes ? &block : nullptr;
+}
+
+// Under the lock.
+Status Heap::check_adoptable(std::uintptr_t begin, std::size_t bytes) const {
+  if (begin == 0 || bytes == 0) return Status(ErrorCode::invalid_argument, "the buffer is null or empty");
+  if (begin % page_size() != 0 || bytes % page_size() != 0) {
+    return Status(ErrorCode::invalid_argument, "address and size must be multiples of the page size (" +
+                                                   std::to_string(page_size()) +
+                                                   "): use aligned_alloc, or lockstep::allocate");
+  }
+  const auto above = blocks_.lower_bound(begin + bytes);
+  if (above != blocks_.begin() &&
+      address_of(std::prev(above)->second.data) + std::prev(above)->second.bytes > begin) {
+    return Status(ErrorCode::invalid_argument,
+                  "a part of the buffer is registered already: deregister that first");
+  }
+  return check_private_anonymous(begin, bytes);
+}
+
+Status Heap::adopt(void* pointer, std::size_t bytes) {
+  if (in_forked_child()) return forked_child_error();
+  std::lock_guard lock(mutex_);
+  LOCKSTEP_RETURN_IF_ERROR(check_adoptable(address_of(pointer), bytes));
+  Block block{static_cast<std::byte*>(pointer), bytes, last_segment_ + 1, 0, true};
+  auto fd = move_to_shared(block.data, block.bytes);
+  if (!fd.ok()) return fd.status();
+  ++last_segment_;
+  offer_segment(block.segment, block.generation, std::move(*fd));
+  enter(block);
+  return Status();
+}
+
+Status Heap::give_back(void* pointer) {
+  if (in_forked_child()) return forked_child_error();
+  std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(address_of(pointer));
+  if (found == blocks_.end() || !found->second.adopted) {
+    return Status(ErrorCode::invalid_argument, "the pointer is not the start of a registered buffer");
+  }
+  const Block block = found->second;
+  auto mapping = Mapping::map_private(block.bytes);
+  if (!mapping.ok()) return mapping.status();
+  std::memcpy(mapping->data(), block.data, block.bytes);
+  drop_pages(block.data, block.bytes);
+  LOCKSTEP_RETURN_IF_ERROR(mapping->move_over(block.data));
+  withdraw_descriptors(segment_key(block.segment, block.generation));
+  blocks_.erase(found);
+  table_.erase(address_of(pointer));
+  return Status();
+}
+
+Status Heap::replace(const void* pointer) {
+  if (in_forked_child()) return forked_child_error();
+  std::lock_guard lock(mutex_);
+  Block* block = block_of(pointer);
+  if (block == nullptr) return Status(ErrorCode::invalid_argument, "the memory to replace is not registered");
+  auto fd = move_to_shared(block->data, block->bytes);
+  if (!fd.ok()) return fd.status();
+  withdraw_descriptors(segment_key(block->segment, block->generation));
+  ++block->generation;
+  offer_segment(block->segment, block->generation, std::move(*fd));
+  enter(Block(*block));
+  return Status();
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,122 @@
+#include "lib/memory/mapping.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace lockstep::internal {
+namespace {
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; older C libraries lack the name.
+#endif
+
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+// For kernels without MADV_POPULATE_WRITE. An atomic no-change write: the memory may be in use by its owner.
+void touch(std::byte* data, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += page_size()) {
+    std::atomic_ref<unsigned char>(reinterpret_cast<unsigned char&>(data[at]))
+        .fetch_or(0, std::memory_order_relaxed);
+  }
+}
+
+Status check_size(const Fd& fd, std::size_t bytes) {
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0) return system_error("fstat of a memory descriptor", errno);
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return Status(ErrorCode::internal,
+                  "a memory descriptor from a peer has no sealed size: it is not one of lockstep's");
+  }
+  if (static_cast<std::uint64_t>(facts.st_size) < bytes) {
+    return Status(ErrorCode::internal, "a memory descriptor holds " + std::to_string(facts.st_size) +
+                                           " bytes where its peer announced " + std::to_string(bytes));
+  }
+  return Status();
+}
+
+}  // namespace
+
+std::size_t page_size() noexcept {
+  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+std::size_t round_up_to_pages(std::size_t bytes) noexcept {
+  return (bytes + page_size() - 1) / page_size() * page_size();
+}
+
+Result<Fd> make_memory_fd(const char* name, std::size_t bytes) {
+  Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return system_error("memfd_create (raise the limit on open files: ulimit -n)", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return system_error("sizing a memory descriptor to " + std::to_string(bytes) + " bytes", errno);
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSizeSeals) != 0)
+    return system_error("sealing a memory descriptor", errno);
+  return fd;
+}
+
+Status populate(std::byte* data, std::size_t bytes) {
+  while (bytes > 0 && ::madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno != EINVAL) return system_error("populating " + std::to_string(bytes) + " bytes", ENOMEM);
+    touch(data, bytes);
+    break;
+  }
+  return Status();
+}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+Result<Mapping> Mapping::map(const Fd& fd, std::size_t bytes, std::size_t populated) {
+  LOCKSTEP_RETURN_IF_ERROR(check_size(fd, bytes));
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return system_error("mapping " + std::to_string(bytes) + " shared bytes", errno);
+  Mapping mapping(static_cast<std::byte*>(data), bytes);
+  LOCKSTEP_RETURN_IF_ERROR(populate(mapping.data_, std::min(bytes, populated)));
+  return mapping;
+}
+
+Result<Mapping> Mapping::map_private(std::size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return system_error("mapping " + std::to_string(bytes) + " private bytes", errno);
+  Mapping mapping(static_cast<std::byte*>(data), bytes);
+  LOCKSTEP_RETURN_IF_ERROR(populate(mapping.data_, bytes));
+  return mapping;
+}
+
+Status Mapping::move_over(std::byte* target) {
+  if (::mremap(data_, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, target) == MAP_FAILED) {
+    return system_error("moving a mapping of " + std::to_string(size_) + " bytes over its new address",
+                        errno);
+  }
+  release();
+  return Status();
+}
+
+std::byte* Mapping::release() noexcept {
+  size_ = 0;
+  return std::exchange(data_, nullptr);
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,55 @@
+// Memory descriptors and their mappings.
+#pragma once
+
+#include <cstddef>
+
+#include "lib/base/status.hpp"
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+/// Bytes of a page, and `bytes` rounded up to whole pages.
+std::size_t page_size() noexcept;
+std::size_t round_up_to_pages(std::size_t bytes) noexcept;
+
+/// Creates a memfd of `bytes` zeros whose size is sealed, so that no holder can turn a mapping of it into
+/// SIGBUS. Pages come with the first touch. Not MFD_HUGETLB: its pages must be set aside by an administrator,
+/// and one that is missing at first touch kills the process.
+Result<Fd> make_memory_fd(const char* name, std::size_t bytes);
+
+/// Touches every page of [data, data + bytes) for writing without changing a byte. Page-aligned.
+Status populate(std::byte* data, std::size_t bytes);
+
+/// A read-write mapping, unmapped by the destructor. Not thread-safe; the memory is what its users make of
+/// it.
+class Mapping {
+ public:
+  static constexpr std::size_t kAll = static_cast<std::size_t>(-1);
+
+  Mapping() noexcept = default;
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  /// Maps the first `bytes` of `fd` shared and populates the first `populated` of them. Refuses a descriptor
+  /// that is smaller or whose size is not sealed: it came from another process.
+  static Result<Mapping> map(const Fd& fd, std::size_t bytes, std::size_t populated = kAll);
+  /// Fresh private zeros, populated.
+  static Result<Mapping> map_private(std::size_t bytes);
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+
+  /// Moves the mapping over [target, target + size()), replacing what is mapped there in one step, and gives
+  /// up ownership. Page-aligned.
+  Status move_over(std::byte* target);
+  /// Gives up ownership: the caller unmaps.
+  std::byte* release() noexcept;
+
+ private:
+  Mapping(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,98 @@
+// The descriptor service: answers, waits, deadlines, and what strangers send.
+#include "lib/memory/descriptor_service.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "lib/memory/limits.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+std::vector<Fd> bells(int count) {
+  std::vector<Fd> fds;
+  for (int i = 0; i < count; ++i) fds.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return fds;
+}
+
+std::string service() {
+  auto name = descriptor_service_name();
+  EXPECT_TRUE(name.ok()) << name.status().message();
+  return *name;
+}
+
+TEST(DescriptorService, HandsOverAllDescriptorsOfAKey) {
+  std::vector<Fd> offered = bells(kMaxDescriptorsPerKey);
+  const int last = offered.back().get();
+  offer_descriptors("test/four", std::move(offered));
+  auto fetched = fetch_descriptors(service(), "test/four", IfAbsent::fail, 5000);
+  ASSERT_TRUE(fetched.ok()) << fetched.status().message();
+  ASSERT_EQ(fetched->size(), kMaxDescriptorsPerKey);
+  std::uint64_t rung = 3;
+  ASSERT_EQ(::write(fetched->back().get(), &rung, sizeof rung), 8);
+  rung = 0;
+  ASSERT_EQ(::read(last, &rung, sizeof rung), 8);
+  EXPECT_EQ(rung, 3u);
+  withdraw_descriptors("test/four");
+  EXPECT_FALSE(fetch_descriptors(service(), "test/four", IfAbsent::fail, 5000).ok());
+}
+
+TEST(DescriptorService, WaitsForAnOffer) {
+  std::thread offerer([] {
+    // Asked for already or not yet: either way the fetch ends with the offer.
+    EXPECT_EQ(fetch_descriptors(service(), "test/never", IfAbsent::wait, 50).status().code(),
+              ErrorCode::timeout);
+    offer_descriptors("test/late", bells(1));
+  });
+  auto fetched = fetch_descriptors(service(), "test/late", IfAbsent::wait, 20'000);
+  EXPECT_TRUE(fetched.ok()) << fetched.status().message();
+  offerer.join();
+  withdraw_descriptors("test/late");
+}
+
+TEST(DescriptorService, ErrorsNameWhatIsMissing) {
+  const Status absent = fetch_descriptors(service(), "test/absent", IfAbsent::fail, 5000).status();
+  EXPECT_NE(absent.message().find("does not offer \"test/absent\""), std::string::npos) << absent.message();
+  const Status nobody = fetch_descriptors("lockstep-nobody", "key", IfAbsent::wait, 5000).status();
+  EXPECT_EQ(nobody.code(), ErrorCode::peer_lost);
+  EXPECT_NE(nobody.message().find("lockstep-nobody is gone"), std::string::npos) << nobody.message();
+  EXPECT_FALSE(fetch_descriptors("", "key", IfAbsent::wait, 5000).ok());
+}
+
+// A connection of a client that does not keep to the protocol.
+Fd stranger(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  return socket;
+}
+
+TEST(DescriptorService, DropsWhoDoesNotKeepToTheProtocol) {
+  const std::string too_long(2 + kMaxDescriptorKeyBytes, 'k');
+  for (const std::string& packet : {std::string("\x07key"), std::string("\x01"), too_long}) {
+    const Fd socket = stranger(service());
+    ASSERT_EQ(::send(socket.get(), packet.data(), packet.size(), 0), static_cast<ssize_t>(packet.size()));
+    char answer = 0;
+    EXPECT_EQ(::recv(socket.get(), &answer, 1, 0), 0);
+  }
+  { const Fd hangs_up = stranger(service()); }
+  std::vector<Fd> silent;
+  for (std::size_t i = 0; i < kMaxDescriptorClients + 8; ++i) silent.push_back(stranger(service()));
+  char answer = 0;
+  EXPECT_EQ(::recv(silent.front().get(), &answer, 1, 0), 0);  // The oldest had to make room.
+  offer_descriptors("test/still", bells(1));
+  EXPECT_TRUE(fetch_descriptors(service(), "test/still", IfAbsent::fail, 5000).ok());
+  withdraw_descriptors("test/still");
+}
+
+}  // namespace
+}  // namespace lockstep::internal

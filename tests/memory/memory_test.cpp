@@ -1,0 +1,256 @@
+// Registered memory inside one process.
+#include "lockstep/memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lib/memory/descriptor_service.hpp"
+#include "lib/memory/limits.hpp"
+#include "lib/memory/mapping.hpp"
+#include "lib/memory/segment.hpp"
+#include "lockstep/error.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+struct Freed {
+  void operator()(void* pointer) const { lockstep::free(pointer); }
+};
+using Block = std::unique_ptr<std::byte, Freed>;
+Block make(std::size_t bytes) { return Block(static_cast<std::byte*>(lockstep::allocate(bytes))); }
+
+bool all(const std::byte* data, std::size_t bytes, int value) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    if (data[i] != static_cast<std::byte>(value)) return false;
+  }
+  return true;
+}
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+// Mappings of our memory (each has its own line).
+std::size_t our_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("/memfd:lockstep") != std::string::npos;
+  return count;
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// A second mapping of a segment, as a peer would have it.
+Mapping peer_view(const SegmentRef& ref, std::size_t bytes) {
+  auto service = descriptor_service_name();
+  EXPECT_TRUE(service.ok()) << service.status().message();
+  auto descriptors =
+      fetch_descriptors(*service, segment_key(ref.segment, ref.generation), IfAbsent::fail, 5000);
+  EXPECT_TRUE(descriptors.ok()) << descriptors.status().message();
+  auto mapping = Mapping::map(descriptors->front(), bytes);
+  EXPECT_TRUE(mapping.ok()) << mapping.status().message();
+  return std::move(*mapping);
+}
+
+TEST(Allocate, GivesZeroedPageAlignedMemory) {
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, std::size_t{100'001}}) {
+    const Block block = make(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.get()) % page_size(), 0u);
+    EXPECT_TRUE(all(block.get(), bytes, 0));
+  }
+}
+
+TEST(Allocate, ReusedMemoryIsZeroedAgain) {
+  const std::size_t bytes = 5 * page_size();
+  std::byte* first = make(bytes).release();
+  const auto before = find_segment(first, bytes);
+  std::memset(first, 7, bytes);
+  lockstep::free(first);
+  EXPECT_FALSE(is_registered(first, 1));
+  const Block again = make(bytes);
+  EXPECT_EQ(again.get(), first);
+  EXPECT_TRUE(all(again.get(), bytes, 0));
+  EXPECT_EQ(find_segment(again.get(), bytes)->segment, before->segment);
+}
+
+TEST(Allocate, RefusesNothingAndTheImpossible) {
+  EXPECT_NE(error_of([] { (void)lockstep::allocate(0); }).find("allocate at least 1"), std::string::npos);
+  EXPECT_THROW((void)lockstep::allocate(SIZE_MAX), Error);
+  EXPECT_THROW((void)lockstep::allocate(std::size_t{1} << 60), Error);
+}
+
+TEST(Allocate, FreeOfAStrangerAborts) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // A plain forked child may not use the library at all.
+  int local = 0;
+  EXPECT_DEATH(lockstep::free(&local), "not a live block");
+}
+
+TEST(Allocate, TenThousandLeaveNothingBehind) {
+  make(1);
+  const std::size_t descriptors = open_descriptors(), mappings = our_mappings();
+  for (std::size_t i = 0; i < 10'000; ++i) make(1 + i % 3 * page_size());
+  // Larger than what is kept: these go back at once, and push nothing else out.
+  for (int i = 0; i < 3; ++i) make(kReuseBytes + 1);
+  EXPECT_LE(open_descriptors(), descriptors + 3);
+  EXPECT_LE(our_mappings(), mappings + 3);
+}
+
+TEST(Allocate, KeepsAtMostItsBound) {
+  const std::size_t mappings = our_mappings();
+  std::vector<Block> blocks;
+  for (std::size_t i = 0; i < 12; ++i) blocks.push_back(make(kReuseBytes / 8 + i * page_size()));
+  blocks.clear();
+  EXPECT_LE(our_mappings(), mappings + 8);
+}
+
+TEST(FindSegment, KnowsEveryByteAndNoOther) {
+  const std::size_t bytes = 3 * page_size();
+  const Block block = make(bytes), other = make(bytes);
+  const auto whole = find_segment(block.get(), bytes);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->owner, process_token());
+  EXPECT_EQ(whole->offset, 0u);
+  const auto last = find_segment(block.get() + bytes - 1, 1);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->segment, whole->segment);
+  EXPECT_EQ(last->offset, bytes - 1);
+  EXPECT_NE(find_segment(other.get(), 1)->segment, whole->segment);
+  EXPECT_FALSE(find_segment(block.get(), bytes + 1));
+  EXPECT_FALSE(find_segment(block.get() + bytes - 1, 2));
+  EXPECT_FALSE(find_segment(&bytes, sizeof bytes));
+  EXPECT_FALSE(find_segment(nullptr, 0));
+}
+
+TEST(FindSegment, OwnAddressIsTheInverse) {
+  const Block block = make(page_size());
+  SegmentRef ref = *find_segment(block.get() + 40, 8);
+  EXPECT_EQ(own_address(ref, 8), block.get() + 40);
+  EXPECT_EQ(own_address(ref, page_size()), nullptr);
+  ref.generation += 1;
+  EXPECT_EQ(own_address(ref, 8), nullptr);
+  const int plain = 0;
+  EXPECT_EQ(own_address(direct_ref(&plain), sizeof plain), reinterpret_cast<const std::byte*>(&plain));
+}
+
+TEST(FindSegment, StaysRightWhileOthersAllocate) {
+  const Block mine = make(2 * page_size());
+  const SegmentRef expected = *find_segment(mine.get(), 1);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> writers;
+  for (int w = 0; w < 2; ++w) {
+    writers.emplace_back([&, w] {
+      std::vector<Block> held(100);
+      for (std::size_t i = 0; i < 2000; ++i)
+        held[i % held.size()] = make((1 + i % 5 + static_cast<std::size_t>(w)) * 4096);
+      stop.store(true);
+    });
+  }
+  std::size_t wrong = 0;
+  while (!stop.load()) {
+    const auto found = find_segment(mine.get() + page_size(), 8);
+    wrong += !found || found->segment != expected.segment || found->offset != page_size();
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
+class RegisteredBuffer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    data_ = static_cast<std::byte*>(std::aligned_alloc(page_size(), kBytes));
+    for (std::size_t i = 0; i < kBytes; ++i) data_[i] = static_cast<std::byte>(i * 31);
+  }
+  void TearDown() override { std::free(data_); }
+  bool intact() const {
+    for (std::size_t i = 0; i < kBytes; ++i) {
+      if (data_[i] != static_cast<std::byte>(i * 31)) return false;
+    }
+    return true;
+  }
+  static constexpr std::size_t kBytes = 1 << 20;
+  std::byte* data_ = nullptr;
+};
+
+TEST_F(RegisteredBuffer, KeepsItsBytesThereAndBack) {
+  register_buffer(data_, kBytes);
+  EXPECT_TRUE(is_registered(data_, kBytes));
+  EXPECT_TRUE(intact());
+  const Mapping view = peer_view(*find_segment(data_, kBytes), kBytes);
+  EXPECT_EQ(std::memcmp(view.data(), data_, kBytes), 0);
+  view.data()[5] = std::byte{99};
+  EXPECT_EQ(data_[5], std::byte{99});
+  data_[5] = static_cast<std::byte>(5 * 31);
+  deregister_buffer(data_);
+  EXPECT_FALSE(is_registered(data_, 1));
+  EXPECT_TRUE(intact());
+  view.data()[5] = std::byte{98};
+  EXPECT_TRUE(intact());
+}
+
+TEST_F(RegisteredBuffer, RefusesWhatItCannotMove) {
+  EXPECT_NE(error_of([&] { register_buffer(data_ + 1, kBytes); }).find("multiples of the page size"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { register_buffer(nullptr, kBytes); }).find("null or empty"), std::string::npos);
+  register_buffer(data_, kBytes);
+  EXPECT_NE(error_of([&] { register_buffer(data_ + page_size(), page_size()); }).find("registered already"),
+            std::string::npos);
+  deregister_buffer(data_);
+  EXPECT_NE(error_of([&] { deregister_buffer(data_); }).find("not the start of a registered buffer"),
+            std::string::npos);
+
+  void* read_only = ::mmap(nullptr, page_size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_NE(error_of([&] { register_buffer(read_only, page_size()); }).find("not private anonymous"),
+            std::string::npos);
+  ::munmap(read_only, page_size());
+  EXPECT_NE(error_of([&] { register_buffer(read_only, page_size()); }).find("nothing is mapped"),
+            std::string::npos);
+}
+
+TEST(ReplaceSegment, TakesTheMemoryAwayFromOldMappings) {
+  const std::size_t bytes = 3 * page_size();
+  const Block block = make(bytes);
+  std::memset(block.get(), 3, bytes);
+  const SegmentRef before = *find_segment(block.get(), bytes);
+  const Mapping revenant = peer_view(before, bytes);
+
+  ASSERT_TRUE(replace_segment(block.get() + page_size()).ok());
+  const SegmentRef after = *find_segment(block.get(), bytes);
+  EXPECT_EQ(after.segment, before.segment);
+  EXPECT_EQ(after.generation, before.generation + 1);
+  EXPECT_TRUE(all(block.get(), bytes, 3));
+  std::memset(revenant.data(), 9, bytes);
+  EXPECT_TRUE(all(block.get(), bytes, 3));
+
+  const Mapping fresh = peer_view(after, bytes);
+  fresh.data()[0] = std::byte{4};
+  EXPECT_EQ(block.get()[0], std::byte{4});
+  auto stale = fetch_descriptors(*descriptor_service_name(), segment_key(before.segment, before.generation),
+                                 IfAbsent::fail, 5000);
+  EXPECT_FALSE(stale.ok());
+  int local = 0;
+  EXPECT_EQ(replace_segment(&local).code(), ErrorCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
