@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collectives/engine/domain_run.hpp"
+#include "collectives/engine/limits.hpp"
 
 namespace lockstep::internal {
 

@@ -35,7 +35,7 @@ Result<LinkRun::Progress> LinkRun::step(PeerTable& peers, FrameHandler& handler)
         if (!attempt.ok()) return attempt.status();
         progress.moved |= attempt->moved || attempt->complete;
         if (!attempt->complete) break;
-        lanes_[lane] = LaneState{.next = lanes_[lane].next + 1};
+        lanes_[lane].advance();
         again = true;
       }
       progress.done &= lanes_[lane].next == steps.size();

@@ -43,6 +43,13 @@ class LinkRun {
     bool matched = false;         // recv: the head message is this step's.
     SendCursor cursor;            // send
     std::uint64_t received = 0;   // recv: bytes
+
+    void advance() {
+      ++next;
+      matched = false;
+      cursor = {};
+      received = 0;
+    }
   };
   struct Attempt {
     bool moved = false;
