@@ -32,12 +32,14 @@ struct Entry {
   CallOptions options;
 };
 
-bool fuses(const Entry& last, const CallOptions& options, DataType type, ReduceOp op, std::size_t bytes, const internal::CallFacts& facts) {
+bool fuses(const Entry& last, const CallOptions& options, DataType type, ReduceOp op, std::size_t bytes,
+           const internal::CallFacts& facts) {
   std::size_t total = bytes;
   for (const Part& part : last.parts) total += part.bytes;
-  return facts.collective == Collective::all_reduce && !last.parts.empty() && facts.type == type && facts.op == op &&
-         op != ReduceOp::user && op != ReduceOp::premul_sum && total <= kFusedBytes && last.options.algorithm == options.algorithm &&
-         last.options.timeout == options.timeout && last.options.priority == options.priority;
+  return facts.collective == Collective::all_reduce && !last.parts.empty() && facts.type == type &&
+         facts.op == op && op != ReduceOp::user && op != ReduceOp::premul_sum && total <= kFusedBytes &&
+         last.options.algorithm == options.algorithm && last.options.timeout == options.timeout &&
+         last.options.priority == options.priority;
 }
 
 }  // namespace
@@ -62,15 +64,19 @@ Batch Communicator::batch() {
   return Batch(std::move(state));
 }
 
-void Batch::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options) {
+void Batch::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                       const CallOptions& options) {
   const std::size_t bytes = count * size_of(type);
   auto& core = *state_->core;
-  if (!state_->entries.empty() && fuses(state_->entries.back(), options, type, op, bytes, state_->facts.back()) && count > 0 &&
+  if (!state_->entries.empty() &&
+      fuses(state_->entries.back(), options, type, op, bytes, state_->facts.back()) && count > 0 &&
       input != nullptr && output != nullptr) {
     state_->entries.back().parts.push_back({input, output, bytes});
     return;
   }
-  Entry entry{CallBuilder(Collective::all_reduce, core.rank(), core.size(), options), {{input, output, bytes}}, options};
+  Entry entry{CallBuilder(Collective::all_reduce, core.rank(), core.size(), options),
+              {{input, output, bytes}},
+              options};
   entry.call.elements(type, count).reduction(op).buffers(input, output);
   state_->entries.push_back(std::move(entry));
   internal::CallFacts facts{.collective = Collective::all_reduce, .type = type, .op = op};
@@ -87,7 +93,8 @@ void Batch::broadcast(void* buffer, std::size_t count, DataType type, int root, 
 }
 
 void Batch::send(const void* buffer, std::size_t count, DataType type, int destination, int tag) {
-  state_->messages.push_back({true, const_cast<void*>(buffer), count, type, destination, tag, internal::default_timeout()});
+  state_->messages.push_back(
+      {true, const_cast<void*>(buffer), count, type, destination, tag, internal::default_timeout()});
   internal::check_message(state_->messages.back(), state_->core->size()).throw_if_error();
 }
 

@@ -16,7 +16,9 @@ std::size_t alignment_of(DataType type) {
   return std::min<std::size_t>(size_of(type), 8);
 }
 
-std::uint64_t sum(std::span<const std::size_t> counts) { return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}); }
+std::uint64_t sum(std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
 
 }  // namespace
 
@@ -25,7 +27,8 @@ Nanos default_timeout() {
   return timeout;
 }
 
-CallBuilder::CallBuilder(Collective collective, int rank, int world, const CallOptions& options) : rank_(rank), world_(world) {
+CallBuilder::CallBuilder(Collective collective, int rank, int world, const CallOptions& options)
+    : rank_(rank), world_(world) {
   call_.facts.collective = collective;
   call_.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
   call_.priority = options.priority;
@@ -60,7 +63,8 @@ CallBuilder& CallBuilder::buffers(const void* input, void* output) {
 CallBuilder& CallBuilder::elements(DataType type, std::uint64_t count) {
   call_.facts.type = type;
   call_.facts.count = count;
-  if (static_cast<int>(type) >= kDataTypeCount) refuse(ErrorCode::invalid_argument, "there is no element type " + std::to_string(static_cast<int>(type)));
+  if (static_cast<int>(type) >= kDataTypeCount)
+    refuse(ErrorCode::invalid_argument, "there is no element type " + std::to_string(static_cast<int>(type)));
   return *this;
 }
 
@@ -77,7 +81,9 @@ CallBuilder& CallBuilder::reduction(ReduceOp op) {
 CallBuilder& CallBuilder::root(int root) {
   call_.facts.root = root;
   if (root < 0 || root >= world_) {
-    refuse(ErrorCode::invalid_argument, "root " + std::to_string(root) + " is out of range: the group has ranks 0 to " + std::to_string(world_ - 1));
+    refuse(ErrorCode::invalid_argument, "root " + std::to_string(root) +
+                                            " is out of range: the group has ranks 0 to " +
+                                            std::to_string(world_ - 1));
   }
   return *this;
 }
@@ -87,7 +93,8 @@ CallBuilder& CallBuilder::counts(std::span<const std::size_t> counts) {
   call_.facts.extra = 1;  // Not 0: describe() tells a v-variant by it.
   for (const std::size_t one : counts) call_.facts.extra = hash_combine(call_.facts.extra, one);
   if (counts_.size() != static_cast<std::size_t>(world_)) {
-    refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " + std::to_string(world_) + " ranks");
+    refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " +
+                                            std::to_string(world_) + " ranks");
     counts_.resize(static_cast<std::size_t>(world_));
   }
   return *this;
@@ -99,10 +106,12 @@ CallBuilder& CallBuilder::root_counts(std::span<const std::size_t> counts, std::
   if (rank_ == call_.facts.root) {
     counts_.assign(counts.begin(), counts.end());
     if (counts_.size() != static_cast<std::size_t>(world_)) {
-      refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " + std::to_string(world_) + " ranks");
+      refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " +
+                                              std::to_string(world_) + " ranks");
       counts_.resize(static_cast<std::size_t>(world_));
     } else if (counts_[self] != own) {
-      refuse(ErrorCode::invalid_argument, "counts[" + std::to_string(rank_) + "] is " + std::to_string(counts_[self]) +
+      refuse(ErrorCode::invalid_argument, "counts[" + std::to_string(rank_) + "] is " +
+                                              std::to_string(counts_[self]) +
                                               " but this rank's own count is " + std::to_string(own));
     }
   } else {
@@ -118,11 +127,13 @@ CallBuilder& CallBuilder::pair_counts(std::span<const std::size_t> send, std::sp
   counts_.assign(send.begin(), send.end());
   recv_counts_.assign(recv.begin(), recv.end());
   if (send.size() != world || recv.size() != world) {
-    refuse(ErrorCode::invalid_argument, "send_counts and recv_counts need one entry per rank (" + std::to_string(world_) + ")");
+    refuse(ErrorCode::invalid_argument,
+           "send_counts and recv_counts need one entry per rank (" + std::to_string(world_) + ")");
     counts_.resize(world);
     recv_counts_.resize(world);
   } else if (counts_[static_cast<std::size_t>(rank_)] != recv_counts_[static_cast<std::size_t>(rank_)]) {
-    refuse(ErrorCode::invalid_argument, "what this rank sends to itself differs from what it receives from itself");
+    refuse(ErrorCode::invalid_argument,
+           "what this rank sends to itself differs from what it receives from itself");
   }
   return *this;
 }
@@ -135,63 +146,109 @@ void CallBuilder::size_buffers() {
   std::uint64_t& in = call_.input_elements;
   std::uint64_t& out = call_.output_elements;
   switch (call_.facts.collective) {
-    case Collective::all_reduce: in = out = count; break;
-    case Collective::reduce: in = count, out = at_root ? count : 0; break;
-    case Collective::broadcast: in = at_root ? count : 0, out = count; break;
-    case Collective::scatter: in = at_root ? world * count : 0, out = count; break;
-    case Collective::gather: in = count, out = at_root ? world * count : 0; break;
-    case Collective::all_gather: in = count, out = world * count; break;
-    case Collective::reduce_scatter: in = world * count, out = count; break;
-    case Collective::all_to_all: in = out = world * count; break;
-    case Collective::barrier: break;
-    case Collective::scatter_v: in = at_root ? sum(counts_) : 0, out = own; break;
-    case Collective::gather_v: in = own, out = at_root ? sum(counts_) : 0; break;
-    case Collective::all_gather_v: in = own, out = sum(counts_); break;
-    case Collective::reduce_scatter_v: in = sum(counts_), out = own; break;
-    case Collective::all_to_all_v: in = sum(counts_), out = sum(recv_counts_); break;
+    case Collective::all_reduce:
+      in = out = count;
+      break;
+    case Collective::reduce:
+      in = count, out = at_root ? count : 0;
+      break;
+    case Collective::broadcast:
+      in = at_root ? count : 0, out = count;
+      break;
+    case Collective::scatter:
+      in = at_root ? world * count : 0, out = count;
+      break;
+    case Collective::gather:
+      in = count, out = at_root ? world * count : 0;
+      break;
+    case Collective::all_gather:
+      in = count, out = world * count;
+      break;
+    case Collective::reduce_scatter:
+      in = world * count, out = count;
+      break;
+    case Collective::all_to_all:
+      in = out = world * count;
+      break;
+    case Collective::barrier:
+      break;
+    case Collective::scatter_v:
+      in = at_root ? sum(counts_) : 0, out = own;
+      break;
+    case Collective::gather_v:
+      in = own, out = at_root ? sum(counts_) : 0;
+      break;
+    case Collective::all_gather_v:
+      in = own, out = sum(counts_);
+      break;
+    case Collective::reduce_scatter_v:
+      in = sum(counts_), out = own;
+      break;
+    case Collective::all_to_all_v:
+      in = sum(counts_), out = sum(recv_counts_);
+      break;
   }
 }
 
 void CallBuilder::check_pointer(const char* which, const void* pointer, std::uint64_t elements) {
   if (elements == 0) return;
   if (pointer == nullptr) {
-    refuse(ErrorCode::invalid_argument, std::string(which) + " is null, but " + std::to_string(elements) + " elements are used of it");
+    refuse(ErrorCode::invalid_argument,
+           std::string(which) + " is null, but " + std::to_string(elements) + " elements are used of it");
   } else if (reinterpret_cast<std::uintptr_t>(pointer) % alignment_of(call_.facts.type) != 0) {
-    refuse(ErrorCode::invalid_argument, std::string(which) + " is not aligned to " + std::to_string(alignment_of(call_.facts.type)) +
-                                            " bytes, as " + std::string(name_of(call_.facts.type)) + " needs");
+    refuse(ErrorCode::invalid_argument, std::string(which) + " is not aligned to " +
+                                            std::to_string(alignment_of(call_.facts.type)) + " bytes, as " +
+                                            std::string(name_of(call_.facts.type)) + " needs");
   }
 }
 
 /// Where the smaller buffer lies in the larger one when the call is in place.
 std::uint64_t CallBuilder::in_place_offset_elements(bool& input_inside_output) const {
   const auto self = static_cast<std::size_t>(rank_);
-  const std::uint64_t before = std::accumulate(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(std::min(self, counts_.size())), std::uint64_t{0});
+  const std::uint64_t before = std::accumulate(
+      counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(std::min(self, counts_.size())),
+      std::uint64_t{0});
   switch (call_.facts.collective) {
     case Collective::gather:
-    case Collective::all_gather: input_inside_output = true; return self * call_.facts.count;
+    case Collective::all_gather:
+      input_inside_output = true;
+      return self * call_.facts.count;
     case Collective::gather_v:
-    case Collective::all_gather_v: input_inside_output = true; return before;
+    case Collective::all_gather_v:
+      input_inside_output = true;
+      return before;
     case Collective::scatter:
-    case Collective::reduce_scatter: input_inside_output = false; return self * call_.facts.count;
+    case Collective::reduce_scatter:
+      input_inside_output = false;
+      return self * call_.facts.count;
     case Collective::scatter_v:
-    case Collective::reduce_scatter_v: input_inside_output = false; return before;
-    default: input_inside_output = true; return 0;
+    case Collective::reduce_scatter_v:
+      input_inside_output = false;
+      return before;
+    default:
+      input_inside_output = true;
+      return 0;
   }
 }
 
 void CallBuilder::check_overlap() {
   if (call_.input_elements == 0 || call_.output_elements == 0) return;
   const std::size_t element = size_of(call_.facts.type);
-  const auto in = reinterpret_cast<std::uintptr_t>(call_.input), out = reinterpret_cast<std::uintptr_t>(call_.output);
-  const bool apart = in + call_.input_elements * element <= out || out + call_.output_elements * element <= in;
+  const auto in = reinterpret_cast<std::uintptr_t>(call_.input),
+             out = reinterpret_cast<std::uintptr_t>(call_.output);
+  const bool apart =
+      in + call_.input_elements * element <= out || out + call_.output_elements * element <= in;
   if (apart) return;
-  const bool exchange = call_.facts.collective == Collective::all_to_all || call_.facts.collective == Collective::all_to_all_v;
+  const bool exchange =
+      call_.facts.collective == Collective::all_to_all || call_.facts.collective == Collective::all_to_all_v;
   bool input_inside = true;
   const std::uintptr_t offset = in_place_offset_elements(input_inside) * element;
   const bool in_place = input_inside ? in == out + offset : out == in + offset;
   if (!in_place || exchange) {
-    refuse(ErrorCode::invalid_argument, "input and output overlap" + std::string(exchange ? ": this collective does not work in place"
-                                                                                         : " without being in place: give equal or separate buffers"));
+    refuse(ErrorCode::invalid_argument,
+           "input and output overlap" +
+               std::string(exchange ? ": this collective does not work in place"
+                                    : " without being in place: give equal or separate buffers"));
   }
 }
 
@@ -208,13 +265,15 @@ const Call& CallBuilder::build() {
 Status check_message(const Message& message, int world) {
   const bool any_source = !message.is_send && message.peer == kAnySource;
   if (!any_source && (message.peer < 0 || message.peer >= world)) {
-    return Status(ErrorCode::invalid_argument, std::string(message.is_send ? "destination " : "source ") + std::to_string(message.peer) +
-                                                   " is out of range: the group has ranks 0 to " + std::to_string(world - 1));
+    return Status(ErrorCode::invalid_argument,
+                  std::string(message.is_send ? "destination " : "source ") + std::to_string(message.peer) +
+                      " is out of range: the group has ranks 0 to " + std::to_string(world - 1));
   }
   if (message.tag < 0 && (message.is_send || message.tag != kAnyTag)) {
     return Status(ErrorCode::invalid_argument, "tag " + std::to_string(message.tag) + " is negative");
   }
-  if (message.count > 0 && message.buffer == nullptr) return Status(ErrorCode::invalid_argument, "the buffer is null");
+  if (message.count > 0 && message.buffer == nullptr)
+    return Status(ErrorCode::invalid_argument, "the buffer is null");
   return {};
 }
 

@@ -1,4 +1,5 @@
-// From the arguments of the public functions to a Call: sizes, the facts that all ranks must share, and every check that needs no peer.
+// From the arguments of the public functions to a Call: sizes, the facts that all ranks must share, and every
+// check that needs no peer.
 #pragma once
 
 #include <span>
@@ -8,8 +9,8 @@
 
 namespace lockstep::internal {
 
-/// A Call and the counts that its spans refer to. Wrong arguments are noted in Call::refusal: the call still takes its place in the
-/// order, so that the peers can be told.
+/// A Call and the counts that its spans refer to. Wrong arguments are noted in Call::refusal: the call still
+/// takes its place in the order, so that the peers can be told.
 class CallBuilder {
  public:
   /// `rank` of `world`. `options` give algorithm, timeout, priority, scale and user operator.

@@ -16,7 +16,8 @@ using internal::Status;
 void require_usable() {
   if (internal::in_forked_child()) {
     throw Error(ErrorCode::not_supported,
-                "lockstep is used in a child forked after its initialisation: the child has no connections; use exec, or create the "
+                "lockstep is used in a child forked after its initialisation: the child has no connections; "
+                "use exec, or create the "
                 "communicator in the child");
   }
 }
@@ -31,10 +32,11 @@ Work start(CommunicatorCore& core, CallBuilder call) {
   return Work(core.engine().start(call.build()));
 }
 
-Work start_message(CommunicatorCore& core, bool is_send, void* buffer, std::size_t count, DataType type, int peer, int tag,
-                   const CallOptions& options) {
+Work start_message(CommunicatorCore& core, bool is_send, void* buffer, std::size_t count, DataType type,
+                   int peer, int tag, const CallOptions& options) {
   require_usable();
-  Message message{is_send, buffer, count, type, peer, tag, options.timeout ? internal::to_nanos(*options.timeout) : 0};
+  Message message{
+      is_send, buffer, count, type, peer, tag, options.timeout ? internal::to_nanos(*options.timeout) : 0};
   if (!options.timeout) message.timeout = internal::default_timeout();
   internal::check_message(message, core.size()).throw_if_error();
   return Work(core.engine().start(message));
@@ -62,7 +64,8 @@ std::optional<Communicator> Communicator::split(int color, int key) {
 
 void Communicator::abort(std::string_view reason) {
   const int self = core_->rank();
-  core_->engine().request_revoke(Status(ErrorCode::aborted, core_->engine().who(self) + " aborted: " + std::string(reason), self));
+  core_->engine().request_revoke(
+      Status(ErrorCode::aborted, core_->engine().who(self) + " aborted: " + std::string(reason), self));
 }
 
 void Communicator::finalize() {
@@ -72,117 +75,147 @@ void Communicator::finalize() {
 
 // ---- point to point ----
 
-void Communicator::send(const void* buffer, std::size_t count, DataType type, int destination, int tag, const CallOptions& options) {
+void Communicator::send(const void* buffer, std::size_t count, DataType type, int destination, int tag,
+                        const CallOptions& options) {
   send_async(buffer, count, type, destination, tag, options).wait();
 }
 Work Communicator::send_async(const void* buffer, std::size_t count, DataType type, int destination, int tag,
                               const CallOptions& options) {
   return start_message(*core_, true, const_cast<void*>(buffer), count, type, destination, tag, options);
 }
-RecvStatus Communicator::recv(void* buffer, std::size_t count, DataType type, int source, int tag, const CallOptions& options) {
+RecvStatus Communicator::recv(void* buffer, std::size_t count, DataType type, int source, int tag,
+                              const CallOptions& options) {
   Work work = recv_async(buffer, count, type, source, tag, options);
   work.wait();
   return work.status();
 }
-Work Communicator::recv_async(void* buffer, std::size_t count, DataType type, int source, int tag, const CallOptions& options) {
+Work Communicator::recv_async(void* buffer, std::size_t count, DataType type, int source, int tag,
+                              const CallOptions& options) {
   return start_message(*core_, false, buffer, count, type, source, tag, options);
 }
 
-// ---- collectives: the arguments become a CallBuilder once; the blocking and the asynchronous form differ in how they end ----
+// ---- collectives: the arguments become a CallBuilder once; the blocking and the asynchronous form differ in
+// how they end ----
 
-static CallBuilder all_reduce_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
+static CallBuilder all_reduce_call(const CommunicatorCore& core, const CallOptions& options,
+                                   const void* input, void* output, std::size_t count, DataType type,
+                                   ReduceOp op) {
   CallBuilder call(Collective::all_reduce, core.rank(), core.size(), options);
   call.elements(type, count).reduction(op).buffers(input, output);
   return call;
 }
-void Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options) {
+void Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                              const CallOptions& options) {
   run(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
 }
-Work Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options) {
+Work Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                    ReduceOp op, const CallOptions& options) {
   return start(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
 }
 
-static CallBuilder reduce_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root) {
+static CallBuilder reduce_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                               void* output, std::size_t count, DataType type, ReduceOp op, int root) {
   CallBuilder call(Collective::reduce, core.rank(), core.size(), options);
   call.elements(type, count).reduction(op).root(root).buffers(input, output);
   return call;
 }
-void Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root, const CallOptions& options) {
+void Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                          int root, const CallOptions& options) {
   run(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
 }
-Work Communicator::reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root, const CallOptions& options) {
+Work Communicator::reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                ReduceOp op, int root, const CallOptions& options) {
   return start(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
 }
 
-static CallBuilder broadcast_call(const CommunicatorCore& core, const CallOptions& options, void* buffer, std::size_t count, DataType type, int root) {
+static CallBuilder broadcast_call(const CommunicatorCore& core, const CallOptions& options, void* buffer,
+                                  std::size_t count, DataType type, int root) {
   CallBuilder call(Collective::broadcast, core.rank(), core.size(), options);
   call.elements(type, count).root(root).buffers(buffer, buffer);
   return call;
 }
-void Communicator::broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options) {
+void Communicator::broadcast(void* buffer, std::size_t count, DataType type, int root,
+                             const CallOptions& options) {
   run(*core_, broadcast_call(*core_, options, buffer, count, type, root));
 }
-Work Communicator::broadcast_async(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options) {
+Work Communicator::broadcast_async(void* buffer, std::size_t count, DataType type, int root,
+                                   const CallOptions& options) {
   return start(*core_, broadcast_call(*core_, options, buffer, count, type, root));
 }
 
-static CallBuilder scatter_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, std::size_t count, DataType type, int root) {
+static CallBuilder scatter_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                                void* output, std::size_t count, DataType type, int root) {
   CallBuilder call(Collective::scatter, core.rank(), core.size(), options);
   call.elements(type, count).root(root).buffers(input, output);
   return call;
 }
-void Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options) {
+void Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                           const CallOptions& options) {
   run(*core_, scatter_call(*core_, options, input, output, count, type, root));
 }
-Work Communicator::scatter_async(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options) {
+Work Communicator::scatter_async(const void* input, void* output, std::size_t count, DataType type, int root,
+                                 const CallOptions& options) {
   return start(*core_, scatter_call(*core_, options, input, output, count, type, root));
 }
 
-static CallBuilder gather_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, std::size_t count, DataType type, int root) {
+static CallBuilder gather_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                               void* output, std::size_t count, DataType type, int root) {
   CallBuilder call(Collective::gather, core.rank(), core.size(), options);
   call.elements(type, count).root(root).buffers(input, output);
   return call;
 }
-void Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options) {
+void Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                          const CallOptions& options) {
   run(*core_, gather_call(*core_, options, input, output, count, type, root));
 }
-Work Communicator::gather_async(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options) {
+Work Communicator::gather_async(const void* input, void* output, std::size_t count, DataType type, int root,
+                                const CallOptions& options) {
   return start(*core_, gather_call(*core_, options, input, output, count, type, root));
 }
 
-static CallBuilder all_gather_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, std::size_t count, DataType type) {
+static CallBuilder all_gather_call(const CommunicatorCore& core, const CallOptions& options,
+                                   const void* input, void* output, std::size_t count, DataType type) {
   CallBuilder call(Collective::all_gather, core.rank(), core.size(), options);
   call.elements(type, count).buffers(input, output);
   return call;
 }
-void Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options) {
+void Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) {
   run(*core_, all_gather_call(*core_, options, input, output, count, type));
 }
-Work Communicator::all_gather_async(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options) {
+Work Communicator::all_gather_async(const void* input, void* output, std::size_t count, DataType type,
+                                    const CallOptions& options) {
   return start(*core_, all_gather_call(*core_, options, input, output, count, type));
 }
 
-static CallBuilder reduce_scatter_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
+static CallBuilder reduce_scatter_call(const CommunicatorCore& core, const CallOptions& options,
+                                       const void* input, void* output, std::size_t count, DataType type,
+                                       ReduceOp op) {
   CallBuilder call(Collective::reduce_scatter, core.rank(), core.size(), options);
   call.elements(type, count).reduction(op).buffers(input, output);
   return call;
 }
-void Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options) {
+void Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                  ReduceOp op, const CallOptions& options) {
   run(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
 }
-Work Communicator::reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options) {
+Work Communicator::reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
+                                        ReduceOp op, const CallOptions& options) {
   return start(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
 }
 
-static CallBuilder all_to_all_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, std::size_t count, DataType type) {
+static CallBuilder all_to_all_call(const CommunicatorCore& core, const CallOptions& options,
+                                   const void* input, void* output, std::size_t count, DataType type) {
   CallBuilder call(Collective::all_to_all, core.rank(), core.size(), options);
   call.elements(type, count).buffers(input, output);
   return call;
 }
-void Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options) {
+void Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) {
   run(*core_, all_to_all_call(*core_, options, input, output, count, type));
 }
-Work Communicator::all_to_all_async(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options) {
+Work Communicator::all_to_all_async(const void* input, void* output, std::size_t count, DataType type,
+                                    const CallOptions& options) {
   return start(*core_, all_to_all_call(*core_, options, input, output, count, type));
 }
 
@@ -190,70 +223,87 @@ static CallBuilder barrier_call(const CommunicatorCore& core, const CallOptions&
   CallBuilder call(Collective::barrier, core.rank(), core.size(), options);
   return call;
 }
-void Communicator::barrier(const CallOptions& options) {
-  run(*core_, barrier_call(*core_, options));
-}
+void Communicator::barrier(const CallOptions& options) { run(*core_, barrier_call(*core_, options)); }
 Work Communicator::barrier_async(const CallOptions& options) {
   return start(*core_, barrier_call(*core_, options));
 }
 
-static CallBuilder scatter_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input, Counts counts, void* output, std::size_t output_count, DataType type, int root) {
+static CallBuilder scatter_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                                  Counts counts, void* output, std::size_t output_count, DataType type,
+                                  int root) {
   CallBuilder call(Collective::scatter_v, core.rank(), core.size(), options);
   call.elements(type, 0).root(root).root_counts(counts, output_count).buffers(input, output);
   return call;
 }
-void Communicator::scatter_v(const void* input, Counts counts, void* output, std::size_t output_count, DataType type, int root, const CallOptions& options) {
+void Communicator::scatter_v(const void* input, Counts counts, void* output, std::size_t output_count,
+                             DataType type, int root, const CallOptions& options) {
   run(*core_, scatter_v_call(*core_, options, input, counts, output, output_count, type, root));
 }
-Work Communicator::scatter_v_async(const void* input, Counts counts, void* output, std::size_t output_count, DataType type, int root, const CallOptions& options) {
+Work Communicator::scatter_v_async(const void* input, Counts counts, void* output, std::size_t output_count,
+                                   DataType type, int root, const CallOptions& options) {
   return start(*core_, scatter_v_call(*core_, options, input, counts, output, output_count, type, root));
 }
 
-static CallBuilder gather_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input, std::size_t input_count, void* output, Counts counts, DataType type, int root) {
+static CallBuilder gather_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                                 std::size_t input_count, void* output, Counts counts, DataType type,
+                                 int root) {
   CallBuilder call(Collective::gather_v, core.rank(), core.size(), options);
   call.elements(type, 0).root(root).root_counts(counts, input_count).buffers(input, output);
   return call;
 }
-void Communicator::gather_v(const void* input, std::size_t input_count, void* output, Counts counts, DataType type, int root, const CallOptions& options) {
+void Communicator::gather_v(const void* input, std::size_t input_count, void* output, Counts counts,
+                            DataType type, int root, const CallOptions& options) {
   run(*core_, gather_v_call(*core_, options, input, input_count, output, counts, type, root));
 }
-Work Communicator::gather_v_async(const void* input, std::size_t input_count, void* output, Counts counts, DataType type, int root, const CallOptions& options) {
+Work Communicator::gather_v_async(const void* input, std::size_t input_count, void* output, Counts counts,
+                                  DataType type, int root, const CallOptions& options) {
   return start(*core_, gather_v_call(*core_, options, input, input_count, output, counts, type, root));
 }
 
-static CallBuilder all_gather_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, Counts counts, DataType type) {
+static CallBuilder all_gather_v_call(const CommunicatorCore& core, const CallOptions& options,
+                                     const void* input, void* output, Counts counts, DataType type) {
   CallBuilder call(Collective::all_gather_v, core.rank(), core.size(), options);
   call.elements(type, 0).counts(counts).buffers(input, output);
   return call;
 }
-void Communicator::all_gather_v(const void* input, void* output, Counts counts, DataType type, const CallOptions& options) {
+void Communicator::all_gather_v(const void* input, void* output, Counts counts, DataType type,
+                                const CallOptions& options) {
   run(*core_, all_gather_v_call(*core_, options, input, output, counts, type));
 }
-Work Communicator::all_gather_v_async(const void* input, void* output, Counts counts, DataType type, const CallOptions& options) {
+Work Communicator::all_gather_v_async(const void* input, void* output, Counts counts, DataType type,
+                                      const CallOptions& options) {
   return start(*core_, all_gather_v_call(*core_, options, input, output, counts, type));
 }
 
-static CallBuilder reduce_scatter_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input, void* output, Counts counts, DataType type, ReduceOp op) {
+static CallBuilder reduce_scatter_v_call(const CommunicatorCore& core, const CallOptions& options,
+                                         const void* input, void* output, Counts counts, DataType type,
+                                         ReduceOp op) {
   CallBuilder call(Collective::reduce_scatter_v, core.rank(), core.size(), options);
   call.elements(type, 0).reduction(op).counts(counts).buffers(input, output);
   return call;
 }
-void Communicator::reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op, const CallOptions& options) {
+void Communicator::reduce_scatter_v(const void* input, void* output, Counts counts, DataType type,
+                                    ReduceOp op, const CallOptions& options) {
   run(*core_, reduce_scatter_v_call(*core_, options, input, output, counts, type, op));
 }
-Work Communicator::reduce_scatter_v_async(const void* input, void* output, Counts counts, DataType type, ReduceOp op, const CallOptions& options) {
+Work Communicator::reduce_scatter_v_async(const void* input, void* output, Counts counts, DataType type,
+                                          ReduceOp op, const CallOptions& options) {
   return start(*core_, reduce_scatter_v_call(*core_, options, input, output, counts, type, op));
 }
 
-static CallBuilder all_to_all_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input, Counts send_counts, void* output, Counts recv_counts, DataType type) {
+static CallBuilder all_to_all_v_call(const CommunicatorCore& core, const CallOptions& options,
+                                     const void* input, Counts send_counts, void* output, Counts recv_counts,
+                                     DataType type) {
   CallBuilder call(Collective::all_to_all_v, core.rank(), core.size(), options);
   call.elements(type, 0).pair_counts(send_counts, recv_counts).buffers(input, output);
   return call;
 }
-void Communicator::all_to_all_v(const void* input, Counts send_counts, void* output, Counts recv_counts, DataType type, const CallOptions& options) {
+void Communicator::all_to_all_v(const void* input, Counts send_counts, void* output, Counts recv_counts,
+                                DataType type, const CallOptions& options) {
   run(*core_, all_to_all_v_call(*core_, options, input, send_counts, output, recv_counts, type));
 }
-Work Communicator::all_to_all_v_async(const void* input, Counts send_counts, void* output, Counts recv_counts, DataType type, const CallOptions& options) {
+Work Communicator::all_to_all_v_async(const void* input, Counts send_counts, void* output, Counts recv_counts,
+                                      DataType type, const CallOptions& options) {
   return start(*core_, all_to_all_v_call(*core_, options, input, send_counts, output, recv_counts, type));
 }
 

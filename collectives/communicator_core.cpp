@@ -14,7 +14,8 @@ World::~World() {
   if (session) session->leave();
 }
 
-CommunicatorCore::CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine, std::vector<int> world_ranks)
+CommunicatorCore::CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
+                                   std::vector<int> world_ranks)
     : world_(std::move(world)), engine_(std::move(engine)), world_ranks_(std::move(world_ranks)) {}
 
 CommunicatorCore::~CommunicatorCore() {
@@ -22,8 +23,10 @@ CommunicatorCore::~CommunicatorCore() {
   engine_->close();
 }
 
-Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr<World> world, std::uint64_t id, std::string name,
-                                                                 const std::vector<int>& world_ranks, std::chrono::milliseconds timeout) {
+Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr<World> world,
+                                                                 std::uint64_t id, std::string name,
+                                                                 const std::vector<int>& world_ranks,
+                                                                 std::chrono::milliseconds timeout) {
   EngineGroup group;
   group.id = id;
   group.name = std::move(name);
@@ -37,8 +40,10 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr
     if (!made.ok()) return made.status();
     transport = std::move(*made);
   }
-  auto engine = std::make_shared<Engine>(std::move(group), std::move(transport), real_env(), &Reactor::instance());
-  std::shared_ptr<CommunicatorCore> core(new CommunicatorCore(std::move(world), std::move(engine), world_ranks));
+  auto engine =
+      std::make_shared<Engine>(std::move(group), std::move(transport), real_env(), &Reactor::instance());
+  std::shared_ptr<CommunicatorCore> core(
+      new CommunicatorCore(std::move(world), std::move(engine), world_ranks));
   core->watch_losses();
   return core;
 }
@@ -75,7 +80,8 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   std::vector<SplitEntry> entries(static_cast<std::size_t>(size()));
   const SplitEntry own{color, key};
   CallBuilder gather(Collective::all_gather, rank(), size(), {});
-  LOCKSTEP_RETURN_IF_ERROR(engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
+  LOCKSTEP_RETURN_IF_ERROR(
+      engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
   const std::uint64_t number = ++splits_;
   if (color < 0) return std::shared_ptr<CommunicatorCore>();
   std::vector<int> ranks;
@@ -88,7 +94,8 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   std::vector<int> world_ranks;
   for (const int r : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(r)]);
   const EngineGroup& parent = engine_->group();
-  const std::uint64_t id = hash_combine(hash_combine(hash_combine(kFnvOffset, parent.id), number), static_cast<std::uint64_t>(color));
+  const std::uint64_t id = hash_combine(hash_combine(hash_combine(kFnvOffset, parent.id), number),
+                                        static_cast<std::uint64_t>(color));
   const std::string name = parent.name + "/" + std::to_string(number) + "." + std::to_string(color);
   return make(world_, id, name, world_ranks, std::chrono::seconds(60));
 }

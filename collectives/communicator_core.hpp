@@ -25,9 +25,11 @@ struct World {
 
 class CommunicatorCore {
  public:
-  /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all members' transports are set up.
-  static Result<std::shared_ptr<CommunicatorCore>> make(std::shared_ptr<World> world, std::uint64_t id, std::string name,
-                                                        const std::vector<int>& world_ranks, std::chrono::milliseconds timeout);
+  /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all
+  /// members' transports are set up.
+  static Result<std::shared_ptr<CommunicatorCore>> make(std::shared_ptr<World> world, std::uint64_t id,
+                                                        std::string name, const std::vector<int>& world_ranks,
+                                                        std::chrono::milliseconds timeout);
   ~CommunicatorCore();
 
   Engine& engine() { return *engine_; }
@@ -41,7 +43,8 @@ class CommunicatorCore {
   Status finalize();
 
  private:
-  CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine, std::vector<int> world_ranks);
+  CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
+                   std::vector<int> world_ranks);
   void watch_losses();
 
   std::shared_ptr<World> world_;
@@ -52,7 +55,8 @@ class CommunicatorCore {
 };
 
 /// The transport of a group: shared memory when all members are on one host and it is allowed, TCP otherwise.
-Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group, const std::vector<int>& world_ranks,
+Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
+                                                  const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::internal

@@ -23,7 +23,8 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
-internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session, std::string transports,
+internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,
+                                                               std::string transports,
                                                                std::chrono::milliseconds timeout) {
   auto world = std::make_shared<World>();
   world->session = std::move(session);
@@ -37,19 +38,22 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
 Communicator Communicator::create(const InitOptions& options) {
   if (internal::in_forked_child()) {
     throw Error(ErrorCode::not_supported,
-                "lockstep was already used in the parent of this forked process; create communicators before forking nothing, or after exec");
+                "lockstep was already used in the parent of this forked process; create communicators before "
+                "forking nothing, or after exec");
   }
   internal::check_environment().throw_if_error();
   auto session = internal::join_session(options, internal::real_env());
   session.status().throw_if_error();
-  std::string transports = options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
+  std::string transports =
+      options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
   auto core = make_world(std::move(*session), std::move(transports), options.timeout);
   core.status().throw_if_error();
   return Communicator(std::move(*core));
 }
 
 std::vector<Communicator> Communicator::local_group(int n, std::string_view transports) {
-  if (n < 1) throw Error(ErrorCode::invalid_argument, "a group needs at least one rank, not " + std::to_string(n));
+  if (n < 1)
+    throw Error(ErrorCode::invalid_argument, "a group needs at least one rank, not " + std::to_string(n));
   internal::check_environment().throw_if_error();
   auto sessions = internal::make_local_sessions(n);
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));

@@ -25,7 +25,8 @@ void Work::wait() { static_cast<void>(wait_for(std::chrono::microseconds::max())
 bool Work::wait_for(std::chrono::microseconds limit) {
   if (operation_ == nullptr) return true;
   const bool forever = limit == std::chrono::microseconds::max();
-  if (!operation_->engine->wait(*operation_, forever ? internal::kForever : internal::to_nanos(limit))) return false;
+  if (!operation_->engine->wait(*operation_, forever ? internal::kForever : internal::to_nanos(limit)))
+    return false;
   operation_->status.throw_if_error();
   return true;
 }

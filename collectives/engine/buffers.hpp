@@ -23,17 +23,23 @@ struct Buffers {
 
   const std::byte* read(const Slice& slice) const { return base(slice) + slice.offset * element; }
   /// Programs write to output, scratch and own staging only, and to members' outputs in registered programs.
-  std::byte* write(const Slice& slice) const { return const_cast<std::byte*>(base(slice)) + slice.offset * element; }
+  std::byte* write(const Slice& slice) const {
+    return const_cast<std::byte*>(base(slice)) + slice.offset * element;
+  }
   std::size_t bytes(const Slice& slice) const { return slice.count * element; }
 
  private:
   const std::byte* base(const Slice& slice) const {
     const auto member = static_cast<std::size_t>(slice.member);
     switch (slice.space) {
-      case Space::input: return slice.member == kSelf ? input : member_input[member];
-      case Space::output: return slice.member == kSelf ? output : member_output[member];
-      case Space::scratch: return scratch;
-      case Space::staging: return member_staging[slice.member == kSelf ? static_cast<std::size_t>(self) : member];
+      case Space::input:
+        return slice.member == kSelf ? input : member_input[member];
+      case Space::output:
+        return slice.member == kSelf ? output : member_output[member];
+      case Space::scratch:
+        return scratch;
+      case Space::staging:
+        return member_staging[slice.member == kSelf ? static_cast<std::size_t>(self) : member];
     }
     return nullptr;
   }

@@ -15,11 +15,13 @@ bool starts_with_all_ready(const Program& program) {
          steps[1].peer == kSelf && steps[0].phase == 1 && steps[1].phase == 1;
 }
 
-/// The fingerprints beside the phase hold the last calls only; a member may be further ahead. Its call records reach further back.
+/// The fingerprints beside the phase hold the last calls only; a member may be further ahead. Its call
+/// records reach further back.
 bool made_call(const MemberControl& control, const CallIdentity& identity) {
   const CallRecord& record = control.recent[identity.sequence % kRecentCalls];
   const std::uint64_t sequence = record.sequence.load(std::memory_order_acquire);
-  if (sequence == identity.sequence + 1) return fingerprint_of(record.facts, identity.sequence) == identity.fingerprint;
+  if (sequence == identity.sequence + 1)
+    return fingerprint_of(record.facts, identity.sequence) == identity.fingerprint;
   return sequence > identity.sequence + 1;
 }
 
@@ -40,14 +42,15 @@ Status fingerprint_mismatch(int member) { return Status(ErrorCode::mismatch, {},
 
 void ring_sleepers(Domain& domain) {
   for (int member = 0; member < domain.size(); ++member) {
-    if (member != domain.rank() && domain.control(member).doorbell.asleep.load(std::memory_order_seq_cst) != 0) {
+    if (member != domain.rank() &&
+        domain.control(member).doorbell.asleep.load(std::memory_order_seq_cst) != 0) {
       domain.ring(member);
     }
   }
 }
 
-void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine, const CallIdentity& identity,
-                      const Offer& offer) {
+void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
+                      const CallIdentity& identity, const Offer& offer) {
   choice_ = choice;
   buffers_ = buffers;
   combine_ = combine;
@@ -94,8 +97,8 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
   return progress;
 }
 
-/// Chooses the program. When both kinds are possible the ranks exchange offers in one phase; a registered program's own first
-/// phase (everybody is ready) is that exchange.
+/// Chooses the program. When both kinds are possible the ranks exchange offers in one phase; a registered
+/// program's own first phase (everybody is ready) is that exchange.
 Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
   if (choice_.registered == nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, false));
@@ -123,15 +126,17 @@ Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
 Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
   const Algorithm* algorithm = registered ? choice_.registered : choice_.staged;
   if (algorithm == nullptr) {
-    return Status(ErrorCode::not_supported, "algorithm " + std::string(choice_.registered->name) +
-                                                " needs buffers from lockstep::allocate() or register_buffer() on every rank");
+    return Status(ErrorCode::not_supported,
+                  "algorithm " + std::string(choice_.registered->name) +
+                      " needs buffers from lockstep::allocate() or register_buffer() on every rank");
   }
   program_ = cache.get(*algorithm, choice_.shape);
   registered_ = registered;
   const std::size_t half = kStagingBytes / 2;
   buffers_.member_staging.resize(static_cast<std::size_t>(domain.size()));
   for (int member = 0; member < domain.size(); ++member) {
-    buffers_.member_staging[static_cast<std::size_t>(member)] = domain.staging(member) + (position_.calls & 1) * half;
+    buffers_.member_staging[static_cast<std::size_t>(member)] =
+        domain.staging(member) + (position_.calls & 1) * half;
   }
   if (!registered) {
     base_ += offered_ ? 1 : 0;
@@ -146,10 +151,12 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
 }
 
 Status DomainRun::resolve_members(Domain& domain) {
-  // Declared before the check: a peer that revokes either sees the mark and waits, or this rank sees the revoke and writes nothing.
+  // Declared before the check: a peer that revokes either sees the mark and waits, or this rank sees the
+  // revoke and writes nothing.
   MemberControl& own = domain.control(domain.rank());
   own.writing.store(1, std::memory_order_seq_cst);
-  if (own.revoked.load(std::memory_order_seq_cst) != 0) return Status(ErrorCode::aborted, "the communicator was revoked");
+  if (own.revoked.load(std::memory_order_seq_cst) != 0)
+    return Status(ErrorCode::aborted, "the communicator was revoked");
   const auto members = static_cast<std::size_t>(domain.size());
   buffers_.member_input.resize(members);
   buffers_.member_output.resize(members);
@@ -171,12 +178,18 @@ Status DomainRun::resolve_members(Domain& domain) {
 
 Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
   switch (step.kind) {
-    case StepKind::publish: publish(domain, base_ + step.phase); return true;
-    case StepKind::await: return await(domain, base_ + step.phase, step.peer);
-    default: break;
+    case StepKind::publish:
+      publish(domain, base_ + step.phase);
+      return true;
+    case StepKind::await:
+      return await(domain, base_ + step.phase, step.peer);
+    default:
+      break;
   }
-  const std::uint64_t total = step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
-  const std::uint64_t block = std::min<std::uint64_t>(total - elements_, kReduceBlockBytes / buffers_.element);
+  const std::uint64_t total =
+      step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
+  const std::uint64_t block =
+      std::min<std::uint64_t>(total - elements_, kReduceBlockBytes / buffers_.element);
   run_local_step(program_->program, step, buffers_, combine_, elements_, block);
   elements_ += block;
   return elements_ == total;
@@ -204,9 +217,7 @@ Result<bool> DomainRun::await(Domain& domain, std::uint64_t phase, int member) {
   return true;
 }
 
-DomainPosition DomainRun::end() const {
-  return {base_ + program_->program.phases, position_.calls + 1};
-}
+DomainPosition DomainRun::end() const { return {base_ + program_->program.phases, position_.calls + 1}; }
 
 void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   if (!entered_) return;
@@ -221,7 +232,8 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   }
   for (int member = 0; member < domain.size(); ++member) {
     const bool asked = only == kSelf ? member != domain.rank() : member == only;
-    if (asked && domain.control(member).phase.load(std::memory_order_acquire) < phase) members.push_back(member);
+    if (asked && domain.control(member).phase.load(std::memory_order_acquire) < phase)
+      members.push_back(member);
   }
 }
 

@@ -1,4 +1,5 @@
-// DomainRun: the execution of one collective in shared memory. InlineRun: its shortest form, payload inside the flags' lines.
+// DomainRun: the execution of one collective in shared memory. InlineRun: its shortest form, payload inside
+// the flags' lines.
 #pragma once
 
 #include <memory>
@@ -28,14 +29,15 @@ struct RunProgress {
   bool done = false;
 };
 
-/// Tells every member that sleeps to look. Call after a seq_cst store of the change: the load here may then not come first.
+/// Tells every member that sleeps to look. Call after a seq_cst store of the change: the load here may then
+/// not come first.
 void ring_sleepers(Domain& domain);
 
 /// Owner of an offered buffer that the collective does not touch on that rank: eligible, and never resolved.
 inline constexpr std::uint64_t kUnusedBuffer = ~std::uint64_t{0};
 
-/// What a domain call may run. A registered program is used when every rank's buffers are registered, which the ranks find out by exchanging
-/// offers; otherwise the staged one.
+/// What a domain call may run. A registered program is used when every rank's buffers are registered, which
+/// the ranks find out by exchanging offers; otherwise the staged one.
 struct DomainChoice {
   const Algorithm* staged = nullptr;
   const Algorithm* registered = nullptr;
@@ -44,8 +46,8 @@ struct DomainChoice {
 
 class DomainRun {
  public:
-  void begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine, const CallIdentity& identity,
-             const Offer& offer);
+  void begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
+             const CallIdentity& identity, const Offer& offer);
   /// Its turn in the domain came. Once, before the first step().
   void enter(DomainPosition position);
   bool entered() const { return entered_; }
@@ -77,15 +79,16 @@ class DomainRun {
   bool entered_ = false;
   bool offered_ = false;
   bool registered_ = false;
-  std::uint64_t base_ = 0;        // Phase before the program's first.
-  std::uint32_t next_ = 0;        // Step to run.
-  std::uint64_t elements_ = 0;    // Done of a long copy or reduce.
-  int awaited_ = 0;               // Members seen by the current await.
+  std::uint64_t base_ = 0;      // Phase before the program's first.
+  std::uint32_t next_ = 0;      // Step to run.
+  std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
+  int awaited_ = 0;             // Members seen by the current await.
 };
 
 class InlineRun {
  public:
-  void begin(const Buffers& buffers, const Combine& combine, std::uint64_t count, const CallIdentity& identity, std::uint64_t call);
+  void begin(const Buffers& buffers, const Combine& combine, std::uint64_t count,
+             const CallIdentity& identity, std::uint64_t call);
   Result<RunProgress> step(Domain& domain);
   void waiting_for(Domain& domain, std::vector<int>& members) const;
 

@@ -28,6 +28,9 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   active_.reserve(kMaxInFlight);
   partial_reasons_.resize(static_cast<std::size_t>(group_.size()));
   wait_policy_ = wait_policy(group_);
+  one_process_ = std::all_of(group_.members.begin(), group_.members.end(), [&](const Member& m) {
+    return m.process != 0 && m.process == group_.members.front().process;
+  });
   if (reactor_ != nullptr) {
     sleeper_ = std::make_unique<Sleeper>(transport_.get(), group_.size(), group_.rank);
     reactor_->add(this);
@@ -122,7 +125,8 @@ Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std:
   apply_requests();
   Operation& batch = *new_operation(Operation::Kind::batch);
   batch.keep = weak_from_this().lock();
-  batch.children = calls.size() + messages.size() + 1;  // One for this loop: the batch may not end in the middle of it.
+  batch.children =
+      calls.size() + messages.size() + 1;  // One for this loop: the batch may not end in the middle of it.
   for (std::size_t i = 0; i < calls.size(); ++i) {
     Operation& child = *new_operation(Operation::Kind::collective);
     child.parent = &batch;
@@ -148,7 +152,8 @@ void Engine::begin(Operation& operation, const Message& message) {
   operation.path = Operation::Path::links;
   if (state() != ErrorCode::ok) return complete(operation, failure(operation, reason_));
   if (message.peer != kAnySource && lost_[static_cast<std::size_t>(message.peer)]) {
-    return complete(operation, failure(operation, Status(ErrorCode::peer_lost, who(message.peer) + " is gone", message.peer)));
+    return complete(operation, failure(operation, Status(ErrorCode::peer_lost, who(message.peer) + " is gone",
+                                                         message.peer)));
   }
   messages_.push_back(&operation);
   matcher_->post(operation);
@@ -157,7 +162,8 @@ void Engine::begin(Operation& operation, const Message& message) {
 
 void Engine::begin(Operation& operation, const Call& call) {
   operation.call = call;
-  operation.counts.assign(call.counts.begin(), call.counts.end());  // The caller's may be gone when a queued call starts.
+  operation.counts.assign(call.counts.begin(),
+                          call.counts.end());  // The caller's may be gone when a queued call starts.
   operation.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
   operation.call.counts = operation.counts;
   operation.call.recv_counts = operation.recv_counts;
@@ -165,7 +171,9 @@ void Engine::begin(Operation& operation, const Call& call) {
   if (Status status = admit(operation); !status.ok()) {
     Status failed = failure(operation, status);
     if (group_.size() > 1 && state() == ErrorCode::ok) {
-      revoke(Status(ErrorCode::refused, who(group_.rank) + " refused its " + operation.describe() + ": " + status.message(), group_.rank));
+      revoke(Status(ErrorCode::refused,
+                    who(group_.rank) + " refused its " + operation.describe() + ": " + status.message(),
+                    group_.rank));
     }
     return complete(operation, std::move(failed));
   }
@@ -204,13 +212,16 @@ void Engine::record_call(const Operation& operation) {
 }
 
 void Engine::activate(Operation& operation) {
-  const auto place = std::find_if(active_.begin(), active_.end(), [&](const Operation* other) { return other->call.priority < operation.call.priority; });
+  const auto place = std::find_if(active_.begin(), active_.end(), [&](const Operation* other) {
+    return other->call.priority < operation.call.priority;
+  });
   active_.insert(place, &operation);
   if (Status status = launch(operation); !status.ok()) {
     const Status cause = status;
     complete(operation, failure(operation, cause));
-    if (group_.size() > 1) revoke(Status(cause.code() == ErrorCode::not_supported ? ErrorCode::refused : cause.code(),
-                                         who(group_.rank) + ": " + cause.message(), group_.rank));
+    if (group_.size() > 1)
+      revoke(Status(cause.code() == ErrorCode::not_supported ? ErrorCode::refused : cause.code(),
+                    who(group_.rank) + ": " + cause.message(), group_.rank));
     return;
   }
   advance(operation);
@@ -262,11 +273,13 @@ Status Engine::launch(Operation& operation) {
   if (group_.size() == 1) {
     operation.path = Operation::Path::local;
     if (call.output_elements > 0 && buffers.input != buffers.output) {
-      copy_bytes(buffers.output, buffers.input, std::min(call.input_elements, call.output_elements) * buffers.element);
+      copy_bytes(buffers.output, buffers.input,
+                 std::min(call.input_elements, call.output_elements) * buffers.element);
     }
     return {};
   }
-  const Combine combine{call.facts.type, call.facts.op, call.user_op, static_cast<std::uint32_t>(group_.size())};
+  const Combine combine{call.facts.type, call.facts.op, call.user_op,
+                        static_cast<std::uint32_t>(group_.size())};
   const Shape shape = shape_of(call);
   auto selection = selection_for(call.facts, shape);
   if (!selection.ok()) return selection.status();
@@ -274,7 +287,8 @@ Status Engine::launch(Operation& operation) {
   return launch_domain(operation, *selection, shape, buffers, combine);
 }
 
-Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Shape& shape, const Buffers& plain, const Combine& combine) {
+Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Shape& shape,
+                            const Buffers& plain, const Combine& combine) {
   operation.path = Operation::Path::links;
   auto program = programs_.get(algorithm, shape);
   Buffers buffers = plain;
@@ -289,8 +303,8 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   return {};
 }
 
-Status Engine::launch_domain(Operation& operation, const Selection& selection, const Shape& shape, const Buffers& buffers,
-                             const Combine& combine) {
+Status Engine::launch_domain(Operation& operation, const Selection& selection, const Shape& shape,
+                             const Buffers& buffers, const Combine& combine) {
   const Call& call = operation.call;
   in_domain_.push_back(&operation);
   const CallIdentity identity{operation.sequence, fingerprint_of(call.facts, operation.sequence)};
@@ -304,12 +318,14 @@ Status Engine::launch_domain(Operation& operation, const Selection& selection, c
   if (selection.registered != nullptr) {
     const auto reference = [&](const void* pointer, std::uint64_t elements) {
       if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
+      if (one_process_) return direct_ref(pointer);
       return find_segment(pointer, elements * buffers.element).value_or(SegmentRef{});
     };
     offer.input = reference(buffers.input, call.input_elements);
     offer.output = reference(buffers.output, call.output_elements);
   }
-  operation.domain_run.begin({selection.staged, selection.registered, shape}, buffers, combine, identity, offer);
+  operation.domain_run.begin({selection.staged, selection.registered, shape}, buffers, combine, identity,
+                             offer);
   return {};
 }
 

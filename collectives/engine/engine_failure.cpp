@@ -12,7 +12,8 @@ namespace {
 
 /// "code culprit text", as it travels to peers.
 std::string encode_reason(const Status& why) {
-  std::string text = std::to_string(static_cast<int>(why.code())) + " " + std::to_string(why.culprit()) + " " + why.message();
+  std::string text = std::to_string(static_cast<int>(why.code())) + " " + std::to_string(why.culprit()) +
+                     " " + why.message();
   text.resize(std::min<std::size_t>(text.size(), kMaxReasonBytes - 1));
   return text;
 }
@@ -29,12 +30,18 @@ Status decode_reason(const std::string& text, int size) {
 
 const char* next_step(ErrorCode code) {
   switch (code) {
-    case ErrorCode::mismatch: return "make all ranks call the same operations with the same arguments in the same order";
-    case ErrorCode::peer_lost: return "look at the output of the rank that ended; restart, or go on with a new communicator of the survivors";
-    case ErrorCode::timeout: return "find out why that rank is late, or raise LOCKSTEP_TIMEOUT";
+    case ErrorCode::mismatch:
+      return "make all ranks call the same operations with the same arguments in the same order";
+    case ErrorCode::peer_lost:
+      return "look at the output of the rank that ended; restart, or go on with a new communicator of the "
+             "survivors";
+    case ErrorCode::timeout:
+      return "find out why that rank is late, or raise LOCKSTEP_TIMEOUT";
     case ErrorCode::refused:
-    case ErrorCode::invalid_argument: return "correct the arguments of that call";
-    default: return "end the program, or create a new communicator";
+    case ErrorCode::invalid_argument:
+      return "correct the arguments of that call";
+    default:
+      return "end the program, or create a new communicator";
   }
 }
 
@@ -42,15 +49,17 @@ const char* next_step(ErrorCode code) {
 
 std::string Engine::who(int rank) const {
   const Member& member = group_.members[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) + ")";
+  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
+         ")";
 }
 
 Status Engine::failure(const Operation& operation, const Status& cause) const {
   const bool started = operation.path != Operation::Path::none;
-  std::string text = "lockstep: " + operation.describe() + " failed on rank " + std::to_string(group_.rank) + " of " +
-                     std::to_string(group_.size()) + " in group \"" + group_.name + "\"\n  cause : " + cause.message() +
-                     "\n  yours : " + (started ? "an input that is not also the output is unchanged; the output is undefined"
-                                               : "the buffers are unchanged") +
+  std::string text = "lockstep: " + operation.describe() + " failed on rank " + std::to_string(group_.rank) +
+                     " of " + std::to_string(group_.size()) + " in group \"" + group_.name +
+                     "\"\n  cause : " + cause.message() + "\n  yours : " +
+                     (started ? "an input that is not also the output is unchanged; the output is undefined"
+                              : "the buffers are unchanged") +
                      "\n  next  : " + next_step(cause.code());
   return Status(cause.code(), std::move(text), cause.culprit());
 }
@@ -151,8 +160,9 @@ void Engine::fail_everything() {
   while (!messages_.empty()) complete(*messages_.front(), failure(*messages_.front(), reason_));
 }
 
-/// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes: every member has seen the revoke
-/// (its mark is down, and it looks at `revoked` between raising the mark and writing), or is dead, or finds the memory replaced.
+/// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes: every
+/// member has seen the revoke (its mark is down, and it looks at `revoked` between raising the mark and
+/// writing), or is dead, or finds the memory replaced.
 void Engine::quiesce(Operation& operation) {
   const bool exposed = operation.domain_run.writes_to_members();
   operation.domain_run.abandon(*domain_);
@@ -162,7 +172,8 @@ void Engine::quiesce(Operation& operation) {
   while (!quiet && env_.now() < end) {
     quiet = true;
     for (int member = 0; member < domain_->size(); ++member) {
-      quiet &= lost_[static_cast<std::size_t>(member)] || domain_->control(member).writing.load(std::memory_order_seq_cst) == 0;
+      quiet &= lost_[static_cast<std::size_t>(member)] ||
+               domain_->control(member).writing.load(std::memory_order_seq_cst) == 0;
     }
     if (!quiet) sched_yield();
   }
@@ -210,7 +221,8 @@ Result<bool> Engine::on_frame(int peer, const FrameHeader& header, Link& link) {
       LOCKSTEP_RETURN_IF_ERROR(on_probe(peer, probe));
       return true;
     }
-    case FrameKind::revoke: return on_revoke(peer, header, link);
+    case FrameKind::revoke:
+      return on_revoke(peer, header, link);
     case FrameKind::data: {
       const History& mine = history_[header.sequence % kRecentCalls];
       if (mine.sequence_plus_one == header.sequence + 1 && mine.facts != header.facts) {
@@ -218,8 +230,11 @@ Result<bool> Engine::on_frame(int peer, const FrameHeader& header, Link& link) {
       }
       return false;
     }
-    default: return Status(ErrorCode::internal, who(peer) + " sent a frame of kind " + std::to_string(static_cast<int>(header.kind)) +
-                                                    " on a link for collectives", peer);
+    default:
+      return Status(ErrorCode::internal,
+                    who(peer) + " sent a frame of kind " + std::to_string(static_cast<int>(header.kind)) +
+                        " on a link for collectives",
+                    peer);
   }
 }
 
@@ -237,7 +252,8 @@ Status Engine::on_probe(int peer, const FrameHeader& header) {
 }
 
 Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) {
-  if (header.bytes > kMaxReasonBytes) return Status(ErrorCode::internal, who(peer) + " sent an oversized reason", peer);
+  if (header.bytes > kMaxReasonBytes)
+    return Status(ErrorCode::internal, who(peer) + " sent an oversized reason", peer);
   std::string& text = partial_reasons_[static_cast<std::size_t>(peer)];
   std::byte piece[512];
   while (text.size() < header.bytes) {
@@ -250,7 +266,8 @@ Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) 
   return decode_reason(text, group_.size());
 }
 
-/// Looks at the head of every link for what no running step would find: probes, revokes, data of a call that differs.
+/// Looks at the head of every link for what no running step would find: probes, revokes, data of a call that
+/// differs.
 Status Engine::scan_links() {
   for (int peer = 0; peer < group_.size(); ++peer) {
     Link* link = peer == group_.rank ? nullptr : transport_->existing_link(peer, Channel::collective);
@@ -266,7 +283,8 @@ Status Engine::scan_links() {
   return {};
 }
 
-/// Nothing has moved for a while: compares calls with everybody, and tells those who are awaited that they are.
+/// Nothing has moved for a while: compares calls with everybody, and tells those who are awaited that they
+/// are.
 void Engine::ask_around(Operation& operation, Nanos now) {
   if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
   if (domain_ == nullptr && transport_) {
@@ -291,19 +309,25 @@ void Engine::ask_around(Operation& operation, Nanos now) {
 Status Engine::explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const {
   const History& mine = history_[sequence % kRecentCalls];
   const std::string own = mine.sequence_plus_one == sequence + 1 ? describe(mine.facts) : "another operation";
-  return Status(ErrorCode::mismatch, "operation #" + std::to_string(sequence) + " differs: " + who(peer) + " called " + describe(theirs) +
-                                         ", but " + who(group_.rank) + " called " + own, peer);
+  return Status(ErrorCode::mismatch,
+                "operation #" + std::to_string(sequence) + " differs: " + who(peer) + " called " +
+                    describe(theirs) + ", but " + who(group_.rank) + " called " + own,
+                peer);
 }
 
 Status Engine::compare_records(const Operation& operation) {
   for (int member = 0; member < domain_->size(); ++member) {
     const MemberControl& control = domain_->control(member);
     const CallRecord& record = control.recent[operation.sequence % kRecentCalls];
-    if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1 && record.facts != operation.call.facts) {
+    if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1 &&
+        record.facts != operation.call.facts) {
       return explain_mismatch(member, operation.sequence, record.facts);
     }
-    if (control.left.load(std::memory_order_acquire) != 0 && control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
-      return Status(ErrorCode::peer_lost, who(member) + " left before its operation #" + std::to_string(operation.sequence), member);
+    if (control.left.load(std::memory_order_acquire) != 0 &&
+        control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
+      return Status(ErrorCode::peer_lost,
+                    who(member) + " left before its operation #" + std::to_string(operation.sequence),
+                    member);
     }
   }
   return {};
@@ -314,8 +338,10 @@ Status Engine::explain_domain_mismatch(int member, const Operation& operation) {
   if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1) {
     return explain_mismatch(member, operation.sequence, record.facts);
   }
-  return Status(ErrorCode::mismatch, "operation #" + std::to_string(operation.sequence) + " differs between " + who(member) + " and " +
-                                         who(group_.rank) + ", which called " + operation.describe(), member);
+  return Status(ErrorCode::mismatch,
+                "operation #" + std::to_string(operation.sequence) + " differs between " + who(member) +
+                    " and " + who(group_.rank) + ", which called " + operation.describe(),
+                member);
 }
 
 std::vector<int> Engine::waiting_for(const Operation& operation) const {

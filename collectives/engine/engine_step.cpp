@@ -34,14 +34,17 @@ bool Engine::step_locked() {
   return moved;
 }
 
-bool Engine::is_front_of_domain(const Operation& operation) const { return !in_domain_.empty() && in_domain_.front() == &operation; }
+bool Engine::is_front_of_domain(const Operation& operation) const {
+  return !in_domain_.empty() && in_domain_.front() == &operation;
+}
 
 /// Moves one collective; ends it when it is done or failed.
 bool Engine::advance(Operation& operation) {
   auto progress = advance_run(operation);
   if (!progress.ok()) {
     Status cause = progress.status();
-    if (cause.code() == ErrorCode::mismatch && cause.message().empty()) cause = explain_domain_mismatch(cause.culprit(), operation);
+    if (cause.code() == ErrorCode::mismatch && cause.message().empty())
+      cause = explain_domain_mismatch(cause.culprit(), operation);
     revoke(cause);
     return true;
   }
@@ -65,8 +68,10 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
       case Operation::Path::inline_line:
         if (!is_front_of_domain(operation)) return RunProgress{};
         return operation.inline_run.step(*domain_);
-      case Operation::Path::local: return RunProgress{true, true};
-      case Operation::Path::none: break;
+      case Operation::Path::local:
+        return RunProgress{true, true};
+      case Operation::Path::none:
+        break;
     }
   } catch (const std::exception& error) {
     return Status(ErrorCode::aborted, "the user's operator threw: " + std::string(error.what()), group_.rank);
@@ -115,8 +120,8 @@ void Engine::look_around() {
     if (operation.deadline == 0) return true;
     next = std::min(next, operation.deadline);
     if (now < operation.deadline) return true;
-    revoke(Status(ErrorCode::timeout, "the deadline of " + std::to_string(timeout / 1'000'000) + " ms for " + operation.describe() + " passed; " +
-                                          waiting_text(operation)));
+    revoke(Status(ErrorCode::timeout, "the deadline of " + std::to_string(timeout / 1'000'000) + " ms for " +
+                                          operation.describe() + " passed; " + waiting_text(operation)));
     return false;
   };
   for (Operation* operation : active_) {

@@ -1,6 +1,7 @@
-// The shortest all_reduce and the barrier: every rank writes its payload into the cache line of its flag, and reads everyone's.
-// Two lines used alternately need no acknowledgement: a rank writes line k mod 2 again for call k + 2 only after it saw every
-// flag of call k + 1, and a peer raises that only after it has read every line of call k (tests/model/one_shot.pml).
+// The shortest all_reduce and the barrier: every rank writes its payload into the cache line of its flag, and
+// reads everyone's. Two lines used alternately need no acknowledgement: a rank writes line k mod 2 again for
+// call k + 2 only after it saw every flag of call k + 1, and a peer raises that only after it has read every
+// line of call k (tests/model/one_shot.pml).
 #include <cstring>
 
 #include "collectives/engine/domain_run.hpp"
@@ -8,7 +9,8 @@
 
 namespace lockstep::internal {
 
-void InlineRun::begin(const Buffers& buffers, const Combine& combine, std::uint64_t count, const CallIdentity& identity, std::uint64_t call) {
+void InlineRun::begin(const Buffers& buffers, const Combine& combine, std::uint64_t count,
+                      const CallIdentity& identity, std::uint64_t call) {
   buffers_ = buffers;
   combine_ = combine;
   count_ = count;
@@ -37,9 +39,11 @@ Result<RunProgress> InlineRun::step(Domain& domain) {
   }
   if (bytes > 0) {
     const void* sources[kMaxInlineMembers];
-    for (int member = 0; member < domain.size(); ++member) sources[member] = domain.control(member).inline_line[call_ & 1].payload;
+    for (int member = 0; member < domain.size(); ++member)
+      sources[member] = domain.control(member).inline_line[call_ & 1].payload;
     void* output = buffers_.output;
-    reduce(combine_.reduction(count_, true), {sources, static_cast<std::size_t>(domain.size())}, {&output, 1});
+    reduce(combine_.reduction(count_, true), {sources, static_cast<std::size_t>(domain.size())},
+           {&output, 1});
   }
   progress.moved = progress.done = true;
   return progress;
@@ -47,7 +51,8 @@ Result<RunProgress> InlineRun::step(Domain& domain) {
 
 void InlineRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   for (int member = 0; member < domain.size(); ++member) {
-    if (domain.control(member).inline_line[call_ & 1].flag.load(std::memory_order_acquire) < call_ + 1) members.push_back(member);
+    if (domain.control(member).inline_line[call_ & 1].flag.load(std::memory_order_acquire) < call_ + 1)
+      members.push_back(member);
   }
 }
 

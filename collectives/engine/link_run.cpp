@@ -11,8 +11,9 @@ bool is_receive(StepKind kind) { return kind == StepKind::recv || kind == StepKi
 
 }  // namespace
 
-void LinkRun::begin(std::shared_ptr<const PreparedProgram> program, const Buffers& buffers, const Combine& combine,
-                    const CallFacts& facts, std::uint64_t sequence, std::uint32_t epoch) {
+void LinkRun::begin(std::shared_ptr<const PreparedProgram> program, const Buffers& buffers,
+                    const Combine& combine, const CallFacts& facts, std::uint64_t sequence,
+                    std::uint32_t epoch) {
   program_ = std::move(program);
   buffers_ = buffers;
   combine_ = combine;
@@ -77,15 +78,18 @@ Result<LinkRun::Attempt> LinkRun::run_send(std::size_t lane, const Step& step, P
   if (*link == nullptr) return Attempt{};
   LaneState& state = lanes_[lane];
   const std::size_t before = state.cursor.header_bytes + state.cursor.payload_bytes;
-  auto sent = (*link)->send(header_of(lane, step), {buffers_.read(step.src), buffers_.bytes(step.src)}, state.cursor);
+  auto sent =
+      (*link)->send(header_of(lane, step), {buffers_.read(step.src), buffers_.bytes(step.src)}, state.cursor);
   if (!sent.ok()) return sent.status();
   const bool begun = state.cursor.header_bytes > 0;
   peers.set_mid_message(step.peer, begun && !*sent);
   if (*sent && program_->notes[lane][state.next].last_send) peers.leave(step.peer, sequence_);
-  return Attempt{.moved = *sent || state.cursor.header_bytes + state.cursor.payload_bytes > before, .complete = *sent};
+  return Attempt{.moved = *sent || state.cursor.header_bytes + state.cursor.payload_bytes > before,
+                 .complete = *sent};
 }
 
-Result<LinkRun::Attempt> LinkRun::run_receive(std::size_t lane, const Step& step, PeerTable& peers, FrameHandler& handler) {
+Result<LinkRun::Attempt> LinkRun::run_receive(std::size_t lane, const Step& step, PeerTable& peers,
+                                              FrameHandler& handler) {
   auto link = peers.link(step.peer);
   if (!link.ok()) return link.status();
   if (*link == nullptr) return Attempt{};
@@ -113,15 +117,17 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, Fram
     if (!head.ok()) return head.status();
     const FrameHeader* header = *head;
     if (header == nullptr) return false;
-    const bool data = header->kind == FrameKind::data && header->sequence == sequence_ && header->facts == facts_;
+    const bool data =
+        header->kind == FrameKind::data && header->sequence == sequence_ && header->facts == facts_;
     if (data && header->epoch == epoch_) {
       if (header->index == program_->notes[lane][lanes_[lane].next].message_index &&
           header->bytes == buffers_.bytes(step.dst)) {
         return true;
       }
       return Status(ErrorCode::mismatch,
-                    "rank " + std::to_string(step.peer) + " sent " + std::to_string(header->bytes) + " bytes where this rank expects " +
-                        std::to_string(buffers_.bytes(step.dst)) + ": the counts that the two ranks gave for each other differ",
+                    "rank " + std::to_string(step.peer) + " sent " + std::to_string(header->bytes) +
+                        " bytes where this rank expects " + std::to_string(buffers_.bytes(step.dst)) +
+                        ": the counts that the two ranks gave for each other differ",
                     step.peer);
     }
     auto consumed = handler.on_frame(step.peer, *header, link);
@@ -130,7 +136,8 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, Fram
     // The peer sends the frames of its calls in order: it will not send what this step awaits any more.
     if (header->kind == FrameKind::data && header->sequence > sequence_) {
       return Status(ErrorCode::mismatch,
-                    "rank " + std::to_string(step.peer) + " went on to operation #" + std::to_string(header->sequence) +
+                    "rank " + std::to_string(step.peer) + " went on to operation #" +
+                        std::to_string(header->sequence) +
                         " without sending what this rank awaits in operation #" + std::to_string(sequence_),
                     step.peer);
     }
@@ -149,7 +156,8 @@ Result<bool> LinkRun::drain_payload(LaneState& state, const Step& step, Link& li
       if (*got == 0) break;
       state.received += *got;
     } else {
-      auto lent = link.borrow(std::min(buffers_.element, kLargestUnit), std::min<std::uint64_t>(total - state.received, kReduceBlockBytes));
+      auto lent = link.borrow(std::min(buffers_.element, kLargestUnit),
+                              std::min<std::uint64_t>(total - state.received, kReduceBlockBytes));
       if (!lent.ok()) return lent.status();
       if (lent->empty()) break;
       const void* sources[2] = {buffers_.read(step.src) + state.received, lent->data()};
@@ -165,7 +173,8 @@ Result<bool> LinkRun::drain_payload(LaneState& state, const Step& step, Link& li
 }
 
 void LinkRun::run_local(const Step& step) {
-  const std::uint64_t count = step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
+  const std::uint64_t count =
+      step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
   run_local_step(program_->program, step, buffers_, combine_, 0, count);
 }
 
@@ -177,7 +186,8 @@ void LinkRun::abandon(PeerTable& peers) {
     if (state.next >= steps.size()) continue;
     const Step& step = steps[state.next];
     if (step.kind == StepKind::send && state.cursor.header_bytes > 0) {
-      peers.adopt_rest(step.peer, header_of(lane, step), {buffers_.read(step.src), buffers_.bytes(step.src)}, state.cursor);
+      peers.adopt_rest(step.peer, header_of(lane, step), {buffers_.read(step.src), buffers_.bytes(step.src)},
+                       state.cursor);
     }
   }
   lanes_.clear();
@@ -189,7 +199,8 @@ void LinkRun::waiting_for(std::vector<int>& peers) const {
     const auto& steps = program_->program.lanes[lane].steps;
     if (lanes_[lane].next >= steps.size()) continue;
     const Step& step = steps[lanes_[lane].next];
-    if (ready(step) && step.peer != kSelf && std::find(peers.begin(), peers.end(), step.peer) == peers.end()) {
+    if (ready(step) && step.peer != kSelf &&
+        std::find(peers.begin(), peers.end(), step.peer) == peers.end()) {
       peers.push_back(step.peer);
     }
   }

@@ -10,7 +10,8 @@
 
 namespace lockstep::internal {
 
-/// What to do with a frame that is not the awaited data: probes, revokes, frames of another call. True when it was consumed.
+/// What to do with a frame that is not the awaited data: probes, revokes, frames of another call. True when
+/// it was consumed.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
@@ -19,7 +20,8 @@ class FrameHandler {
 
 class LinkRun {
  public:
-  /// Buffers must stay valid until the run is over (or abandon() was called). Keeps capacity from run to run: no allocation on repeats.
+  /// Buffers must stay valid until the run is over (or abandon() was called). Keeps capacity from run to run:
+  /// no allocation on repeats.
   void begin(std::shared_ptr<const PreparedProgram> program, const Buffers& buffers, const Combine& combine,
              const CallFacts& facts, std::uint64_t sequence, std::uint32_t epoch);
 
@@ -39,10 +41,10 @@ class LinkRun {
 
  private:
   struct LaneState {
-    std::uint32_t next = 0;       // Step to run.
-    bool matched = false;         // recv: the head message is this step's.
-    SendCursor cursor;            // send
-    std::uint64_t received = 0;   // recv: bytes
+    std::uint32_t next = 0;      // Step to run.
+    bool matched = false;        // recv: the head message is this step's.
+    SendCursor cursor;           // send
+    std::uint64_t received = 0;  // recv: bytes
 
     void advance() {
       ++next;

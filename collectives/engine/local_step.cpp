@@ -6,7 +6,8 @@
 namespace lockstep::internal {
 namespace {
 
-void run_copy(const Step& step, const Buffers& buffers, const Combine& combine, std::uint64_t first, std::uint64_t count) {
+void run_copy(const Step& step, const Buffers& buffers, const Combine& combine, std::uint64_t first,
+              std::uint64_t count) {
   const std::byte* from = buffers.read(step.src) + first * buffers.element;
   std::byte* to = buffers.write(step.dst) + first * buffers.element;
   if (step.finish && combine.op == ReduceOp::avg) {
@@ -46,7 +47,8 @@ void run_local_step(const Program& program, const Step& step, const Buffers& buf
   for (std::uint32_t i = 0; i < step.destination_count; ++i) {
     destinations[i] = buffers.write(program.slices[step.destinations + i]) + skip;
   }
-  reduce(combine.reduction(count, step.finish), {sources, step.operand_count}, {destinations, step.destination_count});
+  reduce(combine.reduction(count, step.finish), {sources, step.operand_count},
+         {destinations, step.destination_count});
 }
 
 }  // namespace lockstep::internal

@@ -9,7 +9,11 @@
 namespace lockstep::internal {
 
 Matcher::Matcher(Transport& transport, Sink& sink, int size, int self, std::uint32_t epoch)
-    : transport_(transport), sink_(sink), self_(self), epoch_(epoch), peers_(static_cast<std::size_t>(size)) {}
+    : transport_(transport),
+      sink_(sink),
+      self_(self),
+      epoch_(epoch),
+      peers_(static_cast<std::size_t>(size)) {}
 
 void Matcher::end(Operation& operation, Status status) {
   --pending_;
@@ -78,7 +82,8 @@ bool Matcher::matches(const Operation& receive, int peer, const FrameHeader& off
 }
 
 Operation* Matcher::take_posted(int peer, const FrameHeader& offer) {
-  const auto found = std::find_if(posted_.begin(), posted_.end(), [&](Operation* receive) { return matches(*receive, peer, offer); });
+  const auto found = std::find_if(posted_.begin(), posted_.end(),
+                                  [&](Operation* receive) { return matches(*receive, peer, offer); });
   if (found == posted_.end()) return nullptr;
   Operation* receive = *found;
   posted_.erase(found);
@@ -86,15 +91,20 @@ Operation* Matcher::take_posted(int peer, const FrameHeader& offer) {
 }
 
 Status Matcher::check_fit(const Operation& receive, int peer, const FrameHeader& offer) const {
-  const std::string sender = "rank " + std::to_string(peer) + " sent " + std::to_string(offer.facts.count) + " elements of " +
-                             std::string(name_of(offer.facts.type)) + " with tag " + std::to_string(offer.tag);
+  const std::string sender = "rank " + std::to_string(peer) + " sent " + std::to_string(offer.facts.count) +
+                             " elements of " + std::string(name_of(offer.facts.type)) + " with tag " +
+                             std::to_string(offer.tag);
   if (offer.facts.type != receive.message.type) {
-    return Status(ErrorCode::mismatch, sender + ", but this receive expects " + std::string(name_of(receive.message.type)) +
-                                           "; the buffer is unchanged", peer);
+    return Status(ErrorCode::mismatch,
+                  sender + ", but this receive expects " + std::string(name_of(receive.message.type)) +
+                      "; the buffer is unchanged",
+                  peer);
   }
   if (offer.facts.count > receive.message.count) {
-    return Status(ErrorCode::invalid_argument, sender + ", but the buffer holds " + std::to_string(receive.message.count) +
-                                                   "; it is unchanged: receive with a larger count", peer);
+    return Status(ErrorCode::invalid_argument,
+                  sender + ", but the buffer holds " + std::to_string(receive.message.count) +
+                      "; it is unchanged: receive with a larger count",
+                  peer);
   }
   return {};
 }
@@ -117,8 +127,10 @@ void Matcher::match_stored() {
 }
 
 void Matcher::deliver(Operation& receive, const Unexpected& message) {
-  if (Status fit = check_fit(receive, message.peer, message.offer); !fit.ok()) return end(receive, std::move(fit));
-  if (!message.payload.empty()) std::memcpy(receive.message.buffer, message.payload.data(), message.payload.size());
+  if (Status fit = check_fit(receive, message.peer, message.offer); !fit.ok())
+    return end(receive, std::move(fit));
+  if (!message.payload.empty())
+    std::memcpy(receive.message.buffer, message.payload.data(), message.payload.size());
   receive.received = {message.peer, message.offer.tag, message.offer.facts.count};
   end(receive, {});
 }
@@ -149,9 +161,12 @@ void Matcher::on_accept(int peer, const FrameHeader& header) {
   Operation& send = **found;
   entry.awaiting_accept.erase(found);
   if (header.index != 0) {
-    return end(send, Status(ErrorCode::refused, "rank " + std::to_string(peer) + " refused the message: its receive expects at most " +
-                                                    std::to_string(header.facts.count) + " elements of " +
-                                                    std::string(name_of(header.facts.type)), peer));
+    return end(send,
+               Status(ErrorCode::refused,
+                      "rank " + std::to_string(peer) + " refused the message: its receive expects at most " +
+                          std::to_string(header.facts.count) + " elements of " +
+                          std::string(name_of(header.facts.type)),
+                      peer));
   }
   Outgoing payload;
   payload.header.kind = FrameKind::message;

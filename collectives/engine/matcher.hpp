@@ -1,8 +1,9 @@
 // Matcher: point-to-point messages with tags and from any source, on links of their own.
 //
-// Protocol per message: the sender offers it (type, count, tag). Up to kEagerBytes the payload travels with the offer, and the send is complete once
-// handed over. Larger ones wait for the receiver's accept, then travel straight into its buffer. Offers are matched in order of arrival
-// against receives in order of posting. Unmatched offers are bounded (kMaxUnexpected).
+// Protocol per message: the sender offers it (type, count, tag). Up to kEagerBytes the payload travels with
+// the offer, and the send is complete once handed over. Larger ones wait for the receiver's accept, then
+// travel straight into its buffer. Offers are matched in order of arrival against receives in order of
+// posting. Unmatched offers are bounded (kMaxUnexpected).
 #pragma once
 
 #include <cstdint>
@@ -39,12 +40,13 @@ class Matcher {
     FrameHeader header;
     const std::byte* data = nullptr;  ///< The caller's memory while `operation` is pending, or `copy`.
     std::vector<std::byte> copy;
-    Operation* operation = nullptr;   ///< Ends when this frame is handed over.
+    Operation* operation = nullptr;  ///< Ends when this frame is handed over.
     SendCursor cursor;
   };
-  struct Incoming {                   ///< The head message of a link while its payload arrives.
+  struct Incoming {  ///< The head message of a link while its payload arrives.
     bool active = false;
-    Operation* operation = nullptr;   ///< Straight into its buffer; null: into the last unexpected message or nowhere.
+    Operation* operation =
+        nullptr;  ///< Straight into its buffer; null: into the last unexpected message or nowhere.
     std::vector<std::byte>* store = nullptr;
     std::uint64_t received = 0;
   };
@@ -91,10 +93,10 @@ class Matcher {
   int self_;
   std::uint32_t epoch_;
   std::vector<Peer> peers_;
-  std::list<Operation*> posted_;       ///< Receives not matched yet, oldest first.
-  std::list<Unexpected> unexpected_;   ///< Oldest first.
-  std::size_t pending_ = 0;            ///< Operations not ended.
-  std::size_t queued_ = 0;             ///< Frames not handed over.
+  std::list<Operation*> posted_;      ///< Receives not matched yet, oldest first.
+  std::list<Unexpected> unexpected_;  ///< Oldest first.
+  std::size_t pending_ = 0;           ///< Operations not ended.
+  std::size_t queued_ = 0;            ///< Frames not handed over.
 };
 
 }  // namespace lockstep::internal

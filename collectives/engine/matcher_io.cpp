@@ -17,7 +17,9 @@ bool Matcher::step() {
 
 bool Matcher::wants_link(int peer) const {
   const Peer& entry = peers_[static_cast<std::size_t>(peer)];
-  if (!entry.outgoing.empty() || !entry.awaiting_accept.empty() || !entry.awaiting_message.empty() || entry.incoming.active) return true;
+  if (!entry.outgoing.empty() || !entry.awaiting_accept.empty() || !entry.awaiting_message.empty() ||
+      entry.incoming.active)
+    return true;
   return std::any_of(posted_.begin(), posted_.end(), [&](const Operation* receive) {
     return receive->message.peer == peer || receive->message.peer == kAnySource;
   });
@@ -88,16 +90,19 @@ bool Matcher::receive_frames(int peer, Link& link) {
   }
 }
 
-/// Decides where the payload of the head message goes. False: not now (the store of unmatched messages is full).
+/// Decides where the payload of the head message goes. False: not now (the store of unmatched messages is
+/// full).
 bool Matcher::begin_frame(int peer, const FrameHeader& header) {
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   entry.incoming.operation = nullptr;
   entry.incoming.store = nullptr;
   if (header.kind == FrameKind::offer) return begin_offer(peer, header);
   if (header.kind == FrameKind::message) {
-    const auto found = std::find_if(entry.awaiting_message.begin(), entry.awaiting_message.end(),
-                                    [&](Operation* receive) { return receive->message_id == header.sequence; });
-    if (found != entry.awaiting_message.end() && header.bytes == (*found)->received.count * size_of((*found)->message.type)) {
+    const auto found =
+        std::find_if(entry.awaiting_message.begin(), entry.awaiting_message.end(),
+                     [&](Operation* receive) { return receive->message_id == header.sequence; });
+    if (found != entry.awaiting_message.end() &&
+        header.bytes == (*found)->received.count * size_of((*found)->message.type)) {
       entry.incoming.operation = *found;
       entry.awaiting_message.erase(found);
     }
@@ -107,7 +112,8 @@ bool Matcher::begin_frame(int peer, const FrameHeader& header) {
 
 bool Matcher::begin_offer(int peer, const FrameHeader& header) {
   Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
-  const bool honest = header.bytes <= kEagerBytes && (header.index == 0 || header.bytes == header.facts.count * size_of(header.facts.type));
+  const bool honest = header.bytes <= kEagerBytes &&
+                      (header.index == 0 || header.bytes == header.facts.count * size_of(header.facts.type));
   if (header.index == 1 && honest) {
     if (Operation* receive = take_posted(peer, header); receive != nullptr) {
       if (Status fit = check_fit(*receive, peer, header); !fit.ok()) {
@@ -120,8 +126,11 @@ bool Matcher::begin_offer(int peer, const FrameHeader& header) {
     }
   }
   if (unexpected_.size() >= kMaxUnexpected) {
-    const Status full(ErrorCode::refused, std::to_string(kMaxUnexpected) + " messages lie unreceived at this rank, so that no further one of rank " +
-                                              std::to_string(peer) + " can be looked at: post their receives first", peer);
+    const Status full(ErrorCode::refused,
+                      std::to_string(kMaxUnexpected) +
+                          " messages lie unreceived at this rank, so that no further one of rank " +
+                          std::to_string(peer) + " can be looked at: post their receives first",
+                      peer);
     std::vector<Operation*> receives(posted_.begin(), posted_.end());
     posted_.clear();
     for (Operation* receive : receives) end(*receive, full);
@@ -139,7 +148,8 @@ Result<bool> Matcher::continue_payload(int peer, const FrameHeader& header, Link
   std::byte discard[1024];
   while (incoming.received < header.bytes) {
     const std::uint64_t left = header.bytes - incoming.received;
-    std::span<std::byte> into{discard, static_cast<std::size_t>(std::min<std::uint64_t>(left, sizeof discard))};
+    std::span<std::byte> into{discard,
+                              static_cast<std::size_t>(std::min<std::uint64_t>(left, sizeof discard))};
     if (incoming.operation != nullptr) {
       into = {static_cast<std::byte*>(incoming.operation->message.buffer) + incoming.received, left};
     } else if (incoming.store != nullptr) {

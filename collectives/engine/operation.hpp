@@ -15,8 +15,8 @@ namespace lockstep::internal {
 
 class Engine;
 
-/// Owned by its engine's pool; all fields but `done` are guarded by the engine's lock. References: one of the engine while it runs, one of each
-/// handle. It returns to the pool with the last.
+/// Owned by its engine's pool; all fields but `done` are guarded by the engine's lock. References: one of the
+/// engine while it runs, one of each handle. It returns to the pool with the last.
 class Operation {
  public:
   enum class Kind : std::uint8_t { collective, message, batch };
@@ -52,7 +52,8 @@ class Operation {
   Operation* parent = nullptr;    ///< The batch that it belongs to.
   std::size_t children = 0;       ///< Batch: those not ended.
   std::vector<std::byte> scaled;  ///< premul_sum: this rank's input times its factor.
-  std::function<void(bool succeeded)> on_complete;  ///< Called once under the engine's lock. May be empty; must not throw.
+  std::function<void(bool succeeded)>
+      on_complete;  ///< Called once under the engine's lock. May be empty; must not throw.
 
   /// "all_reduce #12 (f32 x 1000, sum)" or "recv (f32 x 10) from rank 3 with tag 7".
   std::string describe() const;

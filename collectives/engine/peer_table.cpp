@@ -28,7 +28,8 @@ void PeerTable::enter(std::uint64_t sequence, const std::vector<int>& peers) {
 
 bool PeerTable::may_send(int peer, std::uint64_t sequence) const {
   const Peer& entry = peers_[static_cast<std::size_t>(peer)];
-  return entry.count > 0 && entry.order[entry.head] == sequence && (entry.posted.empty() || entry.mid_message);
+  return entry.count > 0 && entry.order[entry.head] == sequence &&
+         (entry.posted.empty() || entry.mid_message);
 }
 
 void PeerTable::leave(int peer, std::uint64_t sequence) {

@@ -1,8 +1,9 @@
 // PeerTable: this communicator's links, and who may use them when.
 //
-// Order rule: on each link, the frames of one call are sent only after all frames of every earlier call. The receiver therefore never finds a
-// later call's frame in front of one that it waits for, and needs no buffer for early data; the socket or ring holds it back. That the
-// oldest unfinished call can always progress is then the verifier's proof of its program with zero buffering.
+// Order rule: on each link, the frames of one call are sent only after all frames of every earlier call. The
+// receiver therefore never finds a later call's frame in front of one that it waits for, and needs no buffer
+// for early data; the socket or ring holds it back. That the oldest unfinished call can always progress is
+// then the verifier's proof of its program with zero buffering.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +36,16 @@ class PeerTable {
 
   /// Queues a frame of the engine's own (probe, revoke); it goes out between messages.
   void post(int peer, const FrameHeader& header, std::string payload = {});
-  /// Sends what is queued. True when something moved. Errors of single peers are ignored: they are found where data are awaited.
+  /// Sends what is queued. True when something moved. Errors of single peers are ignored: they are found
+  /// where data are awaited.
   bool flush();
   bool has_posted() const;
   void drop_posted();
 
-  /// After a revoke: what was begun is finished with a copy of the remaining bytes, so that the caller's memory is free and the stream stays whole.
-  void adopt_rest(int peer, const FrameHeader& header, std::span<const std::byte> payload, const SendCursor& cursor);
+  /// After a revoke: what was begun is finished with a copy of the remaining bytes, so that the caller's
+  /// memory is free and the stream stays whole.
+  void adopt_rest(int peer, const FrameHeader& header, std::span<const std::byte> payload,
+                  const SendCursor& cursor);
 
   int size() const { return static_cast<int>(peers_.size()); }
   Transport& transport() { return transport_; }

@@ -19,7 +19,8 @@ void number_messages(PreparedProgram& prepared) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i].kind == StepKind::send) {
         notes[i].message_index = sends[steps[i].peer]++;
-        last[steps[i].peer] = &notes[i];  // One lane holds all sends to a peer, so program order is message order.
+        last[steps[i].peer] =
+            &notes[i];  // One lane holds all sends to a peer, so program order is message order.
       } else if (steps[i].kind == StepKind::recv || steps[i].kind == StepKind::recv_reduce) {
         notes[i].message_index = receives[steps[i].peer]++;
       }
@@ -43,7 +44,8 @@ std::shared_ptr<const PreparedProgram> prepare(const Algorithm& algorithm, const
 
 std::size_t ProgramCache::KeyHash::operator()(const Key& key) const noexcept {
   std::uint64_t hash = reinterpret_cast<std::uintptr_t>(key.algorithm);
-  for (const std::uint64_t part : {key.count, key.segment, key.staging, static_cast<std::uint64_t>(key.root)}) {
+  for (const std::uint64_t part :
+       {key.count, key.segment, key.staging, static_cast<std::uint64_t>(key.root)}) {
     hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
     hash ^= hash >> 29;
   }

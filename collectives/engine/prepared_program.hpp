@@ -13,8 +13,9 @@ namespace lockstep::internal {
 
 /// What the engine needs to know of a step beyond the program.
 struct StepNote {
-  std::uint32_t message_index = 0;  ///< send, recv: how many messages went before it between this pair in this program.
-  bool last_send = false;           ///< send: no later send to this peer.
+  std::uint32_t message_index =
+      0;  ///< send, recv: how many messages went before it between this pair in this program.
+  bool last_send = false;  ///< send: no later send to this peer.
 };
 
 struct PreparedProgram {
@@ -28,7 +29,8 @@ struct PreparedProgram {
 /// Builds `algorithm` for `shape` and notes what the engine needs.
 std::shared_ptr<const PreparedProgram> prepare(const Algorithm& algorithm, const Shape& shape);
 
-/// Least-recently-used cache of prepared programs. Not thread-safe (the engine's lock guards it). A repeated lookup allocates nothing.
+/// Least-recently-used cache of prepared programs. Not thread-safe (the engine's lock guards it). A repeated
+/// lookup allocates nothing.
 class ProgramCache {
  public:
   /// v-shapes (with counts) are built afresh: their key would be as long as the program.

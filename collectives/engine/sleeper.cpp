@@ -42,16 +42,19 @@ bool Sleeper::refresh() {
   }
   for (const pollfd& entry : wanted_) {
     epoll_event event{.events = static_cast<std::uint32_t>(entry.events), .data = {.fd = entry.fd}};
-    auto known = std::find_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.fd == entry.fd; });
+    auto known =
+        std::find_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.fd == entry.fd; });
     if (known == watched_.end()) {
-      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) == 0) watched_.push_back({entry.fd, entry.events});
+      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) == 0)
+        watched_.push_back({entry.fd, entry.events});
     } else if (known->events != entry.events) {
       epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, entry.fd, &event);
       known->events = entry.events;
     }
   }
   std::erase_if(watched_, [&](const Watched& w) {
-    const bool gone = std::none_of(wanted_.begin(), wanted_.end(), [&](const pollfd& e) { return e.fd == w.fd; });
+    const bool gone =
+        std::none_of(wanted_.begin(), wanted_.end(), [&](const pollfd& e) { return e.fd == w.fd; });
     if (gone) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, w.fd, nullptr);
     return gone;
   });

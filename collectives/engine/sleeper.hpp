@@ -1,5 +1,5 @@
-// Sleeper: how a rank that waits for peers goes to sleep and is woken: on the doorbell's futex where only memory is awaited, in epoll where
-// sockets are awaited too. What it sleeps on is derived from the transport.
+// Sleeper: how a rank that waits for peers goes to sleep and is woken: on the doorbell's futex where only
+// memory is awaited, in epoll where sockets are awaited too. What it sleeps on is derived from the transport.
 #pragma once
 
 #include <vector>
@@ -13,15 +13,16 @@ class Sleeper {
  public:
   Sleeper(Transport* transport, int size, int self);
 
-  /// Declares this rank asleep. Look once more for progress before sleep(). `for_poll`: the sleeper will use descriptor(). Returns
-  /// whether it sleeps in poll.
+  /// Declares this rank asleep. Look once more for progress before sleep(). `for_poll`: the sleeper will use
+  /// descriptor(). Returns whether it sleeps in poll.
   bool declare(bool for_poll);
   /// Sleeps until rung, until a socket is ready, or `timeout`. Without the engine's lock.
   void sleep(bool in_poll, Nanos timeout);
   void undeclare();
   /// Becomes readable when there may be progress; refreshed by declare(true).
   int descriptor() const { return epoll_.get(); }
-  /// Wakes all sleepers of this rank from another thread, whatever they declared: one of several may have taken the declaration back.
+  /// Wakes all sleepers of this rank from another thread, whatever they declared: one of several may have
+  /// taken the declaration back.
   void wake();
 
  private:
@@ -34,8 +35,8 @@ class Sleeper {
   Transport* transport_;
   Domain* domain_;
   int size_, self_;
-  Doorbell own_bell_{};     // Without a domain.
-  Fd bell_fd_;              // Without a domain.
+  Doorbell own_bell_{};  // Without a domain.
+  Fd bell_fd_;           // Without a domain.
   Fd epoll_;
   std::vector<Watched> watched_;
   std::vector<pollfd> wanted_;

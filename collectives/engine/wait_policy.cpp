@@ -10,7 +10,8 @@
 namespace lockstep::internal {
 namespace {
 
-// About 50 us of passes at 25 ns; two thirds of a futex wake across cores is saved whenever the peer comes within it.
+// About 50 us of passes at 25 ns; two thirds of a futex wake across cores is saved whenever the peer comes
+// within it.
 constexpr int kSpins = 2000;
 // About 100 us of yields when nobody else runs, and as many turns as the other ranks need when they do.
 constexpr int kYields = 200;
@@ -33,10 +34,12 @@ void pause() {
 
 WaitPolicy wait_policy(const EngineGroup& group) {
   static const int cores = allowed_cores();
-  static const int chosen = config_is_set("LOCKSTEP_SPIN") ? static_cast<int>(config_integer("LOCKSTEP_SPIN")) * 40 : -1;
+  static const int chosen =
+      config_is_set("LOCKSTEP_SPIN") ? static_cast<int>(config_integer("LOCKSTEP_SPIN")) * 40 : -1;
   if (chosen >= 0) return {chosen, kYields};
   const std::string& host = group.members[static_cast<std::size_t>(group.rank)].host_id;
-  const auto local = std::count_if(group.members.begin(), group.members.end(), [&](const Member& m) { return m.host_id == host; });
+  const auto local = std::count_if(group.members.begin(), group.members.end(),
+                                   [&](const Member& m) { return m.host_id == host; });
   return {local <= cores ? kSpins : 0, kYields};
 }
 

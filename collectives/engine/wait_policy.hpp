@@ -12,8 +12,8 @@ struct WaitPolicy {
   int yields = 0;  ///< Then idle passes with sched_yield between.
 };
 
-/// Spins only when the ranks on this host fit the cores this process may use: a spinner in a waiting peer's place costs that peer a
-/// scheduler tick. LOCKSTEP_SPIN overrides.
+/// Spins only when the ranks on this host fit the cores this process may use: a spinner in a waiting peer's
+/// place costs that peer a scheduler tick. LOCKSTEP_SPIN overrides.
 WaitPolicy wait_policy(const EngineGroup& group);
 
 /// Counts idle passes and says what to do after each.

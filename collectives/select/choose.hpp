@@ -11,19 +11,20 @@ namespace lockstep::internal {
 /// What the communicator can run on; equal on all ranks.
 struct Capabilities {
   int world = 1;
-  bool domain = false;      ///< All ranks share memory.
-  bool inline_line = false; ///< Small worlds: payload inside the flags' lines.
+  bool domain = false;       ///< All ranks share memory.
+  bool inline_line = false;  ///< Small worlds: payload inside the flags' lines.
 };
 
 struct Selection {
   bool inline_line = false;
-  const Algorithm* links = nullptr;       ///< Set: run over links.
-  const Algorithm* staged = nullptr;      ///< Domain candidates otherwise; see DomainChoice.
+  const Algorithm* links = nullptr;   ///< Set: run over links.
+  const Algorithm* staged = nullptr;  ///< Domain candidates otherwise; see DomainChoice.
   const Algorithm* registered = nullptr;
 };
 
-/// Chooses for `facts` (facts.algorithm > 0: that row of the table, checked by the caller to be for this collective).
-/// Errors: the forced algorithm needs a domain, or does not support the shape. `shape` gives counts and world.
+/// Chooses for `facts` (facts.algorithm > 0: that row of the table, checked by the caller to be for this
+/// collective). Errors: the forced algorithm needs a domain, or does not support the shape. `shape` gives
+/// counts and world.
 Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities);
 
 }  // namespace lockstep::internal
