@@ -1,0 +1,171 @@
+#include "bench/launch.hpp"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace lockstep::bench {
+namespace {
+
+// Calls `body`; an exception becomes one line on standard error and status 1, and ends the other ranks' waits
+// on the board.
+int run_rank(int rank, const std::function<int()>& body, SharedPages* pages) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    std::cerr << "lockstep-bench: rank " + std::to_string(rank) + ": " + error.what() + "\n";
+    if (pages != nullptr) pages->fail();
+    return 1;
+  }
+}
+
+// A folder only this user can enter, for the ranks to meet in.
+class MeetingPlace {
+ public:
+  MeetingPlace() {
+    std::string path = (std::filesystem::temp_directory_path() / "lockstep-bench-XXXXXX").string();
+    if (mkdtemp(path.data()) == nullptr) {
+      throw std::system_error(errno, std::generic_category(), "cannot create " + path);
+    }
+    path_ = path;
+  }
+  ~MeetingPlace() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  MeetingPlace(const MeetingPlace&) = delete;
+  MeetingPlace& operator=(const MeetingPlace&) = delete;
+  std::string url() const { return "file://" + path_ + "/store"; }
+
+ private:
+  std::string path_;
+};
+
+// A signal to the parent ends the children first, so that their folder can be removed.
+volatile sig_atomic_t stop_signal = 0;
+void remember_signal(int number) { stop_signal = number; }
+
+void on_stop_signals(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;  // no SA_RESTART: waitpid must return
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+}
+
+int exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+// Waits for all children. The first one that fails, or a signal, ends the others.
+int reap(std::vector<pid_t>& children, SharedPages& pages) {
+  int result = 0;
+  while (!children.empty()) {
+    int status = 0;
+    const pid_t child = waitpid(-1, &status, 0);
+    if (child < 0 && errno != EINTR) return 1;
+    if (child < 0) {
+      for (pid_t other : children) kill(other, SIGTERM);
+      continue;
+    }
+    std::erase(children, child);
+    if (status != 0) pages.fail();
+    if (result == 0) result = exit_status(status);
+  }
+  return stop_signal != 0 ? 128 + stop_signal : result;
+}
+
+int launch_processes(const Options& options, const RankMain& body) {
+  SharedPages pages(options.ranks);
+  const MeetingPlace place;
+  on_stop_signals(remember_signal);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    std::cout.flush();
+    const pid_t child = fork();
+    if (child < 0) {
+      const int error = errno;
+      for (pid_t other : children) kill(other, SIGTERM);
+      reap(children, pages);
+      throw std::system_error(error, std::generic_category(), "cannot start rank " + std::to_string(rank));
+    }
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    on_stop_signals(SIG_DFL);
+    const int status = run_rank(
+        rank,
+        [&] {
+          InitOptions init;
+          init.rank = rank;
+          init.world_size = options.ranks;
+          init.rendezvous = place.url();
+          init.transports = options.transport;
+          Communicator communicator = Communicator::create(init);
+          const int result = body(communicator, *pages.board(rank));
+          communicator.finalize();
+          return result;
+        },
+        &pages);
+    std::cout.flush();
+    _exit(status);  // the folder and the pages are the parent's to remove
+  }
+  return reap(children, pages);
+}
+
+int launch_threads(const Options& options, const RankMain& body) {
+  SharedPages pages(options.threads);
+  std::vector<Communicator> group = Communicator::local_group(options.threads, options.transport);
+  std::vector<int> statuses(group.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < group.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      statuses[rank] = run_rank(
+          static_cast<int>(rank),
+          [&] {
+            const int result = body(group[rank], *pages.board(static_cast<int>(rank)));
+            group[rank].finalize();
+            return result;
+          },
+          &pages);
+      if (statuses[rank] != 0) group[rank].abort("this rank of lockstep-bench failed");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto failed = std::find_if(statuses.begin(), statuses.end(), [](int status) { return status != 0; });
+  return failed == statuses.end() ? 0 : *failed;
+}
+
+int launch_here(const Options& options, const RankMain& body) {
+  InitOptions init;
+  init.transports = options.transport;
+  Communicator communicator = Communicator::create(init);
+  const auto board = make_collective_board(communicator);
+  return run_rank(
+      communicator.rank(),
+      [&] {
+        const int result = body(communicator, *board);
+        communicator.finalize();
+        return result;
+      },
+      nullptr);
+}
+
+}  // namespace
+
+int launch(const Options& options, const RankMain& body) {
+  if (options.ranks > 0) return launch_processes(options, body);
+  if (options.threads > 0) return launch_threads(options, body);
+  return launch_here(options, body);
+}
+
+}  // namespace lockstep::bench

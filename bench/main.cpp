@@ -1,0 +1,45 @@
+// lockstep-bench: measures the collectives in the terms of nccl-tests. See --help.
+#include <iostream>
+
+#include "bench/explain.hpp"
+#include "bench/launch.hpp"
+#include "bench/measure.hpp"
+#include "bench/report.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bench;
+
+constexpr int kWrongData = 3;  // exit status when the data were not what they must be
+
+int rank_main(const Options& options, Communicator& communicator, Board& board) {
+  // JSON on standard output leaves no room for a table there.
+  std::ostream* table = options.json == "-" ? nullptr : &std::cout;
+  Report report(options, communicator.size(), options.transport, table);
+  const bool prints = communicator.rank() == 0;
+  std::uint64_t wrong = 0;
+  measure(communicator, board, options, [&](const Row& row) {
+    for (const auto& timing : {row.out_of_place, row.in_place}) wrong += timing ? timing->wrong : 0;
+    if (prints) report.add(row);
+  });
+  if (prints) report.finish();
+  return wrong == 0 ? 0 : kWrongData;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  if (const auto status = parse_options(argc, argv, options)) return *status;
+  try {
+    if (options.list) return list_algorithms(std::cout);
+    if (options.explain) return explain(options, std::cout);
+    return launch(options, [&](Communicator& communicator, Board& board) {
+      return rank_main(options, communicator, board);
+    });
+  } catch (const std::exception& error) {
+    std::cerr << "lockstep-bench: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,148 @@
+#include "bench/measure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "bench/data.hpp"
+#include "lockstep/memory.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+// Without -n: a row takes about this long, with at least that many iterations.
+constexpr double kMeasureSeconds = 0.3;
+constexpr double kMinIterations = 7;
+
+// Memory for one side, populated before anything is timed.
+class Buffer {
+ public:
+  Buffer(std::size_t bytes, bool registered) : registered_(registered) {
+    constexpr std::size_t kPage = 4096;
+    const std::size_t rounded = (bytes + kPage) / kPage * kPage;  // never empty
+    data_ = registered ? allocate(rounded) : std::aligned_alloc(kPage, rounded);
+    if (data_ == nullptr) throw std::bad_alloc();
+    std::memset(data_, 0, rounded);
+  }
+  ~Buffer() { registered_ ? lockstep::free(data_) : std::free(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  bool registered_;
+  void* data_;
+};
+
+// One operation at one size, in place or out of place.
+class Run {
+ public:
+  Run(Communicator& communicator, Board& board, const Options& options, const Call& call, Placement memory)
+      : communicator_(communicator),
+        board_(board),
+        options_(options),
+        call_(call),
+        data_(call),
+        memory_(memory) {
+    arguments_ = {memory.input, memory.output, call.count, call.type, call.op, call.root, {}};
+    arguments_.options.algorithm = options.algorithm;
+    if (call.op == ReduceOp::premul_sum) arguments_.options.scale = premul_scale(call.rank);
+    checks_ = options.check && call.count > 0;
+    checks_output_ = checks_ && call.operation->writes_output(call.rank, call.root);
+  }
+
+  Timing measure() {
+    data_.fill_neutral(memory_.input, call_.count * call_.operation->input_blocks(call_.world));
+    data_.fill_neutral(memory_.output, call_.count * call_.operation->output_blocks(call_.world));
+    std::vector<double> times(static_cast<std::size_t>(std::max(options_.warmup, 1)));
+    for (double& time : times) time = once();
+    times.resize(iterations(times));
+    std::uint64_t wrong = 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const bool last = i + 1 == times.size();
+      if (checks_) last ? data_.fill(memory_.input, i) : data_.fill_samples(memory_.input, i);
+      times[i] = once();
+      if (checks_output_) {
+        wrong += last ? data_.count_wrong(memory_.output, i) : data_.count_wrong_samples(memory_.output, i);
+      }
+    }
+    board_.max(times);
+    std::sort(times.begin(), times.end());
+    const auto p99 = static_cast<std::size_t>(std::ceil(0.99 * static_cast<double>(times.size())));
+    return {times[times.size() / 2], times[p99 - 1], board_.sum(wrong)};
+  }
+
+ private:
+  // Microseconds of one call, started together with the other ranks.
+  double once() {
+    using Clock = std::chrono::steady_clock;
+    board_.barrier();
+    const auto start = Clock::now();
+    call_.operation->run(communicator_, arguments_);
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  }
+
+  // Equal on all ranks, because the times that it rests on are made equal first.
+  std::size_t iterations(std::vector<double>& times) {
+    if (options_.iterations > 0) return static_cast<std::size_t>(options_.iterations);
+    board_.max(times);
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                     times.end());
+    const double estimate_us = std::max(times[times.size() / 2], 0.01);
+    return static_cast<std::size_t>(
+        std::clamp(kMeasureSeconds * 1e6 / estimate_us, kMinIterations, double{kMaxIterations}));
+  }
+
+  Communicator& communicator_;
+  Board& board_;
+  const Options& options_;
+  const Call& call_;
+  Data data_;
+  Placement memory_;
+  Arguments arguments_{};
+  bool checks_, checks_output_;
+};
+
+}  // namespace
+
+void measure(Communicator& communicator, Board& board, const Options& options,
+             const std::function<void(const Row&)>& report) {
+  const Buffer first(options.max_bytes, options.registered), second(options.max_bytes, options.registered);
+  const int rank = communicator.rank(), world = communicator.size();
+
+  const auto measure_row = [&](const Operation& operation, DataType type, ReduceOp op, std::uint64_t bytes) {
+    const Call call{&operation, type, op, options.root, operation.count(bytes, type, world), rank, world};
+    const auto run = [&](bool in_place) {
+      const Placement memory = place(operation, in_place, rank, options.root, call.count * size_of(type),
+                                     first.data(), second.data());
+      return Run(communicator, board, options, call, memory).measure();
+    };
+    Row row{&operation, type, op, options.root, call.count, operation.bytes(call.count, type, world), {}, {}};
+    if (operation.out_of_place) row.out_of_place = run(false);
+    if (operation.in_place) row.in_place = run(true);
+    report(row);
+  };
+
+  for (const Operation* operation : options.operations) {
+    if (operation->source == Source::none) {
+      measure_row(*operation, options.types.front(), options.redops.front(), 0);
+      continue;
+    }
+    for (DataType type : options.types) {
+      for (ReduceOp op : options.redops) {
+        if (operation->reduces() && options.types.size() * options.redops.size() > 1 &&
+            !Operation::defined(type, op)) {
+          continue;
+        }
+        for (std::uint64_t bytes : sweep(options)) measure_row(*operation, type, op, bytes);
+        if (!operation->reduces()) break;  // one operator stands for all where none is applied
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,131 @@
+#include "bench/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int kMaxRanks = 1024;  // more processes than any one machine runs to an end
+
+// "all", or the values whose names are in `names`. Throws CLI::ValidationError with the known names.
+template <typename T>
+std::vector<T> values_by_name(const std::vector<std::string>& names, const std::vector<T>& known,
+                              const char* what) {
+  std::vector<T> values;
+  for (const std::string& name : names) {
+    if (name == "all") return known;
+    const auto found = std::find_if(known.begin(), known.end(), [&](T v) { return name_of(v) == name; });
+    if (found == known.end()) {
+      std::string text = std::string("unknown ") + what + " '" + name + "'; known: all";
+      for (T value : known) text += ", " + std::string(name_of(value));
+      throw CLI::ValidationError(text);
+    }
+    values.push_back(*found);
+  }
+  return values;
+}
+
+std::vector<DataType> all_types() {
+  std::vector<DataType> types;
+  types.reserve(kDataTypeCount);
+  for (int i = 0; i < kDataTypeCount; ++i) types.push_back(static_cast<DataType>(i));
+  return types;
+}
+
+// A user-defined operator has no name that a command line could give a meaning to.
+std::vector<ReduceOp> all_redops() {
+  std::vector<ReduceOp> ops;
+  for (int i = 0; i < kReduceOpCount; ++i) {
+    if (static_cast<ReduceOp>(i) != ReduceOp::user) ops.push_back(static_cast<ReduceOp>(i));
+  }
+  return ops;
+}
+
+std::vector<const Operation*> operations_by_name(const std::vector<std::string>& names) {
+  std::vector<const Operation*> chosen;
+  for (const std::string& name : names) {
+    bool found = false;
+    for (const Operation& operation : operations()) {
+      if (name != operation.name && name != "all") continue;
+      chosen.push_back(&operation);
+      found = true;
+    }
+    if (found) continue;
+    std::string text = "unknown operation '" + name + "'; known: all";
+    for (const Operation& operation : operations()) text += ", " + std::string(operation.name);
+    throw CLI::ValidationError(text);
+  }
+  return chosen;
+}
+
+void check_together(const Options& options) {
+  if (options.min_bytes > options.max_bytes) throw CLI::ValidationError("-b is larger than -e");
+  if (options.ranks > 0 && options.threads > 0) {
+    throw CLI::ValidationError("--ranks starts processes and --threads starts threads: give one of them");
+  }
+  const int world = std::max(options.ranks, options.threads);
+  if (world > 0 && options.root >= world) {
+    throw CLI::ValidationError("root " + std::to_string(options.root) + " is not one of " +
+                               std::to_string(world) + " ranks");
+  }
+}
+
+}  // namespace
+
+std::optional<int> parse_options(int argc, char** argv, Options& options) {
+  std::vector<std::string> names, types{"f32"}, redops{"sum"};
+  int check = 1;
+  CLI::App app("Measures collectives as nccl-tests does. Time: median over iterations of the slowest rank.",
+               "lockstep-bench");
+  app.option_defaults()->always_capture_default();
+  const auto size = CLI::AsSizeValue(false);
+  app.add_option("operation", names, "what to measure; several, or all")->always_capture_default(false);
+  app.add_option("-b,--minbytes", options.min_bytes, "smallest size, e.g. 8, 64K")->transform(size);
+  app.add_option("-e,--maxbytes", options.max_bytes, "largest size, e.g. 64M, 1G")->transform(size);
+  app.add_option("-f,--stepfactor", options.factor, "from one size to the next")
+      ->check(CLI::Range(1.01, 1e9));
+  app.add_option("-n,--iters", options.iterations, "timed iterations, 0: as many as fit 0.3 s")
+      ->check(CLI::Range(0, kMaxIterations));
+  app.add_option("-w,--warmup_iters", options.warmup, "iterations before")->check(CLI::Range(0, 1000));
+  app.add_option("-c,--check", check, "check the data of every timed iteration: 0, 1")
+      ->check(CLI::Range(0, 1));
+  app.add_option("-d,--datatype", types, "element types, or all")->delimiter(',');
+  app.add_option("-o,--op", redops, "reduction operators, or all")->delimiter(',');
+  app.add_option("-r,--root", options.root, "root")->check(CLI::NonNegativeNumber);
+  app.add_option("--ranks", options.ranks, "start that many processes; 0: a launcher has started the ranks")
+      ->check(CLI::Range(0, kMaxRanks));
+  app.add_option("--threads", options.threads, "start the ranks as threads of one process")
+      ->check(CLI::Range(0, kMaxRanks));
+  app.add_option("--transport", options.transport)->check(CLI::IsMember({"auto", "shm", "tcp"}));
+  app.add_option("--algorithm", options.algorithm, "by name, see --list; empty: the library chooses");
+  app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
+  app.add_option("--json", options.json, "write the results to a file, or to standard output (-)");
+  app.add_flag("--list", options.list, "list the algorithms of every collective");
+  app.add_flag("--explain", options.explain, "print the programs that would run instead of running them");
+  try {
+    app.parse(argc, argv);
+    options.check = check != 0;
+    options.operations = operations_by_name(names);
+    options.types = values_by_name(types, all_types(), "type");
+    options.redops = values_by_name(redops, all_redops(), "operator");
+    check_together(options);
+    if (options.operations.empty() && !options.list) throw CLI::RequiredError("operation");
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::uint64_t> sweep(const Options& options) {
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t bytes = options.min_bytes; bytes <= options.max_bytes;) {
+    sizes.push_back(bytes);
+    const auto next = static_cast<std::uint64_t>(std::llround(static_cast<double>(bytes) * options.factor));
+    bytes = std::max(next, bytes + 1);
+  }
+  return sizes;
+}
+
+}  // namespace lockstep::bench

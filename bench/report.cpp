@@ -1,0 +1,109 @@
+#include "bench/report.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <stdexcept>
+
+namespace lockstep::bench {
+namespace {
+
+// GB/s as nccl-tests counts them: 10^9 bytes.
+double algbw(const Row& row, const Timing& timing) {
+  return timing.median_us > 0 ? static_cast<double>(row.bytes) / timing.median_us / 1e3 : 0;
+}
+
+template <typename... Values>
+std::string format(const char* pattern, Values... values) {
+  char line[256];
+  std::snprintf(line, sizeof line, pattern, values...);
+  return line;
+}
+
+std::string timing_columns(const std::optional<Timing>& timing, double algbw_gbs, double busbw_gbs,
+                           bool checked) {
+  if (!timing) return format(" %8s %7s %7s %6s", "N/A", "N/A", "N/A", "N/A");
+  const std::string wrong = checked ? std::to_string(timing->wrong) : "N/A";
+  return format(" %8.2f %7.2f %7.2f %6s", timing->median_us, algbw_gbs, busbw_gbs, wrong.c_str());
+}
+
+std::string p99_column(const std::optional<Timing>& timing) {
+  return timing ? format(" %9.2f", timing->p99_us) : format(" %9s", "N/A");
+}
+
+}  // namespace
+
+Report::Report(const Options& options, int ranks, std::string transport, std::ostream* table)
+    : options_(options), ranks_(ranks), transport_(std::move(transport)), table_(table) {}
+
+void Report::heading(const Operation& operation) {
+  *table_ << "# " << operation.name << ": " << ranks_ << " ranks, " << transport_ << ", "
+          << (options_.registered ? "registered" : "private") << " buffers, algorithm "
+          << (options_.algorithm.empty() ? "auto" : options_.algorithm)
+          << "; time: median over iterations of the slowest rank\n"
+          << format("#%46s %31s %31s %19s\n", "", "out-of-place", "in-place", "99th percentile")
+          << format("#%10s %12s %8s %8s %4s", "size", "count", "type", "redop", "root")
+          << format(" %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong")
+          << format(" %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong")
+          << format(" %9s %9s\n", "out", "in")
+          << format("#%10s %12s %8s %8s %4s", "(B)", "(elements)", "", "", "")
+          << format(" %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "")
+          << format(" %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "")
+          << format(" %9s %9s\n", "(us)", "(us)");
+}
+
+void Report::add(const Row& row) {
+  const double factor = row.operation->bus_factor(ranks_);
+  const bool checked = options_.check && row.count > 0;
+  std::string columns;
+  for (const bool in_place : {false, true}) {
+    const std::optional<Timing>& timing = in_place ? row.in_place : row.out_of_place;
+    const double bandwidth = timing ? algbw(row, *timing) : 0;
+    columns += timing_columns(timing, bandwidth, bandwidth * factor, checked);
+    if (!timing) continue;
+    busbw_sum_ += bandwidth * factor;
+    ++timings_;
+    wrong_ += timing->wrong;
+    rows_.push_back({{"op", row.operation->name},
+                     {"algorithm", options_.algorithm.empty() ? "auto" : options_.algorithm},
+                     {"transport", transport_},
+                     {"buffers", options_.registered ? "registered" : "private"},
+                     {"dtype", name_of(row.type)},
+                     {"redop", row.operation->reduces() ? name_of(row.op) : "none"},
+                     {"ranks", ranks_},
+                     {"bytes", row.bytes},
+                     {"in_place", in_place},
+                     {"time_us", timing->median_us},
+                     {"p99_us", timing->p99_us},
+                     {"algbw_gbs", bandwidth},
+                     {"busbw_gbs", bandwidth * factor},
+                     {"wrong", checked ? nlohmann::ordered_json(timing->wrong) : nlohmann::ordered_json()}});
+  }
+  if (table_ == nullptr) return;
+  if (heading_of_ != row.operation) heading(*row.operation);
+  heading_of_ = row.operation;
+  const std::string op(row.operation->reduces() ? name_of(row.op) : "none");
+  *table_ << format("%11llu %12llu %8s %8s %4d", static_cast<unsigned long long>(row.bytes),
+                    static_cast<unsigned long long>(row.count), std::string(name_of(row.type)).c_str(),
+                    op.c_str(), row.operation->rooted ? row.root : -1)
+          << columns << p99_column(row.out_of_place) << p99_column(row.in_place) << std::endl;
+}
+
+void Report::finish() {
+  if (table_ != nullptr) {
+    if (options_.check)
+      *table_ << "# Wrong elements: " << wrong_ << (wrong_ == 0 ? " OK" : " FAILED") << "\n";
+    *table_ << format("# Average bus bandwidth: %g GB/s\n", timings_ > 0 ? busbw_sum_ / timings_ : 0);
+  }
+  if (options_.json.empty()) return;
+  const nlohmann::ordered_json document{{"machine", describe_machine()}, {"rows", rows_}};
+  if (options_.json == "-") {
+    std::cout << document.dump(1) << "\n";
+    return;
+  }
+  std::ofstream file(options_.json);
+  file << document.dump(1) << "\n";
+  if (!file.flush()) throw std::runtime_error("cannot write " + options_.json);
+}
+
+}  // namespace lockstep::bench
