@@ -1,0 +1,244 @@
+#include "lib/bootstrap/file_store.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+#include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/file_lock.hpp"
+#include "lib/bootstrap/limits.hpp"
+#include "lib/bootstrap/store_table.hpp"
+#include "lib/bootstrap/wire.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::string_view kMagic = "lockstep store 1";
+constexpr std::uint64_t kHeaderBytes = 24;  // Magic and committed length.
+// Which byte of the file stands for which lock.
+constexpr std::int64_t kUsersLock = 0;    // Held shared by every open store.
+constexpr std::int64_t kContentLock = 1;  // Exclusive to write, shared to read.
+constexpr std::int64_t kClosingLock = 2;  // One closes at a time, so that one of them is the last.
+// How often a waiting store looks at the file: soon at first, then seldom enough for a network file system.
+constexpr std::chrono::microseconds kFirstLook{500};
+constexpr std::chrono::microseconds kSlowestLook{20'000};
+
+/// A lock on the content for one scope.
+class ContentLock {
+ public:
+  ContentLock(const Fd& file, LockKind kind) : file_(file), status_(lock_byte(file, kContentLock, kind)) {}
+  ContentLock(const ContentLock&) = delete;
+  ContentLock& operator=(const ContentLock&) = delete;
+  ~ContentLock() {
+    if (status_.ok()) unlock_byte(file_, kContentLock);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  const Fd& file_;
+  Status status_;
+};
+
+Status write_at(const Fd& file, std::string_view bytes, std::uint64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t count = pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return system_error("cannot write the store's file", errno);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  return Status();
+}
+
+/// The bytes that are there of [offset, offset + count).
+Result<std::string> read_at(const Fd& file, std::size_t count, std::uint64_t offset) {
+  std::string bytes(count, '\0');
+  std::size_t done = 0;
+  while (done < count) {
+    const ssize_t got =
+        pread(file.get(), bytes.data() + done, count - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error("cannot read the store's file", errno);
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+std::string header(std::uint64_t committed) {
+  std::string bytes(kMagic);
+  WireWriter(bytes).integer(committed);
+  return bytes;
+}
+
+class FileStore final : public Store {
+ public:
+  FileStore(Fd file, std::string path, Env& env)
+      : file_(std::move(file)), path_(std::move(path)), env_(env) {}
+  ~FileStore() override;
+
+  Status set(std::span<const Entry> entries) override {
+    std::lock_guard lock(mutex_);
+    const ContentLock content(file_, LockKind::exclusive);
+    LOCKSTEP_RETURN_IF_ERROR(content.status());
+    LOCKSTEP_RETURN_IF_ERROR(catch_up());
+    LOCKSTEP_RETURN_IF_ERROR(table_.set(entries));
+    return append(entries);
+  }
+
+  Result<std::vector<std::string>> get(std::span<const std::string> keys,
+                                       std::chrono::milliseconds timeout) override {
+    auto present = wait(keys, timeout);
+    if (!present.ok()) return present.status();
+    if (std::find(present->begin(), present->end(), false) != present->end())
+      return missing_keys_error(keys, *present);
+    std::lock_guard lock(mutex_);
+    return table_.values(keys);
+  }
+
+  Result<std::vector<bool>> wait(std::span<const std::string> keys,
+                                 std::chrono::milliseconds timeout) override {
+    LOCKSTEP_RETURN_IF_ERROR(check_keys(keys));
+    const Deadline deadline(env_, timeout);
+    for (auto pause = kFirstLook;; pause = std::min(2 * pause, kSlowestLook)) {
+      {
+        std::lock_guard lock(mutex_);
+        LOCKSTEP_RETURN_IF_ERROR(refresh());
+        if (table_.has_all(keys) || deadline.passed()) return table_.which(keys);
+      }
+      sleep_for(std::min<std::chrono::microseconds>(pause, deadline.left()));
+    }
+  }
+
+  Result<std::int64_t> add(std::string_view key, std::int64_t delta) override {
+    std::lock_guard lock(mutex_);
+    const ContentLock content(file_, LockKind::exclusive);
+    LOCKSTEP_RETURN_IF_ERROR(content.status());
+    LOCKSTEP_RETURN_IF_ERROR(catch_up());
+    auto sum = table_.add(key, delta);
+    if (!sum.ok()) return sum;
+    const Entry entry{std::string(key), std::to_string(*sum)};
+    LOCKSTEP_RETURN_IF_ERROR(append({&entry, 1}));
+    return sum;
+  }
+
+ private:
+  Status refresh() {
+    const ContentLock content(file_, LockKind::shared);
+    LOCKSTEP_RETURN_IF_ERROR(content.status());
+    return catch_up();
+  }
+
+  /// Reads what others appended. The content lock is held.
+  Status catch_up() {
+    auto head = read_at(file_, kHeaderBytes, 0);
+    if (!head.ok()) return head.status();
+    std::uint64_t committed = 0;
+    WireReader reader(as_bytes(std::string_view(*head).substr(std::min(kMagic.size(), head->size()))));
+    if (!reader.integer(committed) || committed < read_) return damaged();
+    if (committed == read_) return Status();
+    struct stat file {};
+    if (fstat(file_.get(), &file) != 0 || static_cast<std::uint64_t>(file.st_size) < committed)
+      return damaged();
+    auto log = read_at(file_, committed - read_, read_);
+    if (!log.ok()) return log.status();
+    LOCKSTEP_RETURN_IF_ERROR(replay(*log));
+    read_ = committed;
+    return Status();
+  }
+
+  Status replay(std::string_view log) {
+    WireReader reader(as_bytes(log));
+    while (reader.left() > 0) {
+      std::string_view key, value;
+      if (!reader.text(kMaxKeyBytes, key) || !reader.text(kMaxValueBytes, value)) return damaged();
+      const Entry entry{std::string(key), std::string(value)};
+      LOCKSTEP_RETURN_IF_ERROR(table_.set({&entry, 1}));
+    }
+    return Status();
+  }
+
+  /// Writes entries that are in the table already. The content lock is held exclusively and nothing is
+  /// unread.
+  Status append(std::span<const Entry> entries) {
+    std::string records;
+    for (const auto& [key, value] : entries) {
+      WireWriter writer(records);
+      writer.text(key);
+      writer.text(value);
+    }
+    LOCKSTEP_RETURN_IF_ERROR(write_at(file_, records, read_));
+    read_ += records.size();
+    return write_at(file_, header(read_), 0);
+  }
+
+  Status damaged() const {
+    return Status(ErrorCode::system,
+                  "the store in " + path_ + " is damaged; remove the file and start all ranks again");
+  }
+
+  const Fd file_;
+  const std::string path_;
+  Env& env_;
+  const pid_t owner_ = getpid();
+  std::mutex mutex_;
+  StoreTable table_;
+  std::uint64_t read_ = kHeaderBytes;
+};
+
+bool is_same_file(const Fd& file, const std::string& path) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(file.get(), &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/// Empties a store that nobody uses, and makes an empty file a store.
+Status start_anew(const Fd& file, const std::string& path) {
+  auto head = read_at(file, kMagic.size(), 0);
+  if (!head.ok()) return head.status();
+  if (!head->empty() && *head != kMagic) {
+    return Status(ErrorCode::configuration,
+                  path + " is not a store of lockstep; choose another path for the rendezvous");
+  }
+  if (ftruncate(file.get(), 0) != 0) return system_error("cannot empty " + path, errno);
+  return write_at(file, header(kHeaderBytes), 0);
+}
+
+/// Joins the users of the file. False: it was removed meanwhile.
+Result<bool> join_users(const Fd& file, const std::string& path) {
+  auto alone = try_lock_byte(file, kUsersLock, LockKind::exclusive);
+  if (!alone.ok()) return alone;
+  if (*alone) {
+    if (!is_same_file(file, path)) return false;
+    LOCKSTEP_RETURN_IF_ERROR(start_anew(file, path));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(lock_byte(file, kUsersLock, LockKind::shared));
+  return is_same_file(file, path);
+}
+
+FileStore::~FileStore() {
+  if (getpid() != owner_) return;  // A forked child's copy: the file and its locks are the parent's.
+  if (!lock_byte(file_, kClosingLock, LockKind::exclusive).ok()) return;
+  auto alone = try_lock_byte(file_, kUsersLock, LockKind::exclusive);
+  if (alone.ok() && *alone && is_same_file(file_, path_)) unlink(path_.c_str());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_file_store(const std::string& path, Env& env) {
+  for (;;) {
+    Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) return system_error("cannot open the rendezvous file " + path, errno);
+    auto joined = join_users(file, path);
+    if (!joined.ok()) return joined.status();
+    if (*joined) return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(file), path, env));
+  }
+}
+
+}  // namespace lockstep::internal

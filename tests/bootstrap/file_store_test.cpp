@@ -1,0 +1,123 @@
+// What only the file store promises: no leftovers, survival of writers that die, respect for other people's
+// files.
+#include "lib/bootstrap/file_store.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/bootstrap/store_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kSoon{20'000};
+
+std::unique_ptr<Store> open_or_die(const std::string& path) {
+  auto store = open_file_store(path, real_env());
+  if (!store.ok()) ADD_FAILURE() << store.status().message();
+  return store.ok() ? std::move(*store) : nullptr;
+}
+
+TEST(FileStore, ContentEndsWithItsUsers) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  open_or_die(path)->set_one("x", "1").throw_if_error();
+  EXPECT_EQ(directory.entries(), 0u);
+  EXPECT_FALSE(open_or_die(path)->get_one("x", milliseconds(0)).ok());
+}
+
+TEST(FileStore, LeftoverOfKilledUsersIsStartedAnew) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto store = open_file_store(path, real_env());
+    if (store.ok()) (void)store.value()->set_one("stale", "1");
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(directory.entries(), 1u);
+  const auto store = open_or_die(path);
+  EXPECT_FALSE(store->get_one("stale", milliseconds(0)).ok());
+}
+
+TEST(FileStore, BytesOfAWriterKilledHalfWayAreNeverRead) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  const auto a = open_or_die(path), b = open_or_die(path);
+  ASSERT_TRUE(a->set_one("before", "1").ok());
+  // What a writer leaves that dies between its record and the committed length.
+  std::ofstream(path, std::ios::app | std::ios::binary) << "half a record";
+  ASSERT_TRUE(b->set_one("after", "2").ok());
+  EXPECT_EQ(a->get_one("after", kSoon).value(), "2");
+  EXPECT_EQ(open_or_die(path)->get_one("before", kSoon).value(), "1");
+}
+
+TEST(FileStore, ForeignFilesAreLeftAlone) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/thesis.txt";
+  std::ofstream(path) << "years of work, not a store";
+  const auto store = open_file_store(path, real_env());
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.status().message(),
+            path + " is not a store of lockstep; choose another path for the rendezvous");
+  std::string text;
+  std::getline(std::ifstream(path), text);
+  EXPECT_EQ(text, "years of work, not a store");
+}
+
+TEST(FileStore, MissingDirectoryIsNamed) {
+  const auto store = open_file_store("/no/such/directory/store", real_env());
+  EXPECT_EQ(store.status().message(),
+            "cannot open the rendezvous file /no/such/directory/store: No such file or directory");
+}
+
+TEST(FileStore, DamageIsReported) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  const auto store = open_or_die(path);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(16);
+  file << "\xff\xff\xff\xff\xff\xff\xff\x7f";
+  file.close();
+  const auto value = store->get_one("x", milliseconds(0));
+  EXPECT_EQ(value.status().message(),
+            "the store in " + path + " is damaged; remove the file and start all ranks again");
+}
+
+TEST(FileStore, ManyProcessesComeAndGo) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  constexpr int kProcesses = 8;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      bool good = true;
+      {
+        auto store = open_file_store(path, real_env());
+        std::vector<std::string> keys;
+        for (int k = 0; k < kProcesses; ++k) keys.push_back("rank" + std::to_string(k));
+        good = store.ok() && store.value()->set_one(keys[static_cast<std::size_t>(i)], "here").ok() &&
+               store.value()->get(keys, kSoon).ok();
+      }
+      _exit(good ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(directory.entries(), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::internal

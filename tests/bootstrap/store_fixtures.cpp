@@ -1,0 +1,55 @@
+#include "tests/bootstrap/store_fixtures.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "lib/bootstrap/file_store.hpp"
+#include "lib/bootstrap/memory_store.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+class MemoryMaker final : public StoreMaker {
+ public:
+  std::unique_ptr<Store> open() override { return open_memory_store("test"); }
+};
+
+class FileMaker final : public StoreMaker {
+ public:
+  ~FileMaker() override {
+    // The last store took its file with it.
+    EXPECT_EQ(directory_.entries(), 0u);
+  }
+  std::unique_ptr<Store> open() override {
+    auto store = open_file_store(directory_.path() + "/store", real_env());
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    return std::move(*store);
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory() {
+  path_ = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
+  EXPECT_NE(mkdtemp(path_.data()), nullptr);
+}
+
+TemporaryDirectory::~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+
+std::size_t TemporaryDirectory::entries() const {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+}
+
+std::vector<std::string> store_kinds() { return {"memory", "file"}; }
+
+std::unique_ptr<StoreMaker> make_store_maker(const std::string& kind) {
+  if (kind == "memory") return std::make_unique<MemoryMaker>();
+  return std::make_unique<FileMaker>();
+}
+
+}  // namespace lockstep::internal

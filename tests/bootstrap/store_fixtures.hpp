@@ -1,0 +1,36 @@
+// Stores to test with: each kind under one face, and temporary directories.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/bootstrap/store.hpp"
+
+namespace lockstep::internal {
+
+/// A directory that is removed, with the plain files in it, at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+  std::size_t entries() const;
+
+ private:
+  std::string path_;
+};
+
+/// Opens any number of stores that share their keys.
+class StoreMaker {
+ public:
+  virtual ~StoreMaker() = default;
+  virtual std::unique_ptr<Store> open() = 0;
+};
+
+std::vector<std::string> store_kinds();
+std::unique_ptr<StoreMaker> make_store_maker(const std::string& kind);
+
+}  // namespace lockstep::internal
