@@ -8,6 +8,7 @@
 
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
+#include "lib/bootstrap/loss.hpp"
 #include "lib/bootstrap/store.hpp"
 #include "lockstep/communicator.hpp"
 
@@ -21,12 +22,6 @@ struct Member {
   std::int64_t pid = 0;
   std::uint64_t process = 0;      ///< process_token(); equal for ranks that are threads of one process.
   std::string descriptor_service; ///< Of lib/memory/segment.hpp, empty if none.
-};
-
-/// Why a rank is believed lost.
-struct Loss {
-  int rank = -1;
-  std::string evidence;  ///< "killed by SIGKILL", "connection reset", "exited with code 3"
 };
 
 class Session {

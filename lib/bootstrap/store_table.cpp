@@ -17,14 +17,6 @@ Status check_key(std::string_view key) {
                                                  " are allowed");
 }
 
-Status check_entry(const Store::Entry& entry) {
-  LOCKSTEP_RETURN_IF_ERROR(check_key(entry.first));
-  if (entry.second.size() <= kMaxValueBytes) return Status();
-  return Status(ErrorCode::invalid_argument,
-                "the value of \"" + entry.first + "\" has " + std::to_string(entry.second.size()) +
-                    " bytes, at most " + std::to_string(kMaxValueBytes) + " are allowed in the store");
-}
-
 }  // namespace
 
 Status StoreTable::set(std::span<const Store::Entry> entries) {
@@ -93,6 +85,14 @@ std::vector<std::string> StoreTable::values(std::span<const std::string> keys) c
   values.reserve(keys.size());
   for (const std::string& key : keys) values.push_back(*find(key));
   return values;
+}
+
+Status check_entry(const Store::Entry& entry) {
+  LOCKSTEP_RETURN_IF_ERROR(check_key(entry.first));
+  if (entry.second.size() <= kMaxValueBytes) return Status();
+  return Status(ErrorCode::invalid_argument,
+                "the value of \"" + entry.first + "\" has " + std::to_string(entry.second.size()) +
+                    " bytes, at most " + std::to_string(kMaxValueBytes) + " are allowed in the store");
 }
 
 Status check_keys(std::span<const std::string> keys) {

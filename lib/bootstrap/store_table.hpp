@@ -32,7 +32,8 @@ class StoreTable {
   std::size_t bytes_ = 0;
 };
 
-/// Whether a request for these keys may be made at all.
+/// Whether this may be set, and whether these may be asked for, at all.
+Status check_entry(const Store::Entry& entry);
 Status check_keys(std::span<const std::string> keys);
 
 /// ErrorCode::timeout that names the keys that are absent (`present` is what wait() returned).

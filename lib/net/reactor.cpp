@@ -13,6 +13,7 @@
 #include <climits>
 #include <condition_variable>
 #include <cstdlib>
+#include <future>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -47,6 +48,7 @@ class ThreadReactor final : public Reactor {
   Handle at(Nanos when, std::function<void()> fire) override;
   void remove(Handle handle) override;
   void post(std::function<void()> task) override;
+  void run_there(const std::function<void()>& task) override;
   void add(Progressor* progressor) override;
   void remove(Progressor* progressor) override;
   void notify() override;
@@ -171,6 +173,17 @@ void ThreadReactor::post(std::function<void()> task) {
     tasks_.push_back(std::move(task));
   }
   wake();
+}
+
+void ThreadReactor::run_there(const std::function<void()>& task) {
+  if (in_forked_child()) return;
+  if (t_on_reactor) return task();
+  std::promise<void> done;
+  post([&] {
+    task();
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
 void ThreadReactor::add(Progressor* progressor) {

@@ -48,6 +48,9 @@ class Reactor {
   virtual void remove(Handle handle) = 0;
   /// Runs `task` on the reactor's thread soon.
   virtual void post(std::function<void()> task) = 0;
+  /// Runs `task` on the reactor's thread and returns after it ended; directly when called there. The caller
+  /// holds no lock that a callback may take. For setting up and taking down what lives on that thread alone.
+  virtual void run_there(const std::function<void()>& task) = 0;
 
   virtual void add(Progressor* progressor) = 0;
   virtual void remove(Progressor* progressor) = 0;

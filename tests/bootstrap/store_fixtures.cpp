@@ -7,6 +7,8 @@
 
 #include "lib/bootstrap/file_store.hpp"
 #include "lib/bootstrap/memory_store.hpp"
+#include "lib/bootstrap/store_server.hpp"
+#include "lib/bootstrap/tcp_store.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -32,6 +34,29 @@ class FileMaker final : public StoreMaker {
   TemporaryDirectory directory_;
 };
 
+class TcpMaker final : public StoreMaker {
+ public:
+  TcpMaker() {
+    StoreServerOptions options;
+    options.key = key_;
+    auto server = StoreServer::start(std::move(options));
+    EXPECT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+  std::unique_ptr<Store> open() override {
+    StoreClientOptions options;
+    options.server = server_->address();
+    options.key = key_;
+    auto store = open_tcp_store(std::move(options), std::chrono::seconds(20), real_env());
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    return std::move(*store);
+  }
+
+ private:
+  const HandshakeKey key_ = make_handshake_key("test", "secret");
+  std::unique_ptr<StoreServer> server_;
+};
+
 }  // namespace
 
 TemporaryDirectory::TemporaryDirectory() {
@@ -45,11 +70,12 @@ std::size_t TemporaryDirectory::entries() const {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
 }
 
-std::vector<std::string> store_kinds() { return {"memory", "file"}; }
+std::vector<std::string> store_kinds() { return {"memory", "file", "tcp"}; }
 
 std::unique_ptr<StoreMaker> make_store_maker(const std::string& kind) {
   if (kind == "memory") return std::make_unique<MemoryMaker>();
-  return std::make_unique<FileMaker>();
+  if (kind == "file") return std::make_unique<FileMaker>();
+  return std::make_unique<TcpMaker>();
 }
 
 }  // namespace lockstep::internal

@@ -1,0 +1,133 @@
+#include "lib/bootstrap/acceptor.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "lib/net/tcp_socket.hpp"
+
+namespace lockstep::internal {
+
+/// One handshake under way.
+class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
+ public:
+  HalfOpen(Reactor& reactor, Fd socket, HandshakeServer handshake, std::function<void()> done)
+      : reactor_(reactor),
+        socket_(std::move(socket)),
+        handshake_(std::move(handshake)),
+        done_(std::move(done)) {}
+  ~HalfOpen() { stop(); }
+  HalfOpen(const HalfOpen&) = delete;
+  HalfOpen& operator=(const HalfOpen&) = delete;
+
+  void start() {
+    const auto weak = weak_from_this();
+    watch_ = reactor_.watch(socket_.get(), EPOLLIN, [weak](std::uint32_t) {
+      if (const auto self = weak.lock()) self->move_bytes();
+    });
+    timer_ = reactor_.at(real_env().now() + to_nanos(kHandshakeDeadline), [weak] {
+      if (const auto self = weak.lock()) self->done_();
+    });
+    if (watch_ == 0) done_();
+  }
+  /// Called once by done(): the result, and the socket with it.
+  HandshakeServer& handshake() { return handshake_; }
+  Fd take_socket() {
+    stop();
+    return std::move(socket_);
+  }
+
+ private:
+  void stop() {
+    reactor_.remove(std::exchange(watch_, 0));
+    reactor_.remove(std::exchange(timer_, 0));
+  }
+
+  void move_bytes() {
+    while (handshake_.wanted() > 0) {
+      std::array<std::byte, kMaxHandshakeBytes> bytes;
+      const ssize_t count = recv(socket_.get(), bytes.data(), handshake_.wanted(), 0);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return;
+      if (count <= 0) return done_();
+      handshake_.consume(std::span(bytes).first(static_cast<std::size_t>(count)));
+      // A reply is far smaller than any send buffer: what does not go out at once never will.
+      const auto reply = handshake_.outgoing();
+      const ssize_t written =
+          reply.empty() ? 0 : send(socket_.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+      if (written != static_cast<ssize_t>(reply.size())) return done_();
+      handshake_.sent(reply.size());
+    }
+    done_();
+  }
+
+  Reactor& reactor_;
+  Fd socket_;
+  HandshakeServer handshake_;
+  std::function<void()> done_;
+  Reactor::Handle watch_ = 0;
+  Reactor::Handle timer_ = 0;
+};
+
+Acceptor::Acceptor(Reactor& reactor, Fd listener, HandshakeKey key, std::int32_t rank, std::int32_t world,
+                   Events events)
+    : reactor_(reactor),
+      listener_(std::move(listener)),
+      key_(std::move(key)),
+      rank_(rank),
+      world_(world),
+      events_(std::move(events)) {
+  listen_again();
+}
+
+Acceptor::~Acceptor() { reactor_.remove(watch_); }
+
+void Acceptor::listen_again() {
+  if (watch_ == 0)
+    watch_ = reactor_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
+}
+
+void Acceptor::accept_clients() {
+  while (half_open_.size() < kMaxHalfOpen) {
+    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      start_handshake(std::move(socket));
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;  // Nobody waits any more, or no descriptor is free: the next event tries again.
+    }
+  }
+  reactor_.remove(std::exchange(watch_, 0));
+}
+
+void Acceptor::start_handshake(Fd socket) {
+  const int on = 1;
+  (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  HandshakeServer handshake(key_, {rank_, world_, events_.admit}, remote_address(socket).text());
+  const std::uint64_t id = ++next_id_;
+  auto half_open = std::make_shared<HalfOpen>(reactor_, std::move(socket), std::move(handshake),
+                                              [this, id] { finish_handshake(id); });
+  half_open_.emplace(id, half_open);
+  half_open->start();
+}
+
+void Acceptor::finish_handshake(std::uint64_t id) {
+  const auto found = half_open_.find(id);
+  if (found == half_open_.end()) return;
+  const std::shared_ptr<HalfOpen> half_open = std::move(found->second);
+  half_open_.erase(found);
+  listen_again();
+  const HandshakeServer& handshake = half_open->handshake();
+  Fd socket = half_open->take_socket();
+  if (handshake.state() == HandshakeState::established) {
+    events_.accepted(std::move(socket), handshake.hello());
+  } else if (handshake.state() == HandshakeState::failed && events_.refused) {
+    events_.refused(handshake.hello(), handshake.status());
+  }
+}
+
+}  // namespace lockstep::internal

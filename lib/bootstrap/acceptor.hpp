@@ -1,0 +1,57 @@
+// Acceptor: a listening socket whose clients have to pass the handshake. At most kMaxHalfOpen handshakes are
+// under way at once (more clients wait in the kernel's backlog), each for at most kHandshakeDeadline, in
+// fixed memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "lib/bootstrap/handshake.hpp"
+#include "lib/net/fd.hpp"
+#include "lib/net/reactor.hpp"
+
+namespace lockstep::internal {
+
+class HalfOpen;
+
+/// Lives on the reactor's thread: constructed, used and destroyed there (Reactor::run_there), and calls back
+/// there.
+class Acceptor {
+ public:
+  struct Events {
+    /// As HandshakeServerSide::admit; may be empty.
+    std::function<HandshakeStatus(const HandshakeHello&)> admit;
+    /// A proved client. Nothing after the handshake has been read from `socket`.
+    std::function<void(Fd socket, const HandshakeHello& hello)> accepted;
+    /// A client that was refused, with the sentence for this side's user. hello.rank is -1 when it said
+    /// nothing sensible. May be empty.
+    std::function<void(const HandshakeHello& hello, const Status& why)> refused;
+  };
+
+  /// Takes over a non-blocking listening socket (tcp_listen). rank and world as in HandshakeServerSide.
+  Acceptor(Reactor& reactor, Fd listener, HandshakeKey key, std::int32_t rank, std::int32_t world,
+           Events events);
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+ private:
+  void accept_clients();
+  void start_handshake(Fd socket);
+  void finish_handshake(std::uint64_t id);
+  void listen_again();
+
+  Reactor& reactor_;
+  const Fd listener_;
+  const HandshakeKey key_;
+  const std::int32_t rank_;
+  const std::int32_t world_;
+  const Events events_;
+  Reactor::Handle watch_ = 0;  ///< 0 while kMaxHalfOpen handshakes are under way.
+  std::uint64_t next_id_ = 0;
+  std::map<std::uint64_t, std::shared_ptr<HalfOpen>> half_open_;
+};
+
+}  // namespace lockstep::internal

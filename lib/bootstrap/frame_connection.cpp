@@ -1,0 +1,113 @@
+#include "lib/bootstrap/frame_connection.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lib/bootstrap/limits.hpp"
+#include "lib/bootstrap/store_protocol.hpp"
+#include "lib/bootstrap/wire.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::size_t kReadBytes = 64
+                                   << 10;  // Per event, so that one busy client does not keep others waiting.
+
+Status ended(int error) {
+  if (error == 0) return Status(ErrorCode::peer_lost, "its connection was closed");
+  if (error == ECONNRESET || error == EPIPE) return Status(ErrorCode::peer_lost, "its connection was reset");
+  return Status(ErrorCode::peer_lost, std::string("its connection failed: ") + std::strerror(error));
+}
+
+}  // namespace
+
+std::shared_ptr<FrameConnection> FrameConnection::open(Reactor& reactor, Fd socket, std::size_t most,
+                                                       Events events) {
+  std::shared_ptr<FrameConnection> connection(
+      new FrameConnection(reactor, std::move(socket), most, std::move(events)));
+  connection->start();
+  return connection;
+}
+
+FrameConnection::FrameConnection(Reactor& reactor, Fd socket, std::size_t most, Events events)
+    : reactor_(reactor), socket_(std::move(socket)), most_(most), events_(std::move(events)) {}
+
+FrameConnection::~FrameConnection() { reactor_.remove(watch_); }
+
+void FrameConnection::start() {
+  interest_ = EPOLLIN;
+  watch_ = reactor_.watch(socket_.get(), interest_, [weak = weak_from_this()](std::uint32_t events) {
+    if (const auto self = weak.lock()) self->handle(events);
+  });
+}
+
+void FrameConnection::send(std::string_view frame) {
+  if (unsent_.size() - sent_ + frame.size() > kMaxUnsentBytes) {
+    // The end of the stream, noticed by the reactor, becomes closed().
+    shutdown(socket_.get(), SHUT_RDWR);
+    return;
+  }
+  unsent_ += frame;
+  write_some();
+  update_interest();
+}
+
+void FrameConnection::handle(std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) write_some();
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_some();
+  update_interest();
+}
+
+void FrameConnection::read_some() {
+  std::array<char, kReadBytes> bytes;
+  const ssize_t count = recv(socket_.get(), bytes.data(), bytes.size(), 0);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (count <= 0) return hang_up(ended(count == 0 ? 0 : errno));
+  received_.append(bytes.data(), static_cast<std::size_t>(count));
+  if (Status status = take_frames(); !status.ok()) hang_up(std::move(status));
+}
+
+Status FrameConnection::take_frames() {
+  std::size_t taken = 0;
+  for (;;) {
+    const auto body = first_frame(as_bytes(std::string_view(received_).substr(taken)), most_);
+    if (!body.ok()) return body.status();
+    if (!body.value()) break;
+    LOCKSTEP_RETURN_IF_ERROR(events_.frame(*body.value()));
+    taken += kFrameOverhead + body.value()->size();
+  }
+  received_.erase(0, taken);
+  return Status();
+}
+
+void FrameConnection::write_some() {
+  while (sent_ < unsent_.size()) {
+    const ssize_t count = ::send(socket_.get(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return;  // Full, or broken: then reading says so.
+    sent_ += static_cast<std::size_t>(count);
+  }
+  unsent_.clear();
+  sent_ = 0;
+}
+
+void FrameConnection::update_interest() {
+  const std::uint32_t wanted = unsent_.empty() ? std::uint32_t{EPOLLIN} : std::uint32_t{EPOLLIN | EPOLLOUT};
+  if (wanted == interest_ || watch_ == 0) return;
+  interest_ = wanted;
+  reactor_.modify(watch_, interest_);
+}
+
+void FrameConnection::hang_up(Status why) {
+  if (watch_ == 0) return;
+  reactor_.remove(std::exchange(watch_, 0));
+  socket_.reset();
+  events_.closed(why);
+}
+
+}  // namespace lockstep::internal

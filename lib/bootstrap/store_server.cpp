@@ -1,0 +1,231 @@
+#include "lib/bootstrap/store_server.hpp"
+
+#include <utility>
+
+#include "lib/bootstrap/limits.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+// Strangers may make the server remember so many refusals; one per rank of a small job.
+constexpr std::size_t kMaxRefusals = 64;
+
+Status protocol_breach() {
+  return Status(ErrorCode::unauthorized, "a request that this connection is not for");
+}
+
+std::size_t reply_bytes(const StoreTable& table, std::span<const std::string> keys) {
+  std::size_t bytes = 0;
+  for (const std::string& key : keys) bytes += sizeof(std::uint32_t) + table.find(key)->size();
+  return bytes;
+}
+
+}  // namespace
+
+std::string refusal_key(int rank) { return "refused/" + std::to_string(rank); }
+
+Result<std::unique_ptr<StoreServer>> StoreServer::start(StoreServerOptions options) {
+  auto listener = tcp_listen(options.at);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<StoreServer> server(new StoreServer(std::move(options)));
+  server->address_ = {server->options_.at.host, local_address(*listener).port};
+  server->reactor_.run_there([&] { server->open(std::move(*listener)); });
+  return server;
+}
+
+StoreServer::~StoreServer() {
+  reactor_.run_there([this] {
+    acceptor_.reset();
+    clients_.clear();
+    for (const auto& [id, waiter] : waiters_) reactor_.remove(waiter.timer);
+    for (const auto& [rank, timer] : suspicions_) reactor_.remove(timer);
+  });
+}
+
+void StoreServer::report_loss(const Loss& loss) {
+  reactor_.run_there([&] { lose(loss); });
+}
+
+std::size_t StoreServer::connections() const {
+  std::size_t count = 0;
+  reactor_.run_there([&] { count = clients_.size(); });
+  return count;
+}
+
+// ---- clients ---------------------------------------------------------------------------------------------
+
+void StoreServer::open(Fd listener) {
+  Acceptor::Events events;
+  events.admit = [this](const HandshakeHello& hello) { return admit(hello); };
+  events.accepted = [this](Fd socket, const HandshakeHello& hello) { add_client(std::move(socket), hello); };
+  events.refused = [this](const HandshakeHello& hello, const Status& why) { note_refusal(hello, why); };
+  // Any world is let in: a rank with a wrong one is told so by name, through the store.
+  constexpr std::int32_t kAnyWorld = 0;
+  acceptor_ = std::make_unique<Acceptor>(reactor_, std::move(listener), options_.key, options_.rank,
+                                         kAnyWorld, std::move(events));
+}
+
+HandshakeStatus StoreServer::admit(const HandshakeHello& hello) const {
+  if (hello.service == HandshakeService::store) return HandshakeStatus::ok;
+  if (hello.service != HandshakeService::watch) return HandshakeStatus::wrong_service;
+  for (const auto& [id, client] : clients_) {
+    const bool watched = client.hello.service == HandshakeService::watch && client.hello.rank == hello.rank;
+    if (watched && !client.left) return HandshakeStatus::duplicate_rank;
+  }
+  return HandshakeStatus::ok;
+}
+
+void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
+  if (admit(hello) != HandshakeStatus::ok) return;  // Another proved the same rank meanwhile.
+  const std::uint64_t id = ++next_id_;
+  FrameConnection::Events events;
+  events.frame = [this, id](std::span<const std::byte> body) { return handle(id, body); };
+  events.closed = [this, id](const Status& why) { forget(id, why); };
+  Client& client = clients_[id];
+  client.hello = hello;
+  client.connection = FrameConnection::open(reactor_, std::move(socket), kMaxRequestBytes, std::move(events));
+  if (hello.service != HandshakeService::watch) return;
+  for (const auto& [rank, loss] : losses_) {
+    StoreRequest notice;
+    notice.verb = StoreVerb::lost;
+    notice.loss = loss;
+    client.connection->send(encode(notice));
+  }
+}
+
+void StoreServer::note_refusal(const HandshakeHello& hello, const Status& why) {
+  if (hello.rank < 0 || hello.rank >= kMaxWorld || refusals_ == kMaxRefusals) return;
+  ++refusals_;
+  const Store::Entry entry{refusal_key(hello.rank), why.message()};
+  (void)table_.set({&entry, 1});  // A full store has worse troubles.
+  serve_waiters();
+}
+
+void StoreServer::forget(std::uint64_t id, const Status& why) {
+  const Client client = std::move(clients_[id]);
+  clients_.erase(id);
+  for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
+    const bool own = waiter->second.client == id;
+    if (own) reactor_.remove(waiter->second.timer);
+    waiter = own ? waiters_.erase(waiter) : std::next(waiter);
+  }
+  const int rank = client.hello.rank;
+  if (client.hello.service != HandshakeService::watch || client.left || suspicions_.contains(rank)) return;
+  const Loss loss{rank, why.message()};
+  if (options_.evidence_grace.count() == 0) return lose(loss);
+  suspicions_[rank] =
+      reactor_.at(real_env().now() + to_nanos(options_.evidence_grace), [this, loss] { lose(loss); });
+}
+
+void StoreServer::lose(const Loss& loss) {
+  if (const auto suspicion = suspicions_.extract(loss.rank)) reactor_.remove(suspicion.mapped());
+  if (!losses_.emplace(loss.rank, loss).second) return;
+  StoreRequest notice;
+  notice.verb = StoreVerb::lost;
+  notice.loss = loss;
+  const std::string frame = encode(notice);
+  for (const auto& [id, client] : clients_) {
+    if (client.hello.service == HandshakeService::watch) client.connection->send(frame);
+  }
+}
+
+// ---- requests --------------------------------------------------------------------------------------------
+
+Status StoreServer::handle(std::uint64_t id, std::span<const std::byte> body) {
+  auto request = decode_request(body);
+  if (!request.ok()) return request.status();
+  Client& client = clients_[id];
+  if (client.hello.service == HandshakeService::watch) return handle_watch(client, *request);
+  return handle_store(id, client, std::move(*request));
+}
+
+Status StoreServer::handle_watch(Client& client, const StoreRequest& request) {
+  switch (request.verb) {
+    case StoreVerb::leave:
+      client.left = true;
+      return Status();
+    case StoreVerb::lost:
+      lose(request.loss);
+      return Status();
+    default:
+      return protocol_breach();
+  }
+}
+
+Status StoreServer::handle_store(std::uint64_t id, Client& client, StoreRequest request) {
+  if (client.waiting) return protocol_breach();
+  StoreReply result;
+  switch (request.verb) {
+    case StoreVerb::set:
+      result.status = table_.set(request.entries);
+      break;
+    case StoreVerb::add: {
+      auto sum = table_.add(request.keys.front(), request.delta);
+      result.status = sum.status();
+      if (sum.ok()) result.sum = *sum;
+      break;
+    }
+    case StoreVerb::get:
+    case StoreVerb::wait:
+      start_waiting(id, client, std::move(request));
+      return Status();
+    default:
+      return protocol_breach();
+  }
+  reply(client, result);
+  serve_waiters();
+  return Status();
+}
+
+void StoreServer::start_waiting(std::uint64_t id, Client& client, StoreRequest request) {
+  Waiter waiter{id, std::move(request), 0, 0};
+  if (is_served(waiter) || waiter.request.timeout_ms == 0) return answer(waiter);
+  client.waiting = true;
+  const std::uint64_t number = ++next_id_;
+  const Nanos until = real_env().now() + to_nanos(std::chrono::milliseconds(waiter.request.timeout_ms));
+  waiter.timer = reactor_.at(until, [this, number] { expire(number); });
+  waiters_.emplace(number, std::move(waiter));
+}
+
+bool StoreServer::is_served(Waiter& waiter) {
+  const auto& keys = waiter.request.keys;
+  while (waiter.known < keys.size() && table_.find(keys[waiter.known]) != nullptr) ++waiter.known;
+  return waiter.known == keys.size();
+}
+
+void StoreServer::serve_waiters() {
+  for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
+    const bool served = is_served(waiter->second);
+    if (served) {
+      reactor_.remove(waiter->second.timer);
+      answer(waiter->second);
+    }
+    waiter = served ? waiters_.erase(waiter) : std::next(waiter);
+  }
+}
+
+void StoreServer::expire(std::uint64_t number) {
+  if (const auto waiter = waiters_.extract(number)) answer(waiter.mapped());
+}
+
+void StoreServer::answer(const Waiter& waiter) {
+  const auto& keys = waiter.request.keys;
+  StoreReply result;
+  if (waiter.request.verb == StoreVerb::wait) {
+    result.present = table_.which(keys);
+  } else if (waiter.known < keys.size()) {
+    result.status = missing_keys_error(keys, table_.which(keys));
+  } else if (reply_bytes(table_, keys) > kMaxTotalBytes) {
+    result.status = Status(ErrorCode::invalid_argument, "one request to the store asks for more than " +
+                                                            std::to_string(kMaxTotalBytes) + " bytes");
+  } else {
+    result.values = table_.values(keys);
+  }
+  Client& client = clients_[waiter.client];
+  client.waiting = false;
+  reply(client, result);
+}
+
+void StoreServer::reply(Client& client, const StoreReply& reply) { client.connection->send(encode(reply)); }
+
+}  // namespace lockstep::internal

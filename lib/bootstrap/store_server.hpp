@@ -1,0 +1,99 @@
+// StoreServer: the TCP store's server, in the launcher or in rank 0. Keeps the table, answers waiting gets,
+// and is where deaths become known: every rank holds a watch connection, and one that ends without a `leave`
+// is told to all the others.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "lib/base/status.hpp"
+#include "lib/bootstrap/acceptor.hpp"
+#include "lib/bootstrap/frame_connection.hpp"
+#include "lib/bootstrap/loss.hpp"
+#include "lib/bootstrap/store_protocol.hpp"
+#include "lib/bootstrap/store_table.hpp"
+#include "lib/net/reactor.hpp"
+#include "lib/net/tcp_socket.hpp"
+
+namespace lockstep::internal {
+
+/// Of a connection that claimed to be `rank` and was refused, the sentence that says why is found in the
+/// store under this key.
+std::string refusal_key(int rank);
+
+struct StoreServerOptions {
+  HostPort at{"127.0.0.1", 0};  ///< Port 0 takes a free one.
+  HandshakeKey key;
+  std::int32_t rank = -1;  ///< The rank that hosts the store, -1 for a launcher.
+  /// How long the end of a connection waits for better evidence (report_loss) before it counts. A launcher
+  /// that will know the signal gives itself a moment.
+  std::chrono::milliseconds evidence_grace{0};
+};
+
+/// Served by the reactor. Every member may be called from any thread that holds no lock a reactor callback
+/// may take.
+class StoreServer {
+ public:
+  /// Listens from the moment it returns.
+  static Result<std::unique_ptr<StoreServer>> start(StoreServerOptions options);
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  const HostPort& address() const { return address_; }
+  /// What the launcher knows first-hand. The first evidence per rank counts.
+  void report_loss(const Loss& loss);
+  /// Authenticated connections that are open.
+  std::size_t connections() const;
+
+ private:
+  struct Client {
+    HandshakeHello hello;
+    std::shared_ptr<FrameConnection> connection;
+    bool left = false;     ///< Said `leave`.
+    bool waiting = false;  ///< Has a request in waiters_.
+  };
+  struct Waiter {
+    std::uint64_t client = 0;
+    StoreRequest request;
+    std::size_t known = 0;  ///< So many of the keys exist; keys are never removed.
+    Reactor::Handle timer = 0;
+  };
+
+  explicit StoreServer(StoreServerOptions options)
+      : options_(std::move(options)), reactor_(Reactor::instance()) {}
+  void open(Fd listener);
+  HandshakeStatus admit(const HandshakeHello& hello) const;
+  void add_client(Fd socket, const HandshakeHello& hello);
+  void note_refusal(const HandshakeHello& hello, const Status& why);
+  Status handle(std::uint64_t client, std::span<const std::byte> body);
+  Status handle_watch(Client& client, const StoreRequest& request);
+  Status handle_store(std::uint64_t id, Client& client, StoreRequest request);
+  void start_waiting(std::uint64_t id, Client& client, StoreRequest request);
+  void reply(Client& client, const StoreReply& reply);
+  void serve_waiters();
+  bool is_served(Waiter& waiter);
+  void answer(const Waiter& waiter);
+  void expire(std::uint64_t waiter);
+  void forget(std::uint64_t client, const Status& why);
+  void lose(const Loss& loss);
+
+  const StoreServerOptions options_;
+  Reactor& reactor_;
+  HostPort address_;
+  // The rest lives on the reactor's thread.
+  std::unique_ptr<Acceptor> acceptor_;
+  StoreTable table_;
+  std::size_t refusals_ = 0;
+  std::uint64_t next_id_ = 0;
+  std::map<std::uint64_t, Client> clients_;
+  std::map<std::uint64_t, Waiter> waiters_;
+  std::map<int, Loss> losses_;
+  std::map<int, Reactor::Handle>
+      suspicions_;  ///< Ranks whose connection ended, until evidence_grace is over.
+};
+
+}  // namespace lockstep::internal

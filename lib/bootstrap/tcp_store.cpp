@@ -1,0 +1,255 @@
+#include "lib/bootstrap/tcp_store.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/limits.hpp"
+#include "lib/bootstrap/store_protocol.hpp"
+#include "lib/bootstrap/store_table.hpp"
+#include "lib/bootstrap/wire.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Pauses between attempts to reach a server that is not up yet.
+constexpr milliseconds kFirstPause{2};
+constexpr milliseconds kLongestPause{200};
+// How much longer than the request's own timeout the server may take to answer: it is alive, but may be busy.
+constexpr milliseconds kServerSlack{10'000};
+constexpr std::size_t kReadBytes = 64 << 10;
+
+Status await(const Fd& socket, short events, const Deadline& deadline) {
+  pollfd entry{socket.get(), events, 0};
+  for (;;) {
+    const int ready = poll(&entry, 1, deadline.poll_timeout());
+    if (ready > 0) return Status();
+    if (ready < 0 && errno != EINTR) return system_error("poll", errno);
+    if (deadline.passed()) return Status(ErrorCode::timeout, "no answer in time");
+  }
+}
+
+Status connection_ended(ssize_t count) {
+  if (count == 0) return Status(ErrorCode::peer_lost, "the connection was closed");
+  return system_error("the connection failed", errno);
+}
+
+Status send_all(const Fd& socket, std::span<const std::byte> bytes, const Deadline& deadline) {
+  while (!bytes.empty()) {
+    const ssize_t count = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    } else if (errno == EAGAIN) {
+      LOCKSTEP_RETURN_IF_ERROR(await(socket, POLLOUT, deadline));
+    } else if (errno != EINTR) {
+      return connection_ended(count);
+    }
+  }
+  return Status();
+}
+
+/// At least one byte of at most into.size().
+Result<std::size_t> receive_some(const Fd& socket, std::span<std::byte> into, const Deadline& deadline) {
+  for (;;) {
+    const ssize_t count = recv(socket.get(), into.data(), into.size(), 0);
+    if (count > 0) return static_cast<std::size_t>(count);
+    if (count == 0 || (errno != EAGAIN && errno != EINTR)) return connection_ended(count);
+    LOCKSTEP_RETURN_IF_ERROR(await(socket, POLLIN, deadline));
+  }
+}
+
+Status shake_hands(const Fd& socket, HandshakeClient& handshake, const Deadline& deadline) {
+  for (;;) {
+    LOCKSTEP_RETURN_IF_ERROR(send_all(socket, handshake.outgoing(), deadline));
+    handshake.sent(handshake.outgoing().size());
+    if (handshake.state() == HandshakeState::established) return Status();
+    if (handshake.state() == HandshakeState::failed) return handshake.status();
+    std::array<std::byte, kMaxHandshakeBytes> bytes;
+    auto count = receive_some(socket, std::span(bytes).first(handshake.wanted()), deadline);
+    if (!count.ok()) return count.status();
+    handshake.consume(std::span(bytes).first(*count));
+  }
+}
+
+std::string server_text(const StoreClientOptions& options) { return "the store at " + options.server.text(); }
+
+Result<Fd> try_to_connect(const StoreClientOptions& options, HandshakeService service,
+                          const Deadline& deadline, Env& env) {
+  auto socket = tcp_connect(options.server, deadline.left(), env);
+  if (!socket.ok()) return socket;
+  HandshakeHello hello;
+  hello.service = service;
+  hello.rank = options.rank;
+  hello.world = options.world;
+  hello.process = options.process;
+  HandshakeClient handshake(options.key, hello, server_text(options));
+  const Deadline handshake_deadline(env, std::min(deadline.left(), kHandshakeDeadline));
+  LOCKSTEP_RETURN_IF_ERROR(shake_hands(*socket, handshake, handshake_deadline));
+  return socket;
+}
+
+/// Whether the other side itself said no: trying again would not change its mind.
+bool is_final(ErrorCode code) { return code == ErrorCode::unauthorized || code == ErrorCode::configuration; }
+
+/// One connection, one request at a time.
+class Connection {
+ public:
+  explicit Connection(Fd socket) : socket_(std::move(socket)) {}
+
+  Result<StoreReply> exchange(const StoreRequest& request, const Deadline& deadline) {
+    LOCKSTEP_RETURN_IF_ERROR(send_all(socket_, as_bytes(encode(request)), deadline));
+    std::string received;
+    for (;;) {
+      const auto body = first_frame(as_bytes(received), kMaxReplyBytes);
+      if (!body.ok()) return body.status();
+      if (body.value()) return decode_reply(*body.value());
+      std::array<std::byte, kReadBytes> bytes;
+      auto count = receive_some(socket_, bytes, deadline);
+      if (!count.ok()) return count.status();
+      received += as_text(std::span(bytes).first(*count));
+    }
+  }
+
+ private:
+  Fd socket_;
+};
+
+class TcpStore final : public Store {
+ public:
+  TcpStore(StoreClientOptions options, Fd socket, Env& env) : options_(std::move(options)), env_(env) {
+    idle_.emplace_back(std::move(socket));
+  }
+
+  Status set(std::span<const Entry> entries) override {
+    StoreRequest request;
+    request.verb = StoreVerb::set;
+    request.entries.assign(entries.begin(), entries.end());
+    return exchange(request).status();
+  }
+
+  Result<std::vector<std::string>> get(std::span<const std::string> keys, milliseconds timeout) override {
+    auto reply = exchange(waiting_request(StoreVerb::get, keys, timeout));
+    if (!reply.ok()) return reply.status();
+    if (reply->values.size() != keys.size()) return nonsense();
+    return std::move(reply->values);
+  }
+
+  Result<std::vector<bool>> wait(std::span<const std::string> keys, milliseconds timeout) override {
+    auto reply = exchange(waiting_request(StoreVerb::wait, keys, timeout));
+    if (!reply.ok()) return reply.status();
+    if (reply->present.size() != keys.size()) return nonsense();
+    return std::move(reply->present);
+  }
+
+  Result<std::int64_t> add(std::string_view key, std::int64_t delta) override {
+    StoreRequest request;
+    request.verb = StoreVerb::add;
+    request.keys.emplace_back(key);
+    request.delta = delta;
+    auto reply = exchange(request);
+    if (!reply.ok()) return reply.status();
+    return reply->sum;
+  }
+
+ private:
+  static StoreRequest waiting_request(StoreVerb verb, std::span<const std::string> keys,
+                                      milliseconds timeout) {
+    StoreRequest request;
+    request.verb = verb;
+    request.keys.assign(keys.begin(), keys.end());
+    request.timeout_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(timeout.count(), 0, INT32_MAX));
+    return request;
+  }
+
+  Status nonsense() const {
+    return Status(ErrorCode::unauthorized,
+                  server_text(options_) + " sent an answer that does not fit the question");
+  }
+
+  /// The reply, or the error that it carries.
+  Result<StoreReply> exchange(const StoreRequest& request) {
+    LOCKSTEP_RETURN_IF_ERROR(check(request));
+    const Deadline deadline(env_, milliseconds(request.timeout_ms) + kServerSlack);
+    auto connection = take_connection(deadline);
+    if (!connection.ok()) return connection.status();
+    auto reply = connection->exchange(request, deadline);
+    if (!reply.ok()) return reply.status().with_context(server_text(options_));
+    give_back(std::move(*connection));
+    if (!reply->status.ok()) return reply->status;
+    return reply;
+  }
+
+  /// What the server could not even read is refused here, by the same words.
+  static Status check(const StoreRequest& request) {
+    LOCKSTEP_RETURN_IF_ERROR(check_keys(request.keys));
+    std::size_t bytes = 0;
+    for (const Entry& entry : request.entries) {
+      LOCKSTEP_RETURN_IF_ERROR(check_entry(entry));
+      bytes += entry.first.size() + entry.second.size();
+    }
+    for (const std::string& key : request.keys) bytes += key.size();
+    bytes += (2 * request.entries.size() + request.keys.size()) * sizeof(std::uint32_t);
+    constexpr std::size_t kOtherFields = 64;
+    if (bytes + kOtherFields <= kMaxRequestBytes) return Status();
+    return Status(ErrorCode::invalid_argument, "one request to the store has " + std::to_string(bytes) +
+                                                   " bytes, at most " + std::to_string(kMaxRequestBytes) +
+                                                   " are allowed");
+  }
+
+  Result<Connection> take_connection(const Deadline& deadline) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        Connection connection = std::move(idle_.back());
+        idle_.pop_back();
+        return connection;
+      }
+    }
+    auto socket = connect_to_server(options_, HandshakeService::store, deadline.left(), env_);
+    if (!socket.ok()) return socket.status();
+    return Connection(std::move(*socket));
+  }
+
+  void give_back(Connection connection) {
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(connection));
+  }
+
+  const StoreClientOptions options_;
+  Env& env_;
+  std::mutex mutex_;
+  std::vector<Connection> idle_;
+};
+
+}  // namespace
+
+Result<Fd> connect_to_server(const StoreClientOptions& options, HandshakeService service,
+                             milliseconds timeout, Env& env) {
+  const Deadline deadline(env, timeout);
+  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    auto socket = try_to_connect(options, service, deadline, env);
+    if (socket.ok() || is_final(socket.status().code())) return socket;
+    if (deadline.left() <= pause) {
+      return Status(ErrorCode::timeout, server_text(options) + " could not be reached in " +
+                                            std::to_string(timeout.count()) +
+                                            " ms: " + socket.status().message());
+    }
+    sleep_for(pause);
+  }
+}
+
+Result<std::unique_ptr<Store>> open_tcp_store(StoreClientOptions options, milliseconds timeout, Env& env) {
+  auto socket = connect_to_server(options, HandshakeService::store, timeout, env);
+  if (!socket.ok()) return socket.status();
+  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(options), std::move(*socket), env));
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,31 @@
+// Store over TCP, the client's side: "tcp://host:port".
+#pragma once
+
+#include <memory>
+
+#include "lib/bootstrap/handshake.hpp"
+#include "lib/bootstrap/store.hpp"
+#include "lib/net/fd.hpp"
+#include "lib/net/tcp_socket.hpp"
+
+namespace lockstep::internal {
+
+/// Whom to reach, and as whom.
+struct StoreClientOptions {
+  HostPort server;
+  HandshakeKey key;
+  std::int32_t rank = 0;
+  std::int32_t world = 1;
+  std::uint64_t process = 0;
+};
+
+/// A connection that has passed the handshake for `service`, made within `timeout`. While nobody listens yet,
+/// or the name does not resolve yet, it tries again; a refusal is final. Blocks. The socket is non-blocking.
+Result<Fd> connect_to_server(const StoreClientOptions& options, HandshakeService service,
+                             std::chrono::milliseconds timeout, Env& env);
+
+/// Connects within `timeout`. Each thread inside a call has a connection of its own, kept for the next call.
+Result<std::unique_ptr<Store>> open_tcp_store(StoreClientOptions options, std::chrono::milliseconds timeout,
+                                              Env& env);
+
+}  // namespace lockstep::internal
