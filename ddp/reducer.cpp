@@ -216,12 +216,10 @@ void Reducer::State::end_step(Nanos entered) {
   if (failed) throw Error(failed->code(), "gradients of " + step + ": " + failed->what(), failed->culprit());
 }
 
-/// The buckets are freed next, so nothing may run on them any more. The peers would wait in vain for the rest
-/// of the step.
+/// The peers would wait in vain for the rest of the step; and the buckets are freed next, so nothing may run
+/// on them any more.
 void Reducer::State::abandon_step() {
-  bool running = false;
-  for (Work& work : works) running = !work.test() || running;
-  if (!running) return;
+  if (works.empty()) return;
   communicator.abort("rank " + std::to_string(communicator.rank()) +
                      " destroyed its Reducer in the midst of " + step_name());
   await_buckets();

@@ -1,0 +1,18 @@
+// The example's only clock.
+#pragma once
+
+#include <chrono>
+
+namespace digits {
+
+/// Seconds since its construction.
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace digits

@@ -1,0 +1,143 @@
+// What goes wrong around a Reducer: different models, misuse within a step, peers that fail or leave.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lockstep/ddp.hpp"
+#include "tests/ddp/model.hpp"
+#include "tests/ddp/on_ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+void expect_text(const Error& error, const std::string& text) {
+  EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+}
+
+/// One whole step, to show that the reducer is still usable.
+void expect_step_works(Reducer& reducer, const Model& model, Communicator& communicator) {
+  for (std::size_t i = 0; i < model.tensors(); ++i) {
+    write_gradient(reducer, model, i, communicator.rank(), 0);
+    reducer.mark_ready(i);
+  }
+  reducer.wait();
+  const float expected =
+      summed_gradient(communicator.size(), 0, 0, 0) / static_cast<float>(communicator.size());
+  EXPECT_FLOAT_EQ(static_cast<float*>(reducer.gradient(0))[0], expected);
+}
+
+TEST(ReducerErrors, EveryRankNamesTheFirstParameterThatDiffers) {
+  for (int odd = 0; odd < 3; ++odd) {
+    on_ranks(3, [&](Communicator& communicator) {
+      Model model(6, 1);
+      auto list = model.list();
+      if (communicator.rank() == odd) list[2].shape = {1, 1};
+      const Error error = error_of([&] { Reducer reducer(communicator, list); });
+      EXPECT_EQ(error.code(), ErrorCode::mismatch);
+      EXPECT_EQ(error.culprit(), odd);
+      expect_text(error, "parameter 2 differs on rank " + std::to_string(odd) +
+                             ", which has \"tensor2\" f32 [1, 1]; rank ");
+      Reducer again(communicator, model.list());  // Nobody was left behind: the group is in step.
+      expect_step_works(again, model, communicator);
+    });
+  }
+}
+
+TEST(ReducerErrors, EveryRankNamesTheOneThatCannotStart) {
+  on_ranks(3, [](Communicator& communicator) {
+    Model model(4, 1);
+    auto list = model.list();
+    if (communicator.rank() == 1) list[3].value = nullptr;
+    const Error error = error_of([&] { Reducer reducer(communicator, list); });
+    EXPECT_EQ(error.code(), communicator.rank() == 1 ? ErrorCode::invalid_argument : ErrorCode::refused);
+    EXPECT_EQ(error.culprit(), 1);
+    expect_text(error, "parameter 3, \"tensor3\"");
+    expect_text(error, "has a null value");
+  });
+}
+
+TEST(ReducerErrors, RefusesAnEmptyModelOnEveryRank) {
+  on_ranks(2, [](Communicator& communicator) {
+    const Error error = error_of([&] { Reducer reducer(communicator, {}); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    expect_text(error, "there are no parameters");
+  });
+}
+
+TEST(ReducerErrors, MisuseNamesTheParameterAndChangesNothing) {
+  on_ranks(2, [](Communicator& communicator) {
+    Model model(4, 1);
+    Reducer reducer(communicator, model.list());
+    expect_text(error_of([&] { reducer.mark_ready(4); }), "mark_ready(4): the reducer has 4 parameters");
+    expect_text(error_of([&] { reducer.gradient(9); }), "gradient(9): the reducer has 4 parameters");
+
+    write_gradient(reducer, model, 2, communicator.rank(), 0);
+    reducer.mark_ready(2);
+    const Error twice = error_of([&] { reducer.mark_ready(2); });
+    EXPECT_EQ(twice.code(), ErrorCode::invalid_argument);
+    expect_text(twice, "mark_ready(2): \"tensor2\" was already marked in step 1");
+
+    const Error missing = error_of([&] { reducer.wait(); });
+    EXPECT_EQ(missing.code(), ErrorCode::invalid_argument);
+    expect_text(missing,
+                "3 of 4 gradients were not marked ready in step 1: \"tensor0\" (0), \"tensor1\" (1), "
+                "\"tensor3\" (3);");
+
+    for (const std::size_t i : {0u, 1u, 3u}) {
+      write_gradient(reducer, model, i, communicator.rank(), 0);
+      reducer.mark_ready(i);
+    }
+    reducer.wait();
+    EXPECT_FLOAT_EQ(static_cast<float*>(reducer.gradient(2))[0], summed_gradient(2, 0, 2, 0) / 2);
+    expect_step_works(reducer, model, communicator);
+  });
+}
+
+TEST(ReducerErrors, NamesAFewOfManyForgottenParameters) {
+  on_ranks(1, [](Communicator& communicator) {
+    Model model(30, 1);
+    Reducer reducer(communicator, model.list());
+    expect_text(error_of([&] { reducer.wait(); }), "30 of 30 gradients");
+    expect_text(error_of([&] { reducer.wait(); }), "\"tensor7\" (7), ...;");
+  });
+}
+
+TEST(ReducerErrors, WaitReportsAPeersAbortAndEveryLaterStepToo) {
+  on_ranks(3, [](Communicator& communicator) {
+    Model model(6, 1);
+    Reducer reducer(communicator, model.list(), {.bucket_bytes = 1, .first_bucket_bytes = 1});
+    if (communicator.rank() == 2) {
+      communicator.abort("out of coffee");
+      return;
+    }
+    for (int step = 0; step < 2; ++step) {
+      for (std::size_t i = 0; i < model.tensors(); ++i) reducer.mark_ready(i);
+      const Error error = error_of([&] { reducer.wait(); });
+      EXPECT_EQ(error.code(), ErrorCode::aborted);
+      EXPECT_EQ(error.culprit(), 2);
+      expect_text(error, "gradients of step 1: ");
+      expect_text(error, "out of coffee");
+    }
+    EXPECT_EQ(reducer.statistics().step, 0u);
+  });
+}
+
+TEST(ReducerErrors, DestructionInTheMidstOfAStepTellsThePeers) {
+  on_ranks(3, [](Communicator& communicator) {
+    Model model(6, 1);
+    Reducer reducer(communicator, model.list(), {.bucket_bytes = 1, .first_bucket_bytes = 1});
+    if (communicator.rank() == 0) {
+      reducer.mark_ready(5);
+      const Reducer gone(std::move(reducer));
+      return;
+    }
+    for (std::size_t i = 0; i < model.tensors(); ++i) reducer.mark_ready(i);
+    const Error error = error_of([&] { reducer.wait(); });
+    EXPECT_EQ(error.code(), ErrorCode::aborted);
+    EXPECT_EQ(error.culprit(), 0);
+    expect_text(error, "rank 0 destroyed its Reducer in the midst of step 1");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
