@@ -10,7 +10,7 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/install.log" || { cat "
 cp -r "$outside" "$work/source"
 
 echo "== find_package"
-cmake -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$cxx" \
+cmake -G Ninja -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$cxx" \
   -DCMAKE_CXX_FLAGS="$flags" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build"
 "$work/build/outside"
