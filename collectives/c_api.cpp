@@ -1,0 +1,226 @@
+// C API: errors, memory, groups, works, plans and batches. The collectives are in c_api_collectives.cpp.
+#include "collectives/c_api.hpp"
+
+#include <chrono>
+
+using lockstep::Communicator;
+using lockstep::internal::guarded;
+using lockstep::internal::hand_out;
+using lockstep::internal::required;
+using lockstep::internal::to_op;
+using lockstep::internal::to_options;
+using lockstep::internal::to_type;
+
+namespace lockstep::internal {
+namespace {
+
+thread_local std::string t_last_error;
+thread_local int t_last_culprit = -1;
+
+}  // namespace
+
+lockstep_error_t remember(ErrorCode code, std::string text, int culprit) noexcept {
+  t_last_error = std::move(text);
+  t_last_culprit = culprit;
+  return static_cast<lockstep_error_t>(code);
+}
+
+CallOptions to_options(const lockstep_options_t* options) {
+  CallOptions result;
+  if (options == nullptr) return result;
+  if (options->timeout_ms >= 0) result.timeout = std::chrono::milliseconds(options->timeout_ms);
+  result.priority = options->priority;
+  if (options->algorithm != nullptr) result.algorithm = options->algorithm;
+  result.scale = options->scale;
+  result.user_op = {options->combine, options->context};
+  return result;
+}
+
+void hand_out(Work work, lockstep_work_t* out) {
+  if (out == nullptr) {
+    work.wait();
+  } else {
+    *out = new lockstep_work{std::move(work)};
+  }
+}
+
+}  // namespace lockstep::internal
+
+extern "C" {
+
+const char* lockstep_last_error(void) { return lockstep::internal::t_last_error.c_str(); }
+int lockstep_last_culprit(void) { return lockstep::internal::t_last_culprit; }
+const char* lockstep_version(void) { return "0.1.0"; }
+size_t lockstep_type_size(lockstep_type_t type) { return lockstep::size_of(to_type(type)); }
+
+// ---- memory ----
+
+lockstep_error_t lockstep_allocate(size_t bytes, void** pointer) {
+  return guarded([&] { required(pointer, "pointer") = lockstep::allocate(bytes); });
+}
+void lockstep_free(void* pointer) { lockstep::free(pointer); }
+lockstep_error_t lockstep_register(void* pointer, size_t bytes) {
+  return guarded([&] { lockstep::register_buffer(pointer, bytes); });
+}
+lockstep_error_t lockstep_deregister(void* pointer) {
+  return guarded([&] { lockstep::deregister_buffer(pointer); });
+}
+
+// ---- groups ----
+
+lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* comm) {
+  return guarded([&] {
+    required(comm, "comm");
+    lockstep::InitOptions options;
+    if (init != nullptr) {
+      if (init->has_rank != 0) {
+        options.rank = init->rank;
+        options.world_size = init->world_size;
+      }
+      if (init->rendezvous != nullptr) options.rendezvous = init->rendezvous;
+      if (init->job_id != nullptr) options.job_id = init->job_id;
+      if (init->secret != nullptr) options.secret = init->secret;
+      if (init->transports != nullptr) options.transports = init->transports;
+      if (init->timeout_ms > 0) options.timeout = std::chrono::milliseconds(init->timeout_ms);
+    }
+    *comm = new lockstep_comm{Communicator::create(options)};
+  });
+}
+
+lockstep_error_t lockstep_local_group(int n, const char* transports, lockstep_comm_t* comms) {
+  return guarded([&] {
+    required(comms, "comms");
+    auto group = Communicator::local_group(n, transports != nullptr ? transports : "auto");
+    for (int r = 0; r < n; ++r) comms[r] = new lockstep_comm{std::move(group[static_cast<size_t>(r)])};
+  });
+}
+
+lockstep_error_t lockstep_split(lockstep_comm_t comm, int color, int key, lockstep_comm_t* part) {
+  return guarded([&] {
+    required(part, "part") = nullptr;
+    auto made = required(comm, "comm").communicator.split(color, key);
+    if (made) *part = new lockstep_comm{std::move(*made)};
+  });
+}
+
+lockstep_error_t lockstep_finalize(lockstep_comm_t comm) {
+  return guarded([&] { required(comm, "comm").communicator.finalize(); });
+}
+lockstep_error_t lockstep_abort(lockstep_comm_t comm, const char* reason) {
+  return guarded([&] {
+    required(comm, "comm").communicator.abort(reason != nullptr ? reason : "lockstep_abort() was called");
+  });
+}
+void lockstep_comm_free(lockstep_comm_t comm) { delete comm; }
+int lockstep_rank(lockstep_comm_t comm) { return comm != nullptr ? comm->communicator.rank() : -1; }
+int lockstep_size(lockstep_comm_t comm) { return comm != nullptr ? comm->communicator.size() : -1; }
+lockstep_error_t lockstep_state(lockstep_comm_t comm) {
+  if (comm == nullptr) return LOCKSTEP_INVALID_ARGUMENT;
+  return static_cast<lockstep_error_t>(comm->communicator.state());
+}
+
+// ---- batches ----
+
+lockstep_error_t lockstep_batch_create(lockstep_comm_t comm, lockstep_batch_t* batch) {
+  return guarded([&] {
+    auto& communicator = required(comm, "comm").communicator;
+    required(batch, "batch") = new lockstep_batch{&communicator, communicator.batch()};
+  });
+}
+lockstep_error_t lockstep_batch_all_reduce(lockstep_batch_t batch, const void* input, void* output,
+                                           size_t count, lockstep_type_t type, lockstep_op_t op) {
+  return guarded(
+      [&] { required(batch, "batch").batch.all_reduce(input, output, count, to_type(type), to_op(op)); });
+}
+lockstep_error_t lockstep_batch_broadcast(lockstep_batch_t batch, void* buffer, size_t count,
+                                          lockstep_type_t type, int root) {
+  return guarded([&] { required(batch, "batch").batch.broadcast(buffer, count, to_type(type), root); });
+}
+lockstep_error_t lockstep_batch_send(lockstep_batch_t batch, const void* buffer, size_t count,
+                                     lockstep_type_t type, int destination, int tag) {
+  return guarded(
+      [&] { required(batch, "batch").batch.send(buffer, count, to_type(type), destination, tag); });
+}
+lockstep_error_t lockstep_batch_recv(lockstep_batch_t batch, void* buffer, size_t count, lockstep_type_t type,
+                                     int source, int tag) {
+  return guarded([&] { required(batch, "batch").batch.recv(buffer, count, to_type(type), source, tag); });
+}
+lockstep_error_t lockstep_batch_submit(lockstep_batch_t batch, lockstep_work_t* work) {
+  return guarded([&] { hand_out(required(batch, "batch").batch.submit(), work); });
+}
+void lockstep_batch_free(lockstep_batch_t batch) { delete batch; }
+
+// ---- plans ----
+
+lockstep_error_t lockstep_plan_all_reduce(lockstep_comm_t comm, const void* input, void* output, size_t count,
+                                          lockstep_type_t type, lockstep_op_t op,
+                                          const lockstep_options_t* options, lockstep_plan_t* plan) {
+  return guarded([&] {
+    auto& communicator = required(comm, "comm").communicator;
+    required(plan, "plan") = new lockstep_plan{
+        communicator.plan_all_reduce(input, output, count, to_type(type), to_op(op), to_options(options))};
+  });
+}
+lockstep_error_t lockstep_plan_broadcast(lockstep_comm_t comm, void* buffer, size_t count,
+                                         lockstep_type_t type, int root, const lockstep_options_t* options,
+                                         lockstep_plan_t* plan) {
+  return guarded([&] {
+    auto& communicator = required(comm, "comm").communicator;
+    required(plan, "plan") = new lockstep_plan{
+        communicator.plan_broadcast(buffer, count, to_type(type), root, to_options(options))};
+  });
+}
+lockstep_error_t lockstep_plan_all_gather(lockstep_comm_t comm, const void* input, void* output, size_t count,
+                                          lockstep_type_t type, const lockstep_options_t* options,
+                                          lockstep_plan_t* plan) {
+  return guarded([&] {
+    auto& communicator = required(comm, "comm").communicator;
+    required(plan, "plan") = new lockstep_plan{
+        communicator.plan_all_gather(input, output, count, to_type(type), to_options(options))};
+  });
+}
+lockstep_error_t lockstep_plan_reduce_scatter(lockstep_comm_t comm, const void* input, void* output,
+                                              size_t count, lockstep_type_t type, lockstep_op_t op,
+                                              const lockstep_options_t* options, lockstep_plan_t* plan) {
+  return guarded([&] {
+    auto& communicator = required(comm, "comm").communicator;
+    required(plan, "plan") = new lockstep_plan{communicator.plan_reduce_scatter(
+        input, output, count, to_type(type), to_op(op), to_options(options))};
+  });
+}
+lockstep_error_t lockstep_plan_start(lockstep_plan_t plan, lockstep_work_t* work) {
+  return guarded([&] {
+    if (work == nullptr) {
+      required(plan, "plan").plan.run();
+    } else {
+      hand_out(required(plan, "plan").plan.start(), work);
+    }
+  });
+}
+void lockstep_plan_free(lockstep_plan_t plan) { delete plan; }
+
+// ---- works ----
+
+lockstep_error_t lockstep_work_wait(lockstep_work_t work) {
+  return guarded([&] { required(work, "work").work.wait(); });
+}
+lockstep_error_t lockstep_work_wait_for(lockstep_work_t work, int64_t limit_us, int* done) {
+  return guarded([&] {
+    required(done, "done") =
+        required(work, "work").work.wait_for(std::chrono::microseconds(limit_us)) ? 1 : 0;
+  });
+}
+lockstep_error_t lockstep_work_test(lockstep_work_t work, int* done) {
+  return guarded([&] { required(done, "done") = required(work, "work").work.test() ? 1 : 0; });
+}
+lockstep_error_t lockstep_work_status(lockstep_work_t work, int* from, int* tag, size_t* count) {
+  return guarded([&] {
+    const lockstep::RecvStatus status = required(work, "work").work.status();
+    if (from != nullptr) *from = status.source;
+    if (tag != nullptr) *tag = status.tag;
+    if (count != nullptr) *count = status.count;
+  });
+}
+void lockstep_work_free(lockstep_work_t work) { delete work; }
+
+}  // extern "C"

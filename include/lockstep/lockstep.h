@@ -1,0 +1,247 @@
+/* lockstep for C and every language that can call C.
+ *
+ * Every function returns a lockstep_error_t (0 = ok) unless it says otherwise; lockstep_last_error() then has
+ * the text of the last failure of the calling thread. No exception crosses this interface. Conventions of
+ * counts, buffers, in-place use, ownership and thread safety are those of <lockstep/communicator.hpp>.
+ * Handles are opaque; NULL handles are refused with LOCKSTEP_INVALID_ARGUMENT.
+ *
+ * Collectives come in one form with a `work` argument: NULL blocks until the local result is there; otherwise
+ * the call returns at once and *work must be given to lockstep_work_free() after use. `options` may be NULL.
+ */
+#ifndef LOCKSTEP_LOCKSTEP_H
+#define LOCKSTEP_LOCKSTEP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LOCKSTEP_C_API __attribute__((visibility("default")))
+
+/* Codes of lockstep::ErrorCode. */
+typedef enum {
+  LOCKSTEP_OK = 0,
+  LOCKSTEP_INVALID_ARGUMENT = 1,
+  LOCKSTEP_MISMATCH = 2,
+  LOCKSTEP_PEER_LOST = 3,
+  LOCKSTEP_TIMEOUT = 4,
+  LOCKSTEP_ABORTED = 5,
+  LOCKSTEP_REFUSED = 6,
+  LOCKSTEP_SYSTEM = 7,
+  LOCKSTEP_OUT_OF_MEMORY = 8,
+  LOCKSTEP_NOT_SUPPORTED = 9,
+  LOCKSTEP_CONFIGURATION = 10,
+  LOCKSTEP_UNAUTHORIZED = 11,
+  LOCKSTEP_INTERNAL = 12
+} lockstep_error_t;
+
+/* Values of lockstep::DataType. */
+typedef enum {
+  LOCKSTEP_F16 = 0,
+  LOCKSTEP_BF16 = 1,
+  LOCKSTEP_F32 = 2,
+  LOCKSTEP_F64 = 3,
+  LOCKSTEP_I8 = 4,
+  LOCKSTEP_U8 = 5,
+  LOCKSTEP_I32 = 6,
+  LOCKSTEP_U32 = 7,
+  LOCKSTEP_I64 = 8,
+  LOCKSTEP_U64 = 9,
+  LOCKSTEP_BOOL = 10,
+  LOCKSTEP_COMPLEX64 = 11,
+  LOCKSTEP_COMPLEX128 = 12,
+  LOCKSTEP_F8E4M3 = 13,
+  LOCKSTEP_F8E5M2 = 14
+} lockstep_type_t;
+
+/* Values of lockstep::ReduceOp. */
+typedef enum {
+  LOCKSTEP_SUM = 0,
+  LOCKSTEP_PROD = 1,
+  LOCKSTEP_MIN = 2,
+  LOCKSTEP_MAX = 3,
+  LOCKSTEP_AVG = 4,
+  LOCKSTEP_BAND = 5,
+  LOCKSTEP_BOR = 6,
+  LOCKSTEP_BXOR = 7,
+  LOCKSTEP_PREMUL_SUM = 8,
+  LOCKSTEP_USER = 9
+} lockstep_op_t;
+
+#define LOCKSTEP_ANY_SOURCE (-1)
+#define LOCKSTEP_ANY_TAG (-1)
+
+typedef struct lockstep_comm* lockstep_comm_t;
+typedef struct lockstep_work* lockstep_work_t;
+typedef struct lockstep_plan* lockstep_plan_t;
+typedef struct lockstep_batch* lockstep_batch_t;
+
+/* How to find the group; a zeroed struct takes everything from the environment. */
+typedef struct {
+  int has_rank, rank; /* rank and world_size count only when has_rank != 0 */
+  int world_size;
+  const char* rendezvous; /* "tcp://host:port", "file:///path", "memory://name"; NULL: from the environment */
+  const char* job_id;
+  const char* secret;
+  int64_t timeout_ms;     /* 0: 120 s */
+  const char* transports; /* "auto", "shm", "tcp"; NULL: from the environment */
+} lockstep_init_t;
+
+/* Options of one call; start from LOCKSTEP_OPTIONS_INIT. */
+typedef struct {
+  int64_t timeout_ms; /* -1: LOCKSTEP_TIMEOUT; 0: none */
+  int priority;
+  const char* algorithm;                                                     /* NULL: chosen by the library */
+  double scale;                                                              /* premul_sum */
+  void (*combine)(const void* in, void* inout, size_t count, void* context); /* user; may not throw */
+  void* context;
+} lockstep_options_t;
+#define LOCKSTEP_OPTIONS_INIT \
+  { -1, 0, NULL, 1.0, NULL, NULL }
+
+/* Text of the last failure of this thread; "" if none. Valid until the thread's next call. Never NULL. */
+LOCKSTEP_C_API const char* lockstep_last_error(void);
+/* The rank that caused it, or -1. */
+LOCKSTEP_C_API int lockstep_last_culprit(void);
+LOCKSTEP_C_API const char* lockstep_version(void);
+LOCKSTEP_C_API size_t lockstep_type_size(lockstep_type_t type);
+
+/* Memory that every transport uses without copying; see <lockstep/memory.hpp>. */
+LOCKSTEP_C_API lockstep_error_t lockstep_allocate(size_t bytes, void** pointer);
+LOCKSTEP_C_API void lockstep_free(void* pointer);
+LOCKSTEP_C_API lockstep_error_t lockstep_register(void* pointer, size_t bytes);
+LOCKSTEP_C_API lockstep_error_t lockstep_deregister(void* pointer);
+
+/* Groups. */
+LOCKSTEP_C_API lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* comm);
+/* `n` ranks in this process; comms has room for n handles. */
+LOCKSTEP_C_API lockstep_error_t lockstep_local_group(int n, const char* transports, lockstep_comm_t* comms);
+/* *part is NULL for a negative color. */
+LOCKSTEP_C_API lockstep_error_t lockstep_split(lockstep_comm_t comm, int color, int key,
+                                               lockstep_comm_t* part);
+LOCKSTEP_C_API lockstep_error_t lockstep_finalize(lockstep_comm_t comm);
+LOCKSTEP_C_API lockstep_error_t lockstep_abort(lockstep_comm_t comm, const char* reason);
+LOCKSTEP_C_API void lockstep_comm_free(lockstep_comm_t comm);
+LOCKSTEP_C_API int lockstep_rank(lockstep_comm_t comm); /* -1 for a NULL handle */
+LOCKSTEP_C_API int lockstep_size(lockstep_comm_t comm); /* -1 for a NULL handle */
+/* LOCKSTEP_OK while usable. */
+LOCKSTEP_C_API lockstep_error_t lockstep_state(lockstep_comm_t comm);
+
+/* Collectives. */
+LOCKSTEP_C_API lockstep_error_t lockstep_all_reduce(lockstep_comm_t comm, const void* input, void* output,
+                                                    size_t count, lockstep_type_t type, lockstep_op_t op,
+                                                    const lockstep_options_t* options, lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_reduce(lockstep_comm_t comm, const void* input, void* output,
+                                                size_t count, lockstep_type_t type, lockstep_op_t op,
+                                                int root, const lockstep_options_t* options,
+                                                lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_broadcast(lockstep_comm_t comm, void* buffer, size_t count,
+                                                   lockstep_type_t type, int root,
+                                                   const lockstep_options_t* options, lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_scatter(lockstep_comm_t comm, const void* input, void* output,
+                                                 size_t count, lockstep_type_t type, int root,
+                                                 const lockstep_options_t* options, lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_gather(lockstep_comm_t comm, const void* input, void* output,
+                                                size_t count, lockstep_type_t type, int root,
+                                                const lockstep_options_t* options, lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_all_gather(lockstep_comm_t comm, const void* input, void* output,
+                                                    size_t count, lockstep_type_t type,
+                                                    const lockstep_options_t* options, lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_reduce_scatter(lockstep_comm_t comm, const void* input, void* output,
+                                                        size_t count, lockstep_type_t type, lockstep_op_t op,
+                                                        const lockstep_options_t* options,
+                                                        lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_all_to_all(lockstep_comm_t comm, const void* input, void* output,
+                                                    size_t count, lockstep_type_t type,
+                                                    const lockstep_options_t* options, lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_barrier(lockstep_comm_t comm, const lockstep_options_t* options,
+                                                 lockstep_work_t* work);
+
+/* v-variants; arrays of counts have one entry per rank. */
+LOCKSTEP_C_API lockstep_error_t lockstep_scatter_v(lockstep_comm_t comm, const void* input,
+                                                   const size_t* counts, void* output, size_t output_count,
+                                                   lockstep_type_t type, int root,
+                                                   const lockstep_options_t* options, lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_gather_v(lockstep_comm_t comm, const void* input, size_t input_count,
+                                                  void* output, const size_t* counts, lockstep_type_t type,
+                                                  int root, const lockstep_options_t* options,
+                                                  lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_all_gather_v(lockstep_comm_t comm, const void* input, void* output,
+                                                      const size_t* counts, lockstep_type_t type,
+                                                      const lockstep_options_t* options,
+                                                      lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_reduce_scatter_v(lockstep_comm_t comm, const void* input,
+                                                          void* output, const size_t* counts,
+                                                          lockstep_type_t type, lockstep_op_t op,
+                                                          const lockstep_options_t* options,
+                                                          lockstep_work_t* work);
+LOCKSTEP_C_API lockstep_error_t lockstep_all_to_all_v(lockstep_comm_t comm, const void* input,
+                                                      const size_t* send_counts, void* output,
+                                                      const size_t* recv_counts, lockstep_type_t type,
+                                                      const lockstep_options_t* options,
+                                                      lockstep_work_t* work);
+
+/* Point to point. */
+LOCKSTEP_C_API lockstep_error_t lockstep_send(lockstep_comm_t comm, const void* buffer, size_t count,
+                                              lockstep_type_t type, int destination, int tag,
+                                              const lockstep_options_t* options, lockstep_work_t* work);
+/* source, received_tag and received may be NULL; with `work` they are read with lockstep_work_status(). */
+LOCKSTEP_C_API lockstep_error_t lockstep_recv(lockstep_comm_t comm, void* buffer, size_t count,
+                                              lockstep_type_t type, int source, int tag,
+                                              const lockstep_options_t* options, int* from, int* received_tag,
+                                              size_t* received, lockstep_work_t* work);
+
+/* Operations that start together. submit empties the batch; the batch itself is freed with
+ * lockstep_batch_free. */
+LOCKSTEP_C_API lockstep_error_t lockstep_batch_create(lockstep_comm_t comm, lockstep_batch_t* batch);
+LOCKSTEP_C_API lockstep_error_t lockstep_batch_all_reduce(lockstep_batch_t batch, const void* input,
+                                                          void* output, size_t count, lockstep_type_t type,
+                                                          lockstep_op_t op);
+LOCKSTEP_C_API lockstep_error_t lockstep_batch_broadcast(lockstep_batch_t batch, void* buffer, size_t count,
+                                                         lockstep_type_t type, int root);
+LOCKSTEP_C_API lockstep_error_t lockstep_batch_send(lockstep_batch_t batch, const void* buffer, size_t count,
+                                                    lockstep_type_t type, int destination, int tag);
+LOCKSTEP_C_API lockstep_error_t lockstep_batch_recv(lockstep_batch_t batch, void* buffer, size_t count,
+                                                    lockstep_type_t type, int source, int tag);
+LOCKSTEP_C_API lockstep_error_t lockstep_batch_submit(lockstep_batch_t batch, lockstep_work_t* work);
+LOCKSTEP_C_API void lockstep_batch_free(lockstep_batch_t batch);
+
+/* Persistent collectives. */
+LOCKSTEP_C_API lockstep_error_t lockstep_plan_all_reduce(lockstep_comm_t comm, const void* input,
+                                                         void* output, size_t count, lockstep_type_t type,
+                                                         lockstep_op_t op, const lockstep_options_t* options,
+                                                         lockstep_plan_t* plan);
+LOCKSTEP_C_API lockstep_error_t lockstep_plan_broadcast(lockstep_comm_t comm, void* buffer, size_t count,
+                                                        lockstep_type_t type, int root,
+                                                        const lockstep_options_t* options,
+                                                        lockstep_plan_t* plan);
+LOCKSTEP_C_API lockstep_error_t lockstep_plan_all_gather(lockstep_comm_t comm, const void* input,
+                                                         void* output, size_t count, lockstep_type_t type,
+                                                         const lockstep_options_t* options,
+                                                         lockstep_plan_t* plan);
+LOCKSTEP_C_API lockstep_error_t lockstep_plan_reduce_scatter(lockstep_comm_t comm, const void* input,
+                                                             void* output, size_t count, lockstep_type_t type,
+                                                             lockstep_op_t op,
+                                                             const lockstep_options_t* options,
+                                                             lockstep_plan_t* plan);
+/* work NULL: runs to the end. */
+LOCKSTEP_C_API lockstep_error_t lockstep_plan_start(lockstep_plan_t plan, lockstep_work_t* work);
+LOCKSTEP_C_API void lockstep_plan_free(lockstep_plan_t plan);
+
+/* Operations in flight. */
+LOCKSTEP_C_API lockstep_error_t lockstep_work_wait(lockstep_work_t work);
+/* *done is 0 when `limit_us` passed first: the operation goes on. */
+LOCKSTEP_C_API lockstep_error_t lockstep_work_wait_for(lockstep_work_t work, int64_t limit_us, int* done);
+LOCKSTEP_C_API lockstep_error_t lockstep_work_test(lockstep_work_t work, int* done);
+/* Of a finished receive. Pointers may be NULL. */
+LOCKSTEP_C_API lockstep_error_t lockstep_work_status(lockstep_work_t work, int* from, int* tag,
+                                                     size_t* count);
+/* Dropping an unfinished operation leaves it running. */
+LOCKSTEP_C_API void lockstep_work_free(lockstep_work_t work);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* LOCKSTEP_LOCKSTEP_H */

@@ -1,0 +1,62 @@
+#include "lib/bootstrap/local_session.hpp"
+
+#include <unistd.h>
+
+#include "lib/bootstrap/memory_store.hpp"
+#include "lib/memory/segment.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// What all sessions of one group have in common.
+struct Shared {
+  std::vector<Member> members;
+  std::string job_id;
+  std::string secret;
+  std::string source = "threads of one process";
+  std::unique_ptr<Store> store;
+};
+
+class LocalSession final : public Session {
+ public:
+  LocalSession(std::shared_ptr<Shared> shared, int rank) : shared_(std::move(shared)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(shared_->members.size()); }
+  const std::vector<Member>& members() const override { return shared_->members; }
+  const std::string& job_id() const override { return shared_->job_id; }
+  const std::string& secret() const override { return shared_->secret; }
+  Store& store() override { return *shared_->store; }
+  const std::string& source() const override { return shared_->source; }
+  void on_loss(std::uint64_t, std::function<void(const Loss&)>) override {}
+  void remove_loss_callback(std::uint64_t) override {}
+  void report_loss(const Loss&) override {}
+  void leave() override {}
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  int rank_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Session>> make_local_sessions(int n) {
+  auto shared = std::make_shared<Shared>();
+  const std::string token = std::to_string(real_env().random());
+  shared->job_id = "local-" + token;
+  shared->secret = std::to_string(real_env().random()) + std::to_string(real_env().random());
+  shared->store = open_memory_store(shared->job_id);
+  for (int rank = 0; rank < n; ++rank) {
+    Member member;
+    member.rank = rank;
+    member.host_id = "this process";
+    member.host_name = "localhost";
+    member.pid = getpid();
+    member.process = process_token();
+    shared->members.push_back(member);
+  }
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int rank = 0; rank < n; ++rank) sessions.push_back(std::make_unique<LocalSession>(shared, rank));
+  return sessions;
+}
+
+}  // namespace lockstep::internal

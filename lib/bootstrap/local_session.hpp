@@ -1,0 +1,15 @@
+// Sessions of ranks that are threads of one process: made together, without meeting.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lib/bootstrap/session.hpp"
+
+namespace lockstep::internal {
+
+/// `n` sessions, element r for rank r. They share a store and a random secret. Nobody can be lost without the
+/// process.
+std::vector<std::unique_ptr<Session>> make_local_sessions(int n);
+
+}  // namespace lockstep::internal

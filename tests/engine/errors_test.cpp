@@ -1,0 +1,188 @@
+// Exactly one rank deviates: every rank gets one clear error that names both sides, and nobody hangs.
+#include <mutex>
+
+#include "tests/engine/local_ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::error_of;
+using testing::on_ranks;
+
+class Deviation : public ::testing::TestWithParam<const char*> {
+ protected:
+  using Texts = std::vector<std::pair<ErrorCode, std::string>>;
+
+  /// Rank 2 of four calls `wrong`, the others `right`; returns what each rank's first failing call says, at
+  /// most two calls later.
+  Texts run(const std::function<void(Communicator&)>& right,
+            const std::function<void(Communicator&)>& wrong) {
+    Texts texts(4);
+    on_ranks(4, GetParam(), [&](Communicator& comm) {
+      comm.barrier();
+      texts[static_cast<std::size_t>(comm.rank())] = error_of([&] {
+        (comm.rank() == 2 ? wrong : right)(comm);
+        for (int i = 0; i < 2; ++i)
+          comm.barrier();  // A rank that could already return fails at its next call.
+      });
+    });
+    return texts;
+  }
+
+  static void expect_all(const Texts& texts, const std::vector<ErrorCode>& codes,
+                         const std::vector<std::string>& words) {
+    for (const auto& [code, text] : texts) {
+      EXPECT_NE(std::find(codes.begin(), codes.end(), code), codes.end()) << text;
+      for (const std::string& word : words)
+        EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in: " << text;
+    }
+  }
+
+  static void sum(Communicator& comm, std::size_t count, DataType type, ReduceOp op = ReduceOp::sum) {
+    std::vector<double> data(count + 1);
+    comm.all_reduce(data.data(), data.data(), count, type, op);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, Deviation, ::testing::Values("shm", "tcp"));
+
+TEST_P(Deviation, Count) {
+  for (const std::size_t count : {2, 100, 5000, 100000}) {
+    const auto texts = run([=](Communicator& c) { sum(c, count, DataType::f32); },
+                           [=](Communicator& c) { sum(c, count + 1, DataType::f32); });
+    expect_all(texts, {ErrorCode::mismatch},
+               {"operation #1 differs", "f32 x " + std::to_string(count),
+                "f32 x " + std::to_string(count + 1), "rank 2"});
+  }
+}
+
+TEST_P(Deviation, Type) {
+  expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
+                 [](Communicator& c) { sum(c, 100, DataType::i32); }),
+             {ErrorCode::mismatch}, {"f32", "i32", "rank 2"});
+}
+
+TEST_P(Deviation, Operator) {
+  expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
+                 [](Communicator& c) { sum(c, 100, DataType::f32, ReduceOp::max); }),
+             {ErrorCode::mismatch}, {"sum", "max", "rank 2"});
+}
+
+TEST_P(Deviation, Collective) {
+  expect_all(run([](Communicator& c) { sum(c, 1000, DataType::f32); }, [](Communicator& c) { c.barrier(); }),
+             {ErrorCode::mismatch}, {"all_reduce", "barrier", "rank 2"});
+}
+
+TEST_P(Deviation, Root) {
+  const auto broadcast = [](Communicator& c, int root) {
+    std::vector<float> data(1000);
+    c.broadcast(data.data(), data.size(), DataType::f32, root);
+  };
+  expect_all(run([=](Communicator& c) { broadcast(c, 0); }, [=](Communicator& c) { broadcast(c, 1); }),
+             {ErrorCode::mismatch}, {"root 0", "root 1", "rank 2"});
+}
+
+TEST_P(Deviation, GatherAgainstBroadcastWhereNeitherSends) {
+  const auto gather = [](Communicator& c) {
+    std::vector<float> own(1000), all(4000);
+    c.gather(own.data(), all.data(), own.size(), DataType::f32, 0);
+  };
+  const auto broadcast = [](Communicator& c) {
+    std::vector<float> data(1000);
+    c.broadcast(data.data(), data.size(), DataType::f32, 0);
+  };
+  expect_all(run(gather, broadcast), {ErrorCode::mismatch}, {"gather", "broadcast", "rank 2"});
+}
+
+TEST_P(Deviation, NullBuffer) {
+  expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
+                 [](Communicator& c) { c.all_reduce(nullptr, nullptr, 100, DataType::f32, ReduceOp::sum); }),
+             {ErrorCode::invalid_argument, ErrorCode::refused}, {"input is null", "100 elements"});
+}
+
+TEST_P(Deviation, MisalignedBuffer) {
+  expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
+                 [](Communicator& c) {
+                   std::vector<char> bytes(500);
+                   c.all_reduce(bytes.data() + 1, bytes.data() + 1, 100, DataType::f32, ReduceOp::sum);
+                 }),
+             {ErrorCode::invalid_argument, ErrorCode::refused}, {"not aligned to 4 bytes"});
+}
+
+TEST_P(Deviation, UnknownAlgorithm) {
+  expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
+                 [](Communicator& c) {
+                   CallOptions options;
+                   options.algorithm = "rong";
+                   float x = 0;
+                   c.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, options);
+                 }),
+             {ErrorCode::invalid_argument, ErrorCode::refused}, {"rong", "ring"});
+}
+
+TEST_P(Deviation, RootOutOfRange) {
+  const auto broadcast = [](Communicator& c, int root) {
+    float x = 0;
+    c.broadcast(&x, 1, DataType::f32, root);
+  };
+  expect_all(run([=](Communicator& c) { broadcast(c, 0); }, [=](Communicator& c) { broadcast(c, 4); }),
+             {ErrorCode::invalid_argument, ErrorCode::refused}, {"root 4 is out of range"});
+}
+
+TEST_P(Deviation, Abort) {
+  const auto texts = run([](Communicator& c) { c.barrier(); },
+                         [](Communicator& c) {
+                           c.abort("enough");
+                           c.barrier();
+                         });
+  expect_all(texts, {ErrorCode::aborted}, {"rank 2", "enough"});
+}
+
+TEST_P(Deviation, Deadline) {
+  const auto texts = run(
+      [](Communicator& c) {
+        CallOptions options;
+        options.timeout = std::chrono::milliseconds(100);
+        c.barrier(options);
+      },
+      [](Communicator& c) {
+        while (c.state() == ErrorCode::ok) {  // Late for ever, until the others give up.
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        c.barrier();
+      });
+  expect_all(texts, {ErrorCode::timeout}, {"deadline of 100 ms", "rank 2"});
+}
+
+TEST_P(Deviation, UserOperatorThrows) {
+  const auto with = [](bool throws) {
+    return [throws](Communicator& c) {
+      CallOptions options;
+      options.user_op.combine =
+          throws ? [](const void*, void*, std::size_t, void*) { throw std::runtime_error("no sum today"); }
+                 : +[](const void*, void*, std::size_t, void*) {};
+      std::vector<float> data(100000);
+      c.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::user, options);
+    };
+  };
+  expect_all(run(with(false), with(true)), {ErrorCode::aborted}, {"no sum today"});
+}
+
+TEST(Refusal, BitwiseOnFloatsNamesTheType) {
+  auto group = Communicator::local_group(1);
+  float x = 1;
+  const auto [code, text] = error_of([&] { group[0].all_reduce(&x, &x, 1, DataType::f32, ReduceOp::band); });
+  EXPECT_EQ(code, ErrorCode::invalid_argument);
+  EXPECT_NE(text.find("f32"), std::string::npos) << text;
+}
+
+TEST(Refusal, OverlapThatIsNotInPlace) {
+  auto group = Communicator::local_group(1);
+  std::vector<float> data(10);
+  const auto [code, text] =
+      error_of([&] { group[0].all_reduce(data.data(), data.data() + 1, 5, DataType::f32, ReduceOp::sum); });
+  EXPECT_EQ(code, ErrorCode::invalid_argument);
+  EXPECT_NE(text.find("overlap"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace lockstep
