@@ -1,0 +1,280 @@
+#include "collectives/call_builder.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "collectives/programs/program.hpp"
+#include "lib/base/config.hpp"
+#include "lib/base/hash.hpp"
+#include "lib/reduce/reduce.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+std::size_t alignment_of(DataType type) {
+  if (type == DataType::complex64) return 4;
+  return std::min<std::size_t>(size_of(type), 8);
+}
+
+std::uint64_t sum(std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+}  // namespace
+
+Nanos default_timeout() {
+  static const Nanos timeout = config_milliseconds("LOCKSTEP_TIMEOUT") * 1'000'000;
+  return timeout;
+}
+
+CallBuilder::CallBuilder(Collective collective, int rank, int world, const CallOptions& options)
+    : rank_(rank), world_(world) {
+  call_.facts.collective = collective;
+  call_.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
+  call_.priority = options.priority;
+  call_.scale = options.scale;
+  call_.user_op = options.user_op;
+  if (!options.algorithm.empty()) check_algorithm(options.algorithm);
+}
+
+void CallBuilder::refuse(ErrorCode code, std::string message) {
+  if (call_.refusal.ok()) call_.refusal = Status(code, std::move(message));
+}
+
+void CallBuilder::check_algorithm(std::string_view name) {
+  Status unknown;
+  for (const Medium medium : {Medium::domain_staged, Medium::domain_registered, Medium::links}) {
+    auto found = find_algorithm(call_.facts.collective, medium, name);
+    if (found.ok()) {
+      call_.facts.algorithm = static_cast<std::uint8_t>(*found - algorithms().data() + 1);
+      return;
+    }
+    unknown = found.status();
+  }
+  refuse(ErrorCode::invalid_argument, unknown.message());
+}
+
+CallBuilder& CallBuilder::buffers(const void* input, void* output) {
+  call_.input = input;
+  call_.output = output;
+  return *this;
+}
+
+CallBuilder& CallBuilder::elements(DataType type, std::uint64_t count) {
+  call_.facts.type = type;
+  call_.facts.count = count;
+  if (static_cast<int>(type) >= kDataTypeCount)
+    refuse(ErrorCode::invalid_argument, "there is no element type " + std::to_string(static_cast<int>(type)));
+  return *this;
+}
+
+CallBuilder& CallBuilder::reduction(ReduceOp op) {
+  call_.facts.op = op;
+  if (op == ReduceOp::user && call_.user_op.combine == nullptr) {
+    refuse(ErrorCode::invalid_argument, "ReduceOp::user needs CallOptions::user_op");
+  } else if (Status status = check_reduction(call_.facts.type, op); !status.ok()) {
+    refuse(status.code(), status.message());
+  }
+  return *this;
+}
+
+CallBuilder& CallBuilder::root(int root) {
+  call_.facts.root = root;
+  if (root < 0 || root >= world_) {
+    refuse(ErrorCode::invalid_argument, "root " + std::to_string(root) +
+                                            " is out of range: the group has ranks 0 to " +
+                                            std::to_string(world_ - 1));
+  }
+  return *this;
+}
+
+CallBuilder& CallBuilder::counts(std::span<const std::size_t> counts) {
+  counts_.assign(counts.begin(), counts.end());
+  call_.facts.extra = 1;  // Not 0: describe() tells a v-variant by it.
+  for (const std::size_t one : counts) call_.facts.extra = hash_combine(call_.facts.extra, one);
+  if (counts_.size() != static_cast<std::size_t>(world_)) {
+    refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " +
+                                            std::to_string(world_) + " ranks");
+    counts_.resize(static_cast<std::size_t>(world_));
+  }
+  return *this;
+}
+
+CallBuilder& CallBuilder::root_counts(std::span<const std::size_t> counts, std::size_t own) {
+  const auto self = static_cast<std::size_t>(rank_);
+  call_.facts.extra = 1;
+  if (rank_ == call_.facts.root) {
+    counts_.assign(counts.begin(), counts.end());
+    if (counts_.size() != static_cast<std::size_t>(world_)) {
+      refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " +
+                                              std::to_string(world_) + " ranks");
+      counts_.resize(static_cast<std::size_t>(world_));
+    } else if (counts_[self] != own) {
+      refuse(ErrorCode::invalid_argument, "counts[" + std::to_string(rank_) + "] is " +
+                                              std::to_string(counts_[self]) +
+                                              " but this rank's own count is " + std::to_string(own));
+    }
+  } else {
+    counts_.assign(static_cast<std::size_t>(world_), 0);
+    counts_[self] = own;
+  }
+  return *this;
+}
+
+CallBuilder& CallBuilder::pair_counts(std::span<const std::size_t> send, std::span<const std::size_t> recv) {
+  const auto world = static_cast<std::size_t>(world_);
+  call_.facts.extra = 1;
+  counts_.assign(send.begin(), send.end());
+  recv_counts_.assign(recv.begin(), recv.end());
+  if (send.size() != world || recv.size() != world) {
+    refuse(ErrorCode::invalid_argument,
+           "send_counts and recv_counts need one entry per rank (" + std::to_string(world_) + ")");
+    counts_.resize(world);
+    recv_counts_.resize(world);
+  } else if (counts_[static_cast<std::size_t>(rank_)] != recv_counts_[static_cast<std::size_t>(rank_)]) {
+    refuse(ErrorCode::invalid_argument,
+           "what this rank sends to itself differs from what it receives from itself");
+  }
+  return *this;
+}
+
+/// How many elements of input and output this rank's part touches.
+void CallBuilder::size_buffers() {
+  const std::uint64_t count = call_.facts.count, world = static_cast<std::uint64_t>(world_);
+  const bool at_root = rank_ == call_.facts.root;
+  const std::uint64_t own = counts_.empty() ? 0 : counts_[static_cast<std::size_t>(rank_)];
+  std::uint64_t& in = call_.input_elements;
+  std::uint64_t& out = call_.output_elements;
+  switch (call_.facts.collective) {
+    case Collective::all_reduce:
+      in = out = count;
+      break;
+    case Collective::reduce:
+      in = count, out = at_root ? count : 0;
+      break;
+    case Collective::broadcast:
+      in = at_root ? count : 0, out = count;
+      break;
+    case Collective::scatter:
+      in = at_root ? world * count : 0, out = count;
+      break;
+    case Collective::gather:
+      in = count, out = at_root ? world * count : 0;
+      break;
+    case Collective::all_gather:
+      in = count, out = world * count;
+      break;
+    case Collective::reduce_scatter:
+      in = world * count, out = count;
+      break;
+    case Collective::all_to_all:
+      in = out = world * count;
+      break;
+    case Collective::barrier:
+      break;
+    case Collective::scatter_v:
+      in = at_root ? sum(counts_) : 0, out = own;
+      break;
+    case Collective::gather_v:
+      in = own, out = at_root ? sum(counts_) : 0;
+      break;
+    case Collective::all_gather_v:
+      in = own, out = sum(counts_);
+      break;
+    case Collective::reduce_scatter_v:
+      in = sum(counts_), out = own;
+      break;
+    case Collective::all_to_all_v:
+      in = sum(counts_), out = sum(recv_counts_);
+      break;
+  }
+}
+
+void CallBuilder::check_pointer(const char* which, const void* pointer, std::uint64_t elements) {
+  if (elements == 0) return;
+  if (pointer == nullptr) {
+    refuse(ErrorCode::invalid_argument,
+           std::string(which) + " is null, but " + std::to_string(elements) + " elements are used of it");
+  } else if (reinterpret_cast<std::uintptr_t>(pointer) % alignment_of(call_.facts.type) != 0) {
+    refuse(ErrorCode::invalid_argument, std::string(which) + " is not aligned to " +
+                                            std::to_string(alignment_of(call_.facts.type)) + " bytes, as " +
+                                            std::string(name_of(call_.facts.type)) + " needs");
+  }
+}
+
+/// Where the smaller buffer lies in the larger one when the call is in place.
+std::uint64_t CallBuilder::in_place_offset_elements(bool& input_inside_output) const {
+  const auto self = static_cast<std::size_t>(rank_);
+  const std::uint64_t before = std::accumulate(
+      counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(std::min(self, counts_.size())),
+      std::uint64_t{0});
+  switch (call_.facts.collective) {
+    case Collective::gather:
+    case Collective::all_gather:
+      input_inside_output = true;
+      return self * call_.facts.count;
+    case Collective::gather_v:
+    case Collective::all_gather_v:
+      input_inside_output = true;
+      return before;
+    case Collective::scatter:
+    case Collective::reduce_scatter:
+      input_inside_output = false;
+      return self * call_.facts.count;
+    case Collective::scatter_v:
+    case Collective::reduce_scatter_v:
+      input_inside_output = false;
+      return before;
+    default:
+      input_inside_output = true;
+      return 0;
+  }
+}
+
+void CallBuilder::check_overlap() {
+  if (call_.input_elements == 0 || call_.output_elements == 0) return;
+  const std::size_t element = size_of(call_.facts.type);
+  const auto in = reinterpret_cast<std::uintptr_t>(call_.input),
+             out = reinterpret_cast<std::uintptr_t>(call_.output);
+  const bool apart =
+      in + call_.input_elements * element <= out || out + call_.output_elements * element <= in;
+  if (apart) return;
+  const bool exchange =
+      call_.facts.collective == Collective::all_to_all || call_.facts.collective == Collective::all_to_all_v;
+  bool input_inside = true;
+  const std::uintptr_t offset = in_place_offset_elements(input_inside) * element;
+  const bool in_place = input_inside ? in == out + offset : out == in + offset;
+  if (!in_place || exchange) {
+    refuse(ErrorCode::invalid_argument,
+           "input and output overlap" +
+               std::string(exchange ? ": this collective does not work in place"
+                                    : " without being in place: give equal or separate buffers"));
+  }
+}
+
+const Call& CallBuilder::build() {
+  size_buffers();
+  check_pointer("input", call_.input, call_.input_elements);
+  check_pointer("output", call_.output, call_.output_elements);
+  if (call_.refusal.ok()) check_overlap();
+  call_.counts = counts_;
+  call_.recv_counts = recv_counts_;
+  return call_;
+}
+
+Status check_message(const Message& message, int world) {
+  const bool any_source = !message.is_send && message.peer == kAnySource;
+  if (!any_source && (message.peer < 0 || message.peer >= world)) {
+    return Status(ErrorCode::invalid_argument,
+                  std::string(message.is_send ? "destination " : "source ") + std::to_string(message.peer) +
+                      " is out of range: the group has ranks 0 to " + std::to_string(world - 1));
+  }
+  if (message.tag < 0 && (message.is_send || message.tag != kAnyTag)) {
+    return Status(ErrorCode::invalid_argument, "tag " + std::to_string(message.tag) + " is negative");
+  }
+  if (message.count > 0 && message.buffer == nullptr)
+    return Status(ErrorCode::invalid_argument, "the buffer is null");
+  return {};
+}
+
+}  // namespace lockstep::internal

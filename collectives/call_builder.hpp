@@ -1,0 +1,50 @@
+// From the arguments of the public functions to a Call: sizes, the facts that all ranks must share, and every
+// check that needs no peer.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "collectives/engine/call.hpp"
+
+namespace lockstep::internal {
+
+/// A Call and the counts that its spans refer to. Wrong arguments are noted in Call::refusal: the call still
+/// takes its place in the order, so that the peers can be told.
+class CallBuilder {
+ public:
+  /// `rank` of `world`. `options` give algorithm, timeout, priority, scale and user operator.
+  CallBuilder(Collective collective, int rank, int world, const CallOptions& options);
+
+  CallBuilder& buffers(const void* input, void* output);
+  CallBuilder& elements(DataType type, std::uint64_t count);
+  CallBuilder& reduction(ReduceOp op);
+  CallBuilder& root(int root);
+  /// all_gather_v, reduce_scatter_v: on all ranks. scatter_v, gather_v: `counts` at root, `own` everywhere.
+  CallBuilder& counts(std::span<const std::size_t> counts);
+  CallBuilder& root_counts(std::span<const std::size_t> counts, std::size_t own);
+  CallBuilder& pair_counts(std::span<const std::size_t> send, std::span<const std::size_t> recv);
+
+  /// Derives sizes and checks. The Call refers to this builder.
+  const Call& build();
+
+ private:
+  void refuse(ErrorCode code, std::string message);
+  void size_buffers();
+  void check_algorithm(std::string_view name);
+  void check_pointer(const char* which, const void* pointer, std::uint64_t elements);
+  void check_overlap();
+  std::uint64_t in_place_offset_elements(bool& input_inside_output) const;
+
+  int rank_, world_;
+  Call call_;
+  std::vector<std::size_t> counts_, recv_counts_;
+};
+
+/// LOCKSTEP_TIMEOUT; 0 = none.
+Nanos default_timeout();
+
+/// The checks of a send or receive.
+Status check_message(const Message& message, int world);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,310 @@
+// The public face: every call becomes a Call or a Message for the engine.
+#include "lockstep/communicator.hpp"
+
+#include "collectives/call_builder.hpp"
+#include "collectives/communicator_core.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::CallBuilder;
+using internal::CommunicatorCore;
+using internal::Message;
+using Counts = std::span<const std::size_t>;
+using internal::Status;
+
+void require_usable() {
+  if (internal::in_forked_child()) {
+    throw Error(ErrorCode::not_supported,
+                "lockstep is used in a child forked after its initialisation: the child has no connections; "
+                "use exec, or create the "
+                "communicator in the child");
+  }
+}
+
+void run(CommunicatorCore& core, CallBuilder call) {
+  require_usable();
+  core.engine().run(call.build()).throw_if_error();
+}
+
+Work start(CommunicatorCore& core, CallBuilder call) {
+  require_usable();
+  return Work(core.engine().start(call.build()));
+}
+
+Work start_message(CommunicatorCore& core, bool is_send, void* buffer, std::size_t count, DataType type,
+                   int peer, int tag, const CallOptions& options) {
+  require_usable();
+  Message message{
+      is_send, buffer, count, type, peer, tag, options.timeout ? internal::to_nanos(*options.timeout) : 0};
+  if (!options.timeout) message.timeout = internal::default_timeout();
+  internal::check_message(message, core.size()).throw_if_error();
+  return Work(core.engine().start(message));
+}
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<CommunicatorCore> core) noexcept : core_(std::move(core)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const noexcept { return core_->rank(); }
+int Communicator::size() const noexcept { return core_->size(); }
+std::string Communicator::describe() const { return core_->describe(); }
+ErrorCode Communicator::state() const noexcept { return core_->engine().state(); }
+
+std::optional<Communicator> Communicator::split(int color, int key) {
+  require_usable();
+  auto part = core_->split(color, key);
+  part.status().throw_if_error();
+  if (*part == nullptr) return std::nullopt;
+  return Communicator(std::move(*part));
+}
+
+void Communicator::abort(std::string_view reason) {
+  const int self = core_->rank();
+  core_->engine().request_revoke(
+      Status(ErrorCode::aborted, core_->engine().who(self) + " aborted: " + std::string(reason), self));
+}
+
+void Communicator::finalize() {
+  require_usable();
+  core_->finalize().throw_if_error();
+}
+
+// ---- point to point ----
+
+void Communicator::send(const void* buffer, std::size_t count, DataType type, int destination, int tag,
+                        const CallOptions& options) {
+  send_async(buffer, count, type, destination, tag, options).wait();
+}
+Work Communicator::send_async(const void* buffer, std::size_t count, DataType type, int destination, int tag,
+                              const CallOptions& options) {
+  return start_message(*core_, true, const_cast<void*>(buffer), count, type, destination, tag, options);
+}
+RecvStatus Communicator::recv(void* buffer, std::size_t count, DataType type, int source, int tag,
+                              const CallOptions& options) {
+  Work work = recv_async(buffer, count, type, source, tag, options);
+  work.wait();
+  return work.status();
+}
+Work Communicator::recv_async(void* buffer, std::size_t count, DataType type, int source, int tag,
+                              const CallOptions& options) {
+  return start_message(*core_, false, buffer, count, type, source, tag, options);
+}
+
+// ---- collectives: the arguments become a CallBuilder once; the blocking and the asynchronous form differ in
+// how they end ----
+
+static CallBuilder all_reduce_call(const CommunicatorCore& core, const CallOptions& options,
+                                   const void* input, void* output, std::size_t count, DataType type,
+                                   ReduceOp op) {
+  CallBuilder call(Collective::all_reduce, core.rank(), core.size(), options);
+  call.elements(type, count).reduction(op).buffers(input, output);
+  return call;
+}
+void Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                              const CallOptions& options) {
+  run(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
+}
+Work Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                    ReduceOp op, const CallOptions& options) {
+  return start(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
+}
+
+static CallBuilder reduce_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                               void* output, std::size_t count, DataType type, ReduceOp op, int root) {
+  CallBuilder call(Collective::reduce, core.rank(), core.size(), options);
+  call.elements(type, count).reduction(op).root(root).buffers(input, output);
+  return call;
+}
+void Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                          int root, const CallOptions& options) {
+  run(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
+}
+Work Communicator::reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                ReduceOp op, int root, const CallOptions& options) {
+  return start(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
+}
+
+static CallBuilder broadcast_call(const CommunicatorCore& core, const CallOptions& options, void* buffer,
+                                  std::size_t count, DataType type, int root) {
+  CallBuilder call(Collective::broadcast, core.rank(), core.size(), options);
+  call.elements(type, count).root(root).buffers(buffer, buffer);
+  return call;
+}
+void Communicator::broadcast(void* buffer, std::size_t count, DataType type, int root,
+                             const CallOptions& options) {
+  run(*core_, broadcast_call(*core_, options, buffer, count, type, root));
+}
+Work Communicator::broadcast_async(void* buffer, std::size_t count, DataType type, int root,
+                                   const CallOptions& options) {
+  return start(*core_, broadcast_call(*core_, options, buffer, count, type, root));
+}
+
+static CallBuilder scatter_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                                void* output, std::size_t count, DataType type, int root) {
+  CallBuilder call(Collective::scatter, core.rank(), core.size(), options);
+  call.elements(type, count).root(root).buffers(input, output);
+  return call;
+}
+void Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                           const CallOptions& options) {
+  run(*core_, scatter_call(*core_, options, input, output, count, type, root));
+}
+Work Communicator::scatter_async(const void* input, void* output, std::size_t count, DataType type, int root,
+                                 const CallOptions& options) {
+  return start(*core_, scatter_call(*core_, options, input, output, count, type, root));
+}
+
+static CallBuilder gather_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                               void* output, std::size_t count, DataType type, int root) {
+  CallBuilder call(Collective::gather, core.rank(), core.size(), options);
+  call.elements(type, count).root(root).buffers(input, output);
+  return call;
+}
+void Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                          const CallOptions& options) {
+  run(*core_, gather_call(*core_, options, input, output, count, type, root));
+}
+Work Communicator::gather_async(const void* input, void* output, std::size_t count, DataType type, int root,
+                                const CallOptions& options) {
+  return start(*core_, gather_call(*core_, options, input, output, count, type, root));
+}
+
+static CallBuilder all_gather_call(const CommunicatorCore& core, const CallOptions& options,
+                                   const void* input, void* output, std::size_t count, DataType type) {
+  CallBuilder call(Collective::all_gather, core.rank(), core.size(), options);
+  call.elements(type, count).buffers(input, output);
+  return call;
+}
+void Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) {
+  run(*core_, all_gather_call(*core_, options, input, output, count, type));
+}
+Work Communicator::all_gather_async(const void* input, void* output, std::size_t count, DataType type,
+                                    const CallOptions& options) {
+  return start(*core_, all_gather_call(*core_, options, input, output, count, type));
+}
+
+static CallBuilder reduce_scatter_call(const CommunicatorCore& core, const CallOptions& options,
+                                       const void* input, void* output, std::size_t count, DataType type,
+                                       ReduceOp op) {
+  CallBuilder call(Collective::reduce_scatter, core.rank(), core.size(), options);
+  call.elements(type, count).reduction(op).buffers(input, output);
+  return call;
+}
+void Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                  ReduceOp op, const CallOptions& options) {
+  run(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
+}
+Work Communicator::reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
+                                        ReduceOp op, const CallOptions& options) {
+  return start(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
+}
+
+static CallBuilder all_to_all_call(const CommunicatorCore& core, const CallOptions& options,
+                                   const void* input, void* output, std::size_t count, DataType type) {
+  CallBuilder call(Collective::all_to_all, core.rank(), core.size(), options);
+  call.elements(type, count).buffers(input, output);
+  return call;
+}
+void Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) {
+  run(*core_, all_to_all_call(*core_, options, input, output, count, type));
+}
+Work Communicator::all_to_all_async(const void* input, void* output, std::size_t count, DataType type,
+                                    const CallOptions& options) {
+  return start(*core_, all_to_all_call(*core_, options, input, output, count, type));
+}
+
+static CallBuilder barrier_call(const CommunicatorCore& core, const CallOptions& options) {
+  CallBuilder call(Collective::barrier, core.rank(), core.size(), options);
+  return call;
+}
+void Communicator::barrier(const CallOptions& options) { run(*core_, barrier_call(*core_, options)); }
+Work Communicator::barrier_async(const CallOptions& options) {
+  return start(*core_, barrier_call(*core_, options));
+}
+
+static CallBuilder scatter_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                                  Counts counts, void* output, std::size_t output_count, DataType type,
+                                  int root) {
+  CallBuilder call(Collective::scatter_v, core.rank(), core.size(), options);
+  call.elements(type, 0).root(root).root_counts(counts, output_count).buffers(input, output);
+  return call;
+}
+void Communicator::scatter_v(const void* input, Counts counts, void* output, std::size_t output_count,
+                             DataType type, int root, const CallOptions& options) {
+  run(*core_, scatter_v_call(*core_, options, input, counts, output, output_count, type, root));
+}
+Work Communicator::scatter_v_async(const void* input, Counts counts, void* output, std::size_t output_count,
+                                   DataType type, int root, const CallOptions& options) {
+  return start(*core_, scatter_v_call(*core_, options, input, counts, output, output_count, type, root));
+}
+
+static CallBuilder gather_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+                                 std::size_t input_count, void* output, Counts counts, DataType type,
+                                 int root) {
+  CallBuilder call(Collective::gather_v, core.rank(), core.size(), options);
+  call.elements(type, 0).root(root).root_counts(counts, input_count).buffers(input, output);
+  return call;
+}
+void Communicator::gather_v(const void* input, std::size_t input_count, void* output, Counts counts,
+                            DataType type, int root, const CallOptions& options) {
+  run(*core_, gather_v_call(*core_, options, input, input_count, output, counts, type, root));
+}
+Work Communicator::gather_v_async(const void* input, std::size_t input_count, void* output, Counts counts,
+                                  DataType type, int root, const CallOptions& options) {
+  return start(*core_, gather_v_call(*core_, options, input, input_count, output, counts, type, root));
+}
+
+static CallBuilder all_gather_v_call(const CommunicatorCore& core, const CallOptions& options,
+                                     const void* input, void* output, Counts counts, DataType type) {
+  CallBuilder call(Collective::all_gather_v, core.rank(), core.size(), options);
+  call.elements(type, 0).counts(counts).buffers(input, output);
+  return call;
+}
+void Communicator::all_gather_v(const void* input, void* output, Counts counts, DataType type,
+                                const CallOptions& options) {
+  run(*core_, all_gather_v_call(*core_, options, input, output, counts, type));
+}
+Work Communicator::all_gather_v_async(const void* input, void* output, Counts counts, DataType type,
+                                      const CallOptions& options) {
+  return start(*core_, all_gather_v_call(*core_, options, input, output, counts, type));
+}
+
+static CallBuilder reduce_scatter_v_call(const CommunicatorCore& core, const CallOptions& options,
+                                         const void* input, void* output, Counts counts, DataType type,
+                                         ReduceOp op) {
+  CallBuilder call(Collective::reduce_scatter_v, core.rank(), core.size(), options);
+  call.elements(type, 0).reduction(op).counts(counts).buffers(input, output);
+  return call;
+}
+void Communicator::reduce_scatter_v(const void* input, void* output, Counts counts, DataType type,
+                                    ReduceOp op, const CallOptions& options) {
+  run(*core_, reduce_scatter_v_call(*core_, options, input, output, counts, type, op));
+}
+Work Communicator::reduce_scatter_v_async(const void* input, void* output, Counts counts, DataType type,
+                                          ReduceOp op, const CallOptions& options) {
+  return start(*core_, reduce_scatter_v_call(*core_, options, input, output, counts, type, op));
+}
+
+static CallBuilder all_to_all_v_call(const CommunicatorCore& core, const CallOptions& options,
+                                     const void* input, Counts send_counts, void* output, Counts recv_counts,
+                                     DataType type) {
+  CallBuilder call(Collective::all_to_all_v, core.rank(), core.size(), options);
+  call.elements(type, 0).pair_counts(send_counts, recv_counts).buffers(input, output);
+  return call;
+}
+void Communicator::all_to_all_v(const void* input, Counts send_counts, void* output, Counts recv_counts,
+                                DataType type, const CallOptions& options) {
+  run(*core_, all_to_all_v_call(*core_, options, input, send_counts, output, recv_counts, type));
+}
+Work Communicator::all_to_all_v_async(const void* input, Counts send_counts, void* output, Counts recv_counts,
+                                      DataType type, const CallOptions& options) {
+  return start(*core_, all_to_all_v_call(*core_, options, input, send_counts, output, recv_counts, type));
+}
+
+}  // namespace lockstep

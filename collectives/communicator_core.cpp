@@ -1,0 +1,110 @@
+#include "collectives/communicator_core.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "collectives/call_builder.hpp"
+#include "lib/base/hash.hpp"
+#include "transports/tcp/switchboard.hpp"
+
+namespace lockstep::internal {
+
+World::~World() {
+  switchboard.reset();
+  if (session) session->leave();
+}
+
+CommunicatorCore::CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
+                                   std::vector<int> world_ranks)
+    : world_(std::move(world)), engine_(std::move(engine)), world_ranks_(std::move(world_ranks)) {}
+
+CommunicatorCore::~CommunicatorCore() {
+  if (loss_callback_ != 0) world_->session->remove_loss_callback(loss_callback_);
+  engine_->close();
+}
+
+Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr<World> world,
+                                                                 std::uint64_t id, std::string name,
+                                                                 const std::vector<int>& world_ranks,
+                                                                 std::chrono::milliseconds timeout) {
+  EngineGroup group;
+  group.id = id;
+  group.name = std::move(name);
+  for (const int rank : world_ranks) {
+    if (rank == world->session->rank()) group.rank = group.size();
+    group.members.push_back(world->session->members()[static_cast<std::size_t>(rank)]);
+  }
+  std::unique_ptr<Transport> transport;
+  if (group.size() > 1) {
+    auto made = make_transport(*world, group, world_ranks, timeout);
+    if (!made.ok()) return made.status();
+    transport = std::move(*made);
+  }
+  auto engine =
+      std::make_shared<Engine>(std::move(group), std::move(transport), real_env(), &Reactor::instance());
+  std::shared_ptr<CommunicatorCore> core(
+      new CommunicatorCore(std::move(world), std::move(engine), world_ranks));
+  core->watch_losses();
+  return core;
+}
+
+void CommunicatorCore::watch_losses() {
+  if (size() == 1) return;
+  static std::atomic<std::uint64_t> next{1};
+  loss_callback_ = next.fetch_add(1);
+  std::weak_ptr<Engine> engine = engine_;
+  world_->session->on_loss(loss_callback_, [engine, ranks = world_ranks_](const Loss& loss) {
+    const auto found = std::find(ranks.begin(), ranks.end(), loss.rank);
+    const auto alive = engine.lock();
+    if (found != ranks.end() && alive) alive->on_loss(static_cast<int>(found - ranks.begin()), loss.evidence);
+  });
+}
+
+std::string CommunicatorCore::describe() const {
+  const EngineGroup& group = engine_->group();
+  const Transport* transport = engine_->transport();
+  return "rank " + std::to_string(group.rank) + " of " + std::to_string(group.size()) + " on " +
+         group.members[static_cast<std::size_t>(group.rank)].host_name + ", transport " +
+         std::string(transport ? transport->name() : "none") + ", ranks from " + world_->session->source();
+}
+
+namespace {
+
+struct SplitEntry {
+  std::int64_t color, key;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int key) {
+  std::vector<SplitEntry> entries(static_cast<std::size_t>(size()));
+  const SplitEntry own{color, key};
+  CallBuilder gather(Collective::all_gather, rank(), size(), {});
+  LOCKSTEP_RETURN_IF_ERROR(
+      engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
+  const std::uint64_t number = ++splits_;
+  if (color < 0) return std::shared_ptr<CommunicatorCore>();
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) {
+    if (entries[static_cast<std::size_t>(r)].color == color) ranks.push_back(r);
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return entries[static_cast<std::size_t>(a)].key < entries[static_cast<std::size_t>(b)].key;
+  });
+  std::vector<int> world_ranks;
+  for (const int r : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(r)]);
+  const EngineGroup& parent = engine_->group();
+  const std::uint64_t id = hash_combine(hash_combine(hash_combine(kFnvOffset, parent.id), number),
+                                        static_cast<std::uint64_t>(color));
+  const std::string name = parent.name + "/" + std::to_string(number) + "." + std::to_string(color);
+  return make(world_, id, name, world_ranks, std::chrono::seconds(60));
+}
+
+Status CommunicatorCore::finalize() {
+  CallBuilder barrier(Collective::barrier, rank(), size(), {});
+  Status status = engine_->run(barrier.build());
+  engine_->close();
+  return status;
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,62 @@
+// CommunicatorCore: what a Communicator handle points to: its engine, and the world that it came from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "collectives/engine/engine.hpp"
+#include "lib/bootstrap/session.hpp"
+#include "lockstep/communicator.hpp"
+
+namespace lockstep::internal {
+
+class Switchboard;
+
+/// One rank's membership in its job, shared by all communicators split from it.
+struct World {
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Switchboard> switchboard;  ///< Null until TCP is used.
+  std::mutex mutex;                          ///< Guards the creation of `switchboard`.
+  std::string transports = "auto";
+  ~World();
+};
+
+class CommunicatorCore {
+ public:
+  /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all
+  /// members' transports are set up.
+  static Result<std::shared_ptr<CommunicatorCore>> make(std::shared_ptr<World> world, std::uint64_t id,
+                                                        std::string name, const std::vector<int>& world_ranks,
+                                                        std::chrono::milliseconds timeout);
+  ~CommunicatorCore();
+
+  Engine& engine() { return *engine_; }
+  World& world() { return *world_; }
+  int rank() const { return engine_->group().rank; }
+  int size() const { return engine_->group().size(); }
+  std::string describe() const;
+
+  Result<std::shared_ptr<CommunicatorCore>> split(int color, int key);
+  /// Barrier, then leave.
+  Status finalize();
+
+ private:
+  CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
+                   std::vector<int> world_ranks);
+  void watch_losses();
+
+  std::shared_ptr<World> world_;
+  std::shared_ptr<Engine> engine_;
+  std::vector<int> world_ranks_;
+  std::uint64_t loss_callback_ = 0;
+  std::uint64_t splits_ = 0;
+};
+
+/// The transport of a group: shared memory when all members are on one host and it is allowed, TCP otherwise.
+Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
+                                                  const std::vector<int>& world_ranks,
+                                                  std::chrono::milliseconds timeout);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,79 @@
+// How communicators come to be: from the environment, or all ranks in one process.
+#include <atomic>
+#include <thread>
+
+#include "collectives/communicator_core.hpp"
+#include "lib/base/config.hpp"
+#include "lib/bootstrap/local_session.hpp"
+#include "lib/net/fd.hpp"
+#include "lockstep/communicator.hpp"
+#include "transports/tcp/switchboard.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::CommunicatorCore;
+using internal::World;
+
+constexpr std::uint64_t kWorldGroup = 1;
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
+  return ranks;
+}
+
+internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,
+                                                               std::string transports,
+                                                               std::chrono::milliseconds timeout) {
+  auto world = std::make_shared<World>();
+  world->session = std::move(session);
+  world->transports = std::move(transports);
+  const int size = world->session->size();
+  return CommunicatorCore::make(world, kWorldGroup, "world", all_ranks(size), timeout);
+}
+
+}  // namespace
+
+Communicator Communicator::create(const InitOptions& options) {
+  if (internal::in_forked_child()) {
+    throw Error(ErrorCode::not_supported,
+                "lockstep was already used in the parent of this forked process; create communicators before "
+                "forking nothing, or after exec");
+  }
+  internal::check_environment().throw_if_error();
+  auto session = internal::join_session(options, internal::real_env());
+  session.status().throw_if_error();
+  std::string transports =
+      options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
+  auto core = make_world(std::move(*session), std::move(transports), options.timeout);
+  core.status().throw_if_error();
+  return Communicator(std::move(*core));
+}
+
+std::vector<Communicator> Communicator::local_group(int n, std::string_view transports) {
+  if (n < 1)
+    throw Error(ErrorCode::invalid_argument, "a group needs at least one rank, not " + std::to_string(n));
+  internal::check_environment().throw_if_error();
+  auto sessions = internal::make_local_sessions(n);
+  std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));
+  std::vector<internal::Status> failures(static_cast<std::size_t>(n));
+  // Set-up waits for all members, so each rank needs a thread for it.
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < cores.size(); ++r) {
+    threads.emplace_back([&, r] {
+      auto core = make_world(std::move(sessions[r]), std::string(transports), InitOptions().timeout);
+      failures[r] = core.status();
+      if (core.ok()) cores[r] = std::move(*core);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<Communicator> group;
+  for (std::size_t r = 0; r < cores.size(); ++r) {
+    failures[r].throw_if_error();
+    group.emplace_back(std::move(cores[r]));
+  }
+  return group;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// Buffers: where the spaces of a program lie in this rank's address space for one operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "collectives/programs/program.hpp"
+#include "lib/reduce/reduce.hpp"
+
+namespace lockstep::internal {
+
+struct Buffers {
+  std::size_t element = 1;  ///< Bytes.
+  int self = 0;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* scratch = nullptr;
+  /// Domain programs: by member. Empty for link programs.
+  std::vector<const std::byte*> member_input;
+  std::vector<std::byte*> member_output;
+  std::vector<std::byte*> member_staging;
+
+  const std::byte* read(const Slice& slice) const { return base(slice) + slice.offset * element; }
+  /// Programs write to output, scratch and own staging only, and to members' outputs in registered programs.
+  std::byte* write(const Slice& slice) const {
+    return const_cast<std::byte*>(base(slice)) + slice.offset * element;
+  }
+  std::size_t bytes(const Slice& slice) const { return slice.count * element; }
+
+ private:
+  const std::byte* base(const Slice& slice) const {
+    const auto member = static_cast<std::size_t>(slice.member);
+    switch (slice.space) {
+      case Space::input:
+        return slice.member == kSelf ? input : member_input[member];
+      case Space::output:
+        return slice.member == kSelf ? output : member_output[member];
+      case Space::scratch:
+        return scratch;
+      case Space::staging:
+        return member_staging[slice.member == kSelf ? static_cast<std::size_t>(self) : member];
+    }
+    return nullptr;
+  }
+};
+
+/// The reduction of an operation; `divisor` for the steps that finish an avg.
+struct Combine {
+  DataType type = DataType::u8;
+  ReduceOp op = ReduceOp::sum;
+  UserOp user;
+  std::uint32_t world = 1;
+
+  Reduction reduction(std::uint64_t count, bool finish) const {
+    const bool divide = finish && op == ReduceOp::avg;
+    return {type, op, op == ReduceOp::user ? &user : nullptr, count, divide ? world : 0};
+  }
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,48 @@
+// Call: one collective as this rank called it. Message: one send or receive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
+#include "lockstep/communicator.hpp"
+#include "transports/frame.hpp"
+
+namespace lockstep::internal {
+
+struct Call {
+  CallFacts facts;  ///< What all ranks must agree on.
+  const void* input = nullptr;
+  void* output = nullptr;
+  /// Elements of `input` and `output` that this rank's part touches; 0 = the pointer is not used here.
+  std::uint64_t input_elements = 0;
+  std::uint64_t output_elements = 0;
+  /// v-variants, as in Shape. Read only while the call starts.
+  std::span<const std::size_t> counts;
+  std::span<const std::size_t> recv_counts;
+  Nanos timeout = 0;  ///< 0 = none.
+  int priority = 0;
+  double scale = 1.0;
+  UserOp user_op;
+  Status refusal;  ///< Not ok: the arguments are wrong. The call takes its sequence number and is refused.
+};
+
+struct Message {
+  bool is_send = false;
+  void* buffer = nullptr;  ///< Read only for a send.
+  std::uint64_t count = 0;
+  DataType type = DataType::u8;
+  int peer = kAnySource;
+  int tag = 0;
+  Nanos timeout = 0;
+};
+
+/// A seldom needed fact: collectives that combine elements.
+constexpr bool is_reduction(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::reduce_scatter ||
+         c == Collective::reduce_scatter_v;
+}
+
+}  // namespace lockstep::internal

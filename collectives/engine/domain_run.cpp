@@ -1,0 +1,246 @@
+#include "collectives/engine/domain_run.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/engine/limits.hpp"
+#include "collectives/engine/link_run.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+bool starts_with_all_ready(const Program& program) {
+  const auto& steps = program.lanes.front().steps;
+  return steps.size() >= 2 && steps[0].kind == StepKind::publish && steps[1].kind == StepKind::await &&
+         steps[1].peer == kSelf && steps[0].phase == 1 && steps[1].phase == 1;
+}
+
+/// The fingerprints beside the phase hold the last calls only; a member may be further ahead. Its call
+/// records reach further back.
+bool made_call(const MemberControl& control, const CallIdentity& identity) {
+  const CallRecord& record = control.recent[identity.sequence % kRecentCalls];
+  const std::uint64_t sequence = record.sequence.load(std::memory_order_acquire);
+  if (sequence == identity.sequence + 1)
+    return fingerprint_of(record.facts, identity.sequence) == identity.fingerprint;
+  return sequence > identity.sequence + 1;
+}
+
+}  // namespace
+
+std::uint64_t fingerprint_of(const CallFacts& facts, std::uint64_t sequence) {
+  std::uint64_t words[sizeof(CallFacts) / 8];
+  std::memcpy(words, &facts, sizeof facts);
+  std::uint64_t hash = sequence;
+  for (const std::uint64_t word : words) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+Status fingerprint_mismatch(int member) { return Status(ErrorCode::mismatch, {}, member); }
+
+void ring_sleepers(Domain& domain) {
+  for (int member = 0; member < domain.size(); ++member) {
+    if (member != domain.rank() &&
+        domain.control(member).doorbell.asleep.load(std::memory_order_seq_cst) != 0) {
+      domain.ring(member);
+    }
+  }
+}
+
+void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
+                      const CallIdentity& identity, const Offer& offer) {
+  choice_ = choice;
+  buffers_ = buffers;
+  combine_ = combine;
+  identity_ = identity;
+  offer_ = offer;
+  program_.reset();
+  entered_ = offered_ = registered_ = false;
+  next_ = 0;
+  elements_ = 0;
+  awaited_ = 0;
+}
+
+void DomainRun::enter(DomainPosition position) {
+  entered_ = true;
+  position_ = position;
+  base_ = position.phase;
+}
+
+Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
+  RunProgress progress;
+  if (!program_) {
+    auto agreed = agree(domain, cache);
+    if (!agreed.ok()) return agreed.status();
+    if (!*agreed) return progress;
+    progress.moved = true;
+  }
+  if (program_->program.lanes.empty()) {
+    progress.done = true;
+    return progress;
+  }
+  const auto& steps = program_->program.lanes.front().steps;
+  while (next_ < steps.size()) {
+    const std::uint64_t before = elements_;
+    auto complete = run_step(domain, steps[next_]);
+    if (!complete.ok()) return complete.status();
+    progress.moved |= *complete || elements_ != before;
+    if (!*complete) return progress;
+    ++next_;
+    elements_ = 0;
+    awaited_ = 0;
+  }
+  if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
+  progress.moved = progress.done = true;
+  return progress;
+}
+
+/// Chooses the program. When both kinds are possible the ranks exchange offers in one phase; a registered
+/// program's own first phase (everybody is ready) is that exchange.
+Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
+  if (choice_.registered == nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, false));
+    return true;
+  }
+  const std::uint64_t parity = position_.calls & 1;
+  if (!offered_) {
+    domain.control(domain.rank()).offer[parity] = offer_;
+    publish(domain, base_ + 1);
+    offered_ = true;
+  }
+  auto all = await(domain, base_ + 1, kSelf);
+  if (!all.ok()) return all.status();
+  if (!*all) return false;
+  bool eligible = true;
+  for (int member = 0; member < domain.size(); ++member) {
+    const Offer& offer = domain.control(member).offer[parity];
+    eligible &= offer.input.owner != 0 && offer.output.owner != 0;
+  }
+  awaited_ = 0;
+  LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, eligible));
+  return true;
+}
+
+Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
+  const Algorithm* algorithm = registered ? choice_.registered : choice_.staged;
+  if (algorithm == nullptr) {
+    return Status(ErrorCode::not_supported,
+                  "algorithm " + std::string(choice_.registered->name) +
+                      " needs buffers from lockstep::allocate() or register_buffer() on every rank");
+  }
+  program_ = cache.get(*algorithm, choice_.shape);
+  registered_ = registered;
+  const std::size_t half = kStagingBytes / 2;
+  buffers_.member_staging.resize(static_cast<std::size_t>(domain.size()));
+  for (int member = 0; member < domain.size(); ++member) {
+    buffers_.member_staging[static_cast<std::size_t>(member)] =
+        domain.staging(member) + (position_.calls & 1) * half;
+  }
+  if (!registered) {
+    base_ += offered_ ? 1 : 0;
+    return {};
+  }
+  if (starts_with_all_ready(program_->program)) {
+    next_ = 2;
+  } else {
+    base_ += 1;
+  }
+  return resolve_members(domain);
+}
+
+Status DomainRun::resolve_members(Domain& domain) {
+  // Declared before the check: a peer that revokes either sees the mark and waits, or this rank sees the
+  // revoke and writes nothing.
+  MemberControl& own = domain.control(domain.rank());
+  own.writing.store(1, std::memory_order_seq_cst);
+  if (own.revoked.load(std::memory_order_seq_cst) != 0)
+    return Status(ErrorCode::aborted, "the communicator was revoked");
+  const auto members = static_cast<std::size_t>(domain.size());
+  buffers_.member_input.resize(members);
+  buffers_.member_output.resize(members);
+  const auto address = [&](int member, const SegmentRef& reference) -> Result<std::byte*> {
+    if (reference.owner == kUnusedBuffer) return static_cast<std::byte*>(nullptr);
+    return domain.resolve(member, reference, 0);
+  };
+  for (int member = 0; member < domain.size(); ++member) {
+    const Offer& offer = domain.control(member).offer[position_.calls & 1];
+    auto input = address(member, offer.input);
+    if (!input.ok()) return input.status();
+    auto output = address(member, offer.output);
+    if (!output.ok()) return output.status();
+    buffers_.member_input[static_cast<std::size_t>(member)] = *input;
+    buffers_.member_output[static_cast<std::size_t>(member)] = *output;
+  }
+  return {};
+}
+
+Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
+  switch (step.kind) {
+    case StepKind::publish:
+      publish(domain, base_ + step.phase);
+      return true;
+    case StepKind::await:
+      return await(domain, base_ + step.phase, step.peer);
+    default:
+      break;
+  }
+  const std::uint64_t total =
+      step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
+  const std::uint64_t block =
+      std::min<std::uint64_t>(total - elements_, kReduceBlockBytes / buffers_.element);
+  run_local_step(program_->program, step, buffers_, combine_, elements_, block);
+  elements_ += block;
+  return elements_ == total;
+}
+
+void DomainRun::publish(Domain& domain, std::uint64_t phase) {
+  MemberControl& own = domain.control(domain.rank());
+  own.fingerprints[position_.calls % 4].store(identity_.fingerprint, std::memory_order_relaxed);
+  own.phase.store(phase, std::memory_order_seq_cst);  // Before the look at the sleepers: see doorbell.hpp.
+  ring_sleepers(domain);
+}
+
+Result<bool> DomainRun::await(Domain& domain, std::uint64_t phase, int member) {
+  const int last = member == kSelf ? domain.size() : member + 1;
+  if (member != kSelf) awaited_ = std::max(awaited_, member);
+  for (; awaited_ < last; ++awaited_) {
+    MemberControl& control = domain.control(awaited_);
+    if (awaited_ == domain.rank()) continue;
+    if (control.phase.load(std::memory_order_acquire) < phase) return false;
+    if (control.fingerprints[position_.calls % 4].load(std::memory_order_relaxed) != identity_.fingerprint &&
+        !made_call(control, identity_)) {
+      return fingerprint_mismatch(awaited_);
+    }
+  }
+  return true;
+}
+
+DomainPosition DomainRun::end() const { return {base_ + program_->program.phases, position_.calls + 1}; }
+
+void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
+  if (!entered_) return;
+  std::uint64_t phase = base_ + 1;
+  int only = kSelf;
+  if (program_) {
+    if (program_->program.lanes.empty() || next_ >= program_->program.lanes.front().steps.size()) return;
+    const Step& step = program_->program.lanes.front().steps[next_];
+    if (step.kind != StepKind::await) return;
+    phase = base_ + step.phase;
+    only = step.peer;
+  }
+  for (int member = 0; member < domain.size(); ++member) {
+    const bool asked = only == kSelf ? member != domain.rank() : member == only;
+    if (asked && domain.control(member).phase.load(std::memory_order_acquire) < phase)
+      members.push_back(member);
+  }
+}
+
+void DomainRun::abandon(Domain& domain) {
+  if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
+  program_.reset();
+  registered_ = false;
+}
+
+}  // namespace lockstep::internal

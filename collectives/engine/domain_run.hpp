@@ -1,0 +1,107 @@
+// DomainRun: the execution of one collective in shared memory. InlineRun: its shortest form, payload inside
+// the flags' lines.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "collectives/engine/buffers.hpp"
+#include "collectives/engine/prepared_program.hpp"
+#include "transports/domain.hpp"
+
+namespace lockstep::internal {
+
+/// Where this rank stands in the domain: equal on all ranks between two calls.
+struct DomainPosition {
+  std::uint64_t phase = 0;  ///< Published by the calls so far.
+  std::uint64_t calls = 0;
+};
+
+/// A call as peers must have made it too.
+struct CallIdentity {
+  std::uint64_t sequence = 0;
+  std::uint64_t fingerprint = 0;  ///< fingerprint_of(facts, sequence)
+};
+std::uint64_t fingerprint_of(const CallFacts& facts, std::uint64_t sequence);
+
+struct RunProgress {
+  bool moved = false;
+  bool done = false;
+};
+
+/// Tells every member that sleeps to look. Call after a seq_cst store of the change: the load here may then
+/// not come first.
+void ring_sleepers(Domain& domain);
+
+/// Owner of an offered buffer that the collective does not touch on that rank: eligible, and never resolved.
+inline constexpr std::uint64_t kUnusedBuffer = ~std::uint64_t{0};
+
+/// What a domain call may run. A registered program is used when every rank's buffers are registered, which
+/// the ranks find out by exchanging offers; otherwise the staged one.
+struct DomainChoice {
+  const Algorithm* staged = nullptr;
+  const Algorithm* registered = nullptr;
+  Shape shape;
+};
+
+class DomainRun {
+ public:
+  void begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
+             const CallIdentity& identity, const Offer& offer);
+  /// Its turn in the domain came. Once, before the first step().
+  void enter(DomainPosition position);
+  bool entered() const { return entered_; }
+  /// Never blocks, except that a member's newly registered segment is mapped on first use.
+  Result<RunProgress> step(Domain& domain, ProgramCache& cache);
+  /// After done: where the next call starts.
+  DomainPosition end() const;
+  /// While this is true members' memory may be written by this rank (registered programs).
+  bool writes_to_members() const { return registered_; }
+  const PreparedProgram* program() const { return program_.get(); }
+  void waiting_for(Domain& domain, std::vector<int>& members) const;
+  void abandon(Domain& domain);
+
+ private:
+  Result<bool> agree(Domain& domain, ProgramCache& cache);
+  Status adopt(Domain& domain, ProgramCache& cache, bool registered);
+  Status resolve_members(Domain& domain);
+  Result<bool> run_step(Domain& domain, const Step& step);
+  Result<bool> await(Domain& domain, std::uint64_t phase, int member);
+  void publish(Domain& domain, std::uint64_t phase);
+
+  DomainChoice choice_;
+  Buffers buffers_;
+  Combine combine_;
+  CallIdentity identity_;
+  Offer offer_{};
+  DomainPosition position_;
+  std::shared_ptr<const PreparedProgram> program_;  // Null until agreed.
+  bool entered_ = false;
+  bool offered_ = false;
+  bool registered_ = false;
+  std::uint64_t base_ = 0;      // Phase before the program's first.
+  std::uint32_t next_ = 0;      // Step to run.
+  std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
+  int awaited_ = 0;             // Members seen by the current await.
+};
+
+class InlineRun {
+ public:
+  void begin(const Buffers& buffers, const Combine& combine, std::uint64_t count,
+             const CallIdentity& identity, std::uint64_t call);
+  Result<RunProgress> step(Domain& domain);
+  void waiting_for(Domain& domain, std::vector<int>& members) const;
+
+ private:
+  Buffers buffers_;
+  Combine combine_;
+  CallIdentity identity_;
+  std::uint64_t count_ = 0, call_ = 0;
+  bool written_ = false;
+  int seen_ = 0;
+};
+
+/// ErrorCode::mismatch with `member` as culprit and no text: the engine explains it from the call records.
+Status fingerprint_mismatch(int member);
+
+}  // namespace lockstep::internal

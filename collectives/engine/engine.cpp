@@ -1,0 +1,332 @@
+// Starting operations: validation, order, selection, the first attempt.
+#include "collectives/engine/engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/engine/contender.hpp"
+#include "lib/base/config.hpp"
+#include "lib/memory/segment.hpp"
+
+namespace lockstep::internal {
+
+Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor)
+    : group_(std::move(group)),
+      transport_(std::move(transport)),
+      env_(env),
+      reactor_(reactor),
+      domain_(transport_ ? transport_->domain() : nullptr),
+      segment_bytes_(config_bytes("LOCKSTEP_SEGMENT")),
+      peer_probes_(static_cast<std::size_t>(group_.size())),
+      lost_(static_cast<std::size_t>(group_.size())) {
+  capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
+  if (segment_bytes_ == 0) segment_bytes_ = 256 << 10;
+  if (transport_) {
+    peers_ = std::make_unique<PeerTable>(*transport_, group_.size(), group_.rank);
+    matcher_ = std::make_unique<Matcher>(*transport_, *this, group_.size(), group_.rank, 0);
+  }
+  active_.reserve(kMaxInFlight);
+  partial_reasons_.resize(static_cast<std::size_t>(group_.size()));
+  wait_policy_ = wait_policy(group_);
+  one_process_ = std::all_of(group_.members.begin(), group_.members.end(), [&](const Member& m) {
+    return m.process != 0 && m.process == group_.members.front().process;
+  });
+  if (reactor_ != nullptr) {
+    sleeper_ = std::make_unique<Sleeper>(transport_.get(), group_.size(), group_.rank);
+    reactor_->add(this);
+  }
+}
+
+Engine::~Engine() {
+  if (reactor_ != nullptr) reactor_->remove(this);
+  if (transport_) transport_->close();
+}
+
+// ---- operations and their references ----
+
+Operation* Engine::new_operation(Operation::Kind kind) {
+  if (free_.empty()) {
+    pool_.push_back(std::make_unique<Operation>());
+    free_.push_back(pool_.back().get());
+  }
+  Operation* operation = free_.back();
+  free_.pop_back();
+  operation->kind = kind;
+  operation->path = Operation::Path::none;
+  operation->engine = this;
+  operation->references = 2;  // The engine's and the caller's.
+  operation->started = operation->deadline = operation->probed = 0;
+  operation->attended = false;
+  operation->status = {};
+  operation->done.store(false, std::memory_order_relaxed);
+  operation->received = {};
+  operation->parent = nullptr;
+  operation->children = 0;
+  return operation;
+}
+
+void Engine::unreference(Operation& operation) {
+  if (--operation.references > 0) return;
+  if (operation.scratch_bytes > kKeptScratchBytes) {
+    operation.scratch.reset();
+    operation.scratch_bytes = 0;
+  }
+  free_.push_back(&operation);
+}
+
+void Engine::release(Operation* operation) {
+  const std::shared_ptr<Engine> keep = std::move(operation->keep);
+  Contender lock(*this);
+  unreference(*operation);
+}
+
+// ---- public starts ----
+
+Status Engine::run(const Call& call) {
+  Contender lock(*this);
+  apply_requests();
+  Operation& operation = *new_operation(Operation::Kind::collective);
+  operation.attended = true;
+  begin(operation, call);
+  if (!operation.done.load(std::memory_order_relaxed)) {
+    lock.unlock();
+    wait(operation);
+    lock.lock();
+  }
+  Status status = std::move(operation.status);
+  unreference(operation);
+  return status;
+}
+
+Operation* Engine::start(const Call& call, std::function<void(bool)> on_complete) {
+  Contender lock(*this);
+  apply_requests();
+  Operation& operation = *new_operation(Operation::Kind::collective);
+  operation.on_complete = std::move(on_complete);
+  begin(operation, call);
+  operation.keep = weak_from_this().lock();
+  if (!operation.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
+  return &operation;
+}
+
+Operation* Engine::start(const Message& message) {
+  Contender lock(*this);
+  apply_requests();
+  Operation& operation = *new_operation(Operation::Kind::message);
+  begin(operation, message);
+  operation.keep = weak_from_this().lock();
+  if (!operation.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
+  return &operation;
+}
+
+Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std::function<void(bool)>> hooks,
+                               std::span<const Message> messages) {
+  Contender lock(*this);
+  apply_requests();
+  Operation& batch = *new_operation(Operation::Kind::batch);
+  batch.keep = weak_from_this().lock();
+  batch.children =
+      calls.size() + messages.size() + 1;  // One for this loop: the batch may not end in the middle of it.
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Operation& child = *new_operation(Operation::Kind::collective);
+    child.parent = &batch;
+    child.references = 1;
+    if (i < hooks.size()) child.on_complete = hooks[i];
+    begin(child, calls[i]);
+  }
+  for (const Message& message : messages) {
+    Operation& child = *new_operation(Operation::Kind::message);
+    child.parent = &batch;
+    child.references = 1;
+    begin(child, message);
+  }
+  if (--batch.children == 0) complete(batch, {});
+  if (!batch.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
+  return &batch;
+}
+
+// ---- from call to running operation ----
+
+void Engine::begin(Operation& operation, const Message& message) {
+  operation.message = message;
+  operation.path = Operation::Path::links;
+  if (state() != ErrorCode::ok) return complete(operation, failure(operation, reason_));
+  if (message.peer != kAnySource && lost_[static_cast<std::size_t>(message.peer)]) {
+    return complete(operation, failure(operation, Status(ErrorCode::peer_lost, who(message.peer) + " is gone",
+                                                         message.peer)));
+  }
+  messages_.push_back(&operation);
+  matcher_->post(operation);
+  if (!operation.done.load(std::memory_order_relaxed)) matcher_->step();
+}
+
+void Engine::begin(Operation& operation, const Call& call) {
+  operation.call = call;
+  operation.counts.assign(call.counts.begin(),
+                          call.counts.end());  // The caller's may be gone when a queued call starts.
+  operation.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+  operation.call.counts = operation.counts;
+  operation.call.recv_counts = operation.recv_counts;
+  operation.sequence = sequence_++;
+  if (Status status = admit(operation); !status.ok()) {
+    Status failed = failure(operation, status);
+    if (group_.size() > 1 && state() == ErrorCode::ok) {
+      revoke(Status(ErrorCode::refused,
+                    who(group_.rank) + " refused its " + operation.describe() + ": " + status.message(),
+                    group_.rank));
+    }
+    return complete(operation, std::move(failed));
+  }
+  record_call(operation);
+  if (active_.size() < kMaxInFlight && pending_.empty()) {
+    activate(operation);
+  } else {
+    pending_.push_back(&operation);
+  }
+}
+
+Status Engine::admit(Operation& operation) {
+  if (state() != ErrorCode::ok) return reason_;
+  if (!operation.call.refusal.ok()) return operation.call.refusal;
+  const FrameHeader* probe = nullptr;
+  for (FrameHeader& header : peer_probes_) {
+    if (header.reserved == operation.sequence + 1) {
+      probe = &header;
+      header.reserved = 0;
+      if (header.facts != operation.call.facts) break;
+      probe = nullptr;
+    }
+  }
+  if (probe != nullptr) {
+    return explain_mismatch(static_cast<int>(probe - peer_probes_.data()), operation.sequence, probe->facts);
+  }
+  return {};
+}
+
+void Engine::record_call(const Operation& operation) {
+  history_[operation.sequence % kRecentCalls] = {operation.sequence + 1, operation.call.facts};
+  if (domain_ == nullptr) return;
+  CallRecord& record = domain_->control(group_.rank).recent[operation.sequence % kRecentCalls];
+  record.facts = operation.call.facts;
+  record.sequence.store(operation.sequence + 1, std::memory_order_release);
+}
+
+void Engine::activate(Operation& operation) {
+  const auto place = std::find_if(active_.begin(), active_.end(), [&](const Operation* other) {
+    return other->call.priority < operation.call.priority;
+  });
+  active_.insert(place, &operation);
+  if (Status status = launch(operation); !status.ok()) {
+    const Status cause = status;
+    complete(operation, failure(operation, cause));
+    if (group_.size() > 1)
+      revoke(Status(cause.code() == ErrorCode::not_supported ? ErrorCode::refused : cause.code(),
+                    who(group_.rank) + ": " + cause.message(), group_.rank));
+    return;
+  }
+  advance(operation);
+}
+
+void Engine::activate_pending() {
+  while (!pending_.empty() && active_.size() < kMaxInFlight) {
+    Operation* next = pending_.front();
+    pending_.pop_front();
+    activate(*next);
+  }
+}
+
+Shape Engine::shape_of(const Call& call) const {
+  Shape shape;
+  shape.collective = call.facts.collective;
+  shape.rank = group_.rank;
+  shape.world = group_.size();
+  shape.root = call.facts.root;
+  shape.count = call.facts.count;
+  const std::size_t element = size_of(call.facts.type);
+  shape.segment = segment_bytes_ / element;
+  shape.staging = kStagingBytes / 2 / element;
+  shape.counts.assign(call.counts.begin(), call.counts.end());
+  shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+  return shape;
+}
+
+Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
+  CachedSelection& cached = selections_[fingerprint_of(facts, 0) % selections_.size()];
+  if (cached.valid && cached.facts == facts && shape.counts.empty()) return cached.selection;
+  auto selection = choose(facts, shape, capabilities_);
+  if (selection.ok()) cached = {facts, shape.counts.empty(), *selection};
+  return selection;
+}
+
+Status Engine::launch(Operation& operation) {
+  const Call& call = operation.call;
+  Buffers buffers;
+  buffers.element = size_of(call.facts.type);
+  buffers.self = group_.rank;
+  buffers.input = static_cast<const std::byte*>(call.input);
+  buffers.output = static_cast<std::byte*>(call.output);
+  if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) {
+    operation.scaled.resize(call.input_elements * buffers.element);
+    scale_copy(call.facts.type, call.input, operation.scaled.data(), call.input_elements, call.scale);
+    buffers.input = operation.scaled.data();
+  }
+  if (group_.size() == 1) {
+    operation.path = Operation::Path::local;
+    if (call.output_elements > 0 && buffers.input != buffers.output) {
+      copy_bytes(buffers.output, buffers.input,
+                 std::min(call.input_elements, call.output_elements) * buffers.element);
+    }
+    return {};
+  }
+  const Combine combine{call.facts.type, call.facts.op, call.user_op,
+                        static_cast<std::uint32_t>(group_.size())};
+  const Shape shape = shape_of(call);
+  auto selection = selection_for(call.facts, shape);
+  if (!selection.ok()) return selection.status();
+  if (selection->links != nullptr) return launch_links(operation, *selection->links, shape, buffers, combine);
+  return launch_domain(operation, *selection, shape, buffers, combine);
+}
+
+Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Shape& shape,
+                            const Buffers& plain, const Combine& combine) {
+  operation.path = Operation::Path::links;
+  auto program = programs_.get(algorithm, shape);
+  Buffers buffers = plain;
+  const std::size_t bytes = program->program.scratch * buffers.element;
+  if (bytes > operation.scratch_bytes) {
+    operation.scratch = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    operation.scratch_bytes = bytes;
+  }
+  buffers.scratch = operation.scratch.get();
+  peers_->enter(operation.sequence, program->send_peers);
+  operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence, 0);
+  return {};
+}
+
+Status Engine::launch_domain(Operation& operation, const Selection& selection, const Shape& shape,
+                             const Buffers& buffers, const Combine& combine) {
+  const Call& call = operation.call;
+  in_domain_.push_back(&operation);
+  const CallIdentity identity{operation.sequence, fingerprint_of(call.facts, operation.sequence)};
+  if (selection.inline_line) {
+    operation.path = Operation::Path::inline_line;
+    operation.inline_run.begin(buffers, combine, call.facts.count, identity, inline_calls_++);
+    return {};
+  }
+  operation.path = Operation::Path::domain;
+  Offer offer{};
+  if (selection.registered != nullptr) {
+    const auto reference = [&](const void* pointer, std::uint64_t elements) {
+      if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
+      if (one_process_) return direct_ref(pointer);
+      return find_segment(pointer, elements * buffers.element).value_or(SegmentRef{});
+    };
+    offer.input = reference(buffers.input, call.input_elements);
+    offer.output = reference(buffers.output, call.output_elements);
+  }
+  operation.domain_run.begin({selection.staged, selection.registered, shape}, buffers, combine, identity,
+                             offer);
+  return {};
+}
+
+}  // namespace lockstep::internal

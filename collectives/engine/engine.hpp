@@ -1,0 +1,206 @@
+// Engine: runs the operations of one communicator. It knows transports only by their contract, and time only
+// through Env.
+//
+// Progress is made by whoever calls: a thread in wait() drives every operation; operations that nobody waits
+// for are stepped by the reactor's thread; a simulator calls step(). One lock guards everything; it is never
+// held while sleeping.
+//   engine.cpp          starting operations: validation, order, selection, the first attempt
+//   engine_step.cpp     one pass over what is in flight
+//   engine_wait.cpp     waiting: spin, yield, sleep; the reactor's side
+//   engine_failure.cpp  revokes: mismatch, loss, deadline, abort; what survivors are told
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "collectives/engine/limits.hpp"
+#include "collectives/engine/matcher.hpp"
+#include "collectives/engine/operation.hpp"
+#include "collectives/engine/peer_table.hpp"
+#include "collectives/engine/sleeper.hpp"
+#include "collectives/engine/wait_policy.hpp"
+#include "collectives/select/choose.hpp"
+#include "lib/bootstrap/session.hpp"
+#include "lib/net/reactor.hpp"
+
+namespace lockstep::internal {
+
+/// Who the ranks of a communicator are; index = rank in it.
+struct EngineGroup {
+  std::uint64_t id = 0;
+  std::string name = "world";
+  int rank = 0;
+  std::vector<Member> members;
+  int size() const { return static_cast<int>(members.size()); }
+};
+
+class Engine final : public Progressor,
+                     public FrameHandler,
+                     public Matcher::Sink,
+                     public std::enable_shared_from_this<Engine> {
+ public:
+  /// `transport` may be null for a group of one. With `reactor`, unattended operations are stepped by its
+  /// thread.
+  Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor);
+  ~Engine() override;
+
+  // ---- any thread ----
+  /// Runs a collective to its end. On the short path: one lock, no clock, no allocation.
+  Status run(const Call& call);
+  /// Starts a collective; the caller gets one reference. A call that is refused gives an operation that has
+  /// ended with the error.
+  Operation* start(const Call& call, std::function<void(bool)> on_complete = {});
+  Operation* start(const Message& message);
+  /// Starts all under one lock; the batch ends with the last of them, with the first error. Hooks as in
+  /// start(), one per call.
+  Operation* start_batch(std::span<const Call> calls, std::span<const std::function<void(bool)>> hooks,
+                         std::span<const Message> messages);
+  /// Waits until `operation` ended (true) or `limit` passed (false). Makes progress.
+  bool wait(Operation& operation, Nanos limit = kForever);
+  bool test(Operation& operation);
+  void release(Operation* operation);
+
+  /// Revokes the communicator: every pending and later operation ends with `why`; peers are told. The first
+  /// reason wins. Returns at once.
+  void request_revoke(Status why);
+  /// A rank (of this communicator) died or left. As request_revoke, but its own words are not awaited.
+  void on_loss(int rank, const std::string& evidence);
+  ErrorCode state() const { return static_cast<ErrorCode>(state_.load(std::memory_order_acquire)); }
+  Status why_revoked();
+
+  /// One pass without waiting. True when something moved.
+  bool step();
+  /// Tells peers that this rank leaves in good order, and ends the engine here: later calls are errors.
+  /// Idempotent.
+  void close();
+
+  const EngineGroup& group() const { return group_; }
+  Transport* transport() const { return transport_.get(); }
+  const Capabilities& capabilities() const { return capabilities_; }
+  Env& env() const { return env_; }
+  /// "rank 3 (host-2, pid 4711)"
+  std::string who(int rank) const;
+
+  // ---- Progressor, FrameHandler, Matcher::Sink ----
+  Outcome progress() override;
+  int arm() override;
+  void disarm() override;
+  Result<bool> on_frame(int peer, const FrameHeader& header, Link& link) override;
+  void complete(Operation& operation, Status status) override;
+
+ private:
+  struct History {  // Calls made here, to compare with what peers say they wait for.
+    std::uint64_t sequence_plus_one = 0;
+    CallFacts facts;
+  };
+  struct CachedSelection {
+    CallFacts facts;
+    bool valid = false;
+    Selection selection;
+  };
+  class Contender;  // Lock that asks the thread in progress to make room.
+
+  // engine.cpp
+  Operation* new_operation(Operation::Kind kind);
+  void unreference(Operation& operation);
+  void begin(Operation& operation, const Call& call);
+  void begin(Operation& operation, const Message& message);
+  Status admit(Operation& operation);
+  void activate(Operation& operation);
+  void activate_pending();
+  Status launch(Operation& operation);
+  Status launch_links(Operation& operation, const Algorithm& algorithm, const Shape& shape,
+                      const Buffers& buffers, const Combine& combine);
+  Status launch_domain(Operation& operation, const Selection& selection, const Shape& shape,
+                       const Buffers& buffers, const Combine& combine);
+  void finish_locally(Operation& operation);
+  Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
+  Shape shape_of(const Call& call) const;
+  void record_call(const Operation& operation);
+
+  // engine_step.cpp
+  bool step_locked();
+  bool advance(Operation& operation);
+  Result<RunProgress> advance_run(Operation& operation);
+  bool is_front_of_domain(const Operation& operation) const;
+  void look_around();
+
+  // engine_wait.cpp
+  void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
+  void wake_self();
+  bool has_unattended() const;
+  Sleeper& sleeper();
+
+  // engine_failure.cpp
+  void apply_requests();
+  void revoke(const Status& why);
+  void fail_everything();
+  void quiesce(Operation& operation);
+  void tell_peers();
+  void mark_domain();
+  bool drain();
+  bool check_domain();
+  void ask_around(Operation& operation, Nanos now);
+  Status explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const;
+  Status explain_domain_mismatch(int member, const Operation& operation);
+  Status compare_records(const Operation& operation);
+  std::vector<int> waiting_for(const Operation& operation) const;
+  Status failure(const Operation& operation, const Status& cause) const;
+  std::string waiting_text(const Operation& operation) const;
+  Status on_probe(int peer, const FrameHeader& header);
+  Status scan_links();
+  Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
+
+  const EngineGroup group_;
+  std::unique_ptr<Transport> transport_;
+  Env& env_;
+  Reactor* reactor_;
+  Domain* domain_ = nullptr;
+  Capabilities capabilities_;
+  std::uint64_t segment_bytes_;
+  WaitPolicy wait_policy_;
+  bool one_process_ = false;  // All ranks are threads of this process: any memory is addressable.
+
+  std::mutex mutex_;
+  std::atomic<int> contenders_{0};  // Threads that want the lock while another makes progress.
+  std::atomic<int> waiters_{0};     // Threads inside wait(). Written under the lock.
+  int sleepers_ = 0;                // Of those, asleep: completions by other threads must wake them.
+  std::uint64_t sequence_ = 0;      // Of the next collective.
+  std::vector<std::unique_ptr<Operation>> pool_;
+  std::vector<Operation*> free_;
+  std::vector<Operation*> active_;    // Running collectives, by priority, then sequence.
+  std::deque<Operation*> pending_;    // Started beyond kMaxInFlight.
+  std::deque<Operation*> in_domain_;  // Active domain operations in order; the front runs.
+  std::vector<Operation*> messages_;  // Point-to-point operations not ended.
+  std::unique_ptr<PeerTable> peers_;
+  std::unique_ptr<Matcher> matcher_;
+  ProgramCache programs_;
+  std::array<CachedSelection, 64> selections_{};
+  DomainPosition position_;
+  std::uint64_t inline_calls_ = 0;
+  std::array<History, kRecentCalls> history_{};
+  std::vector<FrameHeader> peer_probes_;  // Last probe of each peer for a call not made here yet; sequence +
+                                          // 1 in `reserved`, 0 = none.
+  std::unique_ptr<Sleeper> sleeper_;
+  Nanos last_look_ = 0;
+  Nanos last_moved_ = 0;
+  bool moved_since_look_ = false;
+
+  std::atomic<int> state_{0};  // ErrorCode; != 0 once revoked or closed.
+  Status reason_;              // Guarded by mutex_.
+  std::vector<bool> lost_;
+  std::vector<std::string> partial_reasons_;  // Of revoke frames, by peer, while their payload arrives.
+  Nanos drain_until_ = 0;
+  bool closed_ = false;
+  std::mutex request_mutex_;  // Guards requested_; never held with mutex_ wanted.
+  std::atomic<bool> has_request_{false};
+  Status requested_;
+  std::vector<int> requested_losses_;
+};
+
+}  // namespace lockstep::internal

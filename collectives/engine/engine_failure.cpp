@@ -1,0 +1,370 @@
+// Revokes: why a communicator dies, what its operations end with, and what the peers are told.
+#include <sched.h>
+
+#include <algorithm>
+
+#include "collectives/engine/contender.hpp"
+#include "collectives/engine/engine.hpp"
+#include "lib/memory/segment.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// "code culprit text", as it travels to peers.
+std::string encode_reason(const Status& why) {
+  std::string text = std::to_string(static_cast<int>(why.code())) + " " + std::to_string(why.culprit()) +
+                     " " + why.message();
+  text.resize(std::min<std::size_t>(text.size(), kMaxReasonBytes - 1));
+  return text;
+}
+
+Status decode_reason(const std::string& text, int size) {
+  char* rest = nullptr;
+  const long code = std::strtol(text.c_str(), &rest, 10);
+  const long culprit = std::strtol(rest, &rest, 10);
+  const bool known = code > 0 && code <= static_cast<long>(ErrorCode::internal);
+  std::string message(rest + (*rest == ' ' ? 1 : 0));
+  return Status(known ? static_cast<ErrorCode>(code) : ErrorCode::aborted, std::move(message),
+                culprit >= 0 && culprit < size ? static_cast<int>(culprit) : -1);
+}
+
+const char* next_step(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::mismatch:
+      return "make all ranks call the same operations with the same arguments in the same order";
+    case ErrorCode::peer_lost:
+      return "look at the output of the rank that ended; restart, or go on with a new communicator of the "
+             "survivors";
+    case ErrorCode::timeout:
+      return "find out why that rank is late, or raise LOCKSTEP_TIMEOUT";
+    case ErrorCode::refused:
+    case ErrorCode::invalid_argument:
+      return "correct the arguments of that call";
+    default:
+      return "end the program, or create a new communicator";
+  }
+}
+
+}  // namespace
+
+std::string Engine::who(int rank) const {
+  const Member& member = group_.members[static_cast<std::size_t>(rank)];
+  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
+         ")";
+}
+
+Status Engine::failure(const Operation& operation, const Status& cause) const {
+  const bool started = operation.path != Operation::Path::none;
+  std::string text = "lockstep: " + operation.describe() + " failed on rank " + std::to_string(group_.rank) +
+                     " of " + std::to_string(group_.size()) + " in group \"" + group_.name +
+                     "\"\n  cause : " + cause.message() + "\n  yours : " +
+                     (started ? "an input that is not also the output is unchanged; the output is undefined"
+                              : "the buffers are unchanged") +
+                     "\n  next  : " + next_step(cause.code());
+  return Status(cause.code(), std::move(text), cause.culprit());
+}
+
+// ---- requests from other threads ----
+
+void Engine::request_revoke(Status why) {
+  {
+    std::lock_guard guard(request_mutex_);
+    if (requested_.ok()) requested_ = std::move(why);
+  }
+  has_request_.store(true, std::memory_order_release);
+  if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) apply_requests();
+  wake_self();
+  if (reactor_ != nullptr) reactor_->notify();
+}
+
+void Engine::on_loss(int rank, const std::string& evidence) {
+  {
+    std::lock_guard guard(request_mutex_);
+    requested_losses_.push_back(rank);
+  }
+  request_revoke(Status(ErrorCode::peer_lost, who(rank) + " is gone: " + evidence, rank));
+}
+
+void Engine::apply_requests() {
+  if (!has_request_.load(std::memory_order_acquire)) return;
+  Status why;
+  {
+    std::lock_guard guard(request_mutex_);
+    has_request_.store(false, std::memory_order_relaxed);
+    for (const int rank : requested_losses_) lost_[static_cast<std::size_t>(rank)] = true;
+    requested_losses_.clear();
+    why = std::exchange(requested_, Status());
+  }
+  if (!why.ok()) revoke(why);
+}
+
+Status Engine::why_revoked() {
+  Contender lock(*this);
+  return reason_;
+}
+
+// ---- the revoke itself ----
+
+void Engine::revoke(const Status& why) {
+  if (state() != ErrorCode::ok) return;
+  reason_ = why;
+  state_.store(static_cast<int>(why.code()), std::memory_order_release);
+  drain_until_ = env_.now() + kDrainTime;
+  mark_domain();
+  tell_peers();
+  fail_everything();
+  drain();
+  if (reactor_ != nullptr) reactor_->notify();
+}
+
+/// The first reason in a member's control area wins; a member that sleeps is woken.
+void Engine::mark_domain() {
+  if (domain_ == nullptr) return;
+  const std::string text = encode_reason(reason_);
+  for (int member = 0; member < domain_->size(); ++member) {
+    MemberControl& control = domain_->control(member);
+    std::uint32_t none = 0;
+    if (!control.revoked.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) continue;
+    std::copy(text.begin(), text.end(), control.reason);
+    control.reason[text.size()] = '\0';
+    control.revoked.store(2, std::memory_order_seq_cst);
+    if (member != group_.rank) domain_->ring(member);
+  }
+}
+
+void Engine::tell_peers() {
+  if (!peers_) return;
+  FrameHeader header;
+  header.kind = FrameKind::revoke;
+  const std::string text = encode_reason(reason_);
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    const bool by_memory = domain_ != nullptr;
+    if (!by_memory && !lost_[static_cast<std::size_t>(peer)]) peers_->post(peer, header, text);
+  }
+}
+
+void Engine::fail_everything() {
+  while (!active_.empty()) {
+    Operation& operation = *active_.front();
+    if (operation.path == Operation::Path::links) operation.link_run.abandon(*peers_);
+    if (operation.path == Operation::Path::domain) quiesce(operation);
+    complete(operation, failure(operation, reason_));
+  }
+  in_domain_.clear();
+  while (!pending_.empty()) {
+    Operation* operation = pending_.front();
+    pending_.pop_front();
+    complete(*operation, failure(*operation, reason_));
+  }
+  if (matcher_) matcher_->abandon();
+  while (!messages_.empty()) complete(*messages_.front(), failure(*messages_.front(), reason_));
+}
+
+/// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes: every
+/// member has seen the revoke (its mark is down, and it looks at `revoked` between raising the mark and
+/// writing), or is dead, or finds the memory replaced.
+void Engine::quiesce(Operation& operation) {
+  const bool exposed = operation.domain_run.writes_to_members();
+  operation.domain_run.abandon(*domain_);
+  if (!exposed || reactor_ == nullptr) return;
+  const Nanos end = env_.now() + kQuiesceWait;
+  bool quiet = false;
+  while (!quiet && env_.now() < end) {
+    quiet = true;
+    for (int member = 0; member < domain_->size(); ++member) {
+      quiet &= lost_[static_cast<std::size_t>(member)] ||
+               domain_->control(member).writing.load(std::memory_order_seq_cst) == 0;
+    }
+    if (!quiet) sched_yield();
+  }
+  if (!quiet && operation.call.output != nullptr) static_cast<void>(replace_segment(operation.call.output));
+}
+
+bool Engine::drain() {
+  if (!peers_ || !peers_->has_posted()) return false;
+  const bool moved = peers_->flush();
+  if (env_.now() > drain_until_) peers_->drop_posted();
+  return moved;
+}
+
+void Engine::close() {
+  Contender lock(*this);
+  if (closed_) return;
+  closed_ = true;
+  if (state() == ErrorCode::ok) {
+    reason_ = Status(ErrorCode::aborted, "the communicator was finalized on this rank");
+    state_.store(static_cast<int>(ErrorCode::aborted), std::memory_order_release);
+    fail_everything();
+  }
+  if (domain_ != nullptr) {
+    domain_->control(group_.rank).left.store(sequence_ + 1, std::memory_order_release);
+    ring_sleepers(*domain_);
+  }
+  if (transport_) transport_->close();
+}
+
+// ---- what peers tell ----
+
+/// Looks whether a peer has revoked the communicator through shared memory.
+bool Engine::check_domain() {
+  MemberControl& own = domain_->control(group_.rank);
+  if (own.revoked.load(std::memory_order_acquire) != 2) return false;
+  revoke(decode_reason(own.reason, group_.size()));
+  return true;
+}
+
+Result<bool> Engine::on_frame(int peer, const FrameHeader& header, Link& link) {
+  switch (header.kind) {
+    case FrameKind::probe: {
+      const FrameHeader probe = header;
+      link.pop();
+      LOCKSTEP_RETURN_IF_ERROR(on_probe(peer, probe));
+      return true;
+    }
+    case FrameKind::revoke:
+      return on_revoke(peer, header, link);
+    case FrameKind::data: {
+      const History& mine = history_[header.sequence % kRecentCalls];
+      if (mine.sequence_plus_one == header.sequence + 1 && mine.facts != header.facts) {
+        return explain_mismatch(peer, header.sequence, header.facts);
+      }
+      return false;
+    }
+    default:
+      return Status(ErrorCode::internal,
+                    who(peer) + " sent a frame of kind " + std::to_string(static_cast<int>(header.kind)) +
+                        " on a link for collectives",
+                    peer);
+  }
+}
+
+Status Engine::on_probe(int peer, const FrameHeader& header) {
+  const History& mine = history_[header.sequence % kRecentCalls];
+  if (mine.sequence_plus_one == header.sequence + 1) {
+    return mine.facts == header.facts ? Status() : explain_mismatch(peer, header.sequence, header.facts);
+  }
+  if (header.sequence >= sequence_) {
+    FrameHeader& kept = peer_probes_[static_cast<std::size_t>(peer)];
+    kept = header;
+    kept.reserved = header.sequence + 1;
+  }
+  return {};
+}
+
+Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) {
+  if (header.bytes > kMaxReasonBytes)
+    return Status(ErrorCode::internal, who(peer) + " sent an oversized reason", peer);
+  std::string& text = partial_reasons_[static_cast<std::size_t>(peer)];
+  std::byte piece[512];
+  while (text.size() < header.bytes) {
+    auto got = link.read({piece, std::min<std::size_t>(sizeof piece, header.bytes - text.size())});
+    if (!got.ok()) return got.status();
+    if (*got == 0) return false;
+    text.append(reinterpret_cast<const char*>(piece), *got);
+  }
+  link.pop();
+  return decode_reason(text, group_.size());
+}
+
+/// Looks at the head of every link for what no running step would find: probes, revokes, data of a call that
+/// differs.
+Status Engine::scan_links() {
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    Link* link = peer == group_.rank ? nullptr : transport_->existing_link(peer, Channel::collective);
+    while (link != nullptr) {
+      auto head = link->peek();
+      if (!head.ok()) return {};  // A lost link counts where data are awaited from it.
+      if (*head == nullptr) break;
+      auto consumed = on_frame(peer, **head, *link);
+      if (!consumed.ok()) return consumed.status();
+      if (!*consumed) break;
+    }
+  }
+  return {};
+}
+
+/// Nothing has moved for a while: compares calls with everybody, and tells those who are awaited that they
+/// are.
+void Engine::ask_around(Operation& operation, Nanos now) {
+  if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
+  if (domain_ == nullptr && transport_) {
+    static_cast<void>(transport_->service());
+    for (int peer = 0; peer < group_.size(); ++peer) {
+      // A peer that waits for this rank with another call can only say so over a link that exists.
+      if (peer != group_.rank) static_cast<void>(peers_->link(peer));
+    }
+    if (Status status = scan_links(); !status.ok()) return revoke(status);
+  }
+  if (operation.path != Operation::Path::links || now - operation.probed < kProbeEvery) return;
+  operation.probed = now;
+  FrameHeader probe;
+  probe.kind = FrameKind::probe;
+  probe.sequence = operation.sequence;
+  probe.facts = operation.call.facts;
+  for (const int peer : waiting_for(operation)) peers_->post(peer, probe);
+}
+
+// ---- mismatches ----
+
+Status Engine::explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const {
+  const History& mine = history_[sequence % kRecentCalls];
+  const std::string own = mine.sequence_plus_one == sequence + 1 ? describe(mine.facts) : "another operation";
+  return Status(ErrorCode::mismatch,
+                "operation #" + std::to_string(sequence) + " differs: " + who(peer) + " called " +
+                    describe(theirs) + ", but " + who(group_.rank) + " called " + own,
+                peer);
+}
+
+Status Engine::compare_records(const Operation& operation) {
+  for (int member = 0; member < domain_->size(); ++member) {
+    const MemberControl& control = domain_->control(member);
+    const CallRecord& record = control.recent[operation.sequence % kRecentCalls];
+    if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1 &&
+        record.facts != operation.call.facts) {
+      return explain_mismatch(member, operation.sequence, record.facts);
+    }
+    if (control.left.load(std::memory_order_acquire) != 0 &&
+        control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
+      return Status(ErrorCode::peer_lost,
+                    who(member) + " left before its operation #" + std::to_string(operation.sequence),
+                    member);
+    }
+  }
+  return {};
+}
+
+Status Engine::explain_domain_mismatch(int member, const Operation& operation) {
+  const CallRecord& record = domain_->control(member).recent[operation.sequence % kRecentCalls];
+  if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1) {
+    return explain_mismatch(member, operation.sequence, record.facts);
+  }
+  return Status(ErrorCode::mismatch,
+                "operation #" + std::to_string(operation.sequence) + " differs between " + who(member) +
+                    " and " + who(group_.rank) + ", which called " + operation.describe(),
+                member);
+}
+
+std::vector<int> Engine::waiting_for(const Operation& operation) const {
+  std::vector<int> peers;
+  if (operation.kind == Operation::Kind::message) {
+    if (operation.message.peer != kAnySource) peers.push_back(operation.message.peer);
+  } else if (operation.path == Operation::Path::links) {
+    operation.link_run.waiting_for(peers);
+  } else if (operation.path == Operation::Path::domain) {
+    operation.domain_run.waiting_for(*domain_, peers);
+  } else if (operation.path == Operation::Path::inline_line) {
+    operation.inline_run.waiting_for(*domain_, peers);
+  }
+  return peers;
+}
+
+std::string Engine::waiting_text(const Operation& operation) const {
+  std::string text;
+  for (const int peer : waiting_for(operation)) {
+    text += (text.empty() ? "it waits for " : ", ") + who(peer);
+    if (text.size() > 400) return text + ", ...";
+  }
+  return text.empty() ? "it waits for an earlier operation" : text;
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,137 @@
+// One pass over what is in flight.
+#include <algorithm>
+
+#include "collectives/engine/contender.hpp"
+#include "collectives/engine/engine.hpp"
+
+namespace lockstep::internal {
+
+bool Engine::step() {
+  Contender lock(*this);
+  const bool moved = step_locked();
+  moved_since_look_ |= moved;
+  look_around();
+  return moved;
+}
+
+bool Engine::step_locked() {
+  apply_requests();
+  if (state() != ErrorCode::ok) return drain();
+  if (domain_ != nullptr && check_domain()) return true;
+  bool moved = false;
+  for (std::size_t i = 0; i < active_.size();) {
+    Operation* operation = active_[i];
+    moved |= advance(*operation);
+    if (state() != ErrorCode::ok) return true;  // A failure ended everything.
+    if (i < active_.size() && active_[i] == operation) ++i;
+  }
+  if (matcher_) {
+    moved |= matcher_->step();
+    if (state() == ErrorCode::ok && peers_->has_posted()) moved |= peers_->flush();
+  }
+  if (!pending_.empty()) activate_pending();
+  moved_since_look_ |= moved;
+  return moved;
+}
+
+bool Engine::is_front_of_domain(const Operation& operation) const {
+  return !in_domain_.empty() && in_domain_.front() == &operation;
+}
+
+/// Moves one collective; ends it when it is done or failed.
+bool Engine::advance(Operation& operation) {
+  auto progress = advance_run(operation);
+  if (!progress.ok()) {
+    Status cause = progress.status();
+    if (cause.code() == ErrorCode::mismatch && cause.message().empty())
+      cause = explain_domain_mismatch(cause.culprit(), operation);
+    revoke(cause);
+    return true;
+  }
+  if (progress->done) complete(operation, {});
+  return progress->moved || progress->done;
+}
+
+Result<RunProgress> Engine::advance_run(Operation& operation) {
+  // A user's operator may throw; the exception ends its operation like any other error.
+  try {
+    switch (operation.path) {
+      case Operation::Path::links: {
+        auto progress = operation.link_run.step(*peers_, *this);
+        if (!progress.ok()) return progress.status();
+        return RunProgress{progress->moved, progress->done};
+      }
+      case Operation::Path::domain:
+        if (!is_front_of_domain(operation)) return RunProgress{};
+        if (!operation.domain_run.entered()) operation.domain_run.enter(position_);
+        return operation.domain_run.step(*domain_, programs_);
+      case Operation::Path::inline_line:
+        if (!is_front_of_domain(operation)) return RunProgress{};
+        return operation.inline_run.step(*domain_);
+      case Operation::Path::local:
+        return RunProgress{true, true};
+      case Operation::Path::none:
+        break;
+    }
+  } catch (const std::exception& error) {
+    return Status(ErrorCode::aborted, "the user's operator threw: " + std::string(error.what()), group_.rank);
+  }
+  return RunProgress{};
+}
+
+void Engine::complete(Operation& operation, Status status) {
+  if (operation.kind == Operation::Kind::collective) {
+    std::erase(active_, &operation);
+    if (is_front_of_domain(operation)) {
+      in_domain_.pop_front();
+      if (operation.path == Operation::Path::domain && status.ok()) position_ = operation.domain_run.end();
+    }
+  } else if (operation.kind == Operation::Kind::message) {
+    std::erase(messages_, &operation);
+    if (!status.ok() && status.message().find("lockstep:") != 0) status = failure(operation, status);
+  }
+  operation.status = std::move(status);
+  if (operation.on_complete) {
+    const auto hook = std::move(operation.on_complete);
+    operation.on_complete = nullptr;
+    hook(operation.status.ok());
+  }
+  Operation* parent = operation.parent;
+  if (parent != nullptr && !operation.status.ok() && parent->status.ok()) parent->status = operation.status;
+  operation.done.store(true, std::memory_order_release);
+  if (sleepers_ > 0) wake_self();
+  unreference(operation);
+  if (parent != nullptr && --parent->children == 0) complete(*parent, parent->status);
+}
+
+/// The slow path's look at the clock: deadlines, and questions to peers when nothing moves.
+void Engine::look_around() {
+  if (state() != ErrorCode::ok) return;
+  const Nanos now = env_.now();
+  if (moved_since_look_ || last_moved_ == 0) last_moved_ = now;
+  moved_since_look_ = false;
+  last_look_ = now;
+  Nanos next = now + kProbeAfter;
+  const auto check = [&](Operation& operation, Nanos timeout) {
+    if (operation.started == 0) {
+      operation.started = now;
+      operation.deadline = timeout > 0 ? now + timeout : 0;
+    }
+    if (operation.deadline == 0) return true;
+    next = std::min(next, operation.deadline);
+    if (now < operation.deadline) return true;
+    revoke(Status(ErrorCode::timeout, "the deadline of " + std::to_string(timeout / 1'000'000) + " ms for " +
+                                          operation.describe() + " passed; " + waiting_text(operation)));
+    return false;
+  };
+  for (Operation* operation : active_) {
+    if (!check(*operation, operation->call.timeout)) return;
+  }
+  for (Operation* operation : messages_) {
+    if (!check(*operation, operation->message.timeout)) return;
+  }
+  if (!active_.empty() && now - last_moved_ >= kProbeAfter) ask_around(*active_.front(), now);
+  if (!active_.empty() || !messages_.empty()) env_.wake_at(next);
+}
+
+}  // namespace lockstep::internal

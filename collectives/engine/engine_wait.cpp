@@ -1,0 +1,104 @@
+// Waiting: spin for a moment, yield, sleep; and the reactor's side of it.
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "collectives/engine/contender.hpp"
+#include "collectives/engine/engine.hpp"
+#include "collectives/engine/wait_policy.hpp"
+
+namespace lockstep::internal {
+
+bool Engine::wait(Operation& operation, Nanos limit) {
+  if (operation.done.load(std::memory_order_acquire)) return true;
+  Contender lock(*this);
+  const Nanos end = limit == kForever ? kForever : env_.now() + limit;
+  operation.attended = true;
+  ++waiters_;
+  Backoff backoff(wait_policy_);
+  while (!operation.done.load(std::memory_order_relaxed)) {
+    if (step_locked()) {
+      backoff.reset();
+    } else if (backoff.idle() == Backoff::Advice::sleep) {
+      look_around();
+      if (operation.done.load(std::memory_order_relaxed)) break;
+      const Nanos now = env_.now();
+      if (now >= end) break;
+      sleep_locked(lock.held(), operation, end == kForever ? kLongestSleep : end - now);
+      backoff.woken();
+    } else if (end != kForever && env_.now() >= end) {
+      break;
+    }
+    if (contenders_.load(std::memory_order_relaxed) > 0) {
+      lock.unlock();
+      sched_yield();
+      lock.lock();
+    }
+  }
+  --waiters_;
+  if (sleepers_ > 0) wake_self();  // Another waiter must drive now.
+  if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
+  return operation.done.load(std::memory_order_relaxed);
+}
+
+bool Engine::test(Operation& operation) {
+  if (operation.done.load(std::memory_order_acquire)) return true;
+  Contender lock(*this);
+  step_locked();
+  return operation.done.load(std::memory_order_relaxed);
+}
+
+void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit) {
+  if (sleeper_ == nullptr) return;
+  const bool in_poll = sleeper_->declare(false);
+  if (transport_) static_cast<void>(transport_->service());
+  if (!step_locked() && !operation.done.load(std::memory_order_relaxed)) {
+    ++sleepers_;
+    lock.unlock();
+    sleeper_->sleep(in_poll, std::min(limit, kLongestSleep));
+    lock.lock();
+    --sleepers_;
+  }
+  sleeper_->undeclare();
+}
+
+void Engine::wake_self() {
+  if (sleeper_) sleeper_->wake();
+}
+
+bool Engine::has_unattended() const {
+  if (state() != ErrorCode::ok) return peers_ && peers_->has_posted();
+  const bool collective =
+      std::any_of(active_.begin(), active_.end(), [](const Operation* o) { return !o->attended; });
+  return collective || !pending_.empty() || !messages_.empty() || (matcher_ && !matcher_->idle());
+}
+
+// ---- the reactor's side ----
+
+Progressor::Outcome Engine::progress() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  // A waiter makes progress itself, and notifies when it stops; anybody else lets go of the lock in a moment.
+  if (!lock.owns_lock()) return waiters_.load(std::memory_order_relaxed) > 0 ? Outcome::idle : Outcome::moved;
+  apply_requests();
+  if (waiters_ > 0 || !has_unattended()) return Outcome::idle;
+  const bool moved = step_locked();
+  look_around();
+  if (!has_unattended()) return Outcome::idle;
+  return moved ? Outcome::moved : Outcome::stuck;
+}
+
+int Engine::arm() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return -1;
+  sleeper_->declare(true);
+  if (transport_) static_cast<void>(transport_->service());
+  return sleeper_->descriptor();
+}
+
+void Engine::disarm() {
+  Contender lock(*this);
+  if (waiters_ == 0) sleeper_->undeclare();
+}
+
+}  // namespace lockstep::internal

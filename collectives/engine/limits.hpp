@@ -1,0 +1,48 @@
+// Limits of the engine, each with its reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/base/env.hpp"
+
+namespace lockstep::internal {
+
+/// Collectives of one communicator that run side by side; later ones queue. Enough for every bucket of a
+/// large model in flight.
+inline constexpr std::size_t kMaxInFlight = 64;
+
+/// A point-to-point message up to this size travels with its offer and is buffered by the receiver: one
+/// latency instead of three.
+inline constexpr std::size_t kEagerBytes = 4096;
+/// Messages that may lie unmatched at a receiver (bounds its memory to kMaxUnexpected * kEagerBytes = 4 MiB).
+inline constexpr std::size_t kMaxUnexpected = 1024;
+
+/// An operation that has not moved for this long asks around: compares calls, contacts the peers it waits
+/// for.
+inline constexpr Nanos kProbeAfter = 50'000'000;
+/// And again this often.
+inline constexpr Nanos kProbeEvery = 200'000'000;
+/// A sleeping waiter looks around at least this often, so that no lost wake-up can hang it.
+inline constexpr Nanos kLongestSleep = 100'000'000;
+
+/// How long a failing call waits for peers to stop writing to its registered memory, before that memory is
+/// replaced under them.
+inline constexpr Nanos kQuiesceWait = 500'000'000;
+/// How long a revoked communicator goes on telling its peers why.
+inline constexpr Nanos kDrainTime = 2'000'000'000;
+
+/// Members up to which the payload may ride in the flags' lines: every rank reads every line.
+inline constexpr int kMaxInlineMembers = 64;
+
+/// Programs kept per communicator, and the steps they may have together (about 10 MiB).
+inline constexpr std::size_t kMaxCachedPrograms = 512;
+inline constexpr std::size_t kMaxCachedSteps = 1 << 16;
+/// Scratch memory kept by an idle operation for the next one.
+inline constexpr std::size_t kKeptScratchBytes = 1 << 20;
+
+/// Bytes of each source that one uninterrupted kernel call reduces: bounds how long a starting thread waits
+/// for the engine's lock.
+inline constexpr std::size_t kReduceBlockBytes = 256 << 10;
+
+}  // namespace lockstep::internal

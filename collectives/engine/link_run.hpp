@@ -1,0 +1,82 @@
+// LinkRun: the execution of one program over links.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "collectives/engine/buffers.hpp"
+#include "collectives/engine/peer_table.hpp"
+#include "collectives/engine/prepared_program.hpp"
+
+namespace lockstep::internal {
+
+/// What to do with a frame that is not the awaited data: probes, revokes, frames of another call. True when
+/// it was consumed.
+class FrameHandler {
+ public:
+  virtual ~FrameHandler() = default;
+  virtual Result<bool> on_frame(int peer, const FrameHeader& header, Link& link) = 0;
+};
+
+class LinkRun {
+ public:
+  /// Buffers must stay valid until the run is over (or abandon() was called). Keeps capacity from run to run:
+  /// no allocation on repeats.
+  void begin(std::shared_ptr<const PreparedProgram> program, const Buffers& buffers, const Combine& combine,
+             const CallFacts& facts, std::uint64_t sequence, std::uint32_t epoch);
+
+  struct Progress {
+    bool moved = false;
+    bool done = false;
+  };
+  /// Moves every lane as far as it goes. Never blocks. An error ends the run.
+  Result<Progress> step(PeerTable& peers, FrameHandler& handler);
+
+  /// After a failure: leaves half-sent messages to the table; the caller's memory is not touched any more.
+  void abandon(PeerTable& peers);
+
+  /// The peers that the unfinished lanes wait for now, appended.
+  void waiting_for(std::vector<int>& peers) const;
+  const PreparedProgram* program() const { return program_.get(); }
+
+ private:
+  struct LaneState {
+    std::uint32_t next = 0;      // Step to run.
+    bool matched = false;        // recv: the head message is this step's.
+    SendCursor cursor;           // send
+    std::uint64_t received = 0;  // recv: bytes
+
+    void advance() {
+      ++next;
+      matched = false;
+      cursor = {};
+      received = 0;
+    }
+  };
+  struct Attempt {
+    bool moved = false;
+    bool complete = false;
+  };
+  bool ready(const Step& step) const;
+  Result<Attempt> run_step(std::size_t lane, PeerTable& peers, FrameHandler& handler);
+  Result<Attempt> run_send(std::size_t lane, const Step& step, PeerTable& peers);
+  Result<Attempt> run_receive(std::size_t lane, const Step& step, PeerTable& peers, FrameHandler& handler);
+  Result<bool> match(std::size_t lane, const Step& step, Link& link, FrameHandler& handler);
+  Result<bool> drain_payload(LaneState& state, const Step& step, Link& link);
+  void run_local(const Step& step);
+  FrameHeader header_of(std::size_t lane, const Step& step) const;
+
+  std::shared_ptr<const PreparedProgram> program_;
+  Buffers buffers_;
+  Combine combine_;
+  CallFacts facts_;
+  std::uint64_t sequence_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::vector<LaneState> lanes_;
+};
+
+/// Runs a copy or reduce step on elements [first, first + count) of its slices.
+void run_local_step(const Program& program, const Step& step, const Buffers& buffers, const Combine& combine,
+                    std::uint64_t first, std::uint64_t count);
+
+}  // namespace lockstep::internal

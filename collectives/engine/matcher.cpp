@@ -1,0 +1,222 @@
+// Matching: which message goes to which receive. The frames themselves move in matcher_io.cpp.
+#include "collectives/engine/matcher.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/engine/limits.hpp"
+
+namespace lockstep::internal {
+
+Matcher::Matcher(Transport& transport, Sink& sink, int size, int self, std::uint32_t epoch)
+    : transport_(transport),
+      sink_(sink),
+      self_(self),
+      epoch_(epoch),
+      peers_(static_cast<std::size_t>(size)) {}
+
+void Matcher::end(Operation& operation, Status status) {
+  --pending_;
+  sink_.complete(operation, std::move(status));
+}
+
+void Matcher::queue(int peer, Outgoing frame) {
+  peers_[static_cast<std::size_t>(peer)].outgoing.push_back(std::move(frame));
+  ++queued_;
+}
+
+void Matcher::post(Operation& operation) {
+  ++pending_;
+  if (!operation.message.is_send) {
+    posted_.push_back(&operation);
+    match_stored();
+  } else if (operation.message.peer == self_) {
+    send_to_self(operation);
+  } else {
+    post_send(operation);
+  }
+}
+
+void Matcher::post_send(Operation& operation) {
+  const Message& message = operation.message;
+  Peer& peer = peers_[static_cast<std::size_t>(message.peer)];
+  const std::uint64_t bytes = message.count * size_of(message.type);
+  const bool eager = bytes <= kEagerBytes;
+  operation.message_id = peer.next_id++;
+  Outgoing offer;
+  offer.header.kind = FrameKind::offer;
+  offer.header.epoch = epoch_;
+  offer.header.sequence = operation.message_id;
+  offer.header.index = eager ? 1 : 0;
+  offer.header.tag = message.tag;
+  offer.header.bytes = eager ? bytes : 0;
+  offer.header.facts.type = message.type;
+  offer.header.facts.count = message.count;
+  if (eager) {
+    offer.data = static_cast<const std::byte*>(message.buffer);
+    offer.operation = &operation;
+  } else {
+    peer.awaiting_accept.push_back(&operation);
+  }
+  queue(message.peer, std::move(offer));
+}
+
+/// A message to this rank itself never meets a link: it is stored whole, so that the send is complete.
+void Matcher::send_to_self(Operation& operation) {
+  const Message& message = operation.message;
+  Unexpected stored{.peer = self_, .offer = {}, .payload = {}, .complete = true};
+  stored.offer.tag = message.tag;
+  stored.offer.index = 1;
+  stored.offer.facts.type = message.type;
+  stored.offer.facts.count = message.count;
+  const auto* data = static_cast<const std::byte*>(message.buffer);
+  stored.payload.assign(data, data + message.count * size_of(message.type));
+  unexpected_.push_back(std::move(stored));
+  end(operation, {});
+  match_stored();
+}
+
+bool Matcher::matches(const Operation& receive, int peer, const FrameHeader& offer) const {
+  return (receive.message.peer == kAnySource || receive.message.peer == peer) &&
+         (receive.message.tag == kAnyTag || receive.message.tag == offer.tag);
+}
+
+Operation* Matcher::take_posted(int peer, const FrameHeader& offer) {
+  const auto found = std::find_if(posted_.begin(), posted_.end(),
+                                  [&](Operation* receive) { return matches(*receive, peer, offer); });
+  if (found == posted_.end()) return nullptr;
+  Operation* receive = *found;
+  posted_.erase(found);
+  return receive;
+}
+
+Status Matcher::check_fit(const Operation& receive, int peer, const FrameHeader& offer) const {
+  const std::string sender = "rank " + std::to_string(peer) + " sent " + std::to_string(offer.facts.count) +
+                             " elements of " + std::string(name_of(offer.facts.type)) + " with tag " +
+                             std::to_string(offer.tag);
+  if (offer.facts.type != receive.message.type) {
+    return Status(ErrorCode::mismatch,
+                  sender + ", but this receive expects " + std::string(name_of(receive.message.type)) +
+                      "; the buffer is unchanged",
+                  peer);
+  }
+  if (offer.facts.count > receive.message.count) {
+    return Status(ErrorCode::invalid_argument,
+                  sender + ", but the buffer holds " + std::to_string(receive.message.count) +
+                      "; it is unchanged: receive with a larger count",
+                  peer);
+  }
+  return {};
+}
+
+void Matcher::match_stored() {
+  for (auto message = unexpected_.begin(); message != unexpected_.end();) {
+    Operation* receive = message->complete ? take_posted(message->peer, message->offer) : nullptr;
+    if (receive == nullptr) {
+      ++message;
+      continue;
+    }
+    const Unexpected taken = std::move(*message);
+    message = unexpected_.erase(message);
+    if (taken.offer.index == 1) {
+      deliver(*receive, taken);
+    } else {
+      accept(*receive, taken.peer, taken.offer);
+    }
+  }
+}
+
+void Matcher::deliver(Operation& receive, const Unexpected& message) {
+  if (Status fit = check_fit(receive, message.peer, message.offer); !fit.ok())
+    return end(receive, std::move(fit));
+  if (!message.payload.empty())
+    std::memcpy(receive.message.buffer, message.payload.data(), message.payload.size());
+  receive.received = {message.peer, message.offer.tag, message.offer.facts.count};
+  end(receive, {});
+}
+
+void Matcher::accept(Operation& receive, int peer, const FrameHeader& offer) {
+  Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  Outgoing answer;
+  answer.header.kind = FrameKind::accept;
+  answer.header.epoch = epoch_;
+  answer.header.sequence = offer.sequence;
+  if (Status fit = check_fit(receive, peer, offer); !fit.ok()) {
+    answer.header.index = 1;  // Refused.
+    answer.header.facts = {.type = receive.message.type, .count = receive.message.count};
+    queue(peer, std::move(answer));
+    return end(receive, std::move(fit));
+  }
+  receive.message_id = offer.sequence;
+  receive.received = {peer, offer.tag, offer.facts.count};
+  entry.awaiting_message.push_back(&receive);
+  queue(peer, std::move(answer));
+}
+
+void Matcher::on_accept(int peer, const FrameHeader& header) {
+  Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  const auto found = std::find_if(entry.awaiting_accept.begin(), entry.awaiting_accept.end(),
+                                  [&](Operation* send) { return send->message_id == header.sequence; });
+  if (found == entry.awaiting_accept.end()) return;  // Answer to a message that was given up.
+  Operation& send = **found;
+  entry.awaiting_accept.erase(found);
+  if (header.index != 0) {
+    return end(send,
+               Status(ErrorCode::refused,
+                      "rank " + std::to_string(peer) + " refused the message: its receive expects at most " +
+                          std::to_string(header.facts.count) + " elements of " +
+                          std::string(name_of(header.facts.type)),
+                      peer));
+  }
+  Outgoing payload;
+  payload.header.kind = FrameKind::message;
+  payload.header.epoch = epoch_;
+  payload.header.sequence = header.sequence;
+  payload.header.tag = send.message.tag;
+  payload.header.bytes = send.message.count * size_of(send.message.type);
+  payload.data = static_cast<const std::byte*>(send.message.buffer);
+  payload.operation = &send;
+  queue(peer, std::move(payload));
+}
+
+void Matcher::abandon() {
+  posted_.clear();
+  for (Peer& peer : peers_) {
+    peer.awaiting_accept.clear();
+    peer.awaiting_message.clear();
+    peer.incoming.operation = nullptr;
+    for (Outgoing& frame : peer.outgoing) {
+      if (frame.operation == nullptr) continue;
+      frame.copy.assign(frame.data, frame.data + frame.header.bytes);
+      frame.operation = nullptr;
+    }
+  }
+  pending_ = 0;
+}
+
+void Matcher::lose_peer(int peer, const Status& status) {
+  Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  std::vector<Operation*> lost(entry.awaiting_accept.begin(), entry.awaiting_accept.end());
+  lost.insert(lost.end(), entry.awaiting_message.begin(), entry.awaiting_message.end());
+  for (Outgoing& frame : entry.outgoing) {
+    if (frame.operation != nullptr) lost.push_back(frame.operation);
+  }
+  for (auto receive = posted_.begin(); receive != posted_.end();) {
+    if ((*receive)->message.peer == peer) {
+      lost.push_back(*receive);
+      receive = posted_.erase(receive);
+    } else {
+      ++receive;
+    }
+  }
+  if (entry.incoming.operation != nullptr) lost.push_back(entry.incoming.operation);
+  unexpected_.remove_if([&](const Unexpected& message) { return message.peer == peer && !message.complete; });
+  queued_ -= entry.outgoing.size();
+  entry.awaiting_accept.clear();
+  entry.awaiting_message.clear();
+  entry.outgoing.clear();
+  entry.incoming = {};
+  for (Operation* operation : lost) end(*operation, status);
+}
+
+}  // namespace lockstep::internal

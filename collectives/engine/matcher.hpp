@@ -1,0 +1,102 @@
+// Matcher: point-to-point messages with tags and from any source, on links of their own.
+//
+// Protocol per message: the sender offers it (type, count, tag). Up to kEagerBytes the payload travels with
+// the offer, and the send is complete once handed over. Larger ones wait for the receiver's accept, then
+// travel straight into its buffer. Offers are matched in order of arrival against receives in order of
+// posting. Unmatched offers are bounded (kMaxUnexpected).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <vector>
+
+#include "collectives/engine/operation.hpp"
+#include "transports/transport.hpp"
+
+namespace lockstep::internal {
+
+class Matcher {
+ public:
+  /// Ends an operation of the engine.
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+    virtual void complete(Operation& operation, Status status) = 0;
+  };
+
+  Matcher(Transport& transport, Sink& sink, int size, int self, std::uint32_t epoch);
+
+  /// Takes a send or receive. It ends through the sink, possibly at once.
+  void post(Operation& operation);
+  /// Moves what can be moved; never blocks. Losing a peer ends the operations that need it.
+  bool step();
+  /// Forgets every operation (the engine ends them); half-sent messages are completed from a copy.
+  void abandon();
+  bool idle() const { return pending_ == 0 && queued_ == 0; }
+
+ private:
+  struct Outgoing {
+    FrameHeader header;
+    const std::byte* data = nullptr;  ///< The caller's memory while `operation` is pending, or `copy`.
+    std::vector<std::byte> copy;
+    Operation* operation = nullptr;  ///< Ends when this frame is handed over.
+    SendCursor cursor;
+  };
+  struct Incoming {  ///< The head message of a link while its payload arrives.
+    bool active = false;
+    Operation* operation =
+        nullptr;  ///< Straight into its buffer; null: into the last unexpected message or nowhere.
+    std::vector<std::byte>* store = nullptr;
+    std::uint64_t received = 0;
+  };
+  struct Peer {
+    std::deque<Outgoing> outgoing;
+    std::list<Operation*> awaiting_accept;
+    std::list<Operation*> awaiting_message;  ///< Accepted receives.
+    Incoming incoming;
+    std::uint64_t next_id = 0;
+  };
+  struct Unexpected {
+    int peer;
+    FrameHeader offer;
+    std::vector<std::byte> payload;
+    bool complete = false;
+  };
+
+  void post_send(Operation& operation);
+  void send_to_self(Operation& operation);
+  void match_stored();
+  bool matches(const Operation& receive, int peer, const FrameHeader& offer) const;
+  Operation* take_posted(int peer, const FrameHeader& offer);
+  /// Null status when `offer` fits `receive`; otherwise the error that both sides get.
+  Status check_fit(const Operation& receive, int peer, const FrameHeader& offer) const;
+  void accept(Operation& receive, int peer, const FrameHeader& offer);
+  void refuse(int peer, const FrameHeader& offer);
+  void deliver(Operation& receive, const Unexpected& message);
+  void end(Operation& operation, Status status);
+  void queue(int peer, Outgoing frame);
+
+  bool step_peer(int peer);
+  bool send_frames(int peer, Link& link);
+  bool receive_frames(int peer, Link& link);
+  bool begin_frame(int peer, const FrameHeader& header);
+  bool begin_offer(int peer, const FrameHeader& header);
+  void on_accept(int peer, const FrameHeader& header);
+  Result<bool> continue_payload(int peer, const FrameHeader& header, Link& link);
+  void finish_frame(int peer, const FrameHeader& header);
+  void lose_peer(int peer, const Status& status);
+  bool wants_link(int peer) const;
+
+  Transport& transport_;
+  Sink& sink_;
+  int self_;
+  std::uint32_t epoch_;
+  std::vector<Peer> peers_;
+  std::list<Operation*> posted_;      ///< Receives not matched yet, oldest first.
+  std::list<Unexpected> unexpected_;  ///< Oldest first.
+  std::size_t pending_ = 0;           ///< Operations not ended.
+  std::size_t queued_ = 0;            ///< Frames not handed over.
+};
+
+}  // namespace lockstep::internal

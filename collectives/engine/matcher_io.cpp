@@ -1,0 +1,180 @@
+// The frames of the matcher: sending queues and the head message of each link.
+#include <algorithm>
+
+#include "collectives/engine/limits.hpp"
+#include "collectives/engine/matcher.hpp"
+
+namespace lockstep::internal {
+
+bool Matcher::step() {
+  if (idle()) return false;
+  bool moved = false;
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+    if (peer != self_ && wants_link(peer)) moved |= step_peer(peer);
+  }
+  return moved;
+}
+
+bool Matcher::wants_link(int peer) const {
+  const Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  if (!entry.outgoing.empty() || !entry.awaiting_accept.empty() || !entry.awaiting_message.empty() ||
+      entry.incoming.active)
+    return true;
+  return std::any_of(posted_.begin(), posted_.end(), [&](const Operation* receive) {
+    return receive->message.peer == peer || receive->message.peer == kAnySource;
+  });
+}
+
+bool Matcher::step_peer(int peer) {
+  auto link = transport_.link(peer, Channel::point_to_point);
+  if (!link.ok()) {
+    lose_peer(peer, link.status());
+    return true;
+  }
+  if (*link == nullptr) return false;
+  const bool sent = send_frames(peer, **link);
+  const bool received = receive_frames(peer, **link);
+  return sent || received;
+}
+
+bool Matcher::send_frames(int peer, Link& link) {
+  Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  bool moved = false;
+  while (!entry.outgoing.empty()) {
+    Outgoing& frame = entry.outgoing.front();
+    const std::byte* data = frame.copy.empty() ? frame.data : frame.copy.data();
+    const std::size_t before = frame.cursor.header_bytes + frame.cursor.payload_bytes;
+    const auto sent = link.send(frame.header, {data, frame.header.bytes}, frame.cursor);
+    if (!sent.ok()) {
+      lose_peer(peer, sent.status());
+      return true;
+    }
+    moved |= frame.cursor.header_bytes + frame.cursor.payload_bytes > before;
+    if (!sent.value()) return moved;
+    Operation* operation = frame.operation;
+    entry.outgoing.pop_front();
+    --queued_;
+    if (operation != nullptr) end(*operation, {});
+    moved = true;
+  }
+  return moved;
+}
+
+bool Matcher::receive_frames(int peer, Link& link) {
+  Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
+  bool moved = false;
+  while (true) {
+    const auto head = link.peek();
+    if (!head.ok()) {
+      lose_peer(peer, head.status());
+      return true;
+    }
+    if (head.value() == nullptr) return moved;
+    const FrameHeader& header = *head.value();
+    if (!incoming.active) {
+      if (!begin_frame(peer, header)) return moved;
+      incoming.active = true;
+      incoming.received = 0;
+      moved = true;
+    }
+    const auto whole = continue_payload(peer, header, link);
+    if (!whole.ok()) {
+      lose_peer(peer, whole.status());
+      return true;
+    }
+    if (!whole.value()) return moved;
+    const FrameHeader finished = header;
+    link.pop();
+    finish_frame(peer, finished);
+    moved = true;
+  }
+}
+
+/// Decides where the payload of the head message goes. False: not now (the store of unmatched messages is
+/// full).
+bool Matcher::begin_frame(int peer, const FrameHeader& header) {
+  Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  entry.incoming.operation = nullptr;
+  entry.incoming.store = nullptr;
+  if (header.kind == FrameKind::offer) return begin_offer(peer, header);
+  if (header.kind == FrameKind::message) {
+    const auto found =
+        std::find_if(entry.awaiting_message.begin(), entry.awaiting_message.end(),
+                     [&](Operation* receive) { return receive->message_id == header.sequence; });
+    if (found != entry.awaiting_message.end() &&
+        header.bytes == (*found)->received.count * size_of((*found)->message.type)) {
+      entry.incoming.operation = *found;
+      entry.awaiting_message.erase(found);
+    }
+  }
+  return true;
+}
+
+bool Matcher::begin_offer(int peer, const FrameHeader& header) {
+  Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
+  const bool honest = header.bytes <= kEagerBytes &&
+                      (header.index == 0 || header.bytes == header.facts.count * size_of(header.facts.type));
+  if (header.index == 1 && honest) {
+    if (Operation* receive = take_posted(peer, header); receive != nullptr) {
+      if (Status fit = check_fit(*receive, peer, header); !fit.ok()) {
+        end(*receive, std::move(fit));  // The payload is read and dropped.
+      } else {
+        receive->received = {peer, header.tag, header.facts.count};
+        incoming.operation = receive;
+      }
+      return true;
+    }
+  }
+  if (unexpected_.size() >= kMaxUnexpected) {
+    const Status full(ErrorCode::refused,
+                      std::to_string(kMaxUnexpected) +
+                          " messages lie unreceived at this rank, so that no further one of rank " +
+                          std::to_string(peer) + " can be looked at: post their receives first",
+                      peer);
+    std::vector<Operation*> receives(posted_.begin(), posted_.end());
+    posted_.clear();
+    for (Operation* receive : receives) end(*receive, full);
+    return false;
+  }
+  if (!honest) return true;  // Sizes that contradict each other: read and dropped.
+  unexpected_.push_back({.peer = peer, .offer = header, .payload = {}, .complete = false});
+  unexpected_.back().payload.resize(header.bytes);
+  incoming.store = &unexpected_.back().payload;
+  return true;
+}
+
+Result<bool> Matcher::continue_payload(int peer, const FrameHeader& header, Link& link) {
+  Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
+  std::byte discard[1024];
+  while (incoming.received < header.bytes) {
+    const std::uint64_t left = header.bytes - incoming.received;
+    std::span<std::byte> into{discard,
+                              static_cast<std::size_t>(std::min<std::uint64_t>(left, sizeof discard))};
+    if (incoming.operation != nullptr) {
+      into = {static_cast<std::byte*>(incoming.operation->message.buffer) + incoming.received, left};
+    } else if (incoming.store != nullptr) {
+      into = {incoming.store->data() + incoming.received, left};
+    }
+    auto got = link.read(into);
+    if (!got.ok()) return got.status();
+    if (*got == 0) return false;
+    incoming.received += *got;
+  }
+  return true;
+}
+
+void Matcher::finish_frame(int peer, const FrameHeader& header) {
+  Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
+  Operation* operation = incoming.operation;
+  std::vector<std::byte>* store = incoming.store;
+  incoming = {};
+  if (header.kind == FrameKind::accept) return on_accept(peer, header);
+  if (operation != nullptr) return end(*operation, {});
+  if (header.kind != FrameKind::offer) return;
+  for (Unexpected& message : unexpected_) {
+    if (message.peer == peer && &message.payload == store) message.complete = true;
+  }
+  match_stored();
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,89 @@
+#include "collectives/engine/sleeper.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace lockstep::internal {
+namespace {
+
+void drain_bell(int fd) {
+  std::uint64_t count = 0;
+  while (::read(fd, &count, sizeof count) > 0) {
+  }
+}
+
+}  // namespace
+
+Sleeper::Sleeper(Transport* transport, int size, int self)
+    : transport_(transport), domain_(transport ? transport->domain() : nullptr), size_(size), self_(self) {
+  if (domain_ == nullptr) bell_fd_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{.events = EPOLLIN, .data = {.fd = bell_fd()}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_fd(), &event);
+}
+
+Doorbell& Sleeper::bell() { return domain_ ? domain_->control(self_).doorbell : own_bell_; }
+int Sleeper::bell_fd() const { return domain_ ? domain_->bell_fd() : bell_fd_.get(); }
+
+/// Makes the epoll set equal to what the links want to be watched for. Whether that is anything.
+bool Sleeper::refresh() {
+  wanted_.clear();
+  if (transport_ != nullptr) {
+    for (int peer = 0; peer < size_; ++peer) {
+      for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+        Link* link = peer == self_ ? nullptr : transport_->existing_link(peer, channel);
+        if (link != nullptr && link->poll_entry().fd >= 0) wanted_.push_back(link->poll_entry());
+      }
+    }
+    transport_->append_poll_entries(wanted_);
+  }
+  for (const pollfd& entry : wanted_) {
+    epoll_event event{.events = static_cast<std::uint32_t>(entry.events), .data = {.fd = entry.fd}};
+    auto known =
+        std::find_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.fd == entry.fd; });
+    if (known == watched_.end()) {
+      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) == 0)
+        watched_.push_back({entry.fd, entry.events});
+    } else if (known->events != entry.events) {
+      epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, entry.fd, &event);
+      known->events = entry.events;
+    }
+  }
+  std::erase_if(watched_, [&](const Watched& w) {
+    const bool gone =
+        std::none_of(wanted_.begin(), wanted_.end(), [&](const pollfd& e) { return e.fd == w.fd; });
+    if (gone) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, w.fd, nullptr);
+    return gone;
+  });
+  return !wanted_.empty();
+}
+
+bool Sleeper::declare(bool for_poll) {
+  const bool in_poll = refresh() || for_poll;
+  declare_asleep(bell(), in_poll);
+  return in_poll;
+}
+
+void Sleeper::sleep(bool in_poll, Nanos timeout) {
+  if (!in_poll) return sleep_on(bell(), timeout);
+  epoll_event event;
+  const Nanos milliseconds = (timeout + 999'999) / 1'000'000;
+  epoll_wait(epoll_.get(), &event, 1, static_cast<int>(std::clamp<Nanos>(milliseconds, 0, 1 << 30)));
+}
+
+void Sleeper::undeclare() {
+  declare_awake(bell());
+  drain_bell(bell_fd());
+}
+
+void Sleeper::wake() {
+  for (const bool in_poll : {false, true}) {
+    declare_asleep(bell(), in_poll);
+    ring(bell(), bell_fd());
+  }
+}
+
+}  // namespace lockstep::internal

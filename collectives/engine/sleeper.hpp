@@ -1,0 +1,48 @@
+// Sleeper: how a rank that waits for peers goes to sleep and is woken: on the doorbell's futex where only
+// memory is awaited, in epoll where sockets are awaited too. What it sleeps on is derived from the transport.
+#pragma once
+
+#include <vector>
+
+#include "lib/net/fd.hpp"
+#include "transports/transport.hpp"
+
+namespace lockstep::internal {
+
+class Sleeper {
+ public:
+  Sleeper(Transport* transport, int size, int self);
+
+  /// Declares this rank asleep. Look once more for progress before sleep(). `for_poll`: the sleeper will use
+  /// descriptor(). Returns whether it sleeps in poll.
+  bool declare(bool for_poll);
+  /// Sleeps until rung, until a socket is ready, or `timeout`. Without the engine's lock.
+  void sleep(bool in_poll, Nanos timeout);
+  void undeclare();
+  /// Becomes readable when there may be progress; refreshed by declare(true).
+  int descriptor() const { return epoll_.get(); }
+  /// Wakes all sleepers of this rank from another thread, whatever they declared: one of several may have
+  /// taken the declaration back.
+  void wake();
+
+ private:
+  struct Watched {
+    int fd;
+    short events;
+  };
+  bool refresh();
+
+  Transport* transport_;
+  Domain* domain_;
+  int size_, self_;
+  Doorbell own_bell_{};  // Without a domain.
+  Fd bell_fd_;           // Without a domain.
+  Fd epoll_;
+  std::vector<Watched> watched_;
+  std::vector<pollfd> wanted_;
+
+  Doorbell& bell();
+  int bell_fd() const;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,43 @@
+// Which transport carries a group.
+#include <algorithm>
+
+#include "collectives/communicator_core.hpp"
+#include "transports/shm/shm_transport.hpp"
+#include "transports/tcp/switchboard.hpp"
+#include "transports/tcp/tcp_transport.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+bool on_one_host(const EngineGroup& group) {
+  return std::all_of(group.members.begin(), group.members.end(),
+                     [&](const Member& m) { return m.host_id == group.members.front().host_id; });
+}
+
+Status unknown_transport(const std::string& name) {
+  return Status(ErrorCode::configuration, "transport '" + name + "' is unknown: use auto, shm or tcp");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
+                                                  const std::vector<int>& world_ranks,
+                                                  std::chrono::milliseconds timeout) {
+  const std::string& wanted = world.transports;
+  if (wanted != "auto" && wanted != "shm" && wanted != "tcp") return unknown_transport(wanted);
+  if (wanted != "tcp" && on_one_host(group))
+    return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());
+  if (wanted == "shm") {
+    return Status(ErrorCode::configuration,
+                  "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
+  }
+  std::lock_guard lock(world.mutex);
+  if (!world.switchboard) {
+    auto made = Switchboard::make(*world.session, real_env());
+    if (!made.ok()) return made.status();
+    world.switchboard = std::move(*made);
+  }
+  return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard, real_env());
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,30 @@
+// Selection: which algorithm runs a call. Depends on shared facts only, so that all ranks choose alike.
+#pragma once
+
+#include <cstdint>
+
+#include "collectives/programs/program.hpp"
+#include "transports/frame.hpp"
+
+namespace lockstep::internal {
+
+/// What the communicator can run on; equal on all ranks.
+struct Capabilities {
+  int world = 1;
+  bool domain = false;       ///< All ranks share memory.
+  bool inline_line = false;  ///< Small worlds: payload inside the flags' lines.
+};
+
+struct Selection {
+  bool inline_line = false;
+  const Algorithm* links = nullptr;   ///< Set: run over links.
+  const Algorithm* staged = nullptr;  ///< Domain candidates otherwise; see DomainChoice.
+  const Algorithm* registered = nullptr;
+};
+
+/// Chooses for `facts` (facts.algorithm > 0: that row of the table, checked by the caller to be for this
+/// collective). Errors: the forced algorithm needs a domain, or does not support the shape. `shape` gives
+/// counts and world.
+Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities);
+
+}  // namespace lockstep::internal
