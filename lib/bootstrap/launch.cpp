@@ -1,0 +1,223 @@
+#include "lib/bootstrap/launch.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "lib/base/hash.hpp"
+#include "lib/base/parse.hpp"
+#include "lib/bootstrap/launch_source.hpp"
+#include "lib/bootstrap/limits.hpp"
+#include "lib/net/tcp_socket.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+// Under Slurm without a rendezvous, all nodes draw one port from the job's number: above the well-known ones,
+// below the kernel's ephemeral ones.
+constexpr std::uint64_t kFirstDrawnPort = 20'000;
+constexpr std::uint64_t kDrawnPorts = 12'000;
+constexpr std::size_t kReadableName = 48;  // Of a job's name in a file name; its hash follows.
+
+Status configuration_error(std::string message) {
+  return Status(ErrorCode::configuration, std::move(message));
+}
+
+std::string text_of(const Environment& environment, std::string_view name) {
+  return std::string(value_of(environment, name));
+}
+
+// ---- rank and size ---------------------------------------------------------------------------------------
+
+Status incomplete(const LaunchClaim& claim) {
+  const bool no_size = !claim.size;
+  const auto& wanted = no_size ? claim.source->size : claim.source->rank;
+  const std::string there = no_size ? claim.rank_variable : claim.size_variable;
+  const std::string sign(there.empty() ? claim.source->sign : std::string_view(there));
+  return configuration_error(
+      sign + " is set but " + std::string(wanted.front()) + " is not, so the " +
+      (no_size ? "size of the group" : "rank of this process") +
+      " is not known; set LOCKSTEP_RANK and LOCKSTEP_WORLD_SIZE, to 0 and 1 for a group of one");
+}
+
+Status check_range(int rank, int size, const std::string& where) {
+  if (size < 1 || size > kMaxWorld) {
+    return configuration_error("world size " + std::to_string(size) + " (from " + where +
+                               ") is out of range; it counts the ranks, from 1 to " +
+                               std::to_string(kMaxWorld));
+  }
+  if (rank >= 0 && rank < size) return Status();
+  return configuration_error("rank " + std::to_string(rank) + " (from " + where +
+                             ") is out of range for world size " + std::to_string(size) +
+                             "; ranks count from 0 to " + std::to_string(size - 1));
+}
+
+std::string where_from(const InitOptions& options, const std::optional<LaunchClaim>& claim) {
+  if (!claim) return "explicit arguments";
+  const bool mixed = options.rank || options.world_size;
+  return claim->rank_variable + " and " + claim->size_variable + (mixed ? ", with explicit arguments" : "");
+}
+
+// ---- names -----------------------------------------------------------------------------------------------
+
+std::string default_job_id(const LaunchClaim& claim, const Environment& environment) {
+  const std::string_view id = claim.source->id;
+  if (id == "torchrun") {
+    return text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
+           text_of(environment, "TORCHELASTIC_RESTART_COUNT");
+  }
+  if (id == "openmpi") return text_of(environment, "PMIX_NAMESPACE");
+  if (id == "slurm")
+    return text_of(environment, "SLURM_JOB_ID") + "." + text_of(environment, "SLURM_STEP_ID");
+  return "";
+}
+
+/// A file name that keeps `parts` apart: readable at first, exact in the hash.
+std::string local_name(const std::string& source, const std::string& parts) {
+  std::string readable = parts.substr(0, kReadableName);
+  for (char& c : readable) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+    if (!plain) c = '_';
+  }
+  std::array<char, 17> hash{};
+  const auto end = std::to_chars(hash.data(), hash.data() + hash.size(), fnv1a(parts), 16).ptr;
+  return source + "-" + readable + "-" + std::string(hash.data(), end);
+}
+
+// ---- rendezvous ------------------------------------------------------------------------------------------
+
+/// The first host of "node[1-3,07-09],other": "node1".
+std::string first_host(std::string_view list) {
+  const std::string_view head = list.substr(0, list.find_first_of(",["));
+  if (head.size() == list.size() || list[head.size()] == ',') return std::string(head);
+  const std::string_view range = list.substr(head.size() + 1);
+  return std::string(head) + std::string(range.substr(0, range.find_first_of("-,]")));
+}
+
+Result<std::string> master_rendezvous(const Environment& environment, int add_to_port) {
+  const std::string_view text = value_of(environment, "MASTER_PORT");
+  const std::optional<std::int64_t> port = parse_integer(text);
+  constexpr std::int64_t kLastPort = 65'535;
+  if (!port || *port < 1 || *port + add_to_port > kLastPort) {
+    return configuration_error("MASTER_PORT=" + std::string(text) + " is not a port that can be used");
+  }
+  const HostPort at{text_of(environment, "MASTER_ADDR"), static_cast<std::uint16_t>(*port + add_to_port)};
+  return "tcp://" + at.text();
+}
+
+Result<std::string> torchrun_rendezvous(const LaunchClaim& claim, const Environment& environment) {
+  if (!claim.on_one_host()) return master_rendezvous(environment, 1);
+  const std::string job = text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
+                          text_of(environment, "MASTER_PORT") + "." +
+                          text_of(environment, "TORCHELASTIC_RESTART_COUNT");
+  return "local://" + local_name("torchrun", job);
+}
+
+std::string slurm_rendezvous(const Environment& environment) {
+  const std::string job = text_of(environment, "SLURM_JOB_ID") + "." + text_of(environment, "SLURM_STEP_ID");
+  const auto port = static_cast<std::uint16_t>(kFirstDrawnPort + fnv1a(job) % kDrawnPorts);
+  return "tcp://" + HostPort{first_host(value_of(environment, "SLURM_STEP_NODELIST")), port}.text();
+}
+
+Result<std::string> find_rendezvous(const InitOptions& options, const std::optional<LaunchClaim>& claim,
+                                    const Environment& environment, const std::string& job, int parent_pid) {
+  if (!options.rendezvous.empty()) return options.rendezvous;
+  if (auto text = text_of(environment, "LOCKSTEP_RENDEZVOUS"); !text.empty()) return text;
+  if (claim && claim->source->id == "torchrun") return torchrun_rendezvous(*claim, environment);
+  if (!value_of(environment, "MASTER_ADDR").empty() && !value_of(environment, "MASTER_PORT").empty()) {
+    return master_rendezvous(environment, 0);
+  }
+  if (claim && claim->on_one_host()) {
+    const std::string name = job.empty() ? "parent" + std::to_string(parent_pid) : job;
+    return "local://" + local_name(std::string(claim->source->id), name);
+  }
+  if (claim && !value_of(environment, "SLURM_STEP_NODELIST").empty()) return slurm_rendezvous(environment);
+  return configuration_error(
+      "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT, with the "
+      "host of rank 0 "
+      "and a free port there, on all ranks");
+}
+
+}  // namespace
+
+Environment current_environment() {
+  Environment environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos && equals + 1 < text.size()) {
+      environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return environment;
+}
+
+Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment, int parent_pid) {
+  std::optional<LaunchClaim> claim;
+  if (!options.rank || !options.world_size) {
+    auto chosen = choose_claim(environment);
+    if (!chosen.ok()) return chosen.status();
+    claim = std::move(*chosen);
+  }
+  Launch launch;
+  launch.job_id = !options.job_id.empty() ? options.job_id : text_of(environment, "LOCKSTEP_JOB_ID");
+  if (claim && launch.job_id.empty()) launch.job_id = default_job_id(*claim, environment);
+  if (!claim && !options.rank && !options.world_size) {
+    launch.source = "single process";
+    return launch;
+  }
+  const std::optional<int> rank = options.rank ? options.rank : claim ? claim->rank : std::nullopt;
+  const std::optional<int> size = options.world_size ? options.world_size
+                                  : claim            ? claim->size
+                                                     : std::nullopt;
+  if (!rank || !size) {
+    if (claim) return incomplete(*claim);
+    return configuration_error(std::string("InitOptions gives a ") +
+                               (rank ? "rank but no world size" : "world size but no rank") +
+                               ", and the environment gives neither; set both");
+  }
+  LOCKSTEP_RETURN_IF_ERROR(check_range(*rank, *size, where_from(options, claim)));
+  launch.rank = *rank;
+  launch.world_size = *size;
+  launch.source = claim ? std::string(claim->source->name) : "explicit arguments";
+  launch.store_is_served =
+      value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty();
+  if (launch.world_size == 1) return launch;
+  auto rendezvous = find_rendezvous(options, claim, environment, launch.job_id, parent_pid);
+  if (!rendezvous.ok()) return rendezvous.status();
+  launch.rendezvous = std::move(*rendezvous);
+  return launch;
+}
+
+Result<std::string> load_secret(const InitOptions& options, const Environment& environment) {
+  if (!options.secret.empty()) return options.secret;
+  if (auto secret = text_of(environment, "LOCKSTEP_SECRET"); !secret.empty()) return secret;
+  const std::string path = text_of(environment, "LOCKSTEP_SECRET_FILE");
+  if (path.empty()) return std::string();
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat facts {};
+  if (!file || fstat(file.get(), &facts) != 0)
+    return system_error("cannot open LOCKSTEP_SECRET_FILE=" + path, errno);
+  if (facts.st_uid != geteuid() || (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return configuration_error("LOCKSTEP_SECRET_FILE=" + path +
+                               " can be read by other users; make it yours alone: chmod 600 " + path);
+  }
+  std::string secret(kMaxSecretBytes + 1, '\0');
+  const ssize_t count = read(file.get(), secret.data(), secret.size());
+  if (count < 0) return system_error("cannot read LOCKSTEP_SECRET_FILE=" + path, errno);
+  secret.resize(static_cast<std::size_t>(count));
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  if (!secret.empty() && secret.size() <= kMaxSecretBytes) return secret;
+  return configuration_error("LOCKSTEP_SECRET_FILE=" + path + " must hold between 1 and " +
+                             std::to_string(kMaxSecretBytes) + " bytes");
+}
+
+}  // namespace lockstep::internal

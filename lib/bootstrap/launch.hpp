@@ -1,0 +1,51 @@
+// Launch: who this process is, from the caller's options and what launchers leave in the environment. Pure
+// functions over a map of variables.
+//
+// Sources, the first that speaks wins: InitOptions, LOCKSTEP_RANK/LOCKSTEP_WORLD_SIZE (lockstep-run),
+// torchrun, PMIx/Open MPI, PMI (MPICH, Intel MPI), a Slurm step, plain RANK/WORLD_SIZE. Variables of two
+// sources that disagree are an error naming both; LOCKSTEP_LAUNCHER chooses one. A source that knows a rank
+// but no size is an error, never a silent group of one. Without any source the group has one rank.
+//
+// Where the ranks meet, when neither InitOptions nor LOCKSTEP_RENDEZVOUS says so:
+// - torchrun: its agent holds MASTER_PORT already. Ranks of one host meet at local://NAME, named from
+// TORCHELASTIC_RUN_ID, MASTER_PORT and the restart
+//   count; ranks of several hosts at MASTER_PORT + 1 on MASTER_ADDR, where rank 0 listens.
+// - others: at MASTER_ADDR:MASTER_PORT if both are set; else at local://NAME named from the job when all
+// ranks are on one host; else, under
+//   Slurm, at the step's first host and a port drawn from the job's number; else it is an error that asks for
+//   LOCKSTEP_RENDEZVOUS.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "lib/base/status.hpp"
+#include "lockstep/communicator.hpp"
+
+namespace lockstep::internal {
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+/// Variables of this process. Empty values are left out: they count as not set.
+Environment current_environment();
+
+struct Launch {
+  int rank = 0;
+  int world_size = 1;
+  std::string source;      ///< "torchrun", "explicit arguments", "single process" ...
+  std::string rendezvous;  ///< tcp://host:port, file:///path, memory://name or local://name. Empty for a
+                           ///< single process.
+  bool store_is_served = false;  ///< The launcher listens at the rendezvous already; else rank 0 has to.
+  std::string job_id;            ///< May be empty.
+};
+
+/// `parent_pid` tells jobs of one host apart whose launcher gives them no name.
+Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment, int parent_pid);
+
+/// The secret of options, LOCKSTEP_SECRET or LOCKSTEP_SECRET_FILE; empty when there is none. The file must
+/// belong to this user and be closed to all others. Reads that file.
+Result<std::string> load_secret(const InitOptions& options, const Environment& environment);
+
+}  // namespace lockstep::internal

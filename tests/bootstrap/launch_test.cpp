@@ -1,0 +1,294 @@
+#include "lib/bootstrap/launch.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "tests/bootstrap/store_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr int kParent = 4711;
+
+Launch resolve(const Environment& environment, const InitOptions& options = {}) {
+  auto launch = resolve_launch(options, environment, kParent);
+  EXPECT_TRUE(launch.ok()) << launch.status().message();
+  return launch.ok() ? launch.value() : Launch{};
+}
+
+std::string refuse(const Environment& environment, const InitOptions& options = {}) {
+  const auto launch = resolve_launch(options, environment, kParent);
+  EXPECT_FALSE(launch.ok());
+  EXPECT_TRUE(launch.ok() || launch.status().code() == ErrorCode::configuration);
+  return launch.status().message();
+}
+
+Environment torchrun() {
+  return {{"TORCHELASTIC_RUN_ID", "none"},
+          {"TORCHELASTIC_RESTART_COUNT", "0"},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+          {"RANK", "3"},
+          {"WORLD_SIZE", "8"},
+          {"LOCAL_RANK", "3"},
+          {"LOCAL_WORLD_SIZE", "8"},
+          {"MASTER_ADDR", "localhost"},
+          {"MASTER_PORT", "29500"}};
+}
+Environment slurm_step() {
+  return {{"SLURM_PROCID", "1"},         {"SLURM_STEP_NUM_TASKS", "6"},
+          {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_LOCALID", "1"},
+          {"SLURM_NTASKS", "6"},         {"SLURM_JOB_ID", "1234"},
+          {"SLURM_STEP_ID", "0"},        {"SLURM_STEP_NODELIST", "node[07-08]"}};
+}
+
+TEST(Launch, NothingIsASingleProcess) {
+  const Launch launch = resolve({{"PATH", "/bin"}, {"MASTER_ADDR", "somewhere"}});
+  EXPECT_EQ(launch.rank, 0);
+  EXPECT_EQ(launch.world_size, 1);
+  EXPECT_EQ(launch.source, "single process");
+  EXPECT_EQ(launch.rendezvous, "");
+}
+
+TEST(Launch, ExplicitArgumentsWin) {
+  InitOptions options;
+  options.rank = 1;
+  options.world_size = 2;
+  options.rendezvous = "memory://group";
+  options.job_id = "mine";
+  const Launch launch = resolve(torchrun(), options);
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_EQ(launch.world_size, 2);
+  EXPECT_EQ(launch.rendezvous, "memory://group");
+  EXPECT_EQ(launch.job_id, "mine");
+  EXPECT_EQ(launch.source, "explicit arguments");
+}
+
+TEST(Launch, HalfOfTheExplicitArgumentsIsCompleted) {
+  InitOptions options;
+  options.rank = 7;
+  const Launch launch = resolve(torchrun(), options);
+  EXPECT_EQ(launch.rank, 7);
+  EXPECT_EQ(launch.world_size, 8);
+  EXPECT_EQ(refuse({}, options),
+            "InitOptions gives a rank but no world size, and the environment gives neither; set both");
+}
+
+TEST(Launch, LockstepRun) {
+  const Environment environment{{"LOCKSTEP_RANK", "2"},
+                                {"LOCKSTEP_WORLD_SIZE", "4"},
+                                {"LOCKSTEP_RENDEZVOUS", "tcp://127.0.0.1:4000"},
+                                {"LOCKSTEP_STORE", "launcher"},
+                                {"LOCKSTEP_JOB_ID", "j"},
+                                {"RANK", "2"},
+                                {"WORLD_SIZE", "4"},
+                                {"MASTER_ADDR", "127.0.0.1"},
+                                {"MASTER_PORT", "5000"}};
+  const Launch launch = resolve(environment);
+  EXPECT_EQ(launch.rank, 2);
+  EXPECT_EQ(launch.world_size, 4);
+  EXPECT_EQ(launch.rendezvous, "tcp://127.0.0.1:4000");
+  EXPECT_TRUE(launch.store_is_served);
+  EXPECT_EQ(launch.job_id, "j");
+  EXPECT_EQ(launch.source, "lockstep-run");
+}
+
+TEST(Launch, TorchrunOnOneHostMeetsLocally) {
+  const Launch launch = resolve(torchrun());
+  EXPECT_EQ(launch.rank, 3);
+  EXPECT_EQ(launch.world_size, 8);
+  EXPECT_EQ(launch.source, "torchrun");
+  EXPECT_EQ(launch.job_id, "none.0");
+  EXPECT_EQ(launch.rendezvous.rfind("local://torchrun-none.29500.0-", 0), 0u) << launch.rendezvous;
+  Environment other = torchrun();
+  other["MASTER_PORT"] = "29501";
+  EXPECT_NE(resolve(other).rendezvous, launch.rendezvous);
+}
+
+TEST(Launch, TorchrunOnSeveralHostsLeavesTheAgentsPortAlone) {
+  Environment environment = torchrun();
+  environment["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_EQ(resolve(environment).rendezvous, "tcp://localhost:29501");
+  environment["MASTER_PORT"] = "65535";
+  EXPECT_EQ(refuse(environment), "MASTER_PORT=65535 is not a port that can be used");
+}
+
+TEST(Launch, RendezvousOverridesTheLaunchers) {
+  Environment environment = torchrun();
+  environment["LOCKSTEP_RENDEZVOUS"] = "file:///shared/job";
+  const Launch launch = resolve(environment);
+  EXPECT_EQ(launch.rendezvous, "file:///shared/job");
+  EXPECT_EQ(launch.source, "torchrun");
+}
+
+TEST(Launch, OpenMpi) {
+  const Environment environment{{"OMPI_COMM_WORLD_RANK", "1"},
+                                {"OMPI_COMM_WORLD_SIZE", "2"},
+                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                {"PMIX_RANK", "1"},
+                                {"PMIX_NAMESPACE", "prterun-host-99@1"}};
+  const Launch launch = resolve(environment);
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_EQ(launch.world_size, 2);
+  EXPECT_EQ(launch.job_id, "prterun-host-99@1");
+  EXPECT_EQ(launch.rendezvous.rfind("local://openmpi-prterun-host-99_1-", 0), 0u) << launch.rendezvous;
+}
+
+TEST(Launch, PmixUnderSlurmTakesTheStepsSize) {
+  Environment environment = slurm_step();
+  environment["PMIX_RANK"] = "1";
+  environment["PMIX_NAMESPACE"] = "slurm.pmix.1234.0";
+  const Launch launch = resolve(environment);
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_EQ(launch.world_size, 6);
+}
+
+TEST(Launch, MpichIsNamedAfterItsParent) {
+  const Environment environment{{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}};
+  EXPECT_EQ(resolve(environment).rendezvous.rfind("local://mpich-parent4711-", 0), 0u);
+}
+
+TEST(Launch, SlurmStepOnSeveralNodes) {
+  const Launch launch = resolve(slurm_step());
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_EQ(launch.world_size, 6);
+  EXPECT_EQ(launch.job_id, "1234.0");
+  EXPECT_EQ(launch.rendezvous.rfind("tcp://node07:2", 0), 0u) << launch.rendezvous;
+  Environment plain = slurm_step();
+  plain["SLURM_STEP_NODELIST"] = "alpha,beta";
+  EXPECT_EQ(resolve(plain).rendezvous.rfind("tcp://alpha:", 0), 0u);
+}
+
+TEST(Launch, SlurmStepOnOneNodeMeetsLocally) {
+  Environment environment = slurm_step();
+  environment["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_EQ(resolve(environment).rendezvous.rfind("local://slurm-1234.0-", 0), 0u);
+}
+
+TEST(Launch, SlurmBatchScriptWithoutSrunIsNoSilentGroupOfOne) {
+  const Environment batch{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}};
+  EXPECT_EQ(refuse(batch),
+            "SLURM_PROCID is set but SLURM_STEP_NUM_TASKS is not: this process was not started by srun, "
+            "though the job has "
+            "several tasks; start it with srun, or set LOCKSTEP_RANK=0 and LOCKSTEP_WORLD_SIZE=1 for a group "
+            "of one");
+  EXPECT_EQ(resolve({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}).world_size, 1);
+  Environment torchrun_in_batch = torchrun();
+  torchrun_in_batch.insert(batch.begin(), batch.end());
+  EXPECT_EQ(resolve(torchrun_in_batch).source, "torchrun");
+}
+
+TEST(Launch, PlainVariables) {
+  const Launch launch =
+      resolve({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "5000"}});
+  EXPECT_EQ(launch.rendezvous, "tcp://[::1]:5000");
+  EXPECT_FALSE(launch.store_is_served);
+  EXPECT_EQ(refuse({{"RANK", "0"}, {"WORLD_SIZE", "2"}}),
+            "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT, with "
+            "the host of rank 0 and a "
+            "free port there, on all ranks");
+}
+
+TEST(Launch, DisagreeingSourcesAreBothNamed) {
+  Environment environment = torchrun();
+  environment["SLURM_PROCID"] = "0";
+  environment["SLURM_STEP_NUM_TASKS"] = "2";
+  EXPECT_EQ(refuse(environment),
+            "torchrun says rank 3 of 8 (RANK, WORLD_SIZE), but Slurm says rank 0 of 2 (SLURM_PROCID, "
+            "SLURM_STEP_NUM_TASKS); set "
+            "LOCKSTEP_LAUNCHER=torchrun or LOCKSTEP_LAUNCHER=slurm to choose");
+  environment["LOCKSTEP_LAUNCHER"] = "torchrun";
+  EXPECT_EQ(resolve(environment).rank, 3);
+  environment["LOCKSTEP_LAUNCHER"] = "slurm";
+  EXPECT_EQ(resolve(environment).world_size, 2);
+  environment["LOCKSTEP_LAUNCHER"] = "slrum";
+  EXPECT_EQ(
+      refuse(environment),
+      "LOCKSTEP_LAUNCHER=slrum is not known; choose one of lockstep, torchrun, openmpi, mpich, slurm, env");
+}
+
+TEST(Launch, AgreeingSourcesAreFine) {
+  Environment environment = torchrun();
+  environment["PMI_RANK"] = "3";
+  environment["PMI_SIZE"] = "8";
+  EXPECT_EQ(resolve(environment).source, "torchrun");
+}
+
+TEST(Launch, ALauncherWithoutASizeIsAnError) {
+  const std::string advice = "; set LOCKSTEP_RANK and LOCKSTEP_WORLD_SIZE, to 0 and 1 for a group of one";
+  const std::string size = " is not, so the size of the group is not known" + advice;
+  EXPECT_EQ(refuse({{"LOCKSTEP_RANK", "0"}}), "LOCKSTEP_RANK is set but LOCKSTEP_WORLD_SIZE" + size);
+  EXPECT_EQ(refuse({{"LOCKSTEP_RENDEZVOUS", "tcp://h:1"}}),
+            "LOCKSTEP_RENDEZVOUS is set but LOCKSTEP_WORLD_SIZE" + size);
+  EXPECT_EQ(refuse({{"TORCHELASTIC_RUN_ID", "x"}}), "TORCHELASTIC_RUN_ID is set but WORLD_SIZE" + size);
+  EXPECT_EQ(refuse({{"PMIX_RANK", "0"}}), "PMIX_RANK is set but OMPI_COMM_WORLD_SIZE" + size);
+  EXPECT_EQ(refuse({{"PMIX_NAMESPACE", "ns"}}), "PMIX_NAMESPACE is set but OMPI_COMM_WORLD_SIZE" + size);
+  EXPECT_EQ(refuse({{"PMI_RANK", "0"}}), "PMI_RANK is set but PMI_SIZE" + size);
+  EXPECT_EQ(refuse({{"PMI_FD", "5"}}), "PMI_FD is set but PMI_SIZE" + size);
+  EXPECT_EQ(refuse({{"RANK", "0"}}), "RANK is set but WORLD_SIZE" + size);
+  EXPECT_EQ(refuse({{"WORLD_SIZE", "2"}}),
+            "WORLD_SIZE is set but RANK is not, so the rank of this process is not known" + advice);
+}
+
+TEST(Launch, RanksAndSizesOutOfRange) {
+  EXPECT_EQ(refuse({{"RANK", "4"}, {"WORLD_SIZE", "4"}}),
+            "rank 4 (from RANK and WORLD_SIZE) is out of range for world size 4; ranks count from 0 to 3");
+  EXPECT_EQ(refuse({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}),
+            "rank -1 (from PMI_RANK and PMI_SIZE) is out of range for world size 2; ranks count from 0 to 1");
+  EXPECT_EQ(
+      refuse({{"RANK", "0"}, {"WORLD_SIZE", "0"}}),
+      "world size 0 (from RANK and WORLD_SIZE) is out of range; it counts the ranks, from 1 to 1048576");
+  EXPECT_EQ(refuse({{"RANK", "0x1"}, {"WORLD_SIZE", "2"}}), "RANK=0x1 in the environment is not a number");
+  InitOptions options;
+  options.rank = 5;
+  options.world_size = 2;
+  EXPECT_EQ(refuse({}, options),
+            "rank 5 (from explicit arguments) is out of range for world size 2; ranks count from 0 to 1");
+}
+
+TEST(Secret, OptionsThenVariableThenFile) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/secret";
+  std::ofstream(path) << "from file\n";
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  Environment environment{{"LOCKSTEP_SECRET_FILE", path}};
+  EXPECT_EQ(load_secret({}, {}).value(), "");
+  EXPECT_EQ(load_secret({}, environment).value(), "from file");
+  environment["LOCKSTEP_SECRET"] = "from variable";
+  EXPECT_EQ(load_secret({}, environment).value(), "from variable");
+  InitOptions options;
+  options.secret = "from options";
+  EXPECT_EQ(load_secret(options, environment).value(), "from options");
+}
+
+TEST(Secret, FilesThatOthersMayReadAreRefused) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/secret";
+  std::ofstream(path) << "secret";
+  for (const mode_t mode : {0640, 0604, 0660}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    EXPECT_EQ(load_secret({}, {{"LOCKSTEP_SECRET_FILE", path}}).status().message(),
+              "LOCKSTEP_SECRET_FILE=" + path +
+                  " can be read by other users; make it yours alone: chmod 600 " + path);
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0400), 0);
+  EXPECT_TRUE(load_secret({}, {{"LOCKSTEP_SECRET_FILE", path}}).ok());
+}
+
+TEST(Secret, EmptyOverlongAndMissingFilesAreRefused) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/secret";
+  const Environment environment{{"LOCKSTEP_SECRET_FILE", path}};
+  EXPECT_EQ(load_secret({}, environment).status().message(),
+            "cannot open LOCKSTEP_SECRET_FILE=" + path + ": No such file or directory");
+  for (const std::size_t size : {0u, 5000u}) {
+    std::ofstream(path) << std::string(size, 's');
+    ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+    EXPECT_EQ(load_secret({}, environment).status().message(),
+              "LOCKSTEP_SECRET_FILE=" + path + " must hold between 1 and 4096 bytes");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::internal
