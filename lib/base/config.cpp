@@ -34,8 +34,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_LOG", text, "warn", "How much is written to standard error.", "off|warn|info"},
     {"LOCKSTEP_RANK", integer, "", "Number of this process in the group, from 0."},
     {"LOCKSTEP_RENDEZVOUS", text, "",
-     "Where ranks find each other: `tcp://host:port` or `file:///path` on a file system that all ranks "
-     "share."},
+     "Where ranks find each other: `tcp://host:port` (rank 0 listens there), `file:///path` on a file system "
+     "that all ranks share, or `local://name` for ranks of one user on one host."},
     {"LOCKSTEP_SECRET", text, "",
      "Secret of the job, which authenticates peers; prefer LOCKSTEP_SECRET_FILE."},
     {"LOCKSTEP_SECRET_FILE", text, "", "File that holds the secret of the job."},
@@ -43,6 +43,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_SPIN", integer, "",
      "Microseconds that a wait spins before it yields the core; empty lets the library choose."},
     {"LOCKSTEP_START_TIMEOUT", duration, "120s", "How long start-up waits for missing ranks."},
+    {"LOCKSTEP_STORE", text, "rank0",
+     "Who listens at a `tcp://` rendezvous: rank 0, or the launcher already.", "rank0|launcher"},
     {"LOCKSTEP_TCP_CONGESTION", text, "",
      "TCP congestion control, for example cubic or bbr; empty lets the library choose."},
     {"LOCKSTEP_TCP_SOCKETS", integer, "1", "TCP connections per peer."},
