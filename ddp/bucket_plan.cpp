@@ -27,7 +27,7 @@ class Planner {
 
   void add(std::size_t parameter, DataType type, std::size_t elements) {
     // A large one travels alone; the open bucket stays open for the small ones around it.
-    if (elements * size_of(type) > cap()) return append(create(type), parameter, elements);
+    if (elements * size_of(type) > cap_of(buckets_.size())) return append(create(type), parameter, elements);
     std::size_t& open = open_[static_cast<std::size_t>(type)];
     if (open == kNone || !fits(open, elements)) open = create(type);
     append(open, parameter, elements);
@@ -46,7 +46,6 @@ class Planner {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  std::size_t cap() const { return buckets_.empty() ? options_.first_bucket_bytes : options_.bucket_bytes; }
   std::size_t cap_of(std::size_t bucket) const {
     return bucket == 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
   }

@@ -73,7 +73,12 @@ struct Reducer::State {
 Reducer::Reducer(Communicator& communicator, std::span<const Parameter> parameters,
                  const ReducerOptions& options) {
   internal::check_parameters(communicator, parameters, options);
-  state_ = std::make_unique<State>(communicator, parameters, options);
+  try {
+    state_ = std::make_unique<State>(communicator, parameters, options);
+  } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
+    communicator.abort("Reducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
+    throw;
+  }
   state_->broadcast_values();
 }
 
@@ -202,18 +207,17 @@ void Reducer::State::copy_out() {
 
 void Reducer::State::end_step(Nanos entered) {
   const std::optional<Error> failed = std::exchange(failure, std::nullopt);
-  if (!failed && !options.gradients_as_views) copy_out();
-  const Nanos now = internal::real_env().now();
-  const std::string step = step_name();
+  works.clear();
   if (!failed) {
-    statistics = {step_number, std::chrono::nanoseconds(now - first_start),
+    if (!options.gradients_as_views) copy_out();
+    const Nanos now = internal::real_env().now();
+    statistics = {step_number++, std::chrono::nanoseconds(now - first_start),
                   std::chrono::nanoseconds(now - entered), memory.gradient_bytes(),
                   static_cast<int>(plan.buckets.size())};
-    ++step_number;
   }
-  works.clear();
   tracker.reset();
-  if (failed) throw Error(failed->code(), "gradients of " + step + ": " + failed->what(), failed->culprit());
+  if (failed)
+    throw Error(failed->code(), "gradients of " + step_name() + ": " + failed->what(), failed->culprit());
 }
 
 /// The peers would wait in vain for the rest of the step; and the buckets are freed next, so nothing may run
