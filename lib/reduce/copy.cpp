@@ -1,68 +1,78 @@
-// Copies and scaled copies.
+// Copies, past the caches when they are too large to be read from there again.
 #include <unistd.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 
-#include "lib/base/float16.hpp"
+#include "hwy/cache_control.h"
 #include "lib/reduce/reduce.hpp"
+#include "lib/reduce/simd.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lib/reduce/copy.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/highway.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::internal::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// At least one vector long.
+void stream_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const std::size_t lanes = hn::Lanes(d);
+  // Non-temporal stores need an aligned destination.
+  const std::size_t head = (lanes - reinterpret_cast<std::uintptr_t>(to) % lanes) % lanes;
+  std::memcpy(to, from, head);
+  std::size_t i = head;
+  for (; i + 4 * lanes <= bytes; i += 4 * lanes) {
+    const auto v0 = hn::LoadU(d, from + i), v1 = hn::LoadU(d, from + i + lanes);
+    const auto v2 = hn::LoadU(d, from + i + 2 * lanes), v3 = hn::LoadU(d, from + i + 3 * lanes);
+    hn::Stream(v0, d, to + i);
+    hn::Stream(v1, d, to + i + lanes);
+    hn::Stream(v2, d, to + i + 2 * lanes);
+    hn::Stream(v3, d, to + i + 3 * lanes);
+  }
+  std::memcpy(to + i, from + i, bytes - i);
+  hwy::FlushStream();  // A flag that is set after the copy must not overtake it.
+}
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace lockstep::internal::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace lockstep::internal {
+HWY_EXPORT(stream_bytes);
+HWY_EXPORT(target_name);
 namespace {
 
 /// Below this a copy's destination is likely to be read from cache soon, whatever the machine says about its
 /// caches.
 constexpr std::size_t kSmallestNontemporal = 4 << 20;
 
-template <typename T>
-void scale(const void* input, void* output, std::size_t count, double factor) {
-  for (std::size_t i = 0; i < count; ++i)
-    static_cast<T*>(output)[i] = static_cast<const T*>(input)[i] * static_cast<T>(factor);
-}
-
-template <typename Float>
-void scale_small(const void* input, void* output, std::size_t count, double factor) {
-  using Bits = typename Float::Bits;
-  for (std::size_t i = 0; i < count; ++i) {
-    static_cast<Bits*>(output)[i] =
-        Float::from_float(Float::to_float(static_cast<const Bits*>(input)[i]) * static_cast<float>(factor));
-  }
-}
-
 }  // namespace
-
-void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor) {
-  switch (type) {
-    case DataType::f16:
-      return scale_small<F16>(input, output, count, factor);
-    case DataType::bf16:
-      return scale_small<BF16>(input, output, count, factor);
-    case DataType::f8e4m3:
-      return scale_small<F8E4M3>(input, output, count, factor);
-    case DataType::f8e5m2:
-      return scale_small<F8E5M2>(input, output, count, factor);
-    case DataType::f32:
-      return scale<float>(input, output, count, factor);
-    case DataType::f64:
-      return scale<double>(input, output, count, factor);
-    default:
-      assert(false && "callers ask check_reduction(type, premul_sum) first");
-  }
-}
 
 std::size_t nontemporal_threshold() noexcept {
   static const std::size_t threshold = [] {
-    const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or -1 where the system does not know.
     return std::max(kSmallestNontemporal, last_level > 0 ? static_cast<std::size_t>(last_level) / 4 * 3 : 0);
   }();
   return threshold;
 }
 
 void copy_bytes(void* destination, const void* source, std::size_t bytes) noexcept {
-  if (destination != source && bytes > 0) std::memcpy(destination, source, bytes);
+  if (destination == source || bytes == 0) return;
+  if (bytes < nontemporal_threshold()) {
+    std::memcpy(destination, source, bytes);
+  } else {
+    HWY_DYNAMIC_DISPATCH(stream_bytes)
+    (static_cast<std::uint8_t*>(destination), static_cast<const std::uint8_t*>(source), bytes);
+  }
 }
 
-const char* simd_target() noexcept { return "none"; }
+const char* simd_target() noexcept { return HWY_DYNAMIC_DISPATCH(target_name)(); }
 
 }  // namespace lockstep::internal
+#endif

@@ -16,23 +16,28 @@ struct Pass {
   void* const* destinations;
   std::size_t destination_count;  ///< At least 1.
   std::size_t count;              ///< Elements.
-  std::uint32_t divisor;          ///< Read by the avg kernels only; at least 1.
+  std::uint32_t divisor = 1;      ///< Of the avg kernels; at least 1.
+  double factor = 1;              ///< Of the scale kernels.
 };
 
 using Kernel = void (*)(const Pass&);
 
-/// Null where (type, op) is not defined, and for ReduceOp::user.
 class KernelTable {
  public:
+  /// Null where (type, op) is not defined, and for ReduceOp::user.
   Kernel& at(DataType type, ReduceOp op) noexcept {
     return kernels_[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
   }
   Kernel at(DataType type, ReduceOp op) const noexcept {
     return const_cast<KernelTable*>(this)->at(type, op);
   }
+  /// One source, multiplied by `factor`; null but for real float types.
+  Kernel& scale(DataType type) noexcept { return scale_[static_cast<std::size_t>(type)]; }
+  Kernel scale(DataType type) const noexcept { return scale_[static_cast<std::size_t>(type)]; }
 
  private:
   Kernel kernels_[kDataTypeCount][kReduceOpCount] = {};
+  Kernel scale_[kDataTypeCount] = {};
 };
 
 /// The table of this machine, built at the first call. Thread-safe.
@@ -40,7 +45,10 @@ const KernelTable& kernel_table() noexcept;
 /// Builds a table for the instruction set that Highway would choose now; tests narrow that choice.
 KernelTable build_kernel_table();
 
-/// Each family fills its rows.
+/// Every defined row, in plain C++. The SIMD families below then replace the rows that they speed up.
 void add_scalar_kernels(KernelTable& table);
+void add_float_kernels(KernelTable& table);
+void add_half_kernels(KernelTable& table);
+void add_integer_kernels(KernelTable& table);
 
 }  // namespace lockstep::internal

@@ -49,6 +49,9 @@ void reduce_user(const Reduction& r, std::span<const void* const> sources,
 KernelTable build_kernel_table() {
   KernelTable table;
   add_scalar_kernels(table);
+  add_float_kernels(table);
+  add_half_kernels(table);
+  add_integer_kernels(table);
   return table;
 }
 
@@ -98,6 +101,12 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
   assert(kernel != nullptr);
   kernel({sources.data(), sources.size(), destinations.data(), destinations.size(), reduction.count,
           reduction.divisor});
+}
+
+void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor) {
+  const Kernel kernel = kernel_table().scale(type);
+  assert(kernel != nullptr && "callers ask check_reduction(type, premul_sum) first");
+  kernel({&input, 1, &output, 1, count, 1, factor});
 }
 
 }  // namespace lockstep::internal

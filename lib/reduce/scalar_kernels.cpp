@@ -1,7 +1,6 @@
-// Kernels in plain C++.
-#include <algorithm>
-#include <cmath>
+// Every defined (type, op) in plain C++: the definition in code, and what runs where no SIMD kernel exists.
 #include <complex>
+#include <initializer_list>
 #include <type_traits>
 
 #include "lib/base/float16.hpp"
@@ -10,129 +9,171 @@
 namespace lockstep::internal {
 namespace {
 
+/// Elements that are computed in f32.
 template <typename Float>
-struct Small {
+struct Widened {
   using Stored = typename Float::Bits;
-  using Value = float;
-  static Value widen(Stored x) { return Float::to_float(x); }
-  static Stored narrow(Value x) { return Float::from_float(x); }
+  static float load(Stored x) { return Float::to_float(x); }
+  static Stored store(float x) { return Float::from_float(x); }
 };
 
+/// Elements that are computed in the type in which they are stored.
 template <typename T>
 struct Direct {
   using Stored = T;
-  using Value = T;
-  static Value widen(Stored x) { return x; }
-  static Stored narrow(Value x) { return x; }
+  static T load(T x) { return x; }
+  static T store(T x) { return x; }
 };
 
-/// Integers are combined as unsigned numbers, which wrap.
+/// Integers go by way of u64, which wraps: the low bits of a sum or product depend on nothing else.
 template <typename T>
-constexpr T wrapped(T a, T b, auto op) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(op(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-  } else {
-    return op(a, b);
-  }
-}
+using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
 
 struct Sum {
-  static auto apply(auto a, auto b) {
-    return wrapped(a, b, [](auto x, auto y) { return x + y; });
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
   }
 };
 struct Prod {
-  static auto apply(auto a, auto b) {
-    return wrapped(a, b, [](auto x, auto y) { return x * y; });
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+  /// By the definition; operator* would also repair infinities, at the price of a call per element.
+  template <typename Part>
+  static std::complex<Part> apply(std::complex<Part> a, std::complex<Part> b) {
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
   }
 };
+// The first operand when it is NaN, the second when it is, because then the comparison is false.
 struct Min {
-  static auto apply(auto a, auto b) { return a != a || a < b ? a : b; }
+  template <typename T>
+  static T apply(T a, T b) {
+    return a != a || a < b ? a : b;
+  }
 };
 struct Max {
-  static auto apply(auto a, auto b) { return a != a || b < a ? a : b; }
+  template <typename T>
+  static T apply(T a, T b) {
+    return a != a || b < a ? a : b;
+  }
 };
 struct And {
-  static auto apply(auto a, auto b) { return static_cast<decltype(a)>(a & b); }
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
 };
 struct Or {
-  static auto apply(auto a, auto b) { return static_cast<decltype(a)>(a | b); }
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
 };
 struct Xor {
-  static auto apply(auto a, auto b) { return static_cast<decltype(a)>(a ^ b); }
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
 };
 
-template <typename T>
-T divided(T value, std::uint32_t divisor) {
-  if constexpr (std::is_unsigned_v<T>) {
-    return static_cast<T>(value / std::uint64_t{divisor});
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(value / std::int64_t{divisor});
-  } else {
-    return value / static_cast<T>(divisor);
+// What happens to a combined value before it is stored.
+struct Keep {
+  template <typename T>
+  static T apply(T value, const Pass&) {
+    return value;
   }
-}
+};
+struct Divide {
+  template <typename T>
+  static T apply(T value, const Pass& pass) {
+    if constexpr (std::is_integral_v<T>) {
+      using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+      return static_cast<T>(value / static_cast<Wide>(pass.divisor));
+    } else {
+      return value / static_cast<T>(pass.divisor);
+    }
+  }
+};
+struct Multiply {
+  template <typename T>
+  static T apply(T value, const Pass& pass) {
+    return value * static_cast<T>(pass.factor);
+  }
+};
 
-template <typename Codec, typename Op, bool kDivide = false>
+template <typename Element, typename Op, typename Finish = Keep>
 void run(const Pass& pass) {
-  using Stored = typename Codec::Stored;
+  using Stored = typename Element::Stored;
   for (std::size_t i = 0; i < pass.count; ++i) {
-    auto value = Codec::widen(static_cast<const Stored*>(pass.sources[0])[i]);
+    auto value = Element::load(static_cast<const Stored*>(pass.sources[0])[i]);
     for (std::size_t s = 1; s < pass.source_count; ++s) {
-      value = Op::apply(value, Codec::widen(static_cast<const Stored*>(pass.sources[s])[i]));
+      value = Op::apply(value, Element::load(static_cast<const Stored*>(pass.sources[s])[i]));
     }
-    if constexpr (kDivide) value = divided(value, pass.divisor);
-    for (std::size_t d = 0; d < pass.destination_count; ++d) {
-      static_cast<Stored*>(pass.destinations[d])[i] = Codec::narrow(value);
-    }
+    const Stored result = Element::store(Finish::apply(value, pass));
+    for (std::size_t d = 0; d < pass.destination_count; ++d)
+      static_cast<Stored*>(pass.destinations[d])[i] = result;
   }
 }
 
-template <typename Codec>
+/// Sums and quotients of complex numbers are those of their parts.
+template <DataType kPart, ReduceOp kOp>
+void run_parts(const Pass& pass) {
+  Pass parts = pass;
+  parts.count *= 2;
+  kernel_table().at(kPart, kOp)(parts);
+}
+
+template <typename Element>
 void add_arithmetic(KernelTable& table, DataType type) {
-  table.at(type, ReduceOp::sum) = run<Codec, Sum>;
-  table.at(type, ReduceOp::prod) = run<Codec, Prod>;
-  table.at(type, ReduceOp::avg) = run<Codec, Sum, true>;
+  table.at(type, ReduceOp::sum) = run<Element, Sum>;
+  table.at(type, ReduceOp::avg) = run<Element, Sum, Divide>;
+  table.at(type, ReduceOp::prod) = run<Element, Prod>;
+  table.at(type, ReduceOp::min) = run<Element, Min>;
+  table.at(type, ReduceOp::max) = run<Element, Max>;
 }
 
-template <typename Codec>
-void add_order(KernelTable& table, DataType type) {
-  table.at(type, ReduceOp::min) = run<Codec, Min>;
-  table.at(type, ReduceOp::max) = run<Codec, Max>;
-}
-
-template <typename Codec>
+template <typename Element>
 void add_float(KernelTable& table, DataType type) {
-  add_arithmetic<Codec>(table, type);
-  add_order<Codec>(table, type);
-  table.at(type, ReduceOp::premul_sum) = run<Codec, Sum>;
+  add_arithmetic<Element>(table, type);
+  table.at(type, ReduceOp::premul_sum) = run<Element, Sum>;
+  table.scale(type) = run<Element, Sum, Multiply>;
 }
 
 template <typename T>
 void add_integer(KernelTable& table, DataType type) {
   add_arithmetic<Direct<T>>(table, type);
-  add_order<Direct<T>>(table, type);
   table.at(type, ReduceOp::band) = run<Direct<T>, And>;
   table.at(type, ReduceOp::bor) = run<Direct<T>, Or>;
   table.at(type, ReduceOp::bxor) = run<Direct<T>, Xor>;
 }
 
+template <typename Part, DataType kPart>
+void add_complex(KernelTable& table, DataType type) {
+  table.at(type, ReduceOp::sum) = run_parts<kPart, ReduceOp::sum>;
+  table.at(type, ReduceOp::avg) = run_parts<kPart, ReduceOp::avg>;
+  table.at(type, ReduceOp::prod) = run<Direct<std::complex<Part>>, Prod>;
+}
+
+/// One byte that is 0 or 1, so that the logical operators are the bitwise ones.
 void add_boolean(KernelTable& table) {
   using Byte = Direct<std::uint8_t>;
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::bor})
-    table.at(DataType::boolean, op) = run<Byte, Or>;
-  for (const ReduceOp op : {ReduceOp::prod, ReduceOp::min, ReduceOp::band})
-    table.at(DataType::boolean, op) = run<Byte, And>;
-  table.at(DataType::boolean, ReduceOp::bxor) = run<Byte, Xor>;
+  const auto set = [&table](std::initializer_list<ReduceOp> ops, Kernel kernel) {
+    for (const ReduceOp op : ops) table.at(DataType::boolean, op) = kernel;
+  };
+  set({ReduceOp::sum, ReduceOp::max, ReduceOp::bor}, run<Byte, Or>);
+  set({ReduceOp::prod, ReduceOp::min, ReduceOp::band}, run<Byte, And>);
+  set({ReduceOp::bxor}, run<Byte, Xor>);
 }
 
 }  // namespace
 
 void add_scalar_kernels(KernelTable& table) {
-  add_float<Small<F16>>(table, DataType::f16);
-  add_float<Small<BF16>>(table, DataType::bf16);
-  add_float<Small<F8E4M3>>(table, DataType::f8e4m3);
-  add_float<Small<F8E5M2>>(table, DataType::f8e5m2);
+  add_float<Widened<F16>>(table, DataType::f16);
+  add_float<Widened<BF16>>(table, DataType::bf16);
+  add_float<Widened<F8E4M3>>(table, DataType::f8e4m3);
+  add_float<Widened<F8E5M2>>(table, DataType::f8e5m2);
   add_float<Direct<float>>(table, DataType::f32);
   add_float<Direct<double>>(table, DataType::f64);
   add_integer<std::int8_t>(table, DataType::i8);
@@ -141,8 +182,8 @@ void add_scalar_kernels(KernelTable& table) {
   add_integer<std::uint32_t>(table, DataType::u32);
   add_integer<std::int64_t>(table, DataType::i64);
   add_integer<std::uint64_t>(table, DataType::u64);
-  add_arithmetic<Direct<std::complex<float>>>(table, DataType::complex64);
-  add_arithmetic<Direct<std::complex<double>>>(table, DataType::complex128);
+  add_complex<float, DataType::f32>(table, DataType::complex64);
+  add_complex<double, DataType::f64>(table, DataType::complex128);
   add_boolean(table);
 }
 

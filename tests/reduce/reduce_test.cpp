@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "hwy/targets.h"
 #include "lib/reduce/kernel.hpp"
 #include "tests/reduce/reference.hpp"
 
@@ -158,6 +159,51 @@ TEST_P(EveryType, EveryCountAroundTheVectorSizes) {
 
 INSTANTIATE_TEST_SUITE_P(Reduce, EveryType, ::testing::ValuesIn(all_types()),
                          [](const auto& parameter) { return std::string(name_of(parameter.param)); });
+
+/// Lets Highway see only one instruction set for the length of a scope.
+class OnlyTarget {
+ public:
+  explicit OnlyTarget(std::int64_t target) { choose(target); }
+  ~OnlyTarget() { choose(0); }  // 0 is what the processor has.
+  OnlyTarget(const OnlyTarget&) = delete;
+  OnlyTarget& operator=(const OnlyTarget&) = delete;
+
+ private:
+  static void choose(std::int64_t targets) {
+    hwy::SetSupportedTargetsForTest(targets);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+};
+
+void check_kernel(const KernelTable& table, const Call& call, Generator& generator) {
+  CallRunner runner(call, generator, true);
+  table.at(call.reduction.type,
+           call.reduction.op)({runner.sources().data(), call.source_count, runner.destinations().data(),
+                               call.destination_count, call.reduction.count, call.reduction.divisor});
+  runner.check();
+}
+
+TEST(Kernels, EveryInstructionSetGivesTheDefinedResult) {
+  Generator generator(9);
+  const std::int64_t supported = hwy::SupportedTargets();
+  for (std::int64_t targets = supported; targets != 0; targets &= targets - 1) {
+    const std::int64_t target = targets & -targets;
+    const OnlyTarget only(target);
+    const KernelTable table = build_kernel_table();
+    SCOPED_TRACE(std::string(hwy::TargetName(target)) + " gives " + simd_target());
+    for (const DataType type : all_types()) {
+      for (const ReduceOp op : built_in_ops(type)) {
+        // A count with a misaligned head, groups, single vectors and a partial one for every vector size.
+        for (const std::size_t count : {1, 11, 75, 4391}) {
+          ASSERT_NO_FATAL_FAILURE(
+              check_kernel(table, {{type, op, nullptr, count, 3}, 3, 2, false}, generator));
+          ASSERT_NO_FATAL_FAILURE(
+              check_kernel(table, {{type, op, nullptr, count, 2}, 2, 2, true}, generator));
+        }
+      }
+    }
+  }
+}
 
 TEST(Reduce, ManySourcesRoundOnce) {
   // 1 + 20 times 2^-9 in f16 is lost addend by addend, and kept when the sum is rounded once.
