@@ -25,4 +25,13 @@ Program reduce_scatter_direct(const Shape& shape);  ///< reduce_scatter, reduce_
 Program all_to_all_direct(const Shape& shape);      ///< all_to_all, all_to_all_v
 Program barrier_dissemination(const Shape& shape);
 
+// In a domain, through staging memory; fits_...: whether the staging area is large enough.
+bool fits_one_shot(const Shape& shape);
+Program all_reduce_one_shot(const Shape& shape);
+bool fits_two_shot(const Shape& shape);
+Program staged_two_shot(const Shape& shape);  ///< all_reduce, reduce
+
+// In a domain, on registered memory.
+Program all_reduce_fused(const Shape& shape);
+
 }  // namespace lockstep::internal

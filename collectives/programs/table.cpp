@@ -13,7 +13,8 @@ namespace {
 bool always(const Shape&) { return true; }
 
 using enum Collective;
-constexpr auto kLinks = Medium::links;
+constexpr auto kLinks = Medium::links, kStaged = Medium::domain_staged,
+               kRegistered = Medium::domain_registered;
 
 constexpr std::array kAlgorithms{
     Algorithm{"ring", all_reduce, kLinks,
@@ -68,6 +69,17 @@ constexpr std::array kAlgorithms{
     Algorithm{"dissemination", barrier, kLinks,
               "tell the rank 2^k places on: log2(n) steps (Hensgen, Finkel, Manber 1988)", always,
               barrier_dissemination},
+    Algorithm{"one_shot", all_reduce, kStaged,
+              "copy in, everybody reduces everything: 1 synchronisation, lowest latency", fits_one_shot,
+              all_reduce_one_shot},
+    Algorithm{"two_shot", all_reduce, kStaged,
+              "each rank reduces one part of every block, pipelined through cache-sized slots", fits_two_shot,
+              staged_two_shot},
+    Algorithm{"fused", all_reduce, kRegistered,
+              "each rank reduces one part of all inputs into all outputs: every byte touched once", always,
+              all_reduce_fused},
+    Algorithm{"two_shot", reduce, kStaged, "each rank reduces one part of every block; the root copies out",
+              fits_two_shot, staged_two_shot},
 };
 
 const char* medium_name(Medium medium) {

@@ -22,7 +22,13 @@ std::string join(const Program& program, std::uint32_t first, std::uint32_t coun
   return joined;
 }
 
-std::string action(const Program& program, const Step& step) {
+std::string place(std::size_t lane, std::size_t step) {
+  return "lane " + std::to_string(lane) + " step " + std::to_string(step);
+}
+
+}  // namespace
+
+std::string to_string(const Program& program, const Step& step) {
   const std::string peer = step.peer == kSelf ? "all" : std::to_string(step.peer);
   switch (step.kind) {
     case StepKind::send:
@@ -47,19 +53,13 @@ std::string action(const Program& program, const Step& step) {
   return "";
 }
 
-std::string place(std::size_t lane, std::size_t step) {
-  return "lane " + std::to_string(lane) + " step " + std::to_string(step);
-}
-
-}  // namespace
-
 std::string to_string(const Program& program) {
   std::string listing =
       "scratch " + std::to_string(program.scratch) + ", phases " + std::to_string(program.phases) + '\n';
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     const auto& steps = program.lanes[lane].steps;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      listing += place(lane, i) + ": " + action(program, steps[i]);
+      listing += place(lane, i) + ": " + to_string(program, steps[i]);
       if (steps[i].finish) listing += ", finished";
       for (const After& after : steps[i].after) {
         if (after.steps > 0) listing += ", after " + place(after.lane, after.steps - 1);

@@ -1,0 +1,19 @@
+#include "collectives/programs/domain/domain.hpp"
+
+#include <algorithm>
+
+namespace lockstep::internal {
+
+Blocks aligned_parts(std::uint64_t count, int parts) {
+  const auto ranks = static_cast<std::uint64_t>(parts);
+  if (count < ranks * kAlignment) return Blocks::parts(count, parts);
+  const Blocks lines = Blocks::parts((count + kAlignment - 1) / kAlignment, parts);
+  std::vector<std::uint64_t> counts;
+  for (int i = 0; i < parts; ++i) {
+    const std::uint64_t begin = lines[i].begin * kAlignment;
+    counts.push_back(std::min(count, begin + lines[i].count * kAlignment) - begin);
+  }
+  return Blocks(counts);
+}
+
+}  // namespace lockstep::internal

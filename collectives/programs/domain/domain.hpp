@@ -1,0 +1,50 @@
+// What the programs in a domain (shared memory) have in common.
+//
+// Every domain program ends, on every rank, only after that rank knows that all members have entered the
+// call, and so have left the one before. A rank that starts its next call may therefore overwrite the half of
+// its staging area that it used two calls ago: nobody reads it any more, whatever programs came between. That
+// is why two alternating halves need no acknowledgement, and why even a call of zero elements publishes one
+// phase and awaits it from all.
+#pragma once
+
+#include "collectives/programs/blocks.hpp"
+#include "collectives/programs/program_builder.hpp"
+
+namespace lockstep::internal {
+
+/// Memory as one rank names it: its own as kSelf, the others' by member.
+class Members {
+ public:
+  explicit Members(const Shape& shape) : rank_(shape.rank) {}
+  Slice input_of(int member, Range range) const { return of(Space::input, member, range); }
+  Slice output_of(int member, Range range) const { return of(Space::output, member, range); }
+  Slice staging_of(int member, Range range) const { return of(Space::staging, member, range); }
+
+ private:
+  Slice of(Space space, int member, Range range) const {
+    return {space, member == rank_ ? kSelf : member, range.begin, range.count};
+  }
+  int rank_;
+};
+
+/// As Blocks::parts, but long messages are cut between multiples of kAlignment elements, so that two ranks do
+/// not write one cache line.
+Blocks aligned_parts(std::uint64_t count, int parts);
+/// Elements of the smallest type (1 byte) in a cache line.
+inline constexpr std::uint64_t kAlignment = 64;
+
+/// A program on registered memory: everybody's buffers are ready, `work` happens, everybody is done with
+/// everybody's buffers.
+template <typename Work>
+Program registered_program(Work work) {
+  ProgramBuilder builder;
+  LaneBuilder lane = builder.lane();
+  lane.publish();
+  lane.await_all();
+  work(lane);
+  lane.publish();
+  lane.await_all();
+  return std::move(builder).build();
+}
+
+}  // namespace lockstep::internal
