@@ -1,0 +1,27 @@
+#include "transports/sim/sim_domain.hpp"
+
+#include <new>
+#include <string>
+
+namespace lockstep::internal {
+
+SimDomainMemory::SimDomainMemory(int members)
+    : controls_(static_cast<std::size_t>(members)),
+      staging_(static_cast<std::byte*>(
+          std::aligned_alloc(kLine, static_cast<std::size_t>(members) * kStagingBytes))) {
+  if (!staging_) throw std::bad_alloc();
+}
+
+Result<std::byte*> SimDomain::resolve(int member, const SegmentRef& ref, std::size_t bytes) {
+  if (std::byte* address = own_address(ref, bytes)) return address;
+  return Status(ErrorCode::internal,
+                "rank " + std::to_string(member) + " offers memory that is not registered in this process",
+                member);
+}
+
+void SimDomain::ring(int member) {
+  schedule_.wake(members_[static_cast<std::size_t>(member)],
+                 schedule_.now() + delay_.draw(schedule_.random()));
+}
+
+}  // namespace lockstep::internal

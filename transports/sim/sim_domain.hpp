@@ -1,0 +1,55 @@
+// A simulated domain: plain heap memory for each member, visible to all at once because all of them run in
+// one thread. What the seed decides is the order in which members are stepped: every ring arrives after a
+// delay.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "transports/domain.hpp"
+#include "transports/sim/sim_env.hpp"
+
+namespace lockstep::internal {
+
+/// The memory of all members. Controls are zeroed; pages of staging cost nothing until they are touched.
+class SimDomainMemory {
+ public:
+  explicit SimDomainMemory(int members);
+  MemberControl& control(int member) { return controls_[static_cast<std::size_t>(member)]; }
+  std::byte* staging(int member) { return staging_.get() + static_cast<std::size_t>(member) * kStagingBytes; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const noexcept { std::free(memory); }
+  };
+  std::vector<MemberControl> controls_;
+  std::unique_ptr<std::byte, Free> staging_;
+};
+
+/// One member's view. Ringing a member steps it, asleep or not: a simulated rank never sleeps in the kernel.
+class SimDomain final : public Domain {
+ public:
+  /// `members[m]` is the schedule's rank of member m. All references outlive the domain.
+  SimDomain(SimSchedule& schedule, SimDomainMemory& memory, const std::vector<int>& members, SimDelay delay,
+            int rank)
+      : schedule_(schedule), memory_(memory), members_(members), delay_(delay), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  MemberControl& control(int member) override { return memory_.control(member); }
+  std::byte* staging(int member) override { return memory_.staging(member); }
+  Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
+  void ring(int member) override;
+  int bell_fd() override { return -1; }
+
+ private:
+  SimSchedule& schedule_;
+  SimDomainMemory& memory_;
+  const std::vector<int>& members_;
+  SimDelay delay_;
+  int rank_;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,105 @@
+#include "transports/sim/sim_link.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace lockstep::internal {
+
+namespace {
+constexpr std::size_t kMostHeld = 64 * 1024;  // as much as a real transport keeps in a receive buffer
+}  // namespace
+
+Status SimLink::lost() {
+  failure_ = Status(ErrorCode::peer_lost,
+                    "rank " + std::to_string(peer_) + " is lost: its simulated connection ended", peer_);
+  return failure_;
+}
+
+Status SimLink::check_header() const {
+  if (header_.magic == kFrameMagic && header_.version == kFrameVersion) return {};
+  return Status(ErrorCode::internal, "the bytes from rank " + std::to_string(peer_) + " are not a frame",
+                peer_);
+}
+
+Result<bool> SimLink::send(const FrameHeader& header, std::span<const std::byte> payload,
+                           SendCursor& cursor) {
+  if (!failure_.ok()) return failure_;
+  if (outgoing_.broken()) return lost();
+  const auto head = std::as_bytes(std::span(&header, 1)).subspan(cursor.header_bytes);
+  if (!head.empty()) {
+    const std::size_t accepted = outgoing_.offer(head);
+    cursor.header_bytes += accepted;
+    sent_ += accepted;
+    if (accepted < head.size()) return false;
+  }
+  const auto body = payload.subspan(cursor.payload_bytes);
+  if (body.empty()) return true;
+  const std::size_t accepted = outgoing_.offer(body);
+  cursor.payload_bytes += accepted;
+  sent_ += accepted;
+  return accepted == body.size();
+}
+
+std::size_t SimLink::take(std::span<std::byte> into) {
+  const std::size_t bytes = incoming_.take(into);
+  received_ += bytes;
+  return bytes;
+}
+
+Result<const FrameHeader*> SimLink::peek() {
+  if (!failure_.ok()) return failure_;
+  if (header_bytes_ == sizeof header_) return &header_;
+  const auto raw = std::as_writable_bytes(std::span(&header_, 1));
+  header_bytes_ += take(raw.subspan(header_bytes_));
+  if (header_bytes_ < sizeof header_) {
+    if (incoming_.ended()) return lost();
+    return nullptr;
+  }
+  failure_ = check_header();
+  if (!failure_.ok()) return failure_;
+  payload_left_ = header_.bytes;
+  return &header_;
+}
+
+Result<std::size_t> SimLink::read(std::span<std::byte> into) {
+  if (!failure_.ok()) return failure_;
+  const std::size_t wanted = std::min<std::uint64_t>(into.size(), payload_left_);
+  const std::size_t from_hold = std::min(wanted, held());
+  if (from_hold > 0) std::memcpy(into.data(), hold_.data() + hold_begin_, from_hold);
+  hold_begin_ += from_hold;
+  const std::size_t bytes = from_hold + take(into.subspan(from_hold, wanted - from_hold));
+  payload_left_ -= bytes;
+  if (bytes == 0 && wanted > 0 && incoming_.ended()) return lost();
+  return bytes;
+}
+
+void SimLink::refill_hold(std::size_t unit, std::size_t bytes) {
+  if (held() == 0 || hold_begin_ % unit != 0 || hold_begin_ > kMostHeld) {
+    hold_.erase(hold_.begin(), hold_.begin() + static_cast<std::ptrdiff_t>(hold_begin_));
+    hold_begin_ = 0;
+  }
+  const std::size_t before = held();
+  if (before >= bytes) return;
+  hold_.resize(hold_begin_ + bytes);
+  const std::size_t got = take(std::span(hold_).subspan(hold_begin_ + before));
+  hold_.resize(hold_begin_ + before + got);
+}
+
+Result<std::span<const std::byte>> SimLink::borrow(std::size_t unit, std::size_t most) {
+  if (!failure_.ok()) return failure_;
+  const std::size_t wanted = std::min<std::uint64_t>({most, payload_left_, kMostHeld});
+  refill_hold(unit, wanted);
+  const std::size_t ready = std::min(wanted, held()) / unit * unit;
+  if (ready == 0 && wanted >= unit && incoming_.ended()) return lost();
+  return std::span<const std::byte>(hold_.data() + hold_begin_, ready);
+}
+
+void SimLink::release(std::size_t bytes) {
+  hold_begin_ += bytes;
+  payload_left_ -= bytes;
+}
+
+void SimLink::pop() { header_bytes_ = 0; }
+
+}  // namespace lockstep::internal
