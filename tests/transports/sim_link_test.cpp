@@ -254,13 +254,28 @@ TEST(SimSchedule, PausedRankIsSteppedAfterResume) {
 TEST(SimSchedule, OneMomentIsOneStep) {
   SimSchedule schedule(2, 7);
   int steps = 0;
-  for (int i = 0; i < 5; ++i) schedule.env(0).wake_at(30);
-  schedule.env(0).wake_at(kForever);
+  for (int i = 0; i < 5; ++i) schedule.wake(0, 30);
   schedule.wake(1, 10);
   while (schedule.advance([&](int) { ++steps; })) {
   }
   EXPECT_EQ(steps, 2);
   EXPECT_EQ(schedule.env(1).now(), 30);
+}
+
+TEST(SimSchedule, TimerFollowsTheLastStepsWish) {
+  SimSchedule schedule(1, 7);
+  std::vector<Nanos> steps;
+  const auto step = [&](int) {
+    steps.push_back(schedule.now());
+    if (schedule.now() < 1'000) schedule.env(0).wake_at(schedule.now() + 500);
+    schedule.env(0).wake_at(kForever);
+  };
+  for (Nanos when = 0; when <= 100; when += 10) schedule.wake(0, when);
+  while (schedule.advance(step)) {
+  }
+  ASSERT_EQ(steps.size(), 13U) << "the wishes of the first ten steps were overtaken";
+  EXPECT_EQ(steps[11], 600);
+  EXPECT_EQ(steps[12], 1'100);
 }
 
 TEST(SimSchedule, RanksDrawTheirOwnNumbers) {

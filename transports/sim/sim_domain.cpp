@@ -10,6 +10,8 @@ SimDomainMemory::SimDomainMemory(int members)
       staging_(static_cast<std::byte*>(
           std::aligned_alloc(kLine, static_cast<std::size_t>(members) * kStagingBytes))) {
   if (!staging_) throw std::bad_alloc();
+  // A simulated rank sleeps between its steps, so whoever publishes has to ring.
+  for (MemberControl& control : controls_) control.doorbell.asleep.store(1, std::memory_order_relaxed);
 }
 
 Result<std::byte*> SimDomain::resolve(int member, const SegmentRef& ref, std::size_t bytes) {

@@ -13,7 +13,8 @@
 
 namespace lockstep::internal {
 
-/// The memory of all members. Controls are zeroed; pages of staging cost nothing until they are touched.
+/// The memory of all members, who are declared asleep for good. Controls are zeroed; pages of staging cost
+/// nothing until they are touched.
 class SimDomainMemory {
  public:
   explicit SimDomainMemory(int members);
@@ -28,7 +29,7 @@ class SimDomainMemory {
   std::unique_ptr<std::byte, Free> staging_;
 };
 
-/// One member's view. Ringing a member steps it, asleep or not: a simulated rank never sleeps in the kernel.
+/// One member's view. Ringing a member steps it.
 class SimDomain final : public Domain {
  public:
   /// `members[m]` is the schedule's rank of member m. All references outlive the domain.

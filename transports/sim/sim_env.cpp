@@ -29,9 +29,7 @@ class SimSchedule::RankEnv final : public Env {
       : schedule_(schedule), rank_(rank), random_(seed) {}
   Nanos now() noexcept override { return schedule_.now(); }
   std::uint64_t random() noexcept override { return random_.next(); }
-  void wake_at(Nanos when) noexcept override {
-    if (when != kForever) schedule_.wake(rank_, when);
-  }
+  void wake_at(Nanos when) noexcept override { schedule_.set_timer(rank_, when); }
 
  private:
   SimSchedule& schedule_;
@@ -54,12 +52,12 @@ Env& SimSchedule::env(int rank) noexcept { return *state(rank).env; }
 void SimSchedule::wake(int rank, Nanos when) {
   if (state(rank).crashed) return;
   when = std::max(when, now_);
-  if (state(rank).wakes.insert(when).second) queue_.push({when, next_id_++, rank});
+  if (state(rank).wakes.insert(when).second) push(when, Kind::step, rank);
 }
 
 void SimSchedule::at(Nanos when, std::function<void()> action) {
   actions_.emplace(next_id_, std::move(action));
-  queue_.push({std::max(when, now_), next_id_++, kAction});
+  push(std::max(when, now_), Kind::action, -1);
 }
 
 void SimSchedule::crash(int rank) {
@@ -74,12 +72,32 @@ void SimSchedule::resume(int rank) {
   if (std::exchange(state(rank).missed, false)) wake(rank, now_);
 }
 
-bool SimSchedule::accept_step(int rank, Nanos when) {
+// A rank asks again in every step, mostly for later than before: one event per rank follows its wishes, where
+// an event for every wish would fill the queue.
+void SimSchedule::set_timer(int rank, Nanos when) {
   RankState& target = state(rank);
-  target.wakes.erase(when);
-  if (target.crashed) return false;
-  if (target.paused) target.missed = true;
-  return !target.paused;
+  target.timer = std::min(target.timer, std::max(when, now_));
+  if (target.timer >= target.armed) return;
+  target.armed = target.timer;
+  push(target.armed, Kind::timer, rank);
+}
+
+bool SimSchedule::timer_is_due(int rank, Nanos when) {
+  RankState& target = state(rank);
+  if (when != target.armed) return false;
+  target.armed = kForever;
+  if (target.timer <= when) return true;
+  if (target.timer != kForever) set_timer(rank, target.timer);
+  return false;
+}
+
+void SimSchedule::run_step(int rank, const std::function<void(int)>& step) {
+  RankState& target = state(rank);
+  if (target.crashed) return;
+  target.missed = target.missed || target.paused;
+  if (target.paused) return;
+  target.timer = kForever;
+  step(rank);
 }
 
 bool SimSchedule::advance(const std::function<void(int)>& step) {
@@ -90,11 +108,17 @@ bool SimSchedule::advance(const std::function<void(int)>& step) {
   ++events_;
   note(static_cast<std::uint64_t>(event.when));
   note(static_cast<std::uint64_t>(event.rank));
-  if (event.rank == kAction) {
-    auto action = actions_.extract(event.id);
-    action.mapped()();
-  } else if (accept_step(event.rank, event.when)) {
-    step(event.rank);
+  switch (event.kind) {
+    case Kind::action:
+      actions_.extract(event.id).mapped()();
+      break;
+    case Kind::timer:
+      if (timer_is_due(event.rank, event.when)) run_step(event.rank, step);
+      break;
+    case Kind::step:
+      state(event.rank).wakes.erase(event.when);
+      run_step(event.rank, step);
+      break;
   }
   return true;
 }

@@ -78,10 +78,11 @@ class SimSchedule {
 
  private:
   class RankEnv;
-  static constexpr int kAction = -1;
+  enum class Kind : std::uint8_t { step, timer, action };
   struct Event {
     Nanos when;
     std::uint64_t id;
+    Kind kind;
     int rank;
     bool operator>(const Event& other) const noexcept {
       return when != other.when ? when > other.when : id > other.id;
@@ -89,14 +90,20 @@ class SimSchedule {
   };
   struct RankState {
     std::unique_ptr<RankEnv> env;
-    std::set<Nanos> wakes;  ///< Scheduled steps: asking twice for one moment schedules one event.
+    std::set<Nanos> wakes;   ///< Scheduled steps: asking twice for one moment schedules one event.
+    Nanos timer = kForever;  ///< What its Env was asked for since its last step.
+    Nanos armed = kForever;  ///< The one timer event in the queue that counts.
     bool crashed = false;
     bool paused = false;
     bool missed = false;  ///< A step fell into the pause.
   };
   RankState& state(int rank) noexcept { return states_[static_cast<std::size_t>(rank)]; }
-  /// Whether the rank is to be stepped now.
-  bool accept_step(int rank, Nanos when);
+  void push(Nanos when, Kind kind, int rank) { queue_.push({when, next_id_++, kind, rank}); }
+  void set_timer(int rank, Nanos when);
+  /// Whether a timer event is due; one that came early is moved on.
+  bool timer_is_due(int rank, Nanos when);
+  /// Steps the rank now, unless it crashed or is paused.
+  void run_step(int rank, const std::function<void(int)>& step);
 
   SimRandom random_;
   Nanos now_ = 0;

@@ -1,0 +1,359 @@
+#include "tests/engine/reference.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "lib/base/float16.hpp"
+
+namespace lockstep::internal {
+
+namespace {
+
+constexpr std::uint64_t mix(std::uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+bool is_float(DataType type) { return type <= DataType::f64; }
+bool is_unsigned(DataType type) {
+  return type == DataType::u8 || type == DataType::u32 || type == DataType::u64;
+}
+
+// Integers up to this magnitude are exact in the type, and so are the sums that stay below it.
+std::int64_t exact_limit(DataType type) {
+  switch (type) {
+    case DataType::f16:
+      return std::int64_t{1} << 11;
+    case DataType::bf16:
+      return std::int64_t{1} << 8;
+    case DataType::f32:
+      return std::int64_t{1} << 24;
+    case DataType::f64:
+      return std::int64_t{1} << 53;
+    case DataType::i8:
+    case DataType::u8:
+      return 127;
+    case DataType::i32:
+    case DataType::u32:
+      return 0x7fffffff;
+    default:
+      return std::int64_t{1} << 62;
+  }
+}
+
+// Calls visit(T{}) with the C++ type that stores one element; small floats as their bits.
+template <typename Visit>
+auto with_storage(DataType type, Visit visit) {
+  switch (type) {
+    case DataType::f16:
+    case DataType::bf16:
+      return visit(std::uint16_t{});
+    case DataType::f32:
+      return visit(float{});
+    case DataType::f64:
+      return visit(double{});
+    case DataType::i8:
+      return visit(std::int8_t{});
+    case DataType::u8:
+      return visit(std::uint8_t{});
+    case DataType::i32:
+      return visit(std::int32_t{});
+    case DataType::u32:
+      return visit(std::uint32_t{});
+    case DataType::i64:
+      return visit(std::int64_t{});
+    default:
+      return visit(std::uint64_t{});
+  }
+}
+
+// Number is double for floats and std::int64_t (wrapping) for integers.
+template <typename Number>
+void store(DataType type, Number number, std::byte* into) {
+  with_storage(type, [&](auto stored) {
+    if (type == DataType::f16) {
+      stored = static_cast<decltype(stored)>(F16::from_float(static_cast<float>(number)));
+    } else if (type == DataType::bf16) {
+      stored = static_cast<decltype(stored)>(BF16::from_float(static_cast<float>(number)));
+    } else {
+      stored = static_cast<decltype(stored)>(number);
+    }
+    std::memcpy(into, &stored, sizeof stored);
+  });
+}
+
+template <typename Number>
+Number load(DataType type, const std::byte* from) {
+  return with_storage(type, [&](auto stored) -> Number {
+    std::memcpy(&stored, from, sizeof stored);
+    if (type == DataType::f16) return static_cast<Number>(F16::to_float(static_cast<std::uint16_t>(stored)));
+    if (type == DataType::bf16)
+      return static_cast<Number>(BF16::to_float(static_cast<std::uint16_t>(stored)));
+    return static_cast<Number>(stored);
+  });
+}
+
+// The element `index` of the input of `rank`.
+std::int64_t input_value(const CollectiveCase& c, int rank, std::size_t index) {
+  const std::uint64_t random = mix(mix(c.seed * 1'000'003 + static_cast<std::uint64_t>(rank)) + index);
+  const bool negative = (random >> 63) != 0 && !is_unsigned(c.type);
+  if (c.op == ReduceOp::prod && c.reduces()) {
+    const std::int64_t magnitude = rank < 6 && random % 2 == 0 ? 2 : 1;  // 2^6 is exact in every type
+    return negative ? -magnitude : magnitude;
+  }
+  const bool adds =
+      c.reduces() && (c.op == ReduceOp::sum || c.op == ReduceOp::avg || c.op == ReduceOp::premul_sum);
+  std::int64_t limit = exact_limit(c.type);
+  if (adds) limit = std::max<std::int64_t>(1, limit / c.world / (c.op == ReduceOp::premul_sum ? 4 : 1));
+  auto magnitude = static_cast<std::int64_t>(random % (static_cast<std::uint64_t>(limit) + 1));
+  if (adds && c.op == ReduceOp::premul_sum) magnitude *= 2;  // a factor of one half keeps it an integer
+  return negative ? -magnitude : magnitude;
+}
+
+std::int64_t wrapping(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+
+std::int64_t combine(ReduceOp op, std::int64_t a, std::int64_t b) {
+  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+  switch (op) {
+    case ReduceOp::prod:
+      return wrapping(x * y);
+    case ReduceOp::min:
+      return std::min(a, b);
+    case ReduceOp::user:
+    case ReduceOp::max:
+      return std::max(a, b);
+    case ReduceOp::band:
+      return a & b;
+    case ReduceOp::bor:
+      return a | b;
+    case ReduceOp::bxor:
+      return a ^ b;
+    default:
+      return wrapping(x + y);
+  }
+}
+
+double combine(ReduceOp op, double a, double b) {
+  switch (op) {
+    case ReduceOp::prod:
+      return a * b;
+    case ReduceOp::min:
+      return std::min(a, b);
+    case ReduceOp::user:
+    case ReduceOp::max:
+      return std::max(a, b);
+    default:
+      return a + b;
+  }
+}
+
+// The reduction of element `index` over all ranks.
+template <typename Number>
+Number reduced(const CollectiveCase& c, std::size_t index) {
+  Number result{};
+  for (int rank = 0; rank < c.world; ++rank) {
+    auto value = static_cast<Number>(input_value(c, rank, index));
+    if (c.op == ReduceOp::premul_sum) value *= static_cast<Number>(c.scale(rank));
+    result = rank == 0 ? value : combine(c.op, result, value);
+  }
+  return c.op == ReduceOp::avg ? result / static_cast<Number>(c.world) : result;
+}
+
+using BlockSize = std::function<std::size_t(int)>;
+
+std::size_t sum_of(int ranks, const BlockSize& size) {
+  std::size_t sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += size(rank);
+  return sum;
+}
+
+// Where the blocks of an input or output begin; the collective's own order is rank order.
+std::size_t sent_before(const CollectiveCase& c, int source, int destination) {
+  return sum_of(destination, [&](int d) { return c.block(source, d); });
+}
+std::size_t received_before(const CollectiveCase& c, int source, int destination) {
+  return sum_of(source, [&](int s) { return c.block(s, destination); });
+}
+
+bool is_scatter(Collective c) { return c == Collective::scatter || c == Collective::scatter_v; }
+bool is_gather(Collective c) { return c == Collective::gather || c == Collective::gather_v; }
+bool is_all_gather(Collective c) { return c == Collective::all_gather || c == Collective::all_gather_v; }
+bool is_reduce_scatter(Collective c) {
+  return c == Collective::reduce_scatter || c == Collective::reduce_scatter_v;
+}
+bool is_all_to_all(Collective c) { return c == Collective::all_to_all || c == Collective::all_to_all_v; }
+
+// Element `index` of the output of `rank` is element `index` of the input of `rank`: who, and which.
+struct Origin {
+  int rank;
+  std::size_t index;
+};
+
+Origin origin_of(const CollectiveCase& c, int rank, std::size_t index) {
+  if (c.collective == Collective::broadcast) return {c.root, index};
+  if (is_scatter(c.collective)) return {c.root, sent_before(c, c.root, rank) + index};
+  int source = 0;
+  while (index >= c.block(source, rank)) index -= c.block(source++, rank);
+  return {source, is_all_to_all(c.collective) ? sent_before(c, source, rank) + index : index};
+}
+
+template <typename Number>
+std::vector<std::byte> expected_output(const CollectiveCase& c, int rank) {
+  const std::size_t size = size_of(c.type);
+  const std::size_t elements = c.output_elements(rank);
+  const std::size_t first = is_reduce_scatter(c.collective) ? sent_before(c, 0, rank) : 0;
+  std::vector<std::byte> bytes(elements * size);
+  for (std::size_t i = 0; i < elements; ++i) {
+    Number number;
+    if (c.reduces()) {
+      number = reduced<Number>(c, first + i);
+    } else {
+      const Origin origin = origin_of(c, rank, i);
+      number = static_cast<Number>(input_value(c, origin.rank, origin.index));
+    }
+    store(c.type, number, bytes.data() + i * size);
+  }
+  return bytes;
+}
+
+template <typename Number>
+void user_maximum(const void* in, void* inout, std::size_t count, void* context) {
+  const auto& c = *static_cast<const CollectiveCase*>(context);
+  const std::size_t size = size_of(c.type);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto* other = static_cast<const std::byte*>(in) + i * size;
+    auto* mine = static_cast<std::byte*>(inout) + i * size;
+    store(c.type, std::max(load<Number>(c.type, other), load<Number>(c.type, mine)), mine);
+  }
+}
+
+}  // namespace
+
+bool CollectiveCase::reduces() const {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         is_reduce_scatter(collective);
+}
+
+bool CollectiveCase::rooted() const {
+  return collective == Collective::reduce || collective == Collective::broadcast || is_scatter(collective) ||
+         is_gather(collective);
+}
+
+bool CollectiveCase::irregular() const { return collective >= Collective::scatter_v; }
+
+std::string CollectiveCase::describe() const {
+  std::string text = std::string(name_of(collective)) + " " + std::string(name_of(type)) + " x " +
+                     std::to_string(count) + ", world " + std::to_string(world);
+  if (reduces()) text += ", " + std::string(name_of(op));
+  if (rooted()) text += ", root " + std::to_string(root);
+  return text + ", seed " + std::to_string(seed);
+}
+
+std::size_t CollectiveCase::block(int source, int destination) const {
+  const auto irregular = [this](int which) {
+    return which % 3 == 1 ? std::size_t{0} : count + static_cast<std::size_t>(which % 5);
+  };
+  switch (collective) {
+    case Collective::scatter_v:
+    case Collective::reduce_scatter_v:
+      return irregular(destination);
+    case Collective::gather_v:
+    case Collective::all_gather_v:
+      return irregular(source);
+    case Collective::all_to_all_v:
+      return irregular(source * 3 + destination * 2);
+    default:
+      return count;
+  }
+}
+
+std::vector<std::size_t> CollectiveCase::counts(int rank) const {
+  std::vector<std::size_t> result;
+  const bool by_source = collective == Collective::gather_v || collective == Collective::all_gather_v;
+  for (int other = 0; other < world; ++other) {
+    result.push_back(by_source ? block(other, rank) : block(rank, other));
+  }
+  return result;
+}
+
+std::vector<std::size_t> CollectiveCase::receive_counts(int rank) const {
+  std::vector<std::size_t> result;
+  for (int other = 0; other < world; ++other) result.push_back(block(other, rank));
+  return result;
+}
+
+std::size_t CollectiveCase::input_elements(int rank) const {
+  if (collective == Collective::barrier) return 0;
+  if (is_scatter(collective)) return rank == root ? sent_before(*this, rank, world) : 0;
+  if (is_gather(collective) || is_all_gather(collective)) return block(rank, rank);
+  if (is_reduce_scatter(collective) || is_all_to_all(collective)) return sent_before(*this, rank, world);
+  return count;
+}
+
+std::size_t CollectiveCase::output_elements(int rank) const {
+  if (collective == Collective::barrier) return 0;
+  if (collective == Collective::reduce) return rank == root ? count : 0;
+  if (is_scatter(collective)) return block(root, rank);
+  if (is_gather(collective)) return rank == root ? received_before(*this, world, rank) : 0;
+  if (is_all_gather(collective) || is_all_to_all(collective)) return received_before(*this, world, rank);
+  if (is_reduce_scatter(collective)) return block(rank, rank);
+  return count;
+}
+
+std::optional<CollectiveCase::InPlace> CollectiveCase::in_place(int rank) const {
+  const std::size_t in = input_elements(rank), out = output_elements(rank);
+  if (is_all_to_all(collective) || collective == Collective::barrier) return std::nullopt;
+  const bool mine_in_output = is_all_gather(collective) || (is_gather(collective) && rank == root);
+  const bool mine_in_input = is_reduce_scatter(collective) || (is_scatter(collective) && rank == root);
+  if (mine_in_output) return InPlace{out, received_before(*this, rank, rank), 0};
+  if (mine_in_input) return InPlace{in, 0, sent_before(*this, rank, rank)};
+  return InPlace{std::max(in, out), 0, 0};
+}
+
+double CollectiveCase::scale(int rank) const {
+  constexpr double kFactors[] = {0.5, 1.0, 2.0};
+  return op == ReduceOp::premul_sum ? kFactors[rank % 3] : 1.0;
+}
+
+UserOp CollectiveCase::user_op() const {
+  if (op != ReduceOp::user) return {};
+  return {is_float(type) ? user_maximum<double> : user_maximum<std::int64_t>,
+          const_cast<CollectiveCase*>(this)};
+}
+
+std::vector<std::byte> CollectiveCase::input(int rank) const {
+  const std::size_t size = size_of(type);
+  std::vector<std::byte> bytes(input_elements(rank) * size);
+  for (std::size_t i = 0; i * size < bytes.size(); ++i) {
+    const std::int64_t value = input_value(*this, rank, i);
+    std::byte* into = bytes.data() + i * size;
+    if (is_float(type)) {
+      store(type, static_cast<double>(value), into);
+    } else {
+      store(type, value, into);
+    }
+  }
+  return bytes;
+}
+
+std::vector<std::byte> CollectiveCase::expected(int rank) const {
+  return is_float(type) ? expected_output<double>(*this, rank) : expected_output<std::int64_t>(*this, rank);
+}
+
+std::string first_difference(DataType type, const std::byte* actual, const std::vector<std::byte>& expected) {
+  if (expected.empty() || std::memcmp(actual, expected.data(), expected.size()) == 0) return {};
+  const auto differs = std::mismatch(expected.begin(), expected.end(), actual);
+  const std::size_t size = size_of(type);
+  const auto index = static_cast<std::size_t>(differs.first - expected.begin()) / size;
+  const auto show = [&](const std::byte* element) {
+    return is_float(type) ? std::to_string(load<double>(type, element))
+                          : std::to_string(load<std::int64_t>(type, element));
+  };
+  return "element " + std::to_string(index) + " of " + std::to_string(expected.size() / size) + " is " +
+         show(actual + index * size) + ", expected " + show(expected.data() + index * size);
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,206 @@
+// Faults on simulated networks: every wait ends, on every rank, with an error that names the culprit, and no
+// memory is harmed.
+#include <gtest/gtest.h>
+
+#include "tests/engine/sim_world.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+SimCall all_reduce(int world, std::size_t count) {
+  SimCall call;
+  call.what.world = world;
+  call.what.count = count;
+  return call;
+}
+
+/// What every live rank must have seen in the end.
+void expect_all_failed(SimWorld& world, int ranks, ErrorCode code, int culprit) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (world.schedule().crashed(rank)) continue;
+    ASSERT_FALSE(world.outcomes(rank).empty());
+    const SimOutcome& last = world.outcomes(rank).back();
+    EXPECT_EQ(last.status.code(), code) << "rank " << rank << ": " << last.status.message();
+    EXPECT_EQ(last.status.culprit(), culprit) << "rank " << rank << ": " << last.status.message();
+    for (const SimOutcome& outcome : world.outcomes(rank)) EXPECT_EQ(outcome.wrong, "") << "rank " << rank;
+  }
+}
+
+Nanos first_failure(const SimWorld& world, int rank) {
+  for (const SimOutcome& outcome : world.outcomes(rank)) {
+    if (!outcome.status.ok()) return outcome.ended;
+  }
+  return kForever;
+}
+
+struct Case {
+  const char* name;
+  bool domain;
+  Nanos loss_notice;
+};
+
+class SimCrash : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SimCrash, EverySurvivorNamesTheDeadRankWithinASecond) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SimWorldOptions options;
+    options.world = 2 + static_cast<int>(seed % 7);
+    options.seed = seed;
+    options.network.domain = GetParam().domain;
+    options.network.links.in_flight = 2'000;
+    options.loss_notice = GetParam().loss_notice;
+    SimWorld world(options);
+    for (int i = 0; i < 2'000; ++i) world.add(all_reduce(options.world, 100 + seed * 97 % 3'000));
+    const int dead = static_cast<int>(seed % static_cast<std::uint64_t>(options.world));
+    const Nanos when = static_cast<Nanos>(seed * 77'777);
+    world.schedule().at(when, [&] { world.schedule().crash(dead); });
+    ASSERT_TRUE(world.run(10 * kVirtualSecond)) << "seed " << seed;
+    expect_all_failed(world, options.world, ErrorCode::peer_lost, dead);
+    for (int rank = 0; rank < options.world; ++rank) {
+      if (rank == dead) continue;
+      EXPECT_LT(first_failure(world, rank), when + kVirtualSecond) << "rank " << rank << ", seed " << seed;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, SimCrash,
+                         ::testing::Values(Case{"links", false, 50 * kVirtualMillisecond},
+                                           Case{"links_without_notice", false, 0},
+                                           Case{"domain", true, 50 * kVirtualMillisecond}),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST(SimCrash, AThousandRanksLearnOfOneDeath) {
+  SimWorldOptions options;
+  options.world = 256;
+  options.network.links.delivery = SimDelivery::whole;
+  SimWorld world(options);
+  for (int i = 0; i < 20; ++i) world.add(all_reduce(options.world, 300));
+  world.schedule().at(3 * kVirtualMillisecond, [&] { world.schedule().crash(100); });
+  ASSERT_TRUE(world.run(10 * kVirtualSecond));
+  expect_all_failed(world, options.world, ErrorCode::peer_lost, 100);
+}
+
+/// One rank deviates in one call.
+struct Deviation {
+  const char* name;
+  void (*apply)(SimCall&);
+  const char* theirs;  ///< How the message tells what the deviating rank called.
+};
+
+constexpr Deviation kDeviations[] = {
+    {"count", [](SimCall& c) { c.what.count = 98; }, "f32 x 98"},
+    {"larger_count", [](SimCall& c) { c.what.count = 5'000; }, "f32 x 5000"},
+    {"type", [](SimCall& c) { c.what.type = DataType::i32; }, "i32 x 99"},
+    {"op", [](SimCall& c) { c.what.op = ReduceOp::max; }, "max"},
+    {"collective", [](SimCall& c) { c.what.collective = Collective::broadcast; }, "broadcast"},
+    {"barrier", [](SimCall& c) { c.what.collective = Collective::barrier; }, "barrier"},
+    {"root", [](SimCall& c) { c.what.root = 1; }, "root 1"},
+};
+
+class SimMismatch : public ::testing::TestWithParam<std::tuple<Deviation, bool>> {};
+
+TEST_P(SimMismatch, IsNamedOnAllRanks) {
+  const auto& [deviation, domain] = GetParam();
+  const bool rooted = std::string(deviation.name) == "root";
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SimWorldOptions options;
+    options.world = 2 + static_cast<int>(seed % 4);
+    options.seed = seed;
+    options.network.domain = domain;
+    SimWorld world(options);
+    const int odd = static_cast<int>(seed % static_cast<std::uint64_t>(options.world));
+    SimCall usual = all_reduce(options.world, 99);
+    if (rooted) usual.what.collective = Collective::reduce;
+    SimCall deviating = usual;
+    deviation.apply(deviating);
+    for (int rank = 0; rank < options.world; ++rank) {
+      world.add(rank, usual);
+      world.add(rank, rank == odd ? deviating : usual);
+      for (int i = 0; i < 3; ++i) world.add(rank, usual);
+    }
+    ASSERT_TRUE(world.run(10 * kVirtualSecond)) << "seed " << seed;
+    for (int rank = 0; rank < options.world; ++rank) {
+      const auto& outcomes = world.outcomes(rank);
+      const Status& last = outcomes.back().status;
+      EXPECT_EQ(last.code(), ErrorCode::mismatch)
+          << "rank " << rank << ", seed " << seed << ": " << last.message();
+      EXPECT_NE(last.message().find(deviation.theirs), std::string::npos) << last.message();
+      EXPECT_NE(last.message().find("rank " + std::to_string(odd) + " "), std::string::npos)
+          << last.message();
+      for (const SimOutcome& outcome : outcomes) EXPECT_EQ(outcome.wrong, "") << "rank " << rank;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, SimMismatch,
+                         ::testing::Combine(::testing::ValuesIn(kDeviations), ::testing::Bool()),
+                         [](const auto& tested) {
+                           return std::string(std::get<0>(tested.param).name) +
+                                  (std::get<1>(tested.param) ? "_domain" : "_links");
+                         });
+
+class SimFaults : public ::testing::TestWithParam<bool> {
+ protected:
+  SimWorldOptions options(std::uint64_t seed) const {
+    SimWorldOptions result;
+    result.world = 4;
+    result.seed = seed;
+    result.network.domain = GetParam();
+    return result;
+  }
+};
+
+TEST_P(SimFaults, AStoppedRankDelaysAndHarmsNothing) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SimWorld world(options(seed));
+    for (int i = 0; i < 20; ++i) world.add(all_reduce(4, 1'000));
+    world.schedule().at(60'000, [&] { world.schedule().pause(2); });
+    world.schedule().at(5 * kVirtualSecond, [&] { world.schedule().resume(2); });
+    EXPECT_EQ(world.run_and_check(), "") << "seed " << seed;
+    EXPECT_GT(world.schedule().now(), 5 * kVirtualSecond);
+  }
+}
+
+TEST_P(SimFaults, ADeadlineNamesWhoIsLate) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SimWorld world(options(seed));
+    for (int i = 0; i < 20; ++i) {
+      SimCall call = all_reduce(4, 1'000);
+      call.timeout = kVirtualSecond;
+      world.add(call);
+    }
+    world.schedule().at(60'000, [&] { world.schedule().pause(2); });
+    world.schedule().at(5 * kVirtualSecond, [&] { world.schedule().resume(2); });
+    EXPECT_TRUE(world.run());
+    for (int rank = 0; rank < 4; ++rank) {
+      const Status& last = world.outcomes(rank).back().status;
+      EXPECT_EQ(last.code(), ErrorCode::timeout) << "rank " << rank << ": " << last.message();
+      EXPECT_NE(last.message().find("rank 2"), std::string::npos)
+          << "rank " << rank << ": " << last.message();
+      EXPECT_LT(first_failure(world, rank), rank == 2 ? 6 * kVirtualSecond : 2 * kVirtualSecond);
+    }
+  }
+}
+
+TEST_P(SimFaults, AbortOnOneRankEndsAll) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SimWorld world(options(seed));
+    for (int i = 0; i < 2'000; ++i) world.add(all_reduce(4, 1'000));
+    world.schedule().at(200'000, [&] {
+      world.engine(1).request_revoke(Status(ErrorCode::aborted, "rank 1 has had enough", 1));
+      world.schedule().wake(1, world.schedule().now());
+    });
+    ASSERT_TRUE(world.run(10 * kVirtualSecond));
+    expect_all_failed(world, 4, ErrorCode::aborted, 1);
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_NE(world.outcomes(rank).back().status.message().find("had enough"), std::string::npos);
+      EXPECT_LT(first_failure(world, rank), kVirtualSecond);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, SimFaults, ::testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "domain" : "links"; });
+
+}  // namespace
+}  // namespace lockstep::internal

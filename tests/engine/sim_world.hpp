@@ -1,0 +1,77 @@
+// SimWorld: whole communicators of real engines over a simulated network, in one thread on virtual time. Each
+// rank works through a script of calls and checks every result; faults come from the schedule.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/engine/engine.hpp"
+#include "tests/engine/call_buffers.hpp"
+#include "transports/sim/sim_network.hpp"
+
+namespace lockstep::internal {
+
+inline constexpr Nanos kVirtualMillisecond = 1'000'000;
+inline constexpr Nanos kVirtualSecond = 1'000'000'000;
+
+/// One call of a script.
+struct SimCall {
+  CollectiveCase what;
+  int algorithm = 0;  ///< CallFacts::algorithm: row of the table + 1, or 0 for the library's choice.
+  bool in_place = false;
+  bool registered = false;
+  Nanos timeout = 0;  ///< 0 = none.
+};
+
+/// How a call of a script ended on one rank.
+struct SimOutcome {
+  Status status;
+  std::string wrong;  ///< What the check of its buffers found; empty when all is well.
+  Nanos ended = 0;
+};
+
+struct SimWorldOptions {
+  int world = 2;
+  std::uint64_t seed = 1;
+  SimNetworkOptions network;
+  int concurrency = 1;  ///< Calls of a rank in flight side by side.
+  Nanos skew = 20'000;  ///< Ranks start at random times up to this.
+  Nanos loss_notice =
+      50 * kVirtualMillisecond;  ///< Survivors are told of a crash after up to this; 0 = never told.
+};
+
+class SimWorld {
+ public:
+  explicit SimWorld(const SimWorldOptions& options);
+  ~SimWorld();
+
+  /// Appends to the script of one rank, or of all.
+  void add(int rank, const SimCall& call);
+  void add(const SimCall& call);
+
+  /// Runs until every live rank came to the end of its script (true) or the deadline of virtual time passed
+  /// (false).
+  bool run(Nanos deadline = 60 * kVirtualSecond);
+  /// As run(), then everything must have succeeded with right results: empty, or the first thing that is
+  /// wrong.
+  std::string run_and_check(Nanos deadline = 60 * kVirtualSecond);
+
+  SimSchedule& schedule() { return schedule_; }
+  Engine& engine(int rank);
+  const std::vector<SimOutcome>& outcomes(int rank) const;
+
+ private:
+  class Rank;
+  bool finished();
+
+  SimWorldOptions options_;
+  SimSchedule schedule_;
+  SimNetwork network_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  int unfinished_ = 0;  ///< The first rank that was not seen to be finished; a finished rank stays so.
+};
+
+}  // namespace lockstep::internal
