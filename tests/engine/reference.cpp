@@ -340,7 +340,14 @@ std::vector<std::byte> CollectiveCase::input(int rank) const {
 }
 
 std::vector<std::byte> CollectiveCase::expected(int rank) const {
-  return is_float(type) ? expected_output<double>(*this, rank) : expected_output<std::int64_t>(*this, rank);
+  const auto work_out = [this](int who) {
+    return is_float(type) ? expected_output<double>(*this, who) : expected_output<std::int64_t>(*this, who);
+  };
+  if (collective != Collective::all_reduce) return work_out(rank);
+  // The same on every rank: a world of a thousand simulated ranks works it out once, not a thousand times.
+  thread_local std::pair<CollectiveCase, std::vector<std::byte>> last;
+  if (last.second.empty() || last.first != *this) last = {*this, work_out(0)};
+  return last.second;
 }
 
 std::string first_difference(DataType type, const std::byte* actual, const std::vector<std::byte>& expected) {

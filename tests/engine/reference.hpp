@@ -26,6 +26,7 @@ struct CollectiveCase {
   int root = 0;
   std::size_t count = 0;  ///< As in the public call; for v-variants the size around which the blocks vary.
   std::uint64_t seed = 1;
+  bool operator==(const CollectiveCase&) const = default;
 
   bool reduces() const;
   bool rooted() const;

@@ -90,16 +90,21 @@ TEST_P(Mixed, RanksMayMixRegisteredAndPrivateBuffers) {
 INSTANTIATE_TEST_SUITE_P(Sim, Mixed, ::testing::Values(Medium{"links", false}, Medium{"domain", true}),
                          [](const auto& tested) { return tested.param.name; });
 
-TEST(SimScale, AllReduceOf1024Ranks) {
-  SimWorldOptions options;
-  options.world = 1024;
-  options.network.links.delivery = SimDelivery::whole;
-  SimWorld world(options);
-  SimCall call;
-  call.what.world = options.world;
-  call.what.count = 1025;
-  world.add(call);
-  EXPECT_EQ(world.run_and_check(), "");
+TEST(SimScale, AllReduceOf1024RanksByEachAlgorithm) {
+  for (const char* algorithm : {"recursive_doubling", "ring"}) {
+    const auto row = find_algorithm(Collective::all_reduce, Medium::links, algorithm);
+    ASSERT_TRUE(row.ok()) << row.status().message();
+    SimWorldOptions options;
+    options.world = 1024;
+    options.network.links.delivery = SimDelivery::whole;
+    SimWorld world(options);
+    SimCall call;
+    call.what.world = options.world;
+    call.what.count = 1025;
+    call.algorithm = static_cast<int>(row.value() - algorithms().data()) + 1;
+    world.add(call);
+    EXPECT_EQ(world.run_and_check(), "") << algorithm;
+  }
 }
 
 }  // namespace

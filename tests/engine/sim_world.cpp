@@ -80,6 +80,8 @@ class SimWorld::Rank {
           outcome.status.ok() ? running.buffers->check_result() : running.buffers->check_unharmed();
       outcome.ended = schedule_.now();
       engine_->release(running.operation);
+      // One more call after a failure, which must fail too, and no more: a program would end here.
+      if (!outcome.status.ok() && script_.size() > 1) script_.resize(1);
       return true;
     };
     return std::erase_if(running_, ended) > 0;

@@ -48,7 +48,8 @@ class SimWorld {
   explicit SimWorld(const SimWorldOptions& options);
   ~SimWorld();
 
-  /// Appends to the script of one rank, or of all.
+  /// Appends to the script of one rank, or of all. After a failed call a rank makes one more and drops the
+  /// rest.
   void add(int rank, const SimCall& call);
   void add(const SimCall& call);
 
