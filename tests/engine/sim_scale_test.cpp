@@ -24,12 +24,12 @@ SimCall any_call(SimRandom& random, int world) {
   return call;
 }
 
-struct Medium {
+struct Memory {
   const char* name;
   bool domain;
 };
 
-class Mixed : public ::testing::TestWithParam<Medium> {
+class Mixed : public ::testing::TestWithParam<Memory> {
  protected:
   SimWorldOptions options(std::uint64_t seed) const {
     SimWorldOptions result;
@@ -87,7 +87,7 @@ TEST_P(Mixed, RanksMayMixRegisteredAndPrivateBuffers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sim, Mixed, ::testing::Values(Medium{"links", false}, Medium{"domain", true}),
+INSTANTIATE_TEST_SUITE_P(Sim, Mixed, ::testing::Values(Memory{"links", false}, Memory{"domain", true}),
                          [](const auto& tested) { return tested.param.name; });
 
 TEST(SimScale, AllReduceOf1024RanksByEachAlgorithm) {

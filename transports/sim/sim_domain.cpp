@@ -7,6 +7,7 @@ namespace lockstep::internal {
 
 SimDomainMemory::SimDomainMemory(int members)
     : controls_(static_cast<std::size_t>(members)),
+      ring_due_(static_cast<std::size_t>(members)),
       staging_(static_cast<std::byte*>(
           std::aligned_alloc(kLine, static_cast<std::size_t>(members) * kStagingBytes))) {
   if (!staging_) throw std::bad_alloc();
@@ -22,8 +23,10 @@ Result<std::byte*> SimDomain::resolve(int member, const SegmentRef& ref, std::si
 }
 
 void SimDomain::ring(int member) {
-  schedule_.wake(members_[static_cast<std::size_t>(member)],
-                 schedule_.now() + delay_.draw(schedule_.random()));
+  Nanos& due = memory_.ring_due(member);
+  if (due > schedule_.now()) return;
+  due = schedule_.now() + delay_.draw(schedule_.random());
+  schedule_.wake(members_[static_cast<std::size_t>(member)], due);
 }
 
 }  // namespace lockstep::internal

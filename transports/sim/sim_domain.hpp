@@ -19,6 +19,8 @@ class SimDomainMemory {
  public:
   explicit SimDomainMemory(int members);
   MemberControl& control(int member) { return controls_[static_cast<std::size_t>(member)]; }
+  /// When the last ring of `member` arrives. Until then another one would tell it nothing new.
+  Nanos& ring_due(int member) { return ring_due_[static_cast<std::size_t>(member)]; }
   std::byte* staging(int member) { return staging_.get() + static_cast<std::size_t>(member) * kStagingBytes; }
 
  private:
@@ -26,6 +28,7 @@ class SimDomainMemory {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
   std::vector<MemberControl> controls_;
+  std::vector<Nanos> ring_due_;
   std::unique_ptr<std::byte, Free> staging_;
 };
 
