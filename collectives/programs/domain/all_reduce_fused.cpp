@@ -10,15 +10,10 @@
 namespace lockstep::internal {
 
 Program all_reduce_fused(const Shape& shape) {
-  return registered_program([&](LaneBuilder& lane) {
+  return registered_program(OthersUseMyMemory::yes, [&](LaneBuilder& lane) {
     const Members members(shape);
     const Range part = aligned_parts(shape.count, shape.world)[shape.rank];
-    std::vector<Slice> inputs, outputs;
-    for (int member = 0; member < shape.world; ++member) {
-      inputs.push_back(members.input_of(member, part));
-      outputs.push_back(members.output_of(member, part));
-    }
-    lane.reduce(inputs, outputs, true);
+    lane.reduce(members.all_inputs(part), members.all_outputs(part), true);
   });
 }
 

@@ -20,10 +20,8 @@ Program all_reduce_one_shot(const Shape& shape) {
   lane.copy(input(whole), members.staging_of(shape.rank, whole));
   lane.publish();
   lane.await_all();
-  std::vector<Slice> copies;
-  for (int member = 0; member < shape.world; ++member) copies.push_back(members.staging_of(member, whole));
   const Slice result = output(whole);
-  lane.reduce(copies, {&result, 1}, true);
+  lane.reduce(members.all_staging(whole), {&result, 1}, true);
   return std::move(builder).build();
 }
 

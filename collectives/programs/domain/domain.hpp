@@ -15,16 +15,25 @@ namespace lockstep::internal {
 /// Memory as one rank names it: its own as kSelf, the others' by member.
 class Members {
  public:
-  explicit Members(const Shape& shape) : rank_(shape.rank) {}
+  explicit Members(const Shape& shape) : rank_(shape.rank), world_(shape.world) {}
   Slice input_of(int member, Range range) const { return of(Space::input, member, range); }
   Slice output_of(int member, Range range) const { return of(Space::output, member, range); }
   Slice staging_of(int member, Range range) const { return of(Space::staging, member, range); }
+  /// One slice per member, in rank order.
+  std::vector<Slice> all_inputs(Range range) const { return of_all(Space::input, range); }
+  std::vector<Slice> all_outputs(Range range) const { return of_all(Space::output, range); }
+  std::vector<Slice> all_staging(Range range) const { return of_all(Space::staging, range); }
 
  private:
   Slice of(Space space, int member, Range range) const {
     return {space, member == rank_ ? kSelf : member, range.begin, range.count};
   }
-  int rank_;
+  std::vector<Slice> of_all(Space space, Range range) const {
+    std::vector<Slice> slices;
+    for (int member = 0; member < world_; ++member) slices.push_back(of(space, member, range));
+    return slices;
+  }
+  int rank_, world_;
 };
 
 /// As Blocks::parts, but long messages are cut between multiples of kAlignment elements, so that two ranks do
@@ -33,17 +42,24 @@ Blocks aligned_parts(std::uint64_t count, int parts);
 /// Elements of the smallest type (1 byte) in a cache line.
 inline constexpr std::uint64_t kAlignment = 64;
 
-/// A program on registered memory: everybody's buffers are ready, `work` happens, everybody is done with
-/// everybody's buffers.
+/// Whether members read this rank's input or write its output, so that it may not leave before they are done.
+enum class OthersUseMyMemory : bool { no, yes };
+inline OthersUseMyMemory others_use_root(const Shape& shape) {
+  return shape.rank == shape.root ? OthersUseMyMemory::yes : OthersUseMyMemory::no;
+}
+
+/// A program on registered memory. Phase 1 says "my buffers are ready", and is awaited from all before
+/// `work`; phase 2 says "I am done with everybody's buffers", and is awaited from all by those whose memory
+/// others use.
 template <typename Work>
-Program registered_program(Work work) {
+Program registered_program(OthersUseMyMemory used, Work work) {
   ProgramBuilder builder;
   LaneBuilder lane = builder.lane();
   lane.publish();
   lane.await_all();
   work(lane);
   lane.publish();
-  lane.await_all();
+  if (used == OthersUseMyMemory::yes) lane.await_all();
   return std::move(builder).build();
 }
 

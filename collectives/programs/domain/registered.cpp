@@ -1,0 +1,73 @@
+// Everything but all_reduce "direct", registered: who reads a member's input or writes its output does it
+// where it lies. Bytes touched: one load and one store for each byte that moves.
+//
+//   broadcast, scatter: the others read the root's input, all at once.
+//   gather: the others write the root's output, all at once.
+//   all_gather: each rank loads its block once and stores it to all outputs.
+//   all_to_all: each rank reads its blocks of all inputs.
+//   reduce: each rank reduces one part of all inputs into the root's output; reduce_scatter: its block of all
+//   inputs into its own. Rank order, one rounding.
+// scatter_v, gather_v and all_to_all_v are absent: where a block lies in a member's buffer is known to that
+// member alone.
+#include "collectives/programs/algorithms.hpp"
+#include "collectives/programs/domain/domain.hpp"
+
+namespace lockstep::internal {
+
+Program reduce_registered(const Shape& shape) {
+  return registered_program(OthersUseMyMemory::yes, [&](LaneBuilder& lane) {
+    const Range part = aligned_parts(shape.count, shape.world)[shape.rank];
+    const Slice result = Members(shape).output_of(shape.root, part);
+    lane.reduce(Members(shape).all_inputs(part), {&result, 1}, true);
+  });
+}
+
+Program reduce_scatter_registered(const Shape& shape) {
+  return registered_program(OthersUseMyMemory::yes, [&](LaneBuilder& lane) {
+    const Range block = Blocks::of(shape)[shape.rank];
+    const Slice result = output({0, block.count});
+    lane.reduce(Members(shape).all_inputs(block), {&result, 1}, true);
+  });
+}
+
+Program broadcast_registered(const Shape& shape) {
+  return registered_program(others_use_root(shape), [&](LaneBuilder& lane) {
+    const Range whole{0, shape.count};
+    if (shape.rank != shape.root) lane.copy(Members(shape).input_of(shape.root, whole), output(whole));
+  });
+}
+
+Program scatter_registered(const Shape& shape) {
+  return registered_program(others_use_root(shape), [&](LaneBuilder& lane) {
+    const Range block = Blocks::of(shape)[shape.rank];
+    lane.copy(Members(shape).input_of(shape.root, block), output({0, block.count}));
+  });
+}
+
+Program gather_registered(const Shape& shape) {
+  return registered_program(others_use_root(shape), [&](LaneBuilder& lane) {
+    const Range block = Blocks::of(shape)[shape.rank];
+    lane.copy(input({0, block.count}), Members(shape).output_of(shape.root, block));
+  });
+}
+
+Program all_gather_registered(const Shape& shape) {
+  return registered_program(OthersUseMyMemory::yes, [&](LaneBuilder& lane) {
+    const Range block = Blocks::of(shape)[shape.rank];
+    const Slice own = input({0, block.count});
+    lane.reduce({&own, 1}, Members(shape).all_outputs(block), false);
+  });
+}
+
+Program all_to_all_registered(const Shape& shape) {
+  return registered_program(OthersUseMyMemory::yes, [&](LaneBuilder& lane) {
+    const Blocks blocks = Blocks::of(shape);
+    const Members members(shape);
+    for (int k = 0; k < shape.world; ++k) {  // each rank begins with another one
+      const int from = wrap(shape.rank + k, shape.world);
+      lane.copy(members.input_of(from, blocks[shape.rank]), output(blocks[from]));
+    }
+  });
+}
+
+}  // namespace lockstep::internal

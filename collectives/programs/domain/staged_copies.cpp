@@ -1,0 +1,92 @@
+// broadcast, scatter, gather, all_gather, all_gather_v and all_to_all "direct", staged: see staged.hpp.
+// Bytes touched: 4 for each byte that changes rank, 2 for a rank's own block. A slot holds one piece, or one
+// for each rank where the pieces differ by receiver.
+#include "collectives/programs/algorithms.hpp"
+#include "collectives/programs/domain/staged.hpp"
+
+namespace lockstep::internal {
+
+bool fits_piece(const Shape& shape) { return shape.staging >= StagedBlocks::kSlots; }
+bool fits_piece_per_rank(const Shape& shape) {
+  return shape.staging >= StagedBlocks::kSlots * static_cast<std::uint64_t>(shape.world);
+}
+
+Program broadcast_staged(const Shape& shape) {
+  const StagedBlocks staged(shape, shape.count, 1);
+  const bool at_root = shape.rank == shape.root;
+  const Range whole{0, shape.count};
+  const auto in_slot = [&](int q) { return staged.slot(q, shape.root, 0, staged.block(q, whole).count); };
+  return staged_program(
+      staged,
+      [&](LaneBuilder& lane, int q) {
+        if (at_root && shape.world > 1) lane.copy(input(staged.block(q, whole)), in_slot(q));
+      },
+      [&](LaneBuilder& lane, int q) {
+        if (!at_root) lane.copy(in_slot(q), output(staged.block(q, whole)));
+      });
+}
+
+Program scatter_staged(const Shape& shape) {
+  const StagedBlocks staged(shape, shape.count, shape.world);
+  const Blocks blocks = Blocks::of(shape);
+  const Range own{0, shape.count};
+  return staged_program(
+      staged,
+      [&](LaneBuilder& lane, int q) {
+        for (int to = 0; to < shape.world && shape.rank == shape.root; ++to) {
+          const Range block = staged.block(q, blocks[to]);
+          if (to != shape.root) lane.copy(input(block), staged.slot(q, shape.root, to, block.count));
+        }
+      },
+      [&](LaneBuilder& lane, int q) {
+        const Range block = staged.block(q, own);
+        const bool at_root = shape.rank == shape.root;
+        lane.copy(at_root ? input(staged.block(q, blocks[shape.root]))
+                          : staged.slot(q, shape.root, shape.rank, block.count),
+                  output(block));
+      });
+}
+
+/// gather, all_gather, all_gather_v: they differ in who takes.
+Program gather_staged(const Shape& shape) {
+  const Blocks blocks = Blocks::of(shape);
+  const StagedBlocks staged(shape, blocks.longest(), 1);
+  const Range own{0, blocks[shape.rank].count};
+  const bool rooted = shape.collective == Collective::gather;
+  const bool takes = !rooted || shape.rank == shape.root, gives = rooted ? !takes : shape.world > 1;
+  return staged_program(
+      staged,
+      [&](LaneBuilder& lane, int q) {
+        const Range block = staged.block(q, own);
+        if (gives) lane.copy(input(block), staged.slot(q, shape.rank, 0, block.count));
+      },
+      [&](LaneBuilder& lane, int q) {
+        for (int from = 0; from < shape.world && takes; ++from) {
+          const Range block = staged.block(q, blocks[from]);
+          const bool mine = from == shape.rank;
+          lane.copy(mine ? input(staged.block(q, own)) : staged.slot(q, from, 0, block.count), output(block));
+        }
+      });
+}
+
+Program all_to_all_staged(const Shape& shape) {
+  const StagedBlocks staged(shape, shape.count, shape.world);
+  const Blocks blocks = Blocks::of(shape);
+  return staged_program(
+      staged,
+      [&](LaneBuilder& lane, int q) {
+        for (int to = 0; to < shape.world; ++to) {
+          const Range block = staged.block(q, blocks[to]);
+          if (to != shape.rank) lane.copy(input(block), staged.slot(q, shape.rank, to, block.count));
+        }
+      },
+      [&](LaneBuilder& lane, int q) {
+        for (int from = 0; from < shape.world; ++from) {
+          const Range block = staged.block(q, blocks[from]);
+          const bool mine = from == shape.rank;
+          lane.copy(mine ? input(block) : staged.slot(q, from, shape.rank, block.count), output(block));
+        }
+      });
+}
+
+}  // namespace lockstep::internal
