@@ -1,10 +1,10 @@
 #include "bench/explain.hpp"
 
-#include <algorithm>
 #include <iomanip>
 #include <ostream>
 #include <set>
 
+#include "bench/choice.hpp"
 #include "collectives/programs/program.hpp"
 
 namespace lockstep::bench {
@@ -24,17 +24,6 @@ std::string_view name_of_medium(Medium medium) {
       return "shared memory, registered buffers";
   }
   return "";
-}
-
-// The rows that `options` names, of those that support the shape.
-std::vector<const Algorithm*> candidates(const Options& options, const Shape& shape) {
-  std::vector<const Algorithm*> rows;
-  for (const Algorithm& row : internal::algorithms()) {
-    const bool named = options.algorithm.empty() || options.algorithm == row.name;
-    const bool carried = options.transport != "tcp" || row.medium == Medium::links;
-    if (row.collective == shape.collective && named && carried && row.supports(shape)) rows.push_back(&row);
-  }
-  return rows;
 }
 
 void explain_one(const Algorithm& row, Shape shape, std::ostream& out) {
@@ -61,19 +50,20 @@ int list_algorithms(std::ostream& out) {
 }
 
 int explain(const Options& options, std::ostream& out) {
-  const int world = std::max({options.ranks, options.threads, 1});
+  const Ground ground = ground_of(options);
+  const DataType type = options.types.front();
   for (const Operation* operation : options.operations) {
-    for (const std::uint64_t bytes : sweep(options)) {
-      Shape shape;
-      shape.world = world;
-      shape.root = options.root;
-      shape.count = operation->count(bytes, options.types.front(), world);
-      int i = 0;
-      while (i < kCollectiveCount && name_of(static_cast<Collective>(i)) != operation->name) ++i;
-      if (i == kCollectiveCount) break;  // sendrecv is no program
-      shape.collective = static_cast<Collective>(i);
-      out << "== " << operation->name << ", " << world << " ranks, " << shape.count << " elements\n";
-      for (const Algorithm* row : candidates(options, shape)) explain_one(*row, shape, out);
+    const bool sized = operation->source != Source::none;
+    for (const std::uint64_t bytes : sized ? sweep(options) : std::vector<std::uint64_t>{0}) {
+      const std::uint64_t count = operation->count(bytes, type, ground.capabilities.world);
+      const Choice choice = choose(ground, options, *operation, type, options.redops.front(), count);
+      out << "== " << operation->name << ", " << ground.capabilities.world << " ranks, transport "
+          << ground.transport << ", " << count << " x " << name_of(type) << ": "
+          << algorithm_name(ground, choice, options.registered) << "\n";
+      const internal::Selection& selection = choice.selection;
+      for (const Algorithm* row : {selection.links, selection.staged, selection.registered}) {
+        if (row != nullptr) explain_one(*row, choice.shape, out);
+      }
     }
   }
   return 0;

@@ -1,6 +1,7 @@
 // lockstep-bench: measures the collectives in the terms of nccl-tests. See --help.
 #include <iostream>
 
+#include "bench/choice.hpp"
 #include "bench/explain.hpp"
 #include "bench/launch.hpp"
 #include "bench/measure.hpp"
@@ -16,7 +17,7 @@ constexpr int kWrongData = 3;  // exit status when the data were not what they m
 int rank_main(const Options& options, Communicator& communicator, Board& board) {
   // JSON on standard output leaves no room for a table there.
   std::ostream* table = options.json == "-" ? nullptr : &std::cout;
-  Report report(options, communicator.size(), options.transport, table);
+  Report report(options, ground_of(communicator, options), table);
   const bool prints = communicator.rank() == 0;
   std::uint64_t wrong = 0;
   measure(communicator, board, options, [&](const Row& row) {

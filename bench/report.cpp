@@ -33,13 +33,13 @@ std::string p99_column(const std::optional<Timing>& timing) {
 
 }  // namespace
 
-Report::Report(const Options& options, int ranks, std::string transport, std::ostream* table)
-    : options_(options), ranks_(ranks), transport_(std::move(transport)), table_(table) {}
+Report::Report(const Options& options, Ground ground, std::ostream* table)
+    : options_(options), ground_(std::move(ground)), table_(table) {}
 
 void Report::heading(const Operation& operation) {
-  *table_ << "# " << operation.name << ": " << ranks_ << " ranks, " << transport_ << ", "
-          << (options_.registered ? "registered" : "private") << " buffers, algorithm "
-          << (options_.algorithm.empty() ? "auto" : options_.algorithm)
+  *table_ << "# " << operation.name << ": " << ground_.capabilities.world << " ranks, transport "
+          << ground_.transport << ", " << (options_.registered ? "registered" : "private")
+          << " buffers, algorithm " << (options_.algorithm.empty() ? "auto" : options_.algorithm)
           << "; time: median over iterations of the slowest rank\n"
           << format("#%46s %31s %31s %19s\n", "", "out-of-place", "in-place", "99th percentile")
           << format("#%10s %12s %8s %8s %4s", "size", "count", "type", "redop", "root")
@@ -53,7 +53,8 @@ void Report::heading(const Operation& operation) {
 }
 
 void Report::add(const Row& row) {
-  const double factor = row.operation->bus_factor(ranks_);
+  const double factor = row.operation->bus_factor(ground_.capabilities.world);
+  const Choice choice = choose(ground_, options_, *row.operation, row.type, row.op, row.count);
   const bool checked = options_.check && row.count > 0;
   std::string columns;
   for (const bool in_place : {false, true}) {
@@ -65,12 +66,12 @@ void Report::add(const Row& row) {
     ++timings_;
     wrong_ += timing->wrong;
     rows_.push_back({{"op", row.operation->name},
-                     {"algorithm", options_.algorithm.empty() ? "auto" : options_.algorithm},
-                     {"transport", transport_},
+                     {"algorithm", algorithm_name(ground_, choice, options_.registered)},
+                     {"transport", ground_.transport},
                      {"buffers", options_.registered ? "registered" : "private"},
                      {"dtype", name_of(row.type)},
                      {"redop", row.operation->reduces() ? name_of(row.op) : "none"},
-                     {"ranks", ranks_},
+                     {"ranks", ground_.capabilities.world},
                      {"bytes", row.bytes},
                      {"in_place", in_place},
                      {"time_us", timing->median_us},

@@ -4,6 +4,7 @@
 #include <iosfwd>
 #include <nlohmann/json.hpp>
 
+#include "bench/choice.hpp"
 #include "bench/measure.hpp"
 
 namespace lockstep::bench {
@@ -11,8 +12,8 @@ namespace lockstep::bench {
 /// Rank 0's report of a run.
 class Report {
  public:
-  /// `transport`: what carries the data. The table goes to `table` unless it is null.
-  Report(const Options& options, int ranks, std::string transport, std::ostream* table);
+  /// The table goes to `table` unless it is null.
+  Report(const Options& options, Ground ground, std::ostream* table);
   void add(const Row& row);
   /// Prints the closing lines and writes the JSON. Throws std::runtime_error when the file cannot be written.
   void finish();
@@ -21,8 +22,7 @@ class Report {
   void heading(const Operation& operation);
 
   const Options& options_;
-  int ranks_;
-  std::string transport_;
+  Ground ground_;
   std::ostream* table_;
   const Operation* heading_of_ = nullptr;
   nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
