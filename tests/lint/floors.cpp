@@ -39,9 +39,10 @@ const std::vector<Floor>& floors() {
       // The public face puts the parts together.
       {"collectives/*", {"collectives/", "transports/", "lib/"}},
       {"ddp/", {"collectives/", "lib/"}},
-      // The kernels' own benchmark, and --explain, which prints programs.
+      // The kernels' own benchmark; --explain, which prints programs; and what the library will choose.
       {"bench/reduce_bench.cpp", {"lib/"}},
       {"bench/explain.cpp", {"bench/", "collectives/programs/"}},
+      {"bench/choice.", {"bench/", "collectives/", "lib/base/"}},
       {"bench/", {}},
       {"examples/", {}},
       {"integrations/", {}},
