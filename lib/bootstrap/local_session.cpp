@@ -1,9 +1,7 @@
 #include "lib/bootstrap/local_session.hpp"
 
-#include <unistd.h>
-
+#include "lib/bootstrap/member.hpp"
 #include "lib/bootstrap/memory_store.hpp"
-#include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -13,7 +11,7 @@ struct Shared {
   std::vector<Member> members;
   std::string job_id;
   std::string secret;
-  std::string source = "threads of one process";
+  std::string source;
   std::unique_ptr<Store> store;
 };
 
@@ -39,20 +37,15 @@ class LocalSession final : public Session {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Session>> make_local_sessions(int n) {
+std::vector<std::unique_ptr<Session>> make_local_sessions(int n, std::string source) {
   auto shared = std::make_shared<Shared>();
+  shared->source = std::move(source);
   const std::string token = std::to_string(real_env().random());
   shared->job_id = "local-" + token;
   shared->secret = std::to_string(real_env().random()) + std::to_string(real_env().random());
   shared->store = open_memory_store(shared->job_id);
   for (int rank = 0; rank < n; ++rank) {
-    Member member;
-    member.rank = rank;
-    member.host_id = "this process";
-    member.host_name = "localhost";
-    member.pid = getpid();
-    member.process = process_token();
-    shared->members.push_back(member);
+    shared->members.push_back(this_member(rank));
   }
   std::vector<std::unique_ptr<Session>> sessions;
   for (int rank = 0; rank < n; ++rank) sessions.push_back(std::make_unique<LocalSession>(shared, rank));

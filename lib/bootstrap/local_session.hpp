@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lib/bootstrap/session.hpp"
@@ -9,7 +10,8 @@
 namespace lockstep::internal {
 
 /// `n` sessions, element r for rank r. They share a store and a random secret. Nobody can be lost without the
-/// process.
-std::vector<std::unique_ptr<Session>> make_local_sessions(int n);
+/// process. `source` as in Session::source().
+std::vector<std::unique_ptr<Session>> make_local_sessions(int n,
+                                                          std::string source = "threads of one process");
 
 }  // namespace lockstep::internal

@@ -1,4 +1,5 @@
-// Session: what one rank knows of its job after start-up: who everybody is, the store, the secret, and who died.
+// Session: what one rank knows of its job after start-up: who everybody is, the store, the secret, and who
+// died.
 #pragma once
 
 #include <functional>
@@ -9,20 +10,11 @@
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/loss.hpp"
+#include "lib/bootstrap/member.hpp"
 #include "lib/bootstrap/store.hpp"
 #include "lockstep/communicator.hpp"
 
 namespace lockstep::internal {
-
-/// What a rank tells the others about itself. Travels through the store as text.
-struct Member {
-  int rank = -1;
-  std::string host_id;            ///< Equal for ranks that can share memory (boot id and namespaces), never derived from LOCAL_RANK.
-  std::string host_name;
-  std::int64_t pid = 0;
-  std::uint64_t process = 0;      ///< process_token(); equal for ranks that are threads of one process.
-  std::string descriptor_service; ///< Of lib/memory/segment.hpp, empty if none.
-};
 
 class Session {
  public:
@@ -36,18 +28,25 @@ class Session {
   /// "torchrun", "lockstep-run", "explicit arguments", "single process" ...
   virtual const std::string& source() const = 0;
 
-  /// `callback` is called on the reactor's thread once per lost rank (also for ranks lost before). One callback per id; it may not call
-  /// back into the session.
+  /// `callback` is called on the reactor's thread once per lost rank (also for ranks lost before). One
+  /// callback per id; it may not call back into the session. May be called under a lock that the callback
+  /// takes.
   virtual void on_loss(std::uint64_t id, std::function<void(const Loss&)> callback) = 0;
-  /// After it returned the callback is not running and never will.
+  /// After it returned the callback is not running and never will. Call it holding no lock that a callback
+  /// takes.
   virtual void remove_loss_callback(std::uint64_t id) = 0;
-  /// Tells what another layer found out (a link's end of stream, a pidfd). First report per rank wins and is spread.
+  /// Tells what another layer found out (a link's end of stream, a pidfd). First report per rank wins and is
+  /// spread. Returns at once.
   virtual void report_loss(const Loss& loss) = 0;
-  /// This rank leaves in good order: the others will not take its end for a death.
+  /// This rank leaves in good order: the others will not take its end for a death. Call it holding no lock
+  /// that a callback takes.
   virtual void leave() = 0;
 };
 
-/// Resolves who this rank is (options, launchers' variables), meets the others, exchanges Member entries. Blocks, at most options.timeout.
+/// Resolves who this rank is (options, launchers' variables: lib/bootstrap/launch.hpp), meets the others,
+/// exchanges Member entries. Blocks at most options.timeout (LOCKSTEP_START_TIMEOUT where the caller left it
+/// at its default). Every rank gets the same error: who is missing, who is there twice, whose world size or
+/// secret differs. Names missing ranks on stderr every 5 s.
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env);
 
 }  // namespace lockstep::internal

@@ -22,10 +22,13 @@ class Store {
 
   /// Sets all entries in one exchange; an existing key is overwritten.
   virtual Status set(std::span<const Entry> entries) = 0;
-  /// Waits until all keys exist and returns their values in order. ErrorCode::timeout names the keys that are missing.
-  virtual Result<std::vector<std::string>> get(std::span<const std::string> keys, std::chrono::milliseconds timeout) = 0;
+  /// Waits until all keys exist and returns their values in order. ErrorCode::timeout names the keys that are
+  /// missing.
+  virtual Result<std::vector<std::string>> get(std::span<const std::string> keys,
+                                               std::chrono::milliseconds timeout) = 0;
   /// As get without the values: which of `keys` exist after at most `timeout` (all of them: returns at once).
-  virtual Result<std::vector<bool>> wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) = 0;
+  virtual Result<std::vector<bool>> wait(std::span<const std::string> keys,
+                                         std::chrono::milliseconds timeout) = 0;
   /// Adds `delta` to the integer at `key` (0 when absent) and returns the sum.
   virtual Result<std::int64_t> add(std::string_view key, std::int64_t delta) = 0;
 

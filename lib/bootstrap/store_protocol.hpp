@@ -3,7 +3,8 @@
 //
 // A frame is a 32-bit size and that many bytes of body; a body is a verb and its fields. A client has one
 // request under way per connection and gets one reply to it. On a connection of HandshakeService::watch there
-// are no requests: the client may say `leave` and `lost`, the server says `lost`.
+// are no requests: the client may say `leave` and `lost`, the server says `lost`, and `leave` when it ends in
+// good order.
 #pragma once
 
 #include <cstdint>

@@ -36,6 +36,7 @@ Result<std::unique_ptr<StoreServer>> StoreServer::start(StoreServerOptions optio
 StoreServer::~StoreServer() {
   reactor_.run_there([this] {
     acceptor_.reset();
+    say_goodbye();
     clients_.clear();
     for (const auto& [id, waiter] : waiters_) reactor_.remove(waiter.timer);
     for (const auto& [rank, timer] : suspicions_) reactor_.remove(timer);
@@ -50,6 +51,15 @@ std::size_t StoreServer::connections() const {
   std::size_t count = 0;
   reactor_.run_there([&] { count = clients_.size(); });
   return count;
+}
+
+/// The end of the server's connections is no death of its rank.
+void StoreServer::say_goodbye() {
+  StoreRequest goodbye;
+  goodbye.verb = StoreVerb::leave;
+  for (const auto& [id, client] : clients_) {
+    if (client.hello.service == HandshakeService::watch) client.connection->send(encode(goodbye));
+  }
 }
 
 // ---- clients ---------------------------------------------------------------------------------------------

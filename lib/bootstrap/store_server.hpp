@@ -66,6 +66,7 @@ class StoreServer {
   explicit StoreServer(StoreServerOptions options)
       : options_(std::move(options)), reactor_(Reactor::instance()) {}
   void open(Fd listener);
+  void say_goodbye();
   HandshakeStatus admit(const HandshakeHello& hello) const;
   void add_client(Fd socket, const HandshakeHello& hello);
   void note_refusal(const HandshakeHello& hello, const Status& why);

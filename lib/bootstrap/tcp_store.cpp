@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -39,7 +40,7 @@ Status await(const Fd& socket, short events, const Deadline& deadline) {
 
 Status connection_ended(ssize_t count) {
   if (count == 0) return Status(ErrorCode::peer_lost, "the connection was closed");
-  return system_error("the connection failed", errno);
+  return Status(ErrorCode::peer_lost, std::string("the connection failed: ") + std::strerror(errno));
 }
 
 Status send_all(const Fd& socket, std::span<const std::byte> bytes, const Deadline& deadline) {
@@ -238,9 +239,8 @@ Result<Fd> connect_to_server(const StoreClientOptions& options, HandshakeService
     auto socket = try_to_connect(options, service, deadline, env);
     if (socket.ok() || is_final(socket.status().code())) return socket;
     if (deadline.left() <= pause) {
-      return Status(ErrorCode::timeout, server_text(options) + " could not be reached in " +
-                                            std::to_string(timeout.count()) +
-                                            " ms: " + socket.status().message());
+      return Status(ErrorCode::timeout,
+                    server_text(options) + " could not be reached: " + socket.status().message());
     }
     sleep_for(pause);
   }

@@ -1,0 +1,40 @@
+#include "lib/bootstrap/loss_board.hpp"
+
+#include <utility>
+
+namespace lockstep::internal {
+
+std::shared_ptr<LossBoard> LossBoard::make(int own_rank) {
+  return std::shared_ptr<LossBoard>(new LossBoard(own_rank));
+}
+
+void LossBoard::add(const Loss& loss) {
+  reactor_.post([self = shared_from_this(), loss] {
+    if (loss.rank != self->own_rank_ && self->losses_.emplace(loss.rank, loss).second) self->tell(loss);
+  });
+}
+
+void LossBoard::tell(const Loss& loss) {
+  for (const auto& [id, callback] : callbacks_) callback(loss);
+}
+
+void LossBoard::listen(std::uint64_t id, Callback callback) {
+  reactor_.post([self = shared_from_this(), id, callback = std::move(callback)] {
+    for (const auto& [rank, loss] : self->losses_) callback(loss);
+    self->callbacks_[id] = callback;
+  });
+}
+
+void LossBoard::remove(std::uint64_t id) {
+  reactor_.run_there([&] { callbacks_.erase(id); });
+}
+
+std::optional<Loss> LossBoard::first() {
+  std::optional<Loss> first;
+  reactor_.run_there([&] {
+    if (!losses_.empty()) first = losses_.begin()->second;
+  });
+  return first;
+}
+
+}  // namespace lockstep::internal

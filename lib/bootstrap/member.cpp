@@ -1,0 +1,96 @@
+#include "lib/bootstrap/member.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <fstream>
+
+#include "lib/bootstrap/digest.hpp"
+#include "lib/bootstrap/limits.hpp"
+#include "lib/bootstrap/wire.hpp"
+#include "lib/memory/descriptor_service.hpp"
+#include "lib/memory/segment.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+std::string this_host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+}
+
+std::string link_target(const char* path) {
+  std::array<char, 128> target{};
+  return readlink(path, target.data(), target.size() - 1) > 0 ? target.data() : "none";
+}
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte b : bytes) {
+    text += kDigits[std::to_integer<unsigned>(b >> 4)];
+    text += kDigits[std::to_integer<unsigned>(b & std::byte{15})];
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Member::text() const {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on " + host_name + ")";
+}
+
+std::string encode(const Member& member) {
+  std::string text;
+  WireWriter writer(text);
+  writer.integer(static_cast<std::int32_t>(member.rank));
+  writer.text(member.host_id);
+  writer.text(member.host_name);
+  writer.integer(member.pid);
+  writer.integer(member.process);
+  writer.text(member.descriptor_service);
+  return text;
+}
+
+Result<Member> decode_member(std::string_view text) {
+  Member member;
+  std::int32_t rank = -1;
+  std::string_view host_id, host_name, service;
+  WireReader reader(as_bytes(text));
+  if (!reader.integer(rank) || !reader.text(kMaxKeyBytes, host_id) || !reader.text(kMaxKeyBytes, host_name) ||
+      !reader.integer(member.pid) || !reader.integer(member.process) || !reader.text(kMaxKeyBytes, service)) {
+    return Status(ErrorCode::unauthorized, "a rank's description in the store is damaged");
+  }
+  member.rank = rank;
+  member.host_id = host_id;
+  member.host_name = host_name;
+  member.descriptor_service = service;
+  return member;
+}
+
+Member this_member(int rank) {
+  Member member;
+  member.rank = rank;
+  member.host_id = this_host_id();
+  member.host_name = this_host_name();
+  member.pid = getpid();
+  member.process = process_token();
+  // Without it this rank is reached by TCP alone.
+  if (auto service = descriptor_service_name(); service.ok()) member.descriptor_service = *service;
+  return member;
+}
+
+std::string this_host_id() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  // Where there is no boot id to tell machines apart, their names have to.
+  if (boot.empty()) boot = this_host_name();
+  const std::string facts = boot + " " + link_target("/proc/self/ns/net") + " " +
+                            link_target("/proc/self/ns/pid") + " " + std::to_string(geteuid());
+  constexpr std::size_t kEnoughBytes = 16;
+  const Digest digest = sha256(as_bytes(facts));
+  return hexadecimal(std::span(digest).first(kEnoughBytes));
+}
+
+}  // namespace lockstep::internal

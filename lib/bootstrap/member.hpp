@@ -1,0 +1,36 @@
+// Member: what a rank tells the others about itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lib/base/status.hpp"
+
+namespace lockstep::internal {
+
+/// Travels through the store as text.
+struct Member {
+  int rank = -1;
+  std::string host_id;  ///< Equal for ranks that can share memory (see this_host_id), never derived from a
+                        ///< launcher's word.
+  std::string host_name;
+  std::int64_t pid = 0;
+  std::uint64_t process = 0;       ///< process_token(); equal for ranks that are threads of one process.
+  std::string descriptor_service;  ///< Of lib/memory/descriptor_service.hpp, empty if none.
+
+  /// "rank 3 (pid 4711 on node-2)".
+  std::string text() const;
+};
+
+std::string encode(const Member& member);
+Result<Member> decode_member(std::string_view text);
+
+/// This process as `rank`.
+Member this_member(int rank);
+
+/// A hash of what must be equal for two processes to pass each other descriptors over abstract sockets and to
+/// know each other's pids: boot id, network and pid namespace, user.
+std::string this_host_id();
+
+}  // namespace lockstep::internal

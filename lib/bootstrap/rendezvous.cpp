@@ -1,0 +1,127 @@
+#include "lib/bootstrap/rendezvous.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "lib/base/config.hpp"
+#include "lib/bootstrap/file_store.hpp"
+#include "lib/bootstrap/memory_store.hpp"
+#include "lib/bootstrap/runtime_directory.hpp"
+#include "lib/memory/segment.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::chrono::milliseconds kReportEvery{5'000};
+// How long a process that holds our port may take to prove that it is of our job.
+constexpr std::chrono::milliseconds kAnswerOfARival{1'000};
+
+/// What follows `scheme` in `address`, or nothing.
+std::optional<std::string> after(const std::string& address, std::string_view scheme) {
+  if (address.compare(0, scheme.size(), scheme) != 0 || address.size() == scheme.size()) return std::nullopt;
+  return address.substr(scheme.size());
+}
+
+Result<Meeting> open_file_meeting(const std::string& path, Env& env) {
+  auto store = open_file_store(path, env);
+  if (!store.ok()) return store.status();
+  Meeting meeting;
+  meeting.store = std::move(*store);
+  return meeting;
+}
+
+Result<Meeting> open_local_meeting(const std::string& name, Env& env) {
+  if (name.find('/') != std::string::npos) {
+    return Status(ErrorCode::configuration, "local://" + name + " is not a rendezvous: a name has no slash");
+  }
+  auto directory = runtime_directory();
+  if (!directory.ok()) return directory.status();
+  return open_file_meeting(*directory + "/" + name, env);
+}
+
+Status check_security(const HostPort& at, const std::string& secret) {
+  if (!secret.empty() || is_loopback(at.host) || config_flag("LOCKSTEP_INSECURE")) return Status();
+  return Status(ErrorCode::configuration,
+                "the ranks would meet at " + at.text() +
+                    " without a secret, where anyone on the network could join; set LOCKSTEP_SECRET_FILE on "
+                    "all ranks, or LOCKSTEP_INSECURE=1 on a network that you trust");
+}
+
+/// Waits for the server in pieces, so that the wait can be talked about.
+Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const std::string& host_is,
+                                       const Deadline& deadline, Env& env) {
+  for (;;) {
+    const bool last = deadline.left() <= kReportEvery;
+    auto store = open_tcp_store(client, std::min(deadline.left(), kReportEvery), env);
+    if (store.ok() || store.status().code() != ErrorCode::timeout) return store;
+    const std::string waited =
+        " after " + std::to_string(deadline.seconds_waited()) + " s: " + store.status().message();
+    if (last) {
+      return Status(ErrorCode::timeout,
+                    host_is + " is missing" + waited + "; look at the output of what should have started it");
+    }
+    // One voice is enough.
+    if (client.rank == 1 && config_text("LOCKSTEP_LOG") != "off") {
+      std::fprintf(stderr, "lockstep: %s is missing%s\n", host_is.c_str(), waited.c_str());
+    }
+  }
+}
+
+/// The port is taken: by another process that is rank 0 of this job, who is met there and told, or by a
+/// stranger.
+Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client, const Status& cannot_listen,
+                               Env& env) {
+  auto store = open_tcp_store(client, kAnswerOfARival, env);
+  if (!store.ok()) return cannot_listen.with_context("rank 0 cannot host the meeting of the ranks");
+  meeting.store = std::move(*store);
+  meeting.client = client;
+  return meeting;
+}
+
+Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where, const std::string& secret,
+                                 const Deadline& deadline, Env& env) {
+  auto at = parse_host_port(where);
+  if (!at.ok()) return at.status().with_context("rendezvous " + launch.rendezvous);
+  LOCKSTEP_RETURN_IF_ERROR(check_security(*at, secret));
+  Meeting meeting;
+  StoreClientOptions client{*at, make_handshake_key(launch.job_id, secret), launch.rank, launch.world_size,
+                            process_token()};
+  if (!launch.store_is_served) meeting.server_rank = 0;
+  if (launch.rank == meeting.server_rank) {
+    StoreServerOptions options;
+    options.at = *at;
+    options.key = client.key;
+    options.rank = launch.rank;
+    auto server = StoreServer::start(std::move(options));
+    if (!server.ok()) return join_as_second(std::move(meeting), client, server.status(), env);
+    meeting.server = std::move(*server);
+    client.server = meeting.server->address();
+  }
+  auto store = connect(client, launch.store_is_served ? "the launcher" : "rank 0", deadline, env);
+  if (!store.ok()) return store.status();
+  meeting.store = std::move(*store);
+  meeting.client = std::move(client);
+  return meeting;
+}
+
+}  // namespace
+
+Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, const Deadline& deadline,
+                             Env& env) {
+  if (const auto name = after(launch.rendezvous, "memory://")) {
+    Meeting meeting;
+    meeting.store = open_memory_store(*name);
+    return meeting;
+  }
+  if (const auto path = after(launch.rendezvous, "file://")) return open_file_meeting(*path, env);
+  if (const auto name = after(launch.rendezvous, "local://")) return open_local_meeting(*name, env);
+  if (const auto where = after(launch.rendezvous, "tcp://"))
+    return open_tcp_meeting(launch, *where, secret, deadline, env);
+  return Status(
+      ErrorCode::configuration,
+      "\"" + launch.rendezvous +
+          "\" is not a rendezvous; write tcp://host:port, file:///path, local://name or memory://name");
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,32 @@
+// Rendezvous: from an address to an open store, hosted here if it has to be.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
+#include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/launch.hpp"
+#include "lib/bootstrap/store.hpp"
+#include "lib/bootstrap/store_server.hpp"
+#include "lib/bootstrap/tcp_store.hpp"
+
+namespace lockstep::internal {
+
+/// Members are destroyed in reverse: the store before its server.
+struct Meeting {
+  std::unique_ptr<StoreServer> server;  ///< Of a tcp:// rendezvous, in rank 0.
+  std::unique_ptr<Store> store;
+  std::optional<StoreClientOptions> client;  ///< Of a tcp:// rendezvous: how to reach its server.
+  int server_rank = -1;  ///< The rank that hosts the store; -1 for a launcher, or no server.
+};
+
+/// Opens the store at launch.rendezvous: memory://name, file:///path, local://name, tcp://host:port. Rank 0
+/// serves the last unless the launcher does. Waits until `deadline` for a server to come up, and says so on
+/// stderr now and then.
+Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, const Deadline& deadline,
+                             Env& env);
+
+}  // namespace lockstep::internal

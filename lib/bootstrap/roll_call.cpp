@@ -1,0 +1,200 @@
+#include "lib/bootstrap/roll_call.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "lib/base/config.hpp"
+#include "lib/bootstrap/limits.hpp"
+#include "lib/bootstrap/store_server.hpp"
+#include "lib/bootstrap/wire.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long one look waits for members before it looks for problems: an error is known this late, success at
+// once.
+constexpr milliseconds kFirstLook{50};
+constexpr milliseconds kLongestLook{500};
+constexpr std::int64_t kReportEverySeconds = 5;
+// A key that another rank sets right after one that is there already.
+constexpr milliseconds kMoment{2'000};
+constexpr int kRanksNamed = 16;    // Missing ranks listed; more would hide the cause.
+constexpr int kRefusalsNamed = 4;  // Their reasons are sentences.
+constexpr std::string_view kProblem = "problem";
+
+bool all(const std::vector<bool>& bits) { return std::find(bits.begin(), bits.end(), false) == bits.end(); }
+
+std::string encode_problem(const Status& problem) {
+  std::string text;
+  WireWriter writer(text);
+  writer.integer(static_cast<std::int32_t>(problem.code()));
+  writer.integer(static_cast<std::int32_t>(problem.culprit()));
+  writer.raw(as_bytes(problem.message()));
+  return text;
+}
+
+Status decode_problem(std::string_view text) {
+  std::int32_t code = 0, culprit = -1;
+  std::span<const std::byte> message;
+  WireReader reader(as_bytes(text));
+  if (!reader.integer(code) || !reader.integer(culprit) || code <= 0 || !reader.raw(reader.left(), message)) {
+    return Status(ErrorCode::unauthorized, "the ranks' common error in the store is damaged");
+  }
+  return Status(static_cast<ErrorCode>(code), std::string(as_text(message)), culprit);
+}
+
+}  // namespace
+
+Status RollCall::arrive() {
+  LOCKSTEP_RETURN_IF_ERROR(known_problem());
+  const std::string rank = std::to_string(self_.rank);
+  auto arrivals = store_.add("arrivals/" + rank, 1);
+  if (!arrivals.ok()) return arrivals.status();
+  if (*arrivals > 1) {
+    return declare(Status(ErrorCode::configuration,
+                          "two processes are rank " + rank + ": " + who(self_.rank) + " and " + self_.text() +
+                              "; give every process its own rank",
+                          self_.rank));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(store_.set_one("who/" + rank, self_.text()));
+  return check_terms();
+}
+
+Status RollCall::check_terms() {
+  auto readers = store_.add("readers", 1);
+  if (!readers.ok()) return readers.status();
+  if (*readers == 1) {
+    std::string terms;
+    WireWriter writer(terms);
+    writer.integer(static_cast<std::int32_t>(world_));
+    writer.text(secret_mark_);
+    writer.text(self_.text());
+    return store_.set_one("terms", terms);
+  }
+  auto terms = store_.get_one("terms", kMoment);
+  if (!terms.ok()) return terms.status();
+  std::int32_t world = 0;
+  std::string_view mark, first;
+  WireReader reader(as_bytes(*terms));
+  if (!reader.integer(world) || !reader.text(kMaxKeyBytes, mark) || !reader.text(kMaxKeyBytes, first)) {
+    return Status(ErrorCode::unauthorized, "the group's terms in the store are damaged");
+  }
+  if (world != world_) {
+    return declare(Status(ErrorCode::configuration, "world size differs: " + std::string(first) +
+                                                        " was started with " + std::to_string(world) + ", " +
+                                                        self_.text() + " with " + std::to_string(world_) +
+                                                        "; start all ranks with the same world size"));
+  }
+  if (mark == secret_mark_) return Status();
+  return declare(Status(ErrorCode::unauthorized, "wrong secret: " + std::string(first) + " and " +
+                                                     self_.text() +
+                                                     " have different secrets; LOCKSTEP_SECRET or "
+                                                     "LOCKSTEP_SECRET_FILE must hold the same on all ranks"));
+}
+
+Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
+                                                const std::function<std::optional<Loss>()>& lost) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_; ++rank) keys.push_back(member_key(rank));
+  std::int64_t next_report = kReportEverySeconds;
+  for (auto look = kFirstLook;; look = std::min(2 * look, kLongestLook)) {
+    auto present = store_.wait(keys, std::min(look, deadline.left()));
+    if (!present.ok()) return present.status();
+    LOCKSTEP_RETURN_IF_ERROR(known_problem());
+    if (all(*present)) return collect(keys);
+    if (const auto loss = lost()) return declare(explain_loss(*loss));
+    if (deadline.passed()) {
+      return declare(Status(ErrorCode::timeout,
+                            missing_text(*present) + " after " + std::to_string(deadline.seconds_waited()) +
+                                " s; look at the output of what should have started there"));
+    }
+    if (deadline.seconds_waited() >= next_report) {
+      report_missing(*present, deadline.seconds_waited());
+      next_report += kReportEverySeconds;
+    }
+  }
+}
+
+bool RollCall::all_acknowledged() {
+  const auto count = store_.add("acknowledged", 0);
+  return !count.ok() || count.value() >= world_;
+}
+
+// ---- problems --------------------------------------------------------------------------------------------
+
+/// Writes the problem unless there is one; the one that is there is everybody's.
+Status RollCall::declare(const Status& problem) {
+  auto problems = store_.add("problems", 1);
+  if (!problems.ok()) return problem;
+  if (*problems == 1) {
+    (void)store_.set_one(std::string(kProblem), encode_problem(problem));
+    return problem;
+  }
+  auto first = store_.get_one(std::string(kProblem), kMoment);
+  return first.ok() ? decode_problem(*first) : problem;
+}
+
+Status RollCall::known_problem() {
+  const std::vector<std::string> keys{std::string(kProblem)};
+  auto present = store_.wait(keys, milliseconds(0));
+  if (!present.ok()) return present.status();
+  if (!present->front()) return Status();
+  auto problem = store_.get_one(keys.front(), milliseconds(0));
+  return problem.ok() ? decode_problem(*problem) : problem.status();
+}
+
+Status RollCall::explain_loss(const Loss& loss) {
+  return Status(ErrorCode::peer_lost, who(loss.rank) + " was lost while the ranks met: " + loss.evidence,
+                loss.rank);
+}
+
+std::string RollCall::who(int rank) {
+  auto text = store_.get_one("who/" + std::to_string(rank), kMoment);
+  return text.ok() ? *text : "rank " + std::to_string(rank);
+}
+
+// ---- missing ranks ---------------------------------------------------------------------------------------
+
+/// "3 of 4 ranks are here, missing: rank 2 (a connection ... was refused: wrong secret; ...)".
+std::string RollCall::missing_text(const std::vector<bool>& present) {
+  const auto here = std::count(present.begin(), present.end(), true);
+  std::string text = std::to_string(here) + " of " + std::to_string(world_) +
+                     (here == 1 ? " ranks is" : " ranks are") + " here, missing: ";
+  int named = 0, reasons = 0;
+  for (int rank = 0; rank < world_; ++rank) {
+    if (present[static_cast<std::size_t>(rank)]) continue;
+    if (++named > kRanksNamed) continue;
+    text += (named == 1 ? "rank " : ", rank ") + std::to_string(rank);
+    if (reasons == kRefusalsNamed) continue;
+    if (auto refusal = store_.get_one(refusal_key(rank), milliseconds(0)); refusal.ok()) {
+      text += " (" + *refusal + ")";
+      ++reasons;
+    }
+  }
+  if (named > kRanksNamed) text += " and " + std::to_string(named - kRanksNamed) + " more";
+  return text;
+}
+
+void RollCall::report_missing(const std::vector<bool>& present, std::int64_t seconds) {
+  // One voice is enough: the lowest rank that is here.
+  const auto lowest = std::find(present.begin(), present.end(), true) - present.begin();
+  if (lowest != self_.rank || config_text("LOCKSTEP_LOG") == "off") return;
+  std::fprintf(stderr, "lockstep: %s after %lld s\n", missing_text(present).c_str(),
+               static_cast<long long>(seconds));
+}
+
+Result<std::vector<Member>> RollCall::collect(const std::vector<std::string>& keys) {
+  auto texts = store_.get(keys, kMoment);
+  if (!texts.ok()) return texts.status();
+  std::vector<Member> members;
+  for (const std::string& text : *texts) {
+    auto member = decode_member(text);
+    if (!member.ok()) return member.status();
+    members.push_back(std::move(*member));
+  }
+  return members;
+}
+
+}  // namespace lockstep::internal

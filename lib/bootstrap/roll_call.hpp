@@ -1,0 +1,61 @@
+// Roll call: how ranks that meet in a store find out that they are all there, once each, and of one mind
+// about the size of the group.
+//
+// The first error that any rank finds is written into the store, so that every rank ends with the same
+// sentence. Keys: arrivals/R (how many processes called themselves rank R), who/R (the first of them), terms
+// (size and secret of the first to come), member/R (published last: R is ready), problem.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
+#include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/loss.hpp"
+#include "lib/bootstrap/member.hpp"
+#include "lib/bootstrap/store.hpp"
+
+namespace lockstep::internal {
+
+class RollCall {
+ public:
+  /// `secret_mark` is a short hash of the secret, equal on all ranks.
+  RollCall(Store& store, Member self, int world, std::string secret_mark)
+      : store_(store), self_(std::move(self)), world_(world), secret_mark_(std::move(secret_mark)) {}
+
+  /// Step 1: nobody else is this rank, and the first to come was told the same size and secret.
+  Status arrive();
+  /// Step 2, once deaths of this rank would be noticed: the others may count on it.
+  Status publish() { return store_.set_one(member_key(self_.rank), encode(self_)); }
+  /// Step 3: waits for all. `lost` tells of a rank that died meanwhile. Names missing ranks on stderr now and
+  /// then.
+  Result<std::vector<Member>> await_all(const Deadline& deadline,
+                                        const std::function<std::optional<Loss>()>& lost);
+
+  /// After a failure: this rank has read it.
+  void acknowledge() { (void)store_.add("acknowledged", 1); }
+  /// For the host of the store: whether every rank of the group has read the failure.
+  bool all_acknowledged();
+
+ private:
+  static std::string member_key(int rank) { return "member/" + std::to_string(rank); }
+  Status check_terms();
+  Status declare(const Status& problem);
+  Status known_problem();
+  Status explain_loss(const Loss& loss);
+  std::string who(int rank);
+  std::string missing_text(const std::vector<bool>& present);
+  void report_missing(const std::vector<bool>& present, std::int64_t seconds);
+  Result<std::vector<Member>> collect(const std::vector<std::string>& keys);
+
+  Store& store_;
+  const Member self_;
+  const int world_;
+  const std::string secret_mark_;
+};
+
+}  // namespace lockstep::internal

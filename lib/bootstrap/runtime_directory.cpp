@@ -1,0 +1,38 @@
+#include "lib/bootstrap/runtime_directory.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+namespace lockstep::internal {
+namespace {
+
+bool is_directory(const std::string& path) {
+  struct stat facts {};
+  return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+}  // namespace
+
+Result<std::string> runtime_directory() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const bool usable = runtime != nullptr && *runtime == '/' && is_directory(runtime);
+  const std::string path =
+      usable ? std::string(runtime) + "/lockstep" : "/tmp/lockstep-" + std::to_string(geteuid());
+  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+    return system_error("cannot create the directory " + path, errno);
+  struct stat facts {};
+  // Not followed: a link that another user planted must not be taken for the directory.
+  if (lstat(path.c_str(), &facts) != 0) return system_error("cannot look at " + path, errno);
+  if (S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0)
+    return path;
+  return Status(
+      ErrorCode::configuration,
+      path +
+          " is not a directory of this user alone, so ranks cannot meet there safely; remove it, or set "
+          "XDG_RUNTIME_DIR or LOCKSTEP_RENDEZVOUS");
+}
+
+}  // namespace lockstep::internal

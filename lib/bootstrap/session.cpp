@@ -1,0 +1,143 @@
+#include "lib/bootstrap/session.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "lib/base/config.hpp"
+#include "lib/bootstrap/digest.hpp"
+#include "lib/bootstrap/launch.hpp"
+#include "lib/bootstrap/local_session.hpp"
+#include "lib/bootstrap/loss_board.hpp"
+#include "lib/bootstrap/loss_channel.hpp"
+#include "lib/bootstrap/rendezvous.hpp"
+#include "lib/bootstrap/roll_call.hpp"
+#include "lib/bootstrap/wire.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+// After a failed start the host of the store stays this long for the others to read why.
+constexpr milliseconds kFailureLinger{5'000};
+constexpr milliseconds kLingerLook{10};
+constexpr std::size_t kDrawnSecretBytes = 32;
+// Enough to notice that two secrets differ, too few to find one by them.
+constexpr std::size_t kSecretMarkBytes = 4;
+
+class JoinedSession final : public Session {
+ public:
+  JoinedSession(Launch launch, std::string secret, Meeting meeting)
+      : launch_(std::move(launch)),
+        secret_(std::move(secret)),
+        meeting_(std::move(meeting)),
+        board_(LossBoard::make(launch_.rank)) {}
+
+  Status join(const Deadline& deadline, Env& env) {
+    const Digest digest = hmac_sha256(as_bytes(secret_), as_bytes("lockstep roll call"));
+    const std::string mark(as_text(std::span(digest).first(kSecretMarkBytes)));
+    RollCall roll_call(store(), this_member(launch_.rank), launch_.world_size, mark);
+    Status status = meet(roll_call, deadline, env);
+    if (status.ok()) return status;
+    end_failed_start(roll_call, status, env);
+    if (status.code() != ErrorCode::peer_lost || status.culprit() >= 0 || meeting_.server_rank != 0)
+      return status;
+    return Status(ErrorCode::peer_lost,
+                  "rank 0, which hosts the store, was lost while the ranks met: " + status.message(), 0);
+  }
+
+  int rank() const override { return launch_.rank; }
+  int size() const override { return launch_.world_size; }
+  const std::vector<Member>& members() const override { return members_; }
+  const std::string& job_id() const override { return launch_.job_id; }
+  const std::string& secret() const override { return secret_; }
+  Store& store() override { return *meeting_.store; }
+  const std::string& source() const override { return launch_.source; }
+  void on_loss(std::uint64_t id, std::function<void(const Loss&)> callback) override {
+    board_->listen(id, std::move(callback));
+  }
+  void remove_loss_callback(std::uint64_t id) override { board_->remove(id); }
+  void report_loss(const Loss& loss) override {
+    board_->add(loss);
+    channel_->report(loss);
+  }
+  void leave() override { channel_->leave(); }
+
+ private:
+  Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {
+    LOCKSTEP_RETURN_IF_ERROR(roll_call.arrive());
+    if (meeting_.client) {
+      auto watch = connect_to_server(*meeting_.client, HandshakeService::watch, deadline.left(), env);
+      if (!watch.ok()) return watch.status();
+      channel_ = make_tcp_loss_channel(std::move(*watch), meeting_.server_rank, board_);
+    }
+    LOCKSTEP_RETURN_IF_ERROR(roll_call.publish());
+    auto members = roll_call.await_all(deadline, [this] { return board_->first(); });
+    if (!members.ok()) return members.status();
+    members_ = std::move(*members);
+    if (!channel_) channel_ = make_store_loss_channel(store(), launch_.rank, members_, board_);
+    return meeting_.client ? Status() : agree_on_secret(deadline);
+  }
+
+  /// Where the store is private to the job's user, rank 0 draws a secret for the links of ranks that were
+  /// given none.
+  Status agree_on_secret(const Deadline& deadline) {
+    if (!secret_.empty()) return Status();
+    if (launch_.rank == 0) {
+      std::array<std::uint8_t, kDrawnSecretBytes> bytes;
+      secure_random(bytes);
+      LOCKSTEP_RETURN_IF_ERROR(store().set_one("secret", std::string(bytes.begin(), bytes.end())));
+    }
+    auto secret = store().get_one("secret", deadline.left());
+    if (secret.ok()) secret_ = *secret;
+    return secret.status();
+  }
+
+  void end_failed_start(RollCall& roll_call, const Status& why, Env& env) {
+    roll_call.acknowledge();
+    if (channel_) channel_->leave();
+    if (!meeting_.server) return;
+    const Deadline linger(env, kFailureLinger);
+    // Who has not come in time, or is dead, need not be waited for.
+    const bool more_will_come = why.code() != ErrorCode::timeout && why.code() != ErrorCode::peer_lost;
+    // Its own connections: one for requests, and one to be missed by.
+    const std::size_t own = channel_ ? 2 : 1;
+    while (!linger.passed() && !roll_call.all_acknowledged()) {
+      if (!more_will_come && meeting_.server->connections() <= own) return;
+      sleep_for(kLingerLook);
+    }
+  }
+
+  const Launch launch_;
+  std::string secret_;
+  Meeting meeting_;
+  std::shared_ptr<LossBoard> board_;
+  std::unique_ptr<LossChannel> channel_;  ///< Uses the store: destroyed before it.
+  std::vector<Member> members_;
+};
+
+milliseconds start_timeout(const InitOptions& options) {
+  const bool chosen = options.timeout != InitOptions().timeout;
+  return chosen ? options.timeout : milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env) {
+  const Environment environment = current_environment();
+  auto launch = resolve_launch(options, environment, getppid());
+  if (!launch.ok()) return launch.status();
+  if (launch->world_size == 1) return std::move(make_local_sessions(1, launch->source).front());
+  auto secret = load_secret(options, environment);
+  if (!secret.ok()) return secret.status();
+  const Deadline deadline(env, start_timeout(options));
+  auto meeting = open_meeting(*launch, *secret, deadline, env);
+  if (!meeting.ok()) return meeting.status();
+  auto session = std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret), std::move(*meeting));
+  LOCKSTEP_RETURN_IF_ERROR(session->join(deadline, env));
+  return std::unique_ptr<Session>(std::move(session));
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,138 @@
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "lib/bootstrap/loss_channel.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How often other hosts' news is looked for. Deaths on this host are known at once, by pidfd.
+constexpr milliseconds kLookEvery{500};
+
+std::string left_key(int rank) { return "left/" + std::to_string(rank); }
+std::string lost_key(int rank) { return "lost/" + std::to_string(rank); }
+
+/// Lives on the reactor's thread.
+class Watch : public std::enable_shared_from_this<Watch> {
+ public:
+  Watch(Store& store, std::shared_ptr<LossBoard> board)
+      : reactor_(Reactor::instance()), store_(store), board_(std::move(board)) {}
+  ~Watch() {
+    for (const auto& [rank, process] : processes_) reactor_.remove(process.watch);
+    reactor_.remove(timer_);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  void start(int own_rank, const std::vector<Member>& members) {
+    const Member& own = members[static_cast<std::size_t>(own_rank)];
+    for (const Member& member : members) {
+      if (member.rank == own_rank) continue;
+      keys_.push_back(lost_key(member.rank));
+      ranks_.push_back(member.rank);
+      if (member.host_id == own.host_id && member.process != own.process) watch_process(member);
+    }
+    schedule();
+  }
+
+  void report(const Loss& loss) {
+    board_->add(loss);
+    // The first evidence counts; a store that fails has ended with its job.
+    const auto known = store_.wait(std::vector<std::string>{lost_key(loss.rank)}, milliseconds(0));
+    if (known.ok() && !known.value().front()) (void)store_.set_one(lost_key(loss.rank), loss.evidence);
+  }
+
+ private:
+  struct Process {
+    Fd pidfd;
+    Reactor::Handle watch = 0;
+  };
+
+  void watch_process(const Member& member) {
+    Process& process = processes_[member.rank];
+    process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(member.pid), 0)));
+    if (!process.pidfd) return ended(member.rank);
+    process.watch = reactor_.watch(process.pidfd.get(), EPOLLIN,
+                                   [weak = weak_from_this(), rank = member.rank](std::uint32_t) {
+                                     if (const auto self = weak.lock()) self->ended(rank);
+                                   });
+  }
+
+  void ended(int rank) {
+    reactor_.remove(std::exchange(processes_[rank].watch, 0));
+    const auto left = store_.wait(std::vector<std::string>{left_key(rank)}, milliseconds(0));
+    if (left.ok() && !left.value().front()) report({rank, "its process ended"});
+  }
+
+  void schedule() {
+    timer_ = reactor_.at(real_env().now() + to_nanos(kLookEvery), [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->look();
+    });
+  }
+
+  void look() {
+    const auto present = store_.wait(keys_, milliseconds(0));
+    for (std::size_t i = 0; present.ok() && i < keys_.size(); ++i) {
+      if (!present.value()[i]) continue;
+      if (auto evidence = store_.get_one(keys_[i], milliseconds(0)); evidence.ok())
+        board_->add({ranks_[i], *evidence});
+    }
+    schedule();
+  }
+
+  Reactor& reactor_;
+  Store& store_;
+  std::shared_ptr<LossBoard> board_;
+  std::vector<std::string> keys_;
+  std::vector<int> ranks_;
+  std::map<int, Process> processes_;
+  Reactor::Handle timer_ = 0;
+};
+
+class StoreLossChannel final : public LossChannel {
+ public:
+  StoreLossChannel(Store& store, int own_rank, const std::vector<Member>& members,
+                   std::shared_ptr<LossBoard> board)
+      : reactor_(Reactor::instance()),
+        store_(store),
+        own_rank_(own_rank),
+        watch_(std::make_shared<Watch>(store, std::move(board))) {
+    reactor_.run_there([&] { watch_->start(own_rank, members); });
+  }
+  ~StoreLossChannel() override {
+    reactor_.run_there([this] { watch_.reset(); });
+  }
+
+  void report(const Loss& loss) override {
+    reactor_.post([weak = std::weak_ptr<Watch>(watch_), loss] {
+      if (const auto watch = weak.lock()) watch->report(loss);
+    });
+  }
+
+  // When the file can no longer be written there is nobody left to tell.
+  void leave() override { (void)store_.set_one(left_key(own_rank_), "1"); }
+
+ private:
+  Reactor& reactor_;
+  Store& store_;
+  const int own_rank_;
+  std::shared_ptr<Watch> watch_;
+};
+
+}  // namespace
+
+std::unique_ptr<LossChannel> make_store_loss_channel(Store& store, int own_rank,
+                                                     const std::vector<Member>& members,
+                                                     std::shared_ptr<LossBoard> board) {
+  return std::make_unique<StoreLossChannel>(store, own_rank, members, std::move(board));
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,357 @@
+// Ranks that meet: real processes, over every kind of store; what each of them says when one of them deviates
+// or dies.
+#include "lib/bootstrap/session.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "lib/bootstrap/store_server.hpp"
+#include "lib/bootstrap/tcp_store.hpp"
+#include "lib/net/tcp_socket.hpp"
+#include "tests/bootstrap/child_process.hpp"
+#include "tests/bootstrap/store_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// An address that is this test process's alone: all of 127/8 is loopback, and pids are unique.
+std::string own_address() {
+  static int port = 20'000;
+  const int pid = getpid();
+  return "127." + std::to_string(64 + ((pid >> 16) & 63)) + "." + std::to_string((pid >> 8) & 255) + "." +
+         std::to_string(pid & 255) + ":" + std::to_string(++port);
+}
+
+class SessionTest : public testing::TestWithParam<std::string> {
+ protected:
+  SessionTest() {
+    if (GetParam() == "tcp") rendezvous_ = "tcp://" + own_address();
+    if (GetParam() == "file") rendezvous_ = "file://" + directory_.path() + "/store";
+    if (GetParam() == "local") rendezvous_ = "local://session-test";
+  }
+  Environment environment(int rank, int world) const {
+    return {{"RANK", std::to_string(rank)},
+            {"WORLD_SIZE", std::to_string(world)},
+            {"LOCKSTEP_RENDEZVOUS", rendezvous_},
+            {"LOCKSTEP_SECRET", "s3cret"},
+            {"XDG_RUNTIME_DIR", directory_.path()}};
+  }
+  static ChildProcess start(const Environment& environment, int timeout_ms = 60'000) {
+    return ChildProcess({LOCKSTEP_SESSION_RANK, std::to_string(timeout_ms)}, environment);
+  }
+  std::vector<ChildProcess> start_all(int world) const {
+    std::vector<ChildProcess> ranks;
+    for (int rank = 0; rank < world; ++rank) ranks.push_back(start(environment(rank, world)));
+    return ranks;
+  }
+  static std::string pid_text(const ChildProcess& process) {
+    std::array<char, 256> host{};
+    gethostname(host.data(), host.size() - 1);
+    return "(pid " + std::to_string(process.pid()) + " on " + host.data() + ")";
+  }
+  TemporaryDirectory directory_;
+  std::string rendezvous_;
+};
+
+TEST_P(SessionTest, AllRanksLearnOfAllRanks) {
+  auto ranks = start_all(4);
+  std::string pids;
+  for (const auto& rank : ranks) pids += " " + std::to_string(rank.pid());
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].read_line(),
+              "joined " + std::to_string(rank) + " of 4" + pids);
+  }
+  for (auto& rank : ranks) rank.close_input();
+  for (auto& rank : ranks) {
+    EXPECT_EQ(rank.read_output(), "");  // Nobody was lost.
+    EXPECT_EQ(rank.read_error(), "");
+    EXPECT_EQ(rank.wait(), 0);
+  }
+}
+
+TEST_P(SessionTest, KilledRanksAreNamedToAllOthers) {
+  for (const std::size_t victim : {0u, 2u}) {
+    auto ranks = start_all(4);
+    for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+    ranks[victim].kill(SIGKILL);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(ranks[rank].read_line().substr(0, 6), "lost " + std::to_string(victim));
+    }
+  }
+}
+
+TEST_P(SessionTest, RanksThatExitWithoutLeavingAreLostAndThoseThatLeaveAreNot) {
+  auto ranks = start_all(4);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  ranks[1].write_line("leave");
+  EXPECT_EQ(ranks[1].read_line(), "done");
+  ranks[1].kill(SIGKILL);
+  ranks[3].write_line("crash");
+  for (const std::size_t rank : {0u, 2u}) EXPECT_EQ(ranks[rank].read_line().substr(0, 6), "lost 3");
+}
+
+TEST_P(SessionTest, ReportsAreSpreadAndTheFirstCounts) {
+  auto ranks = start_all(3);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  ranks[1].write_line("report 2 link reset");
+  EXPECT_EQ(ranks[0].read_line(), "lost 2: link reset");
+  ranks[0].write_line("report 2 another story");
+  EXPECT_EQ(ranks[0].read_line(), "done");
+}
+
+TEST_P(SessionTest, WorldSizesThatDifferAreNamedOnEveryRank) {
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(start(environment(rank, rank == 3 ? 5 : 4)));
+  std::vector<std::string> lines;
+  for (auto& rank : ranks) lines.push_back(rank.read_line());
+  const std::string odd = "rank 3 " + pid_text(ranks[3]);
+  for (const std::string& line : lines) {
+    EXPECT_EQ(line, lines.front());
+    EXPECT_EQ(line.rfind("error 10 culprit -1: world size differs: rank ", 0), 0u) << line;
+    // Whoever came first set the terms.
+    EXPECT_TRUE(line.find(odd + " with 5;") != std::string::npos ||
+                line.find(odd + " was started with 5, ") != std::string::npos)
+        << line;
+    EXPECT_NE(line.find(" with 4"), std::string::npos);
+    EXPECT_NE(line.find("; start all ranks with the same world size"), std::string::npos);
+  }
+}
+
+TEST_P(SessionTest, TwoProcessesWithOneRankAreNamedOnEveryRank) {
+  for (const int doubled : {0, 1}) {
+    std::vector<ChildProcess> ranks;
+    for (const int rank : {0, 1, 2, doubled}) ranks.push_back(start(environment(rank, 4)));
+    const std::string a =
+        "rank " + std::to_string(doubled) + " " + pid_text(ranks[static_cast<std::size_t>(doubled)]);
+    const std::string b = "rank " + std::to_string(doubled) + " " + pid_text(ranks[3]);
+    const std::string head = "error 10 culprit " + std::to_string(doubled) + ": two processes are rank " +
+                             std::to_string(doubled) + ": ";
+    const std::string tail = "; give every process its own rank";
+    for (auto& rank : ranks) {
+      const std::string line = rank.read_line();
+      EXPECT_TRUE(line == head + a + " and " + b + tail || line == head + b + " and " + a + tail) << line;
+    }
+  }
+}
+
+TEST_P(SessionTest, MissingRanksAreNamedOnEveryRank) {
+  std::vector<ChildProcess> ranks;
+  for (const int rank : {0, 1, 3}) ranks.push_back(start(environment(rank, 5), 2000));
+  for (auto& rank : ranks) {
+    EXPECT_EQ(rank.read_line(),
+              "error 4 culprit -1: 3 of 5 ranks are here, missing: rank 2, rank 4 after 2 s; look at the "
+              "output of what "
+              "should have started there");
+  }
+}
+
+TEST_P(SessionTest, WrongSecretIsToldToTheRankThatHasIt) {
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    Environment variables = environment(rank, 3);
+    if (rank == 2) variables["LOCKSTEP_SECRET"] = "guess";
+    ranks.push_back(start(variables, 2000));
+  }
+  for (auto& rank : ranks) {
+    const std::string line = rank.read_line();
+    EXPECT_NE(line.find("wrong secret"), std::string::npos) << line;
+    EXPECT_NE(line.find("rank 2"), std::string::npos) << line;
+    EXPECT_NE(line.find("LOCKSTEP_SECRET or LOCKSTEP_SECRET_FILE must hold the same"), std::string::npos)
+        << line;
+  }
+}
+
+TEST_P(SessionTest, NextJobAtTheSamePlaceStartsAnew) {
+  for (int job = 0; job < 3; ++job) {
+    auto ranks = start_all(2);
+    for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+    for (auto& rank : ranks) rank.kill(SIGKILL);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SessionTest, testing::Values("tcp", "file"),
+                         [](const auto& kind) { return kind.param; });
+
+// ---- what needs one kind of store only -------------------------------------------------------------------
+
+class TcpSessionTest : public SessionTest {};
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpSessionTest, testing::Values("tcp"));
+
+TEST_P(TcpSessionTest, TakenPortIsNamedWithItsHolder) {
+  auto holder = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(holder.ok());
+  rendezvous_ = "tcp://" + local_address(*holder).text();
+  auto rank0 = start(environment(0, 2), 3000);
+  const std::string line = rank0.read_line();
+  EXPECT_NE(line.find("rank 0 cannot host the meeting of the ranks: cannot listen on " +
+                      local_address(*holder).text() + ": the port is already taken by process " +
+                      std::to_string(getpid()) + " (session_test)"),
+            std::string::npos)
+      << line;
+}
+
+TEST_P(TcpSessionTest, ARankThatDiesWhileOthersMeetIsNamed) {
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 3; ++rank) ranks.push_back(start(environment(rank, 4)));
+  // The test stands in for rank 3, which never gets ready, and sees when the others are.
+  StoreClientOptions client;
+  client.server = parse_host_port(rendezvous_.substr(6)).value();
+  client.key = make_handshake_key("", "s3cret");
+  client.rank = 3;
+  client.world = 4;
+  auto store = open_tcp_store(client, std::chrono::seconds(60), real_env());
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const std::vector<std::string> ready{"member/0", "member/1", "member/2"};
+  ASSERT_TRUE(store.value()->get(ready, std::chrono::seconds(60)).ok());
+  store.value().reset();
+  ranks[2].kill(SIGKILL);
+  for (const std::size_t rank : {0u, 1u}) {
+    const std::string line = ranks[rank].read_line();
+    EXPECT_EQ(line.rfind("error 3 culprit 2: rank 2 " + pid_text(ranks[2]) +
+                             " was lost while the ranks met: its connection was ",
+                         0),
+              0u)
+        << line;
+  }
+}
+
+TEST_P(TcpSessionTest, MissingHostIsNamed) {
+  auto rank1 = start(environment(1, 2), 300);
+  const std::string line = rank1.read_line();
+  EXPECT_EQ(line.rfind("error 4 culprit -1: rank 0 is missing after 0 s: the store at " +
+                           rendezvous_.substr(6) + " could not be reached: ",
+                       0),
+            0u)
+      << line;
+  EXPECT_NE(line.find("Connection refused; look at the output of what should have started it"),
+            std::string::npos)
+      << line;
+}
+
+TEST_P(TcpSessionTest, AnotherJobAtTheAddressIsNoticed) {
+  StoreServerOptions options;
+  options.key = make_handshake_key("theirs", "s3cret");
+  auto server = StoreServer::start(std::move(options));
+  ASSERT_TRUE(server.ok());
+  rendezvous_ = "tcp://" + server.value()->address().text();
+  Environment variables = environment(1, 2);
+  variables["LOCKSTEP_JOB_ID"] = "ours";
+  auto rank1 = start(variables);
+  const std::string line = rank1.read_line();
+  EXPECT_NE(line.find("wrong job (this side's job is \"ours\")"), std::string::npos) << line;
+}
+
+TEST_P(TcpSessionTest, NoSecretOnAnOpenNetworkIsRefusedOnEveryRank) {
+  for (int rank = 0; rank < 2; ++rank) {
+    Environment variables = environment(rank, 2);
+    variables.erase("LOCKSTEP_SECRET");
+    variables["LOCKSTEP_RENDEZVOUS"] = "tcp://192.0.2.1:5000";
+    EXPECT_EQ(start(variables).read_line(),
+              "error 10 culprit -1: the ranks would meet at 192.0.2.1:5000 without a secret, where anyone on "
+              "the network could join; set "
+              "LOCKSTEP_SECRET_FILE on all ranks, or LOCKSTEP_INSECURE=1 on a network that you trust");
+  }
+}
+
+TEST_P(TcpSessionTest, LaunchersServerIsUsedAndItsEvidenceIsHeard) {
+  StoreServerOptions options;
+  options.key = make_handshake_key("", "s3cret");
+  options.evidence_grace = std::chrono::seconds(20);
+  auto server = StoreServer::start(std::move(options));
+  ASSERT_TRUE(server.ok());
+  rendezvous_ = "tcp://" + server.value()->address().text();
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    Environment variables = environment(rank, 2);
+    variables["LOCKSTEP_STORE"] = "launcher";
+    ranks.push_back(start(variables));
+  }
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  ranks[0].kill(SIGKILL);
+  server.value()->report_loss({0, "killed by SIGKILL"});
+  EXPECT_EQ(ranks[1].read_line(), "lost 0: killed by SIGKILL");
+}
+
+class LocalSessionTest : public SessionTest {};
+INSTANTIATE_TEST_SUITE_P(Local, LocalSessionTest, testing::Values("local"));
+
+TEST_P(LocalSessionTest, RanksMeetInTheUsersDirectoryAndLeaveNoFile) {
+  auto ranks = start_all(2);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  ranks[1].kill(SIGKILL);
+  EXPECT_EQ(ranks[0].read_line(), "lost 1: its process ended");
+  ranks[0].close_input();
+  EXPECT_EQ(ranks[0].wait(), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path() + "/lockstep"));
+}
+
+TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {
+  const std::string path = directory_.path() + "/lockstep";
+  ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0770), 0);
+  EXPECT_EQ(
+      start(environment(0, 2)).read_line(),
+      "error 10 culprit -1: " + path +
+          " is not a directory of this user alone, so ranks cannot meet there safely; remove it, or set "
+          "XDG_RUNTIME_DIR or LOCKSTEP_RENDEZVOUS");
+}
+
+// ---- ranks in threads ------------------------------------------------------------------------------------
+
+TEST(ThreadSessions, MeetInMemory) {
+  constexpr int kRanks = 4;
+  std::vector<std::unique_ptr<Session>> sessions(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      InitOptions options;
+      options.rank = rank;
+      options.world_size = kRanks;
+      options.rendezvous = "memory://thread-sessions";
+      auto session = join_session(options, real_env());
+      ASSERT_TRUE(session.ok()) << session.status().message();
+      sessions[static_cast<std::size_t>(rank)] = std::move(*session);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& session : sessions) {
+    ASSERT_NE(session, nullptr);
+    EXPECT_EQ(session->members().size(), static_cast<std::size_t>(kRanks));
+    EXPECT_EQ(session->members()[3].process, session->members()[0].process);
+    EXPECT_FALSE(session->secret().empty());
+    EXPECT_EQ(session->secret(), sessions[0]->secret());
+  }
+}
+
+TEST(ThreadSessions, RefusesWhatIsNoRendezvous) {
+  InitOptions options;
+  options.rank = 0;
+  options.world_size = 2;
+  for (const char* text : {"http://x", "tcp://", "tcp://host", "local://a/b", "nonsense"}) {
+    options.rendezvous = text;
+    const auto session = join_session(options, real_env());
+    ASSERT_FALSE(session.ok()) << text;
+    EXPECT_EQ(session.status().code(), ErrorCode::configuration) << session.status().message();
+  }
+}
+
+TEST(ThreadSessions, OneRankNeedsNobody) {
+  InitOptions options;
+  options.rank = 0;
+  options.world_size = 1;
+  const auto session = join_session(options, real_env());
+  ASSERT_TRUE(session.ok());
+  EXPECT_EQ(session.value()->size(), 1);
+  EXPECT_EQ(session.value()->members().front().pid, getpid());
+}
+
+}  // namespace
+}  // namespace lockstep::internal
