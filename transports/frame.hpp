@@ -45,7 +45,7 @@ struct FrameHeader {
   std::int32_t tag = 0;         ///< Point to point.
   std::uint64_t bytes = 0;      ///< Payload bytes that follow (offer without payload: 0, and facts.count holds the size).
   CallFacts facts;
-  std::uint64_t reserved = 0;
+  std::uint64_t reserved = 0;   ///< 0 where the engine writes and reads it; links may use it between their two ends.
 };
 static_assert(sizeof(FrameHeader) == 64 && std::is_trivially_copyable_v<FrameHeader>);
 

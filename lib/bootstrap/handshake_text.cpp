@@ -11,6 +11,8 @@ std::string_view service_name(HandshakeService service) {
       return "the watch over ranks";
     case HandshakeService::link:
       return "a data connection";
+    case HandshakeService::knock:
+      return "to be connected to";
   }
   return "a service that is not known here";
 }

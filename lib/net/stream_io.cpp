@@ -1,0 +1,145 @@
+#include "lib/net/stream_io.hpp"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <fstream>
+#include <memory>
+
+namespace lockstep::internal {
+namespace {
+
+constexpr int kSendFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+template <typename Call>
+Transfer transfer(Call call, bool receiving) noexcept {
+  ssize_t got = -1;
+  do {
+    got = call();
+  } while (got < 0 && errno == EINTR);
+  if (got > 0) return {.bytes = static_cast<std::size_t>(got)};
+  if (got == 0) return {.ended = receiving};
+  if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
+  return {.error = errno};
+}
+
+msghdr message_of(std::span<const iovec> parts) noexcept {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());  // The kernel only reads the array.
+  message.msg_iovlen = parts.size();
+  return message;
+}
+
+Status set_option(const Fd& socket, int level, int name, int value, const char* what) {
+  if (setsockopt(socket.get(), level, name, &value, sizeof value) == 0) return {};
+  return system_error(std::string("cannot set ") + what + " on a connection", errno);
+}
+
+std::string allowed_congestion_controls() {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+  std::string line;
+  std::getline(file, line);
+  return line.empty() ? "unknown" : line;
+}
+
+Status set_congestion(const Fd& socket, const StreamOptions& options) {
+  const std::string& name = options.congestion;
+  if (name.empty()) return {};
+  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                 static_cast<socklen_t>(name.size())) == 0) {
+    return {};
+  }
+  if (!options.congestion_required) return {};
+  return Status(ErrorCode::configuration,
+                "TCP congestion control \"" + name +
+                    "\" is not available to this process; allowed here: " + allowed_congestion_controls());
+}
+
+// Errors of a connection that died while it waited to be accepted (accept(2) hands them over).
+bool died_in_queue(int error) {
+  switch (error) {
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+    case EHOSTDOWN:
+    case ENONET:
+    case EHOSTUNREACH:
+    case EOPNOTSUPP:
+    case ENETUNREACH:
+    case EPERM:
+    case EINTR:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Transfer send_some(int fd, std::span<const std::byte> bytes) noexcept {
+  return transfer([&] { return ::send(fd, bytes.data(), bytes.size(), kSendFlags); }, false);
+}
+
+Transfer send_some(int fd, std::span<const iovec> parts) noexcept {
+  const msghdr message = message_of(parts);
+  return transfer([&] { return ::sendmsg(fd, &message, kSendFlags); }, false);
+}
+
+Transfer receive_some(int fd, std::span<std::byte> into) noexcept {
+  return transfer([&] { return ::recv(fd, into.data(), into.size(), MSG_DONTWAIT); }, true);
+}
+
+Transfer receive_some(int fd, std::span<const iovec> parts) noexcept {
+  msghdr message = message_of(parts);
+  return transfer([&] { return ::recvmsg(fd, &message, MSG_DONTWAIT); }, true);
+}
+
+Result<Fd> start_connect(const HostPort& to) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // Never asks a name server, so never blocks.
+  addrinfo* list = nullptr;
+  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &list) != 0) {
+    return Status(ErrorCode::system, "\"" + to.text() + "\" is not a numeric address");
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(list, freeaddrinfo);
+  Fd fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!fd) return system_error("socket", errno);
+  if (::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR)
+    return fd;
+  return system_error("cannot connect to " + to.text(), errno);
+}
+
+int connect_error(const Fd& socket) noexcept {
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error;
+}
+
+Result<std::optional<Fd>> accept_connection(const Fd& listener) {
+  for (;;) {
+    Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) return std::optional<Fd>(std::move(fd));
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::optional<Fd>();
+    if (!died_in_queue(errno)) return system_error("accept", errno);
+  }
+}
+
+Status set_stream_options(const Fd& socket, const StreamOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+  LOCKSTEP_RETURN_IF_ERROR(set_congestion(socket, options));
+  if (!options.between_hosts) return {};
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1, "TCP_KEEPIDLE"));
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1, "TCP_KEEPINTVL"));
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kSilenceLimit, "TCP_KEEPCNT"));
+  return set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceLimit * 1000, "TCP_USER_TIMEOUT");
+}
+
+}  // namespace lockstep::internal

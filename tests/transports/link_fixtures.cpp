@@ -1,0 +1,127 @@
+#include "tests/transports/link_fixtures.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/net/stream_io.hpp"
+#include "lib/net/tcp_socket.hpp"
+#include "transports/tcp/striped_link.hpp"
+#include "transports/tcp/tcp_link.hpp"
+
+namespace lockstep::internal::testing {
+namespace {
+
+// Borrowed in pieces no larger than this, so that every length of piece occurs.
+constexpr std::size_t kBorrowAtMost = 100'000;
+
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+Result<std::size_t> pull_borrowed(Link& link, Incoming& message) {
+  const std::size_t left = message.payload.size() - message.received;
+  // The last element may be cut off in these tests, as it never is in a reduction.
+  const std::size_t unit = left < message.unit ? 1 : message.unit;
+  auto lent = link.borrow(unit, std::min(left, kBorrowAtMost));
+  if (!lent.ok()) return lent.status();
+  const std::size_t got = lent->size();
+  EXPECT_EQ(got % unit, 0u);
+  if (got > 0) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(lent->data()) % unit, 0u);
+    std::memcpy(message.payload.data() + message.received, lent->data(), got);
+  }
+  link.release(got);
+  return got;
+}
+
+}  // namespace
+
+SocketPair connected_sockets(const std::string& host) {
+  auto listener = tcp_listen({host, 0});
+  EXPECT_TRUE(listener.ok()) << listener.status().message();
+  auto client = start_connect(local_address(*listener));
+  EXPECT_TRUE(client.ok()) << client.status().message();
+  pollfd entry{listener->get(), POLLIN, 0};
+  poll(&entry, 1, -1);
+  auto server = accept_connection(*listener);
+  EXPECT_TRUE(server.ok() && *server);
+  EXPECT_EQ(connect_error(*client), 0);
+  for (const Fd* socket : {&*client, &**server}) {
+    const Status set = set_stream_options(*socket, {.congestion = "reno"});
+    EXPECT_TRUE(set.ok()) << set.message();
+  }
+  return {std::move(*client), std::move(**server)};
+}
+
+LinkPair connected_links(int sockets, const std::string& host) {
+  std::vector<std::unique_ptr<TcpLink>> a, b;
+  for (int i = 0; i < sockets; ++i) {
+    SocketPair pair = connected_sockets(host);
+    a.push_back(std::make_unique<TcpLink>(std::move(pair.a), 1));
+    b.push_back(std::make_unique<TcpLink>(std::move(pair.b), 0));
+  }
+  if (sockets == 1) return {std::move(a.front()), std::move(b.front())};
+  auto striped_a = StripedLink::make(std::move(a), 1);
+  auto striped_b = StripedLink::make(std::move(b), 0);
+  EXPECT_TRUE(striped_a.ok() && striped_b.ok());
+  return {std::move(*striped_a), std::move(*striped_b)};
+}
+
+std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+  std::vector<std::byte> result(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    const std::uint64_t word = i % 8 == 0 ? mix(seed * 0x9e3779b97f4a7c15 + i) : 0;
+    if (i + 8 <= bytes && i % 8 == 0) {
+      std::copy_n(reinterpret_cast<const std::byte*>(&word), 8,
+                  result.begin() + static_cast<std::ptrdiff_t>(i));
+      i += 7;
+    } else {
+      result[i] = static_cast<std::byte>(mix(seed + i));
+    }
+  }
+  return result;
+}
+
+Outgoing message(std::size_t bytes, std::uint64_t seed) {
+  Outgoing result;
+  result.header.sequence = seed;
+  result.header.bytes = bytes;
+  result.payload = pattern(bytes, seed);
+  return result;
+}
+
+Result<bool> push(Link& link, Outgoing& message) {
+  if (message.done) return true;
+  auto sent = link.send(message.header, message.payload, message.cursor);
+  if (sent.ok()) message.done = *sent;
+  return sent;
+}
+
+Result<bool> pull(Link& link, Incoming& message) {
+  if (message.done) return true;
+  if (!message.have_header) {
+    auto head = link.peek();
+    if (!head.ok()) return head.status();
+    if (*head == nullptr) return false;
+    message.header = **head;
+    message.have_header = true;
+    message.payload.resize(message.header.bytes);
+  }
+  while (message.received < message.payload.size()) {
+    auto got = message.unit > 0 ? pull_borrowed(link, message)
+                                : link.read(std::span(message.payload).subspan(message.received));
+    if (!got.ok()) return got.status();
+    if (*got == 0) return false;
+    message.received += *got;
+  }
+  link.pop();
+  message.done = true;
+  return true;
+}
+
+}  // namespace lockstep::internal::testing

@@ -1,0 +1,271 @@
+// Links over real TCP sockets: every way in which a stream may be cut, and every way in which it may end.
+#include "transports/tcp/tcp_link.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <deque>
+
+#include "lib/net/stream_io.hpp"
+#include "tests/transports/link_fixtures.hpp"
+#include "transports/tcp/limits.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::connected_links;
+using testing::connected_sockets;
+using testing::Incoming;
+using testing::LinkPair;
+using testing::message;
+using testing::Outgoing;
+using testing::pattern;
+using testing::pull;
+using testing::push;
+using testing::SocketPair;
+
+// Sends `out` one after the other from `from` to `to` and checks what arrives.
+void exchange(Link& from, Link& to, std::deque<Outgoing> out, std::size_t borrow_unit) {
+  std::size_t received = 0;
+  Incoming in(borrow_unit);
+  std::size_t sending = 0;
+  while (received < out.size()) {
+    if (sending < out.size()) {
+      auto sent = push(from, out[sending]);
+      ASSERT_TRUE(sent.ok()) << sent.status().message();
+      if (*sent) ++sending;
+    }
+    auto got = pull(to, in);
+    ASSERT_TRUE(got.ok()) << got.status().message();
+    if (!*got) continue;
+    ASSERT_EQ(in.header.sequence, out[received].header.sequence);
+    ASSERT_EQ(in.header.bytes, out[received].header.bytes);
+    ASSERT_EQ(in.header.reserved, 0u);
+    ASSERT_TRUE(in.payload == out[received].payload) << "message " << received;
+    in = Incoming(borrow_unit);
+    ++received;
+  }
+}
+
+class Links : public ::testing::TestWithParam<int> {};  // Number of sockets.
+INSTANTIATE_TEST_SUITE_P(Sockets, Links, ::testing::Values(1, 2, 3));
+
+TEST_P(Links, CarryMessagesOfEverySize) {
+  LinkPair pair = connected_links(GetParam());
+  std::deque<Outgoing> out;
+  std::uint64_t seed = 1;
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{8}, std::size_t{63}, std::size_t{1000},
+        kPeekBytes - 64, kPeekBytes, std::size_t{100'001}, kStripeThreshold, kStripeThreshold + 1,
+        kBounceBytes, kBounceBytes + 17, 5 * kStripeUnit, std::size_t{1'234'567}, std::size_t{5}}) {
+    out.push_back(message(bytes, seed++));
+  }
+  exchange(*pair.a, *pair.b, out, 0);
+  exchange(*pair.b, *pair.a, out, 1);
+  exchange(*pair.a, *pair.b, out, 4);
+  exchange(*pair.a, *pair.b, out, 16);
+  EXPECT_GE(pair.a->bytes_sent(), 3 * 1'234'567u);
+  EXPECT_EQ(pair.a->bytes_sent(), pair.b->bytes_received());
+}
+
+TEST_P(Links, CarryLargeMessagesBothWaysAtOnce) {
+  LinkPair pair = connected_links(GetParam());
+  constexpr std::size_t kBytes = 64 << 20;
+  Outgoing from_a = message(kBytes, 1), from_b = message(kBytes, 2);
+  Incoming to_a(0), to_b(4);
+  while (!from_a.done || !from_b.done || !to_a.done || !to_b.done) {
+    ASSERT_TRUE(push(*pair.a, from_a).ok());
+    ASSERT_TRUE(push(*pair.b, from_b).ok());
+    ASSERT_TRUE(pull(*pair.a, to_a).ok());
+    ASSERT_TRUE(pull(*pair.b, to_b).ok());
+  }
+  EXPECT_TRUE(to_a.payload == from_b.payload);
+  EXPECT_TRUE(to_b.payload == from_a.payload);
+}
+
+TEST_P(Links, SayWhatASleeperShouldWatch) {
+  LinkPair pair = connected_links(GetParam());
+  pollfd entry = pair.b->poll_entry();
+  EXPECT_EQ(poll(&entry, 1, 0), 0);
+
+  // Fill the socket until nothing more fits: now the sender waits for room.
+  Outgoing large = message(64 << 20, 1);
+  std::size_t before = 1;
+  while (before != large.cursor.payload_bytes) {
+    before = large.cursor.payload_bytes;
+    ASSERT_TRUE(push(*pair.a, large).ok());
+  }
+  ASSERT_FALSE(large.done);
+  entry = pair.a->poll_entry();
+  EXPECT_EQ(poll(&entry, 1, 0), 0);
+  entry = pair.b->poll_entry();
+  EXPECT_EQ(poll(&entry, 1, -1), 1);
+
+  // Whatever is to be done next, one of the two hears of it.
+  Incoming in;
+  while (!in.done) {
+    ASSERT_TRUE(push(*pair.a, large).ok());
+    ASSERT_TRUE(pull(*pair.b, in).ok());
+    pollfd both[] = {pair.a->poll_entry(), pair.b->poll_entry()};
+    ASSERT_TRUE(in.done || poll(both, 2, 10'000) > 0);
+  }
+  EXPECT_TRUE(in.payload == large.payload);
+}
+
+TEST_P(Links, NameThePeerThatIsGoneAndDeliverWhatItSaid) {
+  LinkPair pair = connected_links(GetParam());
+  Outgoing last = message(100'000, 1);
+  while (!last.done) ASSERT_TRUE(push(*pair.a, last).ok());
+  pair.a.reset();
+  Incoming in;
+  while (!in.done) {
+    auto got = pull(*pair.b, in);
+    ASSERT_TRUE(got.ok()) << got.status().message();
+  }
+  EXPECT_TRUE(in.payload == last.payload);
+  auto head = pair.b->peek();
+  ASSERT_FALSE(head.ok());
+  EXPECT_EQ(head.status().code(), ErrorCode::peer_lost);
+  EXPECT_EQ(head.status().culprit(), 0);
+  EXPECT_NE(head.status().message().find("rank 0 at 127.0.0.1:"), std::string::npos)
+      << head.status().message();
+  EXPECT_FALSE(pair.b->peek().ok()) << "an error is final";
+}
+
+TEST_P(Links, EndInTheMiddleOfAMessage) {
+  LinkPair pair = connected_links(GetParam());
+  Outgoing large = message(64 << 20, 1);
+  ASSERT_TRUE(push(*pair.a, large).ok());
+  ASSERT_FALSE(large.done);
+  pair.a.reset();
+  Incoming in(8);
+  Result<bool> got = false;
+  while (got.ok()) got = pull(*pair.b, in);
+  EXPECT_EQ(got.status().code(), ErrorCode::peer_lost);
+  EXPECT_EQ(got.status().culprit(), 0);
+}
+
+TEST(TcpLink, WorksOverIpv6) {
+  LinkPair pair = connected_links(1, "::1");
+  exchange(*pair.a, *pair.b, {message(1'000'000, 1)}, 0);
+  pair.a.reset();
+  EXPECT_NE(pair.b->peek().status().message().find("[::1]:"), std::string::npos);
+}
+
+TEST(TcpLink, TakesAStreamThatComesByteByByte) {
+  for (const std::size_t unit : {0, 4, 16}) {
+    SocketPair pair = connected_sockets();
+    TcpLink link(std::move(pair.b), 0);
+    const Outgoing first = message(40, 1), second = message(7, 2);
+    std::vector<std::byte> stream;
+    for (const Outgoing* one : {&first, &second}) {
+      const auto head = std::as_bytes(std::span(&one->header, 1));
+      stream.insert(stream.end(), head.begin(), head.end());
+      stream.insert(stream.end(), one->payload.begin(), one->payload.end());
+    }
+    std::vector<std::vector<std::byte>> got;
+    Incoming in(unit);
+    for (const std::byte byte : stream) {
+      ASSERT_EQ(send_some(pair.a.get(), std::span(&byte, 1)).bytes, 1u);
+      pollfd entry = link.poll_entry();
+      ASSERT_EQ(poll(&entry, 1, 10'000), 1);
+      auto complete = pull(link, in);
+      ASSERT_TRUE(complete.ok());
+      if (!*complete) continue;
+      got.push_back(in.payload);
+      in = Incoming(unit);
+    }
+    ASSERT_EQ(got.size(), 2u);
+    EXPECT_TRUE(got[0] == first.payload);
+    EXPECT_TRUE(got[1] == second.payload);
+  }
+}
+
+TEST(TcpLink, RefusesBytesThatAreNoFrame) {
+  SocketPair pair = connected_sockets();
+  TcpLink link(std::move(pair.b), 3);
+  const std::vector<std::byte> garbage = pattern(200, 9);
+  ASSERT_EQ(send_some(pair.a.get(), garbage).bytes, garbage.size());
+  pollfd entry = link.poll_entry();
+  ASSERT_EQ(poll(&entry, 1, 10'000), 1);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    auto head = link.peek();
+    ASSERT_FALSE(head.ok());
+    EXPECT_EQ(head.status().code(), ErrorCode::internal);
+    EXPECT_EQ(head.status().culprit(), 3);
+    EXPECT_NE(head.status().message().find("sent bytes that are not a frame"), std::string::npos);
+  }
+}
+
+TEST(TcpLink, AllocatesNothingForAClaimedLength) {
+  SocketPair pair = connected_sockets();
+  TcpLink link(std::move(pair.b), 0);
+  FrameHeader header;
+  header.bytes = UINT64_MAX;
+  ASSERT_EQ(send_some(pair.a.get(), std::as_bytes(std::span(&header, 1))).bytes, sizeof header);
+  pollfd entry = link.poll_entry();
+  ASSERT_EQ(poll(&entry, 1, 10'000), 1);
+  auto head = link.peek();
+  ASSERT_TRUE(head.ok() && *head != nullptr);
+  auto lent = link.borrow(8, SIZE_MAX);
+  ASSERT_TRUE(lent.ok());
+  EXPECT_TRUE(lent->empty());
+  pair.a.reset();
+  auto end = link.borrow(8, SIZE_MAX);
+  EXPECT_EQ(end.status().code(), ErrorCode::peer_lost);
+}
+
+TEST(TcpLink, ReadsTheReasonAfterItsOwnSendsFailed) {
+  SocketPair pair = connected_sockets();
+  TcpLink link(std::move(pair.b), 0);
+  Outgoing reason = message(100, 1);
+  {
+    TcpLink peer(std::move(pair.a), 1);
+    ASSERT_TRUE(push(peer, reason).ok() && reason.done);
+  }
+  Result<bool> sent = true;
+  while (sent.ok()) {
+    Outgoing out = message(1000, 2);
+    sent = push(link, out);
+  }
+  EXPECT_EQ(sent.status().code(), ErrorCode::peer_lost);
+  Incoming in;
+  auto got = pull(link, in);
+  ASSERT_TRUE(got.ok()) << got.status().message();
+  EXPECT_TRUE(in.payload == reason.payload);
+}
+
+TEST(TcpLink, NoticesAKilledProcess) {
+  SocketPair pair = connected_sockets();
+  const int theirs = dup(pair.a.get());  // The child keeps this one: it is not in an Fd.
+  const pid_t child = fork();
+  if (child == 0) {
+    Fd socket(theirs);
+    TcpLink link(std::move(socket), 1);
+    Outgoing hello = message(10, 1);
+    while (!hello.done) {
+      if (!push(link, hello).ok()) _exit(1);
+    }
+    pause();
+    _exit(0);
+  }
+  close(theirs);
+  pair.a.reset();
+  TcpLink link(std::move(pair.b), 0);
+  Incoming in;
+  while (!in.done) ASSERT_TRUE(pull(link, in).ok());
+  kill(child, SIGKILL);
+  pollfd entry = link.poll_entry();
+  ASSERT_EQ(poll(&entry, 1, 10'000), 1);
+  auto head = link.peek();
+  ASSERT_FALSE(head.ok());
+  EXPECT_EQ(head.status().code(), ErrorCode::peer_lost);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+}  // namespace
+}  // namespace lockstep::internal

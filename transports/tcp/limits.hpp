@@ -1,0 +1,39 @@
+// Limits and sizes of the TCP transport, with the reason beside each. Sizes were measured over loopback
+// (docs/design.md).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace lockstep::internal {
+
+/// What one receive asks for when it looks for a header: small messages arrive whole in one system call, and
+/// little of a large one is copied twice.
+inline constexpr std::size_t kPeekBytes = 16 << 10;
+/// What a receive of a large payload may take of the message behind it: its header and a little more.
+inline constexpr std::size_t kBehindBytes = 4 << 10;
+/// Payload that is lent (Link::borrow) is received into a buffer of this size, which stays in a core's cache.
+inline constexpr std::size_t kBounceBytes = 256 << 10;
+/// One send moves at most this much, so that a rank that sends and receives alternates between the two.
+inline constexpr std::size_t kSendSlice = 256 << 10;
+/// One receive straight into the destination moves at most this much, for the same reason.
+inline constexpr std::size_t kReceiveSlice = 256 << 10;
+
+/// Messages up to this size travel over the first socket even when a peer has several.
+inline constexpr std::size_t kStripeThreshold = 128 << 10;
+/// Larger ones are dealt to the sockets in units of this size (a multiple of every element size).
+inline constexpr std::size_t kStripeUnit = 64 << 10;
+/// Sockets to one peer (LOCKSTEP_TCP_SOCKETS). More only cost memory.
+inline constexpr int kMaxSockets = 16;
+
+/// Connecting and its handshake: longer than the accepting side's deadline, because a whole job may stand in
+/// its queue.
+inline constexpr std::chrono::seconds kConnectDeadline{30};
+/// A connection that broke in the handshake is tried so often; a refused one never again, because peers
+/// listen before they publish.
+inline constexpr int kConnectAttempts = 3;
+/// The lower rank of a pair connects. A higher one that waits in vain asks it to after this long (any-source
+/// receives).
+inline constexpr std::chrono::milliseconds kKnockDelay{50};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,118 @@
+#include "transports/tcp/outgoing_call.hpp"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "lib/net/stream_io.hpp"
+#include "transports/tcp/limits.hpp"
+
+namespace lockstep::internal {
+
+OutgoingCall::OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
+                           const HostPort& to, std::string peer_name,
+                           std::function<void(Outcome, Status)> done)
+    : reactor_(reactor),
+      handshake_(key, hello, peer_name + " at " + to.text()),
+      to_(to),
+      peer_name_(std::move(peer_name)),
+      peer_(hello.peer),
+      done_(std::move(done)) {}
+
+void OutgoingCall::start() {
+  auto socket = start_connect(to_);
+  if (!socket.ok())
+    return finish(Outcome::refused, Status(ErrorCode::peer_lost, socket.status().message(), peer_));
+  socket_ = std::move(*socket);
+  events_ = EPOLLOUT;
+  watch_ = reactor_.watch(socket_.get(), events_, [this](std::uint32_t) { step(); });
+  if (watch_ == 0) return finish(Outcome::refused, system_error("cannot watch a connection", errno));
+  timer_ = reactor_.at(real_env().now() + to_nanos(kConnectDeadline), [this] {
+    finish(Outcome::broken, Status(ErrorCode::peer_lost,
+                                   "no answer from " + peer_name_ + " at " + to_.text() + " within " +
+                                       std::to_string(kConnectDeadline.count()) +
+                                       " s: check that the hosts can reach each other (LOCKSTEP_IFNAME)",
+                                   peer_));
+  });
+}
+
+void OutgoingCall::stop() {
+  reactor_.remove(std::exchange(watch_, 0));
+  reactor_.remove(std::exchange(timer_, 0));
+}
+
+Fd OutgoingCall::take_socket() {
+  stop();
+  return std::move(socket_);
+}
+
+void OutgoingCall::finish(Outcome outcome, Status why) {
+  stop();
+  const auto done = std::move(done_);  // May destroy this.
+  done(outcome, std::move(why));
+}
+
+void OutgoingCall::step() {
+  if (!connected_) {
+    const int error = connect_error(socket_);
+    if (error != 0) {
+      const std::string evidence =
+          error == ECONNREFUSED ? "nobody listens there any more" : std::strerror(error);
+      return finish(Outcome::refused,
+                    Status(ErrorCode::peer_lost,
+                           "cannot connect to " + peer_name_ + " at " + to_.text() + ": " + evidence, peer_));
+    }
+    connected_ = true;
+  }
+  while (!handshake_.outgoing().empty() || handshake_.wanted() > 0) {
+    const bool moved = handshake_.outgoing().empty() ? receive_wanted() : send_outgoing();
+    if (!moved) return;  // Waits, or has finished and destroyed this.
+  }
+  if (handshake_.state() == HandshakeState::established) return finish(Outcome::connected, Status());
+  const Status& why = handshake_.status();
+  finish(Outcome::refused, Status(why.code(), why.message(), peer_));
+}
+
+bool OutgoingCall::send_outgoing() {
+  const Transfer sent = send_some(socket_.get(), handshake_.outgoing());
+  if (sent.bytes > 0) {
+    handshake_.sent(sent.bytes);
+    return true;
+  }
+  if (sent.error == 0) {
+    wait_for(EPOLLOUT);
+  } else {
+    broken_off(std::strerror(sent.error));
+  }
+  return false;
+}
+
+bool OutgoingCall::receive_wanted() {
+  std::array<std::byte, kMaxHandshakeBytes> bytes;
+  const Transfer got = receive_some(socket_.get(), std::span(bytes).first(handshake_.wanted()));
+  if (got.bytes > 0) {
+    handshake_.consume(std::span<const std::byte>(bytes).first(got.bytes));
+    return true;
+  }
+  if (got.error == 0 && !got.ended) {
+    wait_for(EPOLLIN);
+  } else {
+    broken_off(got.ended ? "it closed the connection" : std::strerror(got.error));
+  }
+  return false;
+}
+
+void OutgoingCall::broken_off(const std::string& evidence) {
+  finish(Outcome::broken,
+         Status(ErrorCode::peer_lost,
+                peer_name_ + " at " + to_.text() + " broke the handshake off: " + evidence, peer_));
+}
+
+void OutgoingCall::wait_for(std::uint32_t events) {
+  if (events_ == events) return;
+  events_ = events;
+  reactor_.modify(watch_, events);
+}
+
+}  // namespace lockstep::internal

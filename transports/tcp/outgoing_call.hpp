@@ -1,0 +1,57 @@
+// OutgoingCall: one attempt to connect to a peer and to pass its handshake.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "lib/bootstrap/handshake.hpp"
+#include "lib/net/fd.hpp"
+#include "lib/net/reactor.hpp"
+#include "lib/net/tcp_socket.hpp"
+
+namespace lockstep::internal {
+
+/// Lives on the reactor's thread: constructed, used and destroyed there, and calls back there.
+class OutgoingCall {
+ public:
+  enum class Outcome : std::uint8_t {
+    connected,  ///< take_socket() is an authenticated connection.
+    refused,    ///< The other side's system or its handshake said no: another attempt would end the same way.
+    broken,     ///< The connection ended or time ran out: another attempt may succeed.
+  };
+
+  /// `done` is called once, perhaps before start() returned, and may destroy the call.
+  OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello, const HostPort& to,
+               std::string peer_name, std::function<void(Outcome, Status)> done);
+  ~OutgoingCall() { stop(); }
+  OutgoingCall(const OutgoingCall&) = delete;
+  OutgoingCall& operator=(const OutgoingCall&) = delete;
+
+  void start();
+  Fd take_socket();
+
+ private:
+  void stop();
+  void step();
+  bool send_outgoing();
+  bool receive_wanted();
+  void broken_off(const std::string& evidence);
+  void wait_for(std::uint32_t events);
+  void finish(Outcome outcome, Status why);
+
+  Reactor& reactor_;
+  HandshakeClient handshake_;
+  const HostPort to_;
+  const std::string peer_name_;
+  const int peer_;
+  std::function<void(Outcome, Status)> done_;
+  Fd socket_;
+  bool connected_ = false;
+  std::uint32_t events_ = 0;
+  Reactor::Handle watch_ = 0;
+  Reactor::Handle timer_ = 0;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,69 @@
+// ReceiveBuffer: bytes that arrived and were not consumed yet, in one piece.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+
+namespace lockstep::internal {
+
+/// Owns its memory, which is aligned to a cache line. Not thread-safe.
+class ReceiveBuffer {
+ public:
+  explicit ReceiveBuffer(std::size_t capacity) { reallocate(capacity); }
+
+  std::size_t size() const { return end_ - begin_; }
+  std::size_t capacity() const { return capacity_; }
+  std::span<const std::byte> readable() const { return {data_.get() + begin_, size()}; }
+  void consume(std::size_t bytes) {
+    begin_ += bytes;
+    if (begin_ == end_) begin_ = end_ = 0;
+  }
+
+  /// Room for `bytes` (at most capacity() - size()) behind what is readable; moves it to the front where that
+  /// is needed.
+  std::span<std::byte> writable(std::size_t bytes) {
+    if (capacity_ - end_ < bytes) move_to_front();
+    return {data_.get() + end_, std::min(bytes, capacity_ - end_)};
+  }
+  void commit(std::size_t bytes) { end_ += bytes; }
+
+  /// Makes readable() start at a multiple of `unit` (a power of two, at most 64).
+  void align(std::size_t unit) {
+    if (begin_ % unit != 0) move_to_front();
+  }
+  /// Makes the capacity at least `capacity`.
+  void grow(std::size_t capacity) {
+    if (capacity_ < capacity) reallocate(capacity);
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
+  };
+
+  void move_to_front() {
+    std::memmove(data_.get(), data_.get() + begin_, size());
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  void reallocate(std::size_t capacity) {
+    std::unique_ptr<std::byte[], Free> larger(new (kAlignment) std::byte[capacity]);
+    const std::size_t kept = size();
+    if (kept > 0) std::memcpy(larger.get(), data_.get() + begin_, kept);
+    data_ = std::move(larger);
+    begin_ = 0;
+    end_ = kept;
+    capacity_ = capacity;
+  }
+
+  std::unique_ptr<std::byte[], Free> data_;
+  std::size_t capacity_ = 0, begin_ = 0, end_ = 0;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,255 @@
+#include "transports/tcp/switchboard.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/base/config.hpp"
+#include "lib/net/interfaces.hpp"
+#include "lib/net/tcp_socket.hpp"
+#include "transports/tcp/limits.hpp"
+#include "transports/tcp/published_address.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+// How often a rank that waits for the others' addresses looks whether one of them died.
+constexpr std::chrono::milliseconds kLossCheck{200};
+
+int sockets_from_environment() {
+  return static_cast<int>(std::clamp<std::int64_t>(config_integer("LOCKSTEP_TCP_SOCKETS"), 1, kMaxSockets));
+}
+
+}  // namespace
+
+// ---- making and ending ----
+
+Switchboard::Switchboard(Session& session, Env& env)
+    : session_(session),
+      env_(env),
+      reactor_(Reactor::instance()),
+      rank_(session.rank()),
+      sockets_(sockets_from_environment()),
+      key_(make_handshake_key(session.job_id(), session.secret())),
+      congestion_(config_text("LOCKSTEP_TCP_CONGESTION")),
+      loss_callback_(env.random()) {}
+
+Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env) {
+  auto listener = listen_for_peers(session);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<Switchboard> board(new Switchboard(session, env));
+  board->open(std::move(*listener));
+  LOCKSTEP_RETURN_IF_ERROR(
+      board->meet(std::chrono::milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"))));
+  return board;
+}
+
+void Switchboard::open(Fd listener) {
+  addresses_.resize(static_cast<std::size_t>(session_.size()));
+  addresses_[static_cast<std::size_t>(rank_)] = local_address(listener);
+  session_.on_loss(loss_callback_, [this](const Loss& loss) { on_loss(loss); });
+  reactor_.run_there([&] {
+    acceptor_ = std::make_unique<Acceptor>(
+        reactor_, std::move(listener), key_, rank_, session_.size(),
+        Acceptor::Events{
+            .admit = [this](const HandshakeHello& hello) { return admit(hello); },
+            .accepted = [this](Fd socket,
+                               const HandshakeHello& hello) { accepted(std::move(socket), hello); },
+            .refused = {}});
+  });
+}
+
+Status Switchboard::meet(std::chrono::milliseconds timeout) {
+  const PublishedAddress mine{address(), sockets_};
+  LOCKSTEP_RETURN_IF_ERROR(session_.store().set_one(published_key(rank_), mine.text()));
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < session_.size(); ++rank) keys.push_back(published_key(rank));
+  const Nanos until = env_.now() + to_nanos(timeout);
+  for (;;) {
+    auto values = session_.store().get(keys, std::min(timeout, kLossCheck));
+    if (values.ok()) return learn(*values);
+    const bool late = env_.now() >= until;
+    if (values.status().code() != ErrorCode::timeout || late) {
+      return values.status().with_context("while waiting for the TCP addresses of all ranks");
+    }
+    std::lock_guard lock(mutex_);
+    if (!lost_.empty()) return lost_.begin()->second;
+  }
+}
+
+Status Switchboard::learn(const std::vector<std::string>& published) {
+  for (int rank = 0; rank < session_.size(); ++rank) {
+    auto theirs = PublishedAddress::parse(published[static_cast<std::size_t>(rank)]);
+    if (!theirs.ok()) return theirs.status().with_context("address of " + name_of(rank));
+    if (theirs->sockets != sockets_) {
+      return Status(ErrorCode::configuration,
+                    "LOCKSTEP_TCP_SOCKETS is " + std::to_string(sockets_) + " on rank " +
+                        std::to_string(rank_) + " and " + std::to_string(theirs->sockets) + " on rank " +
+                        std::to_string(rank) + ": set it equally on all ranks",
+                    rank);
+    }
+    addresses_[static_cast<std::size_t>(rank)] = std::move(theirs->where);
+  }
+  return {};
+}
+
+Switchboard::~Switchboard() {
+  session_.remove_loss_callback(loss_callback_);
+  reactor_.run_there([this] {
+    for (auto& [key, effort] : efforts_) reactor_.remove(effort.timer);
+    efforts_.clear();
+    acceptor_.reset();
+    alive_.reset();
+  });
+}
+
+// ---- the callers' side ----
+
+void Switchboard::want(int peer, std::uint64_t channel) {
+  const Key key{peer, channel};
+  std::lock_guard lock(mutex_);
+  Slot& slot = slots_[key];
+  if (slot.wanted || slot.socket) return;
+  slot.wanted = true;
+  if (const auto lost = lost_.find(peer); lost != lost_.end()) {
+    slot.failure = lost->second;
+    return announce_change();
+  }
+  reactor_.post([this, key, alive = std::weak_ptr<const bool>(alive_)] {
+    if (!alive.expired()) begin(key);
+  });
+}
+
+Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel) {
+  std::lock_guard lock(mutex_);
+  const auto found = slots_.find({peer, channel});
+  if (found == slots_.end()) return std::optional<Fd>();
+  Slot& slot = found->second;
+  if (slot.socket) {
+    slot.taken = true;
+    return std::exchange(slot.socket, std::nullopt);
+  }
+  if (!slot.failure.ok()) return slot.failure;
+  return std::optional<Fd>();
+}
+
+void Switchboard::attach(int eventfd) {
+  std::lock_guard lock(mutex_);
+  attached_.insert(eventfd);
+}
+
+void Switchboard::detach(int eventfd) {
+  std::lock_guard lock(mutex_);
+  attached_.erase(eventfd);
+}
+
+void Switchboard::announce_change() {
+  changes_.fetch_add(1, std::memory_order_release);
+  const std::uint64_t one = 1;
+  for (const int eventfd : attached_) {
+    // A full counter is as readable as any.
+    [[maybe_unused]] const ssize_t written = ::write(eventfd, &one, sizeof one);
+  }
+}
+
+// ---- the reactor's side ----
+
+void Switchboard::begin(Key key) {
+  if (rank_ < key.first) return call(key);
+  Effort& effort = efforts_[key];
+  effort.timer = reactor_.at(env_.now() + to_nanos(kKnockDelay), [this, key] { call(key); });
+}
+
+void Switchboard::call(Key key) {
+  const auto [peer, channel] = key;
+  HandshakeHello hello;
+  hello.service = rank_ < peer ? HandshakeService::link : HandshakeService::knock;
+  hello.rank = rank_;
+  hello.world = session_.size();
+  hello.peer = peer;
+  hello.channel = channel;
+  Effort& effort = efforts_[key];
+  effort.call = std::make_unique<OutgoingCall>(
+      reactor_, key_, hello, addresses_[static_cast<std::size_t>(peer)], name_of(peer),
+      [this, key](OutgoingCall::Outcome outcome, Status why) { called(key, outcome, std::move(why)); });
+  effort.call->start();
+}
+
+void Switchboard::called(Key key, OutgoingCall::Outcome outcome, Status why) {
+  Effort& effort = efforts_[key];
+  const std::unique_ptr<OutgoingCall> ended = std::move(effort.call);
+  const bool knocked = rank_ > key.first;
+  if (outcome == OutgoingCall::Outcome::connected) {
+    if (!knocked) connected(key, ended->take_socket());
+    return;
+  }
+  if (outcome == OutgoingCall::Outcome::broken && ++effort.attempts < kConnectAttempts) return call(key);
+  fail(key, std::move(why));
+}
+
+HandshakeStatus Switchboard::admit(const HandshakeHello& hello) const {
+  if (hello.rank == rank_) return HandshakeStatus::duplicate_rank;
+  const HandshakeService expected = hello.rank < rank_ ? HandshakeService::link : HandshakeService::knock;
+  return hello.service == expected ? HandshakeStatus::ok : HandshakeStatus::wrong_service;
+}
+
+void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
+  if (hello.service == HandshakeService::knock) return want(hello.rank, hello.channel);
+  connected({hello.rank, hello.channel}, std::move(socket));
+}
+
+void Switchboard::connected(Key key, Fd socket) {
+  give_up_effort(key);
+  const auto& members = session_.members();
+  const bool same_host = members[static_cast<std::size_t>(key.first)].host_id ==
+                         members[static_cast<std::size_t>(rank_)].host_id;
+  StreamOptions options;
+  // Reno is allowed to every process, and over loopback it moves several times what bbr does.
+  options.congestion = congestion_.empty() && same_host ? "reno" : congestion_;
+  options.congestion_required = !congestion_.empty();
+  options.between_hosts = !same_host;
+  if (Status set = set_stream_options(socket, options); !set.ok()) return fail(key, std::move(set));
+  std::lock_guard lock(mutex_);
+  Slot& slot = slots_[key];
+  if (slot.taken) return;  // A second connection for one channel: not ours, hang up.
+  slot.socket = std::move(socket);
+  announce_change();
+}
+
+void Switchboard::fail(Key key, Status why) {
+  give_up_effort(key);
+  std::lock_guard lock(mutex_);
+  Slot& slot = slots_[key];
+  if (slot.socket || slot.taken || !slot.failure.ok()) return;
+  slot.failure = std::move(why);
+  announce_change();
+}
+
+void Switchboard::give_up_effort(Key key) {
+  const auto found = efforts_.find(key);
+  if (found == efforts_.end()) return;
+  reactor_.remove(found->second.timer);
+  efforts_.erase(found);
+}
+
+void Switchboard::on_loss(const Loss& loss) {
+  const Status why(ErrorCode::peer_lost, name_of(loss.rank) + " is gone: " + loss.evidence, loss.rank);
+  std::vector<Key> pending;
+  {
+    std::lock_guard lock(mutex_);
+    lost_.emplace(loss.rank, why);
+    for (const auto& [key, slot] : slots_) {
+      if (key.first == loss.rank && slot.wanted && !slot.taken && !slot.socket) pending.push_back(key);
+    }
+  }
+  for (const Key& key : pending) fail(key, why);
+}
+
+std::string Switchboard::name_of(int peer) const {
+  const Member& member = session_.members()[static_cast<std::size_t>(peer)];
+  return "rank " + std::to_string(peer) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
+         ")";
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,113 @@
+// Switchboard: one listening socket per rank, and the connections between pairs of ranks that are made
+// through it.
+//
+// A connection belongs to (peer, channel); the channel's meaning is the caller's. The lower rank of a pair
+// connects, the higher accepts, so that a pair never makes two. A higher rank that waits in vain for
+// kKnockDelay connects only to ask: it knocks, and hangs up. All of it runs on the reactor's thread.
+// Strangers (port scans, wrong secrets, other jobs) are shown the door without effect.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
+#include "lib/bootstrap/acceptor.hpp"
+#include "lib/bootstrap/session.hpp"
+#include "lib/net/reactor.hpp"
+#include "lib/net/stream_io.hpp"
+#include "transports/tcp/outgoing_call.hpp"
+
+namespace lockstep::internal {
+
+/// Thread-safe; want() and take() never block.
+class Switchboard {
+ public:
+  /// Listens, publishes the address as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
+  /// most LOCKSTEP_START_TIMEOUT. The session must outlive the switchboard. Errors: no usable interface
+  /// (LOCKSTEP_IFNAME), several hosts without a secret, a rank that did not come, ranks that disagree on
+  /// LOCKSTEP_TCP_SOCKETS.
+  static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env);
+  ~Switchboard();
+  Switchboard(const Switchboard&) = delete;
+  Switchboard& operator=(const Switchboard&) = delete;
+
+  /// Starts to make the connection. Repeated calls do nothing more.
+  void want(int peer, std::uint64_t channel);
+  /// The connection, once: with the options of a data connection set, nothing read from it yet. Nothing while
+  /// it is not here (also when the peer wanted it and this rank did not). Error: peer_lost, or unauthorized,
+  /// naming the peer; final.
+  Result<std::optional<Fd>> take(int peer, std::uint64_t channel);
+
+  /// Rises whenever a take() may give something new.
+  std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
+  /// `eventfd` is written to whenever changes() rises, until detach() returned.
+  void attach(int eventfd);
+  void detach(int eventfd);
+
+  /// Connections that a link between two ranks consists of (LOCKSTEP_TCP_SOCKETS), equal on all ranks.
+  int sockets_per_link() const noexcept { return sockets_; }
+  /// Where this rank listens.
+  const HostPort& address() const noexcept { return addresses_[static_cast<std::size_t>(rank_)]; }
+
+ private:
+  using Key = std::pair<int, std::uint64_t>;  // peer, channel
+  struct Slot {
+    bool wanted = false;
+    bool taken = false;
+    std::optional<Fd> socket;
+    Status failure;
+  };
+  // Reactor's thread only: what this rank does for a wanted connection.
+  struct Effort {
+    int attempts = 0;
+    Reactor::Handle timer = 0;  // Higher rank: until it knocks.
+    std::unique_ptr<OutgoingCall> call;
+  };
+
+  Switchboard(Session& session, Env& env);
+  void open(Fd listener);
+  Status meet(std::chrono::milliseconds timeout);
+  Status learn(const std::vector<std::string>& published);
+  void on_loss(const Loss& loss);
+
+  void begin(Key key);
+  void call(Key key);
+  void called(Key key, OutgoingCall::Outcome outcome, Status why);
+  HandshakeStatus admit(const HandshakeHello& hello) const;
+  void accepted(Fd socket, const HandshakeHello& hello);
+  void connected(Key key, Fd socket);
+  void fail(Key key, Status why);
+  void give_up_effort(Key key);
+  void announce_change();  // mutex_ held.
+  std::string name_of(int peer) const;
+
+  Session& session_;
+  Env& env_;
+  Reactor& reactor_;
+  const int rank_;
+  const int sockets_;
+  const HandshakeKey key_;
+  const std::string congestion_;
+  const std::uint64_t loss_callback_;
+  std::vector<HostPort> addresses_;     // Index = rank; constant once made.
+  std::unique_ptr<Acceptor> acceptor_;  // Reactor's thread only.
+  std::map<Key, Effort> efforts_;       // Reactor's thread only.
+  std::shared_ptr<const bool> alive_ =
+      std::make_shared<const bool>(true);  // Ends before tasks that were posted late.
+
+  std::mutex mutex_;
+  std::map<Key, Slot> slots_;
+  std::map<int, Status> lost_;
+  std::set<int> attached_;
+  std::atomic<std::uint64_t> changes_{0};
+};
+
+}  // namespace lockstep::internal

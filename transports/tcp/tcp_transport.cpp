@@ -1,0 +1,154 @@
+#include "transports/tcp/tcp_transport.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "lib/base/hash.hpp"
+#include "transports/tcp/striped_link.hpp"
+#include "transports/tcp/tcp_link.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::size_t kChannels = 2;
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(std::uint64_t group, int rank, std::span<const int> world_ranks, Switchboard& switchboard,
+               Fd bell)
+      : group_(group),
+        rank_(rank),
+        world_ranks_(world_ranks.begin(), world_ranks.end()),
+        switchboard_(switchboard),
+        bell_(std::move(bell)),
+        slots_(world_ranks.size() * kChannels) {
+    switchboard_.attach(bell_.get());
+  }
+  ~TcpTransport() override { switchboard_.detach(bell_.get()); }
+
+  std::string_view name() const override { return "tcp"; }
+  Result<Link*> link(int peer, Channel channel) override;
+  Status service() override;
+  Link* existing_link(int peer, Channel channel) override { return slot(peer, channel).link.get(); }
+  void append_poll_entries(std::vector<pollfd>& entries) override {
+    entries.push_back({bell_.get(), POLLIN, 0});
+  }
+  Domain* domain() override { return nullptr; }
+  void close() override;
+
+ private:
+  struct Slot {
+    bool wanted = false;
+    std::vector<Fd> sockets;  // Those that came so far, in order; gone once the link exists.
+    std::vector<TcpLink*> streams;
+    std::unique_ptr<Link> link;
+    Status failure;
+  };
+
+  Slot& slot(int peer, Channel channel) {
+    return slots_[static_cast<std::size_t>(peer) * kChannels + static_cast<std::size_t>(channel)];
+  }
+  std::uint64_t wire_channel(Channel channel, int socket) const {
+    return hash_combine(hash_combine(hash_combine(kFnvOffset, group_), static_cast<std::uint64_t>(channel)),
+                        static_cast<std::uint64_t>(socket));
+  }
+  int world_rank(int peer) const { return world_ranks_[static_cast<std::size_t>(peer)]; }
+  Status collect(int peer, Channel channel);
+  Status build(int peer, Slot& slot);
+
+  const std::uint64_t group_;
+  const int rank_;
+  const std::vector<int> world_ranks_;
+  Switchboard& switchboard_;
+  const Fd bell_;  // Written by the switchboard.
+  std::uint64_t seen_changes_ = 0;
+  std::vector<Slot> slots_;
+};
+
+Result<Link*> TcpTransport::link(int peer, Channel channel) {
+  Slot& slot = this->slot(peer, channel);
+  if (slot.link) return slot.link.get();
+  if (!slot.wanted) {
+    slot.wanted = true;
+    for (int i = 0; i < switchboard_.sockets_per_link(); ++i) {
+      switchboard_.want(world_rank(peer), wire_channel(channel, i));
+    }
+  }
+  LOCKSTEP_RETURN_IF_ERROR(collect(peer, channel));
+  return slot.link.get();
+}
+
+// Takes what the switchboard has for one link, and builds the link when that is all.
+Status TcpTransport::collect(int peer, Channel channel) {
+  Slot& slot = this->slot(peer, channel);
+  if (slot.link) return {};
+  if (!slot.failure.ok()) return slot.failure;
+  while (static_cast<int>(slot.sockets.size()) < switchboard_.sockets_per_link()) {
+    const int next = static_cast<int>(slot.sockets.size());
+    auto socket = switchboard_.take(world_rank(peer), wire_channel(channel, next));
+    if (!socket.ok()) {
+      slot.failure = Status(socket.status().code(), socket.status().message(), peer);
+      return slot.failure;
+    }
+    if (!*socket) return {};
+    slot.sockets.push_back(std::move(**socket));
+  }
+  slot.failure = build(peer, slot);
+  return slot.failure;
+}
+
+Status TcpTransport::build(int peer, Slot& slot) {
+  std::vector<std::unique_ptr<TcpLink>> links;
+  for (Fd& socket : slot.sockets) {
+    links.push_back(std::make_unique<TcpLink>(std::move(socket), peer));
+    slot.streams.push_back(links.back().get());
+  }
+  slot.sockets.clear();
+  if (links.size() == 1) {
+    slot.link = std::move(links.front());
+    return {};
+  }
+  auto striped = StripedLink::make(std::move(links), peer);
+  if (!striped.ok()) return striped.status();
+  slot.link = std::move(*striped);
+  return {};
+}
+
+Status TcpTransport::service() {
+  const std::uint64_t changes = switchboard_.changes();
+  if (changes == seen_changes_) return {};
+  seen_changes_ = changes;
+  std::uint64_t rung = 0;
+  [[maybe_unused]] const ssize_t drained = ::read(bell_.get(), &rung, sizeof rung);
+  Status first;
+  for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer) {
+    if (peer == rank_) continue;
+    for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+      Status one = collect(peer, channel);
+      if (first.ok()) first = std::move(one);
+    }
+  }
+  return first;
+}
+
+void TcpTransport::close() {
+  for (Slot& slot : slots_) {
+    for (TcpLink* stream : slot.streams) stream->finish_sending();
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_tcp_transport(std::uint64_t group, int rank,
+                                                      std::span<const int> world_ranks,
+                                                      Switchboard& switchboard, Env&) {
+  Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell) return system_error("eventfd", errno);
+  return std::unique_ptr<Transport>(
+      std::make_unique<TcpTransport>(group, rank, world_ranks, switchboard, std::move(bell)));
+}
+
+}  // namespace lockstep::internal
