@@ -74,9 +74,7 @@ void Batch::all_reduce(const void* input, void* output, std::size_t count, DataT
     state_->entries.back().parts.push_back({input, output, bytes});
     return;
   }
-  Entry entry{CallBuilder(Collective::all_reduce, core.rank(), core.size(), options),
-              {{input, output, bytes}},
-              options};
+  Entry entry{CallBuilder(Collective::all_reduce, core.engine(), options), {{input, output, bytes}}, options};
   entry.call.elements(type, count).reduction(op).buffers(input, output);
   state_->entries.push_back(std::move(entry));
   internal::CallFacts facts{.collective = Collective::all_reduce, .type = type, .op = op};
@@ -85,7 +83,7 @@ void Batch::all_reduce(const void* input, void* output, std::size_t count, DataT
 
 void Batch::broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options) {
   auto& core = *state_->core;
-  Entry entry{CallBuilder(Collective::broadcast, core.rank(), core.size(), options), {}, options};
+  Entry entry{CallBuilder(Collective::broadcast, core.engine(), options), {}, options};
   entry.call.elements(type, count).root(root).buffers(buffer, buffer);
   state_->entries.push_back(std::move(entry));
   internal::CallFacts facts{.collective = Collective::broadcast, .type = type};

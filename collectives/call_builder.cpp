@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "collectives/programs/program.hpp"
+#include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/reduce/reduce.hpp"
@@ -27,31 +27,36 @@ Nanos default_timeout() {
   return timeout;
 }
 
-CallBuilder::CallBuilder(Collective collective, int rank, int world, const CallOptions& options)
-    : rank_(rank), world_(world) {
+CallBuilder::CallBuilder(Collective collective, const Engine& engine, const CallOptions& options)
+    : rank_(engine.group().rank),
+      world_(engine.group().size()),
+      domain_(engine.capabilities().domain),
+      algorithm_(options.algorithm) {
   call_.facts.collective = collective;
   call_.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
   call_.priority = options.priority;
   call_.scale = options.scale;
   call_.user_op = options.user_op;
-  if (!options.algorithm.empty()) check_algorithm(options.algorithm);
 }
 
 void CallBuilder::refuse(ErrorCode code, std::string message) {
   if (call_.refusal.ok()) call_.refusal = Status(code, std::move(message));
 }
 
-void CallBuilder::check_algorithm(std::string_view name) {
-  Status unknown;
-  for (const Medium medium : {Medium::domain_staged, Medium::domain_registered, Medium::links}) {
-    auto found = find_algorithm(call_.facts.collective, medium, name);
-    if (found.ok()) {
-      call_.facts.algorithm = static_cast<std::uint8_t>(*found - algorithms().data() + 1);
-      return;
-    }
-    unknown = found.status();
+/// The caller's word first, then the environment's rules. It becomes one of the facts: a rank with other
+/// rules is found out.
+void CallBuilder::choose_algorithm() {
+  std::string_view name = algorithm_;
+  if (name.empty())
+    name =
+        environment_rules().name_for(call_.facts.collective, call_.facts.count * size_of(call_.facts.type));
+  if (name.empty()) return;
+  auto number = resolve_algorithm(call_.facts.collective, name, domain_);
+  if (number.ok()) {
+    call_.facts.algorithm = *number;
+  } else {
+    refuse(ErrorCode::invalid_argument, number.status().message());
   }
-  refuse(ErrorCode::invalid_argument, unknown.message());
 }
 
 CallBuilder& CallBuilder::buffers(const void* input, void* output) {
@@ -253,6 +258,7 @@ void CallBuilder::check_overlap() {
 }
 
 const Call& CallBuilder::build() {
+  choose_algorithm();
   size_buffers();
   check_pointer("input", call_.input, call_.input_elements);
   check_pointer("output", call_.output, call_.output_elements);

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/engine/call.hpp"
+#include "collectives/engine/engine.hpp"
 
 namespace lockstep::internal {
 
@@ -13,8 +13,9 @@ namespace lockstep::internal {
 /// takes its place in the order, so that the peers can be told.
 class CallBuilder {
  public:
-  /// `rank` of `world`. `options` give algorithm, timeout, priority, scale and user operator.
-  CallBuilder(Collective collective, int rank, int world, const CallOptions& options);
+  /// For a call on the communicator of `engine`. `options` give algorithm, timeout, priority, scale and user
+  /// operator.
+  CallBuilder(Collective collective, const Engine& engine, const CallOptions& options);
 
   CallBuilder& buffers(const void* input, void* output);
   CallBuilder& elements(DataType type, std::uint64_t count);
@@ -31,12 +32,14 @@ class CallBuilder {
  private:
   void refuse(ErrorCode code, std::string message);
   void size_buffers();
-  void check_algorithm(std::string_view name);
+  void choose_algorithm();
   void check_pointer(const char* which, const void* pointer, std::uint64_t elements);
   void check_overlap();
   std::uint64_t in_place_offset_elements(bool& input_inside_output) const;
 
   int rank_, world_;
+  bool domain_;
+  std::string_view algorithm_;
   Call call_;
   std::vector<std::size_t> counts_, recv_counts_;
 };

@@ -97,10 +97,9 @@ Work Communicator::recv_async(void* buffer, std::size_t count, DataType type, in
 // ---- collectives: the arguments become a CallBuilder once; the blocking and the asynchronous form differ in
 // how they end ----
 
-static CallBuilder all_reduce_call(const CommunicatorCore& core, const CallOptions& options,
-                                   const void* input, void* output, std::size_t count, DataType type,
-                                   ReduceOp op) {
-  CallBuilder call(Collective::all_reduce, core.rank(), core.size(), options);
+static CallBuilder all_reduce_call(CommunicatorCore& core, const CallOptions& options, const void* input,
+                                   void* output, std::size_t count, DataType type, ReduceOp op) {
+  CallBuilder call(Collective::all_reduce, core.engine(), options);
   call.elements(type, count).reduction(op).buffers(input, output);
   return call;
 }
@@ -113,9 +112,9 @@ Work Communicator::all_reduce_async(const void* input, void* output, std::size_t
   return start(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
 }
 
-static CallBuilder reduce_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+static CallBuilder reduce_call(CommunicatorCore& core, const CallOptions& options, const void* input,
                                void* output, std::size_t count, DataType type, ReduceOp op, int root) {
-  CallBuilder call(Collective::reduce, core.rank(), core.size(), options);
+  CallBuilder call(Collective::reduce, core.engine(), options);
   call.elements(type, count).reduction(op).root(root).buffers(input, output);
   return call;
 }
@@ -128,9 +127,9 @@ Work Communicator::reduce_async(const void* input, void* output, std::size_t cou
   return start(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
 }
 
-static CallBuilder broadcast_call(const CommunicatorCore& core, const CallOptions& options, void* buffer,
+static CallBuilder broadcast_call(CommunicatorCore& core, const CallOptions& options, void* buffer,
                                   std::size_t count, DataType type, int root) {
-  CallBuilder call(Collective::broadcast, core.rank(), core.size(), options);
+  CallBuilder call(Collective::broadcast, core.engine(), options);
   call.elements(type, count).root(root).buffers(buffer, buffer);
   return call;
 }
@@ -143,9 +142,9 @@ Work Communicator::broadcast_async(void* buffer, std::size_t count, DataType typ
   return start(*core_, broadcast_call(*core_, options, buffer, count, type, root));
 }
 
-static CallBuilder scatter_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+static CallBuilder scatter_call(CommunicatorCore& core, const CallOptions& options, const void* input,
                                 void* output, std::size_t count, DataType type, int root) {
-  CallBuilder call(Collective::scatter, core.rank(), core.size(), options);
+  CallBuilder call(Collective::scatter, core.engine(), options);
   call.elements(type, count).root(root).buffers(input, output);
   return call;
 }
@@ -158,9 +157,9 @@ Work Communicator::scatter_async(const void* input, void* output, std::size_t co
   return start(*core_, scatter_call(*core_, options, input, output, count, type, root));
 }
 
-static CallBuilder gather_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+static CallBuilder gather_call(CommunicatorCore& core, const CallOptions& options, const void* input,
                                void* output, std::size_t count, DataType type, int root) {
-  CallBuilder call(Collective::gather, core.rank(), core.size(), options);
+  CallBuilder call(Collective::gather, core.engine(), options);
   call.elements(type, count).root(root).buffers(input, output);
   return call;
 }
@@ -173,9 +172,9 @@ Work Communicator::gather_async(const void* input, void* output, std::size_t cou
   return start(*core_, gather_call(*core_, options, input, output, count, type, root));
 }
 
-static CallBuilder all_gather_call(const CommunicatorCore& core, const CallOptions& options,
-                                   const void* input, void* output, std::size_t count, DataType type) {
-  CallBuilder call(Collective::all_gather, core.rank(), core.size(), options);
+static CallBuilder all_gather_call(CommunicatorCore& core, const CallOptions& options, const void* input,
+                                   void* output, std::size_t count, DataType type) {
+  CallBuilder call(Collective::all_gather, core.engine(), options);
   call.elements(type, count).buffers(input, output);
   return call;
 }
@@ -188,10 +187,9 @@ Work Communicator::all_gather_async(const void* input, void* output, std::size_t
   return start(*core_, all_gather_call(*core_, options, input, output, count, type));
 }
 
-static CallBuilder reduce_scatter_call(const CommunicatorCore& core, const CallOptions& options,
-                                       const void* input, void* output, std::size_t count, DataType type,
-                                       ReduceOp op) {
-  CallBuilder call(Collective::reduce_scatter, core.rank(), core.size(), options);
+static CallBuilder reduce_scatter_call(CommunicatorCore& core, const CallOptions& options, const void* input,
+                                       void* output, std::size_t count, DataType type, ReduceOp op) {
+  CallBuilder call(Collective::reduce_scatter, core.engine(), options);
   call.elements(type, count).reduction(op).buffers(input, output);
   return call;
 }
@@ -204,9 +202,9 @@ Work Communicator::reduce_scatter_async(const void* input, void* output, std::si
   return start(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
 }
 
-static CallBuilder all_to_all_call(const CommunicatorCore& core, const CallOptions& options,
-                                   const void* input, void* output, std::size_t count, DataType type) {
-  CallBuilder call(Collective::all_to_all, core.rank(), core.size(), options);
+static CallBuilder all_to_all_call(CommunicatorCore& core, const CallOptions& options, const void* input,
+                                   void* output, std::size_t count, DataType type) {
+  CallBuilder call(Collective::all_to_all, core.engine(), options);
   call.elements(type, count).buffers(input, output);
   return call;
 }
@@ -219,8 +217,8 @@ Work Communicator::all_to_all_async(const void* input, void* output, std::size_t
   return start(*core_, all_to_all_call(*core_, options, input, output, count, type));
 }
 
-static CallBuilder barrier_call(const CommunicatorCore& core, const CallOptions& options) {
-  CallBuilder call(Collective::barrier, core.rank(), core.size(), options);
+static CallBuilder barrier_call(CommunicatorCore& core, const CallOptions& options) {
+  CallBuilder call(Collective::barrier, core.engine(), options);
   return call;
 }
 void Communicator::barrier(const CallOptions& options) { run(*core_, barrier_call(*core_, options)); }
@@ -228,10 +226,10 @@ Work Communicator::barrier_async(const CallOptions& options) {
   return start(*core_, barrier_call(*core_, options));
 }
 
-static CallBuilder scatter_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+static CallBuilder scatter_v_call(CommunicatorCore& core, const CallOptions& options, const void* input,
                                   Counts counts, void* output, std::size_t output_count, DataType type,
                                   int root) {
-  CallBuilder call(Collective::scatter_v, core.rank(), core.size(), options);
+  CallBuilder call(Collective::scatter_v, core.engine(), options);
   call.elements(type, 0).root(root).root_counts(counts, output_count).buffers(input, output);
   return call;
 }
@@ -244,10 +242,10 @@ Work Communicator::scatter_v_async(const void* input, Counts counts, void* outpu
   return start(*core_, scatter_v_call(*core_, options, input, counts, output, output_count, type, root));
 }
 
-static CallBuilder gather_v_call(const CommunicatorCore& core, const CallOptions& options, const void* input,
+static CallBuilder gather_v_call(CommunicatorCore& core, const CallOptions& options, const void* input,
                                  std::size_t input_count, void* output, Counts counts, DataType type,
                                  int root) {
-  CallBuilder call(Collective::gather_v, core.rank(), core.size(), options);
+  CallBuilder call(Collective::gather_v, core.engine(), options);
   call.elements(type, 0).root(root).root_counts(counts, input_count).buffers(input, output);
   return call;
 }
@@ -260,9 +258,9 @@ Work Communicator::gather_v_async(const void* input, std::size_t input_count, vo
   return start(*core_, gather_v_call(*core_, options, input, input_count, output, counts, type, root));
 }
 
-static CallBuilder all_gather_v_call(const CommunicatorCore& core, const CallOptions& options,
-                                     const void* input, void* output, Counts counts, DataType type) {
-  CallBuilder call(Collective::all_gather_v, core.rank(), core.size(), options);
+static CallBuilder all_gather_v_call(CommunicatorCore& core, const CallOptions& options, const void* input,
+                                     void* output, Counts counts, DataType type) {
+  CallBuilder call(Collective::all_gather_v, core.engine(), options);
   call.elements(type, 0).counts(counts).buffers(input, output);
   return call;
 }
@@ -275,10 +273,10 @@ Work Communicator::all_gather_v_async(const void* input, void* output, Counts co
   return start(*core_, all_gather_v_call(*core_, options, input, output, counts, type));
 }
 
-static CallBuilder reduce_scatter_v_call(const CommunicatorCore& core, const CallOptions& options,
+static CallBuilder reduce_scatter_v_call(CommunicatorCore& core, const CallOptions& options,
                                          const void* input, void* output, Counts counts, DataType type,
                                          ReduceOp op) {
-  CallBuilder call(Collective::reduce_scatter_v, core.rank(), core.size(), options);
+  CallBuilder call(Collective::reduce_scatter_v, core.engine(), options);
   call.elements(type, 0).reduction(op).counts(counts).buffers(input, output);
   return call;
 }
@@ -291,10 +289,9 @@ Work Communicator::reduce_scatter_v_async(const void* input, void* output, Count
   return start(*core_, reduce_scatter_v_call(*core_, options, input, output, counts, type, op));
 }
 
-static CallBuilder all_to_all_v_call(const CommunicatorCore& core, const CallOptions& options,
-                                     const void* input, Counts send_counts, void* output, Counts recv_counts,
-                                     DataType type) {
-  CallBuilder call(Collective::all_to_all_v, core.rank(), core.size(), options);
+static CallBuilder all_to_all_v_call(CommunicatorCore& core, const CallOptions& options, const void* input,
+                                     Counts send_counts, void* output, Counts recv_counts, DataType type) {
+  CallBuilder call(Collective::all_to_all_v, core.engine(), options);
   call.elements(type, 0).pair_counts(send_counts, recv_counts).buffers(input, output);
   return call;
 }

@@ -79,7 +79,7 @@ struct SplitEntry {
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int key) {
   std::vector<SplitEntry> entries(static_cast<std::size_t>(size()));
   const SplitEntry own{color, key};
-  CallBuilder gather(Collective::all_gather, rank(), size(), {});
+  CallBuilder gather(Collective::all_gather, *engine_, {});
   LOCKSTEP_RETURN_IF_ERROR(
       engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
   const std::uint64_t number = ++splits_;
@@ -101,7 +101,7 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
 }
 
 Status CommunicatorCore::finalize() {
-  CallBuilder barrier(Collective::barrier, rank(), size(), {});
+  CallBuilder barrier(Collective::barrier, *engine_, {});
   Status status = engine_->run(barrier.build());
   engine_->close();
   return status;

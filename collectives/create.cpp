@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "collectives/communicator_core.hpp"
+#include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/net/fd.hpp"
@@ -42,6 +43,7 @@ Communicator Communicator::create(const InitOptions& options) {
                 "forking nothing, or after exec");
   }
   internal::check_environment().throw_if_error();
+  internal::check_algorithm_rules().throw_if_error();
   auto session = internal::join_session(options, internal::real_env());
   session.status().throw_if_error();
   std::string transports =

@@ -9,7 +9,7 @@ using internal::CallBuilder;
 
 struct Plan::State {
   State(std::shared_ptr<internal::CommunicatorCore> owner, Collective collective, const CallOptions& options)
-      : core(std::move(owner)), builder(collective, core->rank(), core->size(), options) {}
+      : core(std::move(owner)), builder(collective, core->engine(), options) {}
 
   std::shared_ptr<internal::CommunicatorCore> core;
   CallBuilder builder;

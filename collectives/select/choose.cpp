@@ -70,7 +70,12 @@ Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const C
                   "algorithm " + std::string(algorithm.name) +
                       " needs shared memory among all ranks, which this communicator has not");
   }
-  (algorithm.medium == Medium::domain_staged ? selection.staged : selection.registered) = &algorithm;
+  if (algorithm.medium == Medium::domain_registered) {
+    selection.registered = &algorithm;
+  } else {
+    selection.staged = &algorithm;
+    selection.registered = row(algorithm.collective, Medium::domain_registered, algorithm.name, shape);
+  }
   return selection;
 }
 

@@ -1,0 +1,41 @@
+// Algorithm names as users write them, and the rules of LOCKSTEP_ALGORITHMS.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "collectives/programs/program.hpp"
+#include "lib/base/status.hpp"
+
+namespace lockstep::internal {
+
+/// CallFacts::algorithm (row of the table + 1) for a name. Where ranks share memory (`domain`) its algorithms
+/// come first; a medium in front decides: "links/direct", "staged/direct", "registered/fused". Errors name
+/// what exists.
+Result<std::uint8_t> resolve_algorithm(Collective collective, std::string_view name, bool domain);
+
+/// LOCKSTEP_ALGORITHMS: "all_reduce:0-16k=recursive_doubling,16k-inf=ring;broadcast:*=binomial". Sizes are
+/// bytes of the call's count; the upper end does not belong to the range. Grammar: rule { ";" rule }; rule =
+/// collective ":" part { "," part }; part = range "=" name; range = "*" | bytes "-" ( bytes | "inf" ).
+class AlgorithmRules {
+ public:
+  static Result<AlgorithmRules> parse(std::string_view text);
+  /// The name for a call, or empty.
+  std::string_view name_for(Collective collective, std::uint64_t bytes) const;
+
+ private:
+  struct Rule {
+    Collective collective;
+    std::uint64_t from, to;
+    std::string name;
+  };
+  std::vector<Rule> rules_;
+};
+
+/// The rules of the environment; a text that does not parse is reported by check_algorithm_rules() and gives
+/// none here.
+const AlgorithmRules& environment_rules();
+Status check_algorithm_rules();
+
+}  // namespace lockstep::internal
