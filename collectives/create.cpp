@@ -5,6 +5,7 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
+#include "lib/base/hash.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/communicator.hpp"
@@ -15,8 +16,6 @@ namespace {
 
 using internal::CommunicatorCore;
 using internal::World;
-
-constexpr std::uint64_t kWorldGroup = 1;
 
 std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -31,7 +30,9 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   world->session = std::move(session);
   world->transports = std::move(transports);
   const int size = world->session->size();
-  return CommunicatorCore::make(world, kWorldGroup, "world", all_ranks(size), timeout);
+  // From the job: groups of two jobs, or of two local groups in one process, are never taken for one another.
+  const std::uint64_t id = internal::fnv1a(world->session->job_id());
+  return CommunicatorCore::make(world, id, "world", all_ranks(size), timeout);
 }
 
 }  // namespace

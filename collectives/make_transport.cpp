@@ -25,8 +25,10 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
                                                   std::chrono::milliseconds timeout) {
   const std::string& wanted = world.transports;
   if (wanted != "auto" && wanted != "shm" && wanted != "tcp") return unknown_transport(wanted);
-  if (wanted != "tcp" && on_one_host(group))
-    return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());
+  if (wanted != "tcp" && on_one_host(group)) {
+    Env& env = real_env();
+    return make_shm_transport({group.id, group.rank, group.members, env.now() + to_nanos(timeout)}, env);
+  }
   if (wanted == "shm") {
     return Status(ErrorCode::configuration,
                   "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
