@@ -52,7 +52,7 @@ Communicator::~Communicator() = default;
 int Communicator::rank() const noexcept { return core_->rank(); }
 int Communicator::size() const noexcept { return core_->size(); }
 std::string Communicator::describe() const { return core_->describe(); }
-ErrorCode Communicator::state() const noexcept { return core_->engine().state(); }
+ErrorCode Communicator::state() const noexcept { return core_->engine().poll_state(); }
 
 std::optional<Communicator> Communicator::split(int color, int key) {
   require_usable();

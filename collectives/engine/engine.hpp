@@ -71,7 +71,8 @@ class Engine final : public Progressor,
   /// A rank (of this communicator) died or left. As request_revoke, but its own words are not awaited.
   void on_loss(int rank, const std::string& evidence);
   ErrorCode state() const { return static_cast<ErrorCode>(state_.load(std::memory_order_acquire)); }
-  Status why_revoked();
+  /// As state(), after a look at what peers have told meanwhile.
+  ErrorCode poll_state();
 
   /// One pass without waiting. True when something moved.
   bool step();

@@ -98,9 +98,14 @@ void Engine::apply_requests() {
   if (!why.ok()) revoke(why);
 }
 
-Status Engine::why_revoked() {
+ErrorCode Engine::poll_state() {
   Contender lock(*this);
-  return reason_;
+  apply_requests();
+  if (state() == ErrorCode::ok && domain_ != nullptr) check_domain();
+  if (state() == ErrorCode::ok && transport_) {
+    if (Status status = scan_links(); !status.ok()) revoke(status);
+  }
+  return state();
 }
 
 // ---- the revoke itself ----

@@ -86,6 +86,7 @@ TEST_P(OverTransport, TaggedMessagesAndAnySource) {
         comm.send(second.data(), count, DataType::f32, 0, 7);
         early.wait();
       }
+      comm.barrier();  // A message of the next round must not meet a receive of this one.
     }
   });
 }
