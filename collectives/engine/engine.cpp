@@ -88,6 +88,10 @@ Status Engine::run(const Call& call) {
   Operation& operation = *new_operation(Operation::Kind::collective);
   operation.attended = true;
   begin(operation, call);
+  for (int i = 0; i < wait_policy_.inline_attempts && !operation.done.load(std::memory_order_relaxed); ++i) {
+    if (contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
+    advance(operation);
+  }
   if (!operation.done.load(std::memory_order_relaxed)) {
     lock.unlock();
     wait(operation);

@@ -8,8 +8,9 @@ namespace lockstep::internal {
 struct EngineGroup;
 
 struct WaitPolicy {
-  int spins = 0;   ///< Idle passes with a pause between.
-  int yields = 0;  ///< Then idle passes with sched_yield between.
+  int inline_attempts = 0;  ///< Tries of the called operation alone, before anything else is looked at.
+  int spins = 0;            ///< Idle passes with a pause between.
+  int yields = 0;           ///< Then idle passes with sched_yield between.
 };
 
 /// Spins only when the ranks on this host fit the cores this process may use: a spinner in a waiting peer's
