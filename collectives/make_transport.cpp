@@ -26,8 +26,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   const std::string& wanted = world.transports;
   if (wanted != "auto" && wanted != "shm" && wanted != "tcp") return unknown_transport(wanted);
   if (wanted != "tcp" && on_one_host(group)) {
-    Env& env = real_env();
-    return make_shm_transport({group.id, group.rank, group.members, env.now() + to_nanos(timeout)}, env);
+    return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());
   }
   if (wanted == "shm") {
     return Status(ErrorCode::configuration,
