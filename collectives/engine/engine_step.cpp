@@ -17,7 +17,6 @@ bool Engine::step() {
 bool Engine::step_locked() {
   apply_requests();
   if (state() != ErrorCode::ok) return drain();
-  if (domain_ != nullptr && check_domain()) return true;
   bool moved = false;
   for (std::size_t i = 0; i < active_.size();) {
     Operation* operation = active_[i];
@@ -30,6 +29,8 @@ bool Engine::step_locked() {
     if (state() == ErrorCode::ok && peers_->has_posted()) moved |= peers_->flush();
   }
   if (!pending_.empty()) activate_pending();
+  // Last, so that an operation whose peers have all done their part still ends well.
+  if (!moved && domain_ != nullptr && check_domain()) return true;
   moved_since_look_ |= moved;
   return moved;
 }
@@ -42,6 +43,7 @@ bool Engine::is_front_of_domain(const Operation& operation) const {
 bool Engine::advance(Operation& operation) {
   auto progress = advance_run(operation);
   if (!progress.ok()) {
+    if (domain_ != nullptr && check_domain()) return true;  // A peer's reason came first.
     Status cause = progress.status();
     if (cause.code() == ErrorCode::mismatch && cause.message().empty())
       cause = explain_domain_mismatch(cause.culprit(), operation);

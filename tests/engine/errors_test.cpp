@@ -150,7 +150,8 @@ TEST_P(Deviation, Deadline) {
         }
         c.barrier();
       });
-  expect_all(texts, {ErrorCode::timeout}, {"deadline of 100 ms", "rank 2"});
+  // Over links a rank names the neighbour that it waits for, which may itself wait for the late one.
+  expect_all(texts, {ErrorCode::timeout}, {"deadline of 100 ms", "waits for rank"});
 }
 
 TEST_P(Deviation, UserOperatorThrows) {
