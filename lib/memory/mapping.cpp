@@ -28,7 +28,8 @@ void touch(std::byte* data, std::size_t bytes) {
   }
 }
 
-Status check_size(const Fd& fd, std::size_t bytes) {
+// The size of a memory descriptor that nobody can shrink.
+Result<std::size_t> sealed_size(const Fd& fd) {
   struct stat facts {};
   if (::fstat(fd.get(), &facts) != 0) return system_error("fstat of a memory descriptor", errno);
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
@@ -36,11 +37,7 @@ Status check_size(const Fd& fd, std::size_t bytes) {
     return Status(ErrorCode::internal,
                   "a memory descriptor from a peer has no sealed size: it is not one of lockstep's");
   }
-  if (static_cast<std::uint64_t>(facts.st_size) < bytes) {
-    return Status(ErrorCode::internal, "a memory descriptor holds " + std::to_string(facts.st_size) +
-                                           " bytes where its peer announced " + std::to_string(bytes));
-  }
-  return Status();
+  return static_cast<std::size_t>(facts.st_size);
 }
 
 }  // namespace
@@ -89,7 +86,13 @@ Mapping::~Mapping() {
 }
 
 Result<Mapping> Mapping::map(const Fd& fd, std::size_t bytes, std::size_t populated) {
-  LOCKSTEP_RETURN_IF_ERROR(check_size(fd, bytes));
+  const auto size = sealed_size(fd);
+  if (!size.ok()) return size.status();
+  if (bytes == kAll) bytes = size.value();
+  if (bytes > size.value()) {
+    return Status(ErrorCode::internal, "a memory descriptor holds " + std::to_string(size.value()) +
+                                           " bytes where its peer announced " + std::to_string(bytes));
+  }
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return system_error("mapping " + std::to_string(bytes) + " shared bytes", errno);
   Mapping mapping(static_cast<std::byte*>(data), bytes);

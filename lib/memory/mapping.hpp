@@ -31,8 +31,8 @@ class Mapping {
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
 
-  /// Maps the first `bytes` of `fd` shared and populates the first `populated` of them. Refuses a descriptor
-  /// that is smaller or whose size is not sealed: it came from another process.
+  /// Maps the first `bytes` of `fd` (kAll: all of it) shared and populates the first `populated` of them.
+  /// Refuses a descriptor that is smaller or whose size is not sealed: it came from another process.
   static Result<Mapping> map(const Fd& fd, std::size_t bytes, std::size_t populated = kAll);
   /// Fresh private zeros, populated.
   static Result<Mapping> map_private(std::size_t bytes);

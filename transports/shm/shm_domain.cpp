@@ -1,0 +1,73 @@
+#include "transports/shm/shm_domain.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "lib/memory/descriptor_service.hpp"
+#include "transports/doorbell.hpp"
+
+namespace lockstep::internal {
+
+ShmDomain::ShmDomain(int rank, std::vector<Member> members, std::vector<Attachment> attachments)
+    : rank_(rank), layout_(static_cast<int>(members.size())) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    peers_.push_back(
+        {std::move(members[i]), std::move(attachments[i].segment), std::move(attachments[i].bell), {}});
+  }
+}
+
+void ShmDomain::ring(int member) { internal::ring(control(member).doorbell, peer(member).bell.get()); }
+
+Result<std::byte*> ShmDomain::resolve(int member, const SegmentRef& ref, std::size_t bytes) {
+  Peer& owner = peer(member);
+  const auto fault = [&](const std::string& what) {
+    return Status(ErrorCode::internal, "rank " + std::to_string(member) + " names memory " + what, member);
+  };
+  if (ref.owner != owner.member.process) return fault("of another process");
+  if (ref.owner == process_token()) {
+    std::byte* address = own_address(ref, bytes);
+    return address != nullptr ? Result<std::byte*>(address) : fault("that it has freed or replaced");
+  }
+  if (ref.segment == 0) return fault("of its own that only its threads can address");
+  auto mapping = mapped(owner, ref);
+  if (!mapping.ok()) return Status(mapping.status().code(), mapping.status().message(), member);
+  const std::size_t size = (*mapping)->size();
+  if (ref.offset > size || bytes > size - ref.offset) return fault("beyond the end of its segment");
+  return (*mapping)->data() + ref.offset;
+}
+
+// The segment's mapping; an older generation is dropped.
+Result<SharedMapping> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
+  ++clock_;
+  const auto known = owner.mapped.find(ref.segment);
+  if (known != owner.mapped.end() && known->second.generation == ref.generation) {
+    known->second.used = clock_;
+    return known->second.mapping;
+  }
+  auto fetched = fetch(owner, ref);
+  if (!fetched.ok()) return fetched.status();
+  if (known == owner.mapped.end() && owner.mapped.size() >= kMaxMappedSegments) drop_least_recent(owner);
+  owner.mapped[ref.segment] = {ref.generation, clock_, *fetched};
+  return fetched;
+}
+
+Result<SharedMapping> ShmDomain::fetch(const Peer& owner, const SegmentRef& ref) {
+  const std::string& service = owner.member.descriptor_service;
+  const std::string key = segment_key(ref.segment, ref.generation);
+  const std::string name = shared_name(service, key);
+  if (SharedMapping known = find_shared_mapping(name)) return known;
+  auto descriptors = fetch_descriptors(service, key, IfAbsent::fail, kSegmentTimeoutMs);
+  if (!descriptors.ok()) return descriptors.status();
+  auto mapping = Mapping::map(descriptors->front(), Mapping::kAll);
+  if (!mapping.ok()) return mapping.status();
+  return enter_shared_mapping(name, std::move(*mapping));
+}
+
+void ShmDomain::drop_least_recent(Peer& owner) {
+  owner.mapped.erase(
+      std::min_element(owner.mapped.begin(), owner.mapped.end(),
+                       [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,59 @@
+// The members of a host in shared memory.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "transports/domain.hpp"
+#include "transports/shm/shm_group.hpp"
+#include "transports/shm/shm_layout.hpp"
+
+namespace lockstep::internal {
+
+/// The contract is Domain's. Segments of a member stay mapped (shared with the process's other groups) until
+/// a newer generation of theirs is resolved, or kMaxMappedSegments others of that member were. A resolved
+/// pointer is valid as long. A member that is a thread of this process is addressed directly: its segments,
+/// and any memory named by direct_ref().
+class ShmDomain final : public Domain {
+ public:
+  ShmDomain(int rank, std::vector<Member> members, std::vector<Attachment> attachments);
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
+  MemberControl& control(int member) override { return ShmLayout::control(segment(member)); }
+  std::byte* staging(int member) override { return ShmLayout::staging(segment(member)); }
+  Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
+  void ring(int member) override;
+  int bell_fd() override { return peer(rank_).bell.get(); }
+
+  /// The rings between this rank and `member`, for links.
+  Ring ring_to(int member, Channel channel) { return layout_.ring(segment(member), rank_, channel); }
+  Ring ring_from(int member, Channel channel) { return layout_.ring(segment(rank_), member, channel); }
+
+ private:
+  struct Mapped {
+    std::uint64_t generation = 0;
+    std::uint64_t used = 0;  ///< The clock_ of its last use.
+    SharedMapping mapping;
+  };
+  struct Peer {
+    Member member;
+    SharedMapping segment;
+    Fd bell;
+    std::unordered_map<std::uint64_t, Mapped> mapped;  ///< By segment.
+  };
+
+  Peer& peer(int member) { return peers_[static_cast<std::size_t>(member)]; }
+  std::byte* segment(int member) { return peer(member).segment->data(); }
+  Result<SharedMapping> mapped(Peer& peer, const SegmentRef& ref);
+  Result<SharedMapping> fetch(const Peer& peer, const SegmentRef& ref);
+  static void drop_least_recent(Peer& peer);
+
+  const int rank_;
+  const ShmLayout layout_;
+  std::vector<Peer> peers_;
+  std::uint64_t clock_ = 0;
+};
+
+}  // namespace lockstep::internal

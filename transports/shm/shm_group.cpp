@@ -1,0 +1,167 @@
+#include "transports/shm/shm_group.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <climits>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "lib/memory/descriptor_service.hpp"
+#include "transports/doorbell.hpp"
+#include "transports/shm/shm_layout.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr Nanos kNanosPerMilli = 1'000'000;
+
+class Setup {
+ public:
+  Setup(const ShmGroup& group, Env& env)
+      : group_(group),
+        env_(env),
+        size_(static_cast<int>(group.members.size())),
+        layout_(size_),
+        attached_(group.members.size()) {}
+  // Whoever has not fetched the segment by now comes too late: all have, or set-up failed.
+  ~Setup() {
+    if (offered_) withdraw_descriptors(key_of(group_.rank));
+  }
+
+  Result<std::vector<Attachment>> run() {
+    LOCKSTEP_RETURN_IF_ERROR(make_own());
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank == group_.rank) continue;
+      LOCKSTEP_RETURN_IF_ERROR(attach(rank).with_context("attaching to the memory of " + describe(rank)));
+    }
+    LOCKSTEP_RETURN_IF_ERROR(meet());
+    return std::move(attached_);
+  }
+
+ private:
+  Attachment& at(int rank) { return attached_[static_cast<std::size_t>(rank)]; }
+  const Member& member(int rank) const { return group_.members[static_cast<std::size_t>(rank)]; }
+  std::byte* segment(int rank) { return at(rank).segment->data(); }
+  Nanos left() { return group_.deadline == kForever ? kForever : group_.deadline - env_.now(); }
+
+  std::string key_of(int rank) const {
+    char key[64];
+    std::snprintf(key, sizeof key, "group/%016" PRIx64 "/%d", group_.id, rank);
+    return key;
+  }
+  std::string describe(int rank) const {
+    return "rank " + std::to_string(rank) + " (process " + std::to_string(member(rank).pid) + ")";
+  }
+
+  Status make_own();
+  Status attach(int rank);
+  Status meet();
+  Status check_alive(int rank);
+  int first_absent();
+
+  const ShmGroup& group_;
+  Env& env_;
+  const int size_;
+  const ShmLayout layout_;
+  std::vector<Attachment> attached_;
+  bool offered_ = false;
+};
+
+// A second descriptor of the same object, to be handed to peers.
+Result<Fd> duplicate(const Fd& fd) {
+  Fd copy(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return system_error("duplicating a descriptor", errno);
+  return copy;
+}
+
+Status Setup::make_own() {
+  auto memory = make_memory_fd("lockstep-group", layout_.total_bytes());
+  if (!memory.ok()) return memory.status();
+  auto mapping = Mapping::map(*memory, layout_.total_bytes(), layout_.populated_bytes());
+  if (!mapping.ok()) return mapping.status();
+  Attachment& own = at(group_.rank);
+  own.bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!own.bell) return system_error("creating an eventfd", errno);
+  auto bell = duplicate(own.bell);
+  if (!bell.ok()) return bell.status();
+
+  // Entered before it is offered: who fetches it in this process finds it.
+  const std::string key = key_of(group_.rank);
+  own.segment =
+      enter_shared_mapping(shared_name(member(group_.rank).descriptor_service, key), std::move(*mapping));
+  std::vector<Fd> descriptors;
+  descriptors.push_back(std::move(*memory));
+  descriptors.push_back(std::move(*bell));
+  offer_descriptors(key, std::move(descriptors));
+  offered_ = true;
+  return Status();
+}
+
+Status Setup::attach(int rank) {
+  const std::string& service = member(rank).descriptor_service;
+  const Nanos milliseconds = std::max<Nanos>(left(), 0) / kNanosPerMilli;
+  auto descriptors = fetch_descriptors(service, key_of(rank), IfAbsent::wait,
+                                       static_cast<int>(std::min<Nanos>(milliseconds, INT_MAX)));
+  if (!descriptors.ok()) return Status(descriptors.status().code(), descriptors.status().message(), rank);
+  if (descriptors->size() != 2)
+    return Status(ErrorCode::internal, "it offers something else than a segment and a bell", rank);
+
+  const std::string name = shared_name(service, key_of(rank));
+  at(rank).segment = find_shared_mapping(name);
+  if (at(rank).segment == nullptr) {
+    auto mapping = Mapping::map(descriptors->front(), layout_.total_bytes(), layout_.populated_bytes());
+    if (!mapping.ok()) return mapping.status();
+    at(rank).segment = enter_shared_mapping(name, std::move(*mapping));
+  }
+  at(rank).bell = std::move(descriptors->back());
+  return Status();
+}
+
+// Sleeps on the own doorbell until all others have mapped everything too.
+Status Setup::meet() {
+  ShmLayout::head(segment(group_.rank)).attached.store(1, std::memory_order_release);
+  for (int rank = 0; rank < size_; ++rank)
+    ring(ShmLayout::control(segment(rank)).doorbell, at(rank).bell.get());
+  Doorbell& bell = ShmLayout::control(segment(group_.rank)).doorbell;
+  for (int absent = first_absent(); absent >= 0; absent = first_absent()) {
+    if (left() <= 0) {
+      return Status(ErrorCode::timeout,
+                    describe(absent) + " did not map the group's memory in time: see what keeps it", absent);
+    }
+    declare_asleep(bell, false);
+    if (first_absent() >= 0) sleep_on(bell, std::min(left(), kLivenessNanos));
+    declare_awake(bell);
+    LOCKSTEP_RETURN_IF_ERROR(check_alive(absent));
+  }
+  return Status();
+}
+
+int Setup::first_absent() {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (ShmLayout::head(segment(rank)).attached.load(std::memory_order_acquire) == 0) return rank;
+  }
+  return -1;
+}
+
+// A process that died refuses connections; whatever else comes of asking is a sign of life.
+Status Setup::check_alive(int rank) {
+  if (ShmLayout::head(segment(rank)).attached.load(std::memory_order_acquire) != 0) return Status();
+  const int patience_ms = static_cast<int>(kLivenessNanos / kNanosPerMilli);
+  const auto answer =
+      fetch_descriptors(member(rank).descriptor_service, key_of(rank), IfAbsent::fail, patience_ms);
+  if (answer.ok() || answer.status().code() != ErrorCode::peer_lost) return Status();
+  return Status(ErrorCode::peer_lost, describe(rank) + " ended while the group's memory was set up", rank);
+}
+
+}  // namespace
+
+Result<std::vector<Attachment>> attach_group(const ShmGroup& group, Env& env) {
+  return Setup(group, env).run();
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,34 @@
+// Set-up of a group in shared memory: every member makes its segment, offers it, and maps everybody's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
+#include "lib/bootstrap/session.hpp"
+#include "lib/memory/shared_mappings.hpp"
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+/// Who forms a group. All members on one host, of one user.
+struct ShmGroup {
+  std::uint64_t id = 0;         ///< Equal on all members, and of no other group of theirs.
+  int rank = -1;                ///< This rank's place in `members`.
+  std::vector<Member> members;  ///< In the group's order.
+  Nanos deadline = kForever;    ///< On env's clock: when set-up gives up.
+};
+
+/// A member as seen from this rank.
+struct Attachment {
+  SharedMapping segment;  ///< See shm_layout.hpp.
+  Fd bell;                ///< Its eventfd (for this rank: the own one).
+};
+
+/// Blocks until every member has mapped every segment (so that a member may leave right after), or the
+/// deadline. Errors name the member that is missing: peer_lost when its process is gone, timeout when it does
+/// not come.
+Result<std::vector<Attachment>> attach_group(const ShmGroup& group, Env& env);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,82 @@
+#include "transports/shm/shm_transport.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "transports/shm/shm_domain.hpp"
+#include "transports/shm/shm_link.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(const ShmGroup& group, std::vector<Attachment> attachments)
+      : domain_(group.rank, group.members, std::move(attachments)) {
+    for (Links& links : links_) links.resize(group.members.size());
+  }
+
+  std::string_view name() const override { return "shm"; }
+  Result<Link*> link(int peer, Channel channel) override;
+  Status service() override;
+  Link* existing_link(int peer, Channel channel) override { return slot(peer, channel).get(); }
+  void append_poll_entries(std::vector<pollfd>& entries) override {
+    entries.push_back({domain_.bell_fd(), POLLIN, 0});
+  }
+  Domain* domain() override { return &domain_; }
+  void close() override;
+
+ private:
+  using Links = std::vector<std::unique_ptr<ShmLink>>;
+  static constexpr std::array<Channel, kChannels> kEach{Channel::collective, Channel::point_to_point};
+
+  std::unique_ptr<ShmLink>& slot(int peer, Channel channel) {
+    return links_[static_cast<std::size_t>(channel)][static_cast<std::size_t>(peer)];
+  }
+
+  ShmDomain domain_;
+  std::array<Links, kChannels> links_;
+};
+
+Result<Link*> ShmTransport::link(int peer, Channel channel) {
+  std::unique_ptr<ShmLink>& link = slot(peer, channel);
+  if (link == nullptr) link = std::make_unique<ShmLink>(domain_, peer, channel);
+  return link.get();
+}
+
+// A peer that wrote first has a link from now on. And what rang while this rank was in poll is heard.
+Status ShmTransport::service() {
+  for (int peer = 0; peer < domain_.size(); ++peer) {
+    for (const Channel channel : kEach) {
+      if (slot(peer, channel) != nullptr) continue;
+      if (domain_.ring_from(peer, channel).control->written.load(std::memory_order_relaxed) == 0) continue;
+      slot(peer, channel) = std::make_unique<ShmLink>(domain_, peer, channel);
+    }
+  }
+  std::uint64_t rung = 0;
+  [[maybe_unused]] const ssize_t drained = ::read(domain_.bell_fd(), &rung, sizeof rung);
+  return Status();
+}
+
+void ShmTransport::close() {
+  for (int peer = 0; peer < domain_.size(); ++peer) {
+    for (const Channel channel : kEach) {
+      domain_.ring_to(peer, channel).control->writer_closed.store(1, std::memory_order_release);
+      domain_.ring_from(peer, channel).control->reader_closed.store(1, std::memory_order_release);
+    }
+    domain_.ring(peer);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_shm_transport(const ShmGroup& group, Env& env) {
+  auto attachments = attach_group(group, env);
+  if (!attachments.ok()) return attachments.status().with_context("setting up shared memory");
+  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(group, std::move(*attachments)));
+}
+
+}  // namespace lockstep::internal
