@@ -32,7 +32,7 @@ class DescriptorService {
   }
 
   Result<std::string> name();
-  void offer(const std::string& key, std::vector<Fd> descriptors);
+  Status offer(const std::string& key, std::vector<Fd> descriptors);
   void withdraw(const std::string& key);
 
  private:
@@ -175,13 +175,15 @@ void DescriptorService::serve_parked(const std::string& key) {
   }
 }
 
-void DescriptorService::offer(const std::string& key, std::vector<Fd> descriptors) {
+Status DescriptorService::offer(const std::string& key, std::vector<Fd> descriptors) {
   assert(!descriptors.empty() && descriptors.size() <= kMaxDescriptorsPerKey);
   assert(!key.empty() && key.size() <= kMaxDescriptorKeyBytes);
   std::lock_guard lock(mutex_);
-  [[maybe_unused]] const bool fresh = offers_.emplace(key, std::move(descriptors)).second;
-  assert(fresh);
+  if (!offers_.emplace(key, std::move(descriptors)).second) {
+    return Status(ErrorCode::internal, "descriptors are offered under \"" + key + "\" already");
+  }
   if (parked_.count(key) != 0) Reactor::instance().post([this, key] { serve_parked(key); });
+  return Status();
 }
 
 void DescriptorService::withdraw(const std::string& key) {
@@ -193,8 +195,8 @@ void DescriptorService::withdraw(const std::string& key) {
 
 Result<std::string> descriptor_service_name() { return DescriptorService::instance().name(); }
 
-void offer_descriptors(const std::string& key, std::vector<Fd> descriptors) {
-  DescriptorService::instance().offer(key, std::move(descriptors));
+Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors) {
+  return DescriptorService::instance().offer(key, std::move(descriptors));
 }
 
 void withdraw_descriptors(const std::string& key) { DescriptorService::instance().withdraw(key); }

@@ -19,9 +19,9 @@ namespace lockstep::internal {
 /// The name to give to peers; starts the service on first use. Thread-safe, like all functions here.
 Result<std::string> descriptor_service_name();
 
-/// Offers `descriptors` (1 to kMaxDescriptorsPerKey) under `key` until withdraw_descriptors(key). Keys are
-/// unique (asserted) and at most kMaxDescriptorKeyBytes long. Does not start the service.
-void offer_descriptors(const std::string& key, std::vector<Fd> descriptors);
+/// Offers `descriptors` (1 to kMaxDescriptorsPerKey) under `key` (at most kMaxDescriptorKeyBytes) until
+/// withdraw_descriptors(key). Fails (internal) when the key is offered already. Does not start the service.
+Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors);
 void withdraw_descriptors(const std::string& key);
 
 enum class IfAbsent {

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +25,10 @@ std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::ui
 void offer_segment(std::uint64_t segment, std::uint64_t generation, Fd fd) {
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(fd));
-  offer_descriptors(segment_key(segment, generation), std::move(descriptors));
+  // The key is fresh: numbers are used once.
+  [[maybe_unused]] const Status status =
+      offer_descriptors(segment_key(segment, generation), std::move(descriptors));
+  assert(status.ok());
 }
 
 // Moves [data, data + bytes) to new shared memory over the same addresses and returns its descriptor.

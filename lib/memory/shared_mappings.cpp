@@ -1,5 +1,8 @@
 #include "lib/memory/shared_mappings.hpp"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -7,46 +10,58 @@
 namespace lockstep::internal {
 namespace {
 
-struct Names {
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<const Mapping>> mapping;
+// A memory lives while it is mapped, and its inode's number is nobody else's as long.
+using Identity = std::pair<dev_t, ino_t>;
 
+class Live {
+ public:
   // Never destroyed: the last user may be a static object.
-  static Names& instance() {
-    static Names* names = new Names;
-    return *names;
+  static Live& instance() {
+    static Live* live = new Live;
+    return *live;
   }
 
-  // Called when the last user of a mapping is gone; the name may stand for a younger one by then.
-  void forget(const std::string& name) {
-    std::lock_guard lock(mutex);
-    const auto found = mapping.find(name);
-    if (found != mapping.end() && found->second.expired()) mapping.erase(found);
+  SharedMapping find(const Identity& identity) {
+    std::lock_guard lock(mutex_);
+    const auto found = mappings_.find(identity);
+    return found == mappings_.end() ? nullptr : found->second.lock();
   }
+
+  // When another thread was faster, its mapping is returned and `mapping` dropped.
+  SharedMapping enter(const Identity& identity, Mapping mapping) {
+    SharedMapping fresh(new Mapping(std::move(mapping)), [this, identity](const Mapping* last) {
+      forget(identity);
+      delete last;
+    });
+    std::lock_guard lock(mutex_);
+    std::weak_ptr<const Mapping>& entry = mappings_[identity];
+    if (SharedMapping faster = entry.lock()) return faster;
+    entry = fresh;
+    return fresh;
+  }
+
+ private:
+  void forget(const Identity& identity) {
+    std::lock_guard lock(mutex_);
+    const auto found = mappings_.find(identity);
+    if (found != mappings_.end() && found->second.expired()) mappings_.erase(found);
+  }
+
+  std::mutex mutex_;
+  std::map<Identity, std::weak_ptr<const Mapping>> mappings_;
 };
 
 }  // namespace
 
-SharedMapping find_shared_mapping(const std::string& name) {
-  Names& names = Names::instance();
-  std::lock_guard lock(names.mutex);
-  const auto found = names.mapping.find(name);
-  return found == names.mapping.end() ? nullptr : found->second.lock();
+Result<SharedMapping> map_shared(const Fd& fd, std::size_t bytes, std::size_t populated) {
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0) return system_error("fstat of a memory descriptor", errno);
+  const Identity identity(facts.st_dev, facts.st_ino);
+  if (SharedMapping known = Live::instance().find(identity)) return known;
+  // Outside the lock: populating takes long.
+  auto mapping = Mapping::map(fd, bytes, populated);
+  if (!mapping.ok()) return mapping.status();
+  return Live::instance().enter(identity, std::move(*mapping));
 }
-
-SharedMapping enter_shared_mapping(const std::string& name, Mapping mapping) {
-  SharedMapping fresh(new Mapping(std::move(mapping)), [name](const Mapping* last) {
-    Names::instance().forget(name);
-    delete last;
-  });
-  Names& names = Names::instance();
-  std::lock_guard lock(names.mutex);
-  std::weak_ptr<const Mapping>& entry = names.mapping[name];
-  if (SharedMapping faster = entry.lock()) return faster;
-  entry = fresh;
-  return fresh;
-}
-
-std::string shared_name(const std::string& service, const std::string& key) { return service + "/" + key; }
 
 }  // namespace lockstep::internal

@@ -1,10 +1,10 @@
-// Mappings that all ranks of this process share: memory of another process is mapped once however many
-// communicators and threads use it, and memory of this process is used at the address it already has, so that
-// ThreadSanitizer sees its threads meet there.
+// Mappings that all ranks of this process share: a memory descriptor is mapped once, however many
+// communicators and threads use it. Ranks that are threads of one process so meet at one address, where
+// ThreadSanitizer sees them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
-#include <string>
 
 #include "lib/base/status.hpp"
 #include "lib/memory/mapping.hpp"
@@ -12,18 +12,13 @@
 
 namespace lockstep::internal {
 
-/// Lives as long as somebody uses it.
+/// Unmapped when its last user lets go of it.
 using SharedMapping = std::shared_ptr<const Mapping>;
 
-/// What is mapped under a name in this process, or nullptr. Names are the offer's: shared_name().
-/// Thread-safe, like all functions here.
-SharedMapping find_shared_mapping(const std::string& name);
-
-/// Enters `mapping` under `name`; when another thread was faster, its mapping is returned and this one
-/// dropped.
-SharedMapping enter_shared_mapping(const std::string& name, Mapping mapping);
-
-/// Process-wide name of what the descriptor service `service` offers under `key`.
-std::string shared_name(const std::string& service, const std::string& key);
+/// The process's mapping of the memory behind `fd`, made with Mapping::map unless it exists. Descriptors of
+/// one memory count as one however they came here. The first user decides how much of it is mapped.
+/// Thread-safe.
+Result<SharedMapping> map_shared(const Fd& fd, std::size_t bytes = Mapping::kAll,
+                                 std::size_t populated = Mapping::kAll);
 
 }  // namespace lockstep::internal

@@ -54,14 +54,10 @@ Result<SharedMapping> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
 
 Result<SharedMapping> ShmDomain::fetch(const Peer& owner, const SegmentRef& ref) {
   const std::string& service = owner.member.descriptor_service;
-  const std::string key = segment_key(ref.segment, ref.generation);
-  const std::string name = shared_name(service, key);
-  if (SharedMapping known = find_shared_mapping(name)) return known;
-  auto descriptors = fetch_descriptors(service, key, IfAbsent::fail, kSegmentTimeoutMs);
+  auto descriptors =
+      fetch_descriptors(service, segment_key(ref.segment, ref.generation), IfAbsent::fail, kSegmentTimeoutMs);
   if (!descriptors.ok()) return descriptors.status();
-  auto mapping = Mapping::map(descriptors->front(), Mapping::kAll);
-  if (!mapping.ok()) return mapping.status();
-  return enter_shared_mapping(name, std::move(*mapping));
+  return map_shared(descriptors->front());
 }
 
 void ShmDomain::drop_least_recent(Peer& owner) {

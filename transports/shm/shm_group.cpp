@@ -82,42 +82,33 @@ Result<Fd> duplicate(const Fd& fd) {
 Status Setup::make_own() {
   auto memory = make_memory_fd("lockstep-group", layout_.total_bytes());
   if (!memory.ok()) return memory.status();
-  auto mapping = Mapping::map(*memory, layout_.total_bytes(), layout_.populated_bytes());
+  auto mapping = map_shared(*memory, layout_.total_bytes(), layout_.populated_bytes());
   if (!mapping.ok()) return mapping.status();
   Attachment& own = at(group_.rank);
+  own.segment = std::move(*mapping);
   own.bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!own.bell) return system_error("creating an eventfd", errno);
   auto bell = duplicate(own.bell);
   if (!bell.ok()) return bell.status();
 
-  // Entered before it is offered: who fetches it in this process finds it.
-  const std::string key = key_of(group_.rank);
-  own.segment =
-      enter_shared_mapping(shared_name(member(group_.rank).descriptor_service, key), std::move(*mapping));
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(*memory));
   descriptors.push_back(std::move(*bell));
-  offer_descriptors(key, std::move(descriptors));
+  LOCKSTEP_RETURN_IF_ERROR(offer_descriptors(key_of(group_.rank), std::move(descriptors)));
   offered_ = true;
   return Status();
 }
 
 Status Setup::attach(int rank) {
-  const std::string& service = member(rank).descriptor_service;
   const Nanos milliseconds = std::max<Nanos>(left(), 0) / kNanosPerMilli;
-  auto descriptors = fetch_descriptors(service, key_of(rank), IfAbsent::wait,
+  auto descriptors = fetch_descriptors(member(rank).descriptor_service, key_of(rank), IfAbsent::wait,
                                        static_cast<int>(std::min<Nanos>(milliseconds, INT_MAX)));
   if (!descriptors.ok()) return Status(descriptors.status().code(), descriptors.status().message(), rank);
   if (descriptors->size() != 2)
     return Status(ErrorCode::internal, "it offers something else than a segment and a bell", rank);
-
-  const std::string name = shared_name(service, key_of(rank));
-  at(rank).segment = find_shared_mapping(name);
-  if (at(rank).segment == nullptr) {
-    auto mapping = Mapping::map(descriptors->front(), layout_.total_bytes(), layout_.populated_bytes());
-    if (!mapping.ok()) return mapping.status();
-    at(rank).segment = enter_shared_mapping(name, std::move(*mapping));
-  }
+  auto mapping = map_shared(descriptors->front(), layout_.total_bytes(), layout_.populated_bytes());
+  if (!mapping.ok()) return mapping.status();
+  at(rank).segment = std::move(*mapping);
   at(rank).bell = std::move(descriptors->back());
   return Status();
 }

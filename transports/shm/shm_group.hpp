@@ -14,7 +14,7 @@ namespace lockstep::internal {
 
 /// Who forms a group. All members on one host, of one user.
 struct ShmGroup {
-  std::uint64_t id = 0;         ///< Equal on all members, and of no other group of theirs.
+  std::uint64_t id = 0;         ///< Equal on all members; of no other group that any of them is setting up.
   int rank = -1;                ///< This rank's place in `members`.
   std::vector<Member> members;  ///< In the group's order.
   Nanos deadline = kForever;    ///< On env's clock: when set-up gives up.

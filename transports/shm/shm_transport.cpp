@@ -1,7 +1,5 @@
 #include "transports/shm/shm_transport.hpp"
 
-#include <unistd.h>
-
 #include <array>
 #include <string>
 #include <utility>
@@ -23,9 +21,7 @@ class ShmTransport final : public Transport {
   Result<Link*> link(int peer, Channel channel) override;
   Status service() override;
   Link* existing_link(int peer, Channel channel) override { return slot(peer, channel).get(); }
-  void append_poll_entries(std::vector<pollfd>& entries) override {
-    entries.push_back({domain_.bell_fd(), POLLIN, 0});
-  }
+  void append_poll_entries(std::vector<pollfd>&) override {}  // All that happens rings the doorbell.
   Domain* domain() override { return &domain_; }
   void close() override;
 
@@ -47,7 +43,7 @@ Result<Link*> ShmTransport::link(int peer, Channel channel) {
   return link.get();
 }
 
-// A peer that wrote first has a link from now on. And what rang while this rank was in poll is heard.
+// A peer that wrote first has a link from now on.
 Status ShmTransport::service() {
   for (int peer = 0; peer < domain_.size(); ++peer) {
     for (const Channel channel : kEach) {
@@ -56,8 +52,6 @@ Status ShmTransport::service() {
       slot(peer, channel) = std::make_unique<ShmLink>(domain_, peer, channel);
     }
   }
-  std::uint64_t rung = 0;
-  [[maybe_unused]] const ssize_t drained = ::read(domain_.bell_fd(), &rung, sizeof rung);
   return Status();
 }
 
@@ -73,7 +67,11 @@ void ShmTransport::close() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_shm_transport(const ShmGroup& group, Env& env) {
+Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
+                                                      const std::vector<Member>& members,
+                                                      std::chrono::milliseconds timeout, Env& env) {
+  const Nanos deadline = timeout.count() == 0 ? kForever : env.now() + to_nanos(timeout);
+  const ShmGroup group{id, rank, members, deadline};
   auto attachments = attach_group(group, env);
   if (!attachments.ok()) return attachments.status().with_context("setting up shared memory");
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(group, std::move(*attachments)));

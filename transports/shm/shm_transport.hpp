@@ -1,18 +1,24 @@
 // Shared memory among the ranks of one host: links over rings, and a domain.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
-#include "transports/shm/shm_group.hpp"
+#include "lib/bootstrap/session.hpp"
 #include "transports/transport.hpp"
 
 namespace lockstep::internal {
 
-/// Sets up `group` (see attach_group: blocks, and is collective: it returns when every member called it) and
-/// gives this rank's transport, whose links all exist from the start. Nothing blocks later but the first
-/// resolve() of a peer's segment.
-Result<std::unique_ptr<Transport>> make_shm_transport(const ShmGroup& group, Env& env);
+/// Sets up a group and gives this rank's transport, whose links all exist from the start. Collective: returns
+/// when every member has called it, or with an error that names a missing one after `timeout` (0 = none).
+/// `id` is equal on all members, and no other group that one of them is setting up at the time has it; `rank`
+/// is this rank's place in `members`. Nothing blocks later but the first resolve() of a peer's segment.
+Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
+                                                      const std::vector<Member>& members,
+                                                      std::chrono::milliseconds timeout, Env& env);
 
 }  // namespace lockstep::internal

@@ -1,0 +1,215 @@
+// The shared-memory transport among real processes. This process itself never uses the library: its children do.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "lockstep/memory.hpp"
+#include "tests/transports/link_traffic.hpp"
+#include "tests/transports/shm_support.hpp"
+#include "transports/shm/limits.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::Board;
+using testing::exchange_members;
+using testing::join;
+using testing::link_of;
+using testing::run_forked;
+using testing::Shared;
+using testing::Traffic;
+
+std::vector<std::size_t> mixed_sizes(std::size_t count) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < count; ++i) sizes.push_back(i * 7919 % (i % 10 == 0 ? 3 * kRingBytes : 600));
+  return sizes;
+}
+
+TEST(ShmForked, ThousandsOfMessagesBetweenThreeProcesses) {
+  Shared<Board> board;
+  run_forked(3, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(*board, rank, 3));
+    ASSERT_NE(transport, nullptr);
+    std::vector<Traffic> traffic;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer != rank) traffic.emplace_back(link_of(*transport, peer), mixed_sizes(3000), mixed_sizes(3000));
+    }
+    while (std::any_of(traffic.begin(), traffic.end(), [](const Traffic& t) { return !t.done() && t.status().ok(); })) {
+      bool moved = false;
+      for (Traffic& each : traffic) moved |= each.step();
+      if (!moved) std::this_thread::yield();
+    }
+    for (const Traffic& each : traffic) EXPECT_TRUE(each.status().ok()) << each.status().message();
+  });
+}
+
+struct Offers {
+  Board board;
+  SegmentRef ref[2];
+};
+
+TEST(ShmForked, RegisteredMemoryIsReachedBothWaysAndByGeneration) {
+  Shared<Offers> offers;
+  run_forked(2, [&](int rank) {
+    const int peer = 1 - rank;
+    const auto transport = join(7, rank, exchange_members(offers->board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    Domain& domain = *transport->domain();
+    constexpr std::size_t kBytes = 300'000;
+    auto* mine = static_cast<std::byte*>(lockstep::allocate(kBytes));
+    std::memset(mine, 1 + rank, kBytes);
+    offers->ref[rank] = *find_segment(mine + 100, 1000);
+    offers->board.meet(2);
+
+    const auto theirs = domain.resolve(peer, offers->ref[peer], 1000);
+    ASSERT_TRUE(theirs.ok()) << theirs.status().message();
+    EXPECT_EQ(theirs.value()[0], static_cast<std::byte>(1 + peer));
+    EXPECT_EQ(domain.resolve(peer, offers->ref[peer], 1000).value(), theirs.value());
+    EXPECT_FALSE(domain.resolve(peer, offers->ref[peer], kBytes).ok());  // Beyond the end.
+    theirs.value()[0] = std::byte{77};
+    offers->board.meet(2);
+    EXPECT_EQ(mine[100], std::byte{77});
+
+    const SegmentRef old = offers->ref[peer];
+    ASSERT_TRUE(replace_segment(mine).ok());
+    offers->board.meet(2);
+    offers->ref[rank] = *find_segment(mine + 100, 1000);
+    theirs.value()[0] = std::byte{66};  // Too late: goes to the memory that was replaced.
+    offers->board.meet(2);
+    EXPECT_EQ(mine[100], std::byte{77});
+    const auto fresh = domain.resolve(peer, offers->ref[peer], 1000);
+    ASSERT_TRUE(fresh.ok()) << fresh.status().message();
+    fresh.value()[0] = std::byte{55};
+    EXPECT_FALSE(domain.resolve(peer, old, 1000).ok());
+    offers->board.meet(2);
+    EXPECT_EQ(mine[100], std::byte{55});
+    EXPECT_FALSE(domain.resolve(peer, direct_ref(mine), 8).ok());
+  });
+}
+
+TEST(ShmForked, ManySegmentsOfAPeerDoNotPileUp) {
+  Shared<Offers> offers;
+  run_forked(2, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(offers->board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    for (std::size_t round = 0; round < kMaxMappedSegments + 50; ++round) {
+      void* block = rank == 0 ? lockstep::allocate(1) : nullptr;
+      if (rank == 0) offers->ref[0] = *find_segment(block, 1);
+      offers->board.meet(2);
+      if (rank == 1) {
+        ASSERT_TRUE(transport->domain()->resolve(0, offers->ref[0], 1).ok());
+      }
+      offers->board.meet(2);
+      // The block is not freed: each round has a segment of its own.
+    }
+    if (rank == 0) return;
+    std::ifstream maps("/proc/self/maps");
+    std::size_t mapped = 0;
+    for (std::string line; std::getline(maps, line);) mapped += line.find("/memfd:lockstep-memory") != std::string::npos;
+    EXPECT_LE(mapped, kMaxMappedSegments);
+    EXPECT_GE(mapped, kMaxMappedSegments / 2);
+  });
+}
+
+TEST(ShmForked, TheSurvivorOfAKillKeepsItsSensesAndItsMemory) {
+  Shared<Board> board;
+  const auto children = testing::start_forked(2, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(*board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    Link& link = link_of(*transport, 1 - rank);
+    if (rank == 0) {
+      Traffic traffic(link, {100 * kRingBytes}, {});
+      while (traffic.step() || link.bytes_sent() < 10 * kRingBytes) {
+      }
+      ::raise(SIGKILL);  // In the middle of a message.
+    }
+    Traffic traffic(link, {}, {100 * kRingBytes});
+    // What came before the death is good; then nothing more comes, and nothing here hangs or crashes.
+    const auto gone = [&] {
+      return fetch_descriptors(board->read(0).substr(board->read(0).rfind(' ') + 1), "any", IfAbsent::fail, 1000)
+                 .status()
+                 .code() == ErrorCode::peer_lost;
+    };
+    while (traffic.step() || !gone()) {
+    }
+    traffic.step();
+    EXPECT_TRUE(traffic.status().ok()) << traffic.status().message();
+    EXPECT_GE(link.bytes_received(), 10 * kRingBytes);
+    std::memset(transport->domain()->staging(0), 1, kStagingBytes);
+    transport->domain()->ring(0);
+    transport->close();
+  });
+  EXPECT_EQ(WTERMSIG(testing::wait_for(children[0])), SIGKILL);
+  EXPECT_EQ(testing::wait_for(children[1]), 0);
+}
+
+// Rank 1 is killed or stopped while the others set up; they name it.
+void lose_rank_1_in_setup(int signal, std::chrono::milliseconds timeout, ErrorCode expected) {
+  Shared<Board> board;
+  const auto children = testing::start_forked(3, [&](int rank) {
+    const std::vector<Member> members = exchange_members(*board, rank, 3);
+    if (rank == 1) ::raise(signal);
+    const auto transport = make_shm_transport(7, rank, members, timeout, real_env());
+    ASSERT_FALSE(transport.ok());
+    EXPECT_EQ(transport.status().code(), expected) << transport.status().message();
+    EXPECT_EQ(transport.status().culprit(), 1);
+    EXPECT_NE(transport.status().message().find("rank 1 (process " + std::to_string(members[1].pid)), std::string::npos)
+        << transport.status().message();
+  });
+  EXPECT_EQ(testing::wait_for(children[0]), 0);
+  EXPECT_EQ(testing::wait_for(children[2]), 0);
+  ::kill(children[1], SIGKILL);
+  EXPECT_TRUE(WIFSIGNALED(testing::wait_for(children[1])));
+}
+
+TEST(ShmForked, ARankKilledInSetUpIsNamedAtOnce) { lose_rank_1_in_setup(SIGKILL, testing::kPatience, ErrorCode::peer_lost); }
+
+TEST(ShmForked, ARankStoppedInSetUpIsNamedAtTheDeadline) {
+  lose_rank_1_in_setup(SIGSTOP, std::chrono::milliseconds(300), ErrorCode::timeout);
+}
+
+TEST(ShmForked, ProcessesWithTwoRanksEachFormOneGroup) {
+  Shared<Board> board;
+  run_forked(2, [&](int process) {
+    std::vector<std::thread> threads;
+    std::vector<Member> members;
+    for (const int rank : {2 * process, 2 * process + 1}) {
+      threads.emplace_back([&, rank] {
+        const auto transport = join(7, rank, exchange_members(*board, rank, 4));
+        ASSERT_NE(transport, nullptr);
+        std::vector<Traffic> traffic;
+        for (int peer = 0; peer < 4; ++peer) {
+          if (peer != rank) traffic.emplace_back(link_of(*transport, peer), mixed_sizes(50), mixed_sizes(50));
+        }
+        while (std::any_of(traffic.begin(), traffic.end(), [](const Traffic& t) { return !t.done() && t.status().ok(); })) {
+          for (Traffic& each : traffic) each.step();
+          std::this_thread::yield();
+        }
+        for (const Traffic& each : traffic) EXPECT_TRUE(each.status().ok()) << each.status().message();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST(ShmForked, NothingIsLeftOfGroupsThatEnded) {
+  run_forked(1, [&](int) {
+    const auto mappings_and_descriptors = [] {
+      std::ifstream maps("/proc/self/maps");
+      std::size_t count = 0;
+      for (std::string line; std::getline(maps, line);) count += line.find("/memfd:lockstep") != std::string::npos;
+      for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+      return count;
+    };
+    testing::run_threads(2, [](int, Transport&) {});
+    const std::size_t before = mappings_and_descriptors();
+    for (int i = 0; i < 20; ++i) testing::run_threads(2, [](int, Transport&) {});
+    EXPECT_EQ(mappings_and_descriptors(), before);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::internal
