@@ -30,7 +30,8 @@ std::string service() {
 TEST(DescriptorService, HandsOverAllDescriptorsOfAKey) {
   std::vector<Fd> offered = bells(kMaxDescriptorsPerKey);
   const int last = offered.back().get();
-  offer_descriptors("test/four", std::move(offered));
+  EXPECT_TRUE(offer_descriptors("test/four", std::move(offered)).ok());
+  EXPECT_FALSE(offer_descriptors("test/four", bells(1)).ok());
   auto fetched = fetch_descriptors(service(), "test/four", IfAbsent::fail, 5000);
   ASSERT_TRUE(fetched.ok()) << fetched.status().message();
   ASSERT_EQ(fetched->size(), kMaxDescriptorsPerKey);
@@ -48,7 +49,7 @@ TEST(DescriptorService, WaitsForAnOffer) {
     // Asked for already or not yet: either way the fetch ends with the offer.
     EXPECT_EQ(fetch_descriptors(service(), "test/never", IfAbsent::wait, 50).status().code(),
               ErrorCode::timeout);
-    offer_descriptors("test/late", bells(1));
+    EXPECT_TRUE(offer_descriptors("test/late", bells(1)).ok());
   });
   auto fetched = fetch_descriptors(service(), "test/late", IfAbsent::wait, 20'000);
   EXPECT_TRUE(fetched.ok()) << fetched.status().message();
@@ -89,7 +90,7 @@ TEST(DescriptorService, DropsWhoDoesNotKeepToTheProtocol) {
   for (std::size_t i = 0; i < kMaxDescriptorClients + 8; ++i) silent.push_back(stranger(service()));
   char answer = 0;
   EXPECT_EQ(::recv(silent.front().get(), &answer, 1, 0), 0);  // The oldest had to make room.
-  offer_descriptors("test/still", bells(1));
+  EXPECT_TRUE(offer_descriptors("test/still", bells(1)).ok());
   EXPECT_TRUE(fetch_descriptors(service(), "test/still", IfAbsent::fail, 5000).ok());
   withdraw_descriptors("test/still");
 }
