@@ -13,7 +13,9 @@
 namespace lockstep::internal::testing {
 
 /// Byte `i` of message `number`.
-inline std::byte byte_of(std::size_t number, std::size_t i) { return static_cast<std::byte>(number * 131 + i * 7 + i / 251); }
+inline std::byte byte_of(std::size_t number, std::size_t i) {
+  return static_cast<std::byte>(number * 131 + i * 7 + i / 251);
+}
 
 inline std::vector<std::byte> message_of(std::size_t number, std::size_t bytes) {
   std::vector<std::byte> message(bytes);

@@ -30,7 +30,8 @@ class RingTest : public ::testing::Test {
     while (count > 0) {
       ASSERT_GE(reader_.available(count), count);
       const auto part = reader_.front(count);
-      EXPECT_TRUE(std::all_of(part.begin(), part.end(), [&](std::byte b) { return b == static_cast<std::byte>(value); }));
+      EXPECT_TRUE(std::all_of(part.begin(), part.end(),
+                              [&](std::byte b) { return b == static_cast<std::byte>(value); }));
       reader_.consume(part.size());
       count -= part.size();
     }
@@ -63,7 +64,8 @@ TEST_F(RingTest, FullMeansFullAndPaddingAlwaysFits) {
   put(kRingBytes, 1);
   EXPECT_EQ(writer_.room(1), 0u);
   take(kRingGranule - 1, 1);
-  EXPECT_EQ(writer_.room(1), 0u);  // A part of a granule is no room: padding after it could overtake the reader.
+  EXPECT_EQ(writer_.room(1),
+            0u);  // A part of a granule is no room: padding after it could overtake the reader.
   take(1, 1);
   EXPECT_EQ(writer_.room(1), kRingGranule);
   put(1, 2);

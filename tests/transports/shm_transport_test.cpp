@@ -18,7 +18,8 @@ using testing::link_of;
 using testing::run_threads;
 using testing::Traffic;
 
-const std::vector<std::size_t> kSizes{0, 1, 8, 63, 64, 65, 4096, 12'345, kRingBytes - 64, kRingBytes, kRingBytes + 1, 200'003, 0, 7};
+const std::vector<std::size_t> kSizes{
+    0, 1, 8, 63, 64, 65, 4096, 12'345, kRingBytes - 64, kRingBytes, kRingBytes + 1, 200'003, 0, 7};
 
 TEST(ShmTransport, MessagesOfAllSizesInBothDirections) {
   run_threads(2, [](int rank, Transport& transport) {
@@ -36,7 +37,8 @@ TEST(ShmTransport, EveryPairOfFourAtOnce) {
       if (peer != rank) traffic.emplace_back(link_of(transport, peer), kSizes, kSizes);
     }
     const auto unfinished = [&] {
-      return std::any_of(traffic.begin(), traffic.end(), [](const Traffic& t) { return !t.done() && t.status().ok(); });
+      return std::any_of(traffic.begin(), traffic.end(),
+                         [](const Traffic& t) { return !t.done() && t.status().ok(); });
     };
     while (unfinished()) {
       for (Traffic& each : traffic) each.step();

@@ -28,7 +28,7 @@ inline constexpr std::size_t kMaxMappedSegments = 1024;
 /// stopped process.
 inline constexpr int kSegmentTimeoutMs = 10'000;
 
-/// How often a member that waits for others in set-up looks whether they still live.
+/// How often a member that waits for others in set-up looks whether all still live.
 inline constexpr Nanos kLivenessNanos = 100'000'000;
 
 }  // namespace lockstep::internal

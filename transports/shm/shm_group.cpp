@@ -37,8 +37,9 @@ class Setup {
     LOCKSTEP_RETURN_IF_ERROR(make_own());
     for (int rank = 0; rank < size_; ++rank) {
       if (rank == group_.rank) continue;
-      LOCKSTEP_RETURN_IF_ERROR(attach(rank).with_context("attaching to the memory of " + describe(rank)));
+      LOCKSTEP_RETURN_IF_ERROR(attach(rank));
     }
+    next_check_ = env_.now() + kLivenessNanos;
     LOCKSTEP_RETURN_IF_ERROR(meet());
     return std::move(attached_);
   }
@@ -61,7 +62,9 @@ class Setup {
   Status make_own();
   Status attach(int rank);
   Status meet();
-  Status check_alive(int rank);
+  Status fetch(int rank);
+  Status check_alive();
+  bool has_attached(int rank);
   int first_absent();
 
   const ShmGroup& group_;
@@ -70,6 +73,7 @@ class Setup {
   const ShmLayout layout_;
   std::vector<Attachment> attached_;
   bool offered_ = false;
+  Nanos next_check_ = 0;  // When meet() looks again whether all live.
 };
 
 // A second descriptor of the same object, to be handed to peers.
@@ -99,13 +103,25 @@ Status Setup::make_own() {
   return Status();
 }
 
+// Waits for the member's offer. While it does not come, looks whether somebody died: that is why, then, and
+// not the member that is waited for here.
 Status Setup::attach(int rank) {
-  const Nanos milliseconds = std::max<Nanos>(left(), 0) / kNanosPerMilli;
-  auto descriptors = fetch_descriptors(member(rank).descriptor_service, key_of(rank), IfAbsent::wait,
-                                       static_cast<int>(std::min<Nanos>(milliseconds, INT_MAX)));
-  if (!descriptors.ok()) return Status(descriptors.status().code(), descriptors.status().message(), rank);
+  Status status = fetch(rank);
+  while (status.code() == ErrorCode::timeout && left() > 0) {
+    LOCKSTEP_RETURN_IF_ERROR(check_alive());
+    status = fetch(rank);
+  }
+  const Status named(status.code(), status.message(), rank);
+  return status.ok() ? status : named.with_context("attaching to the memory of " + describe(rank));
+}
+
+Status Setup::fetch(int rank) {
+  const int patience_ms = static_cast<int>(std::clamp<Nanos>(left(), 0, kLivenessNanos) / kNanosPerMilli);
+  auto descriptors =
+      fetch_descriptors(member(rank).descriptor_service, key_of(rank), IfAbsent::wait, patience_ms);
+  if (!descriptors.ok()) return descriptors.status();
   if (descriptors->size() != 2)
-    return Status(ErrorCode::internal, "it offers something else than a segment and a bell", rank);
+    return Status(ErrorCode::internal, "it offers something else than a segment and a bell");
   auto mapping = map_shared(descriptors->front(), layout_.total_bytes(), layout_.populated_bytes());
   if (!mapping.ok()) return mapping.status();
   at(rank).segment = std::move(*mapping);
@@ -127,26 +143,36 @@ Status Setup::meet() {
     declare_asleep(bell, false);
     if (first_absent() >= 0) sleep_on(bell, std::min(left(), kLivenessNanos));
     declare_awake(bell);
-    LOCKSTEP_RETURN_IF_ERROR(check_alive(absent));
+    if (env_.now() >= next_check_) LOCKSTEP_RETURN_IF_ERROR(check_alive());
   }
   return Status();
 }
 
+bool Setup::has_attached(int rank) {
+  return at(rank).segment != nullptr &&
+         ShmLayout::head(segment(rank)).attached.load(std::memory_order_acquire) != 0;
+}
+
 int Setup::first_absent() {
   for (int rank = 0; rank < size_; ++rank) {
-    if (ShmLayout::head(segment(rank)).attached.load(std::memory_order_acquire) == 0) return rank;
+    if (!has_attached(rank)) return rank;
   }
   return -1;
 }
 
-// A process that died refuses connections; whatever else comes of asking is a sign of life.
-Status Setup::check_alive(int rank) {
-  if (ShmLayout::head(segment(rank)).attached.load(std::memory_order_acquire) != 0) return Status();
-  const int patience_ms = static_cast<int>(kLivenessNanos / kNanosPerMilli);
-  const auto answer =
-      fetch_descriptors(member(rank).descriptor_service, key_of(rank), IfAbsent::fail, patience_ms);
-  if (answer.ok() || answer.status().code() != ErrorCode::peer_lost) return Status();
-  return Status(ErrorCode::peer_lost, describe(rank) + " ended while the group's memory was set up", rank);
+// A process that died refuses connections; whatever else comes of asking is a sign of life. Who has attached
+// may be gone.
+Status Setup::check_alive() {
+  constexpr int kPatienceMs = static_cast<int>(kLivenessNanos / kNanosPerMilli);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == group_.rank || has_attached(rank)) continue;
+    const auto answer =
+        fetch_descriptors(member(rank).descriptor_service, key_of(rank), IfAbsent::fail, kPatienceMs);
+    if (answer.ok() || answer.status().code() != ErrorCode::peer_lost || has_attached(rank)) continue;
+    return Status(ErrorCode::peer_lost, describe(rank) + " ended while the group's memory was set up", rank);
+  }
+  next_check_ = env_.now() + kLivenessNanos;
+  return Status();
 }
 
 }  // namespace
