@@ -13,6 +13,7 @@ namespace lockstep::internal {
 template <typename BitsType, int kExponentBits, int kMantissaBits, bool kHasInfinity>
 struct SmallFloat {
   using Bits = BitsType;
+  static constexpr int kMantissaWidth = kMantissaBits;
   static constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
   static constexpr std::uint32_t kSign = 1u << (kExponentBits + kMantissaBits);
   static constexpr std::uint32_t kTopExponent = ((1u << kExponentBits) - 1) << kMantissaBits;

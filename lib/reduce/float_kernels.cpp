@@ -9,22 +9,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::internal::HWY_NAMESPACE {
 
-template <typename T>
-void fill_float(KernelTable& table, DataType type) {
-  using Element = Direct<T>;
-  table.at(type, ReduceOp::sum) = run<Element, Sum>;
-  table.at(type, ReduceOp::premul_sum) = run<Element, Sum>;
-  table.at(type, ReduceOp::avg) = run<Element, Sum, Divide<typename Element::D>>;
-  table.scale(type) = run<Element, Sum, Multiply<typename Element::D>>;
-  table.at(type, ReduceOp::prod) = run<Element, Prod>;
-  table.at(type, ReduceOp::min) = run<Element, Min>;
-  table.at(type, ReduceOp::max) = run<Element, Max>;
-}
-
 void fill_floats([[maybe_unused]] KernelTable& table) {
 #if HWY_TARGET != HWY_SCALAR
-  fill_float<float>(table, DataType::f32);
-  fill_float<double>(table, DataType::f64);
+  fill_float<Direct<float>>(table, DataType::f32);
+  fill_float<Direct<double>>(table, DataType::f64);
 #endif
 }
 

@@ -49,6 +49,7 @@ KernelTable build_kernel_table();
 void add_scalar_kernels(KernelTable& table);
 void add_float_kernels(KernelTable& table);
 void add_half_kernels(KernelTable& table);
+void add_fp8_kernels(KernelTable& table);
 void add_integer_kernels(KernelTable& table);
 
 }  // namespace lockstep::internal

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "lib/reduce/kernel.hpp"
@@ -51,6 +53,7 @@ KernelTable build_kernel_table() {
   add_scalar_kernels(table);
   add_float_kernels(table);
   add_half_kernels(table);
+  add_fp8_kernels(table);
   add_integer_kernels(table);
   return table;
 }
@@ -106,6 +109,8 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor) {
   const Kernel kernel = kernel_table().scale(type);
   assert(kernel != nullptr && "callers ask check_reduction(type, premul_sum) first");
+  // The kernels count on a NaN of the common kind, whose low bits are zero.
+  if (std::isnan(factor)) factor = std::numeric_limits<double>::quiet_NaN();
   kernel({&input, 1, &output, 1, count, 1, factor});
 }
 

@@ -12,6 +12,7 @@
 #define LOCKSTEP_REDUCE_SIMD_PASS_INL_HPP_
 #endif
 
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -45,12 +46,26 @@ HWY_INLINE void store_first(hn::Vec<D> v, D d, T* to, std::size_t n) {
 #endif
 }
 
+/// Base of the elements that are combined one vector of arithmetic lanes at a time.
+struct OneVector {
+  template <class Op, class V>
+  static HWY_INLINE V combine(V a, V b) {
+    return Op::apply(a, b);
+  }
+  template <class Finish, class V>
+  static HWY_INLINE V finish(const Finish& finish, V v) {
+    return finish(v);
+  }
+};
+
 /// Elements that are computed in the type in which they are stored.
 template <typename T>
-struct Direct {
+struct Direct : OneVector {
   using Stored = T;
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
+  static constexpr bool kMemoryBound = true;
+  using D = hn::ScalableTag<T>;  ///< The lanes of arithmetic.
+  using V = hn::Vec<D>;          ///< What is combined at a time: lanes() elements.
+  static HWY_INLINE std::size_t lanes() { return hn::Lanes(D()); }
   static HWY_INLINE V load(const T* from) { return hn::LoadU(D(), from); }
   static HWY_INLINE V load(const T* from, std::size_t n) { return load_first(D(), from, n); }
   static HWY_INLINE void store(V v, T* to) { hn::StoreU(v, D(), to); }
@@ -164,7 +179,7 @@ class Loop {
         finish_(pass) {}
 
   HWY_INLINE void run() const {
-    const std::size_t lanes = hn::Lanes(typename Element::D());
+    const std::size_t lanes = Element::lanes();
     std::size_t i = 0;
     if (count_ >= kVectorsWorthAligning * lanes) {
       i = elements_to_alignment(lanes * sizeof(Stored));
@@ -193,12 +208,13 @@ class Loop {
     V v2 = Element::load(from + 2 * lanes), v3 = Element::load(from + 3 * lanes);
     for (std::size_t s = 1; s < sources_.count(); ++s) {
       from = sources_[s] + i;
-      v0 = Op::apply(v0, Element::load(from));
-      v1 = Op::apply(v1, Element::load(from + lanes));
-      v2 = Op::apply(v2, Element::load(from + 2 * lanes));
-      v3 = Op::apply(v3, Element::load(from + 3 * lanes));
+      v0 = Element::template combine<Op>(v0, Element::load(from));
+      v1 = Element::template combine<Op>(v1, Element::load(from + lanes));
+      v2 = Element::template combine<Op>(v2, Element::load(from + 2 * lanes));
+      v3 = Element::template combine<Op>(v3, Element::load(from + 3 * lanes));
     }
-    v0 = finish_(v0), v1 = finish_(v1), v2 = finish_(v2), v3 = finish_(v3);
+    v0 = Element::finish(finish_, v0), v1 = Element::finish(finish_, v1);
+    v2 = Element::finish(finish_, v2), v3 = Element::finish(finish_, v3);
     for (std::size_t d = 0; d < destinations_.count(); ++d) {
       Stored* to = destinations_[d] + i;
       Element::store(v0, to);
@@ -210,16 +226,18 @@ class Loop {
 
   HWY_INLINE void single(std::size_t i) const {
     V v = Element::load(sources_[0] + i);
-    for (std::size_t s = 1; s < sources_.count(); ++s) v = Op::apply(v, Element::load(sources_[s] + i));
-    v = finish_(v);
+    for (std::size_t s = 1; s < sources_.count(); ++s)
+      v = Element::template combine<Op>(v, Element::load(sources_[s] + i));
+    v = Element::finish(finish_, v);
     for (std::size_t d = 0; d < destinations_.count(); ++d) Element::store(v, destinations_[d] + i);
   }
 
   /// `n` elements, fewer than a vector holds.
   HWY_INLINE void partial(std::size_t i, std::size_t n) const {
     V v = Element::load(sources_[0] + i, n);
-    for (std::size_t s = 1; s < sources_.count(); ++s) v = Op::apply(v, Element::load(sources_[s] + i, n));
-    v = finish_(v);
+    for (std::size_t s = 1; s < sources_.count(); ++s)
+      v = Element::template combine<Op>(v, Element::load(sources_[s] + i, n));
+    v = Element::finish(finish_, v);
     for (std::size_t d = 0; d < destinations_.count(); ++d) Element::store(v, destinations_[d] + i, n);
   }
 
@@ -231,12 +249,43 @@ class Loop {
 
 template <class Element, class Op, class Finish = Keep>
 void run(const Pass& pass) {
-  const std::size_t k = pass.source_count, m = pass.destination_count;
-  // The shapes of in-place all_reduce between two and four members, and of recv_reduce.
-  if (k == 2 && m == 2) return Loop<Element, Op, Finish, 2, 2>(pass).run();
-  if (k == 4 && m == 4) return Loop<Element, Op, Finish, 4, 4>(pass).run();
-  if (k == 2 && m == 1) return Loop<Element, Op, Finish, 2, 1>(pass).run();
-  return Loop<Element, Op, Finish, 0, 0>(pass).run();
+  Loop<Element, Op, Finish, 0, 0>(pass).run();
+}
+
+/// The same with loops of their own for in-place all_reduce between two and four members, and for
+/// recv_reduce. For sums of elements that memory is slower than; each loop costs compile time.
+template <class Element, class Finish = Keep>
+void run_sum(const Pass& pass) {
+  if constexpr (Element::kMemoryBound) {
+    const std::size_t k = pass.source_count, m = pass.destination_count;
+    if (k == 2 && m == 2) return Loop<Element, Sum, Finish, 2, 2>(pass).run();
+    if (k == 4 && m == 4) return Loop<Element, Sum, Finish, 4, 4>(pass).run();
+    if (k == 2 && m == 1) return Loop<Element, Sum, Finish, 2, 1>(pass).run();
+  }
+  return run<Element, Sum, Finish>(pass);
+}
+
+template <class Element>
+void run_average(const Pass& pass) {
+  using D = typename Element::D;
+  if (!std::has_single_bit(pass.divisor)) return run_sum<Element, Divide<D>>(pass);
+  // The reciprocal of a power of two is exact, so that the product is rounded as the quotient would be, and
+  // costs a tenth.
+  Pass scaled = pass;
+  scaled.factor = 1.0 / pass.divisor;
+  run_sum<Element, Multiply<D>>(scaled);
+}
+
+/// Every row of a float type.
+template <class Element>
+void fill_float(KernelTable& table, DataType type) {
+  table.at(type, ReduceOp::sum) = run_sum<Element>;
+  table.at(type, ReduceOp::premul_sum) = run_sum<Element>;
+  table.at(type, ReduceOp::avg) = run_average<Element>;
+  table.at(type, ReduceOp::prod) = run<Element, Prod>;
+  table.at(type, ReduceOp::min) = run<Element, Min>;
+  table.at(type, ReduceOp::max) = run<Element, Max>;
+  table.scale(type) = run<Element, Sum, Multiply<typename Element::D>>;
 }
 
 }  // namespace lockstep::internal::HWY_NAMESPACE

@@ -205,6 +205,43 @@ TEST(Kernels, EveryInstructionSetGivesTheDefinedResult) {
   }
 }
 
+/// Every bit pattern as the first operand; as the second, every pattern again for 8 bits, and a random one
+/// for 16.
+template <typename Bits>
+void check_all_patterns(const KernelTable& table, DataType type, ReduceOp op, Generator& generator) {
+  constexpr std::size_t kCount = 65536;
+  std::vector<Bits> a(kCount), b(kCount), result(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    a[i] = static_cast<Bits>(i);
+    b[i] = static_cast<Bits>(sizeof(Bits) == 1 ? i >> 8 : generator());
+  }
+  const std::array<const void*, 2> sources{a.data(), b.data()};
+  void* const destination = result.data();
+  table.at(type, op)({sources.data(), 2, &destination, 1, kCount, 3});
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Bits expected = expected_element<Bits>(type, op, {a[i], b[i]}, 3);
+    ASSERT_TRUE(same_element(type, result[i], expected))
+        << name_of(type) << " " << name_of(op) << " of " << +a[i] << " and " << +b[i] << " gives "
+        << +result[i];
+  }
+}
+
+TEST(Kernels, SmallFloatsAreRightForEveryBitPattern) {
+  Generator generator(10);
+  const std::int64_t supported = hwy::SupportedTargets();
+  for (std::int64_t targets = supported; targets != 0; targets &= targets - 1) {
+    const OnlyTarget only(targets & -targets);
+    const KernelTable table = build_kernel_table();
+    SCOPED_TRACE(simd_target());
+    for (const ReduceOp op : built_in_ops(DataType::f16)) {
+      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint16_t>(table, DataType::f16, op, generator));
+      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint16_t>(table, DataType::bf16, op, generator));
+      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint8_t>(table, DataType::f8e4m3, op, generator));
+      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint8_t>(table, DataType::f8e5m2, op, generator));
+    }
+  }
+}
+
 TEST(Reduce, ManySourcesRoundOnce) {
   // 1 + 20 times 2^-9 in f16 is lost addend by addend, and kept when the sum is rounded once.
   constexpr std::size_t kSources = 21;
