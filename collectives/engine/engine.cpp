@@ -88,7 +88,8 @@ Status Engine::run(const Call& call) {
   Operation& operation = *new_operation(Operation::Kind::collective);
   operation.attended = true;
   begin(operation, call);
-  for (int i = 0; i < wait_policy_.inline_attempts && !operation.done.load(std::memory_order_relaxed); ++i) {
+  const int attempts = operation.path == Operation::Path::links ? 0 : wait_policy_.inline_attempts;
+  for (int i = 0; i < attempts && !operation.done.load(std::memory_order_relaxed); ++i) {
     if (contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
     advance(operation);
   }

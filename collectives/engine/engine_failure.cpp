@@ -214,7 +214,8 @@ void Engine::close() {
 bool Engine::check_domain() {
   MemberControl& own = domain_->control(group_.rank);
   if (own.revoked.load(std::memory_order_acquire) == 0) return false;
-  // 1: the reason is being written, which takes a moment; unless its writer died there, then the loss is the reason.
+  // 1: the reason is being written, which takes a moment; unless its writer died there, then the loss is the
+  // reason.
   for (int i = 0; i < 1000 && own.revoked.load(std::memory_order_acquire) == 1; ++i) sched_yield();
   if (own.revoked.load(std::memory_order_acquire) != 2) return false;
   revoke(decode_reason(own.reason, group_.size()));

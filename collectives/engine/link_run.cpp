@@ -132,8 +132,8 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, Fram
     }
     auto consumed = handler.on_frame(step.peer, *header, link);
     if (!consumed.ok()) return consumed.status();
-    // Frames of another call stay. When the peer went on without sending what this step awaits, its calls differ: the engine's
-    // probe finds out how.
+    // Frames of another call stay. When the peer went on without sending what this step awaits, its calls
+    // differ: the engine's probe finds out how.
     if (!*consumed) return false;
   }
 }

@@ -12,11 +12,10 @@ namespace {
 
 // A few microseconds: a small operation whose peers are on time ends within it.
 constexpr int kInlineAttempts = 200;
-// About 50 us of passes at 25 ns; two thirds of a futex wake across cores is saved whenever the peer comes
-// within it.
-constexpr int kSpins = 2000;
-// About 100 us of yields when nobody else runs, and as many turns as the other ranks need when they do.
-constexpr int kYields = 200;
+// Twice what a futex wake across cores costs (22 us): who waits longer loses little by sleeping.
+constexpr Nanos kSpin = 50'000;
+// As many turns as the other ranks need when they share the core; when nobody else runs it is a slower spin.
+constexpr Nanos kYield = 150'000;
 
 int allowed_cores() {
   cpu_set_t set;
@@ -36,21 +35,24 @@ void pause() {
 
 WaitPolicy wait_policy(const EngineGroup& group) {
   static const int cores = allowed_cores();
-  static const int chosen =
-      config_is_set("LOCKSTEP_SPIN") ? static_cast<int>(config_integer("LOCKSTEP_SPIN")) * 40 : -1;
-  if (chosen >= 0) return {std::min(chosen, kInlineAttempts), chosen, kYields};
+  if (config_is_set("LOCKSTEP_SPIN")) {
+    const Nanos spin = config_integer("LOCKSTEP_SPIN") * 1000;
+    return {spin > 0 ? kInlineAttempts : 0, spin, kYield};
+  }
   const std::string& host = group.members[static_cast<std::size_t>(group.rank)].host_id;
   const auto local = std::count_if(group.members.begin(), group.members.end(),
                                    [&](const Member& m) { return m.host_id == host; });
   const bool spare = local <= cores;
-  return {spare ? kInlineAttempts : 0, spare ? kSpins : 0, kYields};
+  return {spare ? kInlineAttempts : 0, spare ? kSpin : 0, kYield};
 }
 
 Backoff::Advice Backoff::idle() {
-  ++passes_;
-  if (passes_ <= policy_.spins) {
+  const Nanos now = env_.now();
+  if (since_ == 0) since_ = now;
+  const Nanos waited = now - since_;
+  if (waited < policy_.spin) {
     pause();
-  } else if (passes_ <= policy_.spins + policy_.yields) {
+  } else if (waited < policy_.spin + policy_.yield) {
     sched_yield();
   } else {
     return Advice::sleep;

@@ -1,0 +1,167 @@
+// What only real processes show: a rank that is killed, forked children, the time to the first result.
+#include <atomic>
+#include <chrono>
+#include <vector>
+
+#include "tests/engine/counted_allocations.hpp"
+#include "tests/engine/process_group.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::testing::run_forked;
+using internal::testing::Shared;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
+using testing::MeetingPlace;
+using Clock = std::chrono::steady_clock;
+
+class Processes : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Transports, Processes, ::testing::Values("shm", "tcp"));
+
+/// A data loader: a forked child of the rank that does nothing and goes with it.
+pid_t start_idle_child() {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child != 0) return child;
+  while (getppid() == parent) internal::sleep_for(std::chrono::milliseconds(5));
+  _exit(0);
+}
+
+struct KillBoard {
+  std::atomic<int> running{0};
+  std::atomic<std::int64_t> killed_at{0};
+  std::atomic<int> named{0};
+};
+
+/// Rank 2 of four is killed in the middle of all_reduces; returns the slowest survivor's time to its error.
+void survive_a_kill(const char* transports, bool with_children, bool registered) {
+  MeetingPlace place;
+  Shared<KillBoard> board;
+  auto children = start_forked(4, [&](int rank) {
+    Communicator comm = place.join(rank, 4, transports);
+    const pid_t idle = with_children ? start_idle_child() : -1;
+    constexpr std::size_t kCount = 1 << 20;
+    std::vector<float> own(registered ? 0 : kCount);
+    auto* data = registered ? static_cast<float*>(allocate(kCount * sizeof(float))) : own.data();
+    try {
+      while (true) {
+        comm.all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum);
+        board->running.fetch_add(1);
+      }
+    } catch (const Error& error) {
+      const auto late = Clock::now().time_since_epoch().count() - board->killed_at.load();
+      EXPECT_LT(late, 10'000'000'000) << "ten times the promised second";
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+      EXPECT_EQ(error.culprit(), 2) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 2"), std::string::npos) << error.what();
+      board->named.fetch_add(1);
+    }
+    if (idle > 0) {
+      kill(idle, SIGKILL);
+      wait_for(idle);
+    }
+  });
+  internal::testing::wait_until([&] { return board->running.load() > 40; });
+  board->killed_at.store(Clock::now().time_since_epoch().count());
+  kill(children[2], SIGKILL);
+  for (const pid_t child : children) {
+    const int status = wait_for(child);
+    EXPECT_EQ(status, child == children[2] ? SIGKILL : 0);
+  }
+  EXPECT_EQ(board->named.load(), 3);
+}
+
+TEST_P(Processes, AKilledRankIsNamedByAllOthers) { survive_a_kill(GetParam(), false, false); }
+TEST_P(Processes, AKilledRankIsNamedDespiteForkedChildren) { survive_a_kill(GetParam(), true, false); }
+TEST(Registered, AKilledRankIsNamedByAllOthers) { survive_a_kill("shm", false, true); }
+
+TEST_P(Processes, UseInAForkedChildIsANamedError) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, GetParam());
+    float x = 1;
+    comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
+    const pid_t child = fork();
+    if (child == 0) {
+      try {
+        comm.barrier();
+      } catch (const Error& error) {
+        _exit(error.code() == ErrorCode::not_supported &&
+                      std::string(error.what()).find("forked") != std::string::npos
+                  ? 7
+                  : 8);
+      }
+      _exit(9);
+    }
+    EXPECT_EQ(WEXITSTATUS(wait_for(child)), 7);
+    comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);  // The parent goes on.
+    EXPECT_EQ(x, 4.0f);
+  });
+}
+
+TEST_P(Processes, TheFirstResultComesSoonAlsoWithIdleChildren) {
+  MeetingPlace place;
+  const auto start = Clock::now();
+  run_forked(4, [&](int rank) {
+    Communicator comm = place.join(rank, 4, GetParam());
+    const pid_t idle = start_idle_child();
+    float x = 1;
+    comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
+    EXPECT_EQ(x, 4.0f);
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(10)) << "ten times the promised second";
+    kill(idle, SIGKILL);
+    wait_for(idle);
+    comm.finalize();
+  });
+}
+
+TEST_P(Processes, ARepeatedSmallAllReduceAllocatesNothing) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, GetParam());
+    std::vector<float> data(256, 0.0f);
+    const auto repeat = [&](int times, std::size_t count) {
+      for (int i = 0; i < times; ++i)
+        comm.all_reduce(data.data(), data.data(), count, DataType::f32, ReduceOp::sum);
+    };
+    for (const std::size_t count : {2, 256}) {
+      repeat(100, count);
+      comm.barrier();
+      const std::uint64_t before = testing::allocations();
+      repeat(300, count);
+      // Not one per call; a rank that was not scheduled for 50 ms is asked for, and that may allocate.
+      EXPECT_LT(testing::allocations() - before, 30u) << "300 calls of " << count << " elements";
+    }
+    comm.finalize();
+  });
+}
+
+TEST_P(Processes, LeavingInGoodOrderIsNoLoss) {
+  MeetingPlace place;
+  run_forked(3, [&](int rank) {
+    Communicator comm = place.join(rank, 3, GetParam());
+    std::int64_t x = 1;
+    for (int i = 0; i < 50; ++i) comm.all_reduce(&x, &x, 1, DataType::i64, ReduceOp::max);
+    // Ranks end as they come, without a common farewell.
+  });
+}
+
+TEST_P(Processes, ARankThatLeftIsNamedByWhoWaitsForIt) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    auto comm = std::make_unique<Communicator>(place.join(rank, 2, GetParam()));
+    comm->barrier();
+    if (rank == 1) return comm.reset();
+    try {
+      comm->barrier();
+      ADD_FAILURE() << "a barrier without rank 1";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
