@@ -111,18 +111,14 @@ void run(const Options& options) {
 }  // namespace
 }  // namespace digits
 
-int main(int argc, char** argv) {
-  CLI::App app(
-      "Trains a multilayer perceptron on handwritten digits, data-parallel over the ranks it is started "
-      "with.");
+int main(int argc, char** argv) try {
+  CLI::App app("Trains a network on handwritten digits, data-parallel over the ranks it is started with.");
   digits::Options options;
   digits::add_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  try {
-    digits::run(options);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "digits: %s\n", error.what());
-    return 1;
-  }
+  digits::run(options);
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "digits: %s\n", error.what());
+  return 1;
 }
