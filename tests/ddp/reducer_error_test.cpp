@@ -5,10 +5,14 @@
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/model.hpp"
-#include "tests/ddp/on_ranks.hpp"
+#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
 
 namespace lockstep {
 namespace {
+
+using testing::on_ranks;
+using testing::thrown_by;
 
 void expect_text(const Error& error, const std::string& text) {
   EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
@@ -28,11 +32,11 @@ void expect_step_works(Reducer& reducer, const Model& model, Communicator& commu
 
 TEST(ReducerErrors, EveryRankNamesTheFirstParameterThatDiffers) {
   for (int odd = 0; odd < 3; ++odd) {
-    on_ranks(3, [&](Communicator& communicator) {
+    on_ranks(3, "auto", [&](Communicator& communicator) {
       Model model(6, 1);
       auto list = model.list();
       if (communicator.rank() == odd) list[2].shape = {1, 1};
-      const Error error = error_of([&] { Reducer reducer(communicator, list); });
+      const Error error = thrown_by([&] { Reducer reducer(communicator, list); });
       EXPECT_EQ(error.code(), ErrorCode::mismatch);
       EXPECT_EQ(error.culprit(), odd);
       expect_text(error, "parameter 2 differs on rank " + std::to_string(odd) +
@@ -44,11 +48,11 @@ TEST(ReducerErrors, EveryRankNamesTheFirstParameterThatDiffers) {
 }
 
 TEST(ReducerErrors, EveryRankNamesTheOneThatCannotStart) {
-  on_ranks(3, [](Communicator& communicator) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
     Model model(4, 1);
     auto list = model.list();
     if (communicator.rank() == 1) list[3].value = nullptr;
-    const Error error = error_of([&] { Reducer reducer(communicator, list); });
+    const Error error = thrown_by([&] { Reducer reducer(communicator, list); });
     EXPECT_EQ(error.code(), communicator.rank() == 1 ? ErrorCode::invalid_argument : ErrorCode::refused);
     EXPECT_EQ(error.culprit(), 1);
     expect_text(error, "parameter 3, \"tensor3\"");
@@ -57,27 +61,27 @@ TEST(ReducerErrors, EveryRankNamesTheOneThatCannotStart) {
 }
 
 TEST(ReducerErrors, RefusesAnEmptyModelOnEveryRank) {
-  on_ranks(2, [](Communicator& communicator) {
-    const Error error = error_of([&] { Reducer reducer(communicator, {}); });
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    const Error error = thrown_by([&] { Reducer reducer(communicator, {}); });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     expect_text(error, "there are no parameters");
   });
 }
 
 TEST(ReducerErrors, MisuseNamesTheParameterAndChangesNothing) {
-  on_ranks(2, [](Communicator& communicator) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 1);
     Reducer reducer(communicator, model.list());
-    expect_text(error_of([&] { reducer.mark_ready(4); }), "mark_ready(4): the reducer has 4 parameters");
-    expect_text(error_of([&] { reducer.gradient(9); }), "gradient(9): the reducer has 4 parameters");
+    expect_text(thrown_by([&] { reducer.mark_ready(4); }), "mark_ready(4): the reducer has 4 parameters");
+    expect_text(thrown_by([&] { reducer.gradient(9); }), "gradient(9): the reducer has 4 parameters");
 
     write_gradient(reducer, model, 2, communicator.rank(), 0);
     reducer.mark_ready(2);
-    const Error twice = error_of([&] { reducer.mark_ready(2); });
+    const Error twice = thrown_by([&] { reducer.mark_ready(2); });
     EXPECT_EQ(twice.code(), ErrorCode::invalid_argument);
     expect_text(twice, "mark_ready(2): \"tensor2\" was already marked in step 1");
 
-    const Error missing = error_of([&] { reducer.wait(); });
+    const Error missing = thrown_by([&] { reducer.wait(); });
     EXPECT_EQ(missing.code(), ErrorCode::invalid_argument);
     expect_text(missing,
                 "3 of 4 gradients were not marked ready in step 1: \"tensor0\" (0), \"tensor1\" (1), "
@@ -94,16 +98,16 @@ TEST(ReducerErrors, MisuseNamesTheParameterAndChangesNothing) {
 }
 
 TEST(ReducerErrors, NamesAFewOfManyForgottenParameters) {
-  on_ranks(1, [](Communicator& communicator) {
+  on_ranks(1, "auto", [](Communicator& communicator) {
     Model model(30, 1);
     Reducer reducer(communicator, model.list());
-    expect_text(error_of([&] { reducer.wait(); }), "30 of 30 gradients");
-    expect_text(error_of([&] { reducer.wait(); }), "\"tensor7\" (7), ...;");
+    expect_text(thrown_by([&] { reducer.wait(); }), "30 of 30 gradients");
+    expect_text(thrown_by([&] { reducer.wait(); }), "\"tensor7\" (7), ...;");
   });
 }
 
 TEST(ReducerErrors, WaitReportsAPeersAbortAndEveryLaterStepToo) {
-  on_ranks(3, [](Communicator& communicator) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
     Model model(6, 1);
     Reducer reducer(communicator, model.list(), {.bucket_bytes = 1, .first_bucket_bytes = 1});
     if (communicator.rank() == 2) {
@@ -112,7 +116,7 @@ TEST(ReducerErrors, WaitReportsAPeersAbortAndEveryLaterStepToo) {
     }
     for (int step = 0; step < 2; ++step) {
       for (std::size_t i = 0; i < model.tensors(); ++i) reducer.mark_ready(i);
-      const Error error = error_of([&] { reducer.wait(); });
+      const Error error = thrown_by([&] { reducer.wait(); });
       EXPECT_EQ(error.code(), ErrorCode::aborted);
       EXPECT_EQ(error.culprit(), 2);
       expect_text(error, "gradients of step 1: ");
@@ -123,7 +127,7 @@ TEST(ReducerErrors, WaitReportsAPeersAbortAndEveryLaterStepToo) {
 }
 
 TEST(ReducerErrors, DestructionInTheMidstOfAStepTellsThePeers) {
-  on_ranks(3, [](Communicator& communicator) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
     Model model(6, 1);
     Reducer reducer(communicator, model.list(), {.bucket_bytes = 1, .first_bucket_bytes = 1});
     if (communicator.rank() == 0) {
@@ -132,7 +136,7 @@ TEST(ReducerErrors, DestructionInTheMidstOfAStepTellsThePeers) {
       return;
     }
     for (std::size_t i = 0; i < model.tensors(); ++i) reducer.mark_ready(i);
-    const Error error = error_of([&] { reducer.wait(); });
+    const Error error = thrown_by([&] { reducer.wait(); });
     EXPECT_EQ(error.code(), ErrorCode::aborted);
     EXPECT_EQ(error.culprit(), 0);
     expect_text(error, "rank 0 destroyed its Reducer in the midst of step 1");

@@ -8,10 +8,12 @@
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/model.hpp"
-#include "tests/ddp/on_ranks.hpp"
+#include "tests/engine/local_ranks.hpp"
 
 namespace lockstep {
 namespace {
+
+using testing::on_ranks;
 
 constexpr ReducerOptions kSmallBuckets{.bucket_bytes = 8'000, .first_bucket_bytes = 2'000};
 
@@ -50,19 +52,21 @@ void run_steps(Communicator& communicator, const ReducerOptions& options) {
 }
 
 TEST(Reducer, AveragesWhateverTheOrderOfMarking) {
-  for (const int n : {1, 2, 3, 4, 5}) {
-    on_ranks(n, [](Communicator& communicator) { run_steps(communicator, kSmallBuckets); });
+  for (const char* transports : {"shm", "tcp"}) {
+    for (const int n : {1, 2, 3, 4, 5}) {
+      on_ranks(n, transports, [](Communicator& communicator) { run_steps(communicator, kSmallBuckets); });
+    }
   }
 }
 
 TEST(Reducer, SumsInsteadOfAveraging) {
   ReducerOptions options = kSmallBuckets;
   options.average = false;
-  on_ranks(3, [&](Communicator& communicator) { run_steps(communicator, options); });
+  on_ranks(3, "auto", [&](Communicator& communicator) { run_steps(communicator, options); });
 }
 
 TEST(Reducer, CopiesInAndOutWithoutViewsAndMixesWithViews) {
-  on_ranks(4, [](Communicator& communicator) {
+  on_ranks(4, "auto", [](Communicator& communicator) {
     ReducerOptions options = kSmallBuckets;
     options.gradients_as_views = communicator.rank() % 2 == 0;
     run_steps(communicator, options);
@@ -70,11 +74,11 @@ TEST(Reducer, CopiesInAndOutWithoutViewsAndMixesWithViews) {
 }
 
 TEST(Reducer, ReducesInOneBucketWithTheDefaultCaps) {
-  on_ranks(2, [](Communicator& communicator) { run_steps(communicator, {}); });
+  on_ranks(2, "auto", [](Communicator& communicator) { run_steps(communicator, {}); });
 }
 
 TEST(Reducer, ReducesDifferentTypesTogether) {
-  on_ranks(3, [](Communicator& communicator) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
     std::vector<float> singles(7);
     std::vector<double> doubles(5);
     const std::vector<Parameter> list{{"singles", DataType::f32, {7}, singles.data(), nullptr},
@@ -93,7 +97,7 @@ TEST(Reducer, ReducesDifferentTypesTogether) {
 
 TEST(Reducer, TakesMarksFromEightThreads) {
   constexpr std::size_t kThreads = 8;
-  on_ranks(2, [](Communicator& communicator) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(64, 9);
     Reducer reducer(communicator, model.list(), kSmallBuckets);
     const int rank = communicator.rank();
@@ -118,7 +122,7 @@ TEST(Reducer, TakesMarksFromEightThreads) {
 
 TEST(Reducer, StartsFromRankZerosValuesAndZeroGradients) {
   for (const bool views : {true, false}) {
-    on_ranks(4, [&](Communicator& communicator) {
+    on_ranks(4, "auto", [&](Communicator& communicator) {
       Model model(10, 2);
       for (std::size_t i = 0; i < model.tensors(); ++i) {
         std::fill(model.values(i).begin(), model.values(i).end(),
@@ -137,7 +141,7 @@ TEST(Reducer, StartsFromRankZerosValuesAndZeroGradients) {
 }
 
 TEST(Reducer, AlignsViews) {
-  on_ranks(2, [](Communicator& communicator) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(12, 4);
     Reducer reducer(communicator, model.list(), kSmallBuckets);
     for (std::size_t i = 0; i < model.tensors(); ++i) {
@@ -147,7 +151,7 @@ TEST(Reducer, AlignsViews) {
 }
 
 TEST(Reducer, WorksAfterItWasMoved) {
-  on_ranks(2, [](Communicator& communicator) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(5, 1);
     Reducer first(communicator, model.list());
     first.mark_ready(0);
@@ -159,7 +163,7 @@ TEST(Reducer, WorksAfterItWasMoved) {
 }
 
 TEST(Reducer, CountsStepsBytesAndBuckets) {
-  on_ranks(2, [](Communicator& communicator) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(20, 5);
     Reducer reducer(communicator, model.list(), kSmallBuckets);
     EXPECT_EQ(reducer.statistics().step, 0u);

@@ -7,10 +7,12 @@
 #include <string>
 
 #include "examples/digits/overlap.hpp"
-#include "tests/ddp/on_ranks.hpp"
+#include "tests/engine/local_ranks.hpp"
 
 namespace digits {
 namespace {
+
+using lockstep::testing::on_ranks;
 
 const Split& data() {
   static const Split split = load_digits(DIGITS_DATA);
@@ -26,7 +28,7 @@ struct Outcome {
 
 Outcome train(int ranks, const TrainingOptions& options) {
   Outcome outcome;
-  lockstep::on_ranks(ranks, [&](lockstep::Communicator& communicator) {
+  on_ranks(ranks, "auto", [&](lockstep::Communicator& communicator) {
     Trainer trainer(communicator, data().train, options);
     for (std::size_t epoch = 0; epoch < options.epochs; ++epoch) {
       const auto losses = trainer.run_epoch(epoch, [](const Progress&) {});
@@ -53,7 +55,7 @@ TEST(Trainer, LearnsTheSameOnAnyNumberOfRanks) {
 }
 
 TEST(Trainer, NamesTheReplicasThatDiffer) {
-  lockstep::on_ranks(4, [](lockstep::Communicator& communicator) {
+  on_ranks(4, "auto", [](lockstep::Communicator& communicator) {
     Trainer trainer(communicator, data().train, kSmall);
     trainer.check_replicas();
     const std::vector<std::size_t> samples{0, 1, 2};
@@ -68,14 +70,14 @@ TEST(Trainer, NamesTheReplicasThatDiffer) {
 }
 
 TEST(Trainer, HasABucketForEachLayer) {
-  lockstep::on_ranks(2, [](lockstep::Communicator& communicator) {
+  on_ranks(2, "auto", [](lockstep::Communicator& communicator) {
     const Trainer trainer(communicator, data().train, {});
     EXPECT_EQ(trainer.reducer().plan().buckets.size(), 4u);
   });
 }
 
 TEST(Trainer, MeasuringLeavesTheParametersAsTheyAre) {
-  lockstep::on_ranks(2, [](lockstep::Communicator& communicator) {
+  on_ranks(2, "auto", [](lockstep::Communicator& communicator) {
     Trainer trainer(communicator, data().train, kSmall);
     const double before = trainer.accuracy(data().test);
     const Overlap overlap = measure_overlap(communicator, trainer);
@@ -88,7 +90,7 @@ TEST(Trainer, MeasuringLeavesTheParametersAsTheyAre) {
 }
 
 TEST(Trainer, RefusesABatchThatCannotBeDealt) {
-  lockstep::on_ranks(3, [](lockstep::Communicator& communicator) {
+  on_ranks(3, "auto", [](lockstep::Communicator& communicator) {
     const auto message = [&](std::size_t batch) -> std::string {
       try {
         const Trainer trainer(communicator, data().train, {.batch = batch});
