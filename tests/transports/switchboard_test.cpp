@@ -1,0 +1,290 @@
+// Switchboards of ranks in one process: who connects to whom, who is turned away, and what the others hear of
+// it.
+#include "transports/tcp/switchboard.hpp"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+
+#include "lib/net/interfaces.hpp"
+#include "lib/net/stream_io.hpp"
+#include "tests/transports/static_session.hpp"
+#include "transports/tcp/published_address.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::StaticSession;
+
+std::string fresh_store() {
+  static std::atomic<int> number{0};
+  return "switchboard-test-" + std::to_string(++number);
+}
+
+// Sets a variable for the life of the object.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~ScopedVariable() { unsetenv(name_); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+struct Rank {
+  std::unique_ptr<StaticSession> session;
+  std::unique_ptr<Switchboard> board;
+};
+
+// Ranks that met, with the secret of each.
+std::vector<Rank> meet(const std::vector<std::string>& secrets) {
+  const std::string store = fresh_store();
+  const int size = static_cast<int>(secrets.size());
+  std::vector<Rank> ranks(secrets.size());
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r) {
+    Rank& rank = ranks[static_cast<std::size_t>(r)];
+    rank.session = std::make_unique<StaticSession>(r, size, store, secrets[static_cast<std::size_t>(r)]);
+    threads.emplace_back([&rank] {
+      auto board = Switchboard::make(*rank.session, real_env());
+      ASSERT_TRUE(board.ok()) << board.status().message();
+      rank.board = std::move(*board);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return ranks;
+}
+
+// Waits until take() has something to say.
+Result<std::optional<Fd>> await(Switchboard& board, int peer, std::uint64_t channel) {
+  const Fd bell(eventfd(0, EFD_CLOEXEC));
+  board.attach(bell.get());
+  auto result = board.take(peer, channel);
+  while (result.ok() && !*result) {
+    pollfd entry{bell.get(), POLLIN, 0};
+    if (poll(&entry, 1, 20'000) != 1) {
+      ADD_FAILURE() << "no connection to rank " << peer;
+      break;
+    }
+    eventfd_t value = 0;
+    eventfd_read(bell.get(), &value);
+    result = board.take(peer, channel);
+  }
+  board.detach(bell.get());
+  return result;
+}
+
+void expect_connected(Result<std::optional<Fd>>& a, Result<std::optional<Fd>>& b) {
+  ASSERT_TRUE(a.ok()) << a.status().message();
+  ASSERT_TRUE(b.ok()) << b.status().message();
+  ASSERT_TRUE(*a && *b);
+  EXPECT_EQ(local_address(**a).text(), remote_address(**b).text());
+  EXPECT_EQ(remote_address(**a).text(), local_address(**b).text());
+}
+
+TEST(Switchboard, ConnectsEveryPairOncePerChannel) {
+  auto ranks = meet({"s", "s", "s"});
+  for (int a = 0; a < 3; ++a) {
+    for (int b = 0; b < 3; ++b) {
+      for (const std::uint64_t channel : {7u, 8u}) {
+        if (a != b) ranks[static_cast<std::size_t>(a)].board->want(b, channel);
+      }
+    }
+  }
+  for (int a = 0; a < 3; ++a) {
+    for (int b = a + 1; b < 3; ++b) {
+      for (const std::uint64_t channel : {7u, 8u}) {
+        auto low = await(*ranks[static_cast<std::size_t>(a)].board, b, channel);
+        auto high = await(*ranks[static_cast<std::size_t>(b)].board, a, channel);
+        expect_connected(low, high);
+        EXPECT_FALSE(ranks[static_cast<std::size_t>(a)].board->take(b, channel).value().has_value())
+            << "handed out twice";
+      }
+    }
+  }
+}
+
+TEST(Switchboard, EitherRankAloneMayWantTheConnection) {
+  auto ranks = meet({"s", "s"});
+  for (const int wanting : {0, 1}) {
+    const auto channel = static_cast<std::uint64_t>(wanting);
+    ranks[static_cast<std::size_t>(wanting)].board->want(1 - wanting, channel);
+    auto low = await(*ranks[0].board, 1, channel);
+    auto high = await(*ranks[1].board, 0, channel);
+    expect_connected(low, high);
+  }
+}
+
+TEST(Switchboard, SetsTheOptionsOfADataConnection) {
+  auto ranks = meet({"s", "s"});
+  ranks[0].board->want(1, 1);
+  auto socket = await(*ranks[0].board, 1, 1);
+  ASSERT_TRUE(socket.ok() && *socket);
+  char name[16] = {};
+  socklen_t size = sizeof name;
+  ASSERT_EQ(getsockopt((*socket)->get(), IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+  EXPECT_STREQ(name, "reno");
+}
+
+TEST(Switchboard, ShowsStrangersTheDoor) {
+  auto ranks = meet({"s", "s"});
+  std::vector<Fd> idle;  // Strangers that say nothing must not keep the others out.
+  for (int i = 0; i < 40; ++i) {
+    auto stranger = start_connect(ranks[1].board->address());
+    ASSERT_TRUE(stranger.ok());
+    idle.push_back(std::move(*stranger));
+  }
+  for (int i = 0; i < 10; ++i) {
+    auto stranger = tcp_connect(ranks[1].board->address(), std::chrono::seconds(10), real_env());
+    ASSERT_TRUE(stranger.ok());
+    const std::vector<std::byte> garbage(1000, std::byte{0x41});
+    send_some(stranger->get(), garbage);
+    pollfd entry{stranger->get(), POLLIN, 0};
+    ASSERT_EQ(poll(&entry, 1, 20'000), 1);
+    std::byte answer{};
+    const Transfer got = receive_some(stranger->get(), std::span(&answer, 1));
+    EXPECT_TRUE(got.ended || got.error == ECONNRESET) << "a stranger got an answer";
+  }
+  ranks[0].board->want(1, 1);
+  auto low = await(*ranks[0].board, 1, 1);
+  auto high = await(*ranks[1].board, 0, 1);
+  expect_connected(low, high);
+}
+
+TEST(Switchboard, RefusesAWrongSecret) {
+  auto ranks = meet({"right", "wrong"});
+  ranks[0].board->want(1, 1);
+  auto refused = await(*ranks[0].board, 1, 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), ErrorCode::unauthorized);
+  EXPECT_EQ(refused.status().culprit(), 1);
+  EXPECT_NE(refused.status().message().find("rank 1 (node1, pid 1001)"), std::string::npos)
+      << refused.status().message();
+  auto nothing = ranks[1].board->take(0, 1);
+  EXPECT_TRUE(nothing.ok() && !*nothing);
+}
+
+TEST(Switchboard, NamesAPeerThatDoesNotListenAnyMore) {
+  auto ranks = meet({"s", "s"});
+  for (const std::size_t gone : {1u, 0u}) {
+    ranks[gone].board.reset();
+    Rank& left = ranks[1 - gone];
+    left.board->want(static_cast<int>(gone), 1);
+    auto lost = await(*left.board, static_cast<int>(gone), 1);
+    ASSERT_FALSE(lost.ok());
+    EXPECT_EQ(lost.status().code(), ErrorCode::peer_lost);
+    EXPECT_EQ(lost.status().culprit(), static_cast<int>(gone));
+    EXPECT_NE(lost.status().message().find("cannot connect to rank"), std::string::npos)
+        << lost.status().message();
+    ranks = meet({"s", "s"});
+  }
+}
+
+TEST(Switchboard, EndsTheWaitForALostRank) {
+  auto ranks = meet({"s", "s", "s"});
+  ranks[2].board->want(0, 1);
+  ranks[2].session->lose(0, "killed by SIGKILL");
+  for (const std::uint64_t channel : {1u, 2u}) {
+    ranks[2].board->want(0, channel);
+    auto lost = await(*ranks[2].board, 0, channel);
+    ASSERT_FALSE(lost.ok());
+    EXPECT_EQ(lost.status().message(), "rank 0 (node0, pid 1000) is gone: killed by SIGKILL");
+    EXPECT_EQ(lost.status().culprit(), 0);
+  }
+  ranks[2].board->want(1, 1);
+  auto other = await(*ranks[2].board, 1, 1);
+  EXPECT_TRUE(other.ok() && *other) << "one loss must not end the others' connections";
+}
+
+// One rank alone, whose peer 1 published `theirs` (nothing when empty).
+Status meet_alone(const std::string& theirs) {
+  StaticSession session(0, 2, fresh_store());
+  if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(published_key(1), theirs));
+  return Switchboard::make(session, real_env()).status();
+}
+
+TEST(Switchboard, NamesARankThatNeverPublished) {
+  const ScopedVariable timeout("LOCKSTEP_START_TIMEOUT", "300ms");
+  const Status status = meet_alone("");
+  EXPECT_EQ(status.code(), ErrorCode::timeout);
+  EXPECT_NE(status.message().find("tcp/1"), std::string::npos) << status.message();
+}
+
+TEST(Switchboard, DoesNotWaitForARankThatDied) {
+  StaticSession session(0, 2, fresh_store());
+  std::thread killer([&] {
+    while (!session.store().wait(std::vector{published_key(0)}, std::chrono::milliseconds(100)).value()[0]) {
+    }
+    session.lose(1, "exited with code 3");
+  });
+  const Status status = Switchboard::make(session, real_env()).status();
+  killer.join();
+  EXPECT_EQ(status.code(), ErrorCode::peer_lost);
+  EXPECT_EQ(status.message(), "rank 1 (node1, pid 1001) is gone: exited with code 3");
+}
+
+TEST(Switchboard, RefusesRanksThatDisagreeOnTheNumberOfSockets) {
+  const Status status = meet_alone("127.0.0.1:1 3");
+  EXPECT_EQ(status.code(), ErrorCode::configuration);
+  EXPECT_EQ(status.culprit(), 1);
+  EXPECT_EQ(status.message(),
+            "LOCKSTEP_TCP_SOCKETS is 1 on rank 0 and 3 on rank 1: set it equally on all ranks");
+}
+
+TEST(Switchboard, RefusesAddressesThatAreNone) {
+  for (const char* text :
+       {"nonsense", "127.0.0.1:1", "127.0.0.1:1 0", "127.0.0.1:1 99", "127.0.0.1:1 2x", ":1 1"}) {
+    const Status status = meet_alone(text);
+    EXPECT_EQ(status.code(), ErrorCode::internal) << text;
+    EXPECT_NE(status.message().find("is not a published address"), std::string::npos) << status.message();
+  }
+}
+
+TEST(ListenForPeers, HonoursTheInterfaceVariable) {
+  const StaticSession session(0, 2, fresh_store());
+  {
+    const ScopedVariable ifname("LOCKSTEP_IFNAME", "=lo");
+    auto listener = listen_for_peers(session);
+    ASSERT_TRUE(listener.ok()) << listener.status().message();
+    EXPECT_EQ(local_address(*listener).host, "127.0.0.1");
+    EXPECT_NE(local_address(*listener).port, 0);
+  }
+  const ScopedVariable ifname("LOCKSTEP_IFNAME", "nosuch");
+  auto listener = listen_for_peers(session);
+  ASSERT_FALSE(listener.ok());
+  EXPECT_NE(listener.status().message().find("LOCKSTEP_IFNAME=nosuch"), std::string::npos);
+  EXPECT_NE(listener.status().message().find("lo (127.0.0.1)"), std::string::npos);
+}
+
+TEST(ListenForPeers, LeavesLoopbackOnlyWithASecret) {
+  auto available = interface_addresses();
+  ASSERT_TRUE(available.ok());
+  if (!choose_interface(*available, "").ok()) GTEST_SKIP() << "this machine has no network interface";
+  StaticSession open(0, 2, fresh_store(), "");
+  open.move_away(1);
+  auto refused = listen_for_peers(open);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), ErrorCode::configuration);
+  EXPECT_NE(refused.status().message().find("LOCKSTEP_INSECURE=1"), std::string::npos);
+  {
+    const ScopedVariable insecure("LOCKSTEP_INSECURE", "1");
+    EXPECT_TRUE(listen_for_peers(open).ok());
+  }
+  StaticSession secret(0, 2, fresh_store(), "s3cret");
+  secret.move_away(1);
+  auto listener = listen_for_peers(secret);
+  ASSERT_TRUE(listener.ok());
+  EXPECT_NE(local_address(*listener).host.substr(0, 4), "127.");
+}
+
+}  // namespace
+}  // namespace lockstep::internal

@@ -1,0 +1,158 @@
+// TCP transports of ranks in one process: links by (peer, channel), inbound ones too, apart by group.
+#include "transports/tcp/tcp_transport.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <thread>
+
+#include "lib/bootstrap/local_session.hpp"
+#include "tests/transports/link_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::Incoming;
+using testing::message;
+using testing::Outgoing;
+using testing::pull;
+using testing::push;
+
+// Ranks of one job, each with a switchboard.
+struct Job {
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<std::unique_ptr<Switchboard>> boards;
+
+  explicit Job(int n) : sessions(make_local_sessions(n)), boards(static_cast<std::size_t>(n)) {
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < boards.size(); ++r) {
+      threads.emplace_back([this, r] {
+        auto board = Switchboard::make(*sessions[r], real_env());
+        ASSERT_TRUE(board.ok()) << board.status().message();
+        boards[r] = std::move(*board);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+  std::unique_ptr<Transport> transport(std::uint64_t group, int rank, const std::vector<int>& world_ranks) {
+    auto made = make_tcp_transport(
+        group, rank, world_ranks,
+        *boards[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])], real_env());
+    EXPECT_TRUE(made.ok());
+    return std::move(*made);
+  }
+};
+
+// Sleeps as the engine would until something may have changed.
+void sleep_on(Transport& transport) {
+  std::vector<pollfd> entries;
+  transport.append_poll_entries(entries);
+  poll(entries.data(), entries.size(), 20'000);
+  EXPECT_TRUE(transport.service().ok());
+}
+
+Link& await_link(Transport& transport, int peer, Channel channel) {
+  for (;;) {
+    auto link = transport.link(peer, channel);
+    EXPECT_TRUE(link.ok()) << link.status().message();
+    if (*link != nullptr) return **link;
+    sleep_on(transport);
+  }
+}
+
+// Sends `bytes` from one end and takes them at the other, on one thread each.
+void expect_delivery(Link& from, Link& to, std::size_t bytes, std::uint64_t seed) {
+  Outgoing out = message(bytes, seed);
+  Incoming in;
+  while (!in.done) {
+    ASSERT_TRUE(push(from, out).ok());
+    ASSERT_TRUE(pull(to, in).ok());
+  }
+  EXPECT_EQ(in.header.sequence, seed);
+  EXPECT_TRUE(in.payload == out.payload);
+}
+
+void exchange_among_all(Job& job, std::uint64_t group, const std::vector<int>& members) {
+  const int n = static_cast<int>(members.size());
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int r = 0; r < n; ++r) transports.push_back(job.transport(group, r, members));
+  for (int a = 0; a < n; ++a) {
+    for (int b = a + 1; b < n; ++b) {
+      for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+        auto& low = *transports[static_cast<std::size_t>(a)];
+        auto& high = *transports[static_cast<std::size_t>(b)];
+        EXPECT_EQ(high.existing_link(a, channel), nullptr);
+        Link& from = await_link(low, b, channel);
+        while (high.existing_link(a, channel) == nullptr) sleep_on(high);  // It came without being asked for.
+        Link& to = *high.existing_link(a, channel);
+        expect_delivery(from, to, 300'000, group);
+        expect_delivery(to, from, 10, group + 1);
+      }
+    }
+  }
+}
+
+TEST(TcpTransport, LinksAllPairsOnBothChannels) {
+  Job job(3);
+  exchange_among_all(job, 1, {0, 1, 2});
+}
+
+TEST(TcpTransport, KeepsGroupsApart) {
+  Job job(3);
+  auto first = job.transport(1, 0, {0, 2});
+  auto other = job.transport(2, 0, {0, 2});
+  auto first_peer = job.transport(1, 1, {0, 2});
+  auto other_peer = job.transport(2, 1, {0, 2});
+  Link& a = await_link(*first, 1, Channel::collective);
+  Link& b = await_link(*other, 1, Channel::collective);
+  expect_delivery(a, await_link(*first_peer, 0, Channel::collective), 100, 11);
+  expect_delivery(b, await_link(*other_peer, 0, Channel::collective), 100, 22);
+}
+
+TEST(TcpTransport, NumbersPeersAsTheGroupDoes) {
+  Job job(3);
+  exchange_among_all(job, 5, {2, 0, 1});
+}
+
+TEST(TcpTransport, StripesOverSeveralSockets) {
+  setenv("LOCKSTEP_TCP_SOCKETS", "3", 1);
+  Job job(2);
+  exchange_among_all(job, 1, {0, 1});
+  unsetenv("LOCKSTEP_TCP_SOCKETS");
+}
+
+TEST(TcpTransport, NamesALostPeerByItsNumberInTheGroup) {
+  Job job(3);
+  auto transport =
+      job.transport(1, 1, {2, 0});  // This process is the job's rank 0, its peer the job's rank 2.
+  job.boards[2].reset();
+  Result<Link*> link = nullptr;
+  while (link.ok()) {
+    link = transport->link(0, Channel::collective);
+    if (link.ok()) static_cast<void>(poll(nullptr, 0, 1));
+  }
+  EXPECT_EQ(link.status().code(), ErrorCode::peer_lost);
+  EXPECT_EQ(link.status().culprit(), 0);
+  EXPECT_NE(link.status().message().find("cannot connect to rank 2 ("), std::string::npos) << link.status().message();
+  EXPECT_FALSE(transport->service().ok() && transport->link(0, Channel::collective).ok())
+      << "an error is final";
+}
+
+TEST(TcpTransport, CloseStillDeliversWhatWasSent) {
+  Job job(2);
+  auto a = job.transport(1, 0, {0, 1});
+  auto b = job.transport(1, 1, {0, 1});
+  Link& from = await_link(*a, 1, Channel::collective);
+  Link& to = await_link(*b, 0, Channel::collective);
+  Outgoing out = message(50'000, 3);
+  while (!out.done) ASSERT_TRUE(push(from, out).ok());
+  a->close();
+  a.reset();
+  Incoming in;
+  while (!in.done) ASSERT_TRUE(pull(to, in).ok());
+  EXPECT_TRUE(in.payload == out.payload);
+  EXPECT_EQ(to.peek().status().code(), ErrorCode::peer_lost);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
