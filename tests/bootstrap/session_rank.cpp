@@ -1,5 +1,8 @@
 // One rank of the session tests: joins as its environment says, prints the outcome, then says whom it lost
-// until its standard input ends. Arguments: the milliseconds that it waits for the others.
+// until its standard input ends. Arguments: the milliseconds that it waits for the others; "stay" to stay
+// until it is killed.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -42,6 +45,7 @@ int main(int argc, char** argv) {
   say("joined " + std::to_string(joined.rank()) + " of " + std::to_string(joined.size()) + pids);
   joined.on_loss(1,
                  [](const Loss& loss) { say("lost " + std::to_string(loss.rank) + ": " + loss.evidence); });
+  if (argc > 2) pause();
   for (std::string command; std::getline(std::cin, command);) obey(joined, command);
   joined.leave();
   joined.remove_loss_callback(1);

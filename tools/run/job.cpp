@@ -1,0 +1,188 @@
+#include "tools/run/job.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "tools/run/exit_text.hpp"
+
+namespace lockstep::run {
+namespace {
+
+using internal::Deadline;
+using internal::Environment;
+using internal::Fd;
+using internal::Result;
+using internal::Status;
+
+constexpr std::size_t kReadBytes = 64 << 10;
+constexpr mode_t kFileMode = 0644;
+
+Result<Fd> open_log(const std::string& directory, int rank) {
+  if (directory.empty()) return Fd();
+  const std::string path = directory + "/rank-" + std::to_string(rank) + ".log";
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
+  if (!file) return internal::system_error("cannot write " + path, errno);
+  return file;
+}
+
+bool ends_the_job(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+}  // namespace
+
+Job::~Job() {
+  signal_all(SIGKILL);
+  for (Rank& rank : ranks_) {
+    if (!rank.status) waitpid(rank.child.pid, nullptr, 0);
+  }
+}
+
+Status Job::start(const JobFacts& facts) {
+  auto program = find_program(options_.command.front());
+  if (!program.ok()) return program.status();
+  ChildOptions options;
+  options.command = options_.command;
+  options.command.front() = *program;
+  options.output_is_terminal = screen_.is_terminal(Screen::Stream::output);
+  options.error_is_terminal = screen_.is_terminal(Screen::Stream::error);
+  const Environment inherited = internal::current_environment();
+  for (int rank = 0; rank < facts.ranks; ++rank) {
+    options.environment = rank_environment(inherited, facts, rank);
+    options.has_input = rank == 0 && isatty(STDIN_FILENO) == 0;
+    LOCKSTEP_RETURN_IF_ERROR(start_rank(rank, options));
+  }
+  return Status();
+}
+
+Status Job::start_rank(int rank, const ChildOptions& options) {
+  auto log = open_log(options_.output_directory, rank);
+  if (!log.ok()) return log.status();
+  auto child = start_child(options);
+  if (!child.ok()) return child.status();
+  guardian_.add(child->pid);
+  const bool shown = !options_.quiet && (!options_.only_rank || *options_.only_rank == rank);
+  ranks_.push_back(
+      {std::move(*child), std::make_unique<RankOutput>(rank, screen_, std::move(*log), shown), {}});
+  return Status();
+}
+
+int Job::run() {
+  while (any_running()) {
+    wait_for_events();
+    kill_all_if_due();
+  }
+  for (Rank& rank : ranks_) rank.output->finish();
+  if (!failure_) return 0;
+  report();
+  return exit_code(failure_->status);
+}
+
+bool Job::any_running() const {
+  for (const Rank& rank : ranks_) {
+    if (!rank.status) return true;
+  }
+  return false;
+}
+
+void Job::wait_for_events() {
+  std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}};
+  for (const Rank& rank : ranks_) {
+    entries.push_back({rank.child.output.get(), POLLIN, 0});  // A closed one is -1, which poll leaves out.
+    entries.push_back({rank.child.error.get(), POLLIN, 0});
+    entries.push_back({rank.status ? -1 : rank.child.pidfd.get(), POLLIN, 0});
+  }
+  if (poll(entries.data(), entries.size(), kill_at_ ? kill_at_->poll_timeout() : -1) <= 0) return;
+  if (entries[0].revents != 0) handle_signal();
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const pollfd* entry = &entries[1 + 3 * r];
+    if (entry[0].revents != 0) read_output(ranks_[r], Screen::Stream::output);
+    if (entry[1].revents != 0) read_output(ranks_[r], Screen::Stream::error);
+    if (entry[2].revents != 0) collect(static_cast<int>(r));
+  }
+}
+
+void Job::read_output(Rank& rank, Screen::Stream stream) {
+  Fd& from = stream == Screen::Stream::output ? rank.child.output : rank.child.error;
+  std::array<char, kReadBytes> bytes;
+  const ssize_t count = read(from.get(), bytes.data(), bytes.size());
+  if (count > 0) return rank.output->take(stream, {bytes.data(), static_cast<std::size_t>(count)});
+  // The end; a pseudo terminal says EIO.
+  if (count == 0 || (errno != EAGAIN && errno != EINTR)) from.reset();
+}
+
+/// A rank has ended: takes its last words, ends what it left behind, and its process.
+void Job::collect(int number) {
+  Rank& rank = ranks_[static_cast<std::size_t>(number)];
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(rank.child.pid), &info, WEXITED | WNOWAIT) != 0) return;
+  // While the leader is not reaped its number, and so the group's, is nobody else's.
+  kill(-rank.child.pid, SIGKILL);
+  guardian_.remove(rank.child.pid);
+  int status = 0;
+  waitpid(rank.child.pid, &status, 0);
+  rank.status = status;
+  for (const auto stream : {Screen::Stream::output, Screen::Stream::error}) {
+    const Fd& from = stream == Screen::Stream::output ? rank.child.output : rank.child.error;
+    pollfd entry{from.get(), POLLIN, 0};
+    while (from && poll(&entry, 1, 0) == 1) read_output(rank, stream);
+  }
+  if (exit_code(status) != 0) fail(number);
+}
+
+void Job::fail(int number) {
+  const Rank& rank = ranks_[static_cast<std::size_t>(number)];
+  if (failure_) return;  // The first failure is the cause; what follows is our own doing, or its consequence.
+  failure_ = {number, rank.child.pid, *rank.status};
+  store_.report_loss({number, exit_text(*rank.status)});
+  stop_others();
+}
+
+void Job::stop_others() {
+  signal_all(SIGTERM);
+  signal_all(SIGCONT);  // A stopped process sleeps through SIGTERM.
+  if (!kill_at_) kill_at_.emplace(internal::real_env(), options_.grace);
+}
+
+void Job::kill_all_if_due() {
+  if (!kill_at_ || !kill_at_->passed()) return;
+  signal_all(SIGKILL);
+  kill_at_.reset();
+}
+
+void Job::handle_signal() {
+  signalfd_siginfo info{};
+  if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
+  const int signal = static_cast<int>(info.ssi_signo);
+  if (ends_the_job(signal) && kill_at_) return signal_all(SIGKILL);  // Asked for the second time: now.
+  signal_all(signal);
+  if (ends_the_job(signal)) kill_at_.emplace(internal::real_env(), options_.grace);
+  if (signal == SIGTSTP) kill(getpid(), SIGSTOP);  // SIGCONT wakes this process, and is passed on.
+}
+
+void Job::signal_all(int signal) const {
+  for (const Rank& rank : ranks_) {
+    if (!rank.status) kill(-rank.child.pid, signal);
+  }
+}
+
+void Job::report() {
+  const std::string who = "rank " + std::to_string(failure_->rank);
+  const std::string others = ranks_.size() > 1 ? "; the other ranks were stopped" : "";
+  const auto say = [this](const std::string& text) { screen_.line(Screen::Stream::error, text); };
+  say("lockstep-run: " + who + " (pid " + std::to_string(failure_->pid) + ") " + exit_text(failure_->status) +
+      others);
+  const auto& tail = ranks_[static_cast<std::size_t>(failure_->rank)].output->tail();
+  if (tail.empty()) return;
+  say("lockstep-run: the last lines of standard error of " + who + ":");
+  for (const std::string& line : tail) say(line);
+}
+
+}  // namespace lockstep::run

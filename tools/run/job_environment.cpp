@@ -1,0 +1,74 @@
+#include "tools/run/job_environment.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "lib/base/env.hpp"
+#include "lib/net/tcp_socket.hpp"
+
+namespace lockstep::run {
+namespace {
+
+constexpr const char* kHost = "127.0.0.1";
+
+int allowed_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+int free_port() {
+  const auto listener = internal::tcp_listen({kHost, 0});
+  return listener.ok() ? internal::local_address(listener.value()).port : 0;
+}
+
+}  // namespace
+
+std::string random_text(int bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::vector<std::uint8_t> values(static_cast<std::size_t>(bytes));
+  internal::secure_random(values);
+  std::string text;
+  for (const std::uint8_t value : values) {
+    text += kDigits[value >> 4];
+    text += kDigits[value & 15];
+  }
+  return text;
+}
+
+JobFacts new_job(int ranks, const std::string& rendezvous, const std::string& secret,
+                 const std::string& job_id) {
+  JobFacts facts;
+  facts.ranks = ranks;
+  facts.rendezvous = rendezvous;
+  facts.job_id = job_id;
+  facts.secret = secret;
+  facts.master_port = free_port();
+  facts.cores = allowed_cores();
+  return facts;
+}
+
+internal::Environment rank_environment(const internal::Environment& inherited, const JobFacts& facts,
+                                       int rank) {
+  internal::Environment environment = inherited;
+  const std::string number = std::to_string(rank), size = std::to_string(facts.ranks);
+  environment["LOCKSTEP_RANK"] = environment["LOCKSTEP_LOCAL_RANK"] = number;
+  environment["LOCKSTEP_WORLD_SIZE"] = environment["LOCKSTEP_LOCAL_WORLD_SIZE"] = size;
+  environment["LOCKSTEP_RENDEZVOUS"] = facts.rendezvous;
+  environment["LOCKSTEP_STORE"] = "launcher";
+  environment["LOCKSTEP_JOB_ID"] = facts.job_id;
+  environment["LOCKSTEP_SECRET"] = facts.secret;
+  // lockstep-run may itself run under another launcher, whose variables are still there.
+  environment["LOCKSTEP_LAUNCHER"] = "lockstep";
+  environment["RANK"] = environment["LOCAL_RANK"] = number;
+  environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = size;
+  environment["GROUP_RANK"] = "0";
+  environment["MASTER_ADDR"] = kHost;
+  environment["MASTER_PORT"] = std::to_string(facts.master_port);
+  environment.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(1, facts.cores / facts.ranks)));
+  return environment;
+}
+
+}  // namespace lockstep::run

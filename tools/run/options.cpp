@@ -1,0 +1,67 @@
+#include "tools/run/options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "lib/base/parse.hpp"
+#include "lib/bootstrap/limits.hpp"
+
+namespace lockstep::run {
+namespace {
+
+constexpr const char* kAbout =
+    "lockstep-run -n RANKS [OPTIONS] PROGRAM [ARGUMENTS...]\n"
+    "Runs PROGRAM as a group of ranks on this machine and ends with the first failing rank's exit code.\n"
+    "Ranks find each other through LOCKSTEP_ variables; torchrun's variables are set as well.";
+
+constexpr const char* kFooter =
+    "Each line of output is prefixed with its rank. Signals are passed on to all ranks. When a rank fails, "
+    "the others get SIGTERM at\n"
+    "once and SIGKILL after the grace time. Standard input goes to rank 0 unless it is a terminal.";
+
+}  // namespace
+
+std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
+  CLI::App app(kAbout, "lockstep-run");
+  app.footer(kFooter);
+  app.prefix_command();
+  std::string grace = "10s";
+  int only_rank = -1;
+  app.add_option("-n,--ranks", options.ranks, "How many ranks to run")
+      ->check(CLI::Range(1, internal::kMaxWorld));
+  app.add_option("--grace", grace, "Time between SIGTERM and SIGKILL: 500ms, 10s, 1m")->capture_default_str();
+  app.add_option("--output-dir", options.output_directory,
+                 "Also write each rank's output, as it is, to DIR/rank-R.log")
+      ->type_name("DIR");
+  app.add_option("--only-rank", only_rank, "Show the output of rank R alone")
+      ->type_name("R")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("-q,--quiet", options.quiet, "Show no output of ranks, except of one that fails");
+  app.add_flag("--dry-run", options.dry_run, "Print each rank's variables and run nothing");
+  app.add_flag("--variables", options.variables, "Print the table of LOCKSTEP_ variables");
+  try {
+    app.parse(argc, argv);
+    if (options.variables) return std::nullopt;
+    options.command = app.remaining();
+    if (!options.command.empty() && options.command.front() == "--")
+      options.command.erase(options.command.begin());
+    if (options.ranks == 0) throw CLI::RequiredError("-n RANKS");
+    if (options.command.empty()) throw CLI::RequiredError("PROGRAM");
+    if (options.command.front().front() == '-')
+      throw CLI::ExtrasError(std::vector<std::string>{options.command.front()});
+    const auto milliseconds = internal::parse_milliseconds(grace);
+    if (!milliseconds)
+      throw CLI::ValidationError("--grace", "\"" + grace + "\" is no duration; write 500ms, 10s or 1m");
+    options.grace = std::chrono::milliseconds(*milliseconds);
+    if (only_rank >= options.ranks) {
+      throw CLI::ValidationError("--only-rank", "there is no rank " + std::to_string(only_rank) + " among " +
+                                                    std::to_string(options.ranks));
+    }
+    if (only_rank >= 0) options.only_rank = only_rank;
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : 2;
+  }
+}
+
+}  // namespace lockstep::run
