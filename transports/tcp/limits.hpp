@@ -1,23 +1,26 @@
-// Limits and sizes of the TCP transport, with the reason beside each. Sizes were measured over loopback
-// (docs/design.md).
+// Limits and sizes of the TCP transport, with the reason beside each. Sizes were tuned with two ranks over loopback.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+
+#include "transports/frame.hpp"
 
 namespace lockstep::internal {
 
 /// What one receive asks for when it looks for a header: small messages arrive whole in one system call, and
 /// little of a large one is copied twice.
 inline constexpr std::size_t kPeekBytes = 16 << 10;
-/// What a receive of a large payload may take of the message behind it: its header and a little more.
-inline constexpr std::size_t kBehindBytes = 4 << 10;
-/// Payload that is lent (Link::borrow) is received into a buffer of this size, which stays in a core's cache.
-inline constexpr std::size_t kBounceBytes = 256 << 10;
+/// What a receive of a large payload may take of the message behind it: its header, which then costs no call
+/// of its own. More would be copied twice, and would make two small receives of a large one.
+inline constexpr std::size_t kBehindBytes = sizeof(FrameHeader);
 /// One send moves at most this much, so that a rank that sends and receives alternates between the two.
 inline constexpr std::size_t kSendSlice = 256 << 10;
-/// One receive straight into the destination moves at most this much, for the same reason.
-inline constexpr std::size_t kReceiveSlice = 256 << 10;
+/// One receive moves up to twice as much: as soon as receiving falls behind sending, data wait for the
+/// congestion window, and a 25 MiB exchange takes half as long again.
+inline constexpr std::size_t kReceiveSlice = 512 << 10;
+/// Largest buffer for payload that is lent (Link::borrow). It stays in a core's cache.
+inline constexpr std::size_t kBounceBytes = kReceiveSlice;
 
 /// Messages up to this size travel over the first socket even when a peer has several.
 inline constexpr std::size_t kStripeThreshold = 128 << 10;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "transports/tcp/limits.hpp"
@@ -142,9 +143,9 @@ Result<std::span<const std::byte>> TcpLink::borrow(std::size_t unit, std::size_t
   most = std::min<std::uint64_t>(most, payload_left_) / unit * unit;
   if (most == 0) return Lent();
   if (buffer_.size() < unit) {
-    // Only what the payload can use and a little of the next message, which may want to go elsewhere.
-    const std::size_t ahead = std::min<std::uint64_t>(payload_left_ + kBehindBytes, kBounceBytes);
-    buffer_.grow(ahead <= kPeekBytes ? kPeekBytes : kBounceBytes);
+    const std::size_t ahead =
+        std::min<std::uint64_t>(payload_left_, kBounceBytes - kBehindBytes) + kBehindBytes;
+    buffer_.grow(std::bit_ceil(ahead));
     fill(ahead - buffer_.size());
     if (buffer_.size() < unit && !receive_failure_.ok()) return receive_failure_;
   }
