@@ -7,6 +7,7 @@ namespace lockstep::internal {
 
 LaneBuilder ProgramBuilder::lane() {
   program_.lanes.emplace_back();
+  waited_.emplace_back();
   return LaneBuilder(*this, static_cast<std::uint32_t>(program_.lanes.size() - 1));
 }
 
@@ -18,8 +19,11 @@ Range ProgramBuilder::reserve(std::uint64_t count) {
 
 After LaneBuilder::append(Step step, Tickets after) {
   std::size_t kept = 0;
+  auto& waited = builder_->waited_[lane_];
+  waited.resize(builder_->program_.lanes.size());
   for (const After& ticket : after) {
-    if (ticket.steps == 0) continue;
+    if (ticket.steps <= waited[ticket.lane]) continue;
+    waited[ticket.lane] = ticket.steps;
     assert(kept < std::size(step.after));
     step.after[kept++] = ticket;
   }
@@ -113,10 +117,11 @@ void LaneBuilder::publish() {
   append(step, {});
 }
 
-void LaneBuilder::await_all() {
+void LaneBuilder::await(int member, std::uint32_t phase) {
   Step step;
   step.kind = StepKind::await;
-  step.phase = builder_->program_.phases;
+  step.peer = member;
+  step.phase = phase;
   append(step, {});
 }
 

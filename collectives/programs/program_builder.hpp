@@ -10,6 +10,7 @@
 
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "collectives/programs/program.hpp"
 
@@ -43,10 +44,13 @@ class ProgramBuilder {
   friend class LaneBuilder;
   Program program_;
   EmptyMessages empty_;
+  /// By lane and other lane: how many steps of the other one the lane has waited for.
+  std::vector<std::vector<std::uint32_t>> waited_;
 };
 
 /// Appends to one lane. Copyable; valid while its builder lives. A step that moves no element is left out and
-/// returns an empty ticket. `after`: up to two tickets of other lanes; empty ones are ignored.
+/// returns an empty ticket. `after`: up to two tickets of other lanes. Empty ones are ignored, and so are
+/// those that an earlier step of this lane has waited for.
 class LaneBuilder {
  public:
   using Tickets = std::initializer_list<After>;
@@ -68,7 +72,9 @@ class LaneBuilder {
   /// Raises this rank's phase by one.
   void publish();
   /// Waits until every member published as many phases as this rank.
-  void await_all();
+  void await_all() { await(kSelf, builder_->program_.phases); }
+  /// Waits until `member` (kSelf: all) published `phase` phases.
+  void await(int member, std::uint32_t phase);
 
  private:
   friend class ProgramBuilder;
@@ -78,6 +84,22 @@ class LaneBuilder {
 
   ProgramBuilder* builder_;
   std::uint32_t lane_;
+};
+
+/// For algorithms in which what a rank has doubles in each round: when it has at least so much.
+class DoublingTickets {
+ public:
+  explicit DoublingTickets(After own = {}) : rounds_{own} {}
+  /// A further round arrives with `ticket`: 1 becomes 2, 4, ...
+  void doubled(After ticket) { rounds_.push_back(ticket); }
+  After when(int amount) const {
+    std::size_t round = 0;
+    while ((1 << round) < amount) ++round;
+    return rounds_[round];
+  }
+
+ private:
+  std::vector<After> rounds_;
 };
 
 }  // namespace lockstep::internal

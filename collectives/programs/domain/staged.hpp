@@ -1,13 +1,15 @@
 // The staged "direct" programs: data passes in blocks through its sender's staging area, in three slots used
 // by blocks in turn.
 //
-//   copy in block 0 | publish
-//   for each block q:  copy in block q + 1 | await block q from all | take block q out | publish
+//   a rank that takes:            copy in block 0 | publish
+//     for each block q:           copy in block q + 1 | await block q from all | take block q out | publish
+//   a rank that only gives:
+//     for each block q:           await that its slot is free | copy in block q | publish
 //
-// A rank's phase q + 1 says: block q is in my slots, and I have taken out block q - 1. The slot that block q
-// + 1 takes held block q - 2, which everybody had taken out before the phase q that was awaited last. Phases:
-// one per block, so one synchronisation for what fits a slot. Ranks that have nothing to send or to take keep
-// step all the same; that is what ends the call safely (see domain.hpp).
+// A rank's phase q + 1 says: block q is in my slots, and I have taken out block q - 1. The slot of block q
+// held block q - 3 before, which everybody had taken out in phase q - 1. Phases: one per block, so one
+// synchronisation for what fits a slot. Ranks that have nothing to give or to take keep step all the same;
+// that is what ends the call safely (see domain.hpp).
 #pragma once
 
 #include <algorithm>
@@ -53,21 +55,41 @@ class StagedBlocks {
   int blocks_;
 };
 
-/// The schedule above, with copy_in(lane, q) and take_out(lane, q) for this rank.
+/// Whom the phases of the schedule are awaited from: everybody, or the root alone where only it gives or
+/// takes. Where that does not show that everybody has entered the call, it is awaited at the end.
+inline constexpr int kEverybody = kSelf;
+
+/// The schedule of a rank that takes, from `giver`.
 template <typename CopyIn, typename TakeOut>
-Program staged_program(const StagedBlocks& staged, CopyIn copy_in, TakeOut take_out) {
+Program staged_program(const StagedBlocks& staged, int giver, CopyIn copy_in, TakeOut take_out) {
   ProgramBuilder builder;
   LaneBuilder lane = builder.lane();
-  if (staged.blocks() > 0) copy_in(lane, 0);
+  const int blocks = staged.blocks();
+  if (blocks > 0) copy_in(lane, 0);
   lane.publish();
-  if (staged.blocks() == 0) lane.await_all();
-  for (int q = 0; q < staged.blocks(); ++q) {
-    const bool last = q + 1 == staged.blocks();
-    if (!last) copy_in(lane, q + 1);
-    lane.await_all();
+  for (int q = 0; q < blocks; ++q) {
+    if (q + 1 < blocks) copy_in(lane, q + 1);
+    lane.await(giver, static_cast<std::uint32_t>(q + 1));
     take_out(lane, q);
-    if (!last) lane.publish();
+    if (q + 1 < blocks) lane.publish();
   }
+  // A giver that is more blocks ahead has awaited everybody, and the phases it published since say so.
+  if (giver != kEverybody ? blocks <= StagedBlocks::kSlots : blocks == 0) lane.await(kEverybody, 1);
+  return std::move(builder).build();
+}
+
+/// The schedule of a rank that only gives, to `taker`. It may be up to kSlots blocks ahead.
+template <typename CopyIn>
+Program staged_giver_program(const StagedBlocks& staged, int taker, CopyIn copy_in) {
+  ProgramBuilder builder;
+  LaneBuilder lane = builder.lane();
+  for (int q = 0; q < staged.blocks(); ++q) {
+    if (q >= StagedBlocks::kSlots) lane.await(taker, static_cast<std::uint32_t>(q - 1));
+    copy_in(lane, q);
+    lane.publish();
+  }
+  if (staged.blocks() == 0) lane.publish();
+  if (staged.blocks() <= StagedBlocks::kSlots) lane.await(kEverybody, 1);
   return std::move(builder).build();
 }
 

@@ -10,15 +10,15 @@ namespace lockstep::internal {
 Program reduce_staged(const Shape& shape) {
   const StagedBlocks staged(shape, shape.count, 1);
   const Range whole{0, shape.count};
-  const bool at_root = shape.rank == shape.root;
+  if (shape.rank != shape.root) {
+    return staged_giver_program(staged, shape.root, [&](LaneBuilder& lane, int q) {
+      const Range block = staged.block(q, whole);
+      lane.copy(input(block), staged.slot(q, shape.rank, 0, block.count));
+    });
+  }
   return staged_program(
-      staged,
+      staged, kEverybody, [](LaneBuilder&, int) {},
       [&](LaneBuilder& lane, int q) {
-        const Range block = staged.block(q, whole);
-        if (!at_root) lane.copy(input(block), staged.slot(q, shape.rank, 0, block.count));
-      },
-      [&](LaneBuilder& lane, int q) {
-        if (!at_root) return;
         const Range block = staged.block(q, whole);
         std::vector<Slice> versions;
         for (int from = 0; from < shape.world; ++from) {
@@ -34,7 +34,7 @@ Program reduce_scatter_staged(const Shape& shape) {
   const StagedBlocks staged(shape, blocks.longest(), shape.world);
   const Range own = blocks[shape.rank];
   return staged_program(
-      staged,
+      staged, kEverybody,
       [&](LaneBuilder& lane, int q) {
         for (int to = 0; to < shape.world; ++to) {
           const Range block = staged.block(q, blocks[to]);

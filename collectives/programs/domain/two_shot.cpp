@@ -59,7 +59,7 @@ class TwoShot {
       reduce(q);
       lane_.publish();
       copy_in(q + 2);
-      lane_.await_all();
+      if (takes_result() || q + 1 < blocks_) lane_.await_all();
       copy_out(q);
     }
     return std::move(builder_).build();
@@ -85,13 +85,16 @@ class TwoShot {
   bool takes_result() const {
     return shape_.collective == Collective::all_reduce || shape_.rank == shape_.root;
   }
+  bool others_take_result() const {
+    return shape_.collective == Collective::all_reduce ? shape_.world > 1 : shape_.rank != shape_.root;
+  }
   void reduce(int q) {
     std::vector<Slice> versions, results;
     for (int member = 0; member < shape_.world; ++member) {
       versions.push_back(member == shape_.rank ? input(in_buffer(q, member))
                                                : in_slot(q, member, shape_.rank));
     }
-    if (shape_.world > 1) results.push_back(in_slot(q, shape_.rank, shape_.rank));
+    if (others_take_result()) results.push_back(in_slot(q, shape_.rank, shape_.rank));
     if (takes_result()) results.push_back(output(in_buffer(q, shape_.rank)));
     lane_.reduce(versions, results, true);
   }

@@ -18,11 +18,11 @@ Program all_gather_bruck(const Shape& shape) {
   LaneBuilder sends = builder.lane(), receives = builder.lane();
   const Blocks blocks = Blocks::of(shape);
   builder.reserve(blocks.total());
-  After ready = receives.copy(input({0, shape.count}), scratch(blocks[0]));
+  DoublingTickets arrived(receives.copy(input({0, shape.count}), scratch(blocks[0])));
   for (int have = 1; have < shape.world; have *= 2) {
     const int more = std::min(have, shape.world - have);
-    sends.send(wrap(shape.rank - have, shape.world), scratch(blocks.joined(0, more)), {ready});
-    ready = receives.recv(wrap(shape.rank + have, shape.world), scratch(blocks.joined(have, more)));
+    sends.send(wrap(shape.rank - have, shape.world), scratch(blocks.joined(0, more)), {arrived.when(more)});
+    arrived.doubled(receives.recv(wrap(shape.rank + have, shape.world), scratch(blocks.joined(have, more))));
   }
   const int until_last =
       shape.world - shape.rank;  // the order of scratch: rank .. world - 1, then 0 .. rank - 1

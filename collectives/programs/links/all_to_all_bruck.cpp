@@ -17,12 +17,16 @@ Program all_to_all_bruck(const Shape& shape) {
   ProgramBuilder builder;
   LaneBuilder sends = builder.lane(), receives = builder.lane();
   const Blocks blocks = Blocks::of(shape);
-  // By distance still to go and gone: the block that this rank holds for that distance.
-  std::vector<Slice> held;
-  for (int distance = 0; distance < shape.world; ++distance)
-    held.push_back(input(blocks[shape.rank + distance]));
+  // By distance still to go and gone: the block that this rank holds for that distance, and since when.
+  struct Held {
+    Slice block;
+    After arrived;
+  };
+  std::vector<Held> held;
+  for (int distance = 0; distance < shape.world; ++distance) {
+    held.push_back({input(blocks[shape.rank + distance]), {}});
+  }
 
-  After arrived;
   for (int bit = 1; bit < shape.world; bit *= 2) {
     std::vector<std::size_t> moving;
     for (int distance = bit; distance < shape.world; ++distance) {
@@ -30,15 +34,18 @@ Program all_to_all_bruck(const Shape& shape) {
     }
     const std::uint64_t count = moving.size() * shape.count;
     const Range packed = builder.reserve(count), incoming = builder.reserve(count);
+    const auto place = [&](Range message, std::size_t i) {
+      return scratch({message.begin + i * shape.count, shape.count});
+    };
     for (std::size_t i = 0; i < moving.size(); ++i) {
-      sends.copy(held[moving[i]], scratch({packed.begin + i * shape.count, shape.count}), {arrived});
-      held[moving[i]] = scratch({incoming.begin + i * shape.count, shape.count});
+      sends.copy(held[moving[i]].block, place(packed, i), {held[moving[i]].arrived});
     }
     sends.send(wrap(shape.rank + bit, shape.world), scratch(packed));
-    arrived = receives.recv(wrap(shape.rank - bit, shape.world), scratch(incoming));
+    const After arrived = receives.recv(wrap(shape.rank - bit, shape.world), scratch(incoming));
+    for (std::size_t i = 0; i < moving.size(); ++i) held[moving[i]] = {place(incoming, i), arrived};
   }
   for (int distance = 0; distance < shape.world; ++distance) {
-    receives.copy(held[static_cast<std::size_t>(distance)], output(blocks[shape.rank - distance]));
+    receives.copy(held[static_cast<std::size_t>(distance)].block, output(blocks[shape.rank - distance]));
   }
   return std::move(builder).build();
 }
