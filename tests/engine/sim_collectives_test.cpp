@@ -2,6 +2,7 @@
 // hold back bytes.
 #include <gtest/gtest.h>
 
+#include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/sim_world.hpp"
 
 namespace lockstep::internal {
@@ -24,21 +25,6 @@ std::string run(const SimWorldOptions& options, const std::vector<SimCall>& call
   return world.run_and_check();
 }
 
-Shape shape_of(const CollectiveCase& c, int rank) {
-  Shape shape;
-  shape.collective = c.collective;
-  shape.rank = rank;
-  shape.world = c.world;
-  shape.root = c.root;
-  shape.count = c.irregular() ? 0 : c.count;
-  shape.staging = kStagingBytes / 2 / size_of(c.type);
-  if (c.irregular()) {
-    for (const std::size_t count : c.counts(rank)) shape.counts.push_back(count);
-    for (const std::size_t count : c.receive_counts(rank)) shape.recv_counts.push_back(count);
-  }
-  return shape;
-}
-
 /// The calls that a row is tried with at one world size: types, odd counts, roots, in place and not. Only
 /// those that it supports.
 std::vector<SimCall> calls_for(std::size_t row, int world, std::uint64_t seed) {
@@ -58,7 +44,7 @@ std::vector<SimCall> calls_for(std::size_t row, int world, std::uint64_t seed) {
     call.what.root = static_cast<int>(turn * 7 % n);
     call.what.count = world > 16 && count > 1000 ? 101 : count;
     call.what.seed = turn;
-    call.algorithm = static_cast<int>(row) + 1;
+    call.algorithm = number_of(algorithm);
     call.in_place = turn % 2 == 0;
     call.registered = algorithm.medium == Medium::domain_registered;
     if (algorithm.supports(shape_of(call.what, 0))) calls.push_back(call);
@@ -67,12 +53,8 @@ std::vector<SimCall> calls_for(std::size_t row, int world, std::uint64_t seed) {
   return calls;
 }
 
-std::string name_of_row(const ::testing::TestParamInfo<std::size_t>& info) {
-  const Algorithm& row = algorithms()[info.param];
-  const char* medium = row.medium == Medium::links           ? "links"
-                       : row.medium == Medium::domain_staged ? "staged"
-                                                             : "registered";
-  return std::string(name_of(row.collective)) + "_" + std::string(row.name) + "_" + medium;
+std::string name_of_row(const ::testing::TestParamInfo<std::size_t>& tested) {
+  return text_of(algorithms()[tested.param]);
 }
 
 class EveryAlgorithm : public ::testing::TestWithParam<std::size_t> {

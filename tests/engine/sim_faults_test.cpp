@@ -2,6 +2,7 @@
 // memory is harmed.
 #include <gtest/gtest.h>
 
+#include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/sim_world.hpp"
 
 namespace lockstep::internal {
@@ -17,7 +18,7 @@ SimCall all_reduce(int world, std::size_t count) {
 /// The row + 1 of an algorithm in which every rank waits for every other, so that all know who is late.
 int direct_all_reduce() {
   const auto row = find_algorithm(Collective::all_reduce, Medium::links, "direct");
-  return static_cast<int>(row.value() - algorithms().data()) + 1;
+  return number_of(*row.value());
 }
 
 /// What every live rank must have seen in the end.

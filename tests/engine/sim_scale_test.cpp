@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/sim_world.hpp"
 
 namespace lockstep::internal {
@@ -101,7 +102,7 @@ TEST(SimScale, AllReduceOf1024RanksByEachAlgorithm) {
     SimCall call;
     call.what.world = options.world;
     call.what.count = 1025;
-    call.algorithm = static_cast<int>(row.value() - algorithms().data()) + 1;
+    call.algorithm = number_of(*row.value());
     world.add(call);
     EXPECT_EQ(world.run_and_check(), "") << algorithm;
   }

@@ -1,0 +1,181 @@
+// Every collective and algorithm between real processes, against the reference: types, odd counts, in place
+// and not, private and registered memory and both mixed across the ranks, one call after the other and many
+// side by side. Built once for each transport.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "tests/engine/algorithm_cases.hpp"
+#include "tests/engine/public_call.hpp"
+#include "tests/support/forked.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr const char* kTransport = LOCKSTEP_TEST_TRANSPORT;
+constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
+
+/// Where the ranks of one test meet; gone with it.
+class MeetingPlace {
+ public:
+  MeetingPlace() {
+    std::string name = std::filesystem::temp_directory_path() / "lockstep-matrix-XXXXXX";
+    directory_ = ::mkdtemp(name.data());
+  }
+  ~MeetingPlace() { std::filesystem::remove_all(directory_); }
+  std::string rendezvous() const { return "file://" + (directory_ / "store").string(); }
+
+ private:
+  std::filesystem::path directory_;
+};
+
+Communicator join(int rank, int world, const MeetingPlace& place) {
+  InitOptions options;
+  options.rank = rank;
+  options.world_size = world;
+  options.rendezvous = place.rendezvous();
+  options.job_id = "matrix";
+  options.secret = "matrix";
+  options.transports = kTransport;
+  return Communicator::create(options);
+}
+
+enum class MemoryKind { heap, registered, mixed };
+
+/// What one rank does. A wrong result ends it: the other ranks then learn of its end.
+class Rank {
+ public:
+  Rank(int rank, int world, const MeetingPlace& place)
+      : communicator_(join(rank, world, place)),
+        heap_(kArenaBytes),
+        registered_(static_cast<std::byte*>(lockstep::allocate(kArenaBytes))) {}
+  ~Rank() { lockstep::free(registered_); }
+
+  void run_rows() {
+    for (const Algorithm& row : algorithms()) {
+      const bool registered = row.medium == Medium::domain_registered;
+      if (row.medium != Medium::links && std::string_view(kTransport) != "shm") continue;
+      run_all_counts(row.collective, &row, registered ? MemoryKind::registered : MemoryKind::heap);
+      if (row.medium == Medium::links) run_all_counts(row.collective, &row, MemoryKind::registered);
+    }
+  }
+
+  void run_library_choices() {
+    for (int c = 0; c < kCollectiveCount; ++c) {
+      for (const MemoryKind kind : {MemoryKind::heap, MemoryKind::registered, MemoryKind::mixed}) {
+        run_all_counts(static_cast<Collective>(c), nullptr, kind);
+      }
+    }
+  }
+
+  void run_side_by_side() {
+    for (std::uint64_t round = 0; round < 30; ++round) run_batch(round);
+  }
+
+  void finish() { communicator_.finalize(); }
+
+ private:
+  struct InFlight {
+    CollectiveCase what;
+    CallBuffers buffers;
+    Work work;
+  };
+
+  void run_all_counts(Collective collective, const Algorithm* row, MemoryKind kind) {
+    constexpr DataType kTypes[] = {DataType::f32, DataType::bf16, DataType::i64};
+    constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::prod,
+                                 ReduceOp::premul_sum};
+    const auto n = static_cast<std::size_t>(communicator_.size());
+    for (const DataType type : kTypes) {
+      for (const std::size_t count :
+           {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{1001}, std::size_t{20'011}}) {
+        ++turn_;
+        const ReduceOp op = kOps[turn_ % 5];
+        const bool scales_integer = op == ReduceOp::premul_sum && type == DataType::i64;
+        run({collective, type, scales_integer ? ReduceOp::sum : op, communicator_.size(),
+             static_cast<int>(turn_ % n), count, turn_},
+            row, kind);
+      }
+    }
+  }
+
+  void run(const CollectiveCase& what, const Algorithm* row, MemoryKind kind) {
+    if (row != nullptr && !row->supports(shape_of(what, communicator_.rank()))) return;
+    CallOptions options;
+    if (row != nullptr) options.algorithm = row->name;
+    const CallBuffers buffers(what, communicator_.rank(), turn_ % 2 == 0, memory(kind, turn_));
+    start_public(communicator_, what, buffers, options).wait();
+    check(what, buffers, row == nullptr ? "library's choice" : text_of(*row));
+  }
+
+  /// The same calls on all ranks, started in one order, awaited in an order of each rank's own.
+  void run_batch(std::uint64_t round) {
+    constexpr std::size_t kSideBySide = 8;
+    std::mt19937_64 shared(round), own(round * 100 + static_cast<std::uint64_t>(communicator_.rank()));
+    std::vector<InFlight> calls;
+    calls.reserve(kSideBySide);
+    for (std::size_t i = 0; i < kSideBySide; ++i) {
+      const CollectiveCase what{static_cast<Collective>(shared() % kCollectiveCount),
+                                shared() % 2 == 0 ? DataType::f32 : DataType::i64,
+                                ReduceOp::sum,
+                                communicator_.size(),
+                                static_cast<int>(shared() % static_cast<std::uint64_t>(communicator_.size())),
+                                shared() % 3'000,
+                                round};
+      const auto arena = memory(own() % 2 == 0 ? MemoryKind::heap : MemoryKind::registered, round);
+      const auto part = arena.subspan(i * (kArenaBytes / kSideBySide), kArenaBytes / kSideBySide);
+      calls.push_back({what, CallBuffers(what, communicator_.rank(), own() % 2 == 0, part), {}});
+      calls.back().work = start_public(communicator_, calls.back().what, calls.back().buffers);
+    }
+    std::shuffle(calls.begin(), calls.end(), own);
+    for (InFlight& call : calls) {
+      call.work.wait();
+      check(call.what, call.buffers, "side by side");
+    }
+  }
+
+  void check(const CollectiveCase& what, const CallBuffers& buffers, const std::string& how) const {
+    const std::string wrong = buffers.check_result();
+    if (wrong.empty()) return;
+    throw std::runtime_error(what.describe() + ", " + how + ", turn " + std::to_string(turn_) + ": " + wrong);
+  }
+
+  std::span<std::byte> memory(MemoryKind kind, std::uint64_t turn) {
+    const bool mine_registered = (static_cast<std::uint64_t>(communicator_.rank()) + turn) % 2 == 0;
+    const bool registered = kind == MemoryKind::registered || (kind == MemoryKind::mixed && mine_registered);
+    return registered ? std::span(registered_, kArenaBytes) : std::span(heap_);
+  }
+
+  Communicator communicator_;
+  std::vector<std::byte> heap_;
+  std::byte* registered_;
+  std::uint64_t turn_ = 0;
+};
+
+class Matrix : public ::testing::TestWithParam<int> {
+ protected:
+  static void on_ranks(void (Rank::*part)()) {
+    const MeetingPlace place;
+    testing::run_forked(GetParam(), [&](int rank) {
+      try {
+        Rank self(rank, GetParam(), place);
+        (self.*part)();
+        self.finish();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << " of " << GetParam() << ": " << error.what();
+      }
+    });
+  }
+};
+
+TEST_P(Matrix, EveryAlgorithm) { on_ranks(&Rank::run_rows); }
+TEST_P(Matrix, LibrarysChoice) { on_ranks(&Rank::run_library_choices); }
+TEST_P(Matrix, SideBySide) { on_ranks(&Rank::run_side_by_side); }
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, ::testing::Values(1, 2, 3, 4, 5, 8),
+                         ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace lockstep::internal
