@@ -1,9 +1,6 @@
 #include "tests/engine/sim_world.hpp"
 
-#include <algorithm>
-
-#include "lib/base/hash.hpp"
-#include "lockstep/memory.hpp"
+#include <deque>
 
 namespace lockstep::internal {
 
@@ -24,10 +21,6 @@ EngineGroup group_of(int rank, int world) {
   return group;
 }
 
-struct FreeRegistered {
-  void operator()(std::byte* memory) const { lockstep::free(memory); }
-};
-
 }  // namespace
 
 /// One rank: its engine, what is left of its script, and what is in flight.
@@ -36,7 +29,6 @@ class SimWorld::Rank {
   Rank(SimWorld& world, int rank)
       : schedule_(world.schedule_),
         concurrency_(static_cast<std::size_t>(world.options_.concurrency)),
-        rank_(rank),
         engine_(std::make_shared<Engine>(group_of(rank, world.options_.world), world.network_.attach(rank),
                                          world.schedule_.env(rank), nullptr)) {}
 
@@ -45,7 +37,7 @@ class SimWorld::Rank {
   }
 
   Engine& engine() { return *engine_; }
-  void add(const SimCall& call) { script_.push_back(call); }
+  void append(Maker maker) { script_.push_back(std::move(maker)); }
   bool finished() const { return script_.empty() && running_.empty(); }
   const std::vector<SimOutcome>& outcomes() const { return outcomes_; }
 
@@ -64,11 +56,7 @@ class SimWorld::Rank {
   struct Running {
     Operation* operation;
     std::size_t outcome;
-    std::vector<std::byte> heap;
-    std::unique_ptr<std::byte, FreeRegistered> registered;
-    std::unique_ptr<CollectiveCase> what;  // A user's operator points to it.
-    std::unique_ptr<CallBuffers> buffers;
-    std::vector<std::size_t> counts, receive_counts;
+    std::unique_ptr<SimAction> action;
   };
 
   bool collect() {
@@ -76,8 +64,7 @@ class SimWorld::Rank {
       if (!running.operation->done.load()) return false;
       SimOutcome& outcome = outcomes_[running.outcome];
       outcome.status = running.operation->status;
-      outcome.wrong =
-          outcome.status.ok() ? running.buffers->check_result() : running.buffers->check_unharmed();
+      outcome.wrong = running.action->check(*running.operation);
       outcome.ended = schedule_.now();
       engine_->release(running.operation);
       // One more call after a failure, which must fail too, and no more: a program would end here.
@@ -89,70 +76,21 @@ class SimWorld::Rank {
 
   bool start_next() {
     if (script_.empty() || running_.size() >= concurrency_) return false;
-    const SimCall call = script_.front();
+    auto action = script_.front()();
     script_.pop_front();
-    Running& running = running_.emplace_back();
-    running.outcome = outcomes_.size();
+    Operation* operation = action->start(*engine_);
+    running_.push_back({operation, outcomes_.size(), std::move(action)});
     outcomes_.emplace_back();
-    running.what = std::make_unique<CollectiveCase>(call.what);
-    running.buffers = std::make_unique<CallBuffers>(call.what, rank_, call.in_place, memory(running, call));
-    running.operation = engine_->start(make_call(running, call));
     return true;
   }
 
-  static std::span<std::byte> memory(Running& running, const SimCall& call) {
-    const std::size_t bytes = CallBuffers::bytes_needed(call.what);
-    if (call.registered) {
-      running.registered.reset(static_cast<std::byte*>(lockstep::allocate(bytes)));
-      return {running.registered.get(), bytes};
-    }
-    running.heap.resize(bytes);
-    return running.heap;
-  }
-
-  Call make_call(Running& running, const SimCall& scripted) const;
-
   SimSchedule& schedule_;
   std::size_t concurrency_;
-  int rank_;
   std::shared_ptr<Engine> engine_;
-  std::deque<SimCall> script_;
-  std::deque<Running> running_;
+  std::deque<Maker> script_;
+  std::vector<Running> running_;
   std::vector<SimOutcome> outcomes_;
 };
-
-Call SimWorld::Rank::make_call(Running& running, const SimCall& scripted) const {
-  const CollectiveCase& what = *running.what;
-  Call call;
-  call.facts.collective = what.collective;
-  call.timeout = scripted.timeout;
-  if (what.collective == Collective::barrier) return call;
-  call.facts.type = what.type;
-  call.facts.op = what.op;
-  call.facts.algorithm = static_cast<std::uint8_t>(scripted.algorithm);
-  call.facts.root = what.root;
-  call.facts.count = what.count;
-  call.input = running.buffers->input();
-  call.output = running.buffers->output();
-  call.input_elements = what.input_elements(rank_);
-  call.output_elements = what.output_elements(rank_);
-  call.scale = what.scale(rank_);
-  call.user_op = what.user_op();
-  if (!what.irregular()) return call;
-  running.counts = what.counts(rank_);
-  call.counts = running.counts;
-  call.facts.count = 0;
-  if (what.collective == Collective::all_to_all_v) {
-    running.receive_counts = what.receive_counts(rank_);
-    call.recv_counts = running.receive_counts;
-  }
-  const bool agreed =
-      what.collective == Collective::all_gather_v || what.collective == Collective::reduce_scatter_v;
-  for (const std::size_t count : agreed ? running.counts : std::vector<std::size_t>()) {
-    call.facts.extra = hash_combine(call.facts.extra, count);
-  }
-  return call;
-}
 
 SimWorld::SimWorld(const SimWorldOptions& options)
     : options_(options), schedule_(options.world, options.seed), network_(schedule_, options.network) {
@@ -177,13 +115,9 @@ SimWorld::SimWorld(const SimWorldOptions& options)
 
 SimWorld::~SimWorld() = default;
 
-void SimWorld::add(int rank, const SimCall& call) {
-  ranks_[static_cast<std::size_t>(rank)]->add(call);
+void SimWorld::append(int rank, Maker maker) {
+  ranks_[static_cast<std::size_t>(rank)]->append(std::move(maker));
   unfinished_ = 0;
-}
-
-void SimWorld::add(const SimCall& call) {
-  for (int rank = 0; rank < options_.world; ++rank) add(rank, call);
 }
 
 const std::vector<SimOutcome>& SimWorld::outcomes(int rank) const {

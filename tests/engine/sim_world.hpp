@@ -2,29 +2,17 @@
 // rank works through a script of calls and checks every result; faults come from the schedule.
 #pragma once
 
-#include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "collectives/engine/engine.hpp"
-#include "tests/engine/call_buffers.hpp"
+#include "tests/engine/sim_action.hpp"
 #include "transports/sim/sim_network.hpp"
 
 namespace lockstep::internal {
 
 inline constexpr Nanos kVirtualMillisecond = 1'000'000;
 inline constexpr Nanos kVirtualSecond = 1'000'000'000;
-
-/// One call of a script.
-struct SimCall {
-  CollectiveCase what;
-  int algorithm = 0;  ///< CallFacts::algorithm: row of the table + 1, or 0 for the library's choice.
-  bool in_place = false;
-  bool registered = false;
-  Nanos timeout = 0;  ///< 0 = none.
-};
 
 /// How a call of a script ended on one rank.
 struct SimOutcome {
@@ -50,8 +38,14 @@ class SimWorld {
 
   /// Appends to the script of one rank, or of all. After a failed call a rank makes one more and drops the
   /// rest.
-  void add(int rank, const SimCall& call);
-  void add(const SimCall& call);
+  template <typename Scripted>  // SimCall or SimMessage
+  void add(int rank, const Scripted& scripted) {
+    append(rank, [scripted, rank] { return scripted.make(rank); });
+  }
+  template <typename Scripted>
+  void add(const Scripted& scripted) {
+    for (int rank = 0; rank < options_.world; ++rank) add(rank, scripted);
+  }
 
   /// Runs until every live rank came to the end of its script (true) or the deadline of virtual time passed
   /// (false).
@@ -66,6 +60,8 @@ class SimWorld {
 
  private:
   class Rank;
+  using Maker = std::function<std::unique_ptr<SimAction>()>;
+  void append(int rank, Maker maker);
   bool finished();
 
   SimWorldOptions options_;
