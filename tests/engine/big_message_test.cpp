@@ -65,7 +65,7 @@ void travel(int rank, const std::string& transport, const std::string& store) {
   communicator.finalize();
 }
 
-class BigMessage : public ::testing::TestWithParam<const char*> {};
+class BigMessage : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(BigMessage, ArrivesWhole) {
   if (!enough_memory()) GTEST_SKIP() << "needs " << (kMemoryNeeded >> 30) << " GiB of free memory";
@@ -82,7 +82,7 @@ TEST_P(BigMessage, ArrivesWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, BigMessage, ::testing::Values("shm", "tcp"),
-                         ::testing::PrintToStringParamName());
+                         [](const auto& tested) { return tested.param; });
 
 }  // namespace
 }  // namespace lockstep::internal

@@ -56,7 +56,8 @@ class Rank {
   void run_rows() {
     for (const Algorithm& row : algorithms()) {
       const bool registered = row.medium == Medium::domain_registered;
-      if (row.medium != Medium::links && std::string_view(kTransport) != "shm") continue;
+      const bool has_domain = std::string_view(kTransport) == "shm" && communicator_.size() > 1;
+      if (row.medium != Medium::links && !has_domain) continue;
       run_all_counts(row.collective, &row, registered ? MemoryKind::registered : MemoryKind::heap);
       if (row.medium == Medium::links) run_all_counts(row.collective, &row, MemoryKind::registered);
     }
@@ -93,10 +94,13 @@ class Rank {
            {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{1001}, std::size_t{20'011}}) {
         ++turn_;
         const ReduceOp op = kOps[turn_ % 5];
-        const bool scales_integer = op == ReduceOp::premul_sum && type == DataType::i64;
-        run({collective, type, scales_integer ? ReduceOp::sum : op, communicator_.size(),
-             static_cast<int>(turn_ % n), count, turn_},
-            row, kind);
+        // premul_sum is for floats, and scales into private memory first: nothing for programs on registered
+        // memory.
+        const bool may_scale =
+            type != DataType::i64 && (row == nullptr || row->medium != Medium::domain_registered);
+        const ReduceOp chosen = op == ReduceOp::premul_sum && !may_scale ? ReduceOp::sum : op;
+        run({collective, type, chosen, communicator_.size(), static_cast<int>(turn_ % n), count, turn_}, row,
+            kind);
       }
     }
   }

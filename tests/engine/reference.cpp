@@ -72,21 +72,28 @@ auto with_storage(DataType type, Visit visit) {
 
 // Number is double for floats and std::int64_t (wrapping) for integers.
 template <typename Number>
-void store(DataType type, Number number, std::byte* into) {
+std::vector<std::byte> encode(DataType type, const std::vector<Number>& numbers) {
+  std::vector<std::byte> bytes(numbers.size() * size_of(type));
   with_storage(type, [&](auto stored) {
-    if (type == DataType::f16) {
-      stored = static_cast<decltype(stored)>(F16::from_float(static_cast<float>(number)));
-    } else if (type == DataType::bf16) {
-      stored = static_cast<decltype(stored)>(BF16::from_float(static_cast<float>(number)));
-    } else {
-      stored = static_cast<decltype(stored)>(number);
+    using Stored = decltype(stored);
+    std::byte* into = bytes.data();
+    for (const Number number : numbers) {
+      if (type == DataType::f16) {
+        stored = static_cast<Stored>(F16::from_float(static_cast<float>(number)));
+      } else if (type == DataType::bf16) {
+        stored = static_cast<Stored>(BF16::from_float(static_cast<float>(number)));
+      } else {
+        stored = static_cast<Stored>(number);
+      }
+      std::memcpy(into, &stored, sizeof stored);
+      into += sizeof stored;
     }
-    std::memcpy(into, &stored, sizeof stored);
   });
+  return bytes;
 }
 
 template <typename Number>
-Number load(DataType type, const std::byte* from) {
+Number decode(DataType type, const std::byte* from) {
   return with_storage(type, [&](auto stored) -> Number {
     std::memcpy(&stored, from, sizeof stored);
     if (type == DataType::f16) return static_cast<Number>(F16::to_float(static_cast<std::uint16_t>(stored)));
@@ -96,21 +103,34 @@ Number load(DataType type, const std::byte* from) {
   });
 }
 
-// The element `index` of the input of `rank`.
-std::int64_t input_value(const CollectiveCase& c, int rank, std::size_t index) {
-  const std::uint64_t random = mix(mix(c.seed * 1'000'003 + static_cast<std::uint64_t>(rank)) + index);
-  const bool negative = (random >> 63) != 0 && !is_unsigned(c.type);
-  if (c.op == ReduceOp::prod && c.reduces()) {
-    const std::int64_t magnitude = rank < 6 && random % 2 == 0 ? 2 : 1;  // 2^6 is exact in every type
-    return negative ? -magnitude : magnitude;
+bool adds(const CollectiveCase& c) {
+  return c.reduces() && (c.op == ReduceOp::sum || c.op == ReduceOp::avg || c.op == ReduceOp::premul_sum);
+}
+
+// Values of the input are at most this, so that sums over the ranks stay exact.
+std::int64_t largest_value(const CollectiveCase& c) {
+  const std::int64_t limit = exact_limit(c.type);
+  if (!adds(c)) return limit;
+  return std::max<std::int64_t>(1, limit / c.world / (c.op == ReduceOp::premul_sum ? 4 : 1));
+}
+
+// Elements first .. first + count of the input of `rank`.
+template <typename Number>
+std::vector<Number> input_values(const CollectiveCase& c, int rank, std::size_t first, std::size_t count) {
+  const bool is_signed = !is_unsigned(c.type);
+  const bool multiplies = c.reduces() && c.op == ReduceOp::prod;
+  const auto range = static_cast<std::uint64_t>(largest_value(c)) + 1;
+  const std::int64_t stretch =
+      adds(c) && c.op == ReduceOp::premul_sum ? 2 : 1;  // times one half is an integer
+  const std::uint64_t stream = mix(c.seed * 1'000'003 + static_cast<std::uint64_t>(rank));
+  std::vector<Number> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t random = mix(stream + first + i);
+    auto value = static_cast<std::int64_t>((random >> 1) % range) * stretch;
+    if (multiplies) value = rank < 6 && (random & 2) == 0 ? 2 : 1;  // 2^6 is exact in every type
+    values[i] = static_cast<Number>(is_signed && (random & 1) != 0 ? -value : value);
   }
-  const bool adds =
-      c.reduces() && (c.op == ReduceOp::sum || c.op == ReduceOp::avg || c.op == ReduceOp::premul_sum);
-  std::int64_t limit = exact_limit(c.type);
-  if (adds) limit = std::max<std::int64_t>(1, limit / c.world / (c.op == ReduceOp::premul_sum ? 4 : 1));
-  auto magnitude = static_cast<std::int64_t>(random % (static_cast<std::uint64_t>(limit) + 1));
-  if (adds && c.op == ReduceOp::premul_sum) magnitude *= 2;  // a factor of one half keeps it an integer
-  return negative ? -magnitude : magnitude;
+  return values;
 }
 
 std::int64_t wrapping(std::uint64_t value) { return static_cast<std::int64_t>(value); }
@@ -150,16 +170,23 @@ double combine(ReduceOp op, double a, double b) {
   }
 }
 
-// The reduction of element `index` over all ranks.
+// The reduction of elements first .. first + count over all ranks.
 template <typename Number>
-Number reduced(const CollectiveCase& c, std::size_t index) {
-  Number result{};
+std::vector<Number> reduced(const CollectiveCase& c, std::size_t first, std::size_t count) {
+  std::vector<Number> result;
   for (int rank = 0; rank < c.world; ++rank) {
-    auto value = static_cast<Number>(input_value(c, rank, index));
-    if (c.op == ReduceOp::premul_sum) value *= static_cast<Number>(c.scale(rank));
-    result = rank == 0 ? value : combine(c.op, result, value);
+    auto values = input_values<Number>(c, rank, first, count);
+    if (c.op == ReduceOp::premul_sum) {
+      for (Number& value : values) value *= static_cast<Number>(c.scale(rank));
+    }
+    if (rank == 0) result.swap(values);
+    if (rank == 0) continue;
+    for (std::size_t i = 0; i < count; ++i) result[i] = combine(c.op, result[i], values[i]);
   }
-  return c.op == ReduceOp::avg ? result / static_cast<Number>(c.world) : result;
+  if (c.op == ReduceOp::avg) {
+    for (Number& value : result) value /= static_cast<Number>(c.world);
+  }
+  return result;
 }
 
 using BlockSize = std::function<std::size_t(int)>;
@@ -186,37 +213,38 @@ bool is_reduce_scatter(Collective c) {
 }
 bool is_all_to_all(Collective c) { return c == Collective::all_to_all || c == Collective::all_to_all_v; }
 
-// Element `index` of the output of `rank` is element `index` of the input of `rank`: who, and which.
-struct Origin {
+// A part of an output, as the part of an input that it must equal.
+struct Piece {
   int rank;
-  std::size_t index;
+  std::size_t first;
+  std::size_t count;
 };
 
-Origin origin_of(const CollectiveCase& c, int rank, std::size_t index) {
-  if (c.collective == Collective::broadcast) return {c.root, index};
-  if (is_scatter(c.collective)) return {c.root, sent_before(c, c.root, rank) + index};
-  int source = 0;
-  while (index >= c.block(source, rank)) index -= c.block(source++, rank);
-  return {source, is_all_to_all(c.collective) ? sent_before(c, source, rank) + index : index};
+std::vector<Piece> pieces_of(const CollectiveCase& c, int rank) {
+  if (c.output_elements(rank) == 0) return {};
+  if (c.collective == Collective::broadcast) return {{c.root, 0, c.count}};
+  if (is_scatter(c.collective)) return {{c.root, sent_before(c, c.root, rank), c.block(c.root, rank)}};
+  std::vector<Piece> pieces;
+  for (int source = 0; source < c.world; ++source) {
+    const std::size_t first = is_all_to_all(c.collective) ? sent_before(c, source, rank) : 0;
+    pieces.push_back({source, first, c.block(source, rank)});
+  }
+  return pieces;
 }
 
 template <typename Number>
 std::vector<std::byte> expected_output(const CollectiveCase& c, int rank) {
-  const std::size_t size = size_of(c.type);
-  const std::size_t elements = c.output_elements(rank);
-  const std::size_t first = is_reduce_scatter(c.collective) ? sent_before(c, 0, rank) : 0;
-  std::vector<std::byte> bytes(elements * size);
-  for (std::size_t i = 0; i < elements; ++i) {
-    Number number;
-    if (c.reduces()) {
-      number = reduced<Number>(c, first + i);
-    } else {
-      const Origin origin = origin_of(c, rank, i);
-      number = static_cast<Number>(input_value(c, origin.rank, origin.index));
+  std::vector<Number> numbers;
+  if (c.reduces()) {
+    const std::size_t first = is_reduce_scatter(c.collective) ? sent_before(c, 0, rank) : 0;
+    numbers = reduced<Number>(c, first, c.output_elements(rank));
+  } else {
+    for (const Piece& piece : pieces_of(c, rank)) {
+      const auto values = input_values<Number>(c, piece.rank, piece.first, piece.count);
+      numbers.insert(numbers.end(), values.begin(), values.end());
     }
-    store(c.type, number, bytes.data() + i * size);
   }
-  return bytes;
+  return encode(c.type, numbers);
 }
 
 template <typename Number>
@@ -226,7 +254,7 @@ void user_maximum(const void* in, void* inout, std::size_t count, void* context)
   for (std::size_t i = 0; i < count; ++i) {
     const auto* other = static_cast<const std::byte*>(in) + i * size;
     auto* mine = static_cast<std::byte*>(inout) + i * size;
-    store(c.type, std::max(load<Number>(c.type, other), load<Number>(c.type, mine)), mine);
+    if (decode<Number>(c.type, other) > decode<Number>(c.type, mine)) std::memcpy(mine, other, size);
   }
 }
 
@@ -325,18 +353,9 @@ UserOp CollectiveCase::user_op() const {
 }
 
 std::vector<std::byte> CollectiveCase::input(int rank) const {
-  const std::size_t size = size_of(type);
-  std::vector<std::byte> bytes(input_elements(rank) * size);
-  for (std::size_t i = 0; i * size < bytes.size(); ++i) {
-    const std::int64_t value = input_value(*this, rank, i);
-    std::byte* into = bytes.data() + i * size;
-    if (is_float(type)) {
-      store(type, static_cast<double>(value), into);
-    } else {
-      store(type, value, into);
-    }
-  }
-  return bytes;
+  const std::size_t elements = input_elements(rank);
+  return is_float(type) ? encode(type, input_values<double>(*this, rank, 0, elements))
+                        : encode(type, input_values<std::int64_t>(*this, rank, 0, elements));
 }
 
 std::vector<std::byte> CollectiveCase::expected(int rank) const {
@@ -356,8 +375,8 @@ std::string first_difference(DataType type, const std::byte* actual, const std::
   const std::size_t size = size_of(type);
   const auto index = static_cast<std::size_t>(differs.first - expected.begin()) / size;
   const auto show = [&](const std::byte* element) {
-    return is_float(type) ? std::to_string(load<double>(type, element))
-                          : std::to_string(load<std::int64_t>(type, element));
+    return is_float(type) ? std::to_string(decode<double>(type, element))
+                          : std::to_string(decode<std::int64_t>(type, element));
   };
   return "element " + std::to_string(index) + " of " + std::to_string(expected.size() / size) + " is " +
          show(actual + index * size) + ", expected " + show(expected.data() + index * size);
