@@ -19,7 +19,7 @@ const Split& data() {
   return split;
 }
 
-constexpr TrainingOptions kSmall{.hidden = 48, .layers = 3, .batch = 60, .epochs = 8};
+constexpr TrainingOptions kSmall{.hidden = 48, .layers = 3, .batch = 60, .epochs = 4};
 
 struct Outcome {
   std::vector<double> losses;
@@ -45,7 +45,7 @@ TEST(Trainer, LearnsTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(one.losses.size(), kSmall.epochs * (1438 / kSmall.batch));
   EXPECT_GT(one.accuracy, 0.93);
   EXPECT_LT(one.losses.back(), one.losses.front() / 5);
-  for (const int ranks : {2, 3, 4, 5}) {
+  for (const int ranks : {2, 3, 4}) {
     const Outcome many = train(ranks, kSmall);
     ASSERT_EQ(many.losses.size(), one.losses.size());
     for (std::size_t s = 0; s < one.losses.size(); ++s) {
