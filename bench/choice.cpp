@@ -4,12 +4,11 @@
 #include <optional>
 
 #include "collectives/communicator_core.hpp"
+#include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
 
 namespace lockstep::bench {
 namespace {
-
-using internal::Medium;
 
 std::optional<Collective> collective_of(const Operation& operation) {
   for (int i = 0; i < kCollectiveCount; ++i) {
@@ -18,16 +17,15 @@ std::optional<Collective> collective_of(const Operation& operation) {
   return std::nullopt;
 }
 
-// The number of the row for a name, as calls carry it: its position in the table, from 1.
-std::uint8_t row_number(Collective collective, const std::string& name) {
-  internal::Status unknown;
-  for (Medium medium : {Medium::links, Medium::domain_staged, Medium::domain_registered}) {
-    const auto found = find_algorithm(collective, medium, name);
-    if (found.ok()) return static_cast<std::uint8_t>(found.value() - internal::algorithms().data() + 1);
-    if (unknown.ok()) unknown = found.status();
-  }
-  unknown.throw_if_error();
-  return 0;
+// The row that was asked for by name, as calls carry it; 0 leaves the choice to the library.
+std::uint8_t row_number(const Ground& ground, const Options& options, Collective collective,
+                        std::uint64_t bytes) {
+  std::string_view name = options.algorithm;
+  if (name.empty()) name = internal::environment_rules().name_for(collective, bytes);
+  if (name.empty()) return 0;
+  const auto number = internal::resolve_algorithm(collective, name, ground.capabilities.domain);
+  number.status().throw_if_error();
+  return number.value();
 }
 
 }  // namespace
@@ -66,7 +64,7 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   facts.op = op;
   facts.root = options.root;
   facts.count = count;
-  if (!options.algorithm.empty()) facts.algorithm = row_number(*collective, options.algorithm);
+  facts.algorithm = row_number(ground, options, *collective, count * size_of(type));
   const auto selection = internal::choose(facts, choice.shape, ground.capabilities);
   selection.status().throw_if_error();
   choice.selection = selection.value();

@@ -21,10 +21,8 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       lost_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
   if (segment_bytes_ == 0) segment_bytes_ = 256 << 10;
-  if (transport_) {
-    peers_ = std::make_unique<PeerTable>(*transport_, group_.size(), group_.rank);
-    matcher_ = std::make_unique<Matcher>(*transport_, *this, group_.size(), group_.rank, 0);
-  }
+  if (transport_) peers_ = std::make_unique<PeerTable>(*transport_, group_.size(), group_.rank);
+  matcher_ = std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0);
   active_.reserve(kMaxInFlight);
   partial_reasons_.resize(static_cast<std::size_t>(group_.size()));
   wait_policy_ = wait_policy(group_);

@@ -161,7 +161,7 @@ void Engine::fail_everything() {
     pending_.pop_front();
     complete(*operation, failure(*operation, reason_));
   }
-  if (matcher_) matcher_->abandon();
+  matcher_->abandon();
   while (!messages_.empty()) complete(*messages_.front(), failure(*messages_.front(), reason_));
 }
 

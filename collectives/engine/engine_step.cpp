@@ -24,10 +24,8 @@ bool Engine::step_locked() {
     if (state() != ErrorCode::ok) return true;  // A failure ended everything.
     if (i < active_.size() && active_[i] == operation) ++i;
   }
-  if (matcher_) {
-    moved |= matcher_->step();
-    if (state() == ErrorCode::ok && peers_->has_posted()) moved |= peers_->flush();
-  }
+  moved |= matcher_->step();
+  if (state() == ErrorCode::ok && peers_ && peers_->has_posted()) moved |= peers_->flush();
   if (!pending_.empty()) activate_pending();
   // Last, so that an operation whose peers have all done their part still ends well.
   if (!moved && domain_ != nullptr && check_domain()) return true;

@@ -8,7 +8,7 @@
 
 namespace lockstep::internal {
 
-Matcher::Matcher(Transport& transport, Sink& sink, int size, int self, std::uint32_t epoch)
+Matcher::Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch)
     : transport_(transport),
       sink_(sink),
       self_(self),

@@ -25,7 +25,8 @@ class Matcher {
     virtual void complete(Operation& operation, Status status) = 0;
   };
 
-  Matcher(Transport& transport, Sink& sink, int size, int self, std::uint32_t epoch);
+  /// `transport` is null in a group of one, whose messages are all to itself.
+  Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch);
 
   /// Takes a send or receive. It ends through the sink, possibly at once.
   void post(Operation& operation);
@@ -88,7 +89,7 @@ class Matcher {
   void lose_peer(int peer, const Status& status);
   bool wants_link(int peer) const;
 
-  Transport& transport_;
+  Transport* transport_;
   Sink& sink_;
   int self_;
   std::uint32_t epoch_;

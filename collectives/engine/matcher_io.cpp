@@ -26,7 +26,7 @@ bool Matcher::wants_link(int peer) const {
 }
 
 bool Matcher::step_peer(int peer) {
-  auto link = transport_.link(peer, Channel::point_to_point);
+  auto link = transport_->link(peer, Channel::point_to_point);
   if (!link.ok()) {
     lose_peer(peer, link.status());
     return true;

@@ -1,8 +1,11 @@
-#include <cstdio>
 #include <lockstep/lockstep.hpp>
 
+#include <cstdio>
+
 int main() {
-  const auto size = lockstep::size_of(lockstep::DataType::bf16);
-  std::printf("a bf16 has %zu bytes\n", size);
-  return size == 2 ? 0 : 1;
+  auto ranks = lockstep::Communicator::create();
+  float sum = 42;
+  ranks.all_reduce(&sum, &sum, 1, lockstep::DataType::f32, lockstep::ReduceOp::sum);
+  std::printf("rank %d of %d: the ranks add up to %g\n", ranks.rank(), ranks.size(), sum);
+  return sum == 42 ? 0 : 1;
 }

@@ -1,0 +1,102 @@
+// lockstep-bench as its users run it: every operation checked on forked ranks and on threads, its JSON, its
+// refusals.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+namespace {
+
+struct Outcome {
+  int status;
+  std::string output;
+};
+
+// Standard output and standard error together, unless the arguments say otherwise.
+Outcome bench(const std::string& arguments) {
+  FILE* pipe = popen((std::string(LOCKSTEP_BENCH) + " " + arguments).c_str(), "r");
+  std::string output;
+  std::array<char, 4096> part;
+  while (const std::size_t n = fread(part.data(), 1, part.size(), pipe)) output.append(part.data(), n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+nlohmann::json json_of(const std::string& arguments) {
+  const Outcome outcome = bench(arguments + " --json -");
+  EXPECT_EQ(outcome.status, 0) << arguments;
+  return nlohmann::json::parse(outcome.output);
+}
+
+constexpr const char* kSmallSweep = " -b 4 -e 40000 -f 100 -n 3 -w 1 ";
+
+void expect_all_operations_right(const std::string& ranks, std::size_t world) {
+  const nlohmann::json document = json_of("all " + ranks + kSmallSweep);
+  std::set<std::string> operations;
+  for (const nlohmann::json& row : document["rows"]) {
+    operations.insert(row["op"]);
+    EXPECT_EQ(row["ranks"], world);
+    EXPECT_TRUE(row["wrong"].is_null() || row["wrong"] == 0) << row;
+    EXPECT_GT(row["time_us"], 0) << row;
+    EXPECT_GE(row["p99_us"], row["time_us"]) << row;
+  }
+  EXPECT_EQ(operations.size(), 10u);
+}
+
+TEST(LockstepBench, EveryOperationOnForkedRanks) { expect_all_operations_right("--ranks 3", 3); }
+TEST(LockstepBench, EveryOperationOverTcp) { expect_all_operations_right("--ranks 2 --transport tcp", 2); }
+TEST(LockstepBench, EveryOperationOnThreads) { expect_all_operations_right("--threads 2", 2); }
+TEST(LockstepBench, EveryOperationAlone) { expect_all_operations_right("--ranks 1", 1); }
+
+TEST(LockstepBench, RowsAsPromised) {
+  const nlohmann::json document =
+      json_of("all_reduce --ranks 4 -b 8 -e 512 -f 8 -n 3 --registered -d bf16 -o max");
+  EXPECT_TRUE(document["machine"].is_object());
+  ASSERT_EQ(document["rows"].size(), 6u);
+  const nlohmann::json& row = document["rows"][1];
+  for (const char* key : {"algorithm", "transport", "busbw_gbs", "algbw_gbs"})
+    EXPECT_TRUE(row.contains(key)) << key;
+  EXPECT_EQ(row["op"], "all_reduce");
+  EXPECT_EQ(row["buffers"], "registered");
+  EXPECT_EQ(row["dtype"], "bf16");
+  EXPECT_EQ(row["redop"], "max");
+  EXPECT_EQ(row["bytes"], 8);
+  EXPECT_EQ(row["in_place"], true);
+  EXPECT_NEAR(row["busbw_gbs"].get<double>(), row["algbw_gbs"].get<double>() * 1.5, 1e-9);
+}
+
+TEST(LockstepBench, AllTypesAndOperatorsThatAreDefined) {
+  const nlohmann::json document = json_of("all_reduce --ranks 2 -b 64 -e 64 -n 2 -w 1 -d all -o all");
+  std::set<std::string> types;
+  for (const nlohmann::json& row : document["rows"]) {
+    types.insert(row["dtype"]);
+    EXPECT_EQ(row["wrong"], 0) << row;
+  }
+  EXPECT_EQ(types.size(), 15u);
+}
+
+TEST(LockstepBench, RefusesWithTheNextStep) {
+  EXPECT_NE(bench("all_recude --ranks 2 2>&1").output.find("known: all, all_reduce"), std::string::npos);
+  EXPECT_NE(bench("all_reduce --ranks 2 -d f33 2>&1").output.find("known: all, f16"), std::string::npos);
+  EXPECT_NE(bench("all_reduce --ranks 2 -r 2 2>&1").output.find("root 2 is not one of 2 ranks"),
+            std::string::npos);
+  EXPECT_NE(bench("2>&1").status, 0);
+  const Outcome unknown = bench("all_reduce --ranks 2 -b 8 -e 8 --algorithm rnig 2>&1");
+  EXPECT_NE(unknown.status, 0);
+  EXPECT_NE(unknown.output.find("ring"), std::string::npos) << unknown.output;
+}
+
+TEST(LockstepBench, ListsAndExplains) {
+  const Outcome list = bench("--list");
+  for (const char* word : {"all_reduce", "recursive_doubling", "all_to_all", "barrier"}) {
+    EXPECT_NE(list.output.find(word), std::string::npos) << word;
+  }
+  const Outcome explained = bench("all_reduce --ranks 3 -b 12 -e 12 --algorithm ring --explain");
+  EXPECT_EQ(explained.status, 0);
+  EXPECT_NE(explained.output.find("send"), std::string::npos) << explained.output;
+}
+
+}  // namespace
