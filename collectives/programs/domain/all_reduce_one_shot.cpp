@@ -1,10 +1,12 @@
-// all_reduce "one_shot", staged: everybody copies its input to its staging area and tells; everybody reduces
-// all copies itself.
+// all_reduce "one_shot", staged: everybody copies its input to its staging area and tells; everybody
+// reduces all copies itself.
 //
-// Synchronisations: 1, the fewest possible, so the best for small messages. Bytes touched per rank: world + 3
-// times the message. Bits: rank order, one rounding. No acknowledgement is needed before the staging memory
-// is used again: see domain.hpp. R. L. Graham, G. Shipman: MPI support for multi-core architectures:
-// optimized shared memory collectives, 2008.
+// Synchronisations: 1, the fewest possible, so the best for small messages.
+// Bytes touched per rank: world + 3 times the message.
+// Bits: rank order, one rounding. No acknowledgement is needed before the staging memory is used again: see
+// domain.hpp.
+// R. L. Graham, G. Shipman: MPI support for multi-core architectures: optimized shared memory collectives,
+// 2008.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/domain/domain.hpp"
 

@@ -1,5 +1,6 @@
-// barrier "flags": every rank raises its flag and waits for all others. Synchronisations: 1; one store and
-// world - 1 loads per rank.
+// barrier "flags": every rank raises its flag and waits for all others.
+//
+// Synchronisations: 1; one store and world - 1 loads per rank.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/program_builder.hpp"
 

@@ -1,10 +1,10 @@
 // What the programs in a domain (shared memory) have in common.
 //
 // Every domain program ends, on every rank, only after that rank knows that all members have entered the
-// call, and so have left the one before. A rank that starts its next call may therefore overwrite the half of
-// its staging area that it used two calls ago: nobody reads it any more, whatever programs came between. That
-// is why two alternating halves need no acknowledgement, and why even a call of zero elements publishes one
-// phase and awaits it from all.
+// call, and so have left the one before. A rank that starts its next call may therefore overwrite the half
+// of its staging area that it used two calls ago: nobody reads it any more, whatever programs came between.
+// That is why two alternating halves need no acknowledgement, and why even a call of zero elements
+// publishes one phase and awaits it from all.
 #pragma once
 
 #include "collectives/programs/blocks.hpp"

@@ -1,14 +1,19 @@
 // Everything but all_reduce "direct", registered: who reads a member's input or writes its output does it
-// where it lies. Bytes touched: one load and one store for each byte that moves.
+// where it lies.
 //
-//   broadcast, scatter: the others read the root's input, all at once.
-//   gather: the others write the root's output, all at once.
-//   all_gather: each rank loads its block once and stores it to all outputs.
-//   all_to_all: each rank reads its blocks of all inputs.
-//   reduce: each rank reduces one part of all inputs into the root's output; reduce_scatter: its block of all
-//   inputs into its own. Rank order, one rounding.
+// - broadcast, scatter: the others read the root's input, all at once.
+// - gather: the others write the root's output, all at once.
+// - all_gather: each rank loads its block once and stores it to all outputs.
+// - all_to_all: each rank reads its blocks of all inputs.
+// - reduce: each rank reduces one part of all inputs into the root's output.
+// - reduce_scatter: each rank reduces its block of all inputs into its output.
+//
 // scatter_v, gather_v and all_to_all_v are absent: where a block lies in a member's buffer is known to that
 // member alone.
+//
+// Synchronisations: 2.
+// Bytes touched: one load and one store for each byte that moves.
+// Bits: rank order, one rounding.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/domain/domain.hpp"
 

@@ -1,15 +1,16 @@
-// The staged "direct" programs: data passes in blocks through its sender's staging area, in three slots used
-// by blocks in turn.
+// The staged "direct" programs: data passes in blocks through its sender's staging area, in three slots
+// used by blocks in turn.
 //
-//   a rank that takes:            copy in block 0 | publish
-//     for each block q:           copy in block q + 1 | await block q from all | take block q out | publish
-//   a rank that only gives:
-//     for each block q:           await that its slot is free | copy in block q | publish
+//   a rank that takes copies in block 0 and publishes; then for each block q:
+//     copy in block q + 1 | await block q | take block q out | publish
+//   a rank that only gives, for each block q:
+//     await that its slot is free | copy in block q | publish
 //
 // A rank's phase q + 1 says: block q is in my slots, and I have taken out block q - 1. The slot of block q
-// held block q - 3 before, which everybody had taken out in phase q - 1. Phases: one per block, so one
-// synchronisation for what fits a slot. Ranks that have nothing to give or to take keep step all the same;
-// that is what ends the call safely (see domain.hpp).
+// held block q - 3 before, which everybody had taken out in phase q - 1. Ranks that have nothing to give or
+// to take keep step all the same; that is what ends the call safely (see domain.hpp).
+//
+// Synchronisations: one per block, so one for what fits a slot.
 #pragma once
 
 #include <algorithm>

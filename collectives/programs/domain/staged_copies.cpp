@@ -1,6 +1,7 @@
-// broadcast, scatter, gather, all_gather, all_gather_v and all_to_all "direct", staged: see staged.hpp.
-// Bytes touched: 4 for each byte that changes rank, 2 for a rank's own block. A slot holds one piece, or one
-// for each rank where the pieces differ by receiver.
+// broadcast, scatter, gather, all_gather, all_gather_v and all_to_all "direct", staged: see staged.hpp. A
+// slot holds one piece, or one for each rank where the pieces differ by receiver.
+//
+// Bytes touched: 4 for each byte that changes rank, 2 for a rank's own block.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/domain/staged.hpp"
 

@@ -1,7 +1,10 @@
-// reduce, reduce_scatter and reduce_scatter_v "direct", staged: the receiver reduces all versions in rank
-// order in one pass (one rounding); its own version it takes from its input. See staged.hpp. For reduce on
-// more than a few ranks "two_shot" shares the root's work. Bytes touched: 2 (copy in) + 1 (reduced) for each
-// byte that changes rank, 1 for the own version, 1 for the result.
+// reduce, reduce_scatter and reduce_scatter_v "direct", staged: the receiver reduces all versions in one
+// pass; its own version it takes from its input. See staged.hpp. For reduce on more than a few ranks
+// "two_shot" shares the root's work.
+//
+// Bytes touched: 2 (copy in) + 1 (reduced) for each byte that changes rank, 1 for the own version, 1 for
+// the result.
+// Bits: rank order, one rounding.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/domain/staged.hpp"
 

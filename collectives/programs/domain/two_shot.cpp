@@ -1,26 +1,30 @@
-// all_reduce and reduce "two_shot", staged: for buffers that only their owner can address. The message passes
-// in blocks through a small staging area that stays in cache, and each rank reduces one part of every block.
+// all_reduce and reduce "two_shot", staged: for buffers that only their owner can address. The message
+// passes in blocks through a small staging area that stays in cache, and each rank reduces one part of
+// every block.
 //
 // The staging half holds three slots, used by blocks in turn. A slot holds one part per rank; in rank r's
-// slot part i is r's version of what rank i reduces, and part r, which r need not offer to anyone, takes the
-// result.
+// slot part i is r's version of what rank i reduces, and part r, which r need not offer to anyone, takes
+// the result.
 //
 //   copy in block 0 | publish | copy in block 1 | await
 //   for each block q:  reduce own part of q | publish | copy in block q + 2 | await | copy out block q
 //
 // The phase published after reducing block q says two things: my result of block q is there, and so are my
-// versions of block q + 1. Copying in the block after that gives the others time to say the same, so that the
-// await seldom waits.
+// versions of block q + 1. Copying in the block after that gives the others time to say the same, so that
+// the await seldom waits.
 //
 // Why a slot is free when block q + 3 takes it from block q:
-// - the versions are overwritten after block q + 1 is reduced. They were read by everybody's reduction of
-// block q, which came before a phase
-//   awaited at the end of block q;
-// - the result is overwritten when block q + 3 is reduced. It was read when everybody copied out block q,
-// before the phase awaited at the end of block
-//   q + 1.
-// Phases: blocks + 1. Bytes touched per rank: 5 - 2 / world times the message, against 7 when own parts are
-// staged and results copied twice. reduce: only the root copies out. Bits: rank order, one rounding.
+// - The versions are overwritten after block q + 1 is reduced. They were read by everybody's reduction of
+//   block q, which came before a phase awaited at the end of block q.
+// - The result is overwritten when block q + 3 is reduced. It was read when everybody copied out block q,
+//   before the phase awaited at the end of block q + 1.
+//
+// reduce: only the root copies out.
+//
+// Synchronisations: blocks + 1.
+// Bytes touched per rank: 5 - 2 / world times the message, against 7 when own parts are staged and results
+// copied twice.
+// Bits: rank order, one rounding.
 #include <algorithm>
 
 #include "collectives/programs/algorithms.hpp"

@@ -1,10 +1,14 @@
-// all_gather "bruck": in round k every rank has the blocks of 2^k ranks, from its own on rightwards, and gets
-// as many again from the rank 2^k places to its right (fewer in the last round). Works for any world size.
+// all_gather "bruck": in round k every rank has the blocks of 2^k ranks, from its own on rightwards, and
+// gets as many again from the rank 2^k places to its right (fewer in the last round). Works for any world
+// size.
 //
-// The blocks gather in scratch in that order, own block first, so that each message is one piece; at the end
-// they are put in their places. Steps: ceil(log2(world)). Bytes sent: (world - 1) / world of the output, and
-// one local copy of it. For short blocks. J. Bruck et al.: Efficient algorithms for all-to-all communications
-// in multiport message-passing systems, 1997.
+// The blocks gather in scratch in that order, own block first, so that each message is one piece; at the
+// end they are put in their places.
+//
+// Steps: ceil(log2(world)).
+// Bytes sent: (world - 1) / world of the output, and one local copy of it. For short blocks.
+// J. Bruck et al.: Efficient algorithms for all-to-all communications in multiport message-passing systems,
+// 1997.
 #include <algorithm>
 
 #include "collectives/programs/algorithms.hpp"

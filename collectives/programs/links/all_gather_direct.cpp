@@ -1,5 +1,7 @@
-// all_gather and all_gather_v "direct": every rank sends its block to every other. Steps: 1. Messages: world
-// - 1.
+// all_gather and all_gather_v "direct": every rank sends its block to every other.
+//
+// Steps: 1.
+// Messages: world - 1.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/pairwise.hpp"
 

@@ -1,5 +1,7 @@
-// all_gather and all_gather_v "ring": see ring.hpp. Steps: world - 1. Bytes sent: (world - 1) / world of the
-// output.
+// all_gather and all_gather_v "ring": see ring.hpp.
+//
+// Steps: world - 1.
+// Bytes sent: (world - 1) / world of the output.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/ring.hpp"
 

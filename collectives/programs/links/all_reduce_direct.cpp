@@ -2,8 +2,11 @@
 // rank order in one pass and sends the result to all. The fewest message delays (2) at the least bytes, for
 // networks that carry world - 1 messages side by side.
 //
-// Steps: 2. Messages: 2 (world - 1). Bytes sent: 2 (world - 1) / world of the message. Scratch: (world - 1) /
-// world of the message. Bits: rank order, one rounding.
+// Steps: 2.
+// Messages: 2 (world - 1).
+// Bytes sent: 2 (world - 1) / world of the message.
+// Scratch: (world - 1) / world of the message.
+// Bits: rank order, one rounding.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/pairwise.hpp"
 

@@ -2,13 +2,14 @@
 //
 // In the first phase partners at distance size/2, size/4, ..., 1 split what they share: each sends the half
 // that the other keeps and adds what it receives to the half that it keeps, so that rank number i ends with
-// part i of the sum. The second phase goes the same way back: partners at distance 1, 2, ..., size/2 exchange
-// all the parts they have. World sizes that are no power of two: see folding.hpp.
+// part i of the sum. The second phase goes the same way back: partners at distance 1, 2, ..., size/2
+// exchange all the parts they have. World sizes that are no power of two: see folding.hpp.
 //
-// Steps: 2 log2(world), + 2 with extras. Bytes sent: 2 (world - 1) / world of the message (+ the message with
-// extras): the ring's bytes in fewer steps, for middle sizes. Bits: each part is summed by one rank at each
-// level, lower ranks first, and then copied. R. Rabenseifner: Optimization of collective reduction
-// operations, 2004.
+// Steps: 2 log2(world), + 2 with extras.
+// Bytes sent: 2 (world - 1) / world of the message (+ the message with extras): the ring's bytes in fewer
+// steps, for middle sizes.
+// Bits: each part is summed by one rank at each level, lower ranks first, and then copied.
+// R. Rabenseifner: Optimization of collective reduction operations, 2004.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/folding.hpp"
 

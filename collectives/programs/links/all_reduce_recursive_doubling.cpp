@@ -5,7 +5,8 @@
 // World sizes that are no power of two: the first 2 * extra ranks pair up; the odd one of a pair gives its
 // data to the even one, which takes part for both and hands back the result.
 //
-// Steps: log2(world), + 2 with extras. Bytes sent: the message, each step.
+// Steps: log2(world), + 2 with extras.
+// Bytes sent: the message, each step.
 // Bits: both partners add the lower ranks' sum first, so all evaluate one expression tree.
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, 2005.
 #include "collectives/programs/algorithms.hpp"

@@ -1,8 +1,10 @@
 // all_reduce "reduce_broadcast": a binomial reduce to rank 0, then a binomial broadcast, both pipelined by
 // segment (see tree.hpp).
 //
-// Steps: 2 ceil(log2(world)). Bytes sent: the message, once up and once to each child down. Few messages in
-// all (2 (world - 1)), for networks where each message is dear. Bits: the sum is formed once, at rank 0.
+// Steps: 2 ceil(log2(world)).
+// Bytes sent: the message, once up and once to each child down. Few messages in all (2 (world - 1)), for
+// networks where each message is dear.
+// Bits: the sum is formed once, at rank 0.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/tree.hpp"
 

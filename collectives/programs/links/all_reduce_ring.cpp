@@ -1,6 +1,7 @@
 // all_reduce "ring": ring reduce-scatter, then ring all-gather (see ring.hpp).
 //
-// Steps: 2 (world - 1). Bytes sent by each rank: 2 (world - 1) / world of the message, the least possible.
+// Steps: 2 (world - 1).
+// Bytes sent by each rank: 2 (world - 1) / world of the message, the least possible.
 // Bits: block b is summed in the order b + 1, b + 2, ..., b by the ranks on its way, once, and then copied:
 // equal on all ranks.
 #include "collectives/programs/algorithms.hpp"

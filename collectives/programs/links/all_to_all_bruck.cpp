@@ -3,10 +3,13 @@
 // together, in one message.
 //
 // A message must be one piece, so its blocks are packed first, from wherever they arrived last; those that
-// arrive stay packed until their next round or the end. Works for any world size. Steps: ceil(log2(world)).
+// arrive stay packed until their next round or the end. Works for any world size.
+//
+// Steps: ceil(log2(world)).
 // Bytes sent: about log2(world) / 2 times the input, copied once more for packing. For short blocks on many
-// ranks. J. Bruck et al.: Efficient algorithms for all-to-all communications in multiport message-passing
-// systems, 1997.
+// ranks.
+// J. Bruck et al.: Efficient algorithms for all-to-all communications in multiport message-passing systems,
+// 1997.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/program_builder.hpp"

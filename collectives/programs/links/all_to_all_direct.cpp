@@ -1,6 +1,7 @@
-// all_to_all and all_to_all_v "direct": block p goes straight to rank p, one partner a round. Steps: world -
-// 1, side by side. all_to_all_v sends empty messages too: each side knows a count only from its own caller,
-// and a difference must be found.
+// all_to_all and all_to_all_v "direct": block p goes straight to rank p, one partner a round.
+//
+// Steps: world - 1, side by side. all_to_all_v sends empty messages too: each side knows a count only from
+// its own caller, and a difference must be found.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/pairwise.hpp"
 

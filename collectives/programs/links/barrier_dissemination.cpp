@@ -1,5 +1,5 @@
-// barrier "dissemination": in round k every rank tells the rank 2^k places to its right what it has heard so
-// far. After ceil(log2(world)) rounds everybody has heard of everybody. Messages are empty.
+// barrier "dissemination": in round k every rank tells the rank 2^k places to its right what it has heard
+// so far. After ceil(log2(world)) rounds everybody has heard of everybody. Messages are empty.
 //
 // Before round k a rank has heard of the 2^k ranks from itself leftwards. The last round need only tell of
 // the world - 2^k ranks that the receiver misses, so it may go out before all earlier rounds have come in.

@@ -1,5 +1,7 @@
 // broadcast "binomial": the buffer travels down a binomial tree, pipelined by segment (see tree.hpp).
-// Steps: ceil(log2(world)). Bytes sent: the message, once to every child.
+//
+// Steps: ceil(log2(world)).
+// Bytes sent: the message, once to every child.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/tree.hpp"
 

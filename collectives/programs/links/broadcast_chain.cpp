@@ -1,8 +1,8 @@
-// broadcast "chain": every rank passes the message on to its right neighbour, segment by segment, so that all
-// links of the chain are busy at once.
+// broadcast "chain": every rank passes the message on to its right neighbour, segment by segment, so that
+// all links of the chain are busy at once.
 //
-// Steps: world - 2 + segments. Bytes sent: the message, once. The best for long messages on few ranks;
-// useless without Shape::segment.
+// Steps: world - 2 + segments.
+// Bytes sent: the message, once. The best for long messages on few ranks; useless without Shape::segment.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/program_builder.hpp"

@@ -1,12 +1,13 @@
-// broadcast "scatter_all_gather": the message is cut in one part per rank; the parts go down a binomial tree,
-// each rank receiving those of its subtree, and then travel round a ring until everybody has all.
+// broadcast "scatter_all_gather": the message is cut in one part per rank; the parts go down a binomial
+// tree, each rank receiving those of its subtree, and then travel round a ring until everybody has all.
 //
 // Ranks are numbered from the root. Number v has the parts v .. v + extent(v) - 1 after the scatter (see
-// tree.hpp), so it needs only the others from the ring: in step k number v sends part v - k and receives part
-// v - 1 - k, unless the receiver has it. The root receives nothing.
+// tree.hpp), so it needs only the others from the ring: in step k number v sends part v - k and receives
+// part v - 1 - k, unless the receiver has it. The root receives nothing.
 //
-// Steps: ceil(log2(world)) + world - 1. Bytes sent: at most 2 (world - 1) / world of the message. For long
-// messages. M. Barnett et al.: Interprocessor collective communication library (InterCom), 1994.
+// Steps: ceil(log2(world)) + world - 1.
+// Bytes sent: at most 2 (world - 1) / world of the message. For long messages.
+// M. Barnett et al.: Interprocessor collective communication library (InterCom), 1994.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/tree.hpp"
 

@@ -1,9 +1,9 @@
 // Folding: how algorithms made for powers of two work for every world size.
 //
-// Of `world` ranks, size() = the largest power of two take part; the extra = world - size() others are folded
-// into a neighbour. Ranks 0 .. 2 extra - 1 form pairs (2i, 2i + 1): the odd one gives its input to the even
-// one before, and gets the result after. Those that take part are numbered 0 .. size() - 1 in rank order, so
-// that lower numbers always stand for lower ranks.
+// Of `world` ranks, size() = the largest power of two take part; the extra = world - size() others are
+// folded into a neighbour. Ranks 0 .. 2 extra - 1 form pairs (2i, 2i + 1): the odd one gives its input to
+// the even one before, and gets the result after. Those that take part are numbered 0 .. size() - 1 in rank
+// order, so that lower numbers always stand for lower ranks.
 #pragma once
 
 #include "collectives/programs/blocks.hpp"

@@ -1,6 +1,6 @@
-// Direct exchange: in round k every rank sends to the rank k places to its right and receives from the rank k
-// places to its left, so that in each round everybody sends once and receives once, and nobody is a hot spot.
-// Works for any world size.
+// Direct exchange: in round k every rank sends to the rank k places to its right and receives from the rank
+// k places to its left, so that in each round everybody sends once and receives once, and nobody is a hot
+// spot. Works for any world size.
 #pragma once
 
 #include "collectives/programs/blocks.hpp"

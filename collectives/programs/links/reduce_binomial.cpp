@@ -1,5 +1,7 @@
 // reduce "binomial": sums travel up a binomial tree, pipelined by segment (see tree.hpp).
-// Steps: ceil(log2(world)). Bytes sent: the message, once by every rank but the root.
+//
+// Steps: ceil(log2(world)).
+// Bytes sent: the message, once by every rank but the root.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/tree.hpp"
 

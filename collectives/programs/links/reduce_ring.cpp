@@ -1,8 +1,8 @@
 // reduce "ring": ring reduce-scatter (see ring.hpp), then every rank sends its complete block to the root.
 //
-// Steps: world - 1, then one message from each rank. Bytes: (world - 1) / world of the message out of every
-// rank and as much again into the root. Partial sums travel through scratch, because only the root has an
-// output.
+// Steps: world - 1, then one message from each rank.
+// Bytes: (world - 1) / world of the message out of every rank and as much again into the root. Partial sums
+// travel through scratch, because only the root has an output.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/ring.hpp"
 

@@ -1,6 +1,10 @@
 // reduce_scatter and reduce_scatter_v "direct": every rank sends block p to rank p, which reduces all
-// versions in rank order in one pass. Steps: 1. Messages: world - 1. Scratch: world - 1 blocks. Bits: rank
-// order, one rounding.
+// versions in rank order in one pass.
+//
+// Steps: 1.
+// Messages: world - 1.
+// Scratch: world - 1 blocks.
+// Bits: rank order, one rounding.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/pairwise.hpp"
 

@@ -1,5 +1,7 @@
-// reduce_scatter and reduce_scatter_v "ring": see ring.hpp. Steps: world - 1. Bytes sent: (world - 1) / world
-// of the input.
+// reduce_scatter and reduce_scatter_v "ring": see ring.hpp.
+//
+// Steps: world - 1.
+// Bytes sent: (world - 1) / world of the input.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/ring.hpp"
 

@@ -3,15 +3,19 @@
 // The ranks stand in a ring; each sends to its right neighbour and receives from its left one, both all the
 // time. The data is cut in one block per rank.
 //
-// Reduce-scatter: block b starts its journey at rank b + 1 and travels right; every rank on the way adds its
-// own block b, and after world - 1 hops the sum is complete at rank b. So in step k rank r sends block r - 1
-// - k and receives block r - 2 - k. All-gather: the complete block r leaves rank r and travels right;
-// everybody keeps a copy. In step k rank r sends block r - k and receives block r - 1 - k.
+// Reduce-scatter: block b starts its journey at rank b + 1 and travels right; every rank on the way adds
+// its own block b, and after world - 1 hops the sum is complete at rank b. So in step k rank r sends block
+// r - 1 - k and receives block r - 2 - k.
 //
-// Each phase takes world - 1 steps and moves (world - 1) / world of the data in and out of every rank, which
-// is the least possible. With Shape::segment a block travels in segments: segment s of step k + 1 may leave
-// as soon as segment s of step k has arrived, so that a rank reduces one segment while the next arrives. P.
-// Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.
+// All-gather: the complete block r leaves rank r and travels right; everybody keeps a copy. In step k rank
+// r sends block r - k and receives block r - 1 - k.
+//
+// With Shape::segment a block travels in segments: segment s of step k + 1 may leave as soon as segment s
+// of step k has arrived, so that a rank reduces one segment while the next arrives.
+//
+// Steps: world - 1 for each phase.
+// Bytes sent: (world - 1) / world of the data by every rank for each phase, the least possible.
+// P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.
 #pragma once
 
 #include <vector>

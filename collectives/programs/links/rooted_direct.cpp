@@ -1,9 +1,11 @@
-// The rooted collectives "direct": the root exchanges one message with each rank. Steps: 1; the root moves
-// world - 1 messages.
+// The rooted collectives "direct": the root exchanges one message with each rank.
 //
-// reduce: the root receives everybody's data segment by segment and reduces in rank order in one pass (one
-// rounding). Scratch at the root: world - 1 segments. scatter_v, gather_v: only the root knows all counts, so
-// empty messages are sent too and a wrong count is found.
+// reduce: the root receives everybody's data segment by segment and reduces in rank order in one pass.
+// Scratch at the root: world - 1 segments. Bits: one rounding.
+// scatter_v, gather_v: only the root knows all counts, so empty messages are sent too and a wrong count is
+// found.
+//
+// Steps: 1; the root moves world - 1 messages.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/program_builder.hpp"

@@ -1,11 +1,13 @@
-// scatter and gather "binomial": blocks go down, or come up, a binomial tree, each message holding the blocks
-// of a whole subtree.
+// scatter and gather "binomial": blocks go down, or come up, a binomial tree, each message holding the
+// blocks of a whole subtree.
 //
-// Ranks are numbered from the root (see tree.hpp). Inner ranks keep their subtree's blocks in scratch in that
-// order. In the root's buffer the blocks lie in rank order, so the one subtree that holds the last rank and
-// rank 0 crosses the buffer's end: its blocks travel in two messages between the root and that child.
+// Ranks are numbered from the root (see tree.hpp). Inner ranks keep their subtree's blocks in scratch in
+// that order. In the root's buffer the blocks lie in rank order, so the one subtree that holds the last
+// rank and rank 0 crosses the buffer's end: its blocks travel in two messages between the root and that
+// child.
 //
-// Steps: ceil(log2(world)). Bytes: each rank passes on its subtree's blocks. For short blocks.
+// Steps: ceil(log2(world)).
+// Bytes: each rank passes on its subtree's blocks. For short blocks.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/tree.hpp"
 

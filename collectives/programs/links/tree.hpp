@@ -1,10 +1,10 @@
-// The binomial tree over ranks renumbered so that the root is 0: the parent of a number is the number without
-// its lowest set bit.
+// The binomial tree over ranks renumbered so that the root is 0: the parent of a number is the number
+// without its lowest set bit.
 //
-//   world 8:  0 -> 4, 2, 1;  4 -> 6, 5;  2 -> 3;  6 -> 7.   The subtree of v is the range v .. v + extent(v)
-//   - 1.
+//   world 8:  0 -> 4, 2, 1;  4 -> 6, 5;  2 -> 3;  6 -> 7
 //
-// A message reaches everybody in ceil(log2(world)) steps.
+// The subtree of v is the range v .. v + extent(v) - 1. A message reaches everybody in ceil(log2(world))
+// steps.
 #pragma once
 
 #include <vector>
