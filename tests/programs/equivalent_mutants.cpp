@@ -66,6 +66,10 @@ bool any_meet(const ProgramSet& set, int rank, const std::vector<Slice>& slices,
   });
 }
 
+bool touches_members(const std::vector<Slice>& slices) {
+  return std::any_of(slices.begin(), slices.end(), [](const Slice& slice) { return slice.member != kSelf; });
+}
+
 class Argument {
  public:
   Argument(const ProgramSet& set, const Mutant& mutant)
@@ -83,10 +87,14 @@ class Argument {
         return swap(step_, steps_[mutant_.step + 1]);
       case Mistake::flip_operands:
         return flip_operands();
-      case Mistake::drop:
-        return awaits_enough(kSelf, 0);
-      case Mistake::wrong_peer:
-        return awaits_enough(mutant_.peer, step_.phase);
+      case Mistake::drop: {
+        const std::string enough = awaits_enough(kSelf, 0);
+        return enough.empty() ? awaits_later() : enough;
+      }
+      case Mistake::wrong_peer: {
+        const std::string enough = awaits_enough(mutant_.peer, step_.phase);
+        return enough.empty() ? awaits_later() : enough;
+      }
       default:
         return {};
     }
@@ -110,6 +118,18 @@ class Argument {
     return "earlier awaits cover it";
   }
 
+  /// On registered memory an await guards what comes after it in members' memory; a rank that touches none
+  /// before it awaits a later phase from all (a root that is only served) does without.
+  std::string awaits_later() const {
+    if (step_.kind != StepKind::await || set_.medium != Medium::domain_registered) return {};
+    for (std::size_t i = mutant_.step + 1; i < steps_.size(); ++i) {
+      if (steps_[i].kind == StepKind::await && steps_[i].peer == kSelf) return "a later await comes in time";
+      const Uses uses = uses_of(program_, steps_[i]);
+      if (touches_members(uses.reads) || touches_members(uses.writes)) return {};
+    }
+    return {};
+  }
+
   std::string duplicate() const {
     if (step_.kind == StepKind::await) return "awaiting twice is awaiting";
     const bool copies =
@@ -127,6 +147,7 @@ class Argument {
     const bool synchronise_second = second.kind == StepKind::publish || second.kind == StepKind::await;
     // Deadlock aside, which the verifier finds.
     if (first.kind == StepKind::publish) return "what moves before a publish is only ordered more";
+    if (first.kind == StepKind::await && !awaits_later().empty()) return awaits_later();
     if (synchronise_first && synchronise_second) return {};
     if (second.kind == StepKind::await) return "what moves behind an await is only ordered more";
     if (second.kind == StepKind::publish) return moved_behind_publish(first, second);
@@ -177,10 +198,6 @@ class Argument {
       }
     }
     // After the last phase a member may leave and take its registered memory with it.
-    const auto touches_members = [](const std::vector<Slice>& slices) {
-      return std::any_of(slices.begin(), slices.end(),
-                         [](const Slice& slice) { return slice.member != kSelf; });
-    };
     const bool last = publish.phase == program_.phases && set_.medium == Medium::domain_registered;
     if (last && (touches_members(mine.reads) || touches_members(mine.writes))) return {};
     return "nobody touches that memory between this phase and the next";

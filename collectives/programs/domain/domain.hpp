@@ -42,35 +42,24 @@ Blocks aligned_parts(std::uint64_t count, int parts);
 /// Elements of the smallest type (1 byte) in a cache line.
 inline constexpr std::uint64_t kAlignment = 64;
 
-/// Frames of programs on registered memory. Phase 1 says "my buffers are ready", and is awaited before
-/// touching any; phase 2 says "I am done with everybody's buffers", and is awaited by those whose buffers
-/// others use.
-
-/// Everybody works on everybody's buffers.
-template <typename Work>
-Program registered_program(Work work) {
-  ProgramBuilder builder;
-  LaneBuilder lane = builder.lane();
-  lane.publish();
-  lane.await_all();
-  work(lane);
-  lane.publish();
-  lane.await_all();
-  return std::move(builder).build();
+/// Whether others work on this rank's buffers, so that it may not leave before they are done.
+enum class Served : bool { no, yes };
+inline Served served_at_root(const Shape& shape) {
+  return shape.rank == shape.root ? Served::yes : Served::no;
 }
 
-/// The others work on the root's buffers, the root on its own only. The others need not wait for one another
-/// before they work.
+/// A program on registered memory. Phase 1 says "my buffers are ready", and all await it from all: the engine
+/// uses it to tell where the buffers are. Phase 2 says "I am done with everybody's buffers", and is awaited
+/// by those whose buffers others use.
 template <typename Work>
-Program registered_program_at_root(const Shape& shape, Work work) {
+Program registered_program(Served served, Work work) {
   ProgramBuilder builder;
   LaneBuilder lane = builder.lane();
-  const bool at_root = shape.rank == shape.root;
   lane.publish();
-  if (!at_root) lane.await(shape.root, 1);
+  lane.await_all();
   work(lane);
   lane.publish();
-  lane.await(kSelf, at_root ? 2 : 1);
+  if (served == Served::yes) lane.await_all();
   return std::move(builder).build();
 }
 

@@ -20,7 +20,7 @@
 namespace lockstep::internal {
 
 Program reduce_registered(const Shape& shape) {
-  return registered_program([&](LaneBuilder& lane) {
+  return registered_program(Served::yes, [&](LaneBuilder& lane) {
     const Range part = aligned_parts(shape.count, shape.world)[shape.rank];
     const Slice result = Members(shape).output_of(shape.root, part);
     lane.reduce(Members(shape).all_inputs(part), {&result, 1}, true);
@@ -28,7 +28,7 @@ Program reduce_registered(const Shape& shape) {
 }
 
 Program reduce_scatter_registered(const Shape& shape) {
-  return registered_program([&](LaneBuilder& lane) {
+  return registered_program(Served::yes, [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     const Slice result = output({0, block.count});
     lane.reduce(Members(shape).all_inputs(block), {&result, 1}, true);
@@ -36,28 +36,28 @@ Program reduce_scatter_registered(const Shape& shape) {
 }
 
 Program broadcast_registered(const Shape& shape) {
-  return registered_program_at_root(shape, [&](LaneBuilder& lane) {
+  return registered_program(served_at_root(shape), [&](LaneBuilder& lane) {
     const Range whole{0, shape.count};
     if (shape.rank != shape.root) lane.copy(Members(shape).input_of(shape.root, whole), output(whole));
   });
 }
 
 Program scatter_registered(const Shape& shape) {
-  return registered_program_at_root(shape, [&](LaneBuilder& lane) {
+  return registered_program(served_at_root(shape), [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     lane.copy(Members(shape).input_of(shape.root, block), output({0, block.count}));
   });
 }
 
 Program gather_registered(const Shape& shape) {
-  return registered_program_at_root(shape, [&](LaneBuilder& lane) {
+  return registered_program(served_at_root(shape), [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     lane.copy(input({0, block.count}), Members(shape).output_of(shape.root, block));
   });
 }
 
 Program all_gather_registered(const Shape& shape) {
-  return registered_program([&](LaneBuilder& lane) {
+  return registered_program(Served::yes, [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     const Slice own = input({0, block.count});
     lane.reduce({&own, 1}, Members(shape).all_outputs(block), false);
@@ -65,7 +65,7 @@ Program all_gather_registered(const Shape& shape) {
 }
 
 Program all_to_all_registered(const Shape& shape) {
-  return registered_program([&](LaneBuilder& lane) {
+  return registered_program(Served::yes, [&](LaneBuilder& lane) {
     const Blocks blocks = Blocks::of(shape);
     const Members members(shape);
     for (int k = 1; k <= shape.world; ++k) {  // each rank begins with another one, and ends with itself
