@@ -79,11 +79,6 @@ void Sleeper::undeclare() {
   drain_bell(bell_fd());
 }
 
-void Sleeper::wake() {
-  for (const bool in_poll : {false, true}) {
-    declare_asleep(bell(), in_poll);
-    ring(bell(), bell_fd());
-  }
-}
+void Sleeper::wake() { internal::wake(bell(), bell_fd()); }
 
 }  // namespace lockstep::internal

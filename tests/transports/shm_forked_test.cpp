@@ -38,13 +38,7 @@ TEST(ShmForked, ThousandsOfMessagesBetweenThreeProcesses) {
     for (int peer = 0; peer < 3; ++peer) {
       if (peer != rank) traffic.emplace_back(link_of(*transport, peer), mixed_sizes(3000), mixed_sizes(3000));
     }
-    while (std::any_of(traffic.begin(), traffic.end(),
-                       [](const Traffic& t) { return !t.done() && t.status().ok(); })) {
-      bool moved = false;
-      for (Traffic& each : traffic) moved |= each.step();
-      if (!moved) std::this_thread::yield();
-    }
-    for (const Traffic& each : traffic) EXPECT_TRUE(each.status().ok()) << each.status().message();
+    testing::run_all(traffic);
   });
 }
 
@@ -193,12 +187,7 @@ TEST(ShmForked, ProcessesWithTwoRanksEachFormOneGroup) {
         for (int peer = 0; peer < 4; ++peer) {
           if (peer != rank) traffic.emplace_back(link_of(*transport, peer), mixed_sizes(50), mixed_sizes(50));
         }
-        while (std::any_of(traffic.begin(), traffic.end(),
-                           [](const Traffic& t) { return !t.done() && t.status().ok(); })) {
-          for (Traffic& each : traffic) each.step();
-          std::this_thread::yield();
-        }
-        for (const Traffic& each : traffic) EXPECT_TRUE(each.status().ok()) << each.status().message();
+        testing::run_all(traffic);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -117,7 +117,7 @@ Result<std::span<const std::byte>> ShmLink::borrow(std::size_t unit, std::size_t
 
 void ShmLink::release(std::size_t bytes) {
   assert(bytes <= payload_left_);
-  took(bytes);
+  if (bytes > 0) took(bytes);
 }
 
 void ShmLink::pop() {
