@@ -1,0 +1,26 @@
+// Cost: how long a world of programs takes, predicted by walking the steps that will run.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "collectives/programs/program.hpp"
+
+namespace lockstep::internal {
+
+/// What a medium costs, in seconds and seconds per byte. Measured on a machine, or assumed for one that
+/// nobody here owns.
+struct MediumCost {
+  double alpha = 0;  ///< A message, however short, from being sent to having arrived.
+  double beta = 0;   ///< Each byte of a message, at the sender and at the receiver.
+  double gamma = 0;  ///< Each byte combined with a further operand.
+  double copy = 0;   ///< Each byte copied within memory, or stored to a further destination.
+  double sync = 0;   ///< From one rank's publish to another's await.
+};
+
+/// Seconds from everybody's start to the last rank's end. `programs`: one per rank, proved; infinite when
+/// they do not end. Links carry messages side by side and buffer them; a rank sends and receives at most 1 /
+/// beta bytes per second in each lane. Lanes of a rank do not slow one another down.
+double predict_seconds(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost);
+
+}  // namespace lockstep::internal
