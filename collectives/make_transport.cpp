@@ -38,7 +38,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
     if (!made.ok()) return made.status();
     world.switchboard = std::move(*made);
   }
-  return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard, real_env());
+  return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard);
 }
 
 }  // namespace lockstep::internal

@@ -22,7 +22,9 @@ constexpr auto kVariables = std::to_array<Variable>({
      "Forces algorithms by collective and message size, for example "
      "`all_reduce:0-16k=one_shot,16k-inf=ring;broadcast:*=binomial`; must be equal on all ranks."},
     {"LOCKSTEP_IFNAME", text, "",
-     "Network interface whose address peers connect to; empty takes the one that reaches the rendezvous."},
+     "Network interfaces whose address peers may connect to, as prefixes `eth,ib`, exact names `=eth0` or "
+     "exclusions "
+     "`^docker`; empty takes loopback when all ranks are on one host, else lets the library choose."},
     {"LOCKSTEP_INSECURE", flag, "0",
      "Allows ranks on several hosts without a secret: anyone who reaches the ports can then join the job."},
     {"LOCKSTEP_JOB_ID", text, "", "Name of the job; a peer of another job is refused."},
@@ -47,7 +49,7 @@ constexpr auto kVariables = std::to_array<Variable>({
      "Who listens at a `tcp://` rendezvous: rank 0, or the launcher already.", "rank0|launcher"},
     {"LOCKSTEP_TCP_CONGESTION", text, "",
      "TCP congestion control, for example cubic or bbr; empty lets the library choose."},
-    {"LOCKSTEP_TCP_SOCKETS", integer, "1", "TCP connections per peer."},
+    {"LOCKSTEP_TCP_SOCKETS", integer, "1", "TCP connections per peer, 1 to 16; equal on all ranks."},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
      "Transports that may be used, in order of preference, for example `shm,tcp`."},

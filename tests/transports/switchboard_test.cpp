@@ -240,6 +240,16 @@ TEST(Switchboard, RefusesRanksThatDisagreeOnTheNumberOfSockets) {
             "LOCKSTEP_TCP_SOCKETS is 1 on rank 0 and 3 on rank 1: set it equally on all ranks");
 }
 
+TEST(Switchboard, RefusesANumberOfSocketsOutOfRange) {
+  for (const char* number : {"0", "17"}) {
+    const ScopedVariable sockets("LOCKSTEP_TCP_SOCKETS", number);
+    const Status status = meet_alone("127.0.0.1:1 1");
+    EXPECT_EQ(status.code(), ErrorCode::configuration);
+    EXPECT_EQ(status.message(),
+              std::string("LOCKSTEP_TCP_SOCKETS is ") + number + ", but a link has 1 to 16 sockets");
+  }
+}
+
 TEST(Switchboard, RefusesAddressesThatAreNone) {
   for (const char* text :
        {"nonsense", "127.0.0.1:1", "127.0.0.1:1 0", "127.0.0.1:1 99", "127.0.0.1:1 2x", ":1 1"}) {

@@ -116,7 +116,7 @@ int main() {
   auto board = Switchboard::make(joined, real_env());
   std::vector<int> ranks;
   for (int rank = 0; rank < joined.size(); ++rank) ranks.push_back(rank);
-  auto transport = make_tcp_transport(1, joined.rank(), ranks, *check(board), real_env());
+  auto transport = make_tcp_transport(1, joined.rank(), ranks, *check(board));
   exchange_with_all(*check(transport), joined.rank(), joined.size());
   fork_idle_child();
   say("exchanged");

@@ -35,9 +35,9 @@ struct Job {
     for (auto& thread : threads) thread.join();
   }
   std::unique_ptr<Transport> transport(std::uint64_t group, int rank, const std::vector<int>& world_ranks) {
-    auto made = make_tcp_transport(
-        group, rank, world_ranks,
-        *boards[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])], real_env());
+    auto made =
+        make_tcp_transport(group, rank, world_ranks,
+                           *boards[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])]);
     EXPECT_TRUE(made.ok());
     return std::move(*made);
   }
@@ -133,7 +133,8 @@ TEST(TcpTransport, NamesALostPeerByItsNumberInTheGroup) {
   }
   EXPECT_EQ(link.status().code(), ErrorCode::peer_lost);
   EXPECT_EQ(link.status().culprit(), 0);
-  EXPECT_NE(link.status().message().find("cannot connect to rank 2 ("), std::string::npos) << link.status().message();
+  EXPECT_NE(link.status().message().find("cannot connect to rank 2 ("), std::string::npos)
+      << link.status().message();
   EXPECT_FALSE(transport->service().ok() && transport->link(0, Channel::collective).ok())
       << "an error is final";
 }

@@ -1,4 +1,5 @@
-// Limits and sizes of the TCP transport, with the reason beside each. Sizes were tuned with two ranks over loopback.
+// Limits and sizes of the TCP transport, with the reason beside each. Sizes were tuned with two ranks over
+// loopback.
 #pragma once
 
 #include <chrono>

@@ -17,28 +17,34 @@ namespace {
 // How often a rank that waits for the others' addresses looks whether one of them died.
 constexpr std::chrono::milliseconds kLossCheck{200};
 
-int sockets_from_environment() {
-  return static_cast<int>(std::clamp<std::int64_t>(config_integer("LOCKSTEP_TCP_SOCKETS"), 1, kMaxSockets));
+Result<int> sockets_from_environment() {
+  const std::int64_t sockets = config_integer("LOCKSTEP_TCP_SOCKETS");
+  if (sockets >= 1 && sockets <= kMaxSockets) return static_cast<int>(sockets);
+  return Status(ErrorCode::configuration, "LOCKSTEP_TCP_SOCKETS is " + std::to_string(sockets) +
+                                              ", but a link has 1 to " + std::to_string(kMaxSockets) +
+                                              " sockets");
 }
 
 }  // namespace
 
 // ---- making and ending ----
 
-Switchboard::Switchboard(Session& session, Env& env)
+Switchboard::Switchboard(Session& session, Env& env, int sockets)
     : session_(session),
       env_(env),
       reactor_(Reactor::instance()),
       rank_(session.rank()),
-      sockets_(sockets_from_environment()),
+      sockets_(sockets),
       key_(make_handshake_key(session.job_id(), session.secret())),
       congestion_(config_text("LOCKSTEP_TCP_CONGESTION")),
       loss_callback_(env.random()) {}
 
 Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env) {
+  auto sockets = sockets_from_environment();
+  if (!sockets.ok()) return sockets.status();
   auto listener = listen_for_peers(session);
   if (!listener.ok()) return listener.status();
-  std::unique_ptr<Switchboard> board(new Switchboard(session, env));
+  std::unique_ptr<Switchboard> board(new Switchboard(session, env, *sockets));
   board->open(std::move(*listener));
   LOCKSTEP_RETURN_IF_ERROR(
       board->meet(std::chrono::milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"))));

@@ -72,7 +72,7 @@ class Switchboard {
     std::unique_ptr<OutgoingCall> call;
   };
 
-  Switchboard(Session& session, Env& env);
+  Switchboard(Session& session, Env& env, int sockets);
   void open(Fd listener);
   Status meet(std::chrono::milliseconds timeout);
   Status learn(const std::vector<std::string>& published);

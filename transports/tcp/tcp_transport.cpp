@@ -144,7 +144,7 @@ void TcpTransport::close() {
 
 Result<std::unique_ptr<Transport>> make_tcp_transport(std::uint64_t group, int rank,
                                                       std::span<const int> world_ranks,
-                                                      Switchboard& switchboard, Env&) {
+                                                      Switchboard& switchboard) {
   Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell) return system_error("eventfd", errno);
   return std::unique_ptr<Transport>(

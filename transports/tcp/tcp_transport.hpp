@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 
-#include "lib/base/env.hpp"
 #include "transports/tcp/switchboard.hpp"
 #include "transports/transport.hpp"
 
@@ -16,6 +15,6 @@ namespace lockstep::internal {
 /// job. The switchboard must outlive the transport. Does not communicate.
 Result<std::unique_ptr<Transport>> make_tcp_transport(std::uint64_t group, int rank,
                                                       std::span<const int> world_ranks,
-                                                      Switchboard& switchboard, Env& env);
+                                                      Switchboard& switchboard);
 
 }  // namespace lockstep::internal
