@@ -124,6 +124,23 @@ TEST(Switchboard, EitherRankAloneMayWantTheConnection) {
   }
 }
 
+TEST(Switchboard, ForgetsAChannel) {
+  auto ranks = meet({"s", "s"});
+  for (int round = 0; round < 2; ++round) {  // A forgotten channel can be used anew.
+    const std::uint64_t before = ranks[1].board->changes();
+    ranks[0].board->want(1, 1);
+    auto low = await(*ranks[0].board, 1, 1);
+    ASSERT_TRUE(low.ok() && *low);
+    while (ranks[1].board->changes() == before) std::this_thread::yield();
+    ranks[1].board->forget(0, 1);  // It came, and nobody will take it: the other end hears of that.
+    pollfd entry{(*low)->get(), POLLIN, 0};
+    ASSERT_EQ(poll(&entry, 1, 20'000), 1);
+    std::byte byte{};
+    EXPECT_TRUE(receive_some((*low)->get(), std::span(&byte, 1)).ended);
+    ranks[0].board->forget(1, 1);
+  }
+}
+
 TEST(Switchboard, SetsTheOptionsOfADataConnection) {
   auto ranks = meet({"s", "s"});
   ranks[0].board->want(1, 1);

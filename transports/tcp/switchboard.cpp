@@ -122,8 +122,12 @@ void Switchboard::want(int peer, std::uint64_t channel) {
     slot.failure = lost->second;
     return announce_change();
   }
-  reactor_.post([this, key, alive = std::weak_ptr<const bool>(alive_)] {
-    if (!alive.expired()) begin(key);
+  post([this, key] { begin(key); });
+}
+
+void Switchboard::post(std::function<void()> task) {
+  reactor_.post([task = std::move(task), alive = std::weak_ptr<const bool>(alive_)] {
+    if (!alive.expired()) task();
   });
 }
 
@@ -138,6 +142,16 @@ Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel) {
   }
   if (!slot.failure.ok()) return slot.failure;
   return std::optional<Fd>();
+}
+
+void Switchboard::forget(int peer, std::uint64_t channel) {
+  const Key key{peer, channel};
+  std::lock_guard lock(mutex_);
+  const auto found = slots_.find(key);
+  if (found == slots_.end()) return;
+  const bool under_way = found->second.wanted && !found->second.taken && !found->second.socket;
+  slots_.erase(found);
+  if (under_way) post([this, key] { give_up_effort(key); });
 }
 
 void Switchboard::attach(int eventfd) {

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,8 @@ class Switchboard {
   /// it is not here (also when the peer wanted it and this rank did not). Error: peer_lost, or unauthorized,
   /// naming the peer; final.
   Result<std::optional<Fd>> take(int peer, std::uint64_t channel);
+  /// Nobody here will ask for this channel again: what is under way or not taken is dropped.
+  void forget(int peer, std::uint64_t channel);
 
   /// Rises whenever a take() may give something new.
   std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
@@ -87,6 +90,7 @@ class Switchboard {
   void fail(Key key, Status why);
   void give_up_effort(Key key);
   void announce_change();  // mutex_ held.
+  void post(std::function<void()> task);
   std::string name_of(int peer) const;
 
   Session& session_;

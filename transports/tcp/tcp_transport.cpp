@@ -27,7 +27,7 @@ class TcpTransport final : public Transport {
         slots_(world_ranks.size() * kChannels) {
     switchboard_.attach(bell_.get());
   }
-  ~TcpTransport() override { switchboard_.detach(bell_.get()); }
+  ~TcpTransport() override;
 
   std::string_view name() const override { return "tcp"; }
   Result<Link*> link(int peer, Channel channel) override;
@@ -67,6 +67,16 @@ class TcpTransport final : public Transport {
   std::uint64_t seen_changes_ = 0;
   std::vector<Slot> slots_;
 };
+
+TcpTransport::~TcpTransport() {
+  switchboard_.detach(bell_.get());
+  for (const int peer : world_ranks_) {
+    for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+      for (int i = 0; i < switchboard_.sockets_per_link(); ++i)
+        switchboard_.forget(peer, wire_channel(channel, i));
+    }
+  }
+}
 
 Result<Link*> TcpTransport::link(int peer, Channel channel) {
   Slot& slot = this->slot(peer, channel);
