@@ -8,6 +8,12 @@
 namespace lockstep::internal {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kLargestWorld = 4;
+#else
+constexpr int kLargestWorld = 6;
+#endif
+
 class Mutation : public testing::TestWithParam<const Algorithm*> {};
 
 bool found(ProgramSet set) {
@@ -19,7 +25,7 @@ bool found(ProgramSet set) {
 TEST_P(Mutation, EveryMutantIsFoundOrEquivalent) {
   const Algorithm& row = *GetParam();
   std::size_t mutants = 0, equivalent = 0;
-  for (int world = 2; world <= 6; ++world) {
+  for (int world = 2; world <= kLargestWorld; ++world) {
     // Enough for several segments, and for staging slots to be used again.
     const Size size = row.medium == Medium::links ? Size{static_cast<std::uint64_t>(6 * world + 1), 2}
                                                   : Size{static_cast<std::uint64_t>(15 * world + 3), 6};
