@@ -60,8 +60,9 @@ class Domain {
   virtual MemberControl& control(int member) = 0;
   /// kStagingBytes of `member`'s staging memory in this rank's address space. Populated.
   virtual std::byte* staging(int member) = 0;
-  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use (may block for its transfer) and
-  /// drops older generations. The pointer stays valid until release_mappings() or a newer generation.
+  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use (may block for
+  /// its transfer) and drops older generations. The pointer stays valid until a newer generation is resolved, or
+  /// a number of other segments of the member that operations in flight never reach (kMaxMappedSegments in shm).
   virtual Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) = 0;
   /// Ring `member`'s doorbell if it declared itself asleep.
   virtual void ring(int member) = 0;
