@@ -304,7 +304,16 @@ void Engine::ask_around(Operation& operation, Nanos now) {
     }
     if (Status status = scan_links(); !status.ok()) return revoke(status);
   }
-  if (operation.path != Operation::Path::links || now - operation.probed < kProbeEvery) return;
+  if (operation.path != Operation::Path::links) return;
+  if (const int peer = operation.link_run.passed_by();
+      peer != kSelf && now - last_moved_ > kExplanationWait) {
+    return revoke(Status(ErrorCode::mismatch,
+                         who(peer) + " has gone on to later operations without sending what " +
+                             who(group_.rank) + " awaits in " + operation.describe() +
+                             ": the two called different operations",
+                         peer));
+  }
+  if (now - operation.probed < kProbeEvery) return;
   operation.probed = now;
   FrameHeader probe;
   probe.kind = FrameKind::probe;

@@ -23,6 +23,9 @@ inline constexpr std::size_t kMaxUnexpected = 1024;
 inline constexpr Nanos kProbeAfter = 50'000'000;
 /// And again this often.
 inline constexpr Nanos kProbeEvery = 200'000'000;
+/// How long an operation that a peer has passed by waits to be told why, before it ends with what it knows
+/// itself.
+inline constexpr Nanos kExplanationWait = 1'000'000'000;
 /// A sleeping waiter looks around at least this often, so that no lost wake-up can hang it.
 inline constexpr Nanos kLongestSleep = 100'000'000;
 

@@ -21,6 +21,7 @@ void LinkRun::begin(std::shared_ptr<const PreparedProgram> program, const Buffer
   sequence_ = sequence;
   epoch_ = epoch;
   lanes_.assign(program_->program.lanes.size(), LaneState{});
+  passed_by_ = kSelf;
 }
 
 Result<LinkRun::Progress> LinkRun::step(PeerTable& peers, FrameHandler& handler) {
@@ -132,10 +133,28 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, Fram
     }
     auto consumed = handler.on_frame(step.peer, *header, link);
     if (!consumed.ok()) return consumed.status();
-    // Frames of another call stay. When the peer went on without sending what this step awaits, its calls
-    // differ: the engine's probe finds out how.
-    if (!*consumed) return false;
+    if (*consumed) continue;
+    if (header->kind != FrameKind::data || header->sequence <= sequence_) return false;
+    // The peer went on without sending what this step awaits: its calls differ, and this operation cannot end
+    // well. Its later frames are dropped, since the word why may come behind them.
+    passed_by_ = step.peer;
+    auto dropped = drop_head(lanes_[lane], *header, link);
+    if (!dropped.ok()) return dropped.status();
+    if (!*dropped) return false;
   }
+}
+
+Result<bool> LinkRun::drop_head(LaneState& state, const FrameHeader& header, Link& link) {
+  std::byte nowhere[1024];
+  while (state.received < header.bytes) {
+    auto got = link.read({nowhere, std::min<std::size_t>(sizeof nowhere, header.bytes - state.received)});
+    if (!got.ok()) return got.status();
+    if (*got == 0) return false;
+    state.received += *got;
+  }
+  link.pop();
+  state.received = 0;
+  return true;
 }
 
 Result<bool> LinkRun::drain_payload(LaneState& state, const Step& step, Link& link) {

@@ -37,6 +37,9 @@ class LinkRun {
 
   /// The peers that the unfinished lanes wait for now, appended.
   void waiting_for(std::vector<int>& peers) const;
+  /// A peer that went on to later calls without sending what this run awaits, or kSelf: the run cannot end
+  /// well.
+  int passed_by() const { return passed_by_; }
   const PreparedProgram* program() const { return program_.get(); }
 
  private:
@@ -62,6 +65,7 @@ class LinkRun {
   Result<Attempt> run_send(std::size_t lane, const Step& step, PeerTable& peers);
   Result<Attempt> run_receive(std::size_t lane, const Step& step, PeerTable& peers, FrameHandler& handler);
   Result<bool> match(std::size_t lane, const Step& step, Link& link, FrameHandler& handler);
+  Result<bool> drop_head(LaneState& state, const FrameHeader& header, Link& link);
   Result<bool> drain_payload(LaneState& state, const Step& step, Link& link);
   void run_local(const Step& step);
   FrameHeader header_of(std::size_t lane, const Step& step) const;
@@ -73,6 +77,7 @@ class LinkRun {
   std::uint64_t sequence_ = 0;
   std::uint32_t epoch_ = 0;
   std::vector<LaneState> lanes_;
+  int passed_by_ = kSelf;
 };
 
 /// Runs a copy or reduce step on elements [first, first + count) of its slices.
