@@ -1,6 +1,8 @@
 // What only real processes show: a rank that is killed, forked children, the time to the first result.
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <vector>
 
 #include "tests/engine/counted_allocations.hpp"
@@ -118,7 +120,20 @@ TEST_P(Processes, TheFirstResultComesSoonAlsoWithIdleChildren) {
   });
 }
 
-TEST_P(Processes, ARepeatedSmallAllReduceAllocatesNothing) {
+/// How often the other threads of this process were switched in and out so far.
+long switches_of_other_threads() {
+  long sum = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(gettid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.find("ctxt_switches") != std::string::npos) sum += std::stol(line.substr(line.find(':') + 1));
+    }
+  }
+  return sum;
+}
+
+TEST_P(Processes, ARepeatedSmallAllReduceAllocatesNothingAndWakesNoThread) {
   MeetingPlace place;
   run_forked(2, [&](int rank) {
     Communicator comm = place.join(rank, 2, GetParam());
@@ -130,10 +145,13 @@ TEST_P(Processes, ARepeatedSmallAllReduceAllocatesNothing) {
     for (const std::size_t count : {2, 256}) {
       repeat(100, count);
       comm.barrier();
+      const long switches = switches_of_other_threads();
       const std::uint64_t before = testing::allocations();
       repeat(300, count);
+      const std::uint64_t allocated = testing::allocations() - before;
       // Not one per call; a rank that was not scheduled for 50 ms is asked for, and that may allocate.
-      EXPECT_LT(testing::allocations() - before, 30u) << "300 calls of " << count << " elements";
+      EXPECT_LT(allocated, 30u) << "300 calls of " << count << " elements";
+      EXPECT_LT(switches_of_other_threads() - switches, 30) << "the calling thread does the work";
     }
     comm.finalize();
   });
