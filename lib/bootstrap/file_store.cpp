@@ -30,7 +30,10 @@ constexpr std::chrono::microseconds kSlowestLook{20'000};
 /// A lock on the content for one scope.
 class ContentLock {
  public:
-  ContentLock(const Fd& file, LockKind kind) : file_(file), status_(lock_byte(file, kContentLock, kind)) {}
+  ContentLock(const Fd& file, LockKind kind, pid_t owner) : file_(file) {
+    // In a forked child the descriptor is closed, and its number may be another file's by now.
+    status_ = owner == getpid() ? lock_byte(file, kContentLock, kind) : forked_child_error();
+  }
   ContentLock(const ContentLock&) = delete;
   ContentLock& operator=(const ContentLock&) = delete;
   ~ContentLock() {
@@ -84,7 +87,7 @@ class FileStore final : public Store {
 
   Status set(std::span<const Entry> entries) override {
     std::lock_guard lock(mutex_);
-    const ContentLock content(file_, LockKind::exclusive);
+    const ContentLock content(file_, LockKind::exclusive, owner_);
     LOCKSTEP_RETURN_IF_ERROR(content.status());
     LOCKSTEP_RETURN_IF_ERROR(catch_up());
     LOCKSTEP_RETURN_IF_ERROR(table_.set(entries));
@@ -117,7 +120,7 @@ class FileStore final : public Store {
 
   Result<std::int64_t> add(std::string_view key, std::int64_t delta) override {
     std::lock_guard lock(mutex_);
-    const ContentLock content(file_, LockKind::exclusive);
+    const ContentLock content(file_, LockKind::exclusive, owner_);
     LOCKSTEP_RETURN_IF_ERROR(content.status());
     LOCKSTEP_RETURN_IF_ERROR(catch_up());
     auto sum = table_.add(key, delta);
@@ -129,7 +132,7 @@ class FileStore final : public Store {
 
  private:
   Status refresh() {
-    const ContentLock content(file_, LockKind::shared);
+    const ContentLock content(file_, LockKind::shared, owner_);
     LOCKSTEP_RETURN_IF_ERROR(content.status());
     return catch_up();
   }

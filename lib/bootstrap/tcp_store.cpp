@@ -177,6 +177,8 @@ class TcpStore final : public Store {
 
   /// The reply, or the error that it carries.
   Result<StoreReply> exchange(const StoreRequest& request) {
+    // There the connections are closed, and their numbers may be other files' by now.
+    if (in_forked_child()) return forked_child_error();
     LOCKSTEP_RETURN_IF_ERROR(check(request));
     const Deadline deadline(env_, milliseconds(request.timeout_ms) + kServerSlack);
     auto connection = take_connection(deadline);

@@ -144,10 +144,10 @@ TEST_P(SessionTest, TwoProcessesWithOneRankAreNamedOnEveryRank) {
 
 TEST_P(SessionTest, MissingRanksAreNamedOnEveryRank) {
   std::vector<ChildProcess> ranks;
-  for (const int rank : {0, 1, 3}) ranks.push_back(start(environment(rank, 5), 2000));
+  for (const int rank : {0, 1, 3}) ranks.push_back(start(environment(rank, 5), 3000));
   for (auto& rank : ranks) {
     EXPECT_EQ(rank.read_line(),
-              "error 4 culprit -1: 3 of 5 ranks are here, missing: rank 2, rank 4 after 2 s; look at the "
+              "error 4 culprit -1: 3 of 5 ranks are here, missing: rank 2, rank 4 after 3 s; look at the "
               "output of what "
               "should have started there");
   }

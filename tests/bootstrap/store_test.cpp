@@ -2,6 +2,8 @@
 #include "lib/bootstrap/store.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <thread>
@@ -127,6 +129,28 @@ TEST_P(StoreContract, FullStoreRefusesAndGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, StoreContract, testing::ValuesIn(store_kinds()),
+                         [](const auto& kind) { return kind.param; });
+
+class StoreBetweenProcesses : public StoreContract {};
+
+TEST_P(StoreBetweenProcesses, ForkedChildrenAreRefusedAndDoNoHarm) {
+  auto store = open();
+  ASSERT_TRUE(store->set_one("x", "1").ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    // As in a data loader that opens files of its own: numbers of closed descriptors are used again.
+    for (int i = 0; i < 64; ++i) (void)!dup(STDERR_FILENO);
+    const Status status = store->set_one("x", "2");
+    store.reset();
+    _exit(status.code() == ErrorCode::not_supported ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(store->get_one("x", kSoon).value(), "1");
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, StoreBetweenProcesses, testing::Values("file", "tcp"),
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace
