@@ -237,12 +237,14 @@ class TcpStore final : public Store {
 Result<Fd> connect_to_server(const StoreClientOptions& options, HandshakeService service,
                              milliseconds timeout, Env& env) {
   const Deadline deadline(env, timeout);
+  Status reason;
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     auto socket = try_to_connect(options, service, deadline, env);
     if (socket.ok() || is_final(socket.status().code())) return socket;
+    // That the last attempt ran out of time says less than why those before it failed.
+    if (reason.ok() || socket.status().code() != ErrorCode::timeout) reason = socket.status();
     if (deadline.left() <= pause) {
-      return Status(ErrorCode::timeout,
-                    server_text(options) + " could not be reached: " + socket.status().message());
+      return Status(ErrorCode::timeout, server_text(options) + " could not be reached: " + reason.message());
     }
     sleep_for(pause);
   }

@@ -21,6 +21,9 @@ namespace {
 
 constexpr int kBacklog = 4096;  // A whole large job may connect at once; the kernel lowers it to somaxconn.
 
+constexpr Nanos kPerMilli = 1'000'000;
+constexpr Nanos kLongestPoll = 1'000'000 * kPerMilli;  // poll(2) takes an int.
+
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
 Result<Addresses> look_up(const HostPort& where, int flags) {
@@ -70,11 +73,11 @@ Result<Fd> listen_on(const addrinfo& address, const HostPort& at) {
 int finish_connect(const Fd& fd, Nanos until, Env& env) {
   pollfd entry{fd.get(), POLLOUT, 0};
   for (;;) {
-    const Nanos left = until - env.now();
-    if (left <= 0) return ETIMEDOUT;
-    const int ready = poll(&entry, 1, static_cast<int>(std::min<Nanos>(left / 1'000'000 + 1, 1 << 30)));
+    const Nanos left = std::clamp<Nanos>(until - env.now(), 0, kLongestPoll);
+    const int ready = poll(&entry, 1, static_cast<int>((left + kPerMilli - 1) / kPerMilli));
     if (ready < 0 && errno != EINTR) return errno;
     if (ready > 0) break;
+    if (env.now() >= until) return ETIMEDOUT;
   }
   int error = 0;
   socklen_t size = sizeof error;
