@@ -78,8 +78,12 @@ bool Engine::has_unattended() const {
 
 Progressor::Outcome Engine::progress() {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  // A waiter makes progress itself, and notifies when it stops; anybody else lets go of the lock in a moment.
-  if (!lock.owns_lock()) return waiters_.load(std::memory_order_relaxed) > 0 ? Outcome::idle : Outcome::moved;
+  if (!lock.owns_lock()) {
+    // A waiter makes progress itself, and notifies when it stops; anybody else lets go of the lock in a moment.
+    if (waiters_.load(std::memory_order_relaxed) > 0) return Outcome::idle;
+    sched_yield();
+    return Outcome::moved;
+  }
   apply_requests();
   if (waiters_ > 0 || !has_unattended()) return Outcome::idle;
   const bool moved = step_locked();

@@ -101,7 +101,7 @@ constexpr Deviation kDeviations[] = {
     {"op", [](SimCall& c) { c.what.op = ReduceOp::max; }, "max"},
     {"collective", [](SimCall& c) { c.what.collective = Collective::broadcast; }, "broadcast"},
     {"barrier", [](SimCall& c) { c.what.collective = Collective::barrier; }, "barrier"},
-    {"root", [](SimCall& c) { c.what.root = 1; }, "#1"},
+    {"root", [](SimCall& c) { c.what.root = 1; }, "root 1"},
 };
 
 class SimMismatch : public ::testing::TestWithParam<std::tuple<Deviation, bool>> {};
