@@ -11,9 +11,11 @@ namespace lockstep::internal {
 namespace {
 
 // A few microseconds: a small operation whose peers are on time ends within it.
-constexpr int kInlineAttempts = 200;
+constexpr int kInlineAttempts = 60;
 // Twice what a futex wake across cores costs (22 us): who waits longer loses little by sleeping.
 constexpr Nanos kSpin = 50'000;
+// Now and then a spinner yields all the same: the awaited rank may have been put on this very core.
+constexpr unsigned kPassesPerYield = 16;
 // As many turns as the other ranks need when they share the core; when nobody else runs it is a slower spin.
 constexpr Nanos kYield = 150'000;
 
@@ -50,7 +52,7 @@ Backoff::Advice Backoff::idle() {
   const Nanos now = env_.now();
   if (since_ == 0) since_ = now;
   const Nanos waited = now - since_;
-  if (waited < policy_.spin) {
+  if (waited < policy_.spin && ++passes_ % kPassesPerYield != 0) {
     pause();
   } else if (waited < policy_.spin + policy_.yield) {
     sched_yield();

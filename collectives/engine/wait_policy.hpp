@@ -31,7 +31,8 @@ class Backoff {
  private:
   const WaitPolicy policy_;
   Env& env_;
-  Nanos since_ = 0;  // First idle pass in a row; 0 = none yet.
+  Nanos since_ = 0;      // First idle pass in a row; 0 = none yet.
+  unsigned passes_ = 0;  // While spinning.
 };
 
 }  // namespace lockstep::internal
