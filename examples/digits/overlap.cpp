@@ -10,15 +10,16 @@
 namespace digits {
 namespace {
 
-constexpr std::size_t kRounds = 31;        // Enough for a median that one disturbed round does not move.
-constexpr std::size_t kStepsPerRound = 4;  // So that the barrier before each round weighs little.
+constexpr std::size_t kRounds = 101;  // Enough for medians that a few disturbed rounds do not move.
 
-/// Seconds for each of kStepsPerRound calls, all ranks starting together.
-double time_steps(lockstep::Communicator& communicator, const std::function<void()>& call) {
+/// Seconds from the first rank's start of `call` to the last rank's end, as this rank sees it: the rank that
+/// starts first sees most. The barriers are the same for whatever is measured, and cost microseconds.
+double time(lockstep::Communicator& communicator, const std::function<void()>& call) {
   communicator.barrier();
   const Stopwatch watch;
-  for (std::size_t i = 0; i < kStepsPerRound; ++i) call();
-  return watch.seconds() / static_cast<double>(kStepsPerRound);
+  call();
+  communicator.barrier();
+  return watch.seconds();
 }
 
 using Rounds = std::array<double, kRounds>;
@@ -43,11 +44,12 @@ Overlap measure_overlap(lockstep::Communicator& communicator, Trainer& trainer) 
   std::array<Rounds, 3> times;
   auto& [step, step_alone, communication] = times;
   for (std::size_t round = 0; round < kRounds; ++round) {
-    step[round] = time_steps(communicator, [&] { trainer.step(samples, kStandStill, true); });
-    step_alone[round] = time_steps(communicator, [&] { trainer.step(samples, kStandStill, false); });
-    communication[round] = time_steps(communicator, [&] { trainer.communicate(); });
+    step[round] = time(communicator, [&] { trainer.step(samples, kStandStill, true); });
+    step_alone[round] = time(communicator, [&] { trainer.step(samples, kStandStill, false); });
+    // Right after a step, so that the caches are as backward leaves them.
+    communication[round] = time(communicator, [&] { trainer.communicate(); });
   }
-  // The job is as fast as its slowest rank.
+  // The whole time is what the rank that started first saw.
   communicator.all_reduce(times.data(), times.data(), times.size() * kRounds, lockstep::DataType::f64,
                           lockstep::ReduceOp::max);
   return {median(step), median(step_alone), median(difference(step, step_alone)), median(communication)};

@@ -15,11 +15,11 @@
 namespace digits {
 
 struct TrainingOptions {
-  std::size_t hidden = 256;  ///< Width of each hidden layer.
+  std::size_t hidden = 512;  ///< Width of each hidden layer.
   std::size_t layers = 3;    ///< Hidden layers.
   std::size_t batch = 64;    ///< Samples a step over all ranks together.
-  std::size_t epochs = 20;
-  double rate = 0.1;  ///< Learning rate at the start; falls linearly to zero.
+  std::size_t epochs = 12;
+  double rate = 0.02;  ///< Learning rate at the start; falls linearly to zero.
   double momentum = 0.9;
   std::uint64_t seed = 1;  ///< Of the weights and of the order of the samples.
 };

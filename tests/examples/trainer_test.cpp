@@ -19,7 +19,7 @@ const Split& data() {
   return split;
 }
 
-constexpr TrainingOptions kSmall{.hidden = 48, .layers = 3, .batch = 60, .epochs = 4};
+constexpr TrainingOptions kSmall{.hidden = 48, .layers = 3, .batch = 60, .epochs = 4, .rate = 0.05};
 
 struct Outcome {
   std::vector<double> losses;
