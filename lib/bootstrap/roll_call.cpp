@@ -18,8 +18,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstLook{50};
 constexpr milliseconds kLongestLook{500};
 constexpr std::int64_t kReportEverySeconds = 5;
-// A key that another rank sets right after one that is there already.
-constexpr milliseconds kMoment{2'000};
+// For a key that another rank sets right after one that is there already; long, because machines are busy at
+// start.
+constexpr milliseconds kMoment{20'000};
 constexpr int kRanksNamed = 16;    // Missing ranks listed; more would hide the cause.
 constexpr int kRefusalsNamed = 4;  // Their reasons are sentences.
 constexpr std::string_view kProblem = "problem";
