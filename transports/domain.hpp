@@ -1,4 +1,5 @@
-// Domain: ranks that can address each other's memory. The transport provides the memory; the engine gives it its meaning.
+// Domain: ranks that can address each other's memory. The transport provides the memory; the engine gives it
+// its meaning.
 #pragma once
 
 #include <atomic>
@@ -13,43 +14,50 @@
 
 namespace lockstep::internal {
 
-inline constexpr std::size_t kLine = 128;             ///< Two cache lines: the adjacent-line prefetcher pairs them.
-inline constexpr std::size_t kInlinePayload = 40;     ///< Payload bytes that ride in a flag's cache line.
-inline constexpr std::size_t kRecentCalls = 64;       ///< How many calls back a mismatch can be explained.
-inline constexpr std::size_t kStagingBytes = 1 << 20; ///< Staging area per member: two halves used alternately by consecutive calls.
+inline constexpr std::size_t kLine = 128;  ///< Two cache lines: the adjacent-line prefetcher pairs them.
+inline constexpr std::size_t kInlinePayload = 40;  ///< Payload bytes that ride in a flag's cache line.
+inline constexpr std::size_t kRecentCalls = 64;    ///< How many calls back a mismatch can be explained.
+inline constexpr std::size_t kStagingBytes =
+    1 << 20;  ///< Staging area per member: two halves used alternately by consecutive calls.
 
 /// A flag with room for a small payload beside it in one cache line. Single writer: the owner.
 struct alignas(kLine) InlineLine {
   std::atomic<std::uint64_t> flag;
-  std::uint64_t fingerprint;  ///< Of the call: the reader compares it with its own before it uses the payload.
+  std::uint64_t
+      fingerprint;  ///< Of the call: the reader compares it with its own before it uses the payload.
   std::byte payload[kInlinePayload];
 };
 
-/// What a member says about its buffers when a call could use registered memory. Written before the phase flag is raised.
+/// What a member says about its buffers when a call could use registered memory. Written before the phase
+/// flag is raised.
 struct alignas(kLine) Offer {
   SegmentRef input;
   SegmentRef output;
 };
 
-/// One call as its caller made it: lets a peer explain a mismatch. Seqlock-free: `sequence` is stored last (release), zeroed first.
+/// One call as its caller made it: lets a peer explain a mismatch. Seqlock-free: `sequence` is stored last
+/// (release), zeroed first.
 struct CallRecord {
   std::atomic<std::uint64_t> sequence;  ///< sequence + 1; 0 = empty
   CallFacts facts;
 };
 
-/// A member's control area. Written by its owner only, except `doorbell` and `revoked`, which peers write too. All-zero is the initial state.
+/// A member's control area. Written by its owner only, except `doorbell` and `revoked`, which peers write
+/// too. All-zero is the initial state.
 struct MemberControl {
-  alignas(kLine) std::atomic<std::uint64_t> phase;        ///< Monotonic progress flag of domain programs.
-  std::atomic<std::uint64_t> fingerprints[4];             ///< Of the last domain calls, by call modulo 4; in the phase's line.
-  alignas(kLine) InlineLine inline_line[2];               ///< One-shot payloads, used alternately.
-  Offer offer[2];                                         ///< By parity of the domain call.
-  alignas(kLine) Doorbell doorbell;                       ///< Rung by peers when they publish and the owner sleeps.
-  alignas(kLine) std::atomic<std::uint32_t> revoked;      ///< != 0: the communicator is dead; first writer fills reason.
-  std::atomic<std::uint32_t> writing;                     ///< The owner may be writing to members' registered memory. It sets
-                                                          ///< this, then checks its `revoked`, then writes (both seq_cst).
-  std::atomic<std::uint64_t> left;                        ///< The owner left in good order after this many calls + 1.
-  alignas(kLine) CallRecord recent[kRecentCalls];         ///< By sequence modulo kRecentCalls.
-  char reason[kMaxReasonBytes];                           ///< Valid when revoked == 2.
+  alignas(kLine) std::atomic<std::uint64_t> phase;  ///< Monotonic progress flag of domain programs.
+  std::atomic<std::uint64_t>
+      fingerprints[4];  ///< Of the last domain calls, by call modulo 4; in the phase's line.
+  alignas(kLine) InlineLine inline_line[2];  ///< One-shot payloads, used alternately.
+  Offer offer[2];                            ///< By parity of the domain call.
+  alignas(kLine) Doorbell doorbell;          ///< Rung by peers when they publish and the owner sleeps.
+  alignas(kLine)
+      std::atomic<std::uint32_t> revoked;  ///< != 0: the communicator is dead; first writer fills reason.
+  std::atomic<std::uint32_t> writing;  ///< The owner may be writing to members' registered memory. It sets
+                                       ///< this, then checks its `revoked`, then writes (both seq_cst).
+  std::atomic<std::uint64_t> left;     ///< The owner left in good order after this many calls + 1.
+  alignas(kLine) CallRecord recent[kRecentCalls];  ///< By sequence modulo kRecentCalls.
+  char reason[kMaxReasonBytes];                    ///< Valid when revoked == 2.
 };
 
 class Domain {
@@ -60,13 +68,15 @@ class Domain {
   virtual MemberControl& control(int member) = 0;
   /// kStagingBytes of `member`'s staging memory in this rank's address space. Populated.
   virtual std::byte* staging(int member) = 0;
-  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use (may block for
-  /// its transfer) and drops older generations. The pointer stays valid until a newer generation is resolved, or
-  /// a number of other segments of the member that operations in flight never reach (kMaxMappedSegments in shm).
+  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use (may block
+  /// for its transfer) and drops older generations. The pointer stays valid until a newer generation is
+  /// resolved, or a number of other segments of the member that operations in flight never reach
+  /// (kMaxMappedSegments in shm).
   virtual Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) = 0;
   /// Ring `member`'s doorbell if it declared itself asleep.
   virtual void ring(int member) = 0;
-  /// An eventfd of this rank that becomes readable when it is rung while it sleeps in poll (Doorbell::asleep == 2).
+  /// An eventfd of this rank that becomes readable when it is rung while it sleeps in poll (Doorbell::asleep
+  /// == 2).
   virtual int bell_fd() = 0;
 };
 

@@ -1,4 +1,5 @@
-// Frame: the fixed header in front of every message on a link. Host byte order (all ranks are little-endian; the handshake checks).
+// Frame: the fixed header in front of every message on a link. Host byte order (all ranks are little-endian;
+// the handshake checks).
 #pragma once
 
 #include <compare>
@@ -9,26 +10,28 @@
 
 namespace lockstep::internal {
 
-/// The facts of a collective that all ranks must agree on; compared bit for bit with what the receiver itself called.
+/// The facts of a collective that all ranks must agree on; compared bit for bit with what the receiver itself
+/// called.
 struct CallFacts {
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
-  std::uint8_t algorithm = 0;  ///< Index into the algorithm table; chosen from the other facts, or forced by name.
+  std::uint8_t algorithm =
+      0;  ///< Index into the algorithm table; chosen from the other facts, or forced by name.
   std::int32_t root = 0;
-  std::uint64_t count = 0;     ///< As in the call; 0 where counts differ by rank.
-  std::uint64_t extra = 0;     ///< Hash of further agreed facts (v-counts known to all).
+  std::uint64_t count = 0;  ///< As in the call; 0 where counts differ by rank.
+  std::uint64_t extra = 0;  ///< Hash of further agreed facts (v-counts known to all).
   bool operator==(const CallFacts&) const = default;
 };
 static_assert(sizeof(CallFacts) == 24 && std::is_trivially_copyable_v<CallFacts>);
 
 enum class FrameKind : std::uint8_t {
-  data = 1,       ///< Payload of a step of a collective.
-  probe = 2,      ///< "I wait for you in this call": no payload. Finds mismatches where neither side sends.
-  revoke = 3,     ///< The communicator is dead: payload is the reason (text, at most kMaxReasonBytes).
-  offer = 4,      ///< Point to point: a message of `bytes` with `tag` is ready; small ones carry it as payload.
-  accept = 5,     ///< Point to point: send message `sequence` now.
-  message = 6,    ///< Point to point: the payload asked for.
+  data = 1,     ///< Payload of a step of a collective.
+  probe = 2,    ///< "I wait for you in this call": no payload. Finds mismatches where neither side sends.
+  revoke = 3,   ///< The communicator is dead: payload is the reason (text, at most kMaxReasonBytes).
+  offer = 4,    ///< Point to point: a message of `bytes` with `tag` is ready; small ones carry it as payload.
+  accept = 5,   ///< Point to point: send message `sequence` now.
+  message = 6,  ///< Point to point: the payload asked for.
 };
 
 inline constexpr std::uint16_t kFrameMagic = 0x4c53;  // "SL"
@@ -39,13 +42,16 @@ struct FrameHeader {
   std::uint16_t magic = kFrameMagic;
   std::uint8_t version = kFrameVersion;
   FrameKind kind = FrameKind::data;
-  std::uint32_t epoch = 0;      ///< Membership of the group; frames of another epoch are dropped.
-  std::uint64_t sequence = 0;   ///< Of the call on this communicator; point to point: of the message on this link.
-  std::uint32_t index = 0;      ///< Which message of this call on this link (0, 1, ...).
-  std::int32_t tag = 0;         ///< Point to point.
-  std::uint64_t bytes = 0;      ///< Payload bytes that follow (offer without payload: 0, and facts.count holds the size).
+  std::uint32_t epoch = 0;  ///< Membership of the group; frames of another epoch are dropped.
+  std::uint64_t sequence =
+      0;  ///< Of the call on this communicator; point to point: of the message on this link.
+  std::uint32_t index = 0;  ///< Which message of this call on this link (0, 1, ...).
+  std::int32_t tag = 0;     ///< Point to point.
+  std::uint64_t bytes =
+      0;  ///< Payload bytes that follow (offer without payload: 0, and facts.count holds the size).
   CallFacts facts;
-  std::uint64_t reserved = 0;   ///< 0 where the engine writes and reads it; links may use it between their two ends.
+  std::uint64_t reserved =
+      0;  ///< 0 where the engine writes and reads it; links may use it between their two ends.
 };
 static_assert(sizeof(FrameHeader) == 64 && std::is_trivially_copyable_v<FrameHeader>);
 

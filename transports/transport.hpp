@@ -1,7 +1,9 @@
-// The contract between the engine and what moves its bytes: links (messages between two ranks) and domains (shared memory).
+// The contract between the engine and what moves its bytes: links (messages between two ranks) and domains
+// (shared memory).
 //
-// A transport never blocks, owns no thread, reads no clock and draws no randomness (it gets an Env). It knows nothing of collectives. All
-// calls on one communicator's transport come from one thread at a time (the engine's lock).
+// A transport never blocks, owns no thread, reads no clock and draws no randomness (it gets an Env). It knows
+// nothing of collectives. All calls on one communicator's transport come from one thread at a time (the
+// engine's lock).
 #pragma once
 
 #include <poll.h>
@@ -25,37 +27,42 @@ struct SendCursor {
   std::size_t payload_bytes = 0;
 };
 
-/// Which of the two independent streams between a pair: collectives travel in program order; point-to-point may not wait behind them.
+/// Which of the two independent streams between a pair: collectives travel in program order; point-to-point
+/// may not wait behind them.
 enum class Channel : std::uint8_t { collective = 0, point_to_point = 1 };
 
-/// An ordered, reliable path of messages between this rank and one peer, for one communicator and channel. Errors are final: once a call returned an
-/// error, every later call returns it. ErrorCode::peer_lost when the stream ended; internal or unauthorized for bytes that are not frames.
+/// An ordered, reliable path of messages between this rank and one peer, for one communicator and channel.
+/// Errors are final: once a call returned an error, every later call returns it. ErrorCode::peer_lost when
+/// the stream ended; internal or unauthorized for bytes that are not frames.
 class Link {
  public:
   virtual ~Link() = default;
 
-  /// Hands over a message: header, then payload (header.bytes == payload.size(), or 0 payload). True when all of it was accepted: the payload
-  /// may then be reused. False: nothing more fits now; call again with the same arguments and cursor before any other send on this link.
-  virtual Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload, SendCursor& cursor) = 0;
+  /// Hands over a message: header, then payload (header.bytes == payload.size(), or 0 payload). True when all
+  /// of it was accepted: the payload may then be reused. False: nothing more fits now; call again with the
+  /// same arguments and cursor before any other send on this link.
+  virtual Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
+                            SendCursor& cursor) = 0;
 
-  /// Header of the message at the head of the incoming stream, or nullptr while it is not wholly here. Checked: magic, version. Stays valid
-  /// until pop().
+  /// Header of the message at the head of the incoming stream, or nullptr while it is not wholly here.
+  /// Checked: magic, version. Stays valid until pop().
   virtual Result<const FrameHeader*> peek() = 0;
 
-  /// Copies the next payload bytes of the head message to `into` (possibly straight from the wire). Returns how many; 0 = none here yet, or the payload
-  /// is consumed. Call only after peek() gave a header.
+  /// Copies the next payload bytes of the head message to `into` (possibly straight from the wire). Returns
+  /// how many; 0 = none here yet, or the payload is consumed. Call only after peek() gave a header.
   virtual Result<std::size_t> read(std::span<std::byte> into) = 0;
 
-  /// The next payload bytes of the head message where they lie: a multiple of `unit` bytes (a power of two, at most 16; aligned to it), at most `most`, empty when fewer than
-  /// `unit` are here. Valid until release(), which consumes `bytes` (a multiple of unit) of them.
+  /// The next payload bytes of the head message where they lie: a multiple of `unit` bytes (a power of two,
+  /// at most 16; aligned to it), at most `most`, empty when fewer than `unit` are here. Valid until
+  /// release(), which consumes `bytes` (a multiple of unit) of them.
   virtual Result<std::span<const std::byte>> borrow(std::size_t unit, std::size_t most) = 0;
   virtual void release(std::size_t bytes) = 0;
 
   /// Drops the head message, whose payload must be consumed.
   virtual void pop() = 0;
 
-  /// What a sleeping waiter should watch: fd and events (POLLIN, and POLLOUT after a send that returned false). fd -1: this link lives in
-  /// shared memory and rings the rank's doorbell instead.
+  /// What a sleeping waiter should watch: fd and events (POLLIN, and POLLOUT after a send that returned
+  /// false). fd -1: this link lives in shared memory and rings the rank's doorbell instead.
   virtual pollfd poll_entry() const = 0;
 
   /// Payload and header bytes moved so far, for reports.
@@ -69,10 +76,12 @@ class Transport {
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;  ///< "tcp", "shm", "sim"
 
-  /// The link to `peer`, or nullptr while it is being set up (asking starts that). Valid as long as the transport.
+  /// The link to `peer`, or nullptr while it is being set up (asking starts that). Valid as long as the
+  /// transport.
   virtual Result<Link*> link(int peer, Channel channel) = 0;
 
-  /// Accepts what peers set up, without blocking. Called now and then by the engine before it sleeps, and by any-source receives.
+  /// Accepts what peers set up, without blocking. Called now and then by the engine before it sleeps, and by
+  /// any-source receives.
   virtual Status service() = 0;
 
   /// Links that exist already (for revokes and any-source receives). Indexed by peer; nullptr where none.

@@ -79,7 +79,8 @@ bool Engine::has_unattended() const {
 Progressor::Outcome Engine::progress() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
-    // A waiter makes progress itself, and notifies when it stops; anybody else lets go of the lock in a moment.
+    // A waiter makes progress itself, and notifies when it stops; anybody else lets go of the lock in a
+    // moment.
     if (waiters_.load(std::memory_order_relaxed) > 0) return Outcome::idle;
     sched_yield();
     return Outcome::moved;

@@ -1,14 +1,21 @@
 // Communicator: a group of ranks and the collectives among them.
 //
 // Conventions of every call:
-// - Counts are in elements and 64 bits wide. `input` and `output` may be the same pointer where the call says "in place";
-//   partly overlapping buffers are an error. A buffer of zero elements may be null. Pointers are aligned to the element size.
-// - All ranks of the communicator call the same collectives in the same order with equal count, type, operator and root.
+// - Counts are in elements and 64 bits wide. `input` and `output` may be the same pointer where the call says
+// "in place";
+//   partly overlapping buffers are an error. A buffer of zero elements may be null. Pointers are aligned to
+//   the element size.
+// - All ranks of the communicator call the same collectives in the same order with equal count, type,
+// operator and root.
 //   A difference is detected, named on all ranks (ErrorCode::mismatch), and revokes the communicator.
-// - The plain call blocks until the local result is there and throws Error. The `_async` call returns a Work at once;
-//   the buffers belong to the library until the Work is done, and input may not be written, output not touched meanwhile.
-// - After an operation returned, with success or an error, no byte of the caller's memory is touched any more.
-// - Thread safety: every member may be called from any thread; threads that start collectives on one communicator must agree
+// - The plain call blocks until the local result is there and throws Error. The `_async` call returns a Work
+// at once;
+//   the buffers belong to the library until the Work is done, and input may not be written, output not
+//   touched meanwhile.
+// - After an operation returned, with success or an error, no byte of the caller's memory is touched any
+// more.
+// - Thread safety: every member may be called from any thread; threads that start collectives on one
+// communicator must agree
 //   on the order across ranks themselves.
 #pragma once
 
@@ -33,18 +40,21 @@ namespace internal {
 class CommunicatorCore;
 }  // namespace internal
 
-/// How a process finds its group. Everything unset comes from the environment: LOCKSTEP_ variables, then lockstep-run, torchrun,
-/// PMIx/Open MPI, PMI/MPICH, Slurm step variables, then plain RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT. With none of them
-/// present the group has one rank. Two sources that disagree are an error that names both.
+/// How a process finds its group. Everything unset comes from the environment: LOCKSTEP_ variables, then
+/// lockstep-run, torchrun, PMIx/Open MPI, PMI/MPICH, Slurm step variables, then plain
+/// RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT. With none of them present the group has one rank. Two sources
+/// that disagree are an error that names both.
 struct InitOptions {
   std::optional<int> rank;
   std::optional<int> world_size;
-  /// Where the ranks meet: "tcp://host:port", "file:///shared/path", or "memory://name" (ranks in threads of one process).
+  /// Where the ranks meet: "tcp://host:port", "file:///shared/path", or "memory://name" (ranks in threads of
+  /// one process).
   std::string rendezvous;
-  std::string job_id;                  ///< Keeps two jobs at one address apart; equal on all ranks.
-  std::string secret;                  ///< Per-job secret of the handshakes; equal on all ranks.
-  std::chrono::milliseconds timeout{120'000};  ///< For all ranks to arrive. A missing rank is named every 5 s.
-  std::string transports;              ///< "auto" (or empty), "shm", "tcp": what may be used. LOCKSTEP_TRANSPORTS.
+  std::string job_id;  ///< Keeps two jobs at one address apart; equal on all ranks.
+  std::string secret;  ///< Per-job secret of the handshakes; equal on all ranks.
+  std::chrono::milliseconds timeout{
+      120'000};            ///< For all ranks to arrive. A missing rank is named every 5 s.
+  std::string transports;  ///< "auto" (or empty), "shm", "tcp": what may be used. LOCKSTEP_TRANSPORTS.
 };
 
 /// A tag of receive that matches every tag, and a source that matches every rank.
@@ -55,10 +65,11 @@ inline constexpr int kAnySource = -1;
 struct CallOptions {
   /// Deadline of the operation, from its start; 0 = none. Unset: LOCKSTEP_TIMEOUT (30 minutes).
   std::optional<std::chrono::milliseconds> timeout;
-  int priority = 0;             ///< Higher is stepped first among operations in flight on this communicator. Local.
-  std::string_view algorithm;   ///< A name listed by `lockstep-bench --list`; equal on all ranks. Empty: chosen by the library.
-  double scale = 1.0;           ///< This rank's factor for ReduceOp::premul_sum. May differ between ranks.
-  UserOp user_op;               ///< For ReduceOp::user; the same function on all ranks.
+  int priority = 0;  ///< Higher is stepped first among operations in flight on this communicator. Local.
+  std::string_view algorithm;  ///< A name listed by `lockstep-bench --list`; equal on all ranks. Empty:
+                               ///< chosen by the library.
+  double scale = 1.0;          ///< This rank's factor for ReduceOp::premul_sum. May differ between ranks.
+  UserOp user_op;              ///< For ReduceOp::user; the same function on all ranks.
 };
 
 /// Where a received message came from.
@@ -71,10 +82,12 @@ struct RecvStatus {
 class Plan;
 class Batch;
 
-/// A group of ranks. Movable, not copyable. Destruction is local and never communicates; call finalize() for an orderly end.
+/// A group of ranks. Movable, not copyable. Destruction is local and never communicates; call finalize() for
+/// an orderly end.
 class LOCKSTEP_API Communicator {
  public:
-  /// Joins the group that `options` and the environment describe. Blocks until all ranks are there (or throws after options.timeout).
+  /// Joins the group that `options` and the environment describe. Blocks until all ranks are there (or throws
+  /// after options.timeout).
   static Communicator create(const InitOptions& options = {});
 
   /// `n` ranks in this process, for one thread each; element r is rank r. `transports` as in InitOptions.
@@ -89,112 +102,150 @@ class LOCKSTEP_API Communicator {
   /// One line: "rank 3 of 8 on host-2, transport shm+tcp, ranks from torchrun".
   std::string describe() const;
 
-  /// New communicators of the ranks that gave the same `color` (>= 0), ordered by (key, rank). A negative color takes part and
-  /// gets no communicator. Collective over this communicator; blocks.
+  /// New communicators of the ranks that gave the same `color` (>= 0), ordered by (key, rank). A negative
+  /// color takes part and gets no communicator. Collective over this communicator; blocks.
   std::optional<Communicator> split(int color, int key);
 
-  // ---- collectives -------------------------------------------------------------------------------------------------
+  // ---- collectives
+  // -------------------------------------------------------------------------------------------------
 
   /// output[i] = op over ranks of input[i]; `count` elements each. In place: input == output.
-  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options = {});
-  [[nodiscard]] Work all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                      const CallOptions& options = {});
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const CallOptions& options = {});
+  [[nodiscard]] Work all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                      ReduceOp op, const CallOptions& options = {});
 
   /// As all_reduce, the result only at `root`; elsewhere `output` is ignored and may be null.
-  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root, const CallOptions& options = {});
-  [[nodiscard]] Work reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-                                  const CallOptions& options = {});
+  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const CallOptions& options = {});
+  [[nodiscard]] Work reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                  ReduceOp op, int root, const CallOptions& options = {});
 
   /// Root's `buffer` is copied to every rank's `buffer`.
   void broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options = {});
-  [[nodiscard]] Work broadcast_async(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options = {});
+  [[nodiscard]] Work broadcast_async(void* buffer, std::size_t count, DataType type, int root,
+                                     const CallOptions& options = {});
 
-  /// Rank r gets input[r*count ..) of root in output; `input` is ignored elsewhere. In place at root: output == input + root*count.
-  void scatter(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options = {});
-  [[nodiscard]] Work scatter_async(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options = {});
+  /// Rank r gets input[r*count ..) of root in output; `input` is ignored elsewhere. In place at root: output
+  /// == input + root*count.
+  void scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+               const CallOptions& options = {});
+  [[nodiscard]] Work scatter_async(const void* input, void* output, std::size_t count, DataType type,
+                                   int root, const CallOptions& options = {});
 
-  /// Root gets rank r's `count` elements at output[r*count ..). In place at root: input == output + root*count.
-  void gather(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options = {});
-  [[nodiscard]] Work gather_async(const void* input, void* output, std::size_t count, DataType type, int root, const CallOptions& options = {});
+  /// Root gets rank r's `count` elements at output[r*count ..). In place at root: input == output +
+  /// root*count.
+  void gather(const void* input, void* output, std::size_t count, DataType type, int root,
+              const CallOptions& options = {});
+  [[nodiscard]] Work gather_async(const void* input, void* output, std::size_t count, DataType type, int root,
+                                  const CallOptions& options = {});
 
   /// As gather, at every rank. In place: input == output + rank()*count.
-  void all_gather(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
-  [[nodiscard]] Work all_gather_async(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+  void all_gather(const void* input, void* output, std::size_t count, DataType type,
+                  const CallOptions& options = {});
+  [[nodiscard]] Work all_gather_async(const void* input, void* output, std::size_t count, DataType type,
+                                      const CallOptions& options = {});
 
-  /// `input` has size()*count elements; rank r gets the reduction of input[r*count ..) in output. In place: output == input + rank()*count.
-  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options = {});
-  [[nodiscard]] Work reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                          const CallOptions& options = {});
+  /// `input` has size()*count elements; rank r gets the reduction of input[r*count ..) in output. In place:
+  /// output == input + rank()*count.
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const CallOptions& options = {});
+  [[nodiscard]] Work reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
+                                          ReduceOp op, const CallOptions& options = {});
 
-  /// `input` and `output` have size()*count elements; block r of input goes to rank r, block r of output comes from rank r.
-  /// Not in place.
-  void all_to_all(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
-  [[nodiscard]] Work all_to_all_async(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+  /// `input` and `output` have size()*count elements; block r of input goes to rank r, block r of output
+  /// comes from rank r. Not in place.
+  void all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                  const CallOptions& options = {});
+  [[nodiscard]] Work all_to_all_async(const void* input, void* output, std::size_t count, DataType type,
+                                      const CallOptions& options = {});
 
   /// Returns when every rank has called it.
   void barrier(const CallOptions& options = {});
   [[nodiscard]] Work barrier_async(const CallOptions& options = {});
 
-  // ---- v-variants: counts differ by rank; blocks lie one after the other in rank order ------------------------------
+  // ---- v-variants: counts differ by rank; blocks lie one after the other in rank order
+  // ------------------------------
 
-  /// `counts[r]` elements for rank r; read at root only (elsewhere may be empty). `output` takes `output_count` elements, which must equal
-  /// counts[rank] at root. In place at root: output == this rank's block of input.
-  void scatter_v(const void* input, std::span<const std::size_t> counts, void* output, std::size_t output_count, DataType type, int root,
-                 const CallOptions& options = {});
-  [[nodiscard]] Work scatter_v_async(const void* input, std::span<const std::size_t> counts, void* output, std::size_t output_count,
-                                     DataType type, int root, const CallOptions& options = {});
+  /// `counts[r]` elements for rank r; read at root only (elsewhere may be empty). `output` takes
+  /// `output_count` elements, which must equal counts[rank] at root. In place at root: output == this rank's
+  /// block of input.
+  void scatter_v(const void* input, std::span<const std::size_t> counts, void* output,
+                 std::size_t output_count, DataType type, int root, const CallOptions& options = {});
+  [[nodiscard]] Work scatter_v_async(const void* input, std::span<const std::size_t> counts, void* output,
+                                     std::size_t output_count, DataType type, int root,
+                                     const CallOptions& options = {});
 
   /// Mirror of scatter_v.
-  void gather_v(const void* input, std::size_t input_count, void* output, std::span<const std::size_t> counts, DataType type, int root,
-                const CallOptions& options = {});
-  [[nodiscard]] Work gather_v_async(const void* input, std::size_t input_count, void* output, std::span<const std::size_t> counts,
-                                    DataType type, int root, const CallOptions& options = {});
+  void gather_v(const void* input, std::size_t input_count, void* output, std::span<const std::size_t> counts,
+                DataType type, int root, const CallOptions& options = {});
+  [[nodiscard]] Work gather_v_async(const void* input, std::size_t input_count, void* output,
+                                    std::span<const std::size_t> counts, DataType type, int root,
+                                    const CallOptions& options = {});
 
-  /// `counts` has size() entries, equal on all ranks; input has counts[rank()] elements. In place: input == own block of output.
-  void all_gather_v(const void* input, void* output, std::span<const std::size_t> counts, DataType type, const CallOptions& options = {});
-  [[nodiscard]] Work all_gather_v_async(const void* input, void* output, std::span<const std::size_t> counts, DataType type,
-                                        const CallOptions& options = {});
+  /// `counts` has size() entries, equal on all ranks; input has counts[rank()] elements. In place: input ==
+  /// own block of output.
+  void all_gather_v(const void* input, void* output, std::span<const std::size_t> counts, DataType type,
+                    const CallOptions& options = {});
+  [[nodiscard]] Work all_gather_v_async(const void* input, void* output, std::span<const std::size_t> counts,
+                                        DataType type, const CallOptions& options = {});
 
-  /// `counts` equal on all ranks; input has their sum, rank r gets counts[r] reduced elements. In place: output == own block of input.
-  void reduce_scatter_v(const void* input, void* output, std::span<const std::size_t> counts, DataType type, ReduceOp op,
-                        const CallOptions& options = {});
-  [[nodiscard]] Work reduce_scatter_v_async(const void* input, void* output, std::span<const std::size_t> counts, DataType type, ReduceOp op,
+  /// `counts` equal on all ranks; input has their sum, rank r gets counts[r] reduced elements. In place:
+  /// output == own block of input.
+  void reduce_scatter_v(const void* input, void* output, std::span<const std::size_t> counts, DataType type,
+                        ReduceOp op, const CallOptions& options = {});
+  [[nodiscard]] Work reduce_scatter_v_async(const void* input, void* output,
+                                            std::span<const std::size_t> counts, DataType type, ReduceOp op,
                                             const CallOptions& options = {});
 
-  /// Block r of input has send_counts[r] elements and goes to rank r; block r of output has recv_counts[r] and comes from rank r. The
-  /// sender's count must equal the receiver's.
-  void all_to_all_v(const void* input, std::span<const std::size_t> send_counts, void* output, std::span<const std::size_t> recv_counts,
-                    DataType type, const CallOptions& options = {});
-  [[nodiscard]] Work all_to_all_v_async(const void* input, std::span<const std::size_t> send_counts, void* output,
-                                        std::span<const std::size_t> recv_counts, DataType type, const CallOptions& options = {});
+  /// Block r of input has send_counts[r] elements and goes to rank r; block r of output has recv_counts[r]
+  /// and comes from rank r. The sender's count must equal the receiver's.
+  void all_to_all_v(const void* input, std::span<const std::size_t> send_counts, void* output,
+                    std::span<const std::size_t> recv_counts, DataType type, const CallOptions& options = {});
+  [[nodiscard]] Work all_to_all_v_async(const void* input, std::span<const std::size_t> send_counts,
+                                        void* output, std::span<const std::size_t> recv_counts, DataType type,
+                                        const CallOptions& options = {});
 
-  // ---- point to point ----------------------------------------------------------------------------------------------
+  // ---- point to point
+  // ----------------------------------------------------------------------------------------------
 
-  /// Sends `count` elements to `destination` with `tag` (>= 0). Messages between two ranks with one tag arrive in order. A small
-  /// message is buffered and the call may return before the receive is posted; a large one waits for it.
-  void send(const void* buffer, std::size_t count, DataType type, int destination, int tag = 0, const CallOptions& options = {});
-  [[nodiscard]] Work send_async(const void* buffer, std::size_t count, DataType type, int destination, int tag = 0, const CallOptions& options = {});
+  /// Sends `count` elements to `destination` with `tag` (>= 0). Messages between two ranks with one tag
+  /// arrive in order. A small message is buffered and the call may return before the receive is posted; a
+  /// large one waits for it.
+  void send(const void* buffer, std::size_t count, DataType type, int destination, int tag = 0,
+            const CallOptions& options = {});
+  [[nodiscard]] Work send_async(const void* buffer, std::size_t count, DataType type, int destination,
+                                int tag = 0, const CallOptions& options = {});
 
-  /// Receives at most `count` elements from `source` (or kAnySource) with `tag` (or kAnyTag). A longer message is an error that leaves the buffer unchanged.
-  RecvStatus recv(void* buffer, std::size_t count, DataType type, int source, int tag = 0, const CallOptions& options = {});
-  [[nodiscard]] Work recv_async(void* buffer, std::size_t count, DataType type, int source, int tag = 0, const CallOptions& options = {});
+  /// Receives at most `count` elements from `source` (or kAnySource) with `tag` (or kAnyTag). A longer
+  /// message is an error that leaves the buffer unchanged.
+  RecvStatus recv(void* buffer, std::size_t count, DataType type, int source, int tag = 0,
+                  const CallOptions& options = {});
+  [[nodiscard]] Work recv_async(void* buffer, std::size_t count, DataType type, int source, int tag = 0,
+                                const CallOptions& options = {});
 
   /// Several operations started together: see Batch.
   Batch batch();
 
   /// A collective whose arguments are fixed: starting it again costs no set-up. See Plan.
-  Plan plan_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options = {});
-  Plan plan_broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options = {});
-  Plan plan_all_gather(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
-  Plan plan_reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options = {});
+  Plan plan_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                       const CallOptions& options = {});
+  Plan plan_broadcast(void* buffer, std::size_t count, DataType type, int root,
+                      const CallOptions& options = {});
+  Plan plan_all_gather(const void* input, void* output, std::size_t count, DataType type,
+                       const CallOptions& options = {});
+  Plan plan_reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                           const CallOptions& options = {});
 
-  // ---- life --------------------------------------------------------------------------------------------------------
+  // ---- life
+  // --------------------------------------------------------------------------------------------------------
 
-  /// Ends every pending and future operation of this communicator here with ErrorCode::aborted and tells the peers. Local,
-  /// idempotent, returns at once, callable from any thread and from a callback.
+  /// Ends every pending and future operation of this communicator here with ErrorCode::aborted and tells the
+  /// peers. Local, idempotent, returns at once, callable from any thread and from a callback.
   void abort(std::string_view reason = "abort() was called");
 
-  /// Orderly end: waits for all ranks (a barrier), then tells them that this rank leaves. Later calls are errors.
+  /// Orderly end: waits for all ranks (a barrier), then tells them that this rank leaves. Later calls are
+  /// errors.
   void finalize();
 
   /// ok while usable; otherwise why it was revoked.
@@ -208,15 +259,17 @@ class LOCKSTEP_API Communicator {
   std::shared_ptr<internal::CommunicatorCore> core_;
 };
 
-/// Operations that start together and end together. send/recv posted in one batch never wait for one another, whatever the order on
-/// the peer. Consecutive all_reduces of equal type, operator and options travel as one operation (fused through a scratch buffer)
-/// when together they are at most 64 KiB; all ranks fuse alike. Not thread-safe. Movable.
+/// Operations that start together and end together. send/recv posted in one batch never wait for one another,
+/// whatever the order on the peer. Consecutive all_reduces of equal type, operator and options travel as one
+/// operation (fused through a scratch buffer) when together they are at most 64 KiB; all ranks fuse alike.
+/// Not thread-safe. Movable.
 class LOCKSTEP_API Batch {
  public:
   Batch(Batch&&) noexcept;
   Batch& operator=(Batch&&) noexcept;
   ~Batch();
-  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, const CallOptions& options = {});
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const CallOptions& options = {});
   void broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options = {});
   void send(const void* buffer, std::size_t count, DataType type, int destination, int tag = 0);
   void recv(void* buffer, std::size_t count, DataType type, int source, int tag = 0);
@@ -230,8 +283,8 @@ class LOCKSTEP_API Batch {
   std::unique_ptr<State> state_;
 };
 
-/// A persistent collective. start() takes the next sequence number of the communicator, as a call would. At most one start in flight
-/// per plan. Buffers must live as long as the plan is used. Movable.
+/// A persistent collective. start() takes the next sequence number of the communicator, as a call would. At
+/// most one start in flight per plan. Buffers must live as long as the plan is used. Movable.
 class LOCKSTEP_API Plan {
  public:
   Plan(Plan&&) noexcept;

@@ -12,12 +12,12 @@ namespace lockstep {
 enum class ErrorCode : int {
   ok = 0,
   invalid_argument = 1,  ///< The call itself is wrong; nothing was started, or the peers were told REFUSED.
-  mismatch = 2,          ///< Ranks called different operations at one sequence number. The communicator is revoked.
-  peer_lost = 3,         ///< A rank died or left. The communicator is revoked.
-  timeout = 4,           ///< A deadline passed. The communicator is revoked when an operation was under way.
-  aborted = 5,           ///< abort() was called here or on a peer.
-  refused = 6,           ///< A peer refused the call locally (its message says why).
-  system = 7,            ///< The operating system refused something; errno's text is in the message.
+  mismatch = 2,   ///< Ranks called different operations at one sequence number. The communicator is revoked.
+  peer_lost = 3,  ///< A rank died or left. The communicator is revoked.
+  timeout = 4,    ///< A deadline passed. The communicator is revoked when an operation was under way.
+  aborted = 5,    ///< abort() was called here or on a peer.
+  refused = 6,    ///< A peer refused the call locally (its message says why).
+  system = 7,     ///< The operating system refused something; errno's text is in the message.
   out_of_memory = 8,
   not_supported = 9,
   configuration = 10,  ///< Environment variables, options or launcher settings contradict each other.
@@ -25,8 +25,8 @@ enum class ErrorCode : int {
   internal = 12,       ///< A bug in lockstep.
 };
 
-/// Thrown by the C++ surface. what() names operation, sequence number, rank, peer, one cause, the state of the caller's
-/// buffers, and the next step to take.
+/// Thrown by the C++ surface. what() names operation, sequence number, rank, peer, one cause, the state of
+/// the caller's buffers, and the next step to take.
 class LOCKSTEP_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, int culprit = -1);

@@ -30,12 +30,15 @@ enum class DataType : std::uint8_t {
 inline constexpr int kDataTypeCount = 15;
 
 /// Reduction operator.
-/// - sum, prod, min, max, avg on every arithmetic type. Integer arithmetic wraps. `avg` of integers is the wrapped sum
-///   divided by the world size, truncated toward zero. min and max of floats give NaN when any operand is NaN.
+/// - sum, prod, min, max, avg on every arithmetic type. Integer arithmetic wraps. `avg` of integers is the
+/// wrapped sum
+///   divided by the world size, truncated toward zero. min and max of floats give NaN when any operand is
+///   NaN.
 /// - band, bor, bxor on integers and boolean; a float type is refused by name.
 /// - f16, bf16 and fp8 accumulate in f32 inside one reduction step and round once when it is stored.
 /// - sum, prod and avg on complex types; min and max of complex are refused.
-/// - On boolean: sum, max, bor are logical or; prod, min, band are logical and; bxor is exclusive or; avg is refused.
+/// - On boolean: sum, max, bor are logical or; prod, min, band are logical and; bxor is exclusive or; avg is
+/// refused.
 enum class ReduceOp : std::uint8_t {
   sum = 0,
   prod = 1,
@@ -45,8 +48,9 @@ enum class ReduceOp : std::uint8_t {
   band = 5,
   bor = 6,
   bxor = 7,
-  premul_sum = 8,  ///< Each rank's input is multiplied by that rank's `CallOptions::scale` first (floats only).
-  user = 9,        ///< `CallOptions::user_op`.
+  premul_sum =
+      8,     ///< Each rank's input is multiplied by that rank's `CallOptions::scale` first (floats only).
+  user = 9,  ///< `CallOptions::user_op`.
 };
 inline constexpr int kReduceOpCount = 10;
 
@@ -77,9 +81,10 @@ LOCKSTEP_API std::string_view name_of(ReduceOp op) noexcept;
 LOCKSTEP_API std::string_view name_of(Collective collective) noexcept;
 
 /// A reduction written by the user: must be associative and commutative up to rounding.
-/// `combine(in, inout, count, context)` stores `inout[i] = in[i] op inout[i]` for `count` elements of the call's type.
-/// It is called on whichever thread makes progress, never twice at once for one operation. It may throw: the exception
-/// becomes an error of the operation. `combine` and `context` must outlive the operation.
+/// `combine(in, inout, count, context)` stores `inout[i] = in[i] op inout[i]` for `count` elements of the
+/// call's type. It is called on whichever thread makes progress, never twice at once for one operation. It
+/// may throw: the exception becomes an error of the operation. `combine` and `context` must outlive the
+/// operation.
 struct UserOp {
   void (*combine)(const void* in, void* inout, std::size_t count, void* context) = nullptr;
   void* context = nullptr;

@@ -17,7 +17,8 @@ struct Table {
   std::mutex mutex;
   std::set<int> open;
   Table() {
-    pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); }, &Table::close_in_child);
+    pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); },
+                   &Table::close_in_child);
   }
   static Table& instance() {
     static Table* table = new Table;  // Outlives every static Fd.

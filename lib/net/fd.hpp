@@ -1,5 +1,6 @@
-// Fd: an owned file descriptor that a forked child does not keep. Every descriptor of the library lives in one of these, so that children
-// forked by the application (data loaders) hold no connection open and a killed rank is noticed at once.
+// Fd: an owned file descriptor that a forked child does not keep. Every descriptor of the library lives in
+// one of these, so that children forked by the application (data loaders) hold no connection open and a
+// killed rank is noticed at once.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,5 @@
-#include <lockstep/lockstep.hpp>
-
 #include <cstdio>
+#include <lockstep/lockstep.hpp>
 
 int main() {
   auto ranks = lockstep::Communicator::create();
