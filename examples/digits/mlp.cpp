@@ -4,9 +4,14 @@
 #include <cmath>
 #include <string>
 
-#include "examples/digits/matrix.hpp"
+#include "examples/matrix/matrix.hpp"
 
 namespace digits {
+using examples::MatrixView;
+using examples::multiply_add;
+using examples::row_major;
+using examples::transposed;
+
 namespace {
 
 /// Uniform in [-limit, limit), the variance that keeps activations behind rectifiers alive (He et al. 2015),

@@ -7,10 +7,15 @@
 #include <random>
 
 #include "examples/digits/dataset.hpp"
-#include "examples/digits/matrix.hpp"
 #include "examples/digits/mlp.hpp"
+#include "examples/matrix/matrix.hpp"
 
 namespace digits {
+using examples::MatrixView;
+using examples::multiply_add;
+using examples::row_major;
+using examples::transposed;
+
 namespace {
 
 std::vector<float> random_floats(std::size_t n, std::mt19937& random) {

@@ -1,9 +1,9 @@
-// The one matrix product that the network needs.
+// The one matrix product that the networks of the examples need.
 #pragma once
 
 #include <cstddef>
 
-namespace digits {
+namespace examples {
 
 /// A matrix that somebody else owns, read with any strides: element (i, j) is data[i * row_stride + j *
 /// column_stride].
@@ -29,4 +29,4 @@ inline MatrixView transposed(const MatrixView& m) {
 /// rows join the batch.
 void multiply_add(const MatrixView& a, const MatrixView& b, float* c);
 
-}  // namespace digits
+}  // namespace examples

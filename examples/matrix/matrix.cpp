@@ -1,12 +1,12 @@
 // Blocked matrix product: a panel of b, kDepth x kWidth, is packed so that it stays in the first-level cache,
 // and is then multiplied with tiles of kHeight rows of a, whose results stay in registers. The innermost loop
 // runs over a panel's row; compilers vectorise it.
-#include "examples/digits/matrix.hpp"
+#include "examples/matrix/matrix.hpp"
 
 #include <algorithm>
 #include <array>
 
-namespace digits {
+namespace examples {
 namespace {
 
 constexpr std::size_t kDepth = 256;  // Panel of 8 KiB: a quarter of a usual first-level cache.
@@ -63,4 +63,4 @@ void multiply_add(const MatrixView& a, const MatrixView& b, float* c) {
   }
 }
 
-}  // namespace digits
+}  // namespace examples
