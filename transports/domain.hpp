@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "lib/base/status.hpp"
 #include "lib/memory/segment.hpp"
@@ -63,9 +65,10 @@ struct MemberControl {
 class Domain {
  public:
   virtual ~Domain() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual MemberControl& control(int member) = 0;
+  // The first three are called several times in every operation, so they are not virtual.
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(controls_.size()); }
+  MemberControl& control(int member) { return *controls_[static_cast<std::size_t>(member)]; }
   /// kStagingBytes of `member`'s staging memory in this rank's address space. Populated.
   virtual std::byte* staging(int member) = 0;
   /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use (may block
@@ -78,6 +81,14 @@ class Domain {
   /// An eventfd of this rank that becomes readable when it is rung while it sleeps in poll (Doorbell::asleep
   /// == 2).
   virtual int bell_fd() = 0;
+
+ protected:
+  /// `controls` by member; they outlive the domain.
+  Domain(int rank, std::vector<MemberControl*> controls) : rank_(rank), controls_(std::move(controls)) {}
+
+ private:
+  const int rank_;
+  const std::vector<MemberControl*> controls_;
 };
 
 }  // namespace lockstep::internal

@@ -25,6 +25,8 @@ bool made_call(const MemberControl& control, const CallIdentity& identity) {
   return sequence > identity.sequence + 1;
 }
 
+bool eligible(const Offer& offer) { return offer.input.owner != 0 && offer.output.owner != 0; }
+
 }  // namespace
 
 std::uint64_t fingerprint_of(const CallFacts& facts, std::uint64_t sequence) {
@@ -98,7 +100,8 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
 }
 
 /// Chooses the program. When both kinds are possible the ranks exchange offers in one phase; a registered
-/// program's own first phase (everybody is ready) is that exchange.
+/// program's own first phase (everybody is ready) is that exchange. A rank whose buffers are not registered
+/// knows the outcome: it goes on at once, and its first phase of the staged program carries the offer too.
 Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
   if (choice_.registered == nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, false));
@@ -107,19 +110,21 @@ Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
   const std::uint64_t parity = position_.calls & 1;
   if (!offered_) {
     domain.control(domain.rank()).offer[parity] = offer_;
-    publish(domain, base_ + 1);
     offered_ = true;
+    if (choice_.staged != nullptr && !eligible(offer_)) {
+      LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, false));
+      return true;
+    }
+    publish(domain, base_ + 1);
   }
   auto all = await(domain, base_ + 1, kSelf);
   if (!all.ok()) return all.status();
   if (!*all) return false;
-  bool eligible = true;
-  for (int member = 0; member < domain.size(); ++member) {
-    const Offer& offer = domain.control(member).offer[parity];
-    eligible &= offer.input.owner != 0 && offer.output.owner != 0;
-  }
+  bool registered = true;
+  for (int member = 0; member < domain.size(); ++member)
+    registered &= eligible(domain.control(member).offer[parity]);
   awaited_ = 0;
-  LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, eligible));
+  LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, registered));
   return true;
 }
 
@@ -132,14 +137,9 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
   }
   program_ = cache.get(*algorithm, choice_.shape);
   registered_ = registered;
-  const std::size_t half = kStagingBytes / 2;
-  buffers_.member_staging.resize(static_cast<std::size_t>(domain.size()));
-  for (int member = 0; member < domain.size(); ++member) {
-    buffers_.member_staging[static_cast<std::size_t>(member)] =
-        domain.staging(member) + (position_.calls & 1) * half;
-  }
   if (!registered) {
     base_ += offered_ ? 1 : 0;
+    locate_staging(domain);
     return {};
   }
   if (starts_with_all_ready(program_->program)) {
@@ -148,6 +148,15 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
     base_ += 1;
   }
   return resolve_members(domain);
+}
+
+void DomainRun::locate_staging(Domain& domain) {
+  const std::size_t half = kStagingBytes / 2;
+  buffers_.member_staging.resize(static_cast<std::size_t>(domain.size()));
+  for (int member = 0; member < domain.size(); ++member) {
+    buffers_.member_staging[static_cast<std::size_t>(member)] =
+        domain.staging(member) + (position_.calls & 1) * half;
+  }
 }
 
 Status DomainRun::resolve_members(Domain& domain) {
@@ -165,13 +174,19 @@ Status DomainRun::resolve_members(Domain& domain) {
     return domain.resolve(member, reference, 0);
   };
   for (int member = 0; member < domain.size(); ++member) {
+    const auto m = static_cast<std::size_t>(member);
+    if (member == domain.rank()) {  // Programs name this rank's own memory as kSelf.
+      buffers_.member_input[m] = buffers_.member_output[m] = nullptr;
+      continue;
+    }
     const Offer& offer = domain.control(member).offer[position_.calls & 1];
     auto input = address(member, offer.input);
     if (!input.ok()) return input.status();
-    auto output = address(member, offer.output);
+    const bool in_place = offer.output == offer.input;
+    auto output = in_place ? input : address(member, offer.output);
     if (!output.ok()) return output.status();
-    buffers_.member_input[static_cast<std::size_t>(member)] = *input;
-    buffers_.member_output[static_cast<std::size_t>(member)] = *output;
+    buffers_.member_input[m] = *input;
+    buffers_.member_output[m] = *output;
   }
   return {};
 }

@@ -64,6 +64,7 @@ class DomainRun {
  private:
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   Status adopt(Domain& domain, ProgramCache& cache, bool registered);
+  void locate_staging(Domain& domain);
   Status resolve_members(Domain& domain);
   Result<bool> run_step(Domain& domain, const Step& step);
   Result<bool> await(Domain& domain, std::uint64_t phase, int member);

@@ -89,6 +89,7 @@ Status Engine::run(const Call& call) {
   const int attempts = operation.path == Operation::Path::links ? 0 : wait_policy_.inline_attempts;
   for (int i = 0; i < attempts && !operation.done.load(std::memory_order_relaxed); ++i) {
     if (contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
+    if (i > 0) relax(wait_policy_.inline_yields);
     advance(operation);
   }
   if (!operation.done.load(std::memory_order_relaxed)) {

@@ -8,15 +8,19 @@ namespace lockstep::internal {
 struct EngineGroup;
 
 struct WaitPolicy {
-  int inline_attempts =
-      0;  ///< Tries of the called operation alone, before anything else is looked at (shared memory only).
-  Nanos spin = 0;   ///< Then passes with a pause between.
-  Nanos yield = 0;  ///< Then passes with sched_yield between. Then sleep.
+  /// Tries of the called operation alone, before anything else is looked at (shared memory only).
+  int inline_attempts = 0;
+  bool inline_yields = false;  ///< Between them: sched_yield, or else a pause.
+  Nanos spin = 0;              ///< Then passes with a pause between.
+  Nanos yield = 0;             ///< Then passes with sched_yield between. Then sleep.
 };
 
 /// Spins only when the ranks on this host fit the cores this process may use: a spinner in a waiting peer's
 /// place costs that peer a scheduler tick. LOCKSTEP_SPIN overrides.
 WaitPolicy wait_policy(const EngineGroup& group);
+
+/// Between two tries.
+void relax(bool yield);
 
 /// Says after each idle pass what to do next.
 class Backoff {

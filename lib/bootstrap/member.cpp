@@ -35,6 +35,26 @@ std::string hexadecimal(std::span<const std::byte> bytes) {
   return text;
 }
 
+constexpr std::size_t kWordBits = 64;
+constexpr std::size_t kCoreWords = kMaxCores / kWordBits;
+
+void write_cores(WireWriter& writer, const CoreSet& cores) {
+  for (std::size_t word = 0; word < kCoreWords; ++word) {
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < kWordBits; ++i) bits |= std::uint64_t{cores[word * kWordBits + i]} << i;
+    writer.integer(bits);
+  }
+}
+
+bool read_cores(WireReader& reader, CoreSet& cores) {
+  for (std::size_t word = 0; word < kCoreWords; ++word) {
+    std::uint64_t bits = 0;
+    if (!reader.integer(bits)) return false;
+    for (std::size_t i = 0; i < kWordBits; ++i) cores[word * kWordBits + i] = (bits >> i & 1) != 0;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string Member::text() const {
@@ -49,6 +69,7 @@ std::string encode(const Member& member) {
   writer.text(member.host_name);
   writer.integer(member.pid);
   writer.integer(member.process);
+  write_cores(writer, member.cores);
   writer.text(member.descriptor_service);
   return text;
 }
@@ -59,7 +80,8 @@ Result<Member> decode_member(std::string_view text) {
   std::string_view host_id, host_name, service;
   WireReader reader(as_bytes(text));
   if (!reader.integer(rank) || !reader.text(kMaxKeyBytes, host_id) || !reader.text(kMaxKeyBytes, host_name) ||
-      !reader.integer(member.pid) || !reader.integer(member.process) || !reader.text(kMaxKeyBytes, service)) {
+      !reader.integer(member.pid) || !reader.integer(member.process) || !read_cores(reader, member.cores) ||
+      !reader.text(kMaxKeyBytes, service)) {
     return Status(ErrorCode::unauthorized, "a rank's description in the store is damaged");
   }
   member.rank = rank;
@@ -76,6 +98,7 @@ Member this_member(int rank) {
   member.host_name = this_host_name();
   member.pid = getpid();
   member.process = process_token();
+  member.cores = allowed_cores();
   // Without it this rank is reached by TCP alone.
   if (auto service = descriptor_service_name(); service.ok()) member.descriptor_service = *service;
   return member;

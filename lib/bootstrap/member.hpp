@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "lib/base/core_set.hpp"
 #include "lib/base/status.hpp"
 
 namespace lockstep::internal {
@@ -17,6 +18,7 @@ struct Member {
   std::string host_name;
   std::int64_t pid = 0;
   std::uint64_t process = 0;       ///< process_token(); equal for ranks that are threads of one process.
+  CoreSet cores;                   ///< Where its first thread may run.
   std::string descriptor_service;  ///< Of lib/memory/descriptor_service.hpp, empty if none.
 
   /// "rank 3 (pid 4711 on node-2)".

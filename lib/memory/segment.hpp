@@ -22,6 +22,7 @@ struct SegmentRef {
       0;  ///< Unique in the owner, never reused; 0 = plain memory of the owner's process, see direct_ref().
   std::uint64_t offset = 0;      ///< Bytes from the segment's start; of plain memory its address.
   std::uint64_t generation = 0;  ///< Rises when the segment is replaced (see replace_segment).
+  bool operator==(const SegmentRef&) const = default;
 };
 
 /// This process's random token (!= 0). A forked child has its own.

@@ -9,8 +9,19 @@
 
 namespace lockstep::internal {
 
+namespace {
+
+std::vector<MemberControl*> controls_in(const std::vector<Attachment>& attachments) {
+  std::vector<MemberControl*> controls;
+  for (const Attachment& attachment : attachments)
+    controls.push_back(&ShmLayout::control(attachment.segment->data()));
+  return controls;
+}
+
+}  // namespace
+
 ShmDomain::ShmDomain(int rank, std::vector<Member> members, std::vector<Attachment> attachments)
-    : rank_(rank), layout_(static_cast<int>(members.size())) {
+    : Domain(rank, controls_in(attachments)), layout_(static_cast<int>(members.size())) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     peers_.push_back(
         {std::move(members[i]), std::move(attachments[i].segment), std::move(attachments[i].bell), {}});

@@ -19,17 +19,14 @@ class ShmDomain final : public Domain {
  public:
   ShmDomain(int rank, std::vector<Member> members, std::vector<Attachment> attachments);
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(peers_.size()); }
-  MemberControl& control(int member) override { return ShmLayout::control(segment(member)); }
   std::byte* staging(int member) override { return ShmLayout::staging(segment(member)); }
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
   void ring(int member) override;
-  int bell_fd() override { return peer(rank_).bell.get(); }
+  int bell_fd() override { return peer(rank()).bell.get(); }
 
   /// The rings between this rank and `member`, for links.
-  Ring ring_to(int member, Channel channel) { return layout_.ring(segment(member), rank_, channel); }
-  Ring ring_from(int member, Channel channel) { return layout_.ring(segment(rank_), member, channel); }
+  Ring ring_to(int member, Channel channel) { return layout_.ring(segment(member), rank(), channel); }
+  Ring ring_from(int member, Channel channel) { return layout_.ring(segment(rank()), member, channel); }
 
  private:
   struct Mapped {
@@ -50,7 +47,6 @@ class ShmDomain final : public Domain {
   Result<SharedMapping> fetch(const Peer& peer, const SegmentRef& ref);
   static void drop_least_recent(Peer& peer);
 
-  const int rank_;
   const ShmLayout layout_;
   std::vector<Peer> peers_;
   std::uint64_t clock_ = 0;

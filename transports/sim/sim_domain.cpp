@@ -15,6 +15,12 @@ SimDomainMemory::SimDomainMemory(int members)
   for (MemberControl& control : controls_) control.doorbell.asleep.store(1, std::memory_order_relaxed);
 }
 
+std::vector<MemberControl*> SimDomainMemory::controls() {
+  std::vector<MemberControl*> all;
+  for (MemberControl& control : controls_) all.push_back(&control);
+  return all;
+}
+
 Result<std::byte*> SimDomain::resolve(int member, const SegmentRef& ref, std::size_t bytes) {
   if (std::byte* address = own_address(ref, bytes)) return address;
   return Status(ErrorCode::internal,

@@ -18,7 +18,7 @@ namespace lockstep::internal {
 class SimDomainMemory {
  public:
   explicit SimDomainMemory(int members);
-  MemberControl& control(int member) { return controls_[static_cast<std::size_t>(member)]; }
+  std::vector<MemberControl*> controls();
   /// When the last ring of `member` arrives. Until then another one would tell it nothing new.
   Nanos& ring_due(int member) { return ring_due_[static_cast<std::size_t>(member)]; }
   std::byte* staging(int member) { return staging_.get() + static_cast<std::size_t>(member) * kStagingBytes; }
@@ -38,11 +38,12 @@ class SimDomain final : public Domain {
   /// `members[m]` is the schedule's rank of member m. All references outlive the domain.
   SimDomain(SimSchedule& schedule, SimDomainMemory& memory, const std::vector<int>& members, SimDelay delay,
             int rank)
-      : schedule_(schedule), memory_(memory), members_(members), delay_(delay), rank_(rank) {}
+      : Domain(rank, memory.controls()),
+        schedule_(schedule),
+        memory_(memory),
+        members_(members),
+        delay_(delay) {}
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(members_.size()); }
-  MemberControl& control(int member) override { return memory_.control(member); }
   std::byte* staging(int member) override { return memory_.staging(member); }
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
   void ring(int member) override;
@@ -53,7 +54,6 @@ class SimDomain final : public Domain {
   SimDomainMemory& memory_;
   const std::vector<int>& members_;
   SimDelay delay_;
-  int rank_;
 };
 
 }  // namespace lockstep::internal
