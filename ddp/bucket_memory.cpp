@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ddp/bucket_plan.hpp"
 #include "lockstep/memory.hpp"
 
 namespace lockstep::internal {
@@ -28,18 +27,15 @@ std::byte* allocate_block(const BucketPlan& plan) {
 
 void BucketMemory::Free::operator()(std::byte* block) const noexcept { lockstep::free(block); }
 
-BucketMemory::BucketMemory(const BucketPlan& plan, std::span<const Parameter> parameters)
-    : block_(allocate_block(plan)), places_(parameters.size()) {
+BucketMemory::BucketMemory(const BucketPlan& plan, std::size_t parameters)
+    : block_(allocate_block(plan)), places_(parameters) {
   std::byte* next = block_.get();
   for (const auto& bucket : plan.buckets) {
     buckets_.push_back(next);
-    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
-      const std::size_t i = bucket.parameters[k];
-      auto elements = element_count(parameters[i]);
-      elements.status().throw_if_error();
-      const std::size_t size = size_of(bucket.type);
-      places_[i] = {next + bucket.offsets[k] * size, *elements * size};
-      gradient_bytes_ += places_[i].bytes;
+    const std::size_t size = size_of(bucket.type);
+    for (const GradientPart& part : bucket.parts) {
+      places_[part.parameter] = {next + part.offset * size, part.count * size};
+      gradient_bytes_ += part.count * size;
     }
     next += aligned_bytes(bucket);
   }

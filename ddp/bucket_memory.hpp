@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "lockstep/ddp.hpp"
@@ -21,8 +20,8 @@ class BucketMemory {
     std::size_t bytes = 0;
   };
 
-  /// Throws Error(out_of_memory). `parameters` are those that `plan` was made from.
-  BucketMemory(const BucketPlan& plan, std::span<const Parameter> parameters);
+  /// Throws Error(out_of_memory). `plan` covers parameters 0 to `parameters` - 1.
+  BucketMemory(const BucketPlan& plan, std::size_t parameters);
 
   void* bucket(std::size_t index) const noexcept { return buckets_[index]; }
   const Place& place(std::size_t parameter) const noexcept { return places_[parameter]; }

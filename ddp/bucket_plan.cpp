@@ -54,15 +54,14 @@ class Planner {
     return (align_up(b.count, b.type) + elements) * size_of(b.type) <= cap_of(bucket);
   }
   std::size_t create(DataType type) {
-    buckets_.push_back({type, {}, {}, 0});
+    buckets_.push_back({type, {}, 0});
     last_.push_back(0);
     return buckets_.size() - 1;
   }
   void append(std::size_t bucket, std::size_t parameter, std::size_t elements) {
     BucketPlan::Bucket& b = buckets_[bucket];
     const std::size_t offset = align_up(b.count, b.type);
-    b.parameters.push_back(parameter);
-    b.offsets.push_back(offset);
+    b.parts.push_back({parameter, offset, 0, elements});
     b.count = offset + elements;
     last_[bucket] = added_++;
   }

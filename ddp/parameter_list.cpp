@@ -115,7 +115,8 @@ ParameterList make_list(std::span<const Parameter> parameters, const ReducerOpti
   ParameterList list;
   list.problem = find_problem(parameters, options);
   list.options = "bucket_bytes " + std::to_string(options.bucket_bytes) + ", first_bucket_bytes " +
-                 std::to_string(options.first_bucket_bytes) + (options.average ? ", average" : ", sum");
+                 std::to_string(options.first_bucket_bytes) + (options.average ? ", average" : ", sum") +
+                 (options.hook ? ", hook \"" + options.hook->name() + '"' : ", no hook");
   for (const Parameter& p : parameters) list.parameters.push_back(describe(p));
   return list;
 }

@@ -5,7 +5,7 @@ namespace {
 
 std::size_t parameters_of(const BucketPlan& plan) {
   std::size_t count = 0;
-  for (const auto& bucket : plan.buckets) count += bucket.parameters.size();
+  for (const auto& bucket : plan.buckets) count += bucket.parts.size();
   return count;
 }
 
@@ -14,9 +14,10 @@ std::size_t parameters_of(const BucketPlan& plan) {
 ReadyTracker::ReadyTracker(const BucketPlan& plan)
     : claimed_(parameters_of(plan)), bucket_of_(claimed_.size()), buckets_(plan.buckets.size()) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    buckets_[b].size = static_cast<std::uint32_t>(plan.buckets[b].parameters.size());
+    buckets_[b].size = static_cast<std::uint32_t>(plan.buckets[b].parts.size());
     buckets_[b].missing = buckets_[b].size;
-    for (const std::size_t i : plan.buckets[b].parameters) bucket_of_[i] = static_cast<std::uint32_t>(b);
+    for (const GradientPart& part : plan.buckets[b].parts)
+      bucket_of_[part.parameter] = static_cast<std::uint32_t>(b);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "ddp/bucket_carrier.hpp"
 #include "ddp/bucket_memory.hpp"
 #include "ddp/bucket_plan.hpp"
 #include "ddp/parameter_check.hpp"
@@ -35,10 +36,9 @@ struct Reducer::State {
         options(o),
         parameters(p.begin(), p.end()),
         plan(plan_buckets(parameters, o)),
-        memory(plan, parameters),
-        tracker(plan) {
-    works.reserve(plan.buckets.size());
-  }
+        memory(plan, parameters.size()),
+        tracker(plan),
+        carrier(o.hook ? internal::make_hook_carrier(c, o.hook) : internal::make_direct_carrier(c)) {}
 
   void broadcast_values();
   void check_index(const char* call, std::size_t parameter) const;
@@ -46,7 +46,6 @@ struct Reducer::State {
   void start_bucket(std::size_t index);
   bool all_started();
   void check_all_marked();
-  void await_buckets();
   void copy_out();
   void end_step(Nanos entered);
   void abandon_step();
@@ -60,10 +59,10 @@ struct Reducer::State {
   const BucketPlan plan;
   BucketMemory memory;
   internal::ReadyTracker tracker;
+  const std::unique_ptr<internal::BucketCarrier> carrier;
 
-  std::mutex mutex;              // Guards the next three while backward runs.
-  std::vector<Work> works;       // Of the buckets started in this step, in plan order.
-  std::optional<Error> failure;  // The first of this step; no bucket starts after it.
+  std::mutex mutex;         // Guards the next two while backward runs.
+  std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
   Nanos first_start = 0;
 
   std::uint64_t step_number = 1;  // Of the step under way; written in wait() only.
@@ -80,6 +79,7 @@ Reducer::Reducer(Communicator& communicator, std::span<const Parameter> paramete
     throw;
   }
   state_->broadcast_values();
+  state_->carrier->attach(state_->plan, state_->parameters);
 }
 
 Reducer::~Reducer() {
@@ -140,33 +140,26 @@ void Reducer::mark_ready(std::size_t parameter) {
 
 void Reducer::State::start_full_buckets() {
   const std::lock_guard lock(mutex);
-  while (!failure && works.size() < plan.buckets.size() && tracker.full(works.size()))
-    start_bucket(works.size());
+  while (started < plan.buckets.size() && tracker.full(started)) start_bucket(started++);
 }
 
 void Reducer::State::start_bucket(std::size_t index) {
   if (index == 0) first_start = internal::real_env().now();
   const BucketPlan::Bucket& bucket = plan.buckets[index];
-  void* data = memory.bucket(index);
-  try {
-    works.push_back(communicator.all_reduce_async(data, data, bucket.count, bucket.type,
-                                                  options.average ? ReduceOp::avg : ReduceOp::sum));
-  } catch (const Error& error) {
-    failure = error;
-  }
+  carrier->start(
+      {index, step_number, bucket.type, memory.bucket(index), bucket.count, options.average, bucket.parts});
 }
 
 void Reducer::wait() {
   State& s = *state_;
   const Nanos entered = internal::real_env().now();
   s.check_all_marked();
-  s.await_buckets();
   s.end_step(entered);
 }
 
 bool Reducer::State::all_started() {
   const std::lock_guard lock(mutex);
-  return failure || works.size() == plan.buckets.size();
+  return started == plan.buckets.size();
 }
 
 void Reducer::State::check_all_marked() {
@@ -187,17 +180,6 @@ void Reducer::State::check_all_marked() {
   throw Error(ErrorCode::invalid_argument, message);
 }
 
-/// Comes back when no operation touches the buckets any more.
-void Reducer::State::await_buckets() {
-  for (std::size_t b = 0; b < works.size(); ++b) {
-    try {
-      works[b].wait();
-    } catch (const Error& error) {
-      if (!failure) failure = error;
-    }
-  }
-}
-
 void Reducer::State::copy_out() {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BucketMemory::Place& place = memory.place(i);
@@ -206,8 +188,8 @@ void Reducer::State::copy_out() {
 }
 
 void Reducer::State::end_step(Nanos entered) {
-  const std::optional<Error> failed = std::exchange(failure, std::nullopt);
-  works.clear();
+  const std::optional<Error> failed = carrier->finish();
+  started = 0;
   if (!failed) {
     if (!options.gradients_as_views) copy_out();
     const Nanos now = internal::real_env().now();
@@ -223,10 +205,10 @@ void Reducer::State::end_step(Nanos entered) {
 /// The peers would wait in vain for the rest of the step; and the buckets are freed next, so nothing may run
 /// on them any more.
 void Reducer::State::abandon_step() {
-  if (works.empty()) return;
+  if (started == 0) return;
   communicator.abort("rank " + std::to_string(communicator.rank()) +
                      " destroyed its Reducer in the midst of " + step_name());
-  await_buckets();
+  carrier->finish();
 }
 
 const BucketPlan& Reducer::plan() const noexcept { return state_->plan; }

@@ -21,7 +21,16 @@ std::size_t elements(const Parameter& p) {
 
 std::vector<std::vector<std::size_t>> members(const BucketPlan& plan) {
   std::vector<std::vector<std::size_t>> all;
-  for (const auto& bucket : plan.buckets) all.push_back(bucket.parameters);
+  for (const auto& bucket : plan.buckets) {
+    all.emplace_back();
+    for (const GradientPart& part : bucket.parts) all.back().push_back(part.parameter);
+  }
+  return all;
+}
+
+std::vector<std::size_t> offsets(const BucketPlan::Bucket& bucket) {
+  std::vector<std::size_t> all;
+  for (const GradientPart& part : bucket.parts) all.push_back(part.offset);
   return all;
 }
 
@@ -65,14 +74,14 @@ TEST(BucketPlan, NeverMixesTypes) {
 TEST(BucketPlan, AlignsOffsets) {
   const std::vector<Parameter> model{parameter({5}), parameter({17}), parameter({1})};
   const auto bucket = plan_buckets(model, {}).buckets.at(0);
-  EXPECT_EQ(bucket.offsets, (std::vector<std::size_t>{0, 16, 48}));
+  EXPECT_EQ(offsets(bucket), (std::vector<std::size_t>{0, 16, 48}));
   EXPECT_EQ(bucket.count, 53u);
 }
 
 TEST(BucketPlan, CountsScalarsAndEmptyTensors) {
   const std::vector<Parameter> model{parameter({}), parameter({3, 0, 7}), parameter({2})};
   const auto bucket = plan_buckets(model, {}).buckets.at(0);
-  EXPECT_EQ(bucket.offsets, (std::vector<std::size_t>{0, 16, 16}));
+  EXPECT_EQ(offsets(bucket), (std::vector<std::size_t>{0, 16, 16}));
   EXPECT_EQ(bucket.count, 17u);
 }
 
@@ -96,25 +105,26 @@ void check_plan(const std::vector<Parameter>& model, const ReducerOptions& optio
   std::vector<int> seen(model.size());
   std::size_t previous_last = model.size();
   for (const auto& bucket : plan.buckets) {
-    ASSERT_FALSE(bucket.parameters.empty());
-    ASSERT_EQ(bucket.parameters.size(), bucket.offsets.size());
+    ASSERT_FALSE(bucket.parts.empty());
     std::size_t end = 0;
-    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
-      const Parameter& p = model[bucket.parameters[k]];
-      ++seen[bucket.parameters[k]];
+    for (std::size_t k = 0; k < bucket.parts.size(); ++k) {
+      const GradientPart& part = bucket.parts[k];
+      const Parameter& p = model[part.parameter];
+      ++seen[part.parameter];
       EXPECT_EQ(p.type, bucket.type);
-      EXPECT_EQ(bucket.offsets[k] * size_of(p.type) % BucketPlan::kAlignment, 0u);
-      EXPECT_GE(bucket.offsets[k], end);
-      EXPECT_LT(bucket.offsets[k] - end, BucketPlan::kAlignment);
-      end = bucket.offsets[k] + elements(p);
+      EXPECT_EQ(part.offset * size_of(p.type) % BucketPlan::kAlignment, 0u);
+      EXPECT_GE(part.offset, end);
+      EXPECT_LT(part.offset - end, BucketPlan::kAlignment);
+      end = part.offset + elements(p);
       if (k > 0) {
-        EXPECT_LT(bucket.parameters[k], bucket.parameters[k - 1]);
+        EXPECT_LT(part.parameter, bucket.parts[k - 1].parameter);
       }
     }
     EXPECT_EQ(bucket.count, end);
-    EXPECT_LT(bucket.parameters.back(), previous_last) << "buckets are not in the order in which they fill";
-    previous_last = bucket.parameters.back();
-    if (bucket.parameters.size() > 1) {
+    EXPECT_LT(bucket.parts.back().parameter, previous_last)
+        << "buckets are not in the order in which they fill";
+    previous_last = bucket.parts.back().parameter;
+    if (bucket.parts.size() > 1) {
       EXPECT_LE(bucket.count * size_of(bucket.type),
                 std::max(options.bucket_bytes, options.first_bucket_bytes));
     }

@@ -12,9 +12,12 @@
 namespace lockstep::internal {
 namespace {
 
-BucketPlan plan_of(std::vector<std::vector<std::size_t>> members) {
+BucketPlan plan_of(const std::vector<std::vector<std::size_t>>& members) {
   BucketPlan plan;
-  for (auto& m : members) plan.buckets.push_back({DataType::f32, std::move(m), {}, 0});
+  for (const auto& bucket : members) {
+    plan.buckets.emplace_back();
+    for (const std::size_t i : bucket) plan.buckets.back().parts.push_back({.parameter = i});
+  }
   return plan;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using testing::on_ranks;
 
-constexpr ReducerOptions kSmallBuckets{.bucket_bytes = 8'000, .first_bucket_bytes = 2'000};
+const ReducerOptions kSmallBuckets{.bucket_bytes = 8'000, .first_bucket_bytes = 2'000};
 
 std::vector<std::size_t> shuffled(std::size_t n, unsigned seed) {
   std::vector<std::size_t> order(n);

@@ -1,0 +1,35 @@
+// BucketCarrier: takes the full buckets of a step and brings back their sums. One carrier uses the wire as it
+// is, the other runs a CommunicationHook.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "lockstep/ddp.hpp"
+
+namespace lockstep::internal {
+
+class BucketCarrier {
+ public:
+  virtual ~BucketCarrier() = default;
+
+  /// Before the first bucket of a plan; what came before is finished. Throws Error. The references live until
+  /// the next attach.
+  virtual void attach(const BucketPlan& plan, std::span<const Parameter> parameters) = 0;
+
+  /// Takes a bucket, in plan order; one thread at a time. An error is kept for finish().
+  virtual void start(const GradientBucket& bucket) noexcept = 0;
+
+  /// Ends the step: returns when no operation touches the buckets any more, with the first error.
+  virtual std::optional<Error> finish() = 0;
+};
+
+/// Each bucket is one all_reduce in place, started on the thread that brings it: no hand-over.
+std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator);
+
+/// Buckets pass through `hook` on a thread of the carrier's own.
+std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator,
+                                                 std::shared_ptr<CommunicationHook> hook);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,181 @@
+// Buckets that pass through a hook: one thread starts and finishes them in plan order, pipelined, so that
+// encoding and decoding overlap with backward and with the wire. A hook may block in its collectives, which a
+// marking thread must not.
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "collectives/communicator_core.hpp"
+#include "ddp/bucket_carrier.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// While more buckets are to come, the thread looks up from the wire this often.
+constexpr std::chrono::microseconds kGlance{200};
+
+class HookCarrier final : public BucketCarrier {
+ public:
+  HookCarrier(Communicator& communicator, std::shared_ptr<CommunicationHook> hook)
+      : communicator_(communicator), hook_(std::move(hook)), thread_([this] { run(); }) {}
+  ~HookCarrier() override;
+
+  void attach(const BucketPlan& plan, std::span<const Parameter> parameters) override;
+  void start(const GradientBucket& bucket) noexcept override;
+  std::optional<Error> finish() override;
+
+ private:
+  bool has_to_do() const { return attaching_ != nullptr || started_ < queue_.size() || finished_ < started_; }
+  void run();
+  void attach_hook(std::unique_lock<std::mutex>& lock);
+  void start_next(std::unique_lock<std::mutex>& lock);
+  void finish_next(std::unique_lock<std::mutex>& lock);
+  void fail(const std::string& where, const std::exception& error);
+
+  /// Runs the hook's code without the lock; false when it threw.
+  template <typename Action>
+  bool attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Action action);
+
+  Communicator& communicator_;
+  const std::shared_ptr<CommunicationHook> hook_;
+
+  std::mutex mutex_;
+  std::condition_variable work_arrived_, work_done_;
+  const BucketPlan* attaching_ = nullptr;  // Set while an attach is asked for.
+  std::span<const Parameter> parameters_;
+  std::size_t expected_ = 0;           // Buckets of a step.
+  std::vector<GradientBucket> queue_;  // Of this step, in plan order.
+  std::vector<Work> works_;            // Of those started; only the thread touches them.
+  std::size_t started_ = 0, finished_ = 0;
+  std::optional<Error> failure_;  // The first of the step; the hook is not called any more.
+  bool stopping_ = false;
+  std::thread thread_;  // Last: it uses the members above.
+};
+
+HookCarrier::~HookCarrier() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_arrived_.notify_one();
+  thread_.join();
+}
+
+void HookCarrier::attach(const BucketPlan& plan, std::span<const Parameter> parameters) {
+  std::unique_lock lock(mutex_);
+  attaching_ = &plan;
+  parameters_ = parameters;
+  expected_ = plan.buckets.size();
+  queue_.reserve(expected_);
+  works_.reserve(expected_);
+  work_arrived_.notify_one();
+  work_done_.wait(lock, [&] { return !has_to_do(); });
+  if (auto failed = std::exchange(failure_, std::nullopt)) throw *failed;
+}
+
+void HookCarrier::start(const GradientBucket& bucket) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(bucket);
+  }
+  work_arrived_.notify_one();
+}
+
+std::optional<Error> HookCarrier::finish() {
+  std::unique_lock lock(mutex_);
+  work_done_.wait(lock, [&] { return !has_to_do(); });
+  queue_.clear();
+  works_.clear();
+  started_ = finished_ = 0;
+  return std::exchange(failure_, std::nullopt);
+}
+
+void HookCarrier::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_arrived_.wait(lock, [&] { return stopping_ || has_to_do(); });
+    if (!has_to_do()) return;
+    if (attaching_ != nullptr) {
+      attach_hook(lock);
+    } else if (started_ < queue_.size()) {
+      start_next(lock);
+    } else {
+      finish_next(lock);
+    }
+    if (!has_to_do()) work_done_.notify_all();
+  }
+}
+
+template <typename Action>
+bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Action action) {
+  if (failure_) return false;
+  lock.unlock();
+  std::optional<Error> failed;
+  try {
+    action();
+  } catch (const Error& error) {
+    const int culprit = error.culprit() >= 0 ? error.culprit() : communicator_.rank();
+    failed.emplace(error.code(), error.what(), culprit);
+  } catch (const std::exception& error) {
+    failed.emplace(ErrorCode::aborted, error.what(), communicator_.rank());
+  }
+  if (failed) {
+    const std::string text = "hook \"" + hook_->name() + "\" failed on rank " +
+                             std::to_string(communicator_.rank()) + " in " + where + ": " + failed->what();
+    failed.emplace(failed->code(), text, failed->culprit());
+    // Peers may be inside a collective that this rank will never call.
+    communicator_.core().engine().request_revoke(Status(failed->code(), text, failed->culprit()));
+  }
+  lock.lock();
+  if (failed) failure_ = failed;
+  return !failed;
+}
+
+void HookCarrier::attach_hook(std::unique_lock<std::mutex>& lock) {
+  attempt(lock, "attach", [&] { hook_->attach(communicator_, *attaching_, parameters_); });
+  attaching_ = nullptr;
+}
+
+void HookCarrier::start_next(std::unique_lock<std::mutex>& lock) {
+  const GradientBucket bucket = queue_[started_];
+  Work work;
+  attempt(lock, "start of bucket " + std::to_string(bucket.index),
+          [&] { work = hook_->start(communicator_, bucket); });
+  works_.push_back(std::move(work));
+  ++started_;
+}
+
+void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
+  const GradientBucket bucket = queue_[finished_];
+  Work& work = works_[finished_];
+  const bool last_started = started_ == expected_;
+  bool done = true;
+  attempt(lock, "finish of bucket " + std::to_string(bucket.index), [&] {
+    if (last_started) {
+      work.wait();
+    } else {
+      done = work.wait_for(kGlance);
+    }
+    if (done) hook_->finish(bucket);
+  });
+  if (failure_) {  // The buckets are not free before their operations have ended, well or not.
+    lock.unlock();
+    try {
+      work.wait();
+    } catch (const Error&) {  // The first error of the step is kept.
+    }
+    lock.lock();
+  }
+  if (done) ++finished_;
+}
+
+}  // namespace
+
+std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator,
+                                                 std::shared_ptr<CommunicationHook> hook) {
+  return std::make_unique<HookCarrier>(communicator, std::move(hook));
+}
+
+}  // namespace lockstep::internal

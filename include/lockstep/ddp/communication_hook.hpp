@@ -1,0 +1,91 @@
+// CommunicationHook: how the gradients of a bucket become their sum over all ranks, when all_reduce as they
+// are is not what is wanted: compressed, quantised, averaged less often, or the user's own way.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "lockstep/communicator.hpp"
+#include "lockstep/ddp/bucket_plan.hpp"
+#include "lockstep/ddp/parameter.hpp"
+#include "lockstep/export.hpp"
+
+namespace lockstep {
+
+/// A full bucket on its way. The same on all ranks but for `data` and what it points to.
+struct GradientBucket {
+  std::size_t index = 0;   ///< In BucketPlan::buckets.
+  std::uint64_t step = 0;  ///< Counts from 1, as in every message of the reducer.
+  DataType type = DataType::f32;
+  void* data = nullptr;   ///< This rank's gradients, in registered memory; the sum is to replace them.
+  std::size_t count = 0;  ///< Elements, alignment gaps included (they are zero and stay unread).
+  bool average = true;    ///< The average over all ranks is wanted; otherwise the sum.
+  std::span<const GradientPart> parts;  ///< What lies where. Valid until the hook is attached anew.
+
+  std::size_t bytes() const noexcept { return count * size_of(type); }
+  ReduceOp op() const noexcept { return average ? ReduceOp::avg : ReduceOp::sum; }
+};
+
+/// Brings buckets to their sums. All calls but bytes_on_wire() come from one thread of the reducer's own, in
+/// the order of the plan, the same on all ranks:
+///   attach, then per step start(0), start(1), ..., with finish(0), finish(1), ... in between: finish(b)
+///   comes after start(b), often after start(b + 1), so that encoding and decoding overlap with the wire.
+/// A hook belongs to one reducer. It keeps its state (error feedback, warm starts) per bucket index; the
+/// data's address does not change between two calls of attach().
+///
+/// What a hook throws ends the step on every rank with an error that names the hook; the communicator is then
+/// revoked, since nobody knows which of its collectives the hook still called.
+class LOCKSTEP_API CommunicationHook {
+ public:
+  virtual ~CommunicationHook() = default;
+
+  /// For messages; equal on all ranks, with all settings that must be: "powersgd rank 4". Compared when the
+  /// reducer is constructed.
+  virtual std::string name() const = 0;
+
+  /// True keeps large gradients whole (ReducerOptions::split_large is then ignored), for hooks that see
+  /// matrices. Equal on all ranks.
+  virtual bool wants_whole_gradients() const { return false; }
+
+  /// Once per plan: before the first step, and again when the buckets were rebuilt (state by bucket index
+  /// begins anew). `parameters` are the reducer's. May call collectives. The references live until the next
+  /// attach or the end of the reducer.
+  virtual void attach(Communicator& communicator, const BucketPlan& plan,
+                      std::span<const Parameter> parameters) {
+    static_cast<void>(communicator), static_cast<void>(plan), static_cast<void>(parameters);
+  }
+
+  /// Begins to sum `bucket`. May run collectives to their end, start others, and return the Work of the last
+  /// one (a default Work when none is left). Nothing else runs on the communicator meanwhile but what this
+  /// hook started for earlier buckets.
+  [[nodiscard]] virtual Work start(Communicator& communicator, const GradientBucket& bucket) = 0;
+
+  /// The Work of start(bucket) is done: leaves the result in bucket.data. Starts no collective, which could
+  /// come before a start() on one rank and after it on another.
+  virtual void finish(const GradientBucket& bucket) { static_cast<void>(bucket); }
+
+  /// Bytes of this rank's gradients, as encoded, that start() has handed to collectives since construction.
+  /// From any thread.
+  virtual std::uint64_t bytes_on_wire() const = 0;
+};
+
+/// What a hook written as one function gives back. Without `data` the result is in the bucket when `work` is
+/// done. With it the result is there, in `count` elements of the bucket's type, which must be the bucket's
+/// count; it stays valid until the function is called again for the same bucket index.
+struct HookResult {
+  Work work;
+  const void* data = nullptr;
+  std::size_t count = 0;
+};
+
+/// A hook from one function, called as CommunicationHook::start is. A result of another size than the
+/// bucket's is an error of the step that names the hook and both sizes, and leaves the bucket alone.
+/// `bytes_on_wire` of such a hook counts whole buckets.
+LOCKSTEP_API std::shared_ptr<CommunicationHook> make_hook(
+    std::string name, std::function<HookResult(Communicator&, const GradientBucket&)> function);
+
+}  // namespace lockstep

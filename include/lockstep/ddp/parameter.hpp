@@ -1,0 +1,23 @@
+// Parameter: one trainable tensor, as its trainer describes it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/types.hpp"
+
+namespace lockstep {
+
+/// One trainable tensor. `value` (the parameter itself) is contiguous and belongs to the caller.
+struct Parameter {
+  std::string name;
+  DataType type = DataType::f32;  ///< A float or complex type.
+  std::vector<std::size_t> shape;
+  void* value = nullptr;
+  /// Where the caller keeps the gradient, contiguous. Read only without ReducerOptions::gradients_as_views;
+  /// with views the reducer owns the gradients and tells where they are: Reducer::gradient().
+  void* gradient = nullptr;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,241 @@
+// Communication hooks: what they are called with and in which order, and that whatever they throw is an error
+// of the step on every rank.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <string>
+
+#include "lockstep/ddp.hpp"
+#include "tests/ddp/model.hpp"
+#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::on_ranks;
+using testing::thrown_by;
+
+constexpr std::size_t kSteps = 4;
+
+ReducerOptions small_buckets(std::shared_ptr<CommunicationHook> hook) {
+  return {.bucket_bytes = 8'000, .first_bucket_bytes = 2'000, .hook = std::move(hook)};
+}
+
+/// One step of `rank`; tensors are marked from the first to the last, so that the buckets fill against plan
+/// order.
+void run_step(Reducer& reducer, const Model& model, int rank, std::size_t step) {
+  for (std::size_t i = 0; i < model.tensors(); ++i) {
+    write_gradient(reducer, model, i, rank, step);
+    reducer.mark_ready(i);
+  }
+  reducer.wait();
+}
+
+void expect_averages(const Reducer& reducer, const Model& model, int ranks, std::size_t step) {
+  for (std::size_t i = 0; i < model.tensors(); ++i) {
+    const auto* gradient = static_cast<const float*>(reducer.gradient(i));
+    for (std::size_t e = 0; e < model.elements(i); ++e) {
+      ASSERT_NEAR(gradient[e], summed_gradient(ranks, step, i, e) / static_cast<float>(ranks), 1e-4)
+          << "tensor " << i << ", element " << e;
+    }
+  }
+}
+
+/// Gathers every rank's bucket and sums them itself: two stages, the first of which blocks.
+class GatheringHook final : public CommunicationHook {
+ public:
+  std::string name() const override { return "gathering"; }
+
+  void attach(Communicator& communicator, const BucketPlan& plan, std::span<const Parameter>) override {
+    ranks_ = static_cast<std::size_t>(communicator.size());
+    all_.assign(plan.buckets.size(), {});
+    calls_.clear();
+  }
+
+  Work start(Communicator& communicator, const GradientBucket& bucket) override {
+    calls_.push_back("s" + std::to_string(bucket.index));
+    communicator.barrier();
+    bytes_ += bucket.bytes();
+    std::vector<float>& all = all_[bucket.index];
+    all.resize(ranks_ * bucket.count);
+    return communicator.all_gather_async(bucket.data, all.data(), bucket.count, bucket.type);
+  }
+
+  void finish(const GradientBucket& bucket) override {
+    calls_.push_back("f" + std::to_string(bucket.index));
+    auto* sums = static_cast<float*>(bucket.data);
+    for (std::size_t e = 0; e < bucket.count; ++e) {
+      float sum = 0;
+      for (std::size_t r = 0; r < ranks_; ++r) sum += all_[bucket.index][r * bucket.count + e];
+      sums[e] = bucket.average ? sum / static_cast<float>(ranks_) : sum;
+    }
+  }
+
+  std::uint64_t bytes_on_wire() const override { return bytes_; }
+  const std::vector<std::string>& calls() const { return calls_; }
+
+ private:
+  std::size_t ranks_ = 0;
+  std::vector<std::vector<float>> all_;
+  std::vector<std::string> calls_;
+  std::atomic<std::uint64_t> bytes_{0};
+};
+
+TEST(CommunicationHook, GetsEveryBucketOnceInPlanOrder) {
+  for (const bool views : {true, false}) {
+    on_ranks(3, "auto", [&](Communicator& communicator) {
+      Model model(20, 5);
+      auto hook = std::make_shared<GatheringHook>();
+      ReducerOptions options = small_buckets(hook);
+      options.gradients_as_views = views;
+      Reducer reducer(communicator, model.list(), options);
+      for (std::size_t step = 0; step < kSteps; ++step) {
+        run_step(reducer, model, communicator.rank(), step);
+        expect_averages(reducer, model, communicator.size(), step);
+      }
+      const std::size_t buckets = reducer.plan().buckets.size();
+      ASSERT_GT(buckets, 2u);
+      std::vector<std::string> starts, finishes;
+      for (const std::string& call : hook->calls()) (call[0] == 's' ? starts : finishes).push_back(call);
+      ASSERT_EQ(starts.size(), kSteps * buckets);
+      ASSERT_EQ(finishes.size(), kSteps * buckets);
+      for (std::size_t k = 0; k < starts.size(); ++k) {
+        EXPECT_EQ(starts[k], "s" + std::to_string(k % buckets));
+        EXPECT_EQ(finishes[k], "f" + std::to_string(k % buckets));
+      }
+      EXPECT_GE(hook->bytes_on_wire(), kSteps * reducer.statistics().bytes);
+    });
+  }
+}
+
+TEST(CommunicationHook, IsAFunctionThatReducesInPlace) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(12, 3);
+    const auto hook = make_hook("plain", [](Communicator& c, const GradientBucket& bucket) {
+      return HookResult{c.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op())};
+    });
+    Reducer reducer(communicator, model.list(), small_buckets(hook));
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      run_step(reducer, model, communicator.rank(), step);
+      expect_averages(reducer, model, communicator.size(), step);
+    }
+    EXPECT_GT(hook->bytes_on_wire(), 0u);
+  });
+}
+
+TEST(CommunicationHook, IsAFunctionWithAResultOfItsOwn) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(12, 3);
+    std::vector<std::vector<float>> results(100);
+    const auto hook = make_hook("elsewhere", [&](Communicator& c, const GradientBucket& bucket) {
+      std::vector<float>& result = results[bucket.index];
+      result.resize(bucket.count);
+      Work work = c.all_reduce_async(bucket.data, result.data(), bucket.count, bucket.type, bucket.op());
+      return HookResult{std::move(work), result.data(), result.size()};
+    });
+    Reducer reducer(communicator, model.list(), small_buckets(hook));
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      run_step(reducer, model, communicator.rank(), step);
+      expect_averages(reducer, model, communicator.size(), step);
+    }
+  });
+}
+
+TEST(CommunicationHook, ThatReturnsTheWrongSizeIsNamedOnEveryRankAndLeavesGradientsAlone) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Model model(6, 1);
+    std::vector<float> result(100'000);
+    const auto hook = make_hook("short", [&](Communicator& c, const GradientBucket& bucket) {
+      Work work = c.all_reduce_async(bucket.data, result.data(), bucket.count, bucket.type, bucket.op());
+      return HookResult{std::move(work), result.data(), bucket.count - 1};
+    });
+    Reducer reducer(communicator, model.list(), {.hook = hook});
+    const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
+    EXPECT_NE(std::string(error.what()).find("hook \"short\" failed on rank "), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("it returned "), std::string::npos) << error.what();
+    for (std::size_t i = 0; i < model.tensors(); ++i) {
+      const auto* gradient = static_cast<const float*>(reducer.gradient(i));
+      for (std::size_t e = 0; e < model.elements(i); ++e) {
+        ASSERT_EQ(gradient[e], local_gradient(communicator.rank(), 0, i, e));
+      }
+    }
+  });
+}
+
+/// Throws on rank 1, in the second step, where `where` says.
+class ThrowingHook final : public CommunicationHook {
+ public:
+  explicit ThrowingHook(std::string where) : where_(std::move(where)) {}
+  std::string name() const override { return "throwing"; }
+  void attach(Communicator& communicator, const BucketPlan&, std::span<const Parameter>) override {
+    rank_ = communicator.rank();
+    if (where_ == "attach") fail(2);
+  }
+  Work start(Communicator& communicator, const GradientBucket& bucket) override {
+    if (where_ == "start" && bucket.index == 1) fail(bucket.step);
+    return communicator.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op());
+  }
+  void finish(const GradientBucket& bucket) override {
+    if (where_ == "finish" && bucket.index == 1) fail(bucket.step);
+  }
+  std::uint64_t bytes_on_wire() const override { return 0; }
+
+ private:
+  void fail(std::uint64_t step) const {
+    if (rank_ == 1 && step == 2) throw std::runtime_error("no more paper");
+  }
+  const std::string where_;
+  int rank_ = 0;
+};
+
+TEST(CommunicationHook, ThatThrowsEndsTheStepOnEveryRank) {
+  for (const char* transports : {"shm", "tcp"}) {
+    for (const std::string where : {"attach", "start", "finish"}) {
+      on_ranks(3, transports, [&](Communicator& communicator) {
+        Model model(20, 5);
+        const ReducerOptions options = small_buckets(std::make_shared<ThrowingHook>(where));
+        const Error error = thrown_by([&] {
+          Reducer reducer(communicator, model.list(), options);
+          for (std::size_t step = 0; step < kSteps; ++step)
+            run_step(reducer, model, communicator.rank(), step);
+        });
+        EXPECT_EQ(error.culprit(), 1) << where;
+        EXPECT_NE(std::string(error.what()).find("hook \"throwing\" failed on rank 1 in " + where),
+                  std::string::npos)
+            << error.what();
+        EXPECT_NE(std::string(error.what()).find("no more paper"), std::string::npos) << error.what();
+      });
+    }
+  }
+}
+
+TEST(CommunicationHook, ThatDiffersBetweenRanksIsNamed) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(3, 1);
+    const ReducerOptions options =
+        communicator.rank() == 0 ? ReducerOptions{} : small_buckets(std::make_shared<GatheringHook>());
+    const Error error = thrown_by([&] { Reducer reducer(communicator, model.list(), options); });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_NE(std::string(error.what()).find("hook \"gathering\""), std::string::npos) << error.what();
+  });
+}
+
+TEST(CommunicationHook, DestructionInTheMidstOfAStepTellsThePeers) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Model model(20, 5);
+    Reducer reducer(communicator, model.list(), small_buckets(std::make_shared<GatheringHook>()));
+    const bool quitter = communicator.rank() == 0;
+    for (std::size_t i = model.tensors(); i-- > (quitter ? 12u : 0u);) reducer.mark_ready(i);
+    if (quitter) return;
+    const Error error = thrown_by([&] { reducer.wait(); });
+    EXPECT_EQ(error.code(), ErrorCode::aborted);
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_NE(std::string(error.what()).find("destroyed its Reducer"), std::string::npos) << error.what();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
