@@ -9,6 +9,7 @@
 #include "examples/gpt/adamw.hpp"
 #include "examples/gpt/model.hpp"
 #include "examples/gpt/text.hpp"
+#include "lockstep/lockstep.hpp"
 
 namespace gpt {
 namespace {
@@ -37,6 +38,13 @@ void run(const Options& options) {
   const Text text(write_counting(kRepeats));
   const Config config{.vocabulary = text.vocabulary()};
   Model model(config, options.seed);
+  auto communicator = lockstep::Communicator::create();
+  std::vector<lockstep::Parameter> parameters;
+  for (Tensor* t : model.tensors())
+    parameters.push_back({t->name, lockstep::DataType::f32, t->shape, t->value.data(), t->gradient.data()});
+  lockstep::Reducer reducer(communicator, parameters, {.gradients_as_views = false});
+  const std::size_t rank = communicator.rank(), ranks = communicator.size(), share = options.batch / ranks;
+  if (share * ranks != options.batch) throw std::invalid_argument("--batch is no multiple of the ranks");
   AdamW optimizer(model.tensors(), {.rate = options.rate});
   Random random(options.seed);
   std::ofstream losses;
@@ -45,8 +53,10 @@ void run(const Options& options) {
 
   for (std::size_t step = 0; step < options.steps; ++step) {
     const auto starts = draw_starts(options.batch, text.size(), config.length, random);
-    const double loss = model.loss(text.cut(starts, config.length));
-    model.backward();
+    double loss = model.loss(text.cut(std::span(starts).subspan(rank * share, share), config.length));
+    model.backward([&](std::size_t i) { reducer.mark_ready(i); });
+    reducer.wait();
+    communicator.all_reduce(&loss, &loss, 1, lockstep::DataType::f64, lockstep::ReduceOp::avg);
     optimizer.step();
     losses << step << ' ' << loss << '\n';
     if ((step + 1) % std::max<std::size_t>(1, options.steps / kLinesInAll) == 0)
@@ -56,6 +66,7 @@ void run(const Options& options) {
     throw std::runtime_error("cannot write " + options.loss_file);
   for (const char* prompt : {"after seven comes", "before seven comes"})
     std::puts(complete(model, text, prompt, config.length).c_str());
+  communicator.finalize();
 }
 
 }  // namespace

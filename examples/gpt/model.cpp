@@ -65,12 +65,15 @@ double Model::loss(const Batch& batch) {
   return cross_entropy(forward(batch.characters), batch.targets, loss_by_logits_);
 }
 
-void Model::backward() {
+void Model::backward(const std::function<void(std::size_t)>& ready) {
+  std::size_t tensor = tensors().size();
   Floats delta = loss_by_logits_;
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     delta = (*layer)->backward(delta);
+    for (std::size_t n = (*layer)->tensors().size(); n > 0; --n) ready(--tensor);
   }
   embed_backward(delta);
+  while (tensor > 0) ready(--tensor);
 }
 
 Floats Model::embed(std::span<const int> characters) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -35,8 +36,8 @@ class Model {
   const Floats& forward(std::span<const int> characters);
   /// Forward, and the mean cross entropy of its predictions, in nats.
   double loss(const Batch& batch);
-  /// The gradients of the last loss(), written to the tensors.
-  void backward();
+  /// Writes the gradients of the last loss(); calls ready(i) when that of tensors()[i] is complete.
+  void backward(const std::function<void(std::size_t)>& ready);
 
  private:
   Floats embed(std::span<const int> characters) const;

@@ -51,7 +51,7 @@ TEST(Gpt, GradientsAreThoseOfFiniteDifferences) {
     move(tensor->value, 1.0f, noise);
   }
   model.loss(batch);
-  model.backward();
+  model.backward([](std::size_t) {});
   for (Tensor* tensor : model.tensors()) {
     const Floats gradient = tensor->gradient;
     double norm = 0;
@@ -117,7 +117,7 @@ TEST(Gpt, LearnsASentenceByHeart) {
   EXPECT_NEAR(first, std::log(static_cast<double>(text.vocabulary())), 0.5);
   for (int step = 0; step < 150; ++step) {
     model.loss(text.cut(draw_starts(4, text.size(), config.length, random), config.length));
-    model.backward();
+    model.backward([](std::size_t) {});
     optimizer.step();
   }
   EXPECT_EQ(complete(model, text, "one plus", config.length), "one plus one is two.");

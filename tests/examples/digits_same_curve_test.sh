@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The real job, as processes: four ranks and one rank must have the same loss at every step within 1e-4, learn what they should, and
-# report it. same_curve_test.sh BIN_DIRECTORY
+# report it. digits_same_curve_test.sh BIN_DIRECTORY
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
