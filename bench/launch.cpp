@@ -1,5 +1,6 @@
 #include "bench/launch.hpp"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -24,7 +25,8 @@ int run_rank(int rank, const std::function<int()>& body, SharedPages* pages) {
   try {
     return body();
   } catch (const std::exception& error) {
-    std::cerr << "lockstep-bench: rank " + std::to_string(rank) + ": " + error.what() + "\n";
+    std::cerr << std::string(program_invocation_short_name) + ": rank " + std::to_string(rank) + ": " +
+                     error.what() + "\n";
     if (pages != nullptr) pages->fail();
     return 1;
   }
@@ -64,8 +66,8 @@ void on_stop_signals(void (*handler)(int)) {
 
 int exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// Waits for all children. The first one that fails, or a signal, ends the others.
-int reap(std::vector<pid_t>& children, SharedPages& pages) {
+// Waits for all children. A signal ends them.
+int reap(std::vector<pid_t>& children, const std::function<void()>& on_failure) {
   int result = 0;
   while (!children.empty()) {
     int status = 0;
@@ -76,50 +78,10 @@ int reap(std::vector<pid_t>& children, SharedPages& pages) {
       continue;
     }
     std::erase(children, child);
-    if (status != 0) pages.fail();
+    if (status != 0) on_failure();
     if (result == 0) result = exit_status(status);
   }
   return stop_signal != 0 ? 128 + stop_signal : result;
-}
-
-int launch_processes(const Options& options, const RankMain& body) {
-  SharedPages pages(options.ranks);
-  const MeetingPlace place;
-  on_stop_signals(remember_signal);
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    std::cout.flush();
-    const pid_t child = fork();
-    if (child < 0) {
-      const int error = errno;
-      for (pid_t other : children) kill(other, SIGTERM);
-      reap(children, pages);
-      throw std::system_error(error, std::generic_category(), "cannot start rank " + std::to_string(rank));
-    }
-    if (child > 0) {
-      children.push_back(child);
-      continue;
-    }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    on_stop_signals(SIG_DFL);
-    const int status = run_rank(
-        rank,
-        [&] {
-          InitOptions init;
-          init.rank = rank;
-          init.world_size = options.ranks;
-          init.rendezvous = place.url();
-          init.transports = options.transport;
-          Communicator communicator = Communicator::create(init);
-          const int result = body(communicator, *pages.board(rank));
-          communicator.finalize();
-          return result;
-        },
-        &pages);
-    std::cout.flush();
-    _exit(status);  // the folder and the pages are the parent's to remove
-  }
-  return reap(children, pages);
 }
 
 int launch_threads(const Options& options, const RankMain& body) {
@@ -162,8 +124,59 @@ int launch_here(const Options& options, const RankMain& body) {
 
 }  // namespace
 
+int run_in_processes(int ranks, const std::function<int(int)>& rank_main,
+                     const std::function<void()>& on_failure) {
+  on_stop_signals(remember_signal);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::cout.flush();
+    const pid_t child = fork();
+    if (child < 0) {
+      const int error = errno;
+      for (pid_t other : children) kill(other, SIGTERM);
+      reap(children, on_failure);
+      throw std::system_error(error, std::generic_category(), "cannot start rank " + std::to_string(rank));
+    }
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    on_stop_signals(SIG_DFL);
+    const int status = rank_main(rank);
+    std::cout.flush();
+    _exit(status);  // what the parent made is the parent's to remove
+  }
+  return reap(children, on_failure);
+}
+
+int launch_processes(const ProcessGroup& group, const RankMain& body) {
+  SharedPages pages(group.ranks);
+  const MeetingPlace place;
+  const auto join_and_run = [&](int rank) {
+    if (group.enter) group.enter(rank);
+    InitOptions init;
+    init.rank = rank;
+    init.world_size = group.ranks;
+    init.rendezvous = place.url();
+    init.transports = group.transport;
+    init.secret = group.secret;
+    Communicator communicator = Communicator::create(init);
+    const int result = body(communicator, *pages.board(rank));
+    communicator.finalize();
+    return result;
+  };
+  return run_in_processes(
+      group.ranks,
+      [&](int rank) {
+        return run_rank(
+            rank, [&] { return join_and_run(rank); }, &pages);
+      },
+      [&] { pages.fail(); });
+}
+
 int launch(const Options& options, const RankMain& body) {
-  if (options.ranks > 0) return launch_processes(options, body);
+  if (options.ranks > 0) return launch_processes({options.ranks, options.transport, {}, {}}, body);
   if (options.threads > 0) return launch_threads(options, body);
   return launch_here(options, body);
 }

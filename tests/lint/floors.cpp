@@ -43,6 +43,8 @@ const std::vector<Floor>& floors() {
       {"bench/reduce_bench.cpp", {"lib/"}},
       {"bench/explain.cpp", {"bench/", "collectives/programs/"}},
       {"bench/choice.", {"bench/", "collectives/", "lib/base/"}},
+      // The synthetic model multiplies as the examples do.
+      {"bench/ddp/", {"bench/", "examples/matrix/"}},
       {"bench/", {}},
       {"examples/", {}},
       {"integrations/", {}},

@@ -1,0 +1,31 @@
+// A training step with and without synchronisation, taking turns.
+#pragma once
+
+#include <cstdint>
+
+#include "bench/board.hpp"
+#include "bench/ddp/options.hpp"
+#include "lockstep/communicator.hpp"
+
+namespace lockstep::bench {
+
+/// Medians over the rounds, in milliseconds; in each round the slowest rank counts.
+struct DdpResult {
+  std::size_t parameters = 0;
+  int buckets = 0;
+  double step_ms = 0;     ///< Forward, backward, gradients averaged, optimizer.
+  double compute_ms = 0;  ///< The same without the averaging.
+  double wire_ms = 0;     ///< The averaging alone, gradients being ready.
+  double backward_ms =
+      0;  ///< Of compute_ms: from the moment when the first bucket is full to the end of backward.
+  /// With two hosts what the first one sent in a step, by its interface's count; else gradient bytes that the
+  /// rank handed to collectives.
+  std::uint64_t bytes_on_wire = 0;
+
+  double exposed_ms() const { return step_ms - compute_ms; }
+};
+
+/// Collective; equal on all ranks but for bytes_on_wire, which is rank 0's.
+DdpResult measure_ddp(Communicator& communicator, Board& board, const DdpOptions& options);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,40 @@
+// A stack of square linear layers with rectifiers between them: the compute of a training step without a
+// meaning. What it multiplies and how often is that of a real network of this size; that is all a measurement
+// of overlap needs.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "lockstep/ddp.hpp"
+
+namespace lockstep::bench {
+
+/// One weight matrix a layer. Single-threaded.
+class Model {
+ public:
+  /// About `parameters` in all; `batch` rows pass through at a time.
+  Model(std::size_t parameters, std::size_t batch);
+
+  std::vector<Parameter> parameters();
+  std::size_t parameter_count() const { return layers() * width_ * width_; }
+  std::size_t layers() const { return weights_.size(); }
+  std::size_t width() const { return width_; }
+  void set_gradient(std::size_t layer, float* gradient) { gradients_[layer] = gradient; }
+
+  void forward();
+  /// From the last layer to the first; calls ready(layer) when its gradient is complete.
+  void backward(const std::function<void(std::size_t)>& ready);
+  /// Gradient descent at a rate of 0: costs what any rate costs, and steps without synchronisation leave the
+  /// replicas equal.
+  void step();
+
+ private:
+  std::size_t width_, batch_;
+  std::vector<std::vector<float>> weights_;
+  std::vector<std::vector<float>> activations_;  // Inputs of each layer; then the outputs of the last.
+  std::vector<float*> gradients_;
+};
+
+}  // namespace lockstep::bench

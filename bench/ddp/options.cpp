@@ -1,0 +1,83 @@
+#include "bench/ddp/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <regex>
+
+#include "bench/ddp/hooks.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int kMaxRanks = 64;
+constexpr int kMaxHosts = 2;  // One veth pair.
+constexpr std::size_t kMaxRounds = 1001;
+
+constexpr const char* kFooter =
+    "With --hosts 2 the ranks run in two network namespaces joined by a veth pair that tc limits to --link. "
+    "That needs root or\n"
+    "unprivileged user namespaces, and iproute2. The namespaces have no names and end with the benchmark, "
+    "however it ends.\n"
+    "lockstep-ddp-bench [OPTIONS] -- COMMAND runs COMMAND on every rank instead, with RANK, WORLD_SIZE, "
+    "LOCAL_RANK, MASTER_ADDR,\n"
+    "MASTER_PORT and GLOO_SOCKET_IFNAME set, to measure something else over the same link.";
+
+/// "25M" is 25 million: parameters are counted as their authors do, not as bytes.
+CLI::Validator as_count() {
+  return CLI::AsNumberWithUnit(
+      std::map<std::string, std::uint64_t>{{"k", 1'000}, {"m", 1'000'000}, {"g", 1'000'000'000}});
+}
+
+std::string check_link(const std::string& text) {
+  static const std::regex rate("[0-9]+(\\.[0-9]+)?(k|m|g)bit");
+  return std::regex_match(text, rate) ? "" : "\"" + text + "\" is no rate; write 100mbit, 1gbit or 2.5gbit";
+}
+
+std::string check_hook(const std::string& name) {
+  if (is_hook(name)) return "";
+  return "unknown hook \"" + name + "\"; known: " + hook_names();
+}
+
+void check_together(const DdpOptions& options) {
+  if (options.ranks % options.hosts != 0) {
+    throw CLI::ValidationError("--ranks " + std::to_string(options.ranks) + " cannot be dealt evenly to " +
+                               std::to_string(options.hosts) + " hosts");
+  }
+}
+
+}  // namespace
+
+std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options) {
+  CLI::App app("Measures a data-parallel training step with and without gradient synchronisation.",
+               "lockstep-ddp-bench");
+  app.footer(kFooter);
+  app.option_defaults()->always_capture_default();
+  app.prefix_command();
+  app.add_option("--ranks", options.ranks, "processes in all")->check(CLI::Range(1, kMaxRanks));
+  app.add_option("--hosts", options.hosts, "1: this machine; 2: two network namespaces of it")
+      ->check(CLI::Range(1, kMaxHosts));
+  app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
+  app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
+  app.add_option("--parameters", options.parameters, "f32 parameters of the model, e.g. 25M")
+      ->transform(as_count())
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{10'000'000'000}));
+  app.add_option("--batch", options.batch, "rows a step on each rank: sets the compute time")
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--rounds", options.rounds, "rounds of each kind of step; medians are reported")
+      ->check(CLI::Range(std::size_t{1}, kMaxRounds));
+  app.add_option("--transport", options.transport)->check(CLI::IsMember({"auto", "shm", "tcp"}));
+  app.add_option("--json", options.json, "write the result to a file, or to standard output (-)");
+  try {
+    app.parse(argc, argv);
+    options.command = app.remaining();
+    if (!options.command.empty() && options.command.front() == "--")
+      options.command.erase(options.command.begin());
+    if (!options.command.empty() && options.command.front().starts_with('-'))
+      throw CLI::ExtrasError(options.command);
+    check_together(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,28 @@
+// The command line of lockstep-ddp-bench.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+
+struct DdpOptions {
+  int ranks = 2;
+  int hosts = 1;
+  std::string link = "1gbit";  ///< In the words of tc.
+  std::string hook = "none";
+  std::uint64_t parameters = 25'000'000;
+  std::size_t batch = 32;
+  std::size_t rounds = 11;
+  std::string transport = "auto";
+  std::string json;                  ///< A file, "-" for standard output, empty for none.
+  std::vector<std::string> command;  ///< To run on the ranks instead of the benchmark.
+};
+
+/// Reads the command line. Prints help or an error and gives the exit status when there is nothing to run.
+std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options);
+
+}  // namespace lockstep::bench

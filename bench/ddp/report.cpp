@@ -1,0 +1,75 @@
+#include "bench/ddp/report.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace lockstep::bench {
+namespace {
+
+/// A step may cost this much more than the wire makes it: the promise that --hosts 2 is held against.
+constexpr double kAllowance = 0.02;
+
+/// Milliseconds that the bytes need at the link's measured rate.
+double wire_at_rate(const DdpResult& result, double link_gbits) {
+  return 8e-6 * static_cast<double>(result.bytes_on_wire) / link_gbits;
+}
+
+/// What no overlap can hide, and the allowance.
+double exposed_limit(const DdpResult& result, double link_gbits) {
+  return std::max(0.0, wire_at_rate(result, link_gbits) - result.backward_ms) + kAllowance * result.step_ms;
+}
+
+nlohmann::ordered_json to_json(const DdpOptions& options, const DdpResult& result,
+                               std::optional<double> link_gbits) {
+  nlohmann::ordered_json json{{"ranks", options.ranks},
+                              {"hosts", options.hosts},
+                              {"parameters", result.parameters},
+                              {"hook", options.hook},
+                              {"step_ms", result.step_ms},
+                              {"compute_ms", result.compute_ms},
+                              {"exposed_ms", result.exposed_ms()},
+                              {"wire_ms", result.wire_ms},
+                              {"bytes_on_wire", result.bytes_on_wire},
+                              {"link_gbits", nullptr},
+                              {"buckets", result.buckets},
+                              {"backward_after_first_bucket_ms", result.backward_ms}};
+  if (link_gbits) {
+    json["link_gbits"] = *link_gbits;
+    json["wire_at_link_rate_ms"] = wire_at_rate(result, *link_gbits);
+    json["exposed_limit_ms"] = exposed_limit(result, *link_gbits);
+  }
+  return json;
+}
+
+void print(const DdpOptions& options, const DdpResult& result, std::optional<double> link_gbits) {
+  std::printf("%d ranks on %d host%s, %zu f32 parameters in %d buckets, hook %s\n", options.ranks,
+              options.hosts, options.hosts == 1 ? "" : "s", result.parameters, result.buckets,
+              options.hook.c_str());
+  std::printf("step %.2f ms, without synchronisation %.2f ms: exposed %.2f ms (%.1f %%)\n", result.step_ms,
+              result.compute_ms, result.exposed_ms(), 100 * result.exposed_ms() / result.compute_ms);
+  std::printf("communication alone %.2f ms; backward after the first bucket %.2f ms; %llu bytes a step\n",
+              result.wire_ms, result.backward_ms, static_cast<unsigned long long>(result.bytes_on_wire));
+  if (link_gbits) {
+    std::printf("link %.3f Gbit/s: these bytes need %.2f ms; exposed should be at most %.2f ms\n",
+                *link_gbits, wire_at_rate(result, *link_gbits), exposed_limit(result, *link_gbits));
+  }
+}
+
+}  // namespace
+
+void report_ddp(const DdpOptions& options, const DdpResult& result, std::optional<double> link_gbits) {
+  if (options.json != "-") print(options, result, link_gbits);
+  if (options.json.empty()) return;
+  const std::string text = to_json(options, result, link_gbits).dump(2) + "\n";
+  if (options.json == "-") {
+    std::cout << text << std::flush;
+    return;
+  }
+  std::ofstream file(options.json);
+  if (!(file << text).flush()) throw std::runtime_error("cannot write " + options.json);
+}
+
+}  // namespace lockstep::bench

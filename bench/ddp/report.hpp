@@ -1,0 +1,13 @@
+// What lockstep-ddp-bench says.
+#pragma once
+
+#include <optional>
+
+#include "bench/ddp/measure.hpp"
+
+namespace lockstep::bench {
+
+/// `link_gbits` is the measured rate between two hosts. Throws when the file cannot be written.
+void report_ddp(const DdpOptions& options, const DdpResult& result, std::optional<double> link_gbits);
+
+}  // namespace lockstep::bench

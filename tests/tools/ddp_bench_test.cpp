@@ -1,0 +1,137 @@
+// lockstep-ddp-bench as its users run it: its JSON, two hosts that leave nothing behind, its refusals. What
+// it measures is not judged here, for tests must not depend on time.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+namespace {
+
+struct Outcome {
+  int status;
+  std::string output;
+};
+
+// Standard output and standard error together, unless the arguments say otherwise.
+Outcome shell(const std::string& command) {
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string output;
+  std::array<char, 4096> part;
+  while (const std::size_t n = fread(part.data(), 1, part.size(), pipe)) output.append(part.data(), n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+Outcome bench(const std::string& arguments) {
+  return shell(std::string(LOCKSTEP_DDP_BENCH) + " " + arguments);
+}
+
+nlohmann::json json_of(const std::string& arguments) {
+  const Outcome outcome = bench(arguments + " --json -");
+  EXPECT_EQ(outcome.status, 0) << arguments;
+  return nlohmann::json::parse(outcome.output);
+}
+
+/// Empty where two hosts can be made; else why not.
+std::string why_no_two_hosts() {
+  const Outcome probe = bench("--hosts 2 -- true 2>&1");
+  return probe.status == 0 ? "" : probe.output;
+}
+
+std::string interfaces() { return shell("cat /proc/net/dev | cut -d: -f1").output; }
+
+void expect_schema(const nlohmann::json& result) {
+  for (const char* key : {"ranks", "hosts", "parameters", "hook", "step_ms", "compute_ms", "exposed_ms",
+                          "wire_ms", "bytes_on_wire", "link_gbits"})
+    EXPECT_TRUE(result.contains(key)) << key;
+  for (const char* key : {"step_ms", "compute_ms", "wire_ms", "bytes_on_wire"})
+    EXPECT_GT(result[key], 0) << key;
+  EXPECT_NEAR(result["exposed_ms"].get<double>(),
+              result["step_ms"].get<double>() - result["compute_ms"].get<double>(), 1e-9);
+}
+
+constexpr const char* kSmall = " --parameters 30k --batch 2 --rounds 3 ";
+
+TEST(DdpBench, OneHost) {
+  for (const int ranks : {1, 2, 4}) {
+    const nlohmann::json result = json_of(kSmall + ("--ranks " + std::to_string(ranks)));
+    expect_schema(result);
+    EXPECT_EQ(result["ranks"], ranks);
+    EXPECT_EQ(result["hosts"], 1);
+    EXPECT_EQ(result["hook"], "none");
+    EXPECT_EQ(result["parameters"], 24 * 32 * 32);
+    EXPECT_EQ(result["bytes_on_wire"], 4 * 24 * 32 * 32);
+    EXPECT_TRUE(result["link_gbits"].is_null());
+  }
+}
+
+TEST(DdpBench, TwoHostsAreMeasuredAndGoneAfterwards) {
+  if (const std::string why = why_no_two_hosts(); !why.empty()) GTEST_SKIP() << why;
+  const std::string before = interfaces();
+  const nlohmann::json result = json_of(kSmall + std::string("--hosts 2 --ranks 4 --link 1gbit"));
+  expect_schema(result);
+  EXPECT_EQ(result["hosts"], 2);
+  // Of the gradients each host sends half twice at least; headers and acknowledgements come on top, and small
+  // gradients may travel in ways that save rounds and not bytes.
+  const double gradients = 4.0 * 24 * 32 * 32;
+  EXPECT_GT(result["bytes_on_wire"], gradients);
+  EXPECT_LT(result["bytes_on_wire"], 4 * gradients);
+  EXPECT_GT(result["link_gbits"], 0.0);
+  EXPECT_LT(result["link_gbits"], 1.05);  // TBF lets no more through, but for its bucket.
+  EXPECT_GT(result["exposed_limit_ms"], 0.0);
+  EXPECT_EQ(interfaces(), before);
+}
+
+TEST(DdpBench, ACommandRunsOnEveryRank) {
+  const Outcome here =
+      bench("--ranks 3 -- sh -c 'echo $RANK.$LOCAL_RANK.$WORLD_SIZE.$MASTER_ADDR.$GLOO_SOCKET_IFNAME'");
+  EXPECT_EQ(here.status, 0);
+  for (const char* line : {"0.0.3.127.0.0.1.lo\n", "1.1.3.127.0.0.1.lo\n", "2.2.3.127.0.0.1.lo\n"})
+    EXPECT_NE(here.output.find(line), std::string::npos) << here.output;
+  EXPECT_EQ(bench("--ranks 2 -- sh -c 'exit $((RANK * 7))'").status, 7);
+  const Outcome absent = bench("--ranks 1 -- /no/such/program 2>&1");
+  EXPECT_EQ(absent.status, 127);
+  EXPECT_NE(absent.output.find("cannot run /no/such/program"), std::string::npos) << absent.output;
+}
+
+TEST(DdpBench, ACommandRunsOnBothHosts) {
+  if (const std::string why = why_no_two_hosts(); !why.empty()) GTEST_SKIP() << why;
+  const Outcome outcome =
+      bench("--ranks 2 --hosts 2 -- sh -c 'echo $RANK.$MASTER_ADDR; cat /proc/net/dev' 2>&1");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  for (const char* word : {"0.10.177.0.1", "1.10.177.0.1", "lockstep0", "lockstep1"})
+    EXPECT_NE(outcome.output.find(word), std::string::npos) << outcome.output;
+}
+
+TEST(DdpBench, RefusesWithTheNextStep) {
+  const auto refusal = [](const std::string& arguments) {
+    const Outcome outcome = bench(arguments + " 2>&1");
+    EXPECT_NE(outcome.status, 0) << arguments;
+    return outcome.output;
+  };
+  EXPECT_NE(refusal("--ranks 3 --hosts 2").find("--ranks 3 cannot be dealt evenly to 2 hosts"),
+            std::string::npos);
+  EXPECT_NE(refusal("--hosts 2 --link fast").find("write 100mbit, 1gbit or 2.5gbit"), std::string::npos);
+  EXPECT_NE(refusal("--hook bf61").find("unknown hook \"bf61\"; known: none"), std::string::npos);
+  EXPECT_NE(refusal("--parameters many").find("parameters"), std::string::npos);
+  EXPECT_NE(refusal("--hosts 3").find("hosts"), std::string::npos);
+  EXPECT_NE(refusal("--nothing").find("--nothing"), std::string::npos);
+  EXPECT_NE(refusal(kSmall + std::string("--json /no/such/folder/x.json")).find("cannot write"),
+            std::string::npos);
+}
+
+TEST(DdpBench, TwoHostsWithoutPermissionNameTheRemedy) {
+  // As a user who may create no namespaces: a limit of zero says so whatever this machine allows.
+  const Outcome outcome = shell("unshare -Ur sh -c 'echo 0 > /proc/sys/user/max_net_namespaces && exec " +
+                                std::string(LOCKSTEP_DDP_BENCH) + " --hosts 2 -- true' 2>&1");
+  if (outcome.output.find("unshare") == 0 || outcome.output.find("sh:") == 0) GTEST_SKIP() << outcome.output;
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_NE(outcome.output.find("needs root or unprivileged user namespaces"), std::string::npos)
+      << outcome.output;
+}
+
+}  // namespace
