@@ -30,12 +30,16 @@ struct alignas(kLine) InlineLine {
   std::byte payload[kInlinePayload];
 };
 
-/// What a member says about its buffers when a call could use registered memory. Written before the phase
-/// flag is raised.
+/// What a member says about its buffers when a call could use registered memory. Written before `call` is
+/// raised. In place the first cache line says it all.
 struct alignas(kLine) Offer {
+  std::atomic<std::uint64_t> call;  ///< Number of the domain call it belongs to, from 1.
+  std::uint64_t fingerprint;        ///< Of that call.
   SegmentRef input;
-  SegmentRef output;
+  std::uint64_t in_place;  ///< Not 0: the output is the input.
+  SegmentRef output;       ///< Unless in place.
 };
+static_assert(offsetof(Offer, output) <= 64);
 
 /// One call as its caller made it: lets a peer explain a mismatch. Seqlock-free: `sequence` is stored last
 /// (release), zeroed first.

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "collectives/programs/program.hpp"
 #include "lib/reduce/reduce.hpp"
@@ -16,10 +15,10 @@ struct Buffers {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
-  /// Domain programs: by member. Empty for link programs.
-  std::vector<const std::byte*> member_input;
-  std::vector<std::byte*> member_output;
-  std::vector<std::byte*> member_staging;
+  /// Domain programs: by member, in the run's own lists (MemberPlaces). Null for link programs.
+  std::byte* const* member_input = nullptr;
+  std::byte* const* member_output = nullptr;
+  std::byte* const* member_staging = nullptr;
 
   const std::byte* read(const Slice& slice) const { return base(slice) + slice.offset * element; }
   /// Programs write to output, scratch and own staging only, and to members' outputs in registered programs.

@@ -25,7 +25,7 @@ bool made_call(const MemberControl& control, const CallIdentity& identity) {
   return sequence > identity.sequence + 1;
 }
 
-bool eligible(const Offer& offer) { return offer.input.owner != 0 && offer.output.owner != 0; }
+bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
 
 }  // namespace
 
@@ -52,12 +52,12 @@ void ring_sleepers(Domain& domain) {
 }
 
 void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
-                      const CallIdentity& identity, const Offer& offer) {
+                      const CallIdentity& identity, const OfferedBuffers& offered) {
   choice_ = choice;
   buffers_ = buffers;
   combine_ = combine;
   identity_ = identity;
-  offer_ = offer;
+  mine_ = offered;
   program_.reset();
   entered_ = offered_ = registered_ = false;
   next_ = 0;
@@ -99,32 +99,48 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
   return progress;
 }
 
-/// Chooses the program. When both kinds are possible the ranks exchange offers in one phase; a registered
-/// program's own first phase (everybody is ready) is that exchange. A rank whose buffers are not registered
-/// knows the outcome: it goes on at once, and its first phase of the staged program carries the offer too.
+/// Chooses the program. When both kinds are possible the ranks exchange offers first, which says as much as a
+/// registered program's own first phase (everybody is ready). A rank whose buffers are not registered knows
+/// the outcome and goes on at once.
 Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
-  if (choice_.registered == nullptr) {
-    LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, false));
-    return true;
+  bool registered = choice_.registered != nullptr;
+  if (registered) {
+    if (!offered_) publish_offer(domain);
+    registered = addressable(mine_.input) && addressable(mine_.output);
   }
-  const std::uint64_t parity = position_.calls & 1;
-  if (!offered_) {
-    domain.control(domain.rank()).offer[parity] = offer_;
-    offered_ = true;
-    if (choice_.staged != nullptr && !eligible(offer_)) {
-      LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, false));
-      return true;
+  if (registered || (choice_.registered != nullptr && choice_.staged == nullptr)) {
+    auto all = await_offers(domain);
+    if (!all.ok()) return all.status();
+    if (!*all) return false;
+    for (int member = 0; member < domain.size(); ++member) {
+      const Offer& offer = domain.control(member).offer[position_.calls & 1];
+      registered &= addressable(offer.input) && (offer.in_place != 0 || addressable(offer.output));
     }
-    publish(domain, base_ + 1);
+    awaited_ = 0;
   }
-  auto all = await(domain, base_ + 1, kSelf);
-  if (!all.ok()) return all.status();
-  if (!*all) return false;
-  bool registered = true;
-  for (int member = 0; member < domain.size(); ++member)
-    registered &= eligible(domain.control(member).offer[parity]);
-  awaited_ = 0;
   LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, registered));
+  return true;
+}
+
+void DomainRun::publish_offer(Domain& domain) {
+  Offer& offer = domain.control(domain.rank()).offer[position_.calls & 1];
+  offer.fingerprint = identity_.fingerprint;
+  offer.input = mine_.input;
+  offer.in_place = mine_.output == mine_.input ? 1 : 0;
+  if (offer.in_place == 0) offer.output = mine_.output;
+  offer.call.store(position_.calls + 1, std::memory_order_seq_cst);  // As in publish().
+  ring_sleepers(domain);
+  offered_ = true;
+}
+
+Result<bool> DomainRun::await_offers(Domain& domain) {
+  for (; awaited_ < domain.size(); ++awaited_) {
+    MemberControl& control = domain.control(awaited_);
+    const Offer& offer = control.offer[position_.calls & 1];
+    if (offer.call.load(std::memory_order_acquire) < position_.calls + 1) return false;
+    if (offer.fingerprint != identity_.fingerprint && !made_call(control, identity_))
+      return fingerprint_mismatch(awaited_);
+  }
   return true;
 }
 
@@ -135,28 +151,23 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
                   "algorithm " + std::string(choice_.registered->name) +
                       " needs buffers from lockstep::allocate() or register_buffer() on every rank");
   }
-  program_ = cache.get(*algorithm, choice_.shape);
+  program_ = cache.get(*algorithm, *choice_.shape);
   registered_ = registered;
   if (!registered) {
-    base_ += offered_ ? 1 : 0;
     locate_staging(domain);
     return {};
   }
-  if (starts_with_all_ready(program_->program)) {
-    next_ = 2;
-  } else {
-    base_ += 1;
-  }
+  if (starts_with_all_ready(program_->program)) next_ = 2;
   return resolve_members(domain);
 }
 
 void DomainRun::locate_staging(Domain& domain) {
   const std::size_t half = kStagingBytes / 2;
-  buffers_.member_staging.resize(static_cast<std::size_t>(domain.size()));
+  places_.staging.resize(static_cast<std::size_t>(domain.size()));
   for (int member = 0; member < domain.size(); ++member) {
-    buffers_.member_staging[static_cast<std::size_t>(member)] =
-        domain.staging(member) + (position_.calls & 1) * half;
+    places_.staging[static_cast<std::size_t>(member)] = domain.staging(member) + (position_.calls & 1) * half;
   }
+  buffers_.member_staging = places_.staging.data();
 }
 
 Status DomainRun::resolve_members(Domain& domain) {
@@ -167,8 +178,8 @@ Status DomainRun::resolve_members(Domain& domain) {
   if (own.revoked.load(std::memory_order_seq_cst) != 0)
     return Status(ErrorCode::aborted, "the communicator was revoked");
   const auto members = static_cast<std::size_t>(domain.size());
-  buffers_.member_input.resize(members);
-  buffers_.member_output.resize(members);
+  places_.input.resize(members);
+  places_.output.resize(members);
   const auto address = [&](int member, const SegmentRef& reference) -> Result<std::byte*> {
     if (reference.owner == kUnusedBuffer) return static_cast<std::byte*>(nullptr);
     return domain.resolve(member, reference, 0);
@@ -176,18 +187,19 @@ Status DomainRun::resolve_members(Domain& domain) {
   for (int member = 0; member < domain.size(); ++member) {
     const auto m = static_cast<std::size_t>(member);
     if (member == domain.rank()) {  // Programs name this rank's own memory as kSelf.
-      buffers_.member_input[m] = buffers_.member_output[m] = nullptr;
+      places_.input[m] = places_.output[m] = nullptr;
       continue;
     }
     const Offer& offer = domain.control(member).offer[position_.calls & 1];
     auto input = address(member, offer.input);
     if (!input.ok()) return input.status();
-    const bool in_place = offer.output == offer.input;
-    auto output = in_place ? input : address(member, offer.output);
+    auto output = offer.in_place != 0 ? input : address(member, offer.output);
     if (!output.ok()) return output.status();
-    buffers_.member_input[m] = *input;
-    buffers_.member_output[m] = *output;
+    places_.input[m] = *input;
+    places_.output[m] = *output;
   }
+  buffers_.member_input = places_.input.data();
+  buffers_.member_output = places_.output.data();
   return {};
 }
 
@@ -236,19 +248,22 @@ DomainPosition DomainRun::end() const { return {base_ + program_->program.phases
 
 void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   if (!entered_) return;
-  std::uint64_t phase = base_ + 1;
+  const auto late = [&](MemberControl& control) {
+    if (!program_)
+      return control.offer[position_.calls & 1].call.load(std::memory_order_acquire) <= position_.calls;
+    return control.phase.load(std::memory_order_acquire) <
+           base_ + program_->program.lanes.front().steps[next_].phase;
+  };
   int only = kSelf;
   if (program_) {
     if (program_->program.lanes.empty() || next_ >= program_->program.lanes.front().steps.size()) return;
     const Step& step = program_->program.lanes.front().steps[next_];
     if (step.kind != StepKind::await) return;
-    phase = base_ + step.phase;
     only = step.peer;
   }
   for (int member = 0; member < domain.size(); ++member) {
     const bool asked = only == kSelf ? member != domain.rank() : member == only;
-    if (asked && domain.control(member).phase.load(std::memory_order_acquire) < phase)
-      members.push_back(member);
+    if (asked && late(domain.control(member))) members.push_back(member);
   }
 }
 

@@ -41,13 +41,24 @@ inline constexpr std::uint64_t kUnusedBuffer = ~std::uint64_t{0};
 struct DomainChoice {
   const Algorithm* staged = nullptr;
   const Algorithm* registered = nullptr;
-  Shape shape;
+  const Shape* shape = nullptr;  ///< Outlives the run.
+};
+
+/// This rank's buffers as peers would address them; owner 0: not at all.
+struct OfferedBuffers {
+  SegmentRef input, output;
+};
+
+/// Where the members' memory lies in this rank's address space, by member. Keeps its capacity from call to
+/// call.
+struct MemberPlaces {
+  std::vector<std::byte*> input, output, staging;
 };
 
 class DomainRun {
  public:
   void begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
-             const CallIdentity& identity, const Offer& offer);
+             const CallIdentity& identity, const OfferedBuffers& offered);
   /// Its turn in the domain came. Once, before the first step().
   void enter(DomainPosition position);
   bool entered() const { return entered_; }
@@ -63,6 +74,8 @@ class DomainRun {
 
  private:
   Result<bool> agree(Domain& domain, ProgramCache& cache);
+  void publish_offer(Domain& domain);
+  Result<bool> await_offers(Domain& domain);
   Status adopt(Domain& domain, ProgramCache& cache, bool registered);
   void locate_staging(Domain& domain);
   Status resolve_members(Domain& domain);
@@ -72,9 +85,10 @@ class DomainRun {
 
   DomainChoice choice_;
   Buffers buffers_;
+  MemberPlaces places_;
   Combine combine_;
   CallIdentity identity_;
-  Offer offer_{};
+  OfferedBuffers mine_;
   DomainPosition position_;
   std::shared_ptr<const PreparedProgram> program_;  // Null until agreed.
   bool entered_ = false;

@@ -239,19 +239,18 @@ void Engine::activate_pending() {
   }
 }
 
-Shape Engine::shape_of(const Call& call) const {
-  Shape shape;
+/// In place: the shape's lists keep their capacity.
+void Engine::set_shape(const Call& call, Shape& shape) const {
+  const std::size_t element = size_of(call.facts.type);
   shape.collective = call.facts.collective;
   shape.rank = group_.rank;
   shape.world = group_.size();
   shape.root = call.facts.root;
   shape.count = call.facts.count;
-  const std::size_t element = size_of(call.facts.type);
   shape.segment = segment_bytes_ / element;
   shape.staging = kStagingBytes / 2 / element;
   shape.counts.assign(call.counts.begin(), call.counts.end());
   shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
-  return shape;
 }
 
 Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
@@ -284,17 +283,17 @@ Status Engine::launch(Operation& operation) {
   }
   const Combine combine{call.facts.type, call.facts.op, call.user_op,
                         static_cast<std::uint32_t>(group_.size())};
-  const Shape shape = shape_of(call);
-  auto selection = selection_for(call.facts, shape);
+  set_shape(call, operation.shape);
+  auto selection = selection_for(call.facts, operation.shape);
   if (!selection.ok()) return selection.status();
-  if (selection->links != nullptr) return launch_links(operation, *selection->links, shape, buffers, combine);
-  return launch_domain(operation, *selection, shape, buffers, combine);
+  if (selection->links != nullptr) return launch_links(operation, *selection->links, buffers, combine);
+  return launch_domain(operation, *selection, buffers, combine);
 }
 
-Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Shape& shape,
-                            const Buffers& plain, const Combine& combine) {
+Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& plain,
+                            const Combine& combine) {
   operation.path = Operation::Path::links;
-  auto program = programs_.get(algorithm, shape);
+  auto program = programs_.get(algorithm, operation.shape);
   Buffers buffers = plain;
   const std::size_t bytes = program->program.scratch * buffers.element;
   if (bytes > operation.scratch_bytes) {
@@ -307,8 +306,8 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   return {};
 }
 
-Status Engine::launch_domain(Operation& operation, const Selection& selection, const Shape& shape,
-                             const Buffers& buffers, const Combine& combine) {
+Status Engine::launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
+                             const Combine& combine) {
   const Call& call = operation.call;
   in_domain_.push_back(&operation);
   const CallIdentity identity{operation.sequence, fingerprint_of(call.facts, operation.sequence)};
@@ -318,18 +317,19 @@ Status Engine::launch_domain(Operation& operation, const Selection& selection, c
     return {};
   }
   operation.path = Operation::Path::domain;
-  Offer offer{};
+  OfferedBuffers offered;
   if (selection.registered != nullptr) {
     const auto reference = [&](const void* pointer, std::uint64_t elements) {
       if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
       if (one_process_) return direct_ref(pointer);
       return find_segment(pointer, elements * buffers.element).value_or(SegmentRef{});
     };
-    offer.input = reference(buffers.input, call.input_elements);
-    offer.output = reference(buffers.output, call.output_elements);
+    offered.input = reference(buffers.input, call.input_elements);
+    const bool in_place = buffers.input == buffers.output && call.input_elements == call.output_elements;
+    offered.output = in_place ? offered.input : reference(buffers.output, call.output_elements);
   }
-  operation.domain_run.begin({selection.staged, selection.registered, shape}, buffers, combine, identity,
-                             offer);
+  operation.domain_run.begin({selection.staged, selection.registered, &operation.shape}, buffers, combine,
+                             identity, offered);
   return {};
 }
 

@@ -115,13 +115,13 @@ class Engine final : public Progressor,
   void activate(Operation& operation);
   void activate_pending();
   Status launch(Operation& operation);
-  Status launch_links(Operation& operation, const Algorithm& algorithm, const Shape& shape,
-                      const Buffers& buffers, const Combine& combine);
-  Status launch_domain(Operation& operation, const Selection& selection, const Shape& shape,
-                       const Buffers& buffers, const Combine& combine);
+  Status launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& buffers,
+                      const Combine& combine);
+  Status launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
+                       const Combine& combine);
   void finish_locally(Operation& operation);
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
-  Shape shape_of(const Call& call) const;
+  void set_shape(const Call& call, Shape& shape) const;
   void record_call(const Operation& operation);
 
   // engine_step.cpp

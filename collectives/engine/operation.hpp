@@ -30,6 +30,7 @@ class Operation {
 
   Call call;
   std::vector<std::size_t> counts, recv_counts;  ///< Of v-variants: what the call's spans refer to.
+  Shape shape;                                   ///< What the programs are built for.
   std::uint64_t sequence = 0;
   Nanos started = 0;   ///< 0 until the slow path first looked at the clock.
   Nanos deadline = 0;  ///< 0 = none.

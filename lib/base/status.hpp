@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cassert>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,31 +12,43 @@
 namespace lockstep::internal {
 
 /// ok, or a code with a message that names the cause and the next step, and the rank to blame when there is
-/// one.
+/// one. Success is a null pointer: it costs nothing to pass on, which the path of small messages feels.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
+  /// `code` is not ok.
   Status(ErrorCode code, std::string message, int culprit = -1)
-      : code_(code), culprit_(culprit), message_(std::move(message)) {}
+      : error_(new Failure{code, culprit, std::move(message)}) {
+    assert(code != ErrorCode::ok);
+  }
+  Status(const Status& other) : error_(other.ok() ? nullptr : new Failure(*other.error_)) {}
+  Status(Status&&) noexcept = default;
+  Status& operator=(const Status& other) { return *this = Status(other); }
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
 
-  bool ok() const noexcept { return code_ == ErrorCode::ok; }
-  ErrorCode code() const noexcept { return code_; }
-  int culprit() const noexcept { return culprit_; }
-  const std::string& message() const noexcept { return message_; }
+  bool ok() const noexcept { return error_ == nullptr; }
+  ErrorCode code() const noexcept { return ok() ? ErrorCode::ok : error_->code; }
+  int culprit() const noexcept { return ok() ? -1 : error_->culprit; }
+  const std::string& message() const noexcept { return ok() ? kNoMessage : error_->message; }
 
   /// The same error with words in front: "while connecting to rank 3: ...".
   Status with_context(const std::string& context) const {
-    return ok() ? Status() : Status(code_, context + ": " + message_, culprit_);
+    return ok() ? Status() : Status(error_->code, context + ": " + error_->message, error_->culprit);
   }
   /// Leaves the world of values: throws lockstep::Error unless ok.
   void throw_if_error() const {
-    if (!ok()) throw Error(code_, message_, culprit_);
+    if (!ok()) throw Error(error_->code, error_->message, error_->culprit);
   }
 
  private:
-  ErrorCode code_ = ErrorCode::ok;
-  int culprit_ = -1;
-  std::string message_;
+  struct Failure {
+    ErrorCode code;
+    int culprit;
+    std::string message;
+  };
+  static inline const std::string kNoMessage;
+  std::unique_ptr<const Failure> error_;
 };
 
 /// ErrorCode::system with errno's text: "<what>: <strerror>".
