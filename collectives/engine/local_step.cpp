@@ -1,5 +1,7 @@
 // Steps that touch memory only: copy and reduce, for links and domains alike.
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "collectives/engine/link_run.hpp"
 
@@ -14,8 +16,37 @@ void run_copy(const Step& step, const Buffers& buffers, const Combine& combine, 
     const void* source = from;
     void* destination = to;
     reduce(combine.reduction(count, true), {&source, 1}, {&destination, 1});
+  } else if (step.dst.space == Space::staging) {
+    hand_over_bytes(to, from, count * buffers.element);
   } else if (from != to) {
     copy_bytes(to, from, count * buffers.element);
+  }
+}
+
+/// Stays in the first-level cache between the reduction and the copy.
+constexpr std::size_t kHandOverBlock = 8 << 10;
+
+/// A reduction of which the last destination lies in staging, where peers read it: reduced to the others, or
+/// to the stack when there are none, and handed over from there block by block.
+void reduce_and_hand_over(const Reduction& whole, std::span<const void*> sources,
+                          std::span<void*> destinations, std::size_t element) {
+  alignas(64) std::byte block[kHandOverBlock];
+  std::byte* const staged = static_cast<std::byte*>(destinations.back());
+  std::span<void*> kept = destinations.first(destinations.size() - 1);
+  void* on_stack = block;
+  const std::size_t step = kHandOverBlock / element;
+  for (std::size_t done = 0; done < whole.count; done += step) {
+    Reduction part = whole;
+    part.count = std::min(step, whole.count - done);
+    if (kept.empty()) {
+      reduce(part, sources, {&on_stack, 1});
+    } else {
+      reduce(part, sources, kept);
+    }
+    const std::size_t bytes = part.count * element;
+    hand_over_bytes(staged + done * element, kept.empty() ? block : kept.front(), bytes);
+    for (const void*& source : sources) source = static_cast<const std::byte*>(source) + bytes;
+    for (void*& destination : kept) destination = static_cast<std::byte*>(destination) + bytes;
   }
 }
 
@@ -44,11 +75,21 @@ void run_local_step(const Program& program, const Step& step, const Buffers& buf
   for (std::uint32_t i = 0; i < step.operand_count; ++i) {
     sources[i] = buffers.read(program.slices[step.operands + i]) + skip;
   }
+  // At most one destination is staging; it comes last.
+  const auto staged = [&](std::uint32_t i) {
+    return program.slices[step.destinations + i].space == Space::staging;
+  };
+  std::uint32_t front = 0, back = step.destination_count;
   for (std::uint32_t i = 0; i < step.destination_count; ++i) {
-    destinations[i] = buffers.write(program.slices[step.destinations + i]) + skip;
+    destinations[staged(i) ? --back : front++] = buffers.write(program.slices[step.destinations + i]) + skip;
   }
-  reduce(combine.reduction(count, step.finish), {sources, step.operand_count},
-         {destinations, step.destination_count});
+  const Reduction reduction = combine.reduction(count, step.finish);
+  if (back < step.destination_count) {
+    reduce_and_hand_over(reduction, {sources, step.operand_count}, {destinations, step.destination_count},
+                         buffers.element);
+  } else {
+    reduce(reduction, {sources, step.operand_count}, {destinations, step.destination_count});
+  }
 }
 
 }  // namespace lockstep::internal

@@ -1,4 +1,7 @@
 // Copies, past the caches when they are too large to be read from there again.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,6 +55,18 @@ namespace {
 /// caches.
 constexpr std::size_t kSmallestNontemporal = 4 << 20;
 
+#if defined(__x86_64__)
+/// Below this `rep movsb` costs more to start than it saves.
+constexpr std::size_t kSmallestHandOver = 1 << 10;
+
+/// Whether the processor copies whole cache lines with `rep movsb` ("enhanced rep movsb").
+bool has_fast_string_copy() {
+  constexpr unsigned kFeatureLeaf = 7, kErms = 1u << 9;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(kFeatureLeaf, 0, &a, &b, &c, &d) != 0 && (b & kErms) != 0;
+}
+#endif
+
 }  // namespace
 
 std::size_t nontemporal_threshold() noexcept {
@@ -70,6 +85,17 @@ void copy_bytes(void* destination, const void* source, std::size_t bytes) noexce
     HWY_DYNAMIC_DISPATCH(stream_bytes)
     (static_cast<std::uint8_t*>(destination), static_cast<const std::uint8_t*>(source), bytes);
   }
+}
+
+void hand_over_bytes(void* destination, const void* source, std::size_t bytes) noexcept {
+#if defined(__x86_64__)
+  static const bool fast = has_fast_string_copy();
+  if (fast && bytes >= kSmallestHandOver) {
+    asm volatile("rep movsb" : "+D"(destination), "+S"(source), "+c"(bytes)::"memory");
+    return;
+  }
+#endif
+  if (bytes > 0) std::memcpy(destination, source, bytes);
 }
 
 const char* simd_target() noexcept { return HWY_DYNAMIC_DISPATCH(target_name)(); }
