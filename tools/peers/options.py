@@ -1,0 +1,104 @@
+"""The command line of tools/compare-peers."""
+import argparse
+import os
+import re
+
+OPS = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier"]
+PEERS = ["openmpi", "mpich", "gloo"]
+SIZES = ["8", "1K", "8K", "64K", "512K", "1M", "4M", "25M", "64M"]
+QUICK_SIZES = SIZES[:7]
+OTHER_SIZES = ["1K", "1M", "25M"]
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+EPILOG = f"""
+Without --ranks, --sizes or --ops everything is measured: all_reduce at {", ".join(SIZES)}, every other collective at
+{", ".join(OTHER_SIZES)}, with 2 and 4 ranks, through shared memory and over TCP. That takes a quarter of an hour; --quick
+measures all_reduce up to {QUICK_SIZES[-1]} and takes less than 50 s. The method is described in docs/performance.md.
+"""
+
+
+class Problem(Exception):
+    """Ends the program with one line that says what is wrong and what to do."""
+
+
+def parse_size(text):
+    match = re.fullmatch(r"(\d+)([KMG]?)(i?B?)", text.strip(), re.IGNORECASE)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 8, 64K or 25M")
+    size = int(match[1]) * UNITS[match[2].upper()]
+    if size == 0 or size % 4 or size > 1 << 30:
+        raise argparse.ArgumentTypeError(f"size {text} must be a multiple of 4 bytes (f32), at most 1G")
+    return size
+
+
+def size_name(size):
+    for unit in "GMK":
+        if size and size % UNITS[unit] == 0:
+            return f"{size // UNITS[unit]}{unit}"
+    return str(size)
+
+
+def comma_list(parse):
+    return lambda text: [parse(part) for part in text.split(",")]
+
+
+def one_of(kind, names):
+    def parse(text):
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {kind}; known: {', '.join(names)}")
+        return text
+    return parse
+
+
+def rank_count(text):
+    if not text.isdigit() or not 2 <= int(text) <= 64:
+        raise argparse.ArgumentTypeError(f"{text!r} ranks cannot be compared: 2 to 64")
+    return int(text)
+
+
+def positive(text):
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
+
+
+def parser():
+    p = argparse.ArgumentParser(prog="tools/compare-peers", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                description="Measures lockstep beside Open MPI, MPICH and Gloo: one method, one interleaved run.")
+    p.add_argument("--ranks", type=comma_list(rank_count), metavar="N,...", default=[2, 4], help="default: 2,4")
+    p.add_argument("--sizes", type=comma_list(parse_size), metavar="SIZE,...", help="bytes, such as 8,1K,25M")
+    p.add_argument("--ops", type=comma_list(one_of("operation", OPS)), metavar="OP,...", help=", ".join(OPS))
+    p.add_argument("--tcp", action="store_true", help="only TCP: no shared memory for anyone")
+    p.add_argument("--quick", action="store_true", help=f"all_reduce up to {QUICK_SIZES[-1]} in less than 50 s")
+    p.add_argument("--rounds", type=positive, metavar="N", help="times that every contender takes its turn (default: 5, 3 from 25M)")
+    p.add_argument("--peers", metavar="PEER,...", default=",".join(PEERS), help="whom to compare with; none for nobody")
+    p.add_argument("--target", action="store_true", help="say of each goal of the project whether this run meets it")
+    p.add_argument("--json", metavar="FILE", help="write all results there")
+    p.add_argument("--plots", metavar="DIR", help="draw time over size there, one SVG for each number of ranks and transport")
+    p.add_argument("--from", dest="source", metavar="FILE", help="measure nothing: show the results of a --json FILE")
+    p.add_argument("--document", metavar="FILE", help="write tables and plots into this Markdown file, between its marks")
+    p.add_argument("--no-install", action="store_true", help="do not install missing packages; leave missing peers out")
+    p.add_argument("--jobs", type=positive, metavar="N", default=os.cpu_count(), help="compile N files at once")
+    p.add_argument("--bin", metavar="DIR", help="build nothing: take our programs from DIR")
+    return p
+
+
+def parse(arguments):
+    p = parser()
+    options = p.parse_args(arguments)
+    try:
+        options.peers = [] if options.peers == "none" else comma_list(one_of("peer", PEERS))(options.peers)
+    except argparse.ArgumentTypeError as error:
+        p.error(f"argument --peers: {error}")
+    options.ops = options.ops or (OPS[:1] if options.quick else OPS)
+    options.transports = ["tcp"] if options.tcp else ["shm", "tcp"]
+    return options
+
+
+def sizes_of(options, op):
+    if op == "barrier":
+        return [0]
+    if options.sizes:
+        return options.sizes
+    names = OTHER_SIZES if op != "all_reduce" else QUICK_SIZES if options.quick else SIZES
+    return [parse_size(name) for name in names]

@@ -1,0 +1,1 @@
+def draw(results, folder): pass
