@@ -1,4 +1,4 @@
-# packages.sh: sourced by tools/demo and tools/test. What lockstep needs on Debian 12 or Ubuntu 24.04 (or later), and how to get it.
+# packages.sh: sourced by tools/demo, tools/test and tools/compare-peers. What lockstep needs on Debian 12 or Ubuntu 24.04 (or later), and how to get it.
 # shellcheck shell=bash disable=SC2034  # the lists are used by those who source this file
 
 build_packages=(g++ cmake ninja-build pkg-config libssl-dev nlohmann-json3-dev libcli11-dev libhwy-dev)
@@ -6,6 +6,11 @@ test_packages=(libgtest-dev spin iproute2)
 # The formatter's version is fixed: each one formats a little differently.
 format_packages=(clang-format-14)
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static)
+# What tools/compare-peers needs beside: its interpreter, and whom it compares with.
+python_packages=(python3)
+openmpi_packages=(openmpi-bin libopenmpi-dev)
+mpich_packages=(mpich libmpich-dev)
+gloo_packages=(libgloo-dev)
 
 # die TEXT...: one line on standard error, then the end.
 die() {

@@ -8,7 +8,6 @@ from options import Problem
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ["peer-lockstep", "peer-floors", "peer-limits"]
 CORE = ["board", "call", "data", "driver_socket", "harness", "turn"]
-PACKAGES = {"openmpi": ["openmpi-bin", "libopenmpi-dev"], "mpich": ["mpich", "libmpich-dev"], "gloo": ["libgloo-dev"]}
 COMPILERS = {"openmpi": ["mpicxx.openmpi"], "mpich": ["mpicxx.mpich"], "gloo": ["g++"]}
 LIBRARIES = {"openmpi": [], "mpich": [], "gloo": ["-lgloo", "-pthread"]}
 SOURCES = {"openmpi": "mpi", "mpich": "mpi", "gloo": "gloo"}
@@ -18,8 +17,8 @@ def shell(script, **kwargs):
     return subprocess.run(["bash", "-c", f"source tools/lib/packages.sh; {script}"], cwd=ROOT, text=True, **kwargs)
 
 
-def installed(packages):
-    return shell(f"missing_packages {' '.join(packages)}", capture_output=True).stdout.strip() == ""
+def missing(peer):
+    return shell(f'missing_packages "${{{peer}_packages[@]}}"', capture_output=True).stdout.split()
 
 
 def require(script):
@@ -51,11 +50,11 @@ def build_peers(options, note):
     """The program of each peer that can be had, by name; `note` is told of those that cannot."""
     programs = {}
     for peer in options.peers:
-        if not installed(PACKAGES[peer]):
-            if options.no_install:
-                note(f"{peer} is left out: it is not installed (apt-get install {' '.join(PACKAGES[peer])})")
-                continue
-            require(f"need_packages yes {' '.join(PACKAGES[peer])}")
+        absent = missing(peer)
+        if absent and options.no_install:
+            note(f"{peer} is left out: it is not installed (apt-get install {' '.join(absent)})")
+            continue
+        require(f'need_packages yes "${{{peer}_packages[@]}}"')
         programs[peer] = compile_peer(peer)
     return programs
 

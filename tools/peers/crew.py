@@ -7,6 +7,7 @@ from pathlib import Path
 from job import JobFailed, RunningJob
 
 MOST_FAILURES = 3  # of one job; then it is left out
+END_SECONDS = 3  # for a library's own orderly end
 
 
 class Crew:
@@ -26,7 +27,7 @@ class Crew:
         for job in self.running.values():
             job.hang_up()
         for job in self.running.values():
-            job.stop()
+            job.stop(END_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, job, ranks):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import contenders
 
 START_SECONDS = 30
-END_SECONDS = 3
 
 
 class JobFailed(Exception):
@@ -109,10 +108,10 @@ class RunningJob:
         if self.line:
             self.line.close()
 
-    def stop(self):
-        """Whoever has not left after a moment is ended."""
+    def stop(self, seconds=0):
+        """Whoever has not left after so many seconds is ended."""
         self.hang_up()
-        deadline = time.monotonic() + (END_SECONDS if self.pids else 0)
+        deadline = time.monotonic() + seconds
         for process in self.processes:
             try:
                 process.wait(max(0, deadline - time.monotonic()))

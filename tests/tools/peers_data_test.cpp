@@ -1,0 +1,94 @@
+// The check that every contender of tools/compare-peers must pass: it accepts what a plain loop over all
+// ranks' inputs gives, and sees a single wrong element.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "bench/peers/call.hpp"
+#include "bench/peers/data.hpp"
+
+namespace peers {
+namespace {
+
+constexpr unsigned kSalt = 5;
+using Vector = std::vector<float>;
+
+std::vector<Vector> inputs(Call call) {
+  std::vector<Vector> all;
+  for (call.rank = 0; call.rank < call.world; ++call.rank) {
+    fill(call, all.emplace_back(call.input_count()).data(), kSalt);
+  }
+  return all;
+}
+
+/// What the rank of `call` must have in the end, element by element as the operation is defined.
+Vector expected(const Call& call, const std::vector<Vector>& in) {
+  const std::size_t block = call.count(), own = static_cast<std::size_t>(call.rank) * block;
+  Vector out(call.output_count());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t from = i / block, at = i % block;
+    switch (call.op) {
+      case Op::all_reduce:
+      case Op::reduce:
+        for (const Vector& one : in) out[i] += one[i];
+        break;
+      case Op::reduce_scatter:
+        for (const Vector& one : in) out[i] += one[own + i];
+        break;
+      case Op::broadcast:
+        out[i] = in[kRoot][i];
+        break;
+      case Op::scatter:
+        out[i] = in[kRoot][own + i];
+        break;
+      case Op::all_gather:
+      case Op::gather:
+        out[i] = in[from][at];
+        break;
+      case Op::all_to_all:
+        out[i] = in[from][own + at];
+        break;
+      case Op::barrier:
+        break;
+    }
+  }
+  return out;
+}
+
+TEST(PeersData, AcceptsTheRightResultAndSeesOneWrongElement) {
+  for (const Op op : {Op::all_reduce, Op::reduce, Op::broadcast, Op::all_gather, Op::reduce_scatter,
+                      Op::gather, Op::scatter, Op::all_to_all}) {
+    for (const int world : {2, 3, 4}) {
+      Call call{op, 1200, "private", 0, world};
+      const std::vector<Vector> in = inputs(call);
+      for (call.rank = 0; call.rank < world; ++call.rank) {
+        Vector out = expected(call, in);
+        EXPECT_EQ(count_wrong(call, out.data(), kSalt), 0u) << name_of(op) << " rank " << call.rank;
+        out.back() += 1;
+        const bool idle = call.rank != kRoot && (op == Op::reduce || op == Op::gather);
+        EXPECT_EQ(count_wrong(call, out.data(), kSalt), idle ? 0u : 1u)
+            << name_of(op) << " rank " << call.rank;
+      }
+    }
+  }
+}
+
+TEST(PeersData, ResultsOfAnotherCheckAreWrong) {
+  Call call{Op::all_reduce, 4096, "private", 0, 2};
+  const Vector out = expected(call, inputs(call));
+  EXPECT_GT(count_wrong(call, out.data(), kSalt + 1), 1000u);
+}
+
+TEST(PeersOrder, ReadsWhatTheDriverWrites) {
+  const Order order = parse_order("all_to_all 1048576 registered 40000 4 5 20000");
+  EXPECT_EQ(order.op, Op::all_to_all);
+  EXPECT_EQ(order.bytes, 1u << 20);
+  EXPECT_EQ(order.variant, "registered");
+  EXPECT_EQ(order.budget_us, 40000);
+  EXPECT_EQ(order.most, 20000);
+  EXPECT_THROW(parse_order("all_too 8 private 1 1 1 1"), std::runtime_error);
+  EXPECT_THROW(parse_order("all_reduce 8"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace peers
