@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "ddp/step_clock.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep::internal {
@@ -21,15 +22,20 @@ class BucketCarrier {
   /// Takes a bucket, in plan order; one thread at a time. An error is kept for finish().
   virtual void start(const GradientBucket& bucket) noexcept = 0;
 
+  /// Whether the communicator is free for another collective as soon as the last bucket was taken; otherwise
+  /// after finish().
+  virtual bool leaves_the_wire() const noexcept = 0;
+
   /// Ends the step: returns when no operation touches the buckets any more, with the first error.
   virtual std::optional<Error> finish() = 0;
 };
 
 /// Each bucket is one all_reduce in place, started on the thread that brings it: no hand-over.
-std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator);
+/// Tells `clock` when each bucket is done.
+std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator, StepClock& clock);
 
 /// Buckets pass through `hook` on a thread of the carrier's own.
-std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator,
+std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator, StepClock& clock,
                                                  std::shared_ptr<CommunicationHook> hook);
 
 }  // namespace lockstep::internal

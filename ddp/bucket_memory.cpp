@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ddp/bucket_plan.hpp"
 #include "lockstep/memory.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-/// Buckets start on pages: ranks that reduce neighbouring buckets share no page, and huge parameters keep
-/// their alignment.
-constexpr std::size_t kBucketAlignment = 4096;
 
 std::size_t aligned_bytes(const BucketPlan::Bucket& bucket) {
   const std::size_t bytes = bucket.count * size_of(bucket.type);
@@ -31,18 +28,30 @@ BucketMemory::BucketMemory(const BucketPlan& plan, std::size_t parameters)
     : block_(allocate_block(plan)), places_(parameters) {
   std::byte* next = block_.get();
   for (const auto& bucket : plan.buckets) {
-    buckets_.push_back(next);
     const std::size_t size = size_of(bucket.type);
     for (const GradientPart& part : bucket.parts) {
-      places_[part.parameter] = {next + part.offset * size, part.count * size};
-      gradient_bytes_ += part.count * size;
+      // Pieces of a split gradient follow each other in the plan, and are whole pages but for the last.
+      Place& place = places_[part.parameter];
+      if (part.first == 0) place.data = next + part.offset * size;
+      place.bytes += part.count * size;
     }
     next += aligned_bytes(bucket);
   }
 }
 
+std::byte* BucketMemory::start_of(const BucketPlan::Bucket& bucket) const noexcept {
+  const GradientPart& part = bucket.parts.front();
+  return places_[part.parameter].data + part.first * size_of(bucket.type) -
+         part.offset * size_of(bucket.type);
+}
+
 void BucketMemory::clear() noexcept {
-  for (const Place& place : places_) std::memset(place.data, 0, place.bytes);
+  for (std::size_t i = 0; i < places_.size(); ++i) clear(i);
+}
+
+void BucketMemory::clear(std::size_t parameter) noexcept {
+  const Place& place = places_[parameter];
+  std::memset(place.data, 0, place.bytes);
 }
 
 }  // namespace lockstep::internal

@@ -14,7 +14,7 @@ namespace lockstep::internal {
 /// written by different threads.
 class BucketMemory {
  public:
-  /// The place of one parameter's gradient in its bucket.
+  /// The place of one parameter's gradient, in one piece whatever the number of its buckets.
   struct Place {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
@@ -23,21 +23,19 @@ class BucketMemory {
   /// Throws Error(out_of_memory). `plan` covers parameters 0 to `parameters` - 1.
   BucketMemory(const BucketPlan& plan, std::size_t parameters);
 
-  void* bucket(std::size_t index) const noexcept { return buckets_[index]; }
   const Place& place(std::size_t parameter) const noexcept { return places_[parameter]; }
-  /// Bytes of all gradients, without gaps.
-  std::size_t gradient_bytes() const noexcept { return gradient_bytes_; }
+  /// Where a bucket of the plan begins, or of a plan that leaves out some of its parameters.
+  std::byte* start_of(const BucketPlan::Bucket& bucket) const noexcept;
   /// All gradients become zero.
   void clear() noexcept;
+  void clear(std::size_t parameter) noexcept;
 
  private:
   struct Free {
     void operator()(std::byte* block) const noexcept;
   };
   std::unique_ptr<std::byte, Free> block_;
-  std::vector<std::byte*> buckets_;
   std::vector<Place> places_;
-  std::size_t gradient_bytes_ = 0;
 };
 
 }  // namespace lockstep::internal

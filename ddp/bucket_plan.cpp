@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -27,10 +28,10 @@ class Planner {
 
   void add(std::size_t parameter, DataType type, std::size_t elements) {
     // A large one travels alone; the open bucket stays open for the small ones around it.
-    if (elements * size_of(type) > cap_of(buckets_.size())) return append(create(type), parameter, elements);
+    if (elements * size_of(type) > cap_of(buckets_.size())) return add_large(parameter, type, elements);
     std::size_t& open = open_[static_cast<std::size_t>(type)];
     if (open == kNone || !fits(open, elements)) open = create(type);
-    append(open, parameter, elements);
+    append(open, parameter, 0, elements);
   }
 
   /// The buckets by the moment when their last gradient is expected.
@@ -58,12 +59,25 @@ class Planner {
     last_.push_back(0);
     return buckets_.size() - 1;
   }
-  void append(std::size_t bucket, std::size_t parameter, std::size_t elements) {
+  void append(std::size_t bucket, std::size_t parameter, std::size_t first, std::size_t elements) {
     BucketPlan::Bucket& b = buckets_[bucket];
     const std::size_t offset = align_up(b.count, b.type);
-    b.parts.push_back({parameter, offset, 0, elements});
+    b.parts.push_back({parameter, offset, first, elements});
     b.count = offset + elements;
     last_[bucket] = added_++;
+  }
+  void add_large(std::size_t parameter, DataType type, std::size_t elements) {
+    const std::size_t piece = options_.split_large ? piece_of(type, elements) : elements;
+    for (std::size_t first = 0; first < elements; first += piece) {
+      append(create(type), parameter, first, std::min(piece, elements - first));
+    }
+  }
+  /// Elements of each piece of a large gradient, but for the last, which may be smaller.
+  std::size_t piece_of(DataType type, std::size_t elements) const {
+    const std::size_t page = kBucketAlignment / size_of(type);
+    const std::size_t cap = std::max(options_.bucket_bytes / size_of(type), page);
+    const std::size_t pieces = (elements + cap - 1) / cap;
+    return ((elements + pieces - 1) / pieces + page - 1) / page * page;
   }
 
   ReducerOptions options_;
@@ -104,16 +118,44 @@ std::string describe(const Parameter& parameter) {
   return text + "]";
 }
 
-}  // namespace internal
+std::size_t gradient_bytes(const BucketPlan::Bucket& bucket) {
+  std::size_t elements = 0;
+  for (const GradientPart& part : bucket.parts) elements += part.count;
+  return elements * size_of(bucket.type);
+}
 
-BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options) {
-  internal::Planner planner(options);
-  for (std::size_t i = parameters.size(); i-- > 0;) {
-    auto elements = internal::element_count(parameters[i]);
+BucketPlan plan_in_order(std::span<const Parameter> parameters, const ReducerOptions& options,
+                         std::span<const std::size_t> order) {
+  Planner planner(options);
+  for (const std::size_t i : order) {
+    auto elements = element_count(parameters[i]);
     elements.status().throw_if_error();
     planner.add(i, parameters[i].type, *elements);
   }
   return {planner.finish()};
+}
+
+BucketPlan without_frozen(const BucketPlan& plan, const std::vector<bool>& frozen) {
+  BucketPlan result;
+  for (const BucketPlan::Bucket& bucket : plan.buckets) {
+    BucketPlan::Bucket kept{bucket.type, {}, 0};
+    std::copy_if(bucket.parts.begin(), bucket.parts.end(), std::back_inserter(kept.parts),
+                 [&](const GradientPart& part) { return !frozen[part.parameter]; });
+    if (kept.parts.empty()) continue;
+    const std::size_t start = kept.parts.front().offset;
+    for (GradientPart& part : kept.parts) part.offset -= start;
+    kept.count = kept.parts.back().offset + kept.parts.back().count;
+    result.buckets.push_back(std::move(kept));
+  }
+  return result;
+}
+
+}  // namespace internal
+
+BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options) {
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return internal::plan_in_order(parameters, options, order);
 }
 
 }  // namespace lockstep

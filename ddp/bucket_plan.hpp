@@ -1,8 +1,10 @@
-// Sizes of parameters, shared by the plan, the check and the memory of the buckets.
+// Sizes of parameters, and plans that are not made in registration order.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lib/base/status.hpp"
 #include "lockstep/ddp.hpp"
@@ -15,5 +17,20 @@ Result<std::size_t> element_count(const Parameter& parameter);
 
 /// How every message writes a parameter: `"fc1.weight" f32 [64, 256]`.
 std::string describe(const Parameter& parameter);
+
+/// Bytes of a bucket's gradients, without gaps.
+std::size_t gradient_bytes(const BucketPlan::Bucket& bucket);
+
+/// Buckets start on pages: ranks that reduce neighbouring buckets share no page. A split gradient is cut into
+/// whole pages, so that it lies in one piece.
+inline constexpr std::size_t kBucketAlignment = 4096;
+
+/// plan_buckets for gradients that become ready in `order`, which names every parameter once.
+BucketPlan plan_in_order(std::span<const Parameter> parameters, const ReducerOptions& options,
+                         std::span<const std::size_t> order);
+
+/// `plan` without the parameters i for which frozen[i]: its buckets lose them at both ends, keep the place of
+/// those in between, and are left out when nothing remains. No gradient moves.
+BucketPlan without_frozen(const BucketPlan& plan, const std::vector<bool>& frozen);
 
 }  // namespace lockstep::internal

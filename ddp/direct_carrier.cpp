@@ -3,14 +3,17 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/call_builder.hpp"
+#include "collectives/communicator_core.hpp"
 #include "ddp/bucket_carrier.hpp"
+#include "lib/net/fd.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 class DirectCarrier final : public BucketCarrier {
  public:
-  explicit DirectCarrier(Communicator& communicator) : communicator_(communicator) {}
+  DirectCarrier(Communicator& communicator, StepClock& clock) : communicator_(communicator), clock_(clock) {}
 
   void attach(const BucketPlan& plan, std::span<const Parameter>) override {
     works_.reserve(plan.buckets.size());
@@ -19,12 +22,13 @@ class DirectCarrier final : public BucketCarrier {
   void start(const GradientBucket& bucket) noexcept override {
     if (failure_) return;
     try {
-      works_.push_back(
-          communicator_.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op()));
+      works_.push_back(start_all_reduce(bucket));
     } catch (const Error& error) {
       failure_ = error;
     }
   }
+
+  bool leaves_the_wire() const noexcept override { return true; }
 
   std::optional<Error> finish() override {
     for (Work& work : works_) {
@@ -39,15 +43,29 @@ class DirectCarrier final : public BucketCarrier {
   }
 
  private:
+  Work start_all_reduce(const GradientBucket& bucket) {
+    if (in_forked_child())
+      throw Error(ErrorCode::not_supported, "a child forked by the trainer has no connections");
+    Engine& engine = communicator_.core().engine();
+    CallOptions options;
+    // Later buckets hold earlier layers, which the next forward needs first.
+    options.priority = static_cast<int>(bucket.index);
+    CallBuilder call(Collective::all_reduce, engine, options);
+    call.elements(bucket.type, bucket.count).reduction(bucket.op()).buffers(bucket.data, bucket.data);
+    const std::size_t index = bucket.index;
+    return Work(engine.start(call.build(), [this, index](bool) { clock_.bucket_done(index); }));
+  }
+
   Communicator& communicator_;
+  StepClock& clock_;
   std::vector<Work> works_;
   std::optional<Error> failure_;
 };
 
 }  // namespace
 
-std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator) {
-  return std::make_unique<DirectCarrier>(communicator);
+std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator, StepClock& clock) {
+  return std::make_unique<DirectCarrier>(communicator, clock);
 }
 
 }  // namespace lockstep::internal

@@ -18,12 +18,13 @@ constexpr std::chrono::microseconds kGlance{200};
 
 class HookCarrier final : public BucketCarrier {
  public:
-  HookCarrier(Communicator& communicator, std::shared_ptr<CommunicationHook> hook)
-      : communicator_(communicator), hook_(std::move(hook)), thread_([this] { run(); }) {}
+  HookCarrier(Communicator& communicator, StepClock& clock, std::shared_ptr<CommunicationHook> hook)
+      : communicator_(communicator), clock_(clock), hook_(std::move(hook)), thread_([this] { run(); }) {}
   ~HookCarrier() override;
 
   void attach(const BucketPlan& plan, std::span<const Parameter> parameters) override;
   void start(const GradientBucket& bucket) noexcept override;
+  bool leaves_the_wire() const noexcept override { return false; }
   std::optional<Error> finish() override;
 
  private:
@@ -39,6 +40,7 @@ class HookCarrier final : public BucketCarrier {
   bool attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Action action);
 
   Communicator& communicator_;
+  StepClock& clock_;
   const std::shared_ptr<CommunicationHook> hook_;
 
   std::mutex mutex_;
@@ -168,14 +170,16 @@ void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
   }
-  if (done) ++finished_;
+  if (!done) return;
+  clock_.bucket_done(bucket.index);
+  ++finished_;
 }
 
 }  // namespace
 
-std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator,
+std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator, StepClock& clock,
                                                  std::shared_ptr<CommunicationHook> hook) {
-  return std::make_unique<HookCarrier>(communicator, std::move(hook));
+  return std::make_unique<HookCarrier>(communicator, clock, std::move(hook));
 }
 
 }  // namespace lockstep::internal

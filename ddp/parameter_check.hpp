@@ -1,6 +1,6 @@
 // The check at construction of a Reducer: do all ranks train the same model with the same options? The ranks
-// exchange 16 bytes (hash and length of their parameter lists) and, only when these differ, the lists
-// themselves.
+// exchange 24 bytes (hash and length of their parameter lists, and what need not be equal) and, only when
+// these differ, the lists themselves.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 namespace lockstep::internal {
 
 /// Collective. Throws on every rank, with the verdict of compare(), unless all ranks have equal lists without
-/// a problem.
-void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
+/// a problem. Returns, the same on all ranks, whether every rank allows that gradients are laid out anew.
+bool check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
                       const ReducerOptions& options);
 
 }  // namespace lockstep::internal

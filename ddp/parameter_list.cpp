@@ -5,33 +5,21 @@
 #include <string_view>
 
 #include "ddp/bucket_plan.hpp"
+#include "ddp/gradient_math.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-bool has_gradients(DataType type) {
-  switch (type) {
-    case DataType::i8:
-    case DataType::u8:
-    case DataType::i32:
-    case DataType::u32:
-    case DataType::i64:
-    case DataType::u64:
-    case DataType::boolean:
-      return false;
-    default:
-      return true;
-  }
-}
-
 std::string find_problem(std::span<const Parameter> parameters, const ReducerOptions& options) {
   if (parameters.empty()) return "there are no parameters; pass those that are trained";
+  if (options.weighted && !options.average) return "weighted gradients are averaged; leave `average` on";
+  if (options.half_in_f32 && options.hook) return "half_in_f32 is a way of its own; choose it or a hook";
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
     const std::string who = "parameter " + std::to_string(i) + ", " + describe(p) + ", ";
     auto elements = element_count(p);
     if (!elements.ok()) return elements.status().message();
-    if (!has_gradients(p.type)) return who + "has a type without gradients; leave it out";
+    if (!is_gradient_type(p.type)) return who + "has a type without gradients; leave it out";
     if (*elements > 0 && p.value == nullptr) return who + "has a null value";
     if (*elements > 0 && !options.gradients_as_views && p.gradient == nullptr) {
       return who + "has a null gradient; set it, or let gradients be views";
@@ -109,14 +97,33 @@ Status compare_parameters(std::span<const ParameterList> lists, std::size_t refe
                     value_at(lists[culprit], first), reference, value_at(expected, first));
 }
 
+/// What all ranks must share, with the defaults left out but for the first three.
+std::string describe(const ReducerOptions& o) {
+  std::string text = "bucket_bytes " + std::to_string(o.bucket_bytes) + ", first_bucket_bytes " +
+                     std::to_string(o.first_bucket_bytes) + (o.average ? ", average" : ", sum") +
+                     (o.hook ? ", hook \"" + o.hook->name() + '"' : ", no hook");
+  const auto add = [&](bool set, const char* name) {
+    if (set) text += std::string(", ") + name;
+  };
+  add(o.weighted, "weighted");
+  add(!o.split_large, "no split_large");
+  add(!o.rebuild, "no rebuild");
+  add(o.find_unused, "find_unused");
+  add(o.static_graph, "static_graph");
+  add(o.uneven == UnevenInputs::stop, "uneven inputs stop");
+  add(o.half_in_f32, "half_in_f32");
+  add(o.check_first, "check_first");
+  add(o.check_finite, "check_finite");
+  if (o.check_replicas_every > 0) text += ", check_replicas_every " + std::to_string(o.check_replicas_every);
+  return text;
+}
+
 }  // namespace
 
 ParameterList make_list(std::span<const Parameter> parameters, const ReducerOptions& options) {
   ParameterList list;
   list.problem = find_problem(parameters, options);
-  list.options = "bucket_bytes " + std::to_string(options.bucket_bytes) + ", first_bucket_bytes " +
-                 std::to_string(options.first_bucket_bytes) + (options.average ? ", average" : ", sum") +
-                 (options.hook ? ", hook \"" + options.hook->name() + '"' : ", no hook");
+  list.options = describe(options);
   for (const Parameter& p : parameters) list.parameters.push_back(describe(p));
   return list;
 }

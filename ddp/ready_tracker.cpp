@@ -1,38 +1,72 @@
 #include "ddp/ready_tracker.hpp"
 
-namespace lockstep::internal {
-namespace {
+#include <algorithm>
 
-std::size_t parameters_of(const BucketPlan& plan) {
-  std::size_t count = 0;
-  for (const auto& bucket : plan.buckets) count += bucket.parts.size();
-  return count;
+namespace lockstep::internal {
+
+ReadyTracker::ReadyTracker(const BucketPlan& plan, std::size_t parameters)
+    : left_(parameters), expected_(parameters), buckets_of_(parameters), buckets_(plan.buckets.size()) {
+  for (std::uint32_t b = 0; b < buckets_.size(); ++b) {
+    for (const GradientPart& part : plan.buckets[b].parts) {
+      Range& range = buckets_of_[part.parameter];
+      if (range.end == 0) range.first = b;
+      range.end = b + 1;
+      expected_[part.parameter] = 1;
+    }
+  }
+  count_expected();
+  reset();
 }
 
-}  // namespace
-
-ReadyTracker::ReadyTracker(const BucketPlan& plan)
-    : claimed_(parameters_of(plan)), bucket_of_(claimed_.size()), buckets_(plan.buckets.size()) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    buckets_[b].size = static_cast<std::uint32_t>(plan.buckets[b].parts.size());
-    buckets_[b].missing = buckets_[b].size;
-    for (const GradientPart& part : plan.buckets[b].parts)
-      bucket_of_[part.parameter] = static_cast<std::uint32_t>(b);
+void ReadyTracker::count_expected() noexcept {
+  for (Bucket& bucket : buckets_) bucket.size = 0;
+  for (std::size_t i = 0; i < expected_.size(); ++i) {
+    if (expected_[i] == 0) continue;
+    for (std::uint32_t b = buckets_of_[i].first; b < buckets_of_[i].end; ++b) ++buckets_[b].size;
   }
 }
 
-std::vector<std::size_t> ReadyTracker::unclaimed() const {
+std::vector<std::size_t> ReadyTracker::unmarked() const {
   std::vector<std::size_t> indices;
-  for (std::size_t i = 0; i < claimed_.size(); ++i) {
-    if (!claimed_[i].load(std::memory_order_relaxed)) indices.push_back(i);
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    if (left_[i].load(std::memory_order_relaxed) > 0) indices.push_back(i);
   }
   return indices;
 }
 
+bool ReadyTracker::settled() const {
+  std::vector<std::uint32_t> missing(buckets_.size());
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    if (left_[i].load(std::memory_order_relaxed) <= 0) continue;
+    for (std::uint32_t b = buckets_of_[i].first; b < buckets_of_[i].end; ++b) ++missing[b];
+  }
+  return std::equal(missing.begin(), missing.end(), buckets_.begin(), [](std::uint32_t n, const Bucket& b) {
+    return b.missing.load(std::memory_order_acquire) == n;
+  });
+}
+
 void ReadyTracker::reset() noexcept {
   for (Bucket& bucket : buckets_) bucket.missing.store(bucket.size, std::memory_order_relaxed);
-  // Claims last: who claims early for the next step finds the countdown in place.
-  for (auto& claimed : claimed_) claimed.store(false, std::memory_order_release);
+  // Marks last: who marks early for the next step finds the countdown in place.
+  for (std::size_t i = 0; i < left_.size(); ++i) left_[i].store(expected_[i], std::memory_order_release);
+}
+
+void ReadyTracker::learn() noexcept {
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    if (expected_[i] > 0) left_[i].store(kAnyNumber, std::memory_order_relaxed);
+  }
+}
+
+void ReadyTracker::adopt() noexcept {
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    if (expected_[i] > 0) expected_[i] = kAnyNumber - left_[i].load(std::memory_order_relaxed);
+  }
+  count_expected();
+}
+
+void ReadyTracker::adopt(const ReadyTracker& other) {
+  expected_ = other.expected_;
+  count_expected();
 }
 
 }  // namespace lockstep::internal

@@ -5,46 +5,83 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "lockstep/ddp.hpp"
 
 namespace lockstep::internal {
 
-/// A parameter goes through claim() and then complete(), both from one thread; different parameters from any
-/// threads. What a thread wrote before complete() is visible to whoever sees the bucket full. No allocation
-/// after construction.
+/// A parameter goes through mark() as often as is expected of it, and through complete() after the last;
+/// different parameters from any threads. What a thread wrote before complete() is visible to whoever sees
+/// the bucket full. No allocation after construction.
 class ReadyTracker {
  public:
-  explicit ReadyTracker(const BucketPlan& plan);
+  enum class Mark : std::uint8_t {
+    awaited,  ///< More marks of this parameter are to come.
+    last,     ///< The caller calls complete().
+    surplus,  ///< All had come before.
+  };
 
-  /// Takes parameter i for this step; false when it is taken already.
-  bool claim(std::size_t i) noexcept { return !claimed_[i].exchange(true, std::memory_order_relaxed); }
+  /// One mark is expected of every parameter in `plan`, none of those of 0 to `parameters` - 1 that it lacks.
+  ReadyTracker(const BucketPlan& plan, std::size_t parameters);
 
-  /// Counts a claimed parameter; true when its bucket became full.
-  bool complete(std::size_t i) noexcept {
-    return buckets_[bucket_of_[i]].missing.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  Mark mark(std::size_t i) noexcept {
+    const std::int32_t left = left_[i].fetch_sub(1, std::memory_order_acq_rel);
+    if (left == 1) return Mark::last;
+    if (left > 1) return Mark::awaited;
+    left_[i].fetch_add(1, std::memory_order_relaxed);
+    return Mark::surplus;
   }
+
+  /// Counts a parameter whose last mark came; true when a bucket became full.
+  bool complete(std::size_t i) noexcept {
+    bool filled = false;
+    for (std::uint32_t b = buckets_of_[i].first; b < buckets_of_[i].end; ++b) {
+      filled |= buckets_[b].missing.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
+    return filled;
+  }
+
+  /// Whether steps mark parameter i at all.
+  bool expects(std::size_t i) const noexcept { return expected_[i] > 0; }
 
   bool full(std::size_t bucket) const noexcept {
     return buckets_[bucket].missing.load(std::memory_order_acquire) == 0;
   }
 
-  /// Parameters not claimed in this step, ascending.
-  std::vector<std::size_t> unclaimed() const;
+  /// Parameters that lack marks, ascending.
+  std::vector<std::size_t> unmarked() const;
+  /// No thread is between the last mark() of a parameter and the end of complete().
+  bool settled() const;
 
-  /// Begins the next step. No other thread may be between claim() and complete().
+  /// Begins the next step. No other thread may be in a call.
   void reset() noexcept;
 
+  // ---- a step that learns how many marks there are
+  /// The step to come takes any number of marks, all of them Mark::awaited.
+  void learn() noexcept;
+  /// Whether parameter i was marked in the step that learned.
+  bool learned(std::size_t i) const noexcept { return left_[i].load(std::memory_order_relaxed) < kAnyNumber; }
+  /// From the next reset() on, as many marks are expected as this step has seen.
+  void adopt() noexcept;
+  /// From the next reset() on, as many marks are expected as `other` expects, of the same parameters.
+  void adopt(const ReadyTracker& other);
+
  private:
+  static constexpr std::int32_t kAnyNumber = 1 << 30;
+  struct Range {
+    std::uint32_t first = 0, end = 0;
+  };
   /// Threads count down different buckets without sharing a cache line.
   struct alignas(64) Bucket {
     std::atomic<std::uint32_t> missing{0};
-    std::uint32_t size = 0;
+    std::uint32_t size = 0;  // Parameters of which marks are expected.
   };
-  std::vector<std::atomic<bool>> claimed_;
-  std::vector<std::uint32_t> bucket_of_;
+  void count_expected() noexcept;
+
+  std::vector<std::atomic<std::int32_t>> left_;  // Marks to come.
+  std::vector<std::int32_t> expected_;
+  std::vector<Range> buckets_of_;
   std::vector<Bucket> buckets_;
 };
 

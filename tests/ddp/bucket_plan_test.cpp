@@ -99,37 +99,72 @@ TEST(BucketPlan, RefusesASizeThatOverflows) {
   EXPECT_EQ(plan_buckets(empty, {}).buckets.at(0).count, 0u);
 }
 
+TEST(BucketPlan, SplitsALargeParameterIntoEqualPieces) {
+  const std::size_t page = 4096 / sizeof(float);
+  ReducerOptions options{.bucket_bytes = 4 * 4096, .first_bucket_bytes = 4096};
+  const std::vector<Parameter> model{parameter({8}), parameter({10 * page + 5}), parameter({8})};
+  const BucketPlan plan = plan_buckets(model, options);
+  EXPECT_EQ(members(plan), (Members{{1}, {1}, {1}, {2, 0}}));
+  std::size_t first = 0;
+  for (const std::size_t count : {4 * page, 4 * page, 2 * page + 5}) {
+    const std::size_t b = first / (4 * page);
+    EXPECT_EQ(plan.buckets[b].parts, (std::vector<GradientPart>{{1, 0, first, count}}));
+    EXPECT_EQ(plan.buckets[b].count, count);
+    first += count;
+  }
+  options.split_large = false;
+  EXPECT_EQ(members(plan_buckets(model, options)), (Members{{1}, {2, 0}}));
+}
+
+/// Parts lie one after the other, aligned, without more than the gaps that this needs.
+void check_bucket(const std::vector<Parameter>& model, const BucketPlan::Bucket& bucket) {
+  ASSERT_FALSE(bucket.parts.empty());
+  std::size_t end = 0;
+  for (std::size_t k = 0; k < bucket.parts.size(); ++k) {
+    const GradientPart& part = bucket.parts[k];
+    EXPECT_EQ(model[part.parameter].type, bucket.type);
+    EXPECT_EQ(part.offset * size_of(bucket.type) % BucketPlan::kAlignment, 0u);
+    EXPECT_GE(part.offset, end);
+    EXPECT_LT(part.offset - end, BucketPlan::kAlignment);
+    end = part.offset + part.count;
+    if (k > 0) {
+      EXPECT_LT(part.parameter, bucket.parts[k - 1].parameter);
+    }
+  }
+  EXPECT_EQ(bucket.count, end);
+}
+
 /// Everything the contract promises, of any plan.
 void check_plan(const std::vector<Parameter>& model, const ReducerOptions& options) {
   const BucketPlan plan = plan_buckets(model, options);
-  std::vector<int> seen(model.size());
+  const std::size_t cap = std::max(options.bucket_bytes, options.first_bucket_bytes);
+  std::vector<std::size_t> placed(model.size()), pieces(model.size());
   std::size_t previous_last = model.size();
   for (const auto& bucket : plan.buckets) {
-    ASSERT_FALSE(bucket.parts.empty());
-    std::size_t end = 0;
-    for (std::size_t k = 0; k < bucket.parts.size(); ++k) {
-      const GradientPart& part = bucket.parts[k];
-      const Parameter& p = model[part.parameter];
-      ++seen[part.parameter];
-      EXPECT_EQ(p.type, bucket.type);
-      EXPECT_EQ(part.offset * size_of(p.type) % BucketPlan::kAlignment, 0u);
-      EXPECT_GE(part.offset, end);
-      EXPECT_LT(part.offset - end, BucketPlan::kAlignment);
-      end = part.offset + elements(p);
-      if (k > 0) {
-        EXPECT_LT(part.parameter, bucket.parts[k - 1].parameter);
-      }
+    check_bucket(model, bucket);
+    for (const GradientPart& part : bucket.parts) {
+      EXPECT_EQ(part.first, placed[part.parameter]) << "pieces are not in order";
+      placed[part.parameter] += part.count;
+      ++pieces[part.parameter];
     }
-    EXPECT_EQ(bucket.count, end);
-    EXPECT_LT(bucket.parts.back().parameter, previous_last)
-        << "buckets are not in the order in which they fill";
-    previous_last = bucket.parts.back().parameter;
+    const GradientPart& last = bucket.parts.back();
+    EXPECT_LE(last.parameter, previous_last) << "buckets are not in the order in which they fill";
+    EXPECT_TRUE(last.parameter < previous_last || last.first > 0);
+    previous_last = last.parameter;
+    const std::size_t bytes = bucket.count * size_of(bucket.type);
     if (bucket.parts.size() > 1) {
-      EXPECT_LE(bucket.count * size_of(bucket.type),
-                std::max(options.bucket_bytes, options.first_bucket_bytes));
+      EXPECT_LE(bytes, cap);
+    } else if (options.split_large) {
+      EXPECT_LE(bytes, std::max<std::size_t>(cap + 4095, 4096));
     }
   }
-  EXPECT_EQ(seen, std::vector<int>(model.size(), 1));
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    EXPECT_EQ(placed[i], elements(model[i]));
+    EXPECT_GE(pieces[i], 1u);
+    if (!options.split_large) {
+      EXPECT_EQ(pieces[i], 1u);
+    }
+  }
 }
 
 TEST(BucketPlan, HoldsItsContractOnRandomModels) {
@@ -142,7 +177,9 @@ TEST(BucketPlan, HoldsItsContractOnRandomModels) {
     for (std::size_t n = below(40); n-- > 0;) {
       model.push_back(parameter({below(50), 1 + below(60)}, kTypes[below(std::size(kTypes))]));
     }
-    check_plan(model, {.bucket_bytes = below(20'000), .first_bucket_bytes = below(3'000)});
+    ReducerOptions options{.bucket_bytes = below(20'000), .first_bucket_bytes = below(3'000)};
+    options.split_large = below(2) == 0;
+    check_plan(model, options);
   }
 }
 

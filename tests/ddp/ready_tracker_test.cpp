@@ -21,27 +21,63 @@ BucketPlan plan_of(const std::vector<std::vector<std::size_t>>& members) {
   return plan;
 }
 
+using Mark = ReadyTracker::Mark;
+
 TEST(ReadyTracker, CountsABucketDown) {
-  ReadyTracker tracker(plan_of({{2, 0}, {1}}));
-  EXPECT_TRUE(tracker.claim(0));
-  EXPECT_FALSE(tracker.claim(0));
+  ReadyTracker tracker(plan_of({{2, 0}, {1}}), 3);
+  EXPECT_EQ(tracker.mark(0), Mark::last);
+  EXPECT_EQ(tracker.mark(0), Mark::surplus);
+  EXPECT_FALSE(tracker.settled());
   EXPECT_FALSE(tracker.complete(0));
+  EXPECT_TRUE(tracker.settled());
   EXPECT_FALSE(tracker.full(0));
-  EXPECT_EQ(tracker.unclaimed(), (std::vector<std::size_t>{1, 2}));
-  EXPECT_TRUE(tracker.claim(2));
+  EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(tracker.mark(2), Mark::last);
   EXPECT_TRUE(tracker.complete(2));
   EXPECT_TRUE(tracker.full(0));
   EXPECT_FALSE(tracker.full(1));
   tracker.reset();
   EXPECT_FALSE(tracker.full(0));
-  EXPECT_EQ(tracker.unclaimed().size(), 3u);
+  EXPECT_EQ(tracker.unmarked().size(), 3u);
+}
+
+TEST(ReadyTracker, CountsASplitParameterInAllItsBuckets) {
+  ReadyTracker tracker(plan_of({{0}, {0}, {0, 1}}), 2);
+  EXPECT_EQ(tracker.mark(0), Mark::last);
+  EXPECT_TRUE(tracker.complete(0));
+  EXPECT_TRUE(tracker.full(0));
+  EXPECT_TRUE(tracker.full(1));
+  EXPECT_FALSE(tracker.full(2));
+}
+
+TEST(ReadyTracker, ExpectsNothingOfParametersOutsideThePlan) {
+  ReadyTracker tracker(plan_of({{1}}), 3);
+  EXPECT_FALSE(tracker.expects(0));
+  EXPECT_EQ(tracker.mark(2), Mark::surplus);
+  EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{1}));
+}
+
+TEST(ReadyTracker, LearnsHowOftenParametersAreMarked) {
+  ReadyTracker tracker(plan_of({{0, 1}, {2}}), 3);
+  tracker.learn();
+  for (const std::size_t i : {0u, 2u, 0u}) EXPECT_EQ(tracker.mark(i), Mark::awaited);
+  EXPECT_TRUE(tracker.learned(0));
+  EXPECT_FALSE(tracker.learned(1));
+  tracker.adopt();
+  tracker.reset();
+  EXPECT_FALSE(tracker.expects(1));
+  EXPECT_EQ(tracker.mark(0), Mark::awaited);
+  EXPECT_EQ(tracker.mark(1), Mark::surplus);
+  EXPECT_EQ(tracker.mark(0), Mark::last);
+  EXPECT_TRUE(tracker.complete(0)) << "parameter 1 is not expected";
+  EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{2}));
 }
 
 TEST(ReadyTracker, ReportsEachBucketOnceUnderThreads) {
   constexpr std::size_t kThreads = 8, kBuckets = 16, kPerBucket = 8, kParameters = kBuckets * kPerBucket;
   std::vector<std::vector<std::size_t>> members(kBuckets);
   for (std::size_t i = 0; i < kParameters; ++i) members[i % kBuckets].push_back(i);
-  ReadyTracker tracker(plan_of(members));
+  ReadyTracker tracker(plan_of(members), kParameters);
 
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {
@@ -50,7 +86,7 @@ TEST(ReadyTracker, ReportsEachBucketOnceUnderThreads) {
     std::shuffle(order.begin(), order.end(), random);
     std::vector<int> written(kParameters);  // Plain memory: the tracker must order it.
     std::vector<std::atomic<int>> reports(kBuckets);
-    std::atomic<int> claims{0};
+    std::atomic<int> lasts{0};
 
     std::vector<std::thread> threads;
     for (std::size_t t = 0; t < kThreads; ++t) {
@@ -58,8 +94,8 @@ TEST(ReadyTracker, ReportsEachBucketOnceUnderThreads) {
         // Each parameter is tried by two threads; one of them gets it.
         for (std::size_t k = 0; k < 2 * kParameters / kThreads; ++k) {
           const std::size_t i = order[(t * kParameters / kThreads + k) % kParameters];
-          if (!tracker.claim(i)) continue;
-          ++claims;
+          if (tracker.mark(i) != Mark::last) continue;
+          ++lasts;
           written[i] = 1;
           if (!tracker.complete(i)) continue;
           ++reports[i % kBuckets];
@@ -68,7 +104,7 @@ TEST(ReadyTracker, ReportsEachBucketOnceUnderThreads) {
       });
     }
     for (auto& thread : threads) thread.join();
-    EXPECT_EQ(claims, static_cast<int>(kParameters));
+    EXPECT_EQ(lasts, static_cast<int>(kParameters));
     for (const auto& count : reports) EXPECT_EQ(count, 1);
     tracker.reset();
   }

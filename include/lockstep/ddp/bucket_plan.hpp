@@ -28,14 +28,17 @@ struct BucketPlan {
     DataType type = DataType::f32;
     std::vector<GradientPart> parts;  ///< In the order in which they lie in the bucket.
     std::size_t count = 0;            ///< Elements in all, alignment gaps included.
+    bool operator==(const Bucket&) const = default;
   };
   static constexpr std::size_t kAlignment = 64;  ///< A cache line, and the widest vector register.
   std::vector<Bucket> buckets;                   ///< In the order in which they are expected to become ready.
+  bool operator==(const BucketPlan&) const = default;
 };
 
 /// Reverse registration order (backward produces the last layer first), one type per bucket. A bucket never
-/// exceeds its cap, but for a parameter larger than the cap, which travels alone. Pure. Throws
-/// Error(invalid_argument) when a size overflows.
+/// exceeds its cap; a parameter larger than the cap travels in several buckets of its own, of equal size in
+/// whole pages, or alone in one (ReducerOptions::split_large). Pure. Throws Error(invalid_argument) when a
+/// size overflows.
 LOCKSTEP_API BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options);
 
 }  // namespace lockstep

@@ -2,17 +2,64 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace lockstep {
 
 class CommunicationHook;
 
+/// What Reducer::begin_step does when some ranks have run out of data.
+enum class UnevenInputs : std::uint8_t {
+  shadow,  ///< They go on with gradients of zero until the last rank is done.
+  stop,    ///< All ranks stop together.
+};
+
+/// Equal on all ranks, but for those that say otherwise: the constructor compares.
 struct ReducerOptions {
+  // ---- buckets
   std::size_t bucket_bytes = 25u << 20;       ///< Cap of a bucket.
   std::size_t first_bucket_bytes = 1u << 20;  ///< Cap of the first: communication starts early.
   bool gradients_as_views = true;  ///< Gradients live in the buckets: no copy. May differ between ranks.
-  bool average = true;             ///< Divide by the world size; false sums.
+  /// Divide by the world size; false sums.
+  bool average = true;
+  /// Average over samples instead of over ranks: each rank's gradient counts as often as begin_step() says.
+  bool weighted = false;
+  /// A gradient larger than a bucket travels in several of equal size; false: alone in one of its own.
+  bool split_large = true;
+  /// After the first step, order the buckets as rank 0's gradients became ready. Moves gradients, so it is
+  /// done only when every rank keeps its gradients itself (no views) or has set `gradients_moved`.
+  bool rebuild = true;
+  /// With views: called once, inside the wait() that rebuilt the buckets, when gradient(i) has changed for
+  /// every i. Only whether any rank lacks it is compared.
+  std::function<void()> gradients_moved = nullptr;
+
+  // ---- which gradients take part
+  /// A gradient that was not marked when wait() is called counts as zero on this rank; Reducer::used tells
+  /// whether any rank had one. Costs one all_reduce of a bit per parameter; buckets with such a gradient
+  /// start in wait(), unless mark_unused() named it before.
+  bool find_unused = false;
+  /// Every step marks the same gradients equally often. The first step counts (and starts its buckets in
+  /// wait()); in later ones a gradient is complete at its last mark, and those that the first step did not
+  /// mark are zero from the start. A step that marks others is an error.
+  bool static_graph = false;
+  UnevenInputs uneven = UnevenInputs::shadow;
+
+  // ---- types
+  /// f16 and bf16 gradients are added up in f32 on the whole way, rounded once. Not together with `hook`.
+  bool half_in_f32 = false;
+
+  // ---- checks
+  /// wait() starts the buckets only after all ranks agreed that every gradient is there (and finite, if that
+  /// is checked): an error then leaves all gradients as they were. Costs the overlap with backward.
+  bool check_first = false;
+  /// A gradient with an infinity or a NaN is taken for zero, and wait() throws NonFiniteGradient on every
+  /// rank. Costs one read of each gradient where it is marked.
+  bool check_finite = false;
+  /// Every so many steps wait() compares the parameters of all ranks; 0 = never. Costs one read of all.
+  std::uint64_t check_replicas_every = 0;
+
   /// How buckets travel; null: as they are, by all_reduce. Of the same kind on all ranks, and of one reducer.
   std::shared_ptr<CommunicationHook> hook = nullptr;
 };

@@ -1,0 +1,42 @@
+// The collectives that end a step: every rank's StepRecord, and which gradients any rank had.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ddp/step_record.hpp"
+#include "lockstep/ddp.hpp"
+
+namespace lockstep::internal {
+
+/// All ranks call the same members in the same order. One thread at a time.
+class ClosingExchange {
+ public:
+  ClosingExchange(Communicator& communicator, std::size_t parameters);
+
+  /// Starts to exchange this rank's record and, unless null, which gradients it has (one byte each).
+  void begin(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient);
+  /// Waits for what was begun. Throws its Error.
+  void finish();
+  /// As finish(), for a step that has failed already.
+  void abandon() noexcept;
+
+  std::span<const StepRecord> records() const noexcept { return records_; }
+  /// Whether any rank has gradient i, as of the last exchange.
+  bool used(std::size_t i) const noexcept { return bits_[i / 8] >> i % 8 & 1; }
+
+  /// A set of parameters from each rank.
+  std::vector<std::vector<std::size_t>> gather_sets(std::span<const std::size_t> mine);
+  /// `words` from each rank, rank after rank.
+  std::vector<std::uint64_t> gather_words(std::span<const std::uint64_t> words);
+
+ private:
+  Communicator& communicator_;
+  const std::size_t parameters_;
+  StepRecord record_;
+  std::vector<StepRecord> records_;
+  std::vector<std::uint8_t> bits_;
+  std::vector<Work> works_;
+};
+
+}  // namespace lockstep::internal

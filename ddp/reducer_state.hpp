@@ -1,0 +1,117 @@
+// The inside of a Reducer. A step goes through
+//   reducer_mark.cpp   any thread: a gradient is complete, a bucket is full, buckets start in plan order
+//   reducer_wait.cpp   wait(): the marks are settled, the buckets end, all ranks judge the step
+// and between steps there are
+//   reducer_plan.cpp   plans: the first, that of the observed order, that without frozen parameters
+//   reducer_modes.cpp  uneven inputs, buffers
+// Buckets start in plan order on every rank, each as soon as it and all before it are full. The order is what
+// keeps the ranks matched: their threads may mark gradients in any order, but every rank calls the same
+// collectives in the same order.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/bucket_carrier.hpp"
+#include "ddp/bucket_memory.hpp"
+#include "ddp/closing_exchange.hpp"
+#include "ddp/ready_order.hpp"
+#include "ddp/ready_tracker.hpp"
+#include "ddp/step_clock.hpp"
+#include "ddp/step_record.hpp"
+#include "lockstep/ddp.hpp"
+
+namespace lockstep {
+
+struct Reducer::State {
+  /// `may_move`: every rank allows that gradients are laid out anew. Local.
+  State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o, bool may_move);
+
+  // reducer_mark.cpp
+  void check_index(const char* call, std::size_t parameter) const;
+  void mark_ready(std::size_t parameter);
+  void mark_unused(std::size_t parameter);
+  void begin_marks();
+  bool claim(const char* call, std::size_t parameter);
+  void contribute(std::size_t parameter);
+  bool starts_in_wait() const { return options.check_first || learning; }
+  void start_full_buckets();
+  void start_all_buckets();
+  void start_bucket(std::size_t index);
+
+  // reducer_wait.cpp
+  void wait();
+  void run_to_end();
+  void settle_marks();
+  void settle_learned();
+  void begin_closing();
+  void judge();
+  void judge_replicas();
+  void end_step();
+  void reset_step();
+  void abandon_step();
+
+  // reducer_plan.cpp
+  void broadcast_values();
+  void use_plan();
+  void rebuild();
+  void freeze(std::span<const std::size_t> list);
+
+  // reducer_modes.cpp
+  void require_between_steps(const char* call) const;
+  bool begin_step(std::uint64_t samples);
+  void weigh(std::span<const std::uint64_t> samples);
+  void broadcast(std::span<const Parameter> tensors, int root);
+  std::vector<GradientSpan> gradients() const;
+
+  void* gradient(std::size_t i) const {
+    return options.gradients_as_views ? memory->place(i).data : parameters[i].gradient;
+  }
+  std::size_t elements(std::size_t i) const { return memory->place(i).bytes / size_of(parameters[i].type); }
+  bool compares_replicas() const {
+    return options.check_replicas_every > 0 && step.number % options.check_replicas_every == 0;
+  }
+  std::string step_name() const { return "step " + std::to_string(step.number); }
+
+  Communicator& communicator;
+  const ReducerOptions options;
+  const std::vector<Parameter> parameters;
+
+  BucketPlan layout;           // Of all parameters: `memory` is made from it.
+  BucketPlan plan;             // What travels: `layout` without frozen parameters.
+  std::vector<bool> frozen;    // By parameter.
+  std::size_t plan_bytes = 0;  // Gradients that travel, without gaps.
+  std::unique_ptr<internal::BucketMemory> memory;
+  std::unique_ptr<internal::ReadyTracker> tracker;
+  internal::ReadyOrder order;  // Observed until the plan was rebuilt.
+  bool learning = false;       // Static graph, until the marks of a step were counted.
+
+  internal::StepClock clock;
+  internal::ClosingExchange closing;
+  std::unique_ptr<internal::BucketCarrier> carrier;  // Its thread ends before anything else does.
+
+  std::mutex mutex;         // Guards `started` while backward runs.
+  std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
+
+  /// The step under way. What other threads touch during backward is atomic or theirs by parameter.
+  struct Step {
+    std::uint64_t number = 1;
+    std::atomic<bool> marked{false};
+    internal::TroubleNote trouble;
+    std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
+    std::vector<std::size_t> missing;        // Should have been marked.
+    bool opened = false;                     // begin_step was called.
+    bool shadowing = false;                  // This rank has no data.
+    bool average = true;                     // Divide by the world size.
+    double factor = 1;                       // Multiplies this rank's gradients before they are summed.
+  } step;
+
+  int pauses = 0;  // NoSyncs alive.
+  StepStatistics statistics;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,158 @@
+// wait(): the marks are settled, the buckets end, all ranks judge the step.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "ddp/bucket_plan.hpp"
+#include "ddp/reducer_state.hpp"
+#include "ddp/replica_check.hpp"
+
+namespace lockstep {
+
+using internal::BucketMemory;
+using internal::StepRecord;
+using internal::Trouble;
+
+void Reducer::State::wait() {
+  if (pauses > 0) return;
+  if (!step.marked && !step.shadowing) begin_marks();
+  clock.wait_entered();
+  try {
+    run_to_end();
+  } catch (const Error& error) {
+    closing.abandon();
+    const std::string where = "gradients of " + step_name() + ": ";
+    reset_step();
+    clock.restart();
+    if (dynamic_cast<const NonFiniteGradient*>(&error) != nullptr) throw;
+    throw Error(error.code(), where + error.what(), error.culprit());
+  }
+}
+
+void Reducer::State::run_to_end() {
+  settle_marks();
+  if (options.check_first) {
+    begin_closing();
+    judge();
+  }
+  start_all_buckets();
+  const bool closes_early = !options.check_first && carrier->leaves_the_wire();
+  if (closes_early) begin_closing();
+  if (auto failed = carrier->finish()) throw *failed;
+  if (!options.check_first) {
+    if (!closes_early) begin_closing();
+    judge();
+  }
+  end_step();
+}
+
+/// After this every mark of the step has had its effect, and what was not marked is known.
+void Reducer::State::settle_marks() {
+  if (step.shadowing) return;
+  if (learning) return settle_learned();
+  while (!tracker->settled()) std::this_thread::yield();  // A thread is at the end of its mark_ready().
+  for (const std::size_t i : tracker->unmarked()) {
+    if (!options.find_unused) {
+      step.missing.push_back(i);
+    } else if (step.has_gradient[i] != 0) {
+      contribute(i);  // From a micro-batch before.
+    }
+  }
+  if (!step.missing.empty()) step.trouble.set(Trouble::not_marked, step.missing.front());
+}
+
+void Reducer::State::settle_learned() {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!tracker->expects(i)) continue;
+    if (tracker->learned(i)) step.has_gradient[i] = 1;
+    if (step.has_gradient[i] != 0) contribute(i);
+  }
+  tracker->adopt();
+  learning = false;
+}
+
+void Reducer::State::begin_closing() {
+  StepRecord record;
+  step.trouble.write_to(record);
+  record.computed = clock.computed();
+  if (compares_replicas()) record.values = internal::combined(internal::hash_values(parameters));
+  const bool finds_unused = options.find_unused || options.static_graph;
+  closing.begin(record, finds_unused ? &step.has_gradient : nullptr);
+}
+
+/// Throws, the same on every rank, unless the step was good on all of them.
+void Reducer::State::judge() {
+  closing.finish();
+  const auto records = closing.records();
+  const auto bad = std::find_if(records.begin(), records.end(),
+                                [](const StepRecord& r) { return r.trouble != Trouble::none; });
+  if (bad == records.end()) return judge_replicas();
+  std::vector<std::vector<std::size_t>> missing;
+  if (bad->trouble == Trouble::not_marked) missing = closing.gather_sets(step.missing);
+  const internal::Status status = internal::judge(records, missing, parameters);
+  if (bad->trouble == Trouble::not_finite) {
+    throw NonFiniteGradient("gradients of " + step_name() + ": " + status.message(), status.culprit(),
+                            bad->parameter);
+  }
+  status.throw_if_error();
+}
+
+void Reducer::State::judge_replicas() {
+  const auto records = closing.records();
+  const bool equal = std::all_of(records.begin(), records.end(),
+                                 [&](const StepRecord& r) { return r.values == records.front().values; });
+  if (equal) return;
+  const auto hashes = closing.gather_words(internal::hash_values(parameters));
+  internal::compare_replicas(hashes, parameters).throw_if_error();
+}
+
+void Reducer::State::end_step() {
+  if (!options.gradients_as_views) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const BucketMemory::Place& place = memory->place(i);
+      if (place.bytes > 0 && !frozen[i]) std::memcpy(parameters[i].gradient, place.data, place.bytes);
+    }
+  }
+  std::vector<internal::Nanos> computed;
+  for (const StepRecord& record : closing.records()) computed.push_back(record.computed);
+  statistics = clock.end_step(communicator.rank(), computed);
+  statistics.step = step.number;
+  statistics.bytes = plan_bytes;
+  statistics.buckets = static_cast<int>(plan.buckets.size());
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    statistics.timeline[b].bytes = internal::gradient_bytes(plan.buckets[b]);
+  }
+  reset_step();
+  ++step.number;
+  // A step that only counted marks saw no order.
+  if (order.observing() && step.number > (options.static_graph ? 2 : 1)) rebuild();
+}
+
+void Reducer::State::reset_step() {
+  started = 0;
+  step.marked = false;
+  step.trouble.clear();
+  std::fill(step.has_gradient.begin(), step.has_gradient.end(), std::uint8_t{0});
+  step.missing.clear();
+  step.opened = step.shadowing = false;
+  step.average = options.average;
+  step.factor = 1;
+  tracker->reset();
+  if (learning) tracker->learn();
+  order.restart();
+}
+
+/// The peers would wait in vain for the rest of the step; and the buckets are freed next, so nothing may run
+/// on them any more.
+void Reducer::State::abandon_step() {
+  if (!step.marked && started == 0) return;
+  StepRecord record;
+  step.trouble.write_to(record);
+  std::string reason =
+      "rank " + std::to_string(communicator.rank()) + " destroyed its Reducer in the midst of " + step_name();
+  if (record.trouble != Trouble::none) reason += ", in which it " + internal::describe(record, parameters);
+  communicator.abort(reason);
+  carrier->finish();
+}
+
+}  // namespace lockstep
