@@ -31,7 +31,7 @@ class Trainer {
       : model_(options.parameters, options.batch),
         parameters_(model_.parameters()),
         hook_(make_hook_by_name(options.hook)),
-        reducer_(communicator, parameters_, reducer_options()) {
+        reducer_(communicator, parameters_, reducer_options(options)) {
     for (std::size_t l = 0; l < model_.layers(); ++l)
       model_.set_gradient(l, static_cast<float*>(reducer_.gradient(l)));
     const auto& first = reducer_.plan().buckets.front().parts;
@@ -69,10 +69,11 @@ class Trainer {
   bool has_hook() const { return hook_ != nullptr; }
 
  private:
-  ReducerOptions reducer_options() const {
-    ReducerOptions options;
-    options.hook = hook_;
-    return options;
+  ReducerOptions reducer_options(const DdpOptions& options) const {
+    ReducerOptions chosen;
+    chosen.hook = hook_;
+    if (options.bucket_bytes > 0) chosen.bucket_bytes = options.bucket_bytes;
+    return chosen;
   }
 
   Model model_;
@@ -131,10 +132,12 @@ DdpResult measure_ddp(Communicator& communicator, Board& board, const DdpOptions
     backward.push_back(after);
   }
   for (auto* times : {&step, &compute, &wire, &backward}) board.max(*times);
+  std::vector<double> exposed(step.size());
+  std::transform(step.begin(), step.end(), compute.begin(), exposed.begin(), std::minus<>());
   return {trainer.model().parameter_count(),
           trainer.reducer().statistics().buckets,
-          median(step),
           median(compute),
+          median(exposed),
           median(wire),
           median(backward),
           bytes.per_step()};

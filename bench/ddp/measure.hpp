@@ -13,8 +13,8 @@ namespace lockstep::bench {
 struct DdpResult {
   std::size_t parameters = 0;
   int buckets = 0;
-  double step_ms = 0;     ///< Forward, backward, gradients averaged, optimizer.
-  double compute_ms = 0;  ///< The same without the averaging.
+  double compute_ms = 0;  ///< Forward, backward, optimizer.
+  double exposed_ms = 0;  ///< What averaging the gradients adds to that, within a round.
   double wire_ms = 0;     ///< The averaging alone, gradients being ready.
   double backward_ms =
       0;  ///< Of compute_ms: from the moment when the first bucket is full to the end of backward.
@@ -22,7 +22,8 @@ struct DdpResult {
   /// rank handed to collectives.
   std::uint64_t bytes_on_wire = 0;
 
-  double exposed_ms() const { return step_ms - compute_ms; }
+  /// A whole step. The sum, since the machine may have been busier in some rounds than in others.
+  double step_ms() const { return compute_ms + exposed_ms; }
 };
 
 /// Collective; equal on all ranks but for bytes_on_wire, which is rank 0's.

@@ -15,6 +15,7 @@ struct DdpOptions {
   std::string link = "1gbit";  ///< In the words of tc.
   std::string hook = "none";
   std::uint64_t parameters = 25'000'000;
+  std::uint64_t bucket_bytes = 0;  ///< 0: the reducer's default.
   std::size_t batch = 32;
   std::size_t rounds = 11;
   std::string transport = "auto";

@@ -19,7 +19,7 @@ double wire_at_rate(const DdpResult& result, double link_gbits) {
 
 /// What no overlap can hide, and the allowance.
 double exposed_limit(const DdpResult& result, double link_gbits) {
-  return std::max(0.0, wire_at_rate(result, link_gbits) - result.backward_ms) + kAllowance * result.step_ms;
+  return std::max(0.0, wire_at_rate(result, link_gbits) - result.backward_ms) + kAllowance * result.step_ms();
 }
 
 nlohmann::ordered_json to_json(const DdpOptions& options, const DdpResult& result,
@@ -28,9 +28,9 @@ nlohmann::ordered_json to_json(const DdpOptions& options, const DdpResult& resul
                               {"hosts", options.hosts},
                               {"parameters", result.parameters},
                               {"hook", options.hook},
-                              {"step_ms", result.step_ms},
+                              {"step_ms", result.step_ms()},
                               {"compute_ms", result.compute_ms},
-                              {"exposed_ms", result.exposed_ms()},
+                              {"exposed_ms", result.exposed_ms},
                               {"wire_ms", result.wire_ms},
                               {"bytes_on_wire", result.bytes_on_wire},
                               {"link_gbits", nullptr},
@@ -48,8 +48,8 @@ void print(const DdpOptions& options, const DdpResult& result, std::optional<dou
   std::printf("%d ranks on %d host%s, %zu f32 parameters in %d buckets, hook %s\n", options.ranks,
               options.hosts, options.hosts == 1 ? "" : "s", result.parameters, result.buckets,
               options.hook.c_str());
-  std::printf("step %.2f ms, without synchronisation %.2f ms: exposed %.2f ms (%.1f %%)\n", result.step_ms,
-              result.compute_ms, result.exposed_ms(), 100 * result.exposed_ms() / result.compute_ms);
+  std::printf("step %.2f ms, without synchronisation %.2f ms: exposed %.2f ms (%.1f %%)\n", result.step_ms(),
+              result.compute_ms, result.exposed_ms, 100 * result.exposed_ms / result.compute_ms);
   std::printf("communication alone %.2f ms; backward after the first bucket %.2f ms; %llu bytes a step\n",
               result.wire_ms, result.backward_ms, static_cast<unsigned long long>(result.bytes_on_wire));
   if (link_gbits) {
