@@ -17,7 +17,7 @@ import contenders  # noqa: E402
 import document  # noqa: E402
 import targets  # noqa: E402
 from crew import MOST_FAILURES, Crew  # noqa: E402
-from job import is_ours  # noqa: E402
+from job import processes_of  # noqa: E402
 from options import parse_size, size_name  # noqa: E402
 
 COLLECTIVES = 9
@@ -85,10 +85,10 @@ class OursAlone(InFolder):
         job = contenders.Job("lockstep", "shm", argument="shm")
         with Crew({"lockstep": BIN / "peer-lockstep"}, self.fail) as crew:
             self.assertEqual(crew.turn(job, 2, "all_reduce 8 private 1000 2 3 100", 60).iterations, 100)
-            folder, pids = crew.folder, crew.running[job, 2].pids
-        self.assertEqual(len(pids), 2)
-        self.assertFalse(folder.exists())
-        self.assertFalse(any(is_ours(pid, folder) for pid in pids))
+            folder = crew.running[job, 2].folder
+            self.assertEqual(len(processes_of(folder)), 2)
+        self.assertFalse(folder.parent.exists())
+        self.assertEqual(processes_of(folder), [])
 
     def test_every_collective_is_right(self):
         results = measure(self.folder, "--peers", "none", "--ranks", "3", "--sizes", "1200", "--ops",

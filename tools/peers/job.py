@@ -1,4 +1,6 @@
 """One job: its processes, and the line over which they are told what to measure."""
+import contextlib
+import ctypes
 import os
 import select
 import shutil
@@ -11,6 +13,8 @@ from dataclasses import dataclass
 import contenders
 
 START_SECONDS = 30
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 
 
 class JobFailed(Exception):
@@ -44,16 +48,17 @@ class RunningJob:
             greeting = self._read(time.monotonic() + START_SECONDS).split(" ", ranks + 1)
             self.pids, self.version = [int(pid) for pid in greeting[1:ranks + 1]], greeting[ranks + 1]
             share_priority(self.pids)
-        except (OSError, JobFailed) as error:
+        except BaseException as error:  # an interruption as well
             self.stop()
-            raise JobFailed(f"does not start: {error}") from error
+            if isinstance(error, (OSError, JobFailed)):
+                raise JobFailed(f"does not start: {error}") from error
+            raise
         finally:
             listener.close()
 
     def _start(self, arguments, environment):
-        # A group of its own, so that nothing outlives it; not a session of its own, which would be scheduled apart.
         self.processes.append(subprocess.Popen(arguments, env=contenders.clean_environment() | environment, stdin=subprocess.DEVNULL,
-                                               stdout=self.log, stderr=self.log, preexec_fn=os.setpgrp))
+                                               stdout=self.log, stderr=self.log, preexec_fn=stay_close))
 
     def _accept(self, listener):
         deadline = time.monotonic() + START_SECONDS
@@ -126,19 +131,31 @@ class RunningJob:
                     process.wait(seconds)
                 except subprocess.TimeoutExpired:
                     pass
-        for pid in self.pids:
-            if is_ours(pid, self.folder):
+        for pid in processes_of(self.folder):  # of a launcher that was not kind enough to end them
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def is_ours(pid, folder):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return str(folder).encode() in file.read()
-    except OSError:
-        return False
+def stay_close():
+    """In a new process: a group of its own, so that it can be ended as a whole (not a session of its own, which would be
+    scheduled apart), and an end with this process, whatever ends that."""
+    os.setpgrp()
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def processes_of(folder):
+    """Those that were told of this folder, as all ranks are."""
+    told = []
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                if entry.isdigit() and str(folder).encode() in file.read().split(b"\0"):
+                    told.append(int(entry))
+        except OSError:
+            pass  # no process, or gone meanwhile
+    return told
 
 
 def share_priority(pids):
