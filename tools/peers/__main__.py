@@ -74,7 +74,17 @@ def read_results(path):
         raise Problem(f"{path} does not hold results of compare-peers --json: {error}") from error
 
 
+def check_outputs(options):
+    """Before anything is measured, not after."""
+    for path in filter(None, (options.json, options.plots)):
+        if not Path(path).resolve().parent.is_dir():
+            raise Problem(f"cannot write {path}: there is no folder {Path(path).resolve().parent}")
+    if options.document:
+        document.parts(Path(options.document))
+
+
 def run(options):
+    check_outputs(options)
     results = read_results(options.source) if options.source else measure(options)
     tables.show(results)
     verdicts = targets.judge(results["rows"])

@@ -38,11 +38,17 @@ def sections(results, verdicts, folder):
         yield "Left out:\n" + "\n".join(f"- {failure}" for failure in results["failures"])
 
 
-def write(results, verdicts, path):
+def parts(path):
+    """What stands before and after the part that is written."""
     try:
         before, rest = path.read_text(encoding="utf-8").split(BEGIN)
         _, after = rest.split(END)
+        return before, after
     except (OSError, ValueError) as error:
         raise Problem(f"{path} has no part to write into: it needs one line {BEGIN} and, below, one line {END}") from error
+
+
+def write(results, verdicts, path):
+    before, after = parts(path)
     body = "\n\n".join(sections(results, verdicts, path.parent))
     path.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")

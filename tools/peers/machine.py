@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import build
+from options import Problem
 
+LONGEST = 120  # seconds that one measurement of all limits may take
 CLASSES = [64 << 10, 1 << 20, 4 << 20, 25 << 20]
 
 
@@ -42,8 +44,11 @@ class Limits:
 
     def measure(self):
         command = [str(self.program), str(self.milliseconds), *map(str, self.classes)]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=60, check=True)
-        self.measured.append(json.loads(done.stdout))
+        try:
+            done = subprocess.run(command, text=True, capture_output=True, timeout=LONGEST, check=True)
+            self.measured.append(json.loads(done.stdout))
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            raise Problem(f"cannot measure the machine's limits: {error}") from error
 
     def median(self):
         def over_rounds(get):

@@ -1,7 +1,7 @@
 """The results as JSON: one row for each operation, size, transport and kind of buffers."""
 import statistics
 
-# Floors by kind of buffers, and what they promise: see the issue of the project's goals in docs/performance.md.
+# Which floor a kind of buffers is measured beside; over TCP the variants differ by congestion control.
 FLOOR_OF = {("shm", "registered"): "registered", ("shm", "private"): "staged", ("tcp", "private"): "tcp-"}
 
 
