@@ -46,7 +46,7 @@ class Schedule:
                 for variant in contenders.variants(job, cell.op, cell.ranks, self.congestions)]
 
     def rounds(self, cell):
-        return self.options.rounds or (3 if cell.bytes >= BIG else 5)
+        return self.options.rounds or (7 if self.options.quick else 3 if cell.bytes >= BIG else 5)
 
     def run(self, crew, deadline, progress, between_rounds):
         """Until all rounds are done, or the next round would end after `deadline` (monotonic seconds, or None)."""
