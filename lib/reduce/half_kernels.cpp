@@ -10,24 +10,6 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::internal::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
-// Highway's own f16 conversions, used where the instruction set has none, drop infinities and do not round.
-#if HWY_TARGET == HWY_SSE4
-using F16Format = AnyFormat<F16>;
-#else
-struct F16Format {
-  using Bits = std::uint16_t;
-  using DBits = hn::Rebind<Bits, F32>;
-  static constexpr bool kMemoryBound = true;  // One instruction each way.
-  using DF16 = hn::Rebind<hwy::float16_t, F32>;
-  static HWY_INLINE hn::Vec<F32> widen(hn::Vec<DBits> v) {
-    return hn::PromoteTo(F32(), hn::BitCast(DF16(), v));
-  }
-  static HWY_INLINE hn::Vec<DBits> narrow(hn::Vec<F32> v) {
-    return hn::BitCast(DBits(), hn::DemoteTo(DF16(), v));
-  }
-};
-#endif
-
 /// bf16 is the upper half of an f32. A vector of it is taken as two vectors of f32, one of the even and one
 /// of the odd elements, because that needs no instruction that moves data across lanes.
 struct Bf16 {
@@ -38,16 +20,13 @@ struct Bf16 {
   struct V {
     hn::Vec<F32> even, odd;
   };
-  static HWY_INLINE V widen(hn::Vec<DStored> v) {
-    const auto pairs = hn::BitCast(U32(), v);
-    return {hn::BitCast(F32(), hn::ShiftLeft<16>(pairs)),
-            hn::BitCast(F32(), hn::And(pairs, hn::Set(U32(), 0xffff0000)))};
+  static HWY_INLINE std::size_t lanes() { return hn::Lanes(DStored()); }
+  static HWY_INLINE V load(const Stored* from) { return widen(hn::LoadU(DStored(), from)); }
+  static HWY_INLINE V load(const Stored* from, std::size_t n) {
+    return widen(load_first(DStored(), from, n));
   }
-  static HWY_INLINE hn::Vec<DStored> narrow(V v) {
-    const auto even = hn::ShiftRight<16>(rounded(v.even));
-    const auto odd = hn::And(rounded(v.odd), hn::Set(U32(), 0xffff0000));
-    return hn::BitCast(DStored(), hn::Or(even, odd));
-  }
+  static HWY_INLINE void store(V v, Stored* to) { hn::StoreU(narrow(v), DStored(), to); }
+  static HWY_INLINE void store(V v, Stored* to, std::size_t n) { store_first(narrow(v), DStored(), to, n); }
   template <class Op>
   static HWY_INLINE V combine(V a, V b) {
     return {Op::apply(a.even, b.even), Op::apply(a.odd, b.odd)};
@@ -58,6 +37,16 @@ struct Bf16 {
   }
 
  private:
+  static HWY_INLINE V widen(hn::Vec<DStored> v) {
+    const auto pairs = hn::BitCast(U32(), v);
+    return {hn::BitCast(F32(), hn::ShiftLeft<16>(pairs)),
+            hn::BitCast(F32(), hn::And(pairs, hn::Set(U32(), 0xffff0000)))};
+  }
+  static HWY_INLINE hn::Vec<DStored> narrow(V v) {
+    const auto even = hn::ShiftRight<16>(rounded(v.even));
+    const auto odd = hn::And(rounded(v.odd), hn::Set(U32(), 0xffff0000));
+    return hn::BitCast(DStored(), hn::Or(even, odd));
+  }
   /// The upper half is right afterwards: to nearest, ties to even, because just under half a unit of the last
   /// kept bit, or half if that bit is set, carries into it. A NaN stays one, because the lower half of every
   /// NaN here is zero: it comes from a bf16, or is the processor's own.

@@ -22,11 +22,21 @@ using I32 = hn::RebindToSigned<F32>;
 
 /// Elements of `Format::Bits` that are combined in f32, a vector of f32 at a time.
 template <class Format>
-struct Widened : OneVector, Format {
+struct Widened : OneVector {
   using Stored = typename Format::Bits;
-  using DStored = typename Format::DBits;
   using D = F32;
   using V = hn::Vec<F32>;
+  using DStored = hn::Rebind<Stored, F32>;
+  static constexpr bool kMemoryBound = Format::kNative;
+  static HWY_INLINE std::size_t lanes() { return hn::Lanes(F32()); }
+  static HWY_INLINE V load(const Stored* from) { return Format::widen(hn::LoadU(DStored(), from)); }
+  static HWY_INLINE V load(const Stored* from, std::size_t n) {
+    return Format::widen(load_first(DStored(), from, n));
+  }
+  static HWY_INLINE void store(V v, Stored* to) { hn::StoreU(Format::narrow(v), DStored(), to); }
+  static HWY_INLINE void store(V v, Stored* to, std::size_t n) {
+    store_first(Format::narrow(v), DStored(), to, n);
+  }
 };
 
 /// The conversions of SmallFloat (lib/base/float16.hpp), branch by branch, for every lane at once. Not for
@@ -35,7 +45,7 @@ template <class Float>
 struct AnyFormat {
   using Bits = typename Float::Bits;
   using DBits = hn::Rebind<Bits, F32>;
-  static constexpr bool kMemoryBound = false;
+  static constexpr bool kNative = false;
   static constexpr int kDropped = 23 - Float::kMantissaWidth;
   static constexpr std::int32_t kRebias = (127 - Float::kBias) << 23;
   /// The smallest normal number, as f32.
@@ -79,6 +89,24 @@ struct AnyFormat {
     return hn::DemoteTo(DBits(), hn::Or(result, sign));
   }
 };
+
+// Highway's own f16 conversions, used where the instruction set has none, drop infinities and do not round.
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+using F16Format = AnyFormat<F16>;
+#else
+struct F16Format {
+  using Bits = std::uint16_t;
+  using DBits = hn::Rebind<Bits, F32>;
+  static constexpr bool kNative = true;  ///< One instruction each way.
+  using DF16 = hn::Rebind<hwy::float16_t, F32>;
+  static HWY_INLINE hn::Vec<F32> widen(hn::Vec<DBits> v) {
+    return hn::PromoteTo(F32(), hn::BitCast(DF16(), v));
+  }
+  static HWY_INLINE hn::Vec<DBits> narrow(hn::Vec<F32> v) {
+    return hn::BitCast(DBits(), hn::DemoteTo(DF16(), v));
+  }
+};
+#endif
 
 }  // namespace lockstep::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
