@@ -30,8 +30,7 @@ class Backoff {
   void reset() { since_ = 0; }
   /// After a sleep: yield some more, but do not spin again.
   void woken() { since_ = env_.now() - policy_.spin - policy_.yield / 2; }
-  /// `yield`: somebody needs this processor now.
-  Advice idle(bool yield);
+  Advice idle();
 
  private:
   const WaitPolicy policy_;
