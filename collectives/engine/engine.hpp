@@ -126,6 +126,7 @@ class Engine final : public Progressor,
 
   // engine_step.cpp
   bool step_locked();
+  bool advance_all();
   bool advance(Operation& operation);
   Result<RunProgress> advance_run(Operation& operation);
   bool is_front_of_domain(const Operation& operation) const;
