@@ -257,6 +257,7 @@ Status Engine::on_probe(int peer, const FrameHeader& header) {
   }
   if (header.sequence >= sequence_) {
     FrameHeader& kept = peer_probes_[static_cast<std::size_t>(peer)];
+    if (kept.reserved == 0) ++probes_kept_;
     kept = header;
     kept.reserved = header.sequence + 1;
   }
