@@ -7,6 +7,7 @@
 // Both roundings are fed back: what is lost in the second is added to the owner's gradient of the next step.
 #include <algorithm>
 
+#include "ddp/bucket_gaps.hpp"
 #include "ddp/hooks/block_codec.hpp"
 #include "ddp/hooks/compressing_hook.hpp"
 #include "ddp/registered_block.hpp"
@@ -133,17 +134,7 @@ Work QuantisedHook::compress(Communicator& communicator, const GradientBucket& b
 }
 
 /// A NaN takes its whole block along, gaps included, and the next step would begin with it.
-void clear_gaps(const GradientBucket& bucket) {
-  std::size_t end = 0;
-  const auto clear_to = [&](std::size_t offset) {
-    std::fill(floats(bucket) + end, floats(bucket) + offset, 0.0f);
-  };
-  for (const GradientPart& part : bucket.parts) {
-    clear_to(part.offset);
-    end = part.offset + part.count;
-  }
-  clear_to(bucket.count);
-}
+void clear(const GradientBucket& bucket) { internal::clear_gaps(bucket.parts, floats(bucket), bucket.count); }
 
 void QuantisedHook::decompress(const GradientBucket& bucket) {
   const State& state = states_[bucket.index];
@@ -151,13 +142,13 @@ void QuantisedHook::decompress(const GradientBucket& bucket) {
   if (exchanges_whole_buckets()) {
     codec_.decode(received(bucket.index), weight(bucket), all, Into::replace);
     codec_.decode(received(bucket.index) + state.chunk_bytes, weight(bucket), all, Into::add);
-    return clear_gaps(bucket);
+    return clear(bucket);
   }
   for (std::size_t c = 0; c < chunks(); ++c) {
     codec_.decode(sent(bucket.index) + c * state.chunk_bytes, weight(bucket), chunk_of(state, all, c),
                   Into::replace);
   }
-  clear_gaps(bucket);
+  clear(bucket);
 }
 
 }  // namespace

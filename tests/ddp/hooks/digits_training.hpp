@@ -20,7 +20,7 @@ struct TrainingOutcome {
   std::uint64_t bytes_on_wire = 0;  ///< Of rank 0's hook, for one seed.
 };
 
-inline constexpr std::size_t kEpochs = 12;
+inline constexpr std::size_t kEpochs = 8;
 
 /// One training with `seed`; returns the number of held-out samples that are classified rightly.
 inline std::size_t train_once(Communicator& communicator, const std::shared_ptr<CommunicationHook>& hook,
