@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "lib/base/config.hpp"
+#include "lib/bootstrap/exchange.hpp"
 #include "lib/net/interfaces.hpp"
 #include "transports/tcp/limits.hpp"
 
@@ -54,7 +55,7 @@ Result<PublishedAddress> PublishedAddress::parse(const std::string& text) {
   return result;
 }
 
-std::string published_key(int rank) { return "tcp/" + std::to_string(rank); }
+std::string published_key(int rank) { return exchange_key(kPublishedName, rank); }
 
 Result<Fd> listen_for_peers(const Session& session) {
   const std::string filter = config_text("LOCKSTEP_IFNAME");

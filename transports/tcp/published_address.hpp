@@ -17,6 +17,8 @@ struct PublishedAddress {
   std::string text() const;
   static Result<PublishedAddress> parse(const std::string& text);
 };
+/// The name under which ranks exchange their addresses.
+inline constexpr const char* kPublishedName = "tcp";
 /// The store's key of a rank's address.
 std::string published_key(int rank);
 

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lib/base/config.hpp"
+#include "lib/bootstrap/exchange.hpp"
 #include "lib/net/interfaces.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "transports/tcp/limits.hpp"
@@ -13,9 +15,6 @@
 
 namespace lockstep::internal {
 namespace {
-
-// How often a rank that waits for the others' addresses looks whether one of them died.
-constexpr std::chrono::milliseconds kLossCheck{200};
 
 Result<int> sockets_from_environment() {
   const std::int64_t sockets = config_integer("LOCKSTEP_TCP_SOCKETS");
@@ -67,21 +66,12 @@ void Switchboard::open(Fd listener) {
 }
 
 Status Switchboard::meet(std::chrono::milliseconds timeout) {
+  std::vector<int> ranks(static_cast<std::size_t>(session_.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
   const PublishedAddress mine{address(), sockets_};
-  LOCKSTEP_RETURN_IF_ERROR(session_.store().set_one(published_key(rank_), mine.text()));
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < session_.size(); ++rank) keys.push_back(published_key(rank));
-  const Nanos until = env_.now() + to_nanos(timeout);
-  for (;;) {
-    auto values = session_.store().get(keys, std::min(timeout, kLossCheck));
-    if (values.ok()) return learn(*values);
-    const bool late = env_.now() >= until;
-    if (values.status().code() != ErrorCode::timeout || late) {
-      return values.status().with_context("while waiting for the TCP addresses of all ranks");
-    }
-    std::lock_guard lock(mutex_);
-    if (!lost_.empty()) return lost_.begin()->second;
-  }
+  auto published = exchange(session_, env_, kPublishedName, mine.text(), ranks, "the TCP addresses", timeout);
+  if (!published.ok()) return published.status();
+  return learn(*published);
 }
 
 Status Switchboard::learn(const std::vector<std::string>& published) {

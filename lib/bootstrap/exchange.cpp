@@ -1,0 +1,66 @@
+#include "lib/bootstrap/exchange.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+namespace lockstep::internal {
+namespace {
+
+// How often a rank that waits for the others looks whether one of them died.
+constexpr std::chrono::milliseconds kLossCheck{200};
+
+/// The first loss among `ranks` from now on, also of ranks lost before.
+class LossWatch {
+ public:
+  LossWatch(Session& session, std::uint64_t id, std::span<const int> ranks) : session_(session), id_(id) {
+    session_.on_loss(id_, [this, ranks](const Loss& loss) {
+      if (std::find(ranks.begin(), ranks.end(), loss.rank) == ranks.end()) return;
+      std::lock_guard lock(mutex_);
+      if (!loss_) loss_ = loss;
+    });
+  }
+  ~LossWatch() { session_.remove_loss_callback(id_); }
+  LossWatch(const LossWatch&) = delete;
+  LossWatch& operator=(const LossWatch&) = delete;
+
+  Status status() {
+    std::lock_guard lock(mutex_);
+    if (!loss_) return {};
+    const Member& member = session_.members()[static_cast<std::size_t>(loss_->rank)];
+    return Status(ErrorCode::peer_lost,
+                  "rank " + std::to_string(loss_->rank) + " (" + member.host_name + ", pid " +
+                      std::to_string(member.pid) + ") is gone: " + loss_->evidence,
+                  loss_->rank);
+  }
+
+ private:
+  Session& session_;
+  const std::uint64_t id_;
+  std::mutex mutex_;
+  std::optional<Loss> loss_;
+};
+
+}  // namespace
+
+std::string exchange_key(const std::string& name, int rank) { return name + "/" + std::to_string(rank); }
+
+Result<std::vector<std::string>> exchange(Session& session, Env& env, const std::string& name,
+                                          std::string value, std::span<const int> ranks,
+                                          const std::string& what, std::chrono::milliseconds timeout) {
+  LossWatch watch(session, env.random(), ranks);
+  LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(exchange_key(name, session.rank()), std::move(value)));
+  std::vector<std::string> keys;
+  for (const int rank : ranks) keys.push_back(exchange_key(name, rank));
+  const Nanos until = env.now() + to_nanos(timeout);
+  for (;;) {
+    auto values = session.store().get(keys, std::min(timeout, kLossCheck));
+    if (values.ok()) return values;
+    if (values.status().code() != ErrorCode::timeout || env.now() >= until) {
+      return values.status().with_context("while waiting for " + what + " of all ranks");
+    }
+    LOCKSTEP_RETURN_IF_ERROR(watch.status());
+  }
+}
+
+}  // namespace lockstep::internal
