@@ -40,7 +40,8 @@ class Link {
 
   /// Hands over a message: header, then payload (header.bytes == payload.size(), or 0 payload). True when all
   /// of it was accepted: the payload may then be reused. False: nothing more fits now; call again with the
-  /// same arguments and cursor before any other send on this link.
+  /// same arguments and cursor before any other send on this link, or give it up with Transport::withdraw.
+  /// After that, the same bytes may continue from other memory.
   virtual Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                             SendCursor& cursor) = 0;
 
@@ -49,7 +50,9 @@ class Link {
   virtual Result<const FrameHeader*> peek() = 0;
 
   /// Copies the next payload bytes of the head message to `into` (possibly straight from the wire). Returns
-  /// how many; 0 = none here yet, or the payload is consumed. Call only after peek() gave a header.
+  /// how many; 0 = none here yet, or the payload is consumed. Call only after peek() gave a header. A link
+  /// may go on writing to the rest of `into` when that is at least the rest of the payload: call again with
+  /// that rest, or give it up with Transport::withdraw.
   virtual Result<std::size_t> read(std::span<std::byte> into) = 0;
 
   /// The next payload bytes of the head message where they lie: a multiple of `unit` bytes (a power of two,
@@ -74,7 +77,7 @@ class Link {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual std::string_view name() const = 0;  ///< "tcp", "shm", "sim"
+  virtual std::string_view name() const = 0;  ///< "tcp", "shm", "ucx" ...
 
   /// The link to `peer`, or nullptr while it is being set up (asking starts that). Valid as long as the
   /// transport.
@@ -95,6 +98,15 @@ class Transport {
 
   /// Orderly end of this rank's side: what was sent is still delivered.
   virtual void close() = 0;
+
+  /// After a failure: whether the memory of unfinished sends to and reads from `peer` is not touched any
+  /// more. False: call again in a moment. With `force` it is so at once, at the price of the links to that
+  /// peer. For transports that move data straight from and to the callers' memory; others copy and have
+  /// nothing to give back.
+  virtual bool withdraw([[maybe_unused]] int peer, [[maybe_unused]] bool force) { return true; }
+
+  /// Whether sends that were accepted still need steps of this rank to be on their way.
+  virtual bool unfinished() { return false; }
 };
 
 }  // namespace lockstep::internal

@@ -112,7 +112,6 @@ class Engine final : public Progressor,
   void begin(Operation& operation, const Call& call);
   void begin(Operation& operation, const Message& message);
   Status admit(Operation& operation);
-  Status compare_with_probes(const Operation& operation);
   void activate(Operation& operation);
   void activate_pending();
   Status launch(Operation& operation);
@@ -127,7 +126,6 @@ class Engine final : public Progressor,
 
   // engine_step.cpp
   bool step_locked();
-  bool advance_all();
   bool advance(Operation& operation);
   Result<RunProgress> advance_run(Operation& operation);
   bool is_front_of_domain(const Operation& operation) const;
@@ -142,11 +140,13 @@ class Engine final : public Progressor,
   // engine_failure.cpp
   void apply_requests();
   void revoke(const Status& why);
+  void withdraw();
   void fail_everything();
   void quiesce(Operation& operation);
   void tell_peers();
   void mark_domain();
   bool drain();
+  void tell_before_leaving();
   bool check_domain();
   void ask_around(Operation& operation, Nanos now);
   Status explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const;
@@ -187,7 +187,6 @@ class Engine final : public Progressor,
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
   std::array<History, kRecentCalls> history_{};
-  int probes_kept_ = 0;                   // Of the next.
   std::vector<FrameHeader> peer_probes_;  // Last probe of each peer for a call not made here yet; sequence +
                                           // 1 in `reserved`, 0 = none.
   std::unique_ptr<Sleeper> sleeper_;

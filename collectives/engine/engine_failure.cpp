@@ -95,10 +95,7 @@ void Engine::apply_requests() {
     requested_losses_.clear();
     why = std::exchange(requested_, Status());
   }
-  if (why.ok()) return;
-  // A peer that has done its part and gone may be reported before this rank has looked at what it left.
-  if (state() == ErrorCode::ok) advance_all();
-  revoke(why);
+  if (!why.ok()) revoke(why);
 }
 
 ErrorCode Engine::poll_state() {
@@ -151,7 +148,19 @@ void Engine::tell_peers() {
   }
 }
 
+/// Links that move data straight from and to the callers' memory let go of it. What a living peer awaits or
+/// sends is over in a moment; one that is lost or stopped is cut off.
+void Engine::withdraw() {
+  const Nanos end = env_.now() + kQuiesceWait;
+  for (int peer = 0; transport_ && peer < group_.size(); ++peer) {
+    if (peer == group_.rank) continue;
+    while (!transport_->withdraw(peer, lost_[static_cast<std::size_t>(peer)] || env_.now() >= end))
+      sched_yield();
+  }
+}
+
 void Engine::fail_everything() {
+  withdraw();
   while (!active_.empty()) {
     Operation& operation = *active_.front();
     if (operation.path == Operation::Path::links) operation.link_run.abandon(*peers_);
@@ -208,7 +217,16 @@ void Engine::close() {
     domain_->control(group_.rank).left.store(sequence_ + 1, std::memory_order_release);
     ring_sleepers(*domain_);
   }
+  tell_before_leaving();
   if (transport_) transport_->close();
+}
+
+/// A rank that ends because of a failure is the first that its peers miss: they must have heard why by then.
+void Engine::tell_before_leaving() {
+  const Nanos end = env_.now() + kLastWords;
+  while (reactor_ != nullptr && peers_ && peers_->has_posted() && env_.now() < end) {
+    if (!peers_->flush()) sched_yield();
+  }
 }
 
 // ---- what peers tell ----
@@ -257,7 +275,6 @@ Status Engine::on_probe(int peer, const FrameHeader& header) {
   }
   if (header.sequence >= sequence_) {
     FrameHeader& kept = peer_probes_[static_cast<std::size_t>(peer)];
-    if (kept.reserved == 0) ++probes_kept_;
     kept = header;
     kept.reserved = header.sequence + 1;
   }

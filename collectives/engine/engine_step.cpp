@@ -17,24 +17,19 @@ bool Engine::step() {
 bool Engine::step_locked() {
   apply_requests();
   if (state() != ErrorCode::ok) return drain();
-  bool moved = advance_all();
-  if (state() != ErrorCode::ok) return true;  // A failure ended everything.
+  bool moved = false;
+  for (std::size_t i = 0; i < active_.size();) {
+    Operation* operation = active_[i];
+    moved |= advance(*operation);
+    if (state() != ErrorCode::ok) return true;  // A failure ended everything.
+    if (i < active_.size() && active_[i] == operation) ++i;
+  }
   moved |= matcher_->step();
   if (state() == ErrorCode::ok && peers_ && peers_->has_posted()) moved |= peers_->flush();
   if (!pending_.empty()) activate_pending();
   // Last, so that an operation whose peers have all done their part still ends well.
   if (!moved && domain_ != nullptr && check_domain()) return true;
   moved_since_look_ |= moved;
-  return moved;
-}
-
-bool Engine::advance_all() {
-  bool moved = false;
-  for (std::size_t i = 0; i < active_.size() && state() == ErrorCode::ok;) {
-    Operation* operation = active_[i];
-    moved |= advance(*operation);
-    if (i < active_.size() && active_[i] == operation) ++i;
-  }
   return moved;
 }
 
@@ -47,6 +42,9 @@ bool Engine::advance(Operation& operation) {
   auto progress = advance_run(operation);
   if (!progress.ok()) {
     if (domain_ != nullptr && check_domain()) return true;  // A peer's reason came first.
+    // The session may know already whose death made that peer leave.
+    if (progress.status().code() == ErrorCode::peer_lost) apply_requests();
+    if (state() != ErrorCode::ok) return true;
     Status cause = progress.status();
     if (cause.code() == ErrorCode::mismatch && cause.message().empty())
       cause = explain_domain_mismatch(cause.culprit(), operation);

@@ -71,7 +71,8 @@ bool Engine::has_unattended() const {
   if (state() != ErrorCode::ok) return peers_ && peers_->has_posted();
   const bool collective =
       std::any_of(active_.begin(), active_.end(), [](const Operation* o) { return !o->attended; });
-  return collective || !pending_.empty() || !messages_.empty() || !matcher_->idle();
+  return collective || !pending_.empty() || !messages_.empty() || !matcher_->idle() ||
+         (transport_ && transport_->unfinished());
 }
 
 // ---- the reactor's side ----

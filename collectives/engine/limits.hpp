@@ -29,9 +29,11 @@ inline constexpr Nanos kExplanationWait = 1'000'000'000;
 /// A sleeping waiter looks around at least this often, so that no lost wake-up can hang it.
 inline constexpr Nanos kLongestSleep = 100'000'000;
 
-/// How long a failing call waits for peers to stop writing to its registered memory, before that memory is
-/// replaced under them.
+/// How long a failing call waits for peers to stop using its memory, before that memory is replaced under
+/// them or the link to them is cut.
 inline constexpr Nanos kQuiesceWait = 500'000'000;
+/// How long the end of a communicator waits for peers that have not taken in why it was revoked.
+inline constexpr Nanos kLastWords = 200'000'000;
 /// How long a revoked communicator goes on telling its peers why.
 inline constexpr Nanos kDrainTime = 2'000'000'000;
 
