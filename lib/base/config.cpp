@@ -52,7 +52,14 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_TCP_SOCKETS", integer, "1", "TCP connections per peer, 1 to 16; equal on all ranks."},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
-     "Transports that may be used, in order of preference, for example `shm,tcp`."},
+     "Which transport carries the data: `auto` (shared memory on one host, TCP otherwise), `shm`, `tcp` or "
+     "`ucx`.",
+     "auto|shm|tcp|ucx"},
+    {"LOCKSTEP_UCX_FAILURES", text, "auto",
+     "Whether UCX itself watches peers: `auto` (those on other hosts), `peer` (all), `none`. UCX's shared "
+     "memory "
+     "cannot, and is not used to peers that are watched; the session notices every death anyway.",
+     "auto|peer|none"},
     {"LOCKSTEP_WORLD_SIZE", integer, "", "Number of processes in the group."},
 });
 static_assert(std::is_sorted(kVariables.begin(), kVariables.end(),

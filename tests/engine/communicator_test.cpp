@@ -6,6 +6,7 @@
 
 #include "collectives/engine/operation.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/transports.hpp"
 
 namespace lockstep {
 namespace {
@@ -14,7 +15,8 @@ using testing::error_of;
 using testing::on_ranks;
 
 class OverTransport : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Transports, OverTransport, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Transports, OverTransport,
+                         ::testing::ValuesIn(lockstep::testing::transports_here()));
 
 std::vector<float> ramp(std::size_t count, float first) {
   std::vector<float> values(count);

@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/transports.hpp"
 
 namespace lockstep {
 namespace {
@@ -43,7 +44,7 @@ class Deviation : public ::testing::TestWithParam<const char*> {
     comm.all_reduce(data.data(), data.data(), count, type, op);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Transports, Deviation, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Transports, Deviation, ::testing::ValuesIn(lockstep::testing::transports_here()));
 
 TEST_P(Deviation, Count) {
   for (const std::size_t count : {2, 100, 5000, 100000}) {

@@ -8,6 +8,7 @@
 #include "tests/engine/counted_allocations.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/transports.hpp"
 
 namespace lockstep {
 namespace {
@@ -21,7 +22,7 @@ using testing::MeetingPlace;
 using Clock = std::chrono::steady_clock;
 
 class Processes : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Transports, Processes, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Transports, Processes, ::testing::ValuesIn(lockstep::testing::transports_here()));
 
 /// A data loader: a forked child of the rank that does nothing and goes with it.
 pid_t start_idle_child() {

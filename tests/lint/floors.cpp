@@ -28,8 +28,10 @@ const std::vector<Floor>& floors() {
       {"transports/shm/", {"transports/*", "lib/"}},
       {"transports/tcp/", {"transports/*", "lib/"}},
       {"transports/sim/", {"transports/*", "lib/"}},
-      {"transports/ucx/", {"transports/*", "lib/"}},
-      {"transports/verbs/", {"transports/*", "lib/"}},
+      // What links over UCX and over verbs share.
+      {"transports/fabric/", {"transports/*", "lib/"}},
+      {"transports/ucx/", {"transports/fabric/", "transports/*", "lib/"}},
+      {"transports/verbs/", {"transports/fabric/", "transports/*", "lib/"}},
       {"transports/cuda_ipc/", {"transports/*", "lib/"}},
       // Programs do no I/O, and whoever proves them needs nothing else.
       {"collectives/programs/", {"lib/base/"}},

@@ -1,0 +1,88 @@
+// The contract between links over a fabric and what moves their bytes: a UCX worker, or verbs queue pairs.
+//
+// A fabric knows two ways: small messages, which arrive in order in slots posted ahead, and transfers, which
+// go from the sender's memory straight into memory that the receiver opened for them (a landing). What the
+// messages mean, how many may be under way, and when a landing is opened is the link's affair
+// (fabric_link.hpp). As transports, fabrics never block, own no thread and read no clock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "lib/base/status.hpp"
+#include "transports/transport.hpp"
+
+namespace lockstep::internal {
+
+/// Memory of a receiver that is open for one transfer, as its sender must know it.
+struct Landing {
+  std::uint64_t number = 0;   ///< Of this wire's landings, from 0.
+  std::uint64_t bytes = 0;    ///< To be filled whole.
+  std::uint64_t address = 0;  ///< For fabrics that write by address.
+  std::uint64_t key = 0;
+};
+
+/// A small message that arrived. Its bytes start at a multiple of 64 and stay until it is released.
+struct Arrival {
+  std::span<const std::byte> bytes;
+  std::uint32_t slot = 0;
+};
+
+/// The way to one peer, for one channel. Errors are final, and told by failure() too.
+class Wire {
+ public:
+  virtual ~Wire() = default;
+
+  /// Sends head and body as one message of at most kSlotBytes. Both are copied. False: no room now.
+  virtual Result<bool> send(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
+  /// The next message that arrived, in the order in which they were sent. To be released, in any order.
+  virtual std::optional<Arrival> next() = 0;
+  virtual void release(const Arrival& arrival) = 0;
+
+  /// Opens `memory` to one transfer. What is told to the peer fills `landing`.
+  virtual Status open_landing(std::span<std::byte> memory, Landing& landing) = 0;
+  /// Of the landings opened, in order, how many are filled: their memory is not touched any more.
+  virtual std::uint64_t landed() = 0;
+  /// Starts to fill `landing` of the peer from `memory`. False: no room now.
+  virtual Result<bool> fill(const Landing& landing, std::span<const std::byte> memory) = 0;
+  /// Of the transfers started, in order, how many are over: their memory may be reused.
+  virtual std::uint64_t filled() = 0;
+
+  /// Ends the wire here and now: afterwards no memory of landings and transfers is touched any more, whatever
+  /// the peer does. failure() tells `why`.
+  virtual void cut(Status why) = 0;
+  /// Why the wire is dead; ok while it is not. What arrived before can still be taken.
+  virtual const Status& failure() const = 0;
+  /// Some sends are not on their way yet: only further progress brings them there.
+  virtual bool unfinished() = 0;
+};
+
+/// All wires of one communicator.
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+  virtual std::string_view name() const = 0;
+  virtual Result<std::unique_ptr<Wire>> wire(int peer, Channel channel) = 0;
+  /// A peer that sent something over a channel for which no wire was asked yet.
+  virtual std::optional<std::pair<int, Channel>> caller() = 0;
+
+  /// Moves what can be moved. Whether anything was.
+  virtual bool progress() = 0;
+  /// Becomes readable when there may be progress, once arm() was called after the last progress().
+  virtual int descriptor() const = 0;
+  virtual void arm() = 0;
+  /// Whether all that was sent has left for its peers; call progress() in between.
+  virtual bool flushed() = 0;
+
+  /// Memory of `bytes` for landings, aligned to 64; lives as long as the fabric.
+  virtual Result<std::span<std::byte>> bounce_memory(std::size_t bytes) = 0;
+  /// Whether landings in (and transfers from) this memory of the caller need no copy.
+  virtual bool direct(const void* memory, std::size_t bytes) = 0;
+};
+
+}  // namespace lockstep::internal

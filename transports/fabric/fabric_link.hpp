@@ -1,0 +1,111 @@
+// FabricLink: messages over a Wire, with flow control and without copies of large payloads.
+//
+// A message up to kPiecewiseBytes travels as pieces, which the receiver's slots take; at most kPieceCredits
+// of them are under way or unread. The header of a larger one travels alone; when the receiver knows where
+// its payload goes, it opens landings there and tells the sender, who fills them from its own memory. So data
+// are never on their way to a place that is not ready, and a receiver that does not read holds the sender
+// back, as a socket would.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "transports/fabric/fabric.hpp"
+#include "transports/fabric/fabric_driver.hpp"
+#include "transports/fabric/limits.hpp"
+#include "transports/transport.hpp"
+
+namespace lockstep::internal {
+
+class FabricLink final : public Link {
+ public:
+  FabricLink(FabricDriver& driver, std::unique_ptr<Wire> wire, int peer)
+      : driver_(driver), wire_(std::move(wire)), peer_(peer) {}
+
+  Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
+                    SendCursor& cursor) override;
+  Result<const FrameHeader*> peek() override;
+  Result<std::size_t> read(std::span<std::byte> into) override;
+  Result<std::span<const std::byte>> borrow(std::size_t unit, std::size_t most) override;
+  void release(std::size_t bytes) override;
+  void pop() override;
+  /// The transport's descriptor wakes for all links.
+  pollfd poll_entry() const override { return {-1, 0, 0}; }
+  std::uint64_t bytes_sent() const override { return bytes_sent_; }
+  std::uint64_t bytes_received() const override { return bytes_received_; }
+
+  /// Takes what arrived for the link itself. Whether anything did.
+  bool pump();
+  /// True when the callers' memory is not touched any more by unfinished sends and reads. With `force` it is
+  /// so at once, at the price of the link.
+  bool withdraw(bool force);
+  /// Tells the peer that nothing follows.
+  void say_farewell();
+  /// Whether something that was begun is not on its way yet, or not over.
+  bool unfinished();
+
+ private:
+  enum class Kind : std::uint8_t { piece = 1, landing = 2, credits = 3, farewell = 4 };
+  struct Note {  // Begins every small message. 16 bytes, so that payload behind it is aligned.
+    Kind kind = Kind::piece;
+    std::uint8_t credits = 0;  // Pieces that the sender of this has read since its last note.
+    std::uint16_t zero = 0;
+    std::uint32_t bytes = 0;  // That follow.
+    std::uint64_t also_zero = 0;
+  };
+  static_assert(sizeof(Note) == 16);
+  enum class Way : std::uint8_t { undecided, pieces, direct, bounce };
+
+  Result<bool> tell(Kind kind, std::span<const std::byte> body);
+  Result<bool> send_piece(const FrameHeader* header, std::span<const std::byte> payload);
+  Result<bool> send_pieces(const FrameHeader& header, std::span<const std::byte> payload, SendCursor& cursor);
+  Result<bool> send_large(const FrameHeader& header, std::span<const std::byte> payload, SendCursor& cursor);
+  void take(const Arrival& arrival);
+  void return_credits();
+  Status broken() const;
+
+  Status choose_way(std::span<const std::byte> into);
+  Status open(std::span<std::byte> memory);
+  Result<std::size_t> read_pieces(std::span<std::byte> into);
+  Result<std::size_t> read_direct(std::span<std::byte> into);
+  Result<std::size_t> read_bounced(std::span<std::byte> into);
+  std::span<const std::byte> piece() const;
+  void consume_piece(std::size_t bytes);
+  Status refill_bounce();
+  std::span<const std::byte> bounced();
+  void consume_bounced(std::size_t bytes);
+
+  FabricDriver& driver_;
+  const std::unique_ptr<Wire> wire_;
+  const int peer_;
+  Status protocol_failure_;  // The peer said what no lockstep says.
+  bool peer_left_ = false;
+  std::uint64_t bytes_sent_ = 0, bytes_received_ = 0;
+
+  // Sending.
+  std::size_t credits_ = kPieceCredits;
+  std::deque<Landing> granted_;            // By the peer, not begun.
+  std::deque<std::uint64_t> in_transfer_;  // Sizes of the transfers under way, in order.
+  std::uint64_t filled_ = 0;               // Transfers that are over.
+  std::uint64_t begun_bytes_ = 0;          // Of the outgoing large message.
+
+  // Receiving.
+  std::deque<Arrival> pieces_;
+  std::size_t piece_at_ = 0;     // Consumed bytes of the first piece, its notes included.
+  std::size_t read_pieces_ = 0;  // Not told to the peer yet.
+  FrameHeader header_;
+  bool have_header_ = false;
+  Way way_ = Way::undecided;
+  std::uint64_t payload_left_ = 0;         // Of the head message, not read.
+  std::uint64_t unopened_ = 0;             // Of it, bytes for which no landing was opened.
+  std::uint64_t landed_ = 0;               // Landings that are filled and accounted.
+  std::deque<std::span<std::byte>> open_;  // Opened, in order.
+  std::deque<std::span<std::byte>> full_;  // Bounce landings filled and unread, in order.
+  std::deque<Landing> untold_;             // Opened, the peer was not told yet.
+  std::span<std::byte> bounce_;            // kLandings times kBounceBytes, once needed.
+  std::size_t next_bounce_ = 0;
+};
+
+}  // namespace lockstep::internal

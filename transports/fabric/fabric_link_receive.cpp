@@ -1,0 +1,205 @@
+// The receiving side of a link over a fabric.
+#include <algorithm>
+#include <cstring>
+
+#include "transports/fabric/fabric_link.hpp"
+
+namespace lockstep::internal {
+
+Result<const FrameHeader*> FabricLink::peek() {
+  if (have_header_) return &header_;
+  if (pieces_.empty()) pump();
+  if (pieces_.empty()) {
+    if (Status status = broken(); !status.ok()) return status;
+    if (!peer_left_) return nullptr;
+    return Status(ErrorCode::peer_lost, "rank " + std::to_string(peer_) + " closed the communicator", peer_);
+  }
+  const auto front = piece();
+  if (front.size() >= sizeof header_) std::memcpy(&header_, front.data(), sizeof header_);
+  if (front.size() < sizeof header_ || header_.magic != kFrameMagic || header_.version != kFrameVersion) {
+    protocol_failure_ = Status(ErrorCode::internal,
+                               "rank " + std::to_string(peer_) +
+                                   " sent bytes that are not a frame: check that all ranks run one version",
+                               peer_);
+    return protocol_failure_;
+  }
+  payload_left_ = unopened_ = header_.bytes;
+  way_ = header_.bytes > kPiecewiseBytes ? Way::undecided : Way::pieces;
+  have_header_ = true;
+  consume_piece(sizeof header_);
+  return &header_;
+}
+
+void FabricLink::pop() { have_header_ = false; }
+
+// What is unread of the first piece.
+std::span<const std::byte> FabricLink::piece() const {
+  return pieces_.front().bytes.subspan(std::max(piece_at_, sizeof(Note)));
+}
+
+void FabricLink::consume_piece(std::size_t bytes) {
+  piece_at_ = std::max(piece_at_, sizeof(Note)) + bytes;
+  if (piece_at_ < pieces_.front().bytes.size()) return;
+  wire_->release(pieces_.front());
+  pieces_.pop_front();
+  piece_at_ = 0;
+  ++read_pieces_;
+  return_credits();
+}
+
+// A large payload goes straight to its place when all of it is asked for at once, and the fabric can do that.
+Status FabricLink::choose_way(std::span<const std::byte> into) {
+  if (way_ != Way::undecided) return {};
+  const bool whole = into.size() >= payload_left_ && payload_left_ == header_.bytes;
+  way_ = whole && driver_.fabric().direct(into.data(), payload_left_) ? Way::direct : Way::bounce;
+  if (way_ == Way::direct || !bounce_.empty()) return {};
+  auto memory = driver_.fabric().bounce_memory(kLandings * kBounceBytes);
+  if (!memory.ok()) return memory.status();
+  bounce_ = *memory;
+  return {};
+}
+
+Status FabricLink::open(std::span<std::byte> memory) {
+  Landing landing;
+  LOCKSTEP_RETURN_IF_ERROR(wire_->open_landing(memory, landing));
+  open_.push_back(memory);
+  untold_.push_back(landing);
+  unopened_ -= memory.size();
+  return_credits();
+  return {};
+}
+
+Result<std::size_t> FabricLink::read(std::span<std::byte> into) {
+  into = into.first(std::min<std::uint64_t>(into.size(), payload_left_));
+  if (into.empty()) return std::size_t{0};
+  LOCKSTEP_RETURN_IF_ERROR(choose_way(into));
+  auto got = way_ == Way::pieces   ? read_pieces(into)
+             : way_ == Way::direct ? read_direct(into)
+                                   : read_bounced(into);
+  if (!got.ok()) return got;
+  payload_left_ -= *got;
+  if (Status status = broken(); *got == 0 && !status.ok()) return status;
+  return got;
+}
+
+Result<std::size_t> FabricLink::read_pieces(std::span<std::byte> into) {
+  std::size_t total = 0;
+  while (total < into.size()) {
+    if (pieces_.empty() && !pump()) break;
+    if (pieces_.empty()) continue;
+    const auto front = piece();
+    const std::size_t bytes = std::min(front.size(), into.size() - total);
+    std::memcpy(into.data() + total, front.data(), bytes);
+    total += bytes;
+    consume_piece(bytes);
+  }
+  return total;
+}
+
+// `into` begins where the oldest open landing does.
+Result<std::size_t> FabricLink::read_direct(std::span<std::byte> into) {
+  while (unopened_ > 0 && open_.size() < kLandings) {
+    const std::size_t begin = payload_left_ - unopened_;
+    LOCKSTEP_RETURN_IF_ERROR(
+        open(into.subspan(begin, std::min<std::uint64_t>(unopened_, kDirectLandingBytes))));
+  }
+  pump();
+  std::size_t total = 0;
+  for (const std::uint64_t now = wire_->landed(); landed_ < now; ++landed_) {
+    total += open_.front().size();
+    open_.pop_front();
+  }
+  bytes_received_ += total;
+  return total;
+}
+
+// Keeps as many landings open as there is bounce memory for.
+Status FabricLink::refill_bounce() {
+  while (unopened_ > 0 && open_.size() + full_.size() < kLandings) {
+    const auto part =
+        bounce_.subspan(next_bounce_ * kBounceBytes, std::min<std::uint64_t>(unopened_, kBounceBytes));
+    LOCKSTEP_RETURN_IF_ERROR(open(part));
+    next_bounce_ = (next_bounce_ + 1) % kLandings;
+  }
+  return {};
+}
+
+// The unread bytes of the oldest landing that is filled; may be empty.
+std::span<const std::byte> FabricLink::bounced() {
+  if (full_.empty()) pump();
+  for (const std::uint64_t now = wire_->landed(); landed_ < now; ++landed_) {
+    bytes_received_ += open_.front().size();
+    full_.push_back(open_.front());
+    open_.pop_front();
+  }
+  return full_.empty() ? std::span<const std::byte>() : full_.front();
+}
+
+void FabricLink::consume_bounced(std::size_t bytes) {
+  full_.front() = full_.front().subspan(bytes);
+  if (full_.front().empty()) full_.pop_front();
+}
+
+Result<std::size_t> FabricLink::read_bounced(std::span<std::byte> into) {
+  std::size_t total = 0;
+  while (total < into.size()) {
+    LOCKSTEP_RETURN_IF_ERROR(refill_bounce());
+    const auto here = bounced();
+    if (here.empty()) break;
+    const std::size_t bytes = std::min(here.size(), into.size() - total);
+    std::memcpy(into.data() + total, here.data(), bytes);
+    consume_bounced(bytes);
+    total += bytes;
+  }
+  return total;
+}
+
+// Pieces and landings begin at multiples of 16 in the payload and in memory, and whole units are consumed.
+Result<std::span<const std::byte>> FabricLink::borrow(std::size_t unit, std::size_t most) {
+  using Lent = std::span<const std::byte>;
+  most = std::min<std::uint64_t>(most, payload_left_) / unit * unit;
+  if (most == 0) return Lent();
+  LOCKSTEP_RETURN_IF_ERROR(choose_way({}));
+  Lent here;
+  if (way_ == Way::pieces) {
+    if (pieces_.empty()) pump();
+    if (!pieces_.empty()) here = piece();
+  } else {
+    LOCKSTEP_RETURN_IF_ERROR(refill_bounce());
+    here = bounced();
+  }
+  if (Status status = broken(); here.empty() && !status.ok()) return status;
+  return here.first(std::min(most, here.size() / unit * unit));
+}
+
+void FabricLink::release(std::size_t bytes) {
+  if (bytes == 0) return;
+  payload_left_ -= bytes;
+  if (way_ == Way::pieces) return consume_piece(bytes);
+  consume_bounced(bytes);
+}
+
+// ---- giving up ----
+
+bool FabricLink::withdraw(bool force) {
+  const bool receiving = way_ == Way::direct && !open_.empty();
+  if (!receiving && in_transfer_.empty()) return true;
+  pump();
+  for (const std::uint64_t now = wire_->landed(); receiving && landed_ < now; ++landed_) {
+    payload_left_ -= open_.front().size();
+    open_.pop_front();
+  }
+  if (receiving && open_.empty()) way_ = Way::undecided;
+  // Sends are accounted by whoever goes on sending; here it counts that they are over.
+  const bool over = wire_->filled() == filled_ + in_transfer_.size();
+  if (over && (!receiving || open_.empty())) return true;
+  if (!force) return false;
+  wire_->cut(Status(
+      ErrorCode::peer_lost,
+      "rank " + std::to_string(peer_) + " did not take part any more when a failed operation ended", peer_));
+  open_.clear();
+  in_transfer_.clear();
+  return true;
+}
+
+}  // namespace lockstep::internal

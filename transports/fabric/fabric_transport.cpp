@@ -1,0 +1,111 @@
+#include "transports/fabric/fabric_transport.hpp"
+
+#include <sched.h>
+
+#include "lib/net/fd.hpp"
+#include "transports/fabric/fabric_link.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::size_t kChannels = 2;
+
+class FabricTransport final : public Transport {
+ public:
+  FabricTransport(std::unique_ptr<FabricDriver> driver, int rank, int size, Env& env)
+      : driver_(std::move(driver)),
+        rank_(rank),
+        env_(env),
+        links_(static_cast<std::size_t>(size) * kChannels) {}
+  ~FabricTransport() override;
+
+  std::string_view name() const override { return driver_->fabric().name(); }
+  Result<Link*> link(int peer, Channel channel) override;
+  Status service() override;
+  Link* existing_link(int peer, Channel channel) override { return slot(peer, channel).get(); }
+  void append_poll_entries(std::vector<pollfd>& entries) override { driver_->append_poll_entries(entries); }
+  Domain* domain() override { return nullptr; }
+  void close() override;
+  bool withdraw(int peer, bool force) override;
+  bool unfinished() override;
+
+ private:
+  std::unique_ptr<FabricLink>& slot(int peer, Channel channel) {
+    return links_[static_cast<std::size_t>(peer) * kChannels + static_cast<std::size_t>(channel)];
+  }
+
+  const std::unique_ptr<FabricDriver> driver_;
+  const int rank_;
+  Env& env_;
+  std::vector<std::unique_ptr<FabricLink>> links_;
+  bool closed_ = false;
+};
+
+FabricTransport::~FabricTransport() {
+  if (!in_forked_child()) return;
+  // What the fabric shares with the parent must stay as it is.
+  for (auto& link : links_) static_cast<void>(link.release());
+  driver_->abandon();
+}
+
+Result<Link*> FabricTransport::link(int peer, Channel channel) {
+  auto& link = slot(peer, channel);
+  if (!link) {
+    auto wire = driver_->fabric().wire(peer, channel);
+    if (!wire.ok()) return wire.status();
+    link = std::make_unique<FabricLink>(*driver_, std::move(*wire), peer);
+  }
+  return link.get();
+}
+
+// The last look before a sleep: after it the descriptor tells of everything new.
+Status FabricTransport::service() {
+  driver_->progress();
+  while (const auto caller = driver_->fabric().caller()) {
+    auto made = link(caller->first, caller->second);
+    if (!made.ok()) return made.status();
+  }
+  for (auto& link : links_) {
+    if (link) link->pump();
+  }
+  driver_->arm();
+  return {};
+}
+
+void FabricTransport::close() {
+  if (closed_ || in_forked_child()) return;
+  closed_ = true;
+  for (auto& link : links_) {
+    if (link) link->say_farewell();
+  }
+  const Nanos end = env_.now() + kLinger;
+  while ((unfinished() || !driver_->fabric().flushed()) && env_.now() < end) {
+    if (!driver_->progress()) sched_yield();
+  }
+}
+
+bool FabricTransport::withdraw(int peer, bool force) {
+  bool free = true;
+  for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+    if (auto& link = slot(peer, channel)) free &= link->withdraw(force);
+  }
+  return free;
+}
+
+bool FabricTransport::unfinished() {
+  for (auto& link : links_) {
+    if (link && link->unfinished()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int rank, int size,
+                                                         Env& env) {
+  auto driver = FabricDriver::make(std::move(fabric));
+  if (!driver.ok()) return driver.status();
+  return std::unique_ptr<Transport>(std::make_unique<FabricTransport>(std::move(*driver), rank, size, env));
+}
+
+}  // namespace lockstep::internal

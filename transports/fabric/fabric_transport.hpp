@@ -1,0 +1,16 @@
+// FabricTransport: the links of one communicator over a fabric.
+#pragma once
+
+#include <memory>
+
+#include "lib/base/env.hpp"
+#include "transports/fabric/fabric.hpp"
+#include "transports/transport.hpp"
+
+namespace lockstep::internal {
+
+/// `fabric` knows the peers of a group of `size`, in which this process is `rank`. Does not communicate.
+Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int rank, int size,
+                                                         Env& env);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,39 @@
+// Limits of links over a fabric (UCX, verbs), with the reason beside each. Both ends of a link must agree on
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/base/env.hpp"
+
+namespace lockstep::internal {
+
+/// One small message: what every fabric sends eagerly. Payload in it starts at multiples of 16.
+inline constexpr std::size_t kSlotBytes = 8 << 10;
+/// Pieces that a peer may have under way or unread: bounds the receiver's memory, and covers
+/// kPiecewiseBytes of a message without a word back.
+inline constexpr std::size_t kPieceCredits = 16;
+/// Messages of the links' own that may be under way beside the pieces: two returns of credits, the landings,
+/// a farewell, and room to spare.
+inline constexpr std::size_t kOwnCredits = 8;
+/// Transfers straight into memory that a receiver has open at a time: the next is granted while one runs.
+inline constexpr std::size_t kLandings = 4;
+static_assert(kOwnCredits >= kLandings + 3);
+
+/// Small messages that may be under way to a link in all, and receives to be posted for them.
+inline constexpr std::size_t kLinkSlots = kPieceCredits + kOwnCredits;
+
+/// Payloads up to this size travel as pieces and are copied at the receiver; larger ones wait for a landing,
+/// which costs a round trip and saves the copies.
+inline constexpr std::size_t kPiecewiseBytes = 64 << 10;
+
+/// One transfer into the receiver's own memory is no larger: what a failing call may have to wait for.
+inline constexpr std::size_t kDirectLandingBytes = 16 << 20;
+/// One transfer into memory of the link, where it is reduced from: all of them stay in a core's cache.
+inline constexpr std::size_t kBounceBytes = 256 << 10;
+
+/// How long the end of a transport waits for what it sent to be on its way.
+inline constexpr Nanos kLinger = 1'000'000'000;
+
+}  // namespace lockstep::internal

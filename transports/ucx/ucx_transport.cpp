@@ -1,0 +1,63 @@
+#include "transports/ucx/ucx_transport.hpp"
+
+#include <string>
+
+#include "lib/base/config.hpp"
+#include "lib/bootstrap/exchange.hpp"
+#include "transports/fabric/fabric_transport.hpp"
+#include "transports/ucx/ucx_worker.hpp"
+
+namespace lockstep::internal {
+
+namespace {
+
+// Within a host UCX would have to leave its shared memory aside to watch a peer.
+bool is_watched(const Session& session, int world_rank) {
+  const std::string wanted = config_text("LOCKSTEP_UCX_FAILURES");
+  if (wanted != "auto") return wanted == "peer";
+  const auto& members = session.members();
+  return members[static_cast<std::size_t>(world_rank)].host_id !=
+         members[static_cast<std::size_t>(session.rank())].host_id;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<UcxContext>> open_ucx(int world) {
+  const auto library = ucx_library();
+  if (!library.ok()) return library.status();
+  const UcxLibrary& ucx = *library.value();
+  ucp_config_t* config = nullptr;
+  if (const auto status = ucx.config_read(nullptr, nullptr, &config); status != UCS_OK) {
+    return ucx_error(ucx, "read its configuration; see the UCX_ variables", status);
+  }
+  ucp_params_t params{};
+  params.field_mask =
+      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  params.mt_workers_shared = 1;  // One context, one worker for each communicator.
+  params.estimated_num_eps = static_cast<std::size_t>(world);
+  ucp_context_h context = nullptr;
+  const auto status = ucx.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
+  ucx.config_release(config);
+  if (status != UCS_OK) return ucx_error(ucx, "start; see the UCX_ variables", status);
+  return std::make_shared<UcxContext>(ucx, context);
+}
+
+Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int rank,
+                                                      std::span<const int> world_ranks, Session& session,
+                                                      std::shared_ptr<UcxContext> context,
+                                                      std::chrono::milliseconds timeout, Env& env) {
+  auto worker = UcxWorker::make(std::move(context), rank);
+  if (!worker.ok()) return worker.status();
+  auto own = (*worker)->address();
+  if (!own.ok()) return own.status();
+  auto addresses = exchange(session, env, "ucx/" + std::to_string(group), std::move(*own), world_ranks,
+                            "the UCX addresses", timeout);
+  if (!addresses.ok()) return addresses.status();
+  for (std::size_t peer = 0; peer < addresses->size(); ++peer) {
+    (*worker)->add_peer(std::move((*addresses)[peer]), is_watched(session, world_ranks[peer]));
+  }
+  return make_fabric_transport(std::move(*worker), rank, static_cast<int>(world_ranks.size()), env);
+}
+
+}  // namespace lockstep::internal

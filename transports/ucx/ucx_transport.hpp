@@ -1,0 +1,31 @@
+// The UCX transport: links over a UCP worker, for fabrics that UCX knows (InfiniBand, RoCE, and TCP or memory
+// of one host to try it). UCX's own variables (UCX_TLS, UCX_NET_DEVICES ...) choose among them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "lib/base/env.hpp"
+#include "lib/bootstrap/session.hpp"
+#include "transports/transport.hpp"
+
+namespace lockstep::internal {
+
+/// What a process holds of UCX; shared by all its transports.
+class UcxContext;
+
+/// Loads UCX and starts it, for a job of `world` ranks. Error `configuration`: this build has no UCX, its
+/// library is not on this machine, or it does not start.
+Result<std::shared_ptr<UcxContext>> open_ucx(int world);
+
+/// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
+/// world_ranks[i]. Workers' addresses travel through the session's store: blocks until all members are there,
+/// at most `timeout`. Links connect when they are first used.
+Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int rank,
+                                                      std::span<const int> world_ranks, Session& session,
+                                                      std::shared_ptr<UcxContext> context,
+                                                      std::chrono::milliseconds timeout, Env& env);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,60 @@
+// UcxWire: small messages and transfers to one peer as tagged UCP messages. Every receive is posted, with the
+// exact tag, before its message is sent, so UCX never keeps a copy.
+#pragma once
+
+#include <deque>
+
+#include "transports/fabric/limits.hpp"
+#include "transports/ucx/ucx_worker.hpp"
+
+namespace lockstep::internal {
+
+class UcxWire final : public Wire {
+ public:
+  /// Receive slots, and as many to send from.
+  static constexpr std::size_t kMemoryBytes = 2 * kLinkSlots * kSlotBytes;
+
+  UcxWire(UcxWorker& worker, UcxPeer& peer, Channel channel, std::span<std::byte> memory);
+  ~UcxWire() override;
+
+  Result<bool> send(std::span<const std::byte> head, std::span<const std::byte> body) override;
+  std::optional<Arrival> next() override;
+  void release(const Arrival& arrival) override { post(arrival.slot); }
+  Status open_landing(std::span<std::byte> memory, Landing& landing) override;
+  std::uint64_t landed() override;
+  Result<bool> fill(const Landing& landing, std::span<const std::byte> memory) override;
+  std::uint64_t filled() override;
+  void cut(Status why) override;
+  const Status& failure() const override { return peer_.failure; }
+  bool unfinished() override;
+
+ private:
+  struct Pending {
+    std::uint32_t slot;
+    void* request;  // nullptr: over.
+  };
+  enum class State { pending, over, failed };
+
+  std::byte* receive_slot(std::uint32_t slot) { return memory_.data() + slot * kSlotBytes; }
+  std::byte* send_slot(std::uint32_t slot) { return receive_slot(slot + kLinkSlots); }
+  void post(std::uint32_t slot);
+  void* receive(std::span<std::byte> memory, ucp_tag_t tag);
+  State state_of(void*& request, std::size_t* bytes = nullptr);
+  void fail(ucs_status_t status);
+  void cancel(void* request);
+  std::uint64_t count_over(std::deque<void*>& requests);
+
+  UcxWorker& worker_;
+  const UcxLibrary& ucx_;
+  UcxPeer& peer_;
+  const Channel channel_;
+  const std::span<std::byte> memory_;  // The worker's: UCX may touch it until the worker ends.
+  std::uint64_t next_send_ = 0, next_receive_ = 0, next_landing_ = 0;
+  std::deque<Pending> receiving_;  // In order of their tags.
+  std::deque<Pending> sending_;    // In order.
+  std::deque<std::uint32_t> free_send_slots_;
+  std::deque<void*> landings_, fillings_;  // Requests in order.
+  std::uint64_t landed_ = 0, filled_ = 0;
+};
+
+}  // namespace lockstep::internal

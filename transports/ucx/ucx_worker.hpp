@@ -1,0 +1,98 @@
+// UcxWorker: one UCP worker with its endpoints, as a Fabric. One communicator has one worker, so that each is
+// driven under its own engine's lock.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/fabric/fabric.hpp"
+#include "transports/ucx/ucx_library.hpp"
+
+namespace lockstep::internal {
+
+class UcxContext {
+ public:
+  UcxContext(const UcxLibrary& library, ucp_context_h context) : ucx(library), handle(context) {}
+  ~UcxContext() { ucx.cleanup(handle); }
+  UcxContext(const UcxContext&) = delete;
+  UcxContext& operator=(const UcxContext&) = delete;
+
+  const UcxLibrary& ucx;
+  const ucp_context_h handle;
+};
+
+/// What a tag says. Tags are exact: every message has its own.
+struct UcxTag {
+  enum Kind : std::uint64_t { message = 0, transfer = 1 };
+  static constexpr int kNumberBits = 40, kKindBits = 1, kChannelBits = 1;
+  static constexpr ucp_tag_t of(int sender, Channel channel, Kind kind, std::uint64_t number) {
+    return (((static_cast<ucp_tag_t>(sender) << kChannelBits | static_cast<ucp_tag_t>(channel)) << kKindBits |
+             kind)
+            << kNumberBits) |
+           (number & ((ucp_tag_t{1} << kNumberBits) - 1));
+  }
+  static constexpr int sender(ucp_tag_t tag) {
+    return static_cast<int>(tag >> (kNumberBits + kKindBits + kChannelBits));
+  }
+  static constexpr Channel channel(ucp_tag_t tag) {
+    return static_cast<Channel>((tag >> (kNumberBits + kKindBits)) & 1);
+  }
+  /// Selects kind and number.
+  static constexpr ucp_tag_t kAnyLink = (ucp_tag_t{1} << (kNumberBits + kKindBits)) - 1;
+};
+
+/// The endpoint to one peer, which both channels use.
+struct UcxPeer {
+  int rank = 0;
+  std::string address;
+  ucp_ep_h endpoint = nullptr;
+  bool watched = false;  ///< UCX tells of this peer's failure.
+  Status failure;
+  bool has_wire[2] = {false, false};
+};
+
+class UcxWorker final : public Fabric {
+ public:
+  static Result<std::unique_ptr<UcxWorker>> make(std::shared_ptr<UcxContext> context, int rank);
+  ~UcxWorker() override;
+
+  /// The worker's address, for the peers.
+  Result<std::string> address() const;
+  /// The next rank's address, from 0 on. `watched`: UCX is to tell of its failure.
+  void add_peer(std::string address, bool watched);
+
+  std::string_view name() const override { return "ucx"; }
+  Result<std::unique_ptr<Wire>> wire(int peer, Channel channel) override;
+  std::optional<std::pair<int, Channel>> caller() override;
+  bool progress() override;
+  int descriptor() const override { return descriptor_; }
+  void arm() override;
+  bool flushed() override;
+  Result<std::span<std::byte>> bounce_memory(std::size_t bytes) override;
+  bool direct(const void*, std::size_t) override { return true; }
+
+  const UcxLibrary& ucx() const { return context_->ucx; }
+  ucp_worker_h handle() const { return worker_; }
+  int rank() const { return rank_; }
+  /// Fails the endpoint: UCX lets go of all memory of its requests.
+  void cut(UcxPeer& peer, Status why);
+  /// From now on nothing moves: no memory is touched any more.
+  void stop() { stopped_ = true; }
+
+ private:
+  UcxWorker(std::shared_ptr<UcxContext> context, int rank) : context_(std::move(context)), rank_(rank) {}
+  Status connect(UcxPeer& peer);
+
+  const std::shared_ptr<UcxContext> context_;
+  const int rank_;
+  ucp_worker_h worker_ = nullptr;
+  int descriptor_ = -1;
+  std::deque<UcxPeer> peers_;  // Index = rank; UCX points to them.
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  void* flush_ = nullptr;
+  bool stopped_ = false;
+};
+
+}  // namespace lockstep::internal
