@@ -261,7 +261,8 @@ const Call& CallBuilder::build() {
   choose_algorithm();
   size_buffers();
   check_pointer("input", call_.input, call_.input_elements);
-  check_pointer("output", call_.output, call_.output_elements);
+  if (call_.output != call_.input || call_.input_elements == 0)
+    check_pointer("output", call_.output, call_.output_elements);
   if (call_.refusal.ok()) check_overlap();
   call_.counts = counts_;
   call_.recv_counts = recv_counts_;

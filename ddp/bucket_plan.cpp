@@ -24,7 +24,11 @@ std::size_t align_up(std::size_t elements, DataType type) {
 /// Fills buckets in the order of backward. One bucket per type is open at a time.
 class Planner {
  public:
-  explicit Planner(const ReducerOptions& options) : options_(options) { open_.fill(kNone); }
+  explicit Planner(const ReducerOptions& options)
+      : options_(options),
+        splits_(options.split_large && !(options.hook && options.hook->wants_whole_gradients())) {
+    open_.fill(kNone);
+  }
 
   void add(std::size_t parameter, DataType type, std::size_t elements) {
     // A large one travels alone; the open bucket stays open for the small ones around it.
@@ -67,7 +71,7 @@ class Planner {
     last_[bucket] = added_++;
   }
   void add_large(std::size_t parameter, DataType type, std::size_t elements) {
-    const std::size_t piece = options_.split_large ? piece_of(type, elements) : elements;
+    const std::size_t piece = splits_ ? piece_of(type, elements) : elements;
     for (std::size_t first = 0; first < elements; first += piece) {
       append(create(type), parameter, first, std::min(piece, elements - first));
     }
@@ -81,6 +85,7 @@ class Planner {
   }
 
   ReducerOptions options_;
+  const bool splits_;
   std::vector<BucketPlan::Bucket> buckets_;
   std::vector<std::size_t> last_;                 // Of each bucket: when its last parameter was added.
   std::array<std::size_t, kDataTypeCount> open_;  // Of each type: the bucket that takes more, or kNone.

@@ -1,14 +1,34 @@
 // Reducer: construction, and the way from the public calls to the inside.
+#include <algorithm>
 #include <utility>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
+#include "ddp/widening_hook.hpp"
 
 namespace lockstep {
 
 NonFiniteGradient::NonFiniteGradient(const std::string& message, int culprit, std::size_t parameter)
     : Error(ErrorCode::invalid_argument, message, culprit), parameter_(parameter) {}
+
+namespace {
+
+bool is_half(const Parameter& parameter) {
+  return parameter.type == DataType::f16 || parameter.type == DataType::bf16;
+}
+
+std::unique_ptr<internal::BucketCarrier> make_carrier(Communicator& communicator, internal::StepClock& clock,
+                                                      std::span<const Parameter> parameters,
+                                                      const ReducerOptions& options) {
+  if (options.hook) return internal::make_hook_carrier(communicator, clock, options.hook);
+  if (options.half_in_f32 && std::any_of(parameters.begin(), parameters.end(), is_half)) {
+    return internal::make_hook_carrier(communicator, clock, internal::make_widening_hook());
+  }
+  return internal::make_direct_carrier(communicator, clock);
+}
+
+}  // namespace
 
 Reducer::State::State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o, bool may_move)
     : communicator(c),
@@ -18,8 +38,7 @@ Reducer::State::State(Communicator& c, std::span<const Parameter> p, const Reduc
       frozen(p.size()),
       memory(std::make_unique<internal::BucketMemory>(layout, p.size())),
       closing(c, p.size()),
-      carrier(o.hook ? internal::make_hook_carrier(c, clock, o.hook)
-                     : internal::make_direct_carrier(c, clock)) {
+      carrier(make_carrier(c, clock, parameters, o)) {
   step.has_gradient.resize(p.size());
   step.average = o.average;
   if (may_move) order.observe(p.size());

@@ -122,10 +122,10 @@ void Reducer::State::end_step() {
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     statistics.timeline[b].bytes = internal::gradient_bytes(plan.buckets[b]);
   }
-  reset_step();
-  ++step.number;
   // A step that only counted marks saw no order.
-  if (order.observing() && step.number > (options.static_graph ? 2 : 1)) rebuild();
+  if (order.observing() && step.number >= (options.static_graph ? 2 : 1)) rebuild();
+  ++step.number;
+  reset_step();
 }
 
 void Reducer::State::reset_step() {

@@ -65,9 +65,9 @@ std::string report_of(const StepStatistics& s, int rank) {
         static_cast<double>(s.exposed.count()) / static_cast<double>(s.communication.count());
     text += ", " + std::to_string(std::lround(100 * (1 - exposed))) + " % hidden";
   }
-  text += "; waited " + milliseconds(s.waited_for_latest);
-  return text +
-         (s.latest_rank == rank ? ", this rank was the last" : " for rank " + std::to_string(s.latest_rank));
+  if (s.latest_rank == rank) return text + "; waited for no rank";
+  return text + "; waited " + milliseconds(s.waited_for_latest) + " for rank " +
+         std::to_string(s.latest_rank);
 }
 
 }  // namespace lockstep::internal

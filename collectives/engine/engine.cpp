@@ -166,11 +166,12 @@ void Engine::begin(Operation& operation, const Message& message) {
 
 void Engine::begin(Operation& operation, const Call& call) {
   operation.call = call;
-  operation.counts.assign(call.counts.begin(),
-                          call.counts.end());  // The caller's may be gone when a queued call starts.
-  operation.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
-  operation.call.counts = operation.counts;
-  operation.call.recv_counts = operation.recv_counts;
+  if (!call.counts.empty()) {  // The caller's may be gone when a queued call starts.
+    operation.counts.assign(call.counts.begin(), call.counts.end());
+    operation.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+    operation.call.counts = operation.counts;
+    operation.call.recv_counts = operation.recv_counts;
+  }
   operation.sequence = sequence_++;
   if (Status status = admit(operation); !status.ok()) {
     Status failed = failure(operation, status);
@@ -192,19 +193,22 @@ void Engine::begin(Operation& operation, const Call& call) {
 Status Engine::admit(Operation& operation) {
   if (state() != ErrorCode::ok) return reason_;
   if (!operation.call.refusal.ok()) return operation.call.refusal;
-  const FrameHeader* probe = nullptr;
+  return probes_kept_ > 0 ? compare_with_probes(operation) : Status();
+}
+
+/// Peers that already wait for this call have said what it is to them.
+Status Engine::compare_with_probes(const Operation& operation) {
+  Status status;
   for (FrameHeader& header : peer_probes_) {
-    if (header.reserved == operation.sequence + 1) {
-      probe = &header;
-      header.reserved = 0;
-      if (header.facts != operation.call.facts) break;
-      probe = nullptr;
+    if (header.reserved != operation.sequence + 1) continue;
+    header.reserved = 0;
+    --probes_kept_;
+    if (status.ok() && header.facts != operation.call.facts) {
+      const auto peer = static_cast<int>(&header - peer_probes_.data());
+      status = explain_mismatch(peer, operation.sequence, header.facts);
     }
   }
-  if (probe != nullptr) {
-    return explain_mismatch(static_cast<int>(probe - peer_probes_.data()), operation.sequence, probe->facts);
-  }
-  return {};
+  return status;
 }
 
 void Engine::record_call(const Operation& operation) {

@@ -112,6 +112,7 @@ class Engine final : public Progressor,
   void begin(Operation& operation, const Call& call);
   void begin(Operation& operation, const Message& message);
   Status admit(Operation& operation);
+  Status compare_with_probes(const Operation& operation);
   void activate(Operation& operation);
   void activate_pending();
   Status launch(Operation& operation);
@@ -126,6 +127,7 @@ class Engine final : public Progressor,
 
   // engine_step.cpp
   bool step_locked();
+  bool advance_all();
   bool advance(Operation& operation);
   Result<RunProgress> advance_run(Operation& operation);
   bool is_front_of_domain(const Operation& operation) const;
@@ -187,6 +189,7 @@ class Engine final : public Progressor,
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
   std::array<History, kRecentCalls> history_{};
+  int probes_kept_ = 0;                   // Of the next.
   std::vector<FrameHeader> peer_probes_;  // Last probe of each peer for a call not made here yet; sequence +
                                           // 1 in `reserved`, 0 = none.
   std::unique_ptr<Sleeper> sleeper_;

@@ -95,7 +95,10 @@ void Engine::apply_requests() {
     requested_losses_.clear();
     why = std::exchange(requested_, Status());
   }
-  if (!why.ok()) revoke(why);
+  if (why.ok()) return;
+  // A peer that has done its part and gone may be reported before this rank has looked at what it left.
+  if (state() == ErrorCode::ok) advance_all();
+  revoke(why);
 }
 
 ErrorCode Engine::poll_state() {
@@ -275,6 +278,7 @@ Status Engine::on_probe(int peer, const FrameHeader& header) {
   }
   if (header.sequence >= sequence_) {
     FrameHeader& kept = peer_probes_[static_cast<std::size_t>(peer)];
+    if (kept.reserved == 0) ++probes_kept_;
     kept = header;
     kept.reserved = header.sequence + 1;
   }

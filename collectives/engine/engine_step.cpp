@@ -17,19 +17,24 @@ bool Engine::step() {
 bool Engine::step_locked() {
   apply_requests();
   if (state() != ErrorCode::ok) return drain();
-  bool moved = false;
-  for (std::size_t i = 0; i < active_.size();) {
-    Operation* operation = active_[i];
-    moved |= advance(*operation);
-    if (state() != ErrorCode::ok) return true;  // A failure ended everything.
-    if (i < active_.size() && active_[i] == operation) ++i;
-  }
+  bool moved = advance_all();
+  if (state() != ErrorCode::ok) return true;  // A failure ended everything.
   moved |= matcher_->step();
   if (state() == ErrorCode::ok && peers_ && peers_->has_posted()) moved |= peers_->flush();
   if (!pending_.empty()) activate_pending();
   // Last, so that an operation whose peers have all done their part still ends well.
   if (!moved && domain_ != nullptr && check_domain()) return true;
   moved_since_look_ |= moved;
+  return moved;
+}
+
+bool Engine::advance_all() {
+  bool moved = false;
+  for (std::size_t i = 0; i < active_.size() && state() == ErrorCode::ok;) {
+    Operation* operation = active_[i];
+    moved |= advance(*operation);
+    if (i < active_.size() && active_[i] == operation) ++i;
+  }
   return moved;
 }
 

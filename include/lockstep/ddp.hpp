@@ -4,6 +4,8 @@
 #include "lockstep/ddp/bucket_plan.hpp"
 #include "lockstep/ddp/communication_hook.hpp"
 #include "lockstep/ddp/gradient_norm.hpp"
+#include "lockstep/ddp/hooks.hpp"
+#include "lockstep/ddp/local_sgd.hpp"
 #include "lockstep/ddp/parameter.hpp"
 #include "lockstep/ddp/reducer.hpp"
 #include "lockstep/ddp/reducer_options.hpp"

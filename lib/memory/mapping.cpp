@@ -20,6 +20,15 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
+/// A huge page of x86-64, and of aarch64 with pages of 4 KiB.
+constexpr std::size_t kHugePage = 2 << 20;
+
+/// Fewer misses in the address cache, and a first touch of 2 MiB at once. A wish: shared memory has huge
+/// pages only where an administrator allows them (/sys/kernel/mm/transparent_hugepage/shmem_enabled: advise).
+void wish_for_huge_pages(void* data, std::size_t bytes) {
+  if (bytes >= kHugePage) static_cast<void>(::madvise(data, bytes, MADV_HUGEPAGE));
+}
+
 // For kernels without MADV_POPULATE_WRITE. An atomic no-change write: the memory may be in use by its owner.
 void touch(std::byte* data, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += page_size()) {
@@ -96,6 +105,7 @@ Result<Mapping> Mapping::map(const Fd& fd, std::size_t bytes, std::size_t popula
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return system_error("mapping " + std::to_string(bytes) + " shared bytes", errno);
   Mapping mapping(static_cast<std::byte*>(data), bytes);
+  wish_for_huge_pages(data, std::min(bytes, populated));
   LOCKSTEP_RETURN_IF_ERROR(populate(mapping.data_, std::min(bytes, populated)));
   return mapping;
 }

@@ -10,24 +10,6 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::internal::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
-// Highway's own f16 conversions, used where the instruction set has none, drop infinities and do not round.
-#if HWY_TARGET == HWY_SSE4
-using F16Format = AnyFormat<F16>;
-#else
-struct F16Format {
-  using Bits = std::uint16_t;
-  using DBits = hn::Rebind<Bits, F32>;
-  static constexpr bool kNative = true;  ///< One instruction each way.
-  using DF16 = hn::Rebind<hwy::float16_t, F32>;
-  static HWY_INLINE hn::Vec<F32> widen(hn::Vec<DBits> v) {
-    return hn::PromoteTo(F32(), hn::BitCast(DF16(), v));
-  }
-  static HWY_INLINE hn::Vec<DBits> narrow(hn::Vec<F32> v) {
-    return hn::BitCast(DBits(), hn::DemoteTo(DF16(), v));
-  }
-};
-#endif
-
 /// bf16 is the upper half of an f32. A vector of it is taken as two vectors of f32, one of the even and one
 /// of the odd elements, because that needs no instruction that moves data across lanes.
 struct Bf16 {

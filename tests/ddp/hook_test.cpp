@@ -90,6 +90,7 @@ TEST(CommunicationHook, GetsEveryBucketOnceInPlanOrder) {
       auto hook = std::make_shared<GatheringHook>();
       ReducerOptions options = small_buckets(hook);
       options.gradients_as_views = views;
+      options.rebuild = false;  // One plan, attached once.
       Reducer reducer(communicator, model.list(), options);
       for (std::size_t step = 0; step < kSteps; ++step) {
         run_step(reducer, model, communicator.rank(), step);
@@ -108,6 +109,23 @@ TEST(CommunicationHook, GetsEveryBucketOnceInPlanOrder) {
       EXPECT_GE(hook->bytes_on_wire(), kSteps * reducer.statistics().bytes);
     });
   }
+}
+
+TEST(CommunicationHook, IsAttachedAnewToRebuiltBuckets) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Model model(20, 5);
+    auto hook = std::make_shared<GatheringHook>();
+    ReducerOptions options = small_buckets(hook);
+    options.gradients_as_views = false;
+    Reducer reducer(communicator, model.list(), options);
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      run_step(reducer, model, communicator.rank(), step);
+      expect_averages(reducer, model, communicator.size(), step);
+    }
+    // run_step marks forwards, the first plan goes backwards.
+    EXPECT_EQ(reducer.plan().buckets[0].parts[0].parameter, 0u);
+    EXPECT_EQ(hook->calls().size(), 2 * (kSteps - 1) * reducer.plan().buckets.size());
+  });
 }
 
 TEST(CommunicationHook, IsAFunctionThatReducesInPlace) {

@@ -1,0 +1,54 @@
+// Local SGD: ranks train on their own for some steps, then average their parameters.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "lockstep/ddp/communication_hook.hpp"
+#include "lockstep/export.hpp"
+
+namespace lockstep {
+
+struct LocalSgdOptions {
+  /// The first step without communication of gradients, counted from 1. Later than 1 it is post-local SGD
+  /// (Lin, Stich, Patel, Jaggi 2020): gradients are averaged at first, while they change fast.
+  std::uint64_t start_step = 1;
+  std::uint64_t period = 8;  ///< Steps between two averages of the parameters; at least 1.
+};
+
+/// A hook and an averager in one: as the hook it leaves gradients where they are from start_step on; after
+/// each optimizer step the trainer calls average_parameters(), which averages every `period` steps. In
+/// between the replicas differ, so do not ask the reducer to compare them. Optimizer state stays each rank's
+/// own.
+///
+///   auto local = std::make_shared<LocalSgd>(LocalSgdOptions{.period = 8});
+///   Reducer reducer(communicator, parameters, {.hook = local});
+///   ... reducer.wait(); optimizer.step(); local->average_parameters();
+class LOCKSTEP_API LocalSgd final : public CommunicationHook {
+ public:
+  /// Throws Error(invalid_argument) on a period of 0.
+  explicit LocalSgd(const LocalSgdOptions& options);
+
+  /// Collective, between wait() and the next forward. True when it averaged; a second call after one step
+  /// does nothing. Call it with force after the last step, so that all ranks end with one model.
+  bool average_parameters(bool force = false);
+
+  std::string name() const override;
+  void attach(Communicator& communicator, const BucketPlan& plan,
+              std::span<const Parameter> parameters) override;
+  Work start(Communicator& communicator, const GradientBucket& bucket) override;
+  /// Of gradients and of parameters.
+  std::uint64_t bytes_on_wire() const override { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  bool due(std::uint64_t step) const;
+
+  const LocalSgdOptions options_;
+  Communicator* communicator_ = nullptr;
+  std::span<const Parameter> parameters_;
+  std::atomic<std::uint64_t> step_{0};  // The last one seen.
+  std::uint64_t averaged_ = 0;          // The last one after which the parameters were averaged.
+  std::atomic<std::uint64_t> bytes_{0};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,403 @@
+// The reducer's modes: all combinations of those that can be combined, against what one process would
+// compute; and what each promises on its own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "lib/base/float16.hpp"
+#include "lockstep/ddp.hpp"
+#include "tests/ddp/mode_world.hpp"
+#include "tests/ddp/thrown_by.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::on_ranks;
+using testing::thrown_by;
+
+TEST(Modes, InEveryCombinationGiveTheResultOfOneProcess) {
+  for (unsigned bits = 0; bits < 128; ++bits) {
+    Modes modes;
+    modes.accumulation = bits & 1;
+    modes.unused = bits & 2;
+    modes.uneven = bits & 4;
+    modes.hook = bits & 8;
+    modes.views = bits & 16;
+    modes.clipping = bits & 32;
+    modes.check_first = bits & 64;
+    SCOPED_TRACE(modes.name());
+    on_ranks(3, bits % 3 == 0 ? "tcp" : "shm",
+             [&](Communicator& communicator) { ModeRun(communicator, modes).run(); });
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+/// A model of single numbers: gradient i of rank r is 10^i (r + 1).
+class Numbers {
+ public:
+  Numbers(Communicator& communicator, std::size_t count, const ReducerOptions& options = {})
+      : communicator_(communicator), values_(count), gradients_(count) {
+    std::vector<Parameter> list;
+    for (std::size_t i = 0; i < count; ++i) {
+      list.push_back({"n" + std::to_string(i), DataType::f32, {}, &values_[i], &gradients_[i]});
+    }
+    reducer_.emplace(communicator, list, options);
+  }
+  Reducer& reducer() { return *reducer_; }
+  float& gradient(std::size_t i) { return *static_cast<float*>(reducer_->gradient(i)); }
+  float mine(std::size_t i) const {
+    return static_cast<float>(std::pow(10, i)) * static_cast<float>(communicator_.rank() + 1);
+  }
+  void mark(std::size_t i) {
+    gradient(i) = mine(i);
+    reducer_->mark_ready(i);
+  }
+  /// Of `average` = 1 if the average over all ranks counts.
+  void expect(std::size_t i, double average) {
+    EXPECT_FLOAT_EQ(gradient(i), static_cast<float>(std::pow(10, i) * average)) << "gradient " << i;
+  }
+
+ private:
+  Communicator& communicator_;
+  std::vector<float> values_, gradients_;
+  std::optional<Reducer> reducer_;
+};
+
+TEST(StaticGraph, CountsMarksInTheFirstStepAndOverlapsLater) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options{.bucket_bytes = 4, .first_bucket_bytes = 4};
+    options.static_graph = true;
+    Numbers numbers(communicator, 3, options);
+    Reducer& reducer = numbers.reducer();
+    for (int step = 1; step <= 4; ++step) {
+      numbers.mark(2);
+      // Parameter 1 is used twice in the graph; parameter 0 on rank 1 only.
+      reducer.mark_ready(1);
+      numbers.mark(1);
+      if (communicator.rank() == 1) numbers.mark(0);
+      reducer.wait();
+      numbers.expect(2, 1.5);
+      numbers.expect(1, 1.5);
+      numbers.expect(0, 1.0);
+      EXPECT_EQ(reducer.statistics().step, static_cast<std::uint64_t>(step));
+    }
+  });
+}
+
+TEST(StaticGraph, NamesAGraphThatChanges) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.static_graph = true;
+    Numbers numbers(communicator, 3, options);
+    Reducer& reducer = numbers.reducer();
+    for (const std::size_t i : {1u, 2u}) numbers.mark(i);
+    reducer.wait();
+    for (const std::size_t i : {1u, 2u}) numbers.mark(i);
+    if (communicator.rank() == 0) {
+      EXPECT_NE(std::string(thrown_by([&] { numbers.mark(0); }).what()).find("not marked in the first step"),
+                std::string::npos);
+    }
+    const Error error = thrown_by([&] { reducer.wait(); });
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_NE(std::string(error.what()).find("rank 0 marked \"n0\" (0), which it did not in the first step"),
+              std::string::npos)
+        << error.what();
+    numbers.mark(1);  // Another kind of change: a mark that does not come.
+    if (communicator.rank() == 0) numbers.mark(2);
+    EXPECT_EQ(thrown_by([&] { reducer.wait(); }).culprit(), 1);
+  });
+}
+
+TEST(UnevenInputs, StopTogetherWhenAskedTo) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.uneven = UnevenInputs::stop;
+    Numbers numbers(communicator, 2, options);
+    int steps = 0;
+    int batches = 3 + communicator.rank();
+    while (numbers.reducer().begin_step(static_cast<std::uint64_t>(batches-- > 0))) {
+      numbers.mark(0);
+      numbers.mark(1);
+      numbers.reducer().wait();
+      ++steps;
+    }
+    EXPECT_EQ(steps, 3);
+  });
+}
+
+TEST(UnevenInputs, RefuseMarksOfARankWithoutData) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 1);
+    ASSERT_TRUE(numbers.reducer().begin_step(communicator.rank() == 0 ? 1 : 0));
+    if (communicator.rank() == 0) {
+      numbers.mark(0);
+    } else {
+      EXPECT_NE(std::string(thrown_by([&] { numbers.reducer().mark_ready(0); }).what()).find("no data"),
+                std::string::npos);
+    }
+    numbers.reducer().wait();
+    numbers.expect(0, 0.5);
+    EXPECT_NE(std::string(thrown_by([&] {
+                            numbers.reducer().mark_ready(0);
+                            static_cast<void>(numbers.reducer().begin_step(1));
+                          }).what())
+                  .find("in the midst of step 2"),
+              std::string::npos);
+    numbers.reducer().wait();
+  });
+}
+
+TEST(Weighted, CountsSamples) {
+  for (const bool hook : {false, true}) {
+    on_ranks(3, "auto", [&](Communicator& communicator) {
+      ReducerOptions options;
+      options.weighted = true;
+      if (hook) {
+        options.hook = make_hook("all_reduce", [](Communicator& c, const GradientBucket& b) {
+          return HookResult{c.all_reduce_async(b.data, b.data, b.count, b.type, b.op())};
+        });
+      }
+      Numbers numbers(communicator, 2, options);
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      const auto step = [&](std::vector<std::uint64_t> samples, double average) {
+        ASSERT_TRUE(numbers.reducer().begin_step(samples[rank]));
+        if (samples[rank] > 0) {
+          numbers.mark(1);
+          numbers.mark(0);
+        }
+        numbers.reducer().wait();
+        numbers.expect(0, average);
+        numbers.expect(1, average);
+      };
+      step({8, 8, 8}, 2);
+      step({8, 4, 4}, (8 * 1 + 4 * 2 + 4 * 3) / 16.0);
+      step({0, 1, 1}, 2.5);
+      step({0, 0, 7}, 3);
+    });
+  }
+}
+
+TEST(Weighted, NeedsToKnowTheSamples) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.weighted = true;
+    Numbers numbers(communicator, 1, options);
+    EXPECT_NE(std::string(thrown_by([&] { numbers.mark(0); }).what()).find("begin_step(samples)"),
+              std::string::npos);
+    options.average = false;
+    EXPECT_NE(std::string(thrown_by([&] { Numbers sums(communicator, 1, options); }).what())
+                  .find("weighted gradients are averaged"),
+              std::string::npos);
+  });
+}
+
+TEST(Freeze, LeavesParametersOutUntilTheyAreNamedNoMore) {
+  for (const bool views : {true, false}) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      ReducerOptions options{.bucket_bytes = 160, .first_bucket_bytes = 160};
+      options.gradients_as_views = views;
+      Numbers numbers(communicator, 7, options);
+      Reducer& reducer = numbers.reducer();
+      const auto step = [&](const std::vector<std::size_t>& frozen) {
+        reducer.freeze(frozen);
+        std::size_t bytes = 0;
+        for (std::size_t i = 0; i < 7; ++i) {
+          if (std::find(frozen.begin(), frozen.end(), i) != frozen.end()) continue;
+          numbers.mark(i);
+          bytes += sizeof(float);
+        }
+        reducer.wait();
+        EXPECT_EQ(reducer.statistics().bytes, bytes);
+        for (std::size_t i = 0; i < 7; ++i) {
+          const bool is_frozen = std::find(frozen.begin(), frozen.end(), i) != frozen.end();
+          EXPECT_EQ(reducer.used(i), !is_frozen);
+          if (!is_frozen) numbers.expect(i, 1.5);
+        }
+      };
+      step({});
+      const auto* gradient = reducer.gradient(5);
+      step({6, 5, 0});
+      step({1, 3});
+      step({0, 1, 2, 3, 4, 5, 6});
+      step({});
+      EXPECT_EQ(reducer.gradient(5), gradient) << "nothing moves";
+    });
+  }
+}
+
+TEST(Freeze, NamesTheRankWithAnotherList) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 4);
+    const std::vector<std::size_t> list{communicator.rank() == 2 ? 3u : 1u};
+    const Error error = thrown_by([&] { numbers.reducer().freeze(list); });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_EQ(error.culprit(), 2);
+    for (std::size_t i = 0; i < 4; ++i) numbers.mark(i);
+    numbers.reducer().wait();
+    const std::vector<std::size_t> beyond{4};
+    EXPECT_EQ(thrown_by([&] { numbers.reducer().freeze(beyond); }).code(), ErrorCode::invalid_argument);
+  });
+}
+
+TEST(Broadcast, MakesBuffersThoseOfTheRoot) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 1);
+    std::vector<float> mean(5, static_cast<float>(communicator.rank()));
+    std::int64_t batches = 100 + communicator.rank();
+    const std::vector<Parameter> buffers{{"mean", DataType::f32, {5}, mean.data(), nullptr},
+                                         {"none", DataType::f32, {0}, nullptr, nullptr},
+                                         {"batches", DataType::i64, {}, &batches, nullptr}};
+    numbers.reducer().broadcast(buffers);
+    EXPECT_EQ(mean, std::vector<float>(5, 0));
+    EXPECT_EQ(batches, 100);
+    batches += communicator.rank();
+    numbers.reducer().broadcast(buffers, 2);
+    EXPECT_EQ(batches, 102);
+  });
+}
+
+TEST(Broadcast, OfANullPointerIsAnErrorOnEveryRank) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 1);
+    float value = 0;
+    const std::vector<Parameter> buffers{
+        {"mean", DataType::f32, {}, communicator.rank() == 1 ? nullptr : &value, nullptr}};
+    const Error error = thrown_by([&] { numbers.reducer().broadcast(buffers); });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(std::string(error.what()).find("\"mean\" f32 [] has a null value"), std::string::npos);
+  });
+}
+
+TEST(NoSync, BeginsBetweenStepsOnly) {
+  on_ranks(1, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 2);
+    numbers.mark(0);
+    EXPECT_NE(std::string(thrown_by([&] { auto pause = numbers.reducer().no_sync(); }).what())
+                  .find("in the midst of step 1"),
+              std::string::npos);
+    numbers.mark(1);
+    numbers.reducer().wait();
+  });
+}
+
+// ---- rebuilt buckets
+
+/// Bucket of each parameter.
+std::vector<std::size_t> buckets_of(const BucketPlan& plan, std::size_t parameters) {
+  std::vector<std::size_t> all(parameters);
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    for (const GradientPart& part : plan.buckets[b].parts) all[part.parameter] = b;
+  }
+  return all;
+}
+
+TEST(Rebuild, FollowsTheOrderOfRankZeroWhereNoPointerIsLost) {
+  for (const bool views : {false, true}) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      int moved = 0;
+      ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+      options.gradients_as_views = views;
+      if (views) options.gradients_moved = [&] { ++moved; };
+      Numbers numbers(communicator, 6, options);
+      EXPECT_EQ(buckets_of(numbers.reducer().plan(), 6), (std::vector<std::size_t>{2, 2, 1, 1, 1, 0}));
+      const std::size_t first_order[2][6] = {{2, 0, 1, 5, 3, 4}, {4, 3, 5, 1, 0, 2}};
+      for (int step = 0; step < 3; ++step) {
+        for (const std::size_t i : first_order[communicator.rank()]) numbers.mark(i);
+        numbers.reducer().wait();
+        for (std::size_t i = 0; i < 6; ++i) numbers.expect(i, 1.5);
+        EXPECT_EQ(buckets_of(numbers.reducer().plan(), 6), (std::vector<std::size_t>{1, 1, 0, 2, 2, 1}));
+        EXPECT_EQ(moved, views ? 1 : 0);
+      }
+    });
+  }
+}
+
+TEST(Rebuild, LeavesViewsWhereTheyAre) {
+  for (const bool mixed : {false, true}) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+      options.gradients_as_views = !mixed || communicator.rank() == 0;
+      Numbers numbers(communicator, 6, options);
+      const BucketPlan before = numbers.reducer().plan();
+      for (const std::size_t i : {2u, 0u, 1u, 5u, 3u, 4u}) numbers.mark(i);
+      numbers.reducer().wait();
+      EXPECT_EQ(numbers.reducer().plan(), before);
+    });
+  }
+}
+
+// ---- halves in f32
+
+TEST(HalfInF32, RoundsOnce) {
+  for (const char* transports : {"shm", "tcp"}) {
+    on_ranks(5, transports, [](Communicator& communicator) {
+      // 1 + 4 x 2^-9: added one by one in bf16 (8 bits of precision) the small ones are lost.
+      constexpr std::size_t kCount = 1000;
+      std::vector<std::uint16_t> value(kCount), gradient(kCount);
+      std::vector<float> single(3), single_gradient(3, 1.0f);
+      const std::vector<Parameter> list{
+          {"half", DataType::bf16, {kCount}, value.data(), gradient.data()},
+          {"single", DataType::f32, {3}, single.data(), single_gradient.data()}};
+      ReducerOptions options;
+      options.gradients_as_views = false;
+      options.average = false;
+      options.half_in_f32 = true;
+      Reducer reducer(communicator, list, options);
+      const float mine = communicator.rank() == 0 ? 1.0f : 0x1p-9f;
+      std::fill(gradient.begin(), gradient.end(), internal::BF16::from_float(mine));
+      reducer.mark_ready(0);
+      reducer.mark_ready(1);
+      reducer.wait();
+      for (const std::uint16_t sum : gradient) ASSERT_EQ(internal::BF16::to_float(sum), 1.0f + 0x1p-7f);
+      EXPECT_EQ(single_gradient[2], 5.0f);
+    });
+  }
+}
+
+TEST(HalfInF32, IsNoCompanionOfAHook) {
+  on_ranks(1, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.half_in_f32 = true;
+    options.hook = make_hook("any", [](Communicator&, const GradientBucket&) { return HookResult{}; });
+    EXPECT_EQ(thrown_by([&] { Numbers numbers(communicator, 1, options); }).code(),
+              ErrorCode::invalid_argument);
+  });
+}
+
+// ---- what happened
+
+TEST(Statistics, TellWhereTheTimeOfAStepWent) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 6, {.bucket_bytes = 128, .first_bucket_bytes = 64});
+    Reducer& reducer = numbers.reducer();
+    EXPECT_EQ(reducer.report(), "no step has ended yet");
+    for (std::size_t i = 6; i-- > 0;) numbers.mark(i);
+    reducer.wait();
+    const StepStatistics s = reducer.statistics();
+    EXPECT_EQ(s.bytes, 6 * sizeof(float));
+    ASSERT_EQ(s.timeline.size(), reducer.plan().buckets.size());
+    std::size_t bytes = 0;
+    for (std::size_t b = 0; b < s.timeline.size(); ++b) {
+      bytes += s.timeline[b].bytes;
+      EXPECT_GT(s.timeline[b].started.count(), 0);
+      EXPECT_GE(s.timeline[b].done, s.timeline[b].started);
+      EXPECT_LE(s.timeline[b].done, s.duration);
+      if (b > 0) {
+        EXPECT_GE(s.timeline[b].started, s.timeline[b - 1].started);
+      }
+    }
+    EXPECT_EQ(bytes, s.bytes);
+    EXPECT_LE(s.exposed, s.communication);
+    EXPECT_LE(s.communication, s.duration);
+    EXPECT_LE(s.exposed, s.waited);
+    EXPECT_LE(s.waited_for_latest, s.waited);
+    EXPECT_GE(s.duration, s.backward + s.waited);
+    EXPECT_TRUE(s.latest_rank == 0 || s.latest_rank == 1);
+    EXPECT_EQ(reducer.report().rfind("step 1: ", 0), 0u) << reducer.report();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

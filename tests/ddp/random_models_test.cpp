@@ -1,0 +1,223 @@
+// A hundred random models: 1 to 500 tensors of 1 to 20 M elements, 64 M in all of the largest, mixed types,
+// random orders of marking, random unused sets, views and copies. The gradients are whole numbers whose sums
+// and averages are exact in every type, so that the result of one process is a formula.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <random>
+
+#include "ddp/gradient_math.hpp"
+#include "lib/base/float16.hpp"
+#include "lockstep/ddp.hpp"
+#include "tests/engine/local_ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr std::size_t kModels = 100;
+constexpr std::size_t kLargestModel = 64'000'000;
+constexpr std::size_t kLargestTensor = 20'000'000;
+
+struct Tensor {
+  DataType type = DataType::f32;
+  std::size_t elements = 0;
+  unsigned users = 0;  // Bit r: rank r has a gradient in this step.
+};
+
+struct RandomModel {
+  std::vector<Tensor> tensors;
+  ReducerOptions options;
+  unsigned seed = 0;
+};
+
+/// Small models but for a few: many small ones find more than many large ones.
+RandomModel random_model(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+  constexpr DataType kTypes[] = {DataType::f32,       DataType::f32,    DataType::bf16, DataType::f16,
+                                 DataType::complex64, DataType::f8e4m3, DataType::f64};
+  RandomModel model;
+  model.seed = seed;
+  const bool largest = seed == 0;
+  std::size_t budget = largest ? kLargestModel : 1 + below(300'000);
+  const std::size_t tensors = largest ? 60 : 1 + below(500);
+  for (std::size_t i = 0; i < tensors && budget > 0; ++i) {
+    Tensor t;
+    const unsigned bits = static_cast<unsigned>(below(25));
+    t.elements = std::min({std::size_t{1} + below(std::size_t{1} << bits), budget, kLargestTensor});
+    if (largest && i == 30) t.elements = kLargestTensor;
+    if (!largest && i + 1 == tensors) t.elements = budget;
+    // Memory: the largest model is of small types.
+    t.type = largest ? kTypes[2 + below(2)] : kTypes[below(std::size(kTypes))];
+    budget -= t.elements;
+    t.users = static_cast<unsigned>(below(1u << kRanks));
+    model.tensors.push_back(t);
+  }
+  if (largest) model.tensors.back().elements += budget;
+  ReducerOptions& o = model.options;
+  if (!largest) {
+    o.bucket_bytes = 1 + below(400'000);
+    o.first_bucket_bytes = 1 + below(20'000);
+  }
+  o.find_unused = below(4) > 0;
+  if (!o.find_unused) {
+    for (Tensor& t : model.tensors) t.users = (1u << kRanks) - 1;
+  }
+  o.split_large = below(4) > 0;
+  o.average = below(2) > 0;
+  o.half_in_f32 = below(4) == 0;
+  return model;
+}
+
+int local_number(unsigned users, std::size_t i, std::size_t e, int rank) {
+  if ((users >> rank & 1) == 0) return 0;
+  return (static_cast<int>((i * 5 + e) % 7) - 3) + (rank & 1);
+}
+
+/// Divided by four it is a quarter, which every type has.
+int sum_of_all(unsigned users, std::size_t i, std::size_t e) {
+  int sum = 0;
+  for (int r = 0; r < kRanks; ++r) sum += local_number(users, i, e, r);
+  return sum;
+}
+
+/// `value` as element `e` of a tensor of `type`; complex numbers have it twice.
+void store(DataType type, void* data, std::size_t e, float value) {
+  switch (type) {
+    case DataType::f16:
+      static_cast<std::uint16_t*>(data)[e] = internal::F16::from_float(value);
+      break;
+    case DataType::bf16:
+      static_cast<std::uint16_t*>(data)[e] = internal::BF16::from_float(value);
+      break;
+    case DataType::f8e4m3:
+      static_cast<std::uint8_t*>(data)[e] = internal::F8E4M3::from_float(value);
+      break;
+    case DataType::f64:
+      static_cast<double*>(data)[e] = value;
+      break;
+    case DataType::complex64:
+      static_cast<float*>(data)[2 * e] = static_cast<float*>(data)[2 * e + 1] = value;
+      break;
+    default:
+      static_cast<float*>(data)[e] = value;
+  }
+}
+
+double load(DataType type, const void* data, std::size_t e) {
+  switch (type) {
+    case DataType::f16:
+      return internal::F16::to_float(static_cast<const std::uint16_t*>(data)[e]);
+    case DataType::bf16:
+      return internal::BF16::to_float(static_cast<const std::uint16_t*>(data)[e]);
+    case DataType::f8e4m3:
+      return internal::F8E4M3::to_float(static_cast<const std::uint8_t*>(data)[e]);
+    case DataType::f64:
+      return static_cast<const double*>(data)[e];
+    case DataType::complex64:
+      return static_cast<const float*>(data)[2 * e + 1];
+    default:
+      return static_cast<const float*>(data)[e];
+  }
+}
+
+/// The seven distinct values of a tensor, repeated: what is stored is looked up.
+template <typename Number>
+void fill(DataType type, void* data, std::size_t count, Number number) {
+  const std::size_t period = 7;  // Of local_number and sum_of_all in e.
+  const std::size_t head = std::min(count, period);
+  for (std::size_t e = 0; e < head; ++e) store(type, data, e, number(e));
+  auto* bytes = static_cast<std::byte*>(data);
+  for (std::size_t done = head; done < count;) {
+    const std::size_t next = std::min(done, count - done);
+    std::memcpy(bytes + done * size_of(type), data, next * size_of(type));
+    done += next;
+  }
+}
+
+class RankRun {
+ public:
+  RankRun(Communicator& communicator, const RandomModel& model)
+      : communicator_(communicator), model_(model), options_(model.options) {
+    // The choice of the rank: views or copies.
+    options_.gradients_as_views = model.seed == 0 || (model.seed + communicator.rank()) % 3 > 0;
+    for (const Tensor& t : model.tensors) {
+      const std::size_t bytes = t.elements * size_of(t.type);
+      values_.emplace_back(bytes);
+      gradients_.emplace_back(options_.gradients_as_views ? 0 : bytes);
+      list_.push_back({"t", t.type, {t.elements}, values_.back().data(), gradients_.back().data()});
+    }
+    reducer_.emplace(communicator, list_, options_);
+    values_.clear();  // Broadcast once, not needed any more.
+  }
+
+  void step(std::size_t number) {
+    const int rank = communicator_.rank();
+    std::vector<std::size_t> order(model_.tensors.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(
+        order.begin(), order.end(),
+        std::mt19937(static_cast<unsigned>(model_.seed * 10 + number * 4) + static_cast<unsigned>(rank)));
+    for (const std::size_t i : order) {
+      const Tensor& t = model_.tensors[i];
+      if ((t.users >> rank & 1) == 0) continue;
+      fill(t.type, reducer_->gradient(i), t.elements,
+           [&](std::size_t e) { return static_cast<float>(local_number(t.users, i, e, rank)); });
+      reducer_->mark_ready(i);
+    }
+    reducer_->wait();
+    check();
+  }
+
+ private:
+  void check() {
+    std::vector<std::byte> expected;
+    std::uint64_t hash = 0;
+    const float divisor = options_.average ? kRanks : 1;
+    for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
+      const Tensor& t = model_.tensors[i];
+      expected.resize(t.elements * size_of(t.type));
+      fill(t.type, expected.data(), t.elements,
+           [&](std::size_t e) { return static_cast<float>(sum_of_all(t.users, i, e)) / divisor; });
+      EXPECT_EQ(reducer_->used(i), t.users != 0);
+      // Minus zero equals zero, in numbers but not in bytes.
+      const void* gradient = reducer_->gradient(i);
+      if (std::memcmp(gradient, expected.data(), expected.size()) != 0) {
+        for (std::size_t e = 0; e < t.elements; ++e) {
+          ASSERT_EQ(load(t.type, gradient, e), load(t.type, expected.data(), e))
+              << "model " << model_.seed << ", tensor " << i << " (" << name_of(t.type) << " x " << t.elements
+              << "), element " << e;
+        }
+      }
+      hash = hash * 31 + internal::hash_bytes(gradient, expected.size());
+    }
+    std::vector<std::uint64_t> all(kRanks);
+    communicator_.all_gather(&hash, all.data(), 1, DataType::u64);
+    for (const std::uint64_t other : all) ASSERT_EQ(other, hash) << "model " << model_.seed;
+  }
+
+  Communicator& communicator_;
+  const RandomModel& model_;
+  ReducerOptions options_;
+  std::vector<std::vector<std::byte>> values_, gradients_;
+  std::vector<Parameter> list_;
+  std::optional<Reducer> reducer_;
+};
+
+TEST(RandomModels, GiveTheResultOfOneProcessOnEveryRank) {
+  for (unsigned seed = 0; seed < kModels; ++seed) {
+    const RandomModel model = random_model(seed);
+    testing::on_ranks(kRanks, seed % 5 == 1 ? "tcp" : "shm", [&](Communicator& communicator) {
+      RankRun run(communicator, model);
+      for (std::size_t step = 0; step < 2 && !::testing::Test::HasFailure(); ++step) run.step(step);
+    });
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,281 @@
+// ShardedOptimizer: the same values as one process that has all gradients, for every stage, world and
+// arrangement; memory of a rank; misuse.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "lockstep/ddp/sharded_optimizer.hpp"
+#include "tests/ddp/digits_data.hpp"
+#include "tests/ddp/model.hpp"
+#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::expect_equal_values;
+using testing::on_ranks;
+using testing::thrown_by;
+
+struct Arrangement {
+  ZeroStage stage;
+  bool values_as_views;
+};
+constexpr Arrangement kArrangements[] = {{ZeroStage::optimizer, false},
+                                         {ZeroStage::optimizer, true},
+                                         {ZeroStage::gradients, false},
+                                         {ZeroStage::gradients, true}};
+
+ShardedOptions small_buckets(const Arrangement& arrangement) {
+  return {.bucket_bytes = 8'192,
+          .first_bucket_bytes = 2'000,
+          .stage = arrangement.stage,
+          .values_as_views = arrangement.values_as_views};
+}
+
+/// One whole step of `rank`, whose gradients are local_gradient()'s small whole numbers.
+void run_step(ShardedOptimizer& sharded, const Model& model, int rank, std::size_t step) {
+  for (std::size_t i = 0; i < model.tensors(); ++i) sharded.wait_parameters(i);
+  for (std::size_t i = model.tensors(); i-- > 0;) {
+    float* gradient = sharded.gradient(i);
+    for (std::size_t e = 0; e < model.elements(i); ++e) gradient[e] = local_gradient(rank, step, i, e);
+    sharded.mark_ready(i);
+  }
+  sharded.wait();
+}
+
+/// What one process computes from the average of the gradients: exact, as that of whole numbers by 2 or 4
+/// ranks is.
+class SingleProcess {
+ public:
+  SingleProcess(const Model& model, const Optimizer& optimizer) : optimizer_(optimizer) {
+    for (std::size_t i = 0; i < model.tensors(); ++i) {
+      values_.emplace_back(model.elements(i));
+      slots_.emplace_back(optimizer.slots().size(), std::vector<float>(model.elements(i)));
+    }
+  }
+  void step(int ranks, std::size_t step, float scale = 1) {
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      std::vector<float> gradient(values_[i].size());
+      for (std::size_t e = 0; e < gradient.size(); ++e)
+        gradient[e] = summed_gradient(ranks, step, i, e) / static_cast<float>(ranks) * scale;
+      std::vector<std::span<float>> slots(slots_[i].begin(), slots_[i].end());
+      optimizer_.step({step + 1, values_[i], gradient, slots});
+    }
+  }
+  const std::vector<float>& values(std::size_t i) const { return values_[i]; }
+
+ private:
+  const Optimizer& optimizer_;
+  std::vector<std::vector<float>> values_;
+  std::vector<std::vector<std::vector<float>>> slots_;
+};
+
+TEST(Sharded, TakesTheStepsOfASingleProcessBitForBit) {
+  const std::shared_ptr<const Optimizer> optimizers[] = {std::make_shared<SgdMomentum>(0.01, 0.9, 0.001),
+                                                         std::make_shared<AdamW>(0.01)};
+  for (const auto& optimizer : optimizers) {
+    for (const Arrangement& arrangement : kArrangements) {
+      for (const int ranks : {1, 2, 4}) {
+        on_ranks(ranks, ranks == 2 ? "tcp" : "auto", [&](Communicator& communicator) {
+          Model model(20, 5);
+          SingleProcess single(model, *optimizer);
+          ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+          EXPECT_GT(sharded.plan().buckets.size(), 2u);
+          for (std::size_t step = 0; step < 4; ++step) {
+            run_step(sharded, model, communicator.rank(), step);
+            sharded.step();
+            single.step(ranks, step);
+          }
+          sharded.wait_parameters();
+          for (std::size_t i = 0; i < model.tensors(); ++i) {
+            const std::size_t bytes = model.elements(i) * sizeof(float);
+            ASSERT_TRUE(bytes == 0 || std::memcmp(sharded.value(i), single.values(i).data(), bytes) == 0)
+                << optimizer->name() << ", tensor " << i << " of " << ranks << " ranks";
+          }
+        });
+      }
+    }
+  }
+}
+
+/// Three ranks average to fractions, whose sums may be rounded in another order.
+TEST(Sharded, IsCloseWhereAveragesAreFractionsAndEqualOnAllRanks) {
+  const auto optimizer = std::make_shared<AdamW>(0.01);
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(3, "auto", [&](Communicator& communicator) {
+      Model model(20, 5);
+      SingleProcess single(model, *optimizer);
+      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      for (std::size_t step = 0; step < 4; ++step) {
+        run_step(sharded, model, communicator.rank(), step);
+        sharded.step();
+        single.step(3, step);
+      }
+      sharded.wait_parameters();
+      std::vector<Parameter> values = model.list();
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        values[i].value = sharded.value(i);
+        for (std::size_t e = 0; e < model.elements(i); ++e)
+          ASSERT_NEAR(sharded.value(i)[e], single.values(i)[e], 1e-5);
+      }
+      expect_equal_values(communicator, values);
+    });
+  }
+}
+
+TEST(Sharded, ClipsByTheNormOfAllShards) {
+  const auto optimizer = std::make_shared<SgdMomentum>(0.5, 0.0);
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(20, 5);
+      double squares = 0;
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        for (std::size_t e = 0; e < model.elements(i); ++e)
+          squares += std::pow(summed_gradient(2, 0, i, e) / 2.0, 2);
+      }
+      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      run_step(sharded, model, communicator.rank(), 0);
+      EXPECT_NEAR(sharded.clip_gradients(3.0), std::sqrt(squares), 1e-6 * std::sqrt(squares));
+      EXPECT_NEAR(sharded.clip_gradients(3.0), 3.0, 1e-5);
+      sharded.step();
+      sharded.wait_parameters();
+      const float scale = static_cast<float>(3.0 / std::sqrt(squares));
+      for (std::size_t e = 0; e < model.elements(0); ++e)
+        ASSERT_NEAR(sharded.value(0)[e], -0.5f * scale * summed_gradient(2, 0, 0, e) / 2, 1e-5);
+    });
+  }
+}
+
+TEST(Sharded, ARankKeepsItsShareOfTheMemory) {
+  constexpr std::size_t kElements = 1u << 20, kBytes = kElements * sizeof(float), kBucket = kBytes / 16;
+  for (const int ranks : {1, 2, 4}) {
+    on_ranks(ranks, "auto", [&](Communicator& communicator) {
+      std::vector<float> value(kElements), gradient(kElements);
+      const std::vector<Parameter> list{
+          {"weight", DataType::f32, {1024, 1024}, value.data(), gradient.data()}};
+      for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients}) {
+        ShardedOptimizer sharded(communicator, list, std::make_shared<AdamW>(0.01),
+                                 {.bucket_bytes = kBucket, .first_bucket_bytes = kBucket, .stage = stage});
+        for (int step = 0; step < 3; ++step) {
+          sharded.wait_parameters(0);
+          sharded.mark_ready(0);
+          sharded.wait();
+          sharded.step();
+        }
+        sharded.wait_parameters();
+        const auto n = static_cast<std::size_t>(ranks);
+        const ShardedMemory memory = sharded.memory();
+        const std::size_t padding = sharded.plan().buckets.size() * 64;
+        EXPECT_EQ(memory.values / kBytes, 1u);
+        EXPECT_LE(memory.optimizer, 2 * (kBytes / n + padding));
+        EXPECT_GE(memory.optimizer, 2 * kBytes / n);
+        if (stage == ZeroStage::optimizer) {
+          EXPECT_GE(memory.gradients, kBytes);
+          EXPECT_EQ(memory.in_flight, 0u);
+        } else {
+          EXPECT_GE(memory.gradients, kBytes / n);
+          EXPECT_LE(memory.gradients, kBytes / n + padding);
+          EXPECT_LE(memory.in_flight, 3 * kBucket + padding);
+        }
+      }
+    });
+  }
+}
+
+TEST(Sharded, MarksMayComeFromThreadsInAnyOrder) {
+  const auto optimizer = std::make_shared<SgdMomentum>(0.01);
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(40, 9);
+      SingleProcess single(model, *optimizer);
+      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      for (std::size_t step = 0; step < 3; ++step) {
+        sharded.wait_parameters();
+        std::vector<std::thread> threads;
+        for (std::size_t t = 0; t < 2; ++t) {
+          threads.emplace_back([&, t] {
+            for (std::size_t i = t; i < model.tensors(); i += 2) {
+              for (std::size_t e = 0; e < model.elements(i); ++e)
+                sharded.gradient(i)[e] = local_gradient(communicator.rank(), step, i, e);
+              sharded.mark_ready(i);
+            }
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+        sharded.wait();
+        sharded.step();
+        single.step(2, step);
+      }
+      sharded.wait_parameters();
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        for (std::size_t e = 0; e < model.elements(i); ++e)
+          ASSERT_EQ(sharded.value(i)[e], single.values(i)[e]);
+      }
+    });
+  }
+}
+
+TEST(Sharded, MisuseIsNamedAndChangesNothing) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    const auto optimizer = std::make_shared<SgdMomentum>(0.01);
+    ShardedOptimizer sharded(communicator, model.list(), optimizer);
+    const auto message = [](const std::function<void()>& call) {
+      const Error error = thrown_by(call);
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return std::string(error.what());
+    };
+    for (const std::size_t i : {3u, 1u, 0u}) sharded.mark_ready(i);
+    EXPECT_NE(message([&] { sharded.mark_ready(1); }).find("\"tensor1\" was already marked in step 1"),
+              std::string::npos);
+    EXPECT_NE(message([&] { sharded.mark_ready(4); }).find("there are 4 parameters"), std::string::npos);
+    EXPECT_NE(message([&] {
+                sharded.wait();
+              }).find("1 of 4 gradients were not marked ready in step 1: \"tensor2\""),
+              std::string::npos);
+    sharded.mark_ready(2);
+    sharded.wait();
+    sharded.step();
+    EXPECT_NE(message([&] { sharded.mark_ready(0); }).find("call wait_parameters(0) before forward"),
+              std::string::npos);
+    sharded.wait_parameters();
+  });
+}
+
+TEST(Sharded, WhatRanksMustShareIsCompared) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    const double momentum = communicator.rank() == 0 ? 0.9 : 0.8;
+    const Error settings = thrown_by(
+        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1, momentum)); });
+    EXPECT_EQ(settings.code(), ErrorCode::mismatch);
+    EXPECT_EQ(settings.culprit(), 1);
+    std::vector<double> wide(3);
+    const std::vector<Parameter> doubles{{"wide", DataType::f64, {3}, wide.data(), wide.data()}};
+    const Error type =
+        thrown_by([&] { ShardedOptimizer(communicator, doubles, std::make_shared<SgdMomentum>(0.1)); });
+    EXPECT_EQ(type.code(), ErrorCode::not_supported);
+    EXPECT_NE(std::string(type.what()).find("\"wide\" f64 [3] is not f32"), std::string::npos);
+  });
+}
+
+TEST(Sharded, DestructionInTheMidstOfAStepTellsThePeers) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Model model(20, 5);
+    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.1),
+                             small_buckets({ZeroStage::gradients, false}));
+    const bool quitter = communicator.rank() == 0;
+    for (std::size_t i = model.tensors(); i-- > (quitter ? 12u : 0u);) sharded.mark_ready(i);
+    if (quitter) return;
+    const Error error = thrown_by([&] { sharded.wait(); });
+    EXPECT_EQ(error.code(), ErrorCode::aborted);
+    EXPECT_NE(std::string(error.what()).find("destroyed its ShardedOptimizer"), std::string::npos)
+        << error.what();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
