@@ -22,7 +22,11 @@ struct Shape {
   bool in_place;
 };
 constexpr Shape kInPlace2{"2to2", 2, 2, true};
-constexpr Shape kShapes[] = {kInPlace2, {"4to4", 4, 4, true}, {"2to1", 2, 1, false}, {"8to1", 8, 1, false}};
+constexpr Shape kShapes[] = {kInPlace2,
+                             {"4to4", 4, 4, true},
+                             {"2to1", 2, 1, false},
+                             {"2to2_apart", 2, 2, false},
+                             {"8to1", 8, 1, false}};
 constexpr std::size_t kSizes[] = {8,         64,      252,     1 << 10,  16 << 10,
                                   256 << 10, 1 << 20, 4 << 20, 25 << 20, 256 << 20};
 constexpr std::size_t kOneSize = 1 << 20;
@@ -110,7 +114,7 @@ void register_all() {
       const auto type = static_cast<DataType>(t);
       const auto op = static_cast<ReduceOp>(o);
       if (!check_reduction(type, op).ok() || (type == DataType::f32 && op == ReduceOp::sum)) continue;
-      for (const Shape& shape : {kShapes[0], kShapes[3]}) {
+      for (const Shape& shape : {kInPlace2, kShapes[4]}) {
         const std::string name = std::string(name_of(type)) + "/" + std::string(name_of(op)) + "/" +
                                  shape.name + "/" + std::to_string(kOneSize);
         RegisterBenchmark(name.c_str(), bench_reduce, type, op, shape, kOneSize);

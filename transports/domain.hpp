@@ -56,7 +56,9 @@ struct MemberControl {
       fingerprints[4];  ///< Of the last domain calls, by call modulo 4; in the phase's line.
   alignas(kLine) InlineLine inline_line[2];  ///< One-shot payloads, used alternately.
   Offer offer[2];                            ///< By parity of the domain call.
-  alignas(kLine) Doorbell doorbell;          ///< Rung by peers when they publish and the owner sleeps.
+  /// The processor that the owner was seen on, from 1. In a line of its own: it seldom changes.
+  alignas(kLine) std::atomic<std::uint32_t> processor;
+  alignas(kLine) Doorbell doorbell;  ///< Rung by peers when they publish and the owner sleeps.
   alignas(kLine)
       std::atomic<std::uint32_t> revoked;  ///< != 0: the communicator is dead; first writer fills reason.
   std::atomic<std::uint32_t> writing;  ///< The owner may be writing to members' registered memory. It sets

@@ -50,10 +50,11 @@ struct Combine {
   ReduceOp op = ReduceOp::sum;
   UserOp user;
   std::uint32_t world = 1;
+  bool past_caches = false;  ///< As in Reduction.
 
   Reduction reduction(std::uint64_t count, bool finish) const {
     const bool divide = finish && op == ReduceOp::avg;
-    return {type, op, op == ReduceOp::user ? &user : nullptr, count, divide ? world : 0};
+    return {type, op, op == ReduceOp::user ? &user : nullptr, count, divide ? world : 0, past_caches};
   }
 };
 

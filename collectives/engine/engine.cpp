@@ -87,9 +87,11 @@ Status Engine::run(const Call& call) {
   operation.attended = true;
   begin(operation, call);
   const int attempts = operation.path == Operation::Path::links ? 0 : wait_policy_.inline_attempts;
+  bool yields = wait_policy_.inline_yields;
   for (int i = 0; i < attempts && !operation.done.load(std::memory_order_relaxed); ++i) {
     if (contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
-    if (i > 0) relax(wait_policy_.inline_yields);
+    if (i == kAttemptsBeforeLook) yields |= shares_processor();
+    relax(yields);
     advance(operation);
   }
   if (!operation.done.load(std::memory_order_relaxed)) {

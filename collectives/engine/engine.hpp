@@ -134,6 +134,7 @@ class Engine final : public Progressor,
   void look_around();
 
   // engine_wait.cpp
+  bool shares_processor();
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
   void wake_self();
   bool has_unattended() const;

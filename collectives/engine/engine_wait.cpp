@@ -20,7 +20,7 @@ bool Engine::wait(Operation& operation, Nanos limit) {
   while (!operation.done.load(std::memory_order_relaxed)) {
     if (step_locked()) {
       backoff.reset();
-    } else if (backoff.idle() == Backoff::Advice::sleep) {
+    } else if (backoff.idle(shares_processor()) == Backoff::Advice::sleep) {
       look_around();
       if (operation.done.load(std::memory_order_relaxed)) break;
       const Nanos now = env_.now();
@@ -40,6 +40,20 @@ bool Engine::wait(Operation& operation, Nanos limit) {
   if (sleepers_ > 0) wake_self();  // Another waiter must drive now.
   if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
   return operation.done.load(std::memory_order_relaxed);
+}
+
+/// Whether a peer was last seen on this very processor: then it needs this one's turn, however many cores are
+/// idle. An outdated answer costs a few yields.
+bool Engine::shares_processor() {
+  if (domain_ == nullptr) return false;
+  const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
+  std::atomic<std::uint32_t>& own = domain_->control(group_.rank).processor;
+  if (own.load(std::memory_order_relaxed) != here) own.store(here, std::memory_order_relaxed);
+  for (int member = 0; member < group_.size(); ++member) {
+    const auto there = domain_->control(member).processor.load(std::memory_order_relaxed);
+    if (member != group_.rank && there == here) return true;
+  }
+  return false;
 }
 
 bool Engine::test(Operation& operation) {

@@ -40,6 +40,10 @@ inline constexpr Nanos kDrainTime = 2'000'000'000;
 /// Members up to which the payload may ride in the flags' lines: every rank reads every line.
 inline constexpr int kMaxInlineMembers = 64;
 
+/// Tries of a blocking call before it looks whether a peer needs its processor: a peer that is about to
+/// answer from another one has done so by then.
+inline constexpr int kAttemptsBeforeLook = 16;
+
 /// Programs kept per communicator, and the steps they may have together (about 10 MiB).
 inline constexpr std::size_t kMaxCachedPrograms = 512;
 inline constexpr std::size_t kMaxCachedSteps = 1 << 16;

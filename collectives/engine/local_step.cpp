@@ -19,7 +19,7 @@ void run_copy(const Step& step, const Buffers& buffers, const Combine& combine, 
   } else if (step.dst.space == Space::staging) {
     hand_over_bytes(to, from, count * buffers.element);
   } else if (from != to) {
-    copy_bytes(to, from, count * buffers.element);
+    copy_bytes(to, from, count * buffers.element, combine.past_caches);
   }
 }
 

@@ -70,11 +70,11 @@ void relax(bool yield) {
   }
 }
 
-Backoff::Advice Backoff::idle() {
+Backoff::Advice Backoff::idle(bool yield) {
   const Nanos now = env_.now();
   if (since_ == 0) since_ = now;
   const Nanos waited = now - since_;
-  if (waited < policy_.spin && ++passes_ % kPassesPerYield != 0) {
+  if (waited < policy_.spin && !yield && ++passes_ % kPassesPerYield != 0) {
     pause();
   } else if (waited < policy_.spin + policy_.yield) {
     sched_yield();

@@ -30,7 +30,8 @@ class Backoff {
   void reset() { since_ = 0; }
   /// After a sleep: yield some more, but do not spin again.
   void woken() { since_ = env_.now() - policy_.spin - policy_.yield / 2; }
-  Advice idle();
+  /// `yield`: somebody needs this processor now.
+  Advice idle(bool yield);
 
  private:
   const WaitPolicy policy_;

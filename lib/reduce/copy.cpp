@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "hwy/cache_control.h"
 #include "lib/reduce/reduce.hpp"
@@ -54,6 +55,19 @@ namespace {
 /// Below this a copy's destination is likely to be read from cache soon, whatever the machine says about its
 /// caches.
 constexpr std::size_t kSmallestNontemporal = 4 << 20;
+/// Pieces of a large copy below this gain less than the fence at their end costs; also more than the longest
+/// vector.
+constexpr std::size_t kSmallestStreamed = 4 << 10;
+
+/// Bytes of the last level cache that a core can use, or 0 when nobody knows. The kernel tells of one cache;
+/// sysconf adds up those of all the chip's parts, which no core can use together (384 MiB for 32 on a 96-core
+/// EPYC).
+std::size_t last_level_cache() {
+  std::size_t kibibytes = 0;
+  if (std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> kibibytes) return kibibytes << 10;
+  const long total = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return total > 0 ? static_cast<std::size_t>(total) : 0;
+}
 
 #if defined(__x86_64__)
 /// Below this `rep movsb` costs more to start than it saves.
@@ -70,20 +84,17 @@ bool has_fast_string_copy() {
 }  // namespace
 
 std::size_t nontemporal_threshold() noexcept {
-  static const std::size_t threshold = [] {
-    const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or -1 where the system does not know.
-    return std::max(kSmallestNontemporal, last_level > 0 ? static_cast<std::size_t>(last_level) / 4 * 3 : 0);
-  }();
+  static const std::size_t threshold = std::max(kSmallestNontemporal, last_level_cache() / 4 * 3);
   return threshold;
 }
 
-void copy_bytes(void* destination, const void* source, std::size_t bytes) noexcept {
+void copy_bytes(void* destination, const void* source, std::size_t bytes, bool past_caches) noexcept {
   if (destination == source || bytes == 0) return;
-  if (bytes < nontemporal_threshold()) {
-    std::memcpy(destination, source, bytes);
-  } else {
+  if (bytes >= nontemporal_threshold() || (past_caches && bytes >= kSmallestStreamed)) {
     HWY_DYNAMIC_DISPATCH(stream_bytes)
     (static_cast<std::uint8_t*>(destination), static_cast<const std::uint8_t*>(source), bytes);
+  } else {
+    std::memcpy(destination, source, bytes);
   }
 }
 

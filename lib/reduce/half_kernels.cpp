@@ -20,23 +20,6 @@ struct Bf16 {
   struct V {
     hn::Vec<F32> even, odd;
   };
-  static HWY_INLINE std::size_t lanes() { return hn::Lanes(DStored()); }
-  static HWY_INLINE V load(const Stored* from) { return widen(hn::LoadU(DStored(), from)); }
-  static HWY_INLINE V load(const Stored* from, std::size_t n) {
-    return widen(load_first(DStored(), from, n));
-  }
-  static HWY_INLINE void store(V v, Stored* to) { hn::StoreU(narrow(v), DStored(), to); }
-  static HWY_INLINE void store(V v, Stored* to, std::size_t n) { store_first(narrow(v), DStored(), to, n); }
-  template <class Op>
-  static HWY_INLINE V combine(V a, V b) {
-    return {Op::apply(a.even, b.even), Op::apply(a.odd, b.odd)};
-  }
-  template <class Finish>
-  static HWY_INLINE V finish(const Finish& finish, V v) {
-    return {finish(v.even), finish(v.odd)};
-  }
-
- private:
   static HWY_INLINE V widen(hn::Vec<DStored> v) {
     const auto pairs = hn::BitCast(U32(), v);
     return {hn::BitCast(F32(), hn::ShiftLeft<16>(pairs)),
@@ -47,6 +30,16 @@ struct Bf16 {
     const auto odd = hn::And(rounded(v.odd), hn::Set(U32(), 0xffff0000));
     return hn::BitCast(DStored(), hn::Or(even, odd));
   }
+  template <class Op>
+  static HWY_INLINE V combine(V a, V b) {
+    return {Op::apply(a.even, b.even), Op::apply(a.odd, b.odd)};
+  }
+  template <class Finish>
+  static HWY_INLINE V finish(const Finish& finish, V v) {
+    return {finish(v.even), finish(v.odd)};
+  }
+
+ private:
   /// The upper half is right afterwards: to nearest, ties to even, because just under half a unit of the last
   /// kept bit, or half if that bit is set, carries into it. A NaN stays one, because the lower half of every
   /// NaN here is zero: it comes from a bf16, or is the processor's own.

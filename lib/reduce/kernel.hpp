@@ -18,6 +18,7 @@ struct Pass {
   std::size_t count;              ///< Elements.
   std::uint32_t divisor = 1;      ///< Of the avg kernels; at least 1.
   double factor = 1;              ///< Of the scale kernels.
+  bool past_caches = false;       ///< The destinations will not be read again from the caches.
 };
 
 using Kernel = void (*)(const Pass&);

@@ -93,17 +93,23 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
   assert(!sources.empty() && !destinations.empty());
   if (reduction.count == 0) return;
   if (reduction.op == ReduceOp::user) return reduce_user(reduction, sources, destinations);
+  const std::size_t bytes = reduction.count * size_of(reduction.type);
+  const bool past_caches = reduction.past_caches || bytes >= nontemporal_threshold();
   const bool divides = reduction.op == ReduceOp::avg && reduction.divisor > 1;
   if (sources.size() == 1 && !divides) {
-    for (void* destination : destinations)
-      copy_bytes(destination, sources[0], reduction.count * size_of(reduction.type));
+    for (void* destination : destinations) copy_bytes(destination, sources[0], bytes, past_caches);
     return;
   }
-  const Kernel kernel = kernel_table().at(
-      reduction.type, reduction.op == ReduceOp::avg && !divides ? ReduceOp::sum : reduction.op);
+  const ReduceOp op = reduction.op == ReduceOp::avg && !divides ? ReduceOp::sum : reduction.op;
+  const Kernel kernel = kernel_table().at(reduction.type, op);
   assert(kernel != nullptr);
-  kernel({sources.data(), sources.size(), destinations.data(), destinations.size(), reduction.count,
-          reduction.divisor});
+  kernel({.sources = sources.data(),
+          .source_count = sources.size(),
+          .destinations = destinations.data(),
+          .destination_count = destinations.size(),
+          .count = reduction.count,
+          .divisor = reduction.divisor,
+          .past_caches = past_caches});
 }
 
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor) {
@@ -111,7 +117,12 @@ void scale_copy(DataType type, const void* input, void* output, std::size_t coun
   assert(kernel != nullptr && "callers ask check_reduction(type, premul_sum) first");
   // The kernels count on a NaN of the common kind, whose low bits are zero.
   if (std::isnan(factor)) factor = std::numeric_limits<double>::quiet_NaN();
-  kernel({&input, 1, &output, 1, count, 1, factor});
+  kernel({.sources = &input,
+          .source_count = 1,
+          .destinations = &output,
+          .destination_count = 1,
+          .count = count,
+          .factor = factor});
 }
 
 }  // namespace lockstep::internal

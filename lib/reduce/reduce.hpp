@@ -29,6 +29,9 @@ struct Reduction {
   std::size_t count = 0;
   /// For avg: the value written is divided by this (the world size) when > 1; 0 or 1 = no division yet.
   std::uint32_t divisor = 0;
+  /// The operation that this is a part of moves too much (nontemporal_threshold()) for its results to be read
+  /// again from the caches: write past them. Has no effect in place.
+  bool past_caches = false;
 };
 
 /// k >= 1 sources, m >= 1 destinations. k == 1 copies (and divides). No exceptions but those of a user's op
@@ -39,8 +42,9 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
 /// output[i] = input[i] * factor, for float types (premul_sum). In place allowed.
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor);
 
-/// memcpy that uses non-temporal stores from `nontemporal_threshold()` bytes up.
-void copy_bytes(void* destination, const void* source, std::size_t bytes) noexcept;
+/// memcpy that uses non-temporal stores from `nontemporal_threshold()` bytes up, or for any size when
+/// `past_caches` says that it is a part of so large a copy.
+void copy_bytes(void* destination, const void* source, std::size_t bytes, bool past_caches = false) noexcept;
 
 /// A copy into memory that another core has read and will read next. An ordinary store first asks that core
 /// for the line, one round trip after the other: 7 GB/s between distant cores of the reference machine. This

@@ -12,10 +12,12 @@
 #define LOCKSTEP_REDUCE_SIMD_PASS_INL_HPP_
 #endif
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "lib/reduce/kernel.hpp"
 
@@ -46,7 +48,11 @@ HWY_INLINE void store_first(hn::Vec<D> v, D d, T* to, std::size_t n) {
 #endif
 }
 
-/// Base of the elements that are combined one vector of arithmetic lanes at a time.
+// An element type says how memory (vectors of DStored) becomes what is combined (V, of lanes of D) and back:
+//   Stored, DStored, D, V; widen(Vec<DStored>) -> V; narrow(V) -> Vec<DStored>; combine<Op>(V, V);
+//   finish(Finish, V); kMemoryBound: whether memory is slower than the arithmetic.
+
+/// Base of the elements whose V is one vector.
 struct OneVector {
   template <class Op, class V>
   static HWY_INLINE V combine(V a, V b) {
@@ -62,14 +68,12 @@ struct OneVector {
 template <typename T>
 struct Direct : OneVector {
   using Stored = T;
+  using D = hn::ScalableTag<T>;
+  using DStored = D;
+  using V = hn::Vec<D>;
   static constexpr bool kMemoryBound = true;
-  using D = hn::ScalableTag<T>;  ///< The lanes of arithmetic.
-  using V = hn::Vec<D>;          ///< What is combined at a time: lanes() elements.
-  static HWY_INLINE std::size_t lanes() { return hn::Lanes(D()); }
-  static HWY_INLINE V load(const T* from) { return hn::LoadU(D(), from); }
-  static HWY_INLINE V load(const T* from, std::size_t n) { return load_first(D(), from, n); }
-  static HWY_INLINE void store(V v, T* to) { hn::StoreU(v, D(), to); }
-  static HWY_INLINE void store(V v, T* to, std::size_t n) { store_first(v, D(), to, n); }
+  static HWY_INLINE V widen(V v) { return v; }
+  static HWY_INLINE V narrow(V v) { return v; }
 };
 
 struct Sum {
@@ -86,11 +90,14 @@ struct Prod {
 };
 
 /// `chosen`, or the operand that is NaN. What Min and Max themselves give for NaN depends on the instruction
-/// set.
+/// set; on x86 it is the second operand (Intel SDM, MINPS), so that only the first has to be looked at.
 template <class V>
-HWY_INLINE V or_nan(V a, V b, V chosen) {
+HWY_INLINE V or_nan(V a, [[maybe_unused]] V b, V chosen) {
   if constexpr (hwy::IsFloat<hn::TFromV<V>>()) {
-    return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, chosen));
+#if !HWY_ARCH_X86
+    chosen = hn::IfThenElse(hn::IsNaN(b), b, chosen);
+#endif
+    return hn::IfThenElse(hn::IsNaN(a), a, chosen);
   } else {
     return chosen;
   }
@@ -166,12 +173,11 @@ class Streams<Pointer, 0> {
 };
 
 /// One pass. `kSources` and `kDestinations` are its numbers of streams, or 0: known only at run time.
-template <class Element, class Op, class Finish, std::size_t kSources, std::size_t kDestinations>
+/// `kPastCaches`: writes with non-temporal stores, for which can_bypass_caches(pass) must hold.
+template <class Element, class Op, class Finish, std::size_t kSources, std::size_t kDestinations,
+          bool kPastCaches>
 class Loop {
  public:
-  using Stored = typename Element::Stored;
-  using V = typename Element::V;
-
   explicit HWY_INLINE Loop(const Pass& pass)
       : sources_(pass.sources, pass.source_count),
         destinations_(pass.destinations, pass.destination_count),
@@ -179,18 +185,23 @@ class Loop {
         finish_(pass) {}
 
   HWY_INLINE void run() const {
-    const std::size_t lanes = Element::lanes();
+    const std::size_t lanes = hn::Lanes(DStored());
     std::size_t i = 0;
-    if (count_ >= kVectorsWorthAligning * lanes) {
-      i = elements_to_alignment(lanes * sizeof(Stored));
+    if (kPastCaches || count_ >= kVectorsWorthAligning * lanes) {  // Non-temporal stores have to be aligned.
+      i = std::min(elements_to_alignment(lanes * sizeof(Stored)), count_);
       if (i > 0) partial(0, i);
     }
     for (; i + 4 * lanes <= count_; i += 4 * lanes) group(i, lanes);
     for (; i + lanes <= count_; i += lanes) single(i);
     if (i < count_) partial(i, count_ - i);
+    if constexpr (kPastCaches) hwy::FlushStream();  // A flag that is set after the pass must not overtake it.
   }
 
  private:
+  using Stored = typename Element::Stored;
+  using DStored = typename Element::DStored;
+  using V = typename Element::V;
+
   /// Vectors that straddle cache lines cost up to a fifth of the bandwidth; below this many the extra step
   /// costs more.
   static constexpr std::size_t kVectorsWorthAligning = 64;
@@ -201,44 +212,57 @@ class Loop {
     return (vector_bytes - address % vector_bytes) % vector_bytes / sizeof(Stored);
   }
 
+  static HWY_INLINE V load(const Stored* from) { return Element::widen(hn::LoadU(DStored(), from)); }
+  static HWY_INLINE V load(const Stored* from, std::size_t n) {
+    return Element::widen(load_first(DStored(), from, n));
+  }
+  static HWY_INLINE void store(V v, Stored* to) {
+    if constexpr (kPastCaches) {
+      hn::Stream(Element::narrow(v), DStored(), to);
+    } else {
+      hn::StoreU(Element::narrow(v), DStored(), to);
+    }
+  }
+  static HWY_INLINE void store(V v, Stored* to, std::size_t n) {
+    store_first(Element::narrow(v), DStored(), to, n);
+  }
+  static HWY_INLINE V combine(V a, V b) { return Element::template combine<Op>(a, b); }
+
   /// Four independent chains hide the latency of the arithmetic.
   HWY_INLINE void group(std::size_t i, std::size_t lanes) const {
     const Stored* from = sources_[0] + i;
-    V v0 = Element::load(from), v1 = Element::load(from + lanes);
-    V v2 = Element::load(from + 2 * lanes), v3 = Element::load(from + 3 * lanes);
+    V v0 = load(from), v1 = load(from + lanes), v2 = load(from + 2 * lanes), v3 = load(from + 3 * lanes);
     for (std::size_t s = 1; s < sources_.count(); ++s) {
       from = sources_[s] + i;
-      v0 = Element::template combine<Op>(v0, Element::load(from));
-      v1 = Element::template combine<Op>(v1, Element::load(from + lanes));
-      v2 = Element::template combine<Op>(v2, Element::load(from + 2 * lanes));
-      v3 = Element::template combine<Op>(v3, Element::load(from + 3 * lanes));
+      v0 = combine(v0, load(from));
+      v1 = combine(v1, load(from + lanes));
+      v2 = combine(v2, load(from + 2 * lanes));
+      v3 = combine(v3, load(from + 3 * lanes));
     }
     v0 = Element::finish(finish_, v0), v1 = Element::finish(finish_, v1);
     v2 = Element::finish(finish_, v2), v3 = Element::finish(finish_, v3);
     for (std::size_t d = 0; d < destinations_.count(); ++d) {
       Stored* to = destinations_[d] + i;
-      Element::store(v0, to);
-      Element::store(v1, to + lanes);
-      Element::store(v2, to + 2 * lanes);
-      Element::store(v3, to + 3 * lanes);
+      store(v0, to);
+      store(v1, to + lanes);
+      store(v2, to + 2 * lanes);
+      store(v3, to + 3 * lanes);
     }
   }
 
   HWY_INLINE void single(std::size_t i) const {
-    V v = Element::load(sources_[0] + i);
-    for (std::size_t s = 1; s < sources_.count(); ++s)
-      v = Element::template combine<Op>(v, Element::load(sources_[s] + i));
+    V v = load(sources_[0] + i);
+    for (std::size_t s = 1; s < sources_.count(); ++s) v = combine(v, load(sources_[s] + i));
     v = Element::finish(finish_, v);
-    for (std::size_t d = 0; d < destinations_.count(); ++d) Element::store(v, destinations_[d] + i);
+    for (std::size_t d = 0; d < destinations_.count(); ++d) store(v, destinations_[d] + i);
   }
 
   /// `n` elements, fewer than a vector holds.
   HWY_INLINE void partial(std::size_t i, std::size_t n) const {
-    V v = Element::load(sources_[0] + i, n);
-    for (std::size_t s = 1; s < sources_.count(); ++s)
-      v = Element::template combine<Op>(v, Element::load(sources_[s] + i, n));
+    V v = load(sources_[0] + i, n);
+    for (std::size_t s = 1; s < sources_.count(); ++s) v = combine(v, load(sources_[s] + i, n));
     v = Element::finish(finish_, v);
-    for (std::size_t d = 0; d < destinations_.count(); ++d) Element::store(v, destinations_[d] + i, n);
+    for (std::size_t d = 0; d < destinations_.count(); ++d) store(v, destinations_[d] + i, n);
   }
 
   Streams<const Stored*, kSources> sources_;
@@ -249,42 +273,71 @@ class Loop {
 
 template <class Element, class Op, class Finish = Keep>
 void run(const Pass& pass) {
-  Loop<Element, Op, Finish, 0, 0>(pass).run();
+  Loop<Element, Op, Finish, 0, 0, false>(pass).run();
 }
 
-/// The same with loops of their own for in-place all_reduce between two and four members, and for
-/// recv_reduce. For sums of elements that memory is slower than; each loop costs compile time.
-template <class Element, class Finish = Keep>
-void run_sum(const Pass& pass) {
-  if constexpr (Element::kMemoryBound) {
-    const std::size_t k = pass.source_count, m = pass.destination_count;
-    if (k == 2 && m == 2) return Loop<Element, Sum, Finish, 2, 2>(pass).run();
-    if (k == 4 && m == 4) return Loop<Element, Sum, Finish, 4, 4>(pass).run();
-    if (k == 2 && m == 1) return Loop<Element, Sum, Finish, 2, 1>(pass).run();
+/// Whether every destination is apart from the sources, whose lines are in the caches anyhow, and starts
+/// vectors where destination 0 does, as aligned stores need.
+template <class Element>
+bool can_bypass_caches(const Pass& pass) {
+  const std::size_t vector_bytes = hn::Lanes(typename Element::DStored()) * sizeof(typename Element::Stored);
+  const auto misalignment = [vector_bytes](const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % vector_bytes;
+  };
+  const std::size_t first = misalignment(pass.destinations[0]);
+  if (first % sizeof(typename Element::Stored) != 0) return false;
+  for (std::size_t d = 0; d < pass.destination_count; ++d) {
+    if (misalignment(pass.destinations[d]) != first) return false;
+    for (std::size_t s = 0; s < pass.source_count; ++s) {
+      if (pass.sources[s] == pass.destinations[d]) return false;
+    }
   }
-  return run<Element, Sum, Finish>(pass);
+  return true;
+}
+
+/// Loops of their own for all_reduce between two and four members, and for recv_reduce.
+template <class Element, class Op, class Finish, bool kPastCaches>
+void run_by_shape(const Pass& pass) {
+  const std::size_t k = pass.source_count, m = pass.destination_count;
+  if (k == 2 && m == 2) return Loop<Element, Op, Finish, 2, 2, kPastCaches>(pass).run();
+  if (k == 4 && m == 4) return Loop<Element, Op, Finish, 4, 4, kPastCaches>(pass).run();
+  if (k == 2 && m == 1) return Loop<Element, Op, Finish, 2, 1, kPastCaches>(pass).run();
+  return Loop<Element, Op, Finish, 0, 0, kPastCaches>(pass).run();
+}
+
+/// For what training spends its time on: these get more loops than the other operators, which costs compile
+/// time.
+template <class Element, class Op, class Finish = Keep>
+void run_often(const Pass& pass) {
+  if constexpr (Element::kMemoryBound) {
+    if (pass.past_caches && can_bypass_caches<Element>(pass))
+      return run_by_shape<Element, Op, Finish, true>(pass);
+    return run_by_shape<Element, Op, Finish, false>(pass);
+  } else {
+    return run<Element, Op, Finish>(pass);
+  }
 }
 
 template <class Element>
 void run_average(const Pass& pass) {
   using D = typename Element::D;
-  if (!std::has_single_bit(pass.divisor)) return run_sum<Element, Divide<D>>(pass);
+  if (!std::has_single_bit(pass.divisor)) return run_often<Element, Sum, Divide<D>>(pass);
   // The reciprocal of a power of two is exact, so that the product is rounded as the quotient would be, and
   // costs a tenth.
   Pass scaled = pass;
   scaled.factor = 1.0 / pass.divisor;
-  run_sum<Element, Multiply<D>>(scaled);
+  run_often<Element, Sum, Multiply<D>>(scaled);
 }
 
 /// Every row of a float type.
 template <class Element>
 void fill_float(KernelTable& table, DataType type) {
-  table.at(type, ReduceOp::sum) = run_sum<Element>;
-  table.at(type, ReduceOp::premul_sum) = run_sum<Element>;
+  table.at(type, ReduceOp::sum) = run_often<Element, Sum>;
+  table.at(type, ReduceOp::premul_sum) = run_often<Element, Sum>;
   table.at(type, ReduceOp::avg) = run_average<Element>;
   table.at(type, ReduceOp::prod) = run<Element, Prod>;
-  table.at(type, ReduceOp::min) = run<Element, Min>;
-  table.at(type, ReduceOp::max) = run<Element, Max>;
+  table.at(type, ReduceOp::min) = run_often<Element, Min>;
+  table.at(type, ReduceOp::max) = run_often<Element, Max>;
   table.scale(type) = run<Element, Sum, Multiply<typename Element::D>>;
 }
 

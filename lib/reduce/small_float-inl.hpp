@@ -22,21 +22,11 @@ using I32 = hn::RebindToSigned<F32>;
 
 /// Elements of `Format::Bits` that are combined in f32, a vector of f32 at a time.
 template <class Format>
-struct Widened : OneVector {
+struct Widened : OneVector, Format {
   using Stored = typename Format::Bits;
+  using DStored = typename Format::DBits;
   using D = F32;
   using V = hn::Vec<F32>;
-  using DStored = hn::Rebind<Stored, F32>;
-  static constexpr bool kMemoryBound = Format::kNative;
-  static HWY_INLINE std::size_t lanes() { return hn::Lanes(F32()); }
-  static HWY_INLINE V load(const Stored* from) { return Format::widen(hn::LoadU(DStored(), from)); }
-  static HWY_INLINE V load(const Stored* from, std::size_t n) {
-    return Format::widen(load_first(DStored(), from, n));
-  }
-  static HWY_INLINE void store(V v, Stored* to) { hn::StoreU(Format::narrow(v), DStored(), to); }
-  static HWY_INLINE void store(V v, Stored* to, std::size_t n) {
-    store_first(Format::narrow(v), DStored(), to, n);
-  }
 };
 
 /// The conversions of SmallFloat (lib/base/float16.hpp), branch by branch, for every lane at once. Not for
@@ -45,7 +35,7 @@ template <class Float>
 struct AnyFormat {
   using Bits = typename Float::Bits;
   using DBits = hn::Rebind<Bits, F32>;
-  static constexpr bool kNative = false;
+  static constexpr bool kMemoryBound = false;
   static constexpr int kDropped = 23 - Float::kMantissaWidth;
   static constexpr std::int32_t kRebias = (127 - Float::kBias) << 23;
   /// The smallest normal number, as f32.
@@ -97,7 +87,7 @@ using F16Format = AnyFormat<F16>;
 struct F16Format {
   using Bits = std::uint16_t;
   using DBits = hn::Rebind<Bits, F32>;
-  static constexpr bool kNative = true;  ///< One instruction each way.
+  static constexpr bool kMemoryBound = true;  ///< One instruction each way.
   using DF16 = hn::Rebind<hwy::float16_t, F32>;
   static HWY_INLINE hn::Vec<F32> widen(hn::Vec<DBits> v) {
     return hn::PromoteTo(F32(), hn::BitCast(DF16(), v));

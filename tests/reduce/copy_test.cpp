@@ -43,13 +43,22 @@ TEST(ScaleCopy, MultipliesEveryRealFloatType) {
   }
 }
 
-class Copies : public ::testing::TestWithParam<void (*)(void*, const void*, std::size_t) noexcept> {};
-INSTANTIATE_TEST_SUITE_P(Both, Copies, ::testing::Values(copy_bytes, hand_over_bytes));
+using Copy = void (*)(void*, const void*, std::size_t);
+
+class Copies : public ::testing::TestWithParam<Copy> {};
+INSTANTIATE_TEST_SUITE_P(All, Copies,
+                         ::testing::Values(Copy([](void* to, const void* from, std::size_t bytes) {
+                                             copy_bytes(to, from, bytes);
+                                           }),
+                                           Copy([](void* to, const void* from, std::size_t bytes) {
+                                             copy_bytes(to, from, bytes, true);
+                                           }),
+                                           Copy(hand_over_bytes)));
 
 TEST_P(Copies, AnySizeAtAnyAlignmentAndNothingMore) {
   std::vector<std::byte> source(5000), destination(5000);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 7 + 1);
-  for (const std::size_t bytes : {0, 1, 63, 64, 65, 255, 256, 1023, 1024, 4001}) {
+  for (const std::size_t bytes : {0, 1, 63, 64, 65, 255, 256, 1023, 1024, 4001, 4097, 4500}) {
     for (std::size_t offset = 0; offset < 3; ++offset) {
       std::fill(destination.begin(), destination.end(), std::byte{0});
       GetParam()(destination.data() + 64 + offset, source.data() + 2 * offset, bytes);

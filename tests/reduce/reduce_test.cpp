@@ -205,6 +205,23 @@ TEST(Kernels, EveryInstructionSetGivesTheDefinedResult) {
   }
 }
 
+TEST(Kernels, ResultsThatPassByTheCachesAreTheSame) {
+  Generator generator(11);
+  for (const DataType type : all_types()) {
+    for (const ReduceOp op : built_in_ops(type)) {
+      for (const std::size_t count : {1, 75, 4391}) {
+        for (std::size_t destinations = 1; destinations <= 2; ++destinations) {
+          Call call{{type, op, nullptr, count, 2}, 2, destinations, false};
+          call.reduction.past_caches = true;
+          ASSERT_NO_FATAL_FAILURE(reduce_and_check(call, generator, true));
+          call.in_place = true;
+          ASSERT_NO_FATAL_FAILURE(reduce_and_check(call, generator, true));
+        }
+      }
+    }
+  }
+}
+
 /// Every bit pattern as the first operand; as the second, every pattern again for 8 bits, and a random one
 /// for 16.
 template <typename Bits>
@@ -217,7 +234,12 @@ void check_all_patterns(const KernelTable& table, DataType type, ReduceOp op, Ge
   }
   const std::array<const void*, 2> sources{a.data(), b.data()};
   void* const destination = result.data();
-  table.at(type, op)({sources.data(), 2, &destination, 1, kCount, 3});
+  table.at(type, op)({.sources = sources.data(),
+                      .source_count = 2,
+                      .destinations = &destination,
+                      .destination_count = 1,
+                      .count = kCount,
+                      .divisor = 3});
   for (std::size_t i = 0; i < kCount; ++i) {
     const Bits expected = expected_element<Bits>(type, op, {a[i], b[i]}, 3);
     ASSERT_TRUE(same_element(type, result[i], expected))

@@ -1,9 +1,14 @@
-// The check that every contender of tools/compare-peers must pass: it accepts what a plain loop over all
-// ranks' inputs gives, and sees a single wrong element.
+// What all contenders of tools/compare-peers share: the check of results, which accepts what a plain loop
+// over all ranks' inputs gives and sees a single wrong element; and the board on which ranks meet.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "bench/peers/board.hpp"
 #include "bench/peers/call.hpp"
 #include "bench/peers/data.hpp"
 
@@ -78,6 +83,36 @@ TEST(PeersData, ResultsOfAnotherCheckAreWrong) {
   const Vector out = expected(call, inputs(call));
   EXPECT_GT(count_wrong(call, out.data(), kSalt + 1), 1000u);
 }
+
+// Ranks as threads, each with a mapping of its own. `cores` below the number of ranks lets them yield.
+void meet_on_a_board(Waiting waiting, int cores) {
+  constexpr int kWorld = 3, kRounds = 2000;
+  const auto path = std::filesystem::temp_directory_path() / ("peers-board-" + std::to_string(getpid()));
+  std::vector<int> wrong(kWorld);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Board board(path, rank, kWorld, cores, waiting);
+      auto& mine = wrong[static_cast<std::size_t>(rank)];
+      for (int i = 0; i < kRounds; ++i) {
+        mine += board.max(rank == i % kWorld ? i + 1 : 0) != i + 1;
+        mine += board.sum(rank + i) != 3 * i + 3;
+      }
+      if (rank == 0) board.publish("all ranks read this");
+      if (rank != 0) mine += board.next() != "all ranks read this";
+      board.times()[5] = rank;
+      board.barrier();
+      mine += board.slowest(5) != kWorld - 1;
+      board.barrier();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  std::filesystem::remove(path);
+  EXPECT_EQ(wrong, std::vector<int>(kWorld, 0));
+}
+
+TEST(PeersBoard, RanksThatSleepMeet) { meet_on_a_board(Waiting::block, 1); }
+TEST(PeersBoard, RanksThatYieldMeet) { meet_on_a_board(Waiting::spin, 1); }
 
 TEST(PeersOrder, ReadsWhatTheDriverWrites) {
   const Order order = parse_order("all_to_all 1048576 registered 40000 4 5 20000");
