@@ -77,6 +77,7 @@ typedef struct lockstep_comm* lockstep_comm_t;
 typedef struct lockstep_work* lockstep_work_t;
 typedef struct lockstep_plan* lockstep_plan_t;
 typedef struct lockstep_batch* lockstep_batch_t;
+typedef struct lockstep_reducer* lockstep_reducer_t;
 
 /* How to find the group; a zeroed struct takes everything from the environment. */
 typedef struct {
@@ -240,6 +241,50 @@ LOCKSTEP_C_API lockstep_error_t lockstep_work_status(lockstep_work_t work, int* 
                                                      size_t* count);
 /* Dropping an unfinished operation leaves it running. */
 LOCKSTEP_C_API void lockstep_work_free(lockstep_work_t work);
+
+/* Gradients, averaged over all ranks while backward runs. Contracts, errors and thread safety are those of
+ * lockstep::Reducer in <lockstep/ddp/reducer.hpp>; parameters are numbered in the order of their array. */
+typedef struct {
+  const char* name;
+  lockstep_type_t type;
+  const size_t* shape; /* `dimensions` sizes; read only while the reducer is created */
+  size_t dimensions;
+  void* value;
+  void* gradient; /* NULL unless own_gradients */
+} lockstep_parameter_t;
+
+/* A zeroed struct asks for the defaults. */
+typedef struct {
+  size_t bucket_bytes, first_bucket_bytes; /* 0: the defaults */
+  int own_gradients;                       /* not views: gradients stay where the parameters say */
+  int sum;                                 /* no average */
+  int weighted, find_unused, static_graph, check_first, check_finite;
+  uint64_t check_replicas_every;
+  const char* hook; /* as lockstep::hook_by_name takes it: "bf16"; NULL: none */
+} lockstep_reducer_options_t;
+
+/* Collective. `options` may be NULL. */
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_create(lockstep_comm_t comm,
+                                                        const lockstep_parameter_t* parameters, size_t count,
+                                                        const lockstep_reducer_options_t* options,
+                                                        lockstep_reducer_t* reducer);
+/* Before the communicator. In the midst of a step it aborts the communicator. */
+LOCKSTEP_C_API void lockstep_reducer_free(lockstep_reducer_t reducer);
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_gradient(lockstep_reducer_t reducer, size_t parameter,
+                                                          void** gradient);
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_mark_ready(lockstep_reducer_t reducer, size_t parameter);
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_mark_unused(lockstep_reducer_t reducer, size_t parameter);
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_wait(lockstep_reducer_t reducer);
+/* on != 0: gradients stay on this rank until it is called with 0. */
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_no_sync(lockstep_reducer_t reducer, int on);
+/* *goes_on is 0 when no rank has data left. */
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_begin_step(lockstep_reducer_t reducer, uint64_t samples,
+                                                            int* goes_on);
+/* `norm` may be NULL. */
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_clip(lockstep_reducer_t reducer, double max_norm,
+                                                      double* norm);
+/* One sentence about the last step; valid until the next call with this handle. NULL for a NULL handle. */
+LOCKSTEP_C_API const char* lockstep_reducer_report(lockstep_reducer_t reducer);
 
 #ifdef __cplusplus
 }

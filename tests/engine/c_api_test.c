@@ -102,6 +102,43 @@ static void works(lockstep_comm_t comm, float rank) {
   lockstep_plan_free(plan);
 }
 
+static void gradients(lockstep_comm_t comm, float rank) {
+  const size_t shape[] = {3, 4};
+  float values[12], *gradient = NULL;
+  double norm = 0;
+  int goes_on = 0;
+  lockstep_reducer_t reducer = NULL;
+  fill(values, 12, rank);
+  const lockstep_parameter_t parameters[] = {{"weight", LOCKSTEP_F32, shape, 2, values, NULL},
+                                             {"scale", LOCKSTEP_F32, NULL, 0, values, NULL}};
+  OK(lockstep_reducer_create(comm, parameters, 2, NULL, &reducer));
+  CHECK(values[11] == 0); /* rank 0's */
+  for (int step = 0; step < 2; ++step) {
+    OK(lockstep_reducer_begin_step(reducer, 1, &goes_on));
+    CHECK(goes_on);
+    OK(lockstep_reducer_no_sync(reducer, 1));
+    OK(lockstep_reducer_mark_ready(reducer, 0));
+    OK(lockstep_reducer_wait(reducer));
+    OK(lockstep_reducer_no_sync(reducer, 0));
+    for (size_t i = 2; i-- > 0;) {
+      OK(lockstep_reducer_gradient(reducer, i, (void**)&gradient));
+      fill(gradient, i == 0 ? 12 : 1, 2 * rank);
+      OK(lockstep_reducer_mark_ready(reducer, i));
+    }
+    OK(lockstep_reducer_wait(reducer));
+    CHECK(gradient[0] == 1 && gradient[11] == 1);
+  }
+  OK(lockstep_reducer_clip(reducer, 1e9, &norm));
+  CHECK(norm * norm > 12.99 && norm * norm < 13.01);
+  CHECK(strstr(lockstep_reducer_report(reducer), "step 2: ") != NULL);
+  CHECK(lockstep_reducer_mark_ready(reducer, 2) == LOCKSTEP_INVALID_ARGUMENT);
+  CHECK(lockstep_reducer_wait(NULL) == LOCKSTEP_INVALID_ARGUMENT);
+  const lockstep_reducer_options_t options = {.hook = "none of these"};
+  lockstep_reducer_t other = NULL;
+  CHECK(lockstep_reducer_create(comm, parameters, 2, &options, &other) == LOCKSTEP_INVALID_ARGUMENT);
+  lockstep_reducer_free(reducer);
+}
+
 static void* run_rank(void* argument) {
   lockstep_comm_t comm = argument, part = NULL;
   const float rank = (float)lockstep_rank(comm);
@@ -109,6 +146,7 @@ static void* run_rank(void* argument) {
   reductions(comm, rank);
   movements(comm, rank);
   works(comm, rank);
+  gradients(comm, rank);
   OK(lockstep_split(comm, (int)rank, 0, &part));
   CHECK(lockstep_size(part) == 1);
   lockstep_comm_free(part);
