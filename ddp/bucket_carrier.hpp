@@ -22,10 +22,6 @@ class BucketCarrier {
   /// Takes a bucket, in plan order; one thread at a time. An error is kept for finish().
   virtual void start(const GradientBucket& bucket) noexcept = 0;
 
-  /// Whether the communicator is free for another collective as soon as the last bucket was taken; otherwise
-  /// after finish().
-  virtual bool leaves_the_wire() const noexcept = 0;
-
   /// Ends the step: returns when no operation touches the buckets any more, with the first error.
   virtual std::optional<Error> finish() = 0;
 };

@@ -1,5 +1,7 @@
 #include "ddp/closing_exchange.hpp"
 
+#include <algorithm>
+
 namespace lockstep::internal {
 
 ClosingExchange::ClosingExchange(Communicator& communicator, std::size_t parameters)
@@ -8,31 +10,14 @@ ClosingExchange::ClosingExchange(Communicator& communicator, std::size_t paramet
       records_(static_cast<std::size_t>(communicator.size())),
       bits_((parameters + 7) / 8, 0xff) {}
 
-void ClosingExchange::begin(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient) {
-  record_ = record;
-  works_.push_back(communicator_.all_gather_async(&record_, records_.data(), kRecordWords, DataType::u64));
+void ClosingExchange::exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient) {
+  communicator_.all_gather(&record, records_.data(), kRecordWords, DataType::u64);
   if (has_gradient == nullptr) return;
   std::fill(bits_.begin(), bits_.end(), std::uint8_t{0});
   for (std::size_t i = 0; i < parameters_; ++i) {
     if ((*has_gradient)[i] != 0) bits_[i / 8] = static_cast<std::uint8_t>(bits_[i / 8] | 1u << i % 8);
   }
-  works_.push_back(
-      communicator_.all_reduce_async(bits_.data(), bits_.data(), bits_.size(), DataType::u8, ReduceOp::bor));
-}
-
-void ClosingExchange::finish() {
-  for (Work& work : works_) work.wait();
-  works_.clear();
-}
-
-void ClosingExchange::abandon() noexcept {
-  for (Work& work : works_) {
-    try {
-      work.wait();
-    } catch (const Error&) {  // The step's first error is what counts.
-    }
-  }
-  works_.clear();
+  communicator_.all_reduce(bits_.data(), bits_.data(), bits_.size(), DataType::u8, ReduceOp::bor);
 }
 
 std::vector<std::vector<std::size_t>> ClosingExchange::gather_sets(std::span<const std::size_t> mine) {

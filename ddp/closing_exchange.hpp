@@ -14,12 +14,9 @@ class ClosingExchange {
  public:
   ClosingExchange(Communicator& communicator, std::size_t parameters);
 
-  /// Starts to exchange this rank's record and, unless null, which gradients it has (one byte each).
-  void begin(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient);
-  /// Waits for what was begun. Throws its Error.
-  void finish();
-  /// As finish(), for a step that has failed already.
-  void abandon() noexcept;
+  /// Exchanges this rank's record and, unless null, which gradients it has (one byte each). Blocks: the ranks
+  /// come together here anyway, and nothing is handed from thread to thread. Throws Error.
+  void exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient);
 
   std::span<const StepRecord> records() const noexcept { return records_; }
   /// Whether any rank has gradient i, as of the last exchange.
@@ -33,10 +30,8 @@ class ClosingExchange {
  private:
   Communicator& communicator_;
   const std::size_t parameters_;
-  StepRecord record_;
   std::vector<StepRecord> records_;
   std::vector<std::uint8_t> bits_;
-  std::vector<Work> works_;
 };
 
 }  // namespace lockstep::internal

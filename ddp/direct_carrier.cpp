@@ -28,8 +28,6 @@ class DirectCarrier final : public BucketCarrier {
     }
   }
 
-  bool leaves_the_wire() const noexcept override { return true; }
-
   std::optional<Error> finish() override {
     for (Work& work : works_) {
       try {

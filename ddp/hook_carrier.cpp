@@ -24,7 +24,6 @@ class HookCarrier final : public BucketCarrier {
 
   void attach(const BucketPlan& plan, std::span<const Parameter> parameters) override;
   void start(const GradientBucket& bucket) noexcept override;
-  bool leaves_the_wire() const noexcept override { return false; }
   std::optional<Error> finish() override;
 
  private:

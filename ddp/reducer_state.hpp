@@ -48,7 +48,6 @@ struct Reducer::State {
   void run_to_end();
   void settle_marks();
   void settle_learned();
-  void begin_closing();
   void judge();
   void judge_replicas();
   void end_step();

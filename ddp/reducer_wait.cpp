@@ -20,7 +20,6 @@ void Reducer::State::wait() {
   try {
     run_to_end();
   } catch (const Error& error) {
-    closing.abandon();
     const std::string where = "gradients of " + step_name() + ": ";
     reset_step();
     clock.restart();
@@ -31,18 +30,10 @@ void Reducer::State::wait() {
 
 void Reducer::State::run_to_end() {
   settle_marks();
-  if (options.check_first) {
-    begin_closing();
-    judge();
-  }
+  if (options.check_first) judge();
   start_all_buckets();
-  const bool closes_early = !options.check_first && carrier->leaves_the_wire();
-  if (closes_early) begin_closing();
   if (auto failed = carrier->finish()) throw *failed;
-  if (!options.check_first) {
-    if (!closes_early) begin_closing();
-    judge();
-  }
+  if (!options.check_first) judge();
   end_step();
 }
 
@@ -71,18 +62,14 @@ void Reducer::State::settle_learned() {
   learning = false;
 }
 
-void Reducer::State::begin_closing() {
+/// The closing exchange. Throws, the same on every rank, unless the step is good on all of them.
+void Reducer::State::judge() {
   StepRecord record;
   step.trouble.write_to(record);
   record.computed = clock.computed();
   if (compares_replicas()) record.values = internal::combined(internal::hash_values(parameters));
   const bool finds_unused = options.find_unused || options.static_graph;
-  closing.begin(record, finds_unused ? &step.has_gradient : nullptr);
-}
-
-/// Throws, the same on every rank, unless the step was good on all of them.
-void Reducer::State::judge() {
-  closing.finish();
+  closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
   const auto records = closing.records();
   const auto bad = std::find_if(records.begin(), records.end(),
                                 [](const StepRecord& r) { return r.trouble != Trouble::none; });

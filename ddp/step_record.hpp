@@ -1,4 +1,4 @@
-// The closing record of a step: the few bytes that every rank sends beside its last bucket, and the verdict
+// The closing record of a step: the few bytes that every rank sends after its last bucket, and the verdict
 // that all ranks draw from them. So a step that is bad anywhere is bad everywhere, and nobody has to be
 // asked.
 #pragma once
