@@ -5,7 +5,6 @@
 #include <functional>
 #include <vector>
 
-#include "bench/ddp/hooks.hpp"
 #include "bench/ddp/model.hpp"
 #include "bench/ddp/two_hosts.hpp"
 
@@ -30,7 +29,7 @@ class Trainer {
   Trainer(Communicator& communicator, const DdpOptions& options)
       : model_(options.parameters, options.batch),
         parameters_(model_.parameters()),
-        hook_(make_hook_by_name(options.hook)),
+        hook_(hook_by_name(options.hook)),
         reducer_(communicator, parameters_, reducer_options(options)) {
     for (std::size_t l = 0; l < model_.layers(); ++l)
       model_.set_gradient(l, static_cast<float*>(reducer_.gradient(l)));

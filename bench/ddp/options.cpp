@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <regex>
 
-#include "bench/ddp/hooks.hpp"
+#include "lockstep/ddp.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -33,8 +33,12 @@ std::string check_link(const std::string& text) {
 }
 
 std::string check_hook(const std::string& name) {
-  if (is_hook(name)) return "";
-  return "unknown hook \"" + name + "\"; known: " + hook_names();
+  try {
+    hook_by_name(name);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 void check_together(const DdpOptions& options) {

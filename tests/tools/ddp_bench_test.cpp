@@ -69,6 +69,16 @@ TEST(DdpBench, OneHost) {
   }
 }
 
+TEST(DdpBench, AHookSaysWhatItSent) {
+  const double gradients = 4.0 * 24 * 32 * 32;
+  for (const auto& [hook, share] : {std::pair("bf16", 0.5), std::pair("i8", 0.25)}) {
+    const nlohmann::json result = json_of(kSmall + std::string("--hook ") + hook);
+    EXPECT_EQ(result["hook"], hook);
+    EXPECT_GE(result["bytes_on_wire"], share * gradients) << hook;
+    EXPECT_LE(result["bytes_on_wire"], 1.1 * share * gradients) << hook;
+  }
+}
+
 TEST(DdpBench, TwoHostsAreMeasuredAndGoneAfterwards) {
   if (const std::string why = why_no_two_hosts(); !why.empty()) GTEST_SKIP() << why;
   const std::string before = interfaces();
@@ -116,7 +126,7 @@ TEST(DdpBench, RefusesWithTheNextStep) {
   EXPECT_NE(refusal("--ranks 3 --hosts 2").find("--ranks 3 cannot be dealt evenly to 2 hosts"),
             std::string::npos);
   EXPECT_NE(refusal("--hosts 2 --link fast").find("write 100mbit, 1gbit or 2.5gbit"), std::string::npos);
-  EXPECT_NE(refusal("--hook bf61").find("unknown hook \"bf61\"; known: none"), std::string::npos);
+  EXPECT_NE(refusal("--hook bf61").find("no hook is called \"bf61\"; choose none, bf16"), std::string::npos);
   EXPECT_NE(refusal("--parameters many").find("parameters"), std::string::npos);
   EXPECT_NE(refusal("--hosts 3").find("hosts"), std::string::npos);
   EXPECT_NE(refusal("--nothing").find("--nothing"), std::string::npos);

@@ -19,7 +19,9 @@ enum class UnevenInputs : std::uint8_t {
 /// Equal on all ranks, but for those that say otherwise: the constructor compares.
 struct ReducerOptions {
   // ---- buckets
-  std::size_t bucket_bytes = 25u << 20;       ///< Cap of a bucket.
+  /// Cap of a bucket. What is left when backward ends is about this much, and a slow link sends it alone; on
+  /// a fast one buckets of this size cost no more than larger ones.
+  std::size_t bucket_bytes = 8u << 20;
   std::size_t first_bucket_bytes = 1u << 20;  ///< Cap of the first: communication starts early.
   bool gradients_as_views = true;  ///< Gradients live in the buckets: no copy. May differ between ranks.
   /// Divide by the world size; false sums.
