@@ -24,6 +24,8 @@ inline constexpr std::int32_t kMaxWorld = 1 << 20;
 inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
 /// A value is an address or a small table; bulk data belongs into collectives.
 inline constexpr std::size_t kMaxValueBytes = 1 << 20;
+/// A rank's notice to all others, within its description in the store.
+inline constexpr std::size_t kMaxNoticeBytes = kMaxValueBytes / 2;
 /// Keys in one store.
 inline constexpr std::size_t kMaxKeys = 1 << 16;
 /// Keys and values of one store together: what rank 0 may lose to it.

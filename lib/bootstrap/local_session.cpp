@@ -37,7 +37,7 @@ class LocalSession final : public Session {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Session>> make_local_sessions(int n, std::string source) {
+std::vector<std::unique_ptr<Session>> make_local_sessions(int n, std::string source, std::string notice) {
   auto shared = std::make_shared<Shared>();
   shared->source = std::move(source);
   const std::string token = std::to_string(real_env().random());
@@ -47,6 +47,7 @@ std::vector<std::unique_ptr<Session>> make_local_sessions(int n, std::string sou
   for (int rank = 0; rank < n; ++rank) {
     shared->members.push_back(this_member(rank));
   }
+  shared->members.front().notice = std::move(notice);
   std::vector<std::unique_ptr<Session>> sessions;
   for (int rank = 0; rank < n; ++rank) sessions.push_back(std::make_unique<LocalSession>(shared, rank));
   return sessions;

@@ -10,8 +10,9 @@
 namespace lockstep::internal {
 
 /// `n` sessions, element r for rank r. They share a store and a random secret. Nobody can be lost without the
-/// process. `source` as in Session::source().
+/// process. `source` as in Session::source(); `notice` is rank 0's.
 std::vector<std::unique_ptr<Session>> make_local_sessions(int n,
-                                                          std::string source = "threads of one process");
+                                                          std::string source = "threads of one process",
+                                                          std::string notice = {});
 
 }  // namespace lockstep::internal

@@ -71,23 +71,25 @@ std::string encode(const Member& member) {
   writer.integer(member.process);
   write_cores(writer, member.cores);
   writer.text(member.descriptor_service);
+  writer.text(member.notice);
   return text;
 }
 
 Result<Member> decode_member(std::string_view text) {
   Member member;
   std::int32_t rank = -1;
-  std::string_view host_id, host_name, service;
+  std::string_view host_id, host_name, service, notice;
   WireReader reader(as_bytes(text));
   if (!reader.integer(rank) || !reader.text(kMaxKeyBytes, host_id) || !reader.text(kMaxKeyBytes, host_name) ||
       !reader.integer(member.pid) || !reader.integer(member.process) || !read_cores(reader, member.cores) ||
-      !reader.text(kMaxKeyBytes, service)) {
+      !reader.text(kMaxKeyBytes, service) || !reader.text(kMaxNoticeBytes, notice)) {
     return Status(ErrorCode::unauthorized, "a rank's description in the store is damaged");
   }
   member.rank = rank;
   member.host_id = host_id;
   member.host_name = host_name;
   member.descriptor_service = service;
+  member.notice = notice;
   return member;
 }
 

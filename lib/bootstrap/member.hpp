@@ -20,6 +20,7 @@ struct Member {
   std::uint64_t process = 0;       ///< process_token(); equal for ranks that are threads of one process.
   CoreSet cores;                   ///< Where its first thread may run.
   std::string descriptor_service;  ///< Of lib/memory/descriptor_service.hpp, empty if none.
+  std::string notice;  ///< What all others must hear from this rank (rank 0: the cost model). Mostly empty.
 
   /// "rank 3 (pid 4711 on node-2)".
   std::string text() const;

@@ -35,10 +35,12 @@ class JoinedSession final : public Session {
         meeting_(std::move(meeting)),
         board_(LossBoard::make(launch_.rank)) {}
 
-  Status join(const Deadline& deadline, Env& env) {
+  Status join(const Deadline& deadline, Env& env, std::string notice) {
     const Digest digest = hmac_sha256(as_bytes(secret_), as_bytes("lockstep roll call"));
     const std::string mark(as_text(std::span(digest).first(kSecretMarkBytes)));
-    RollCall roll_call(store(), this_member(launch_.rank), launch_.world_size, mark);
+    Member self = this_member(launch_.rank);
+    self.notice = std::move(notice);
+    RollCall roll_call(store(), std::move(self), launch_.world_size, mark);
     Status status = meet(roll_call, deadline, env);
     if (status.ok()) return status;
     end_failed_start(roll_call, status, env);
@@ -125,18 +127,21 @@ milliseconds start_timeout(const InitOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env) {
+Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
+                                              const std::function<std::string(int)>& notice) {
   const Environment environment = current_environment();
   auto launch = resolve_launch(options, environment, getppid());
   if (!launch.ok()) return launch.status();
-  if (launch->world_size == 1) return std::move(make_local_sessions(1, launch->source).front());
+  std::string own_notice = notice ? notice(launch->rank) : std::string();
+  if (launch->world_size == 1)
+    return std::move(make_local_sessions(1, launch->source, std::move(own_notice)).front());
   auto secret = load_secret(options, environment);
   if (!secret.ok()) return secret.status();
   const Deadline deadline(env, start_timeout(options));
   auto meeting = open_meeting(*launch, *secret, deadline, env);
   if (!meeting.ok()) return meeting.status();
   auto session = std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret), std::move(*meeting));
-  LOCKSTEP_RETURN_IF_ERROR(session->join(deadline, env));
+  LOCKSTEP_RETURN_IF_ERROR(session->join(deadline, env, std::move(own_notice)));
   return std::unique_ptr<Session>(std::move(session));
 }
 

@@ -47,6 +47,9 @@ class Session {
 /// exchanges Member entries. Blocks at most options.timeout (LOCKSTEP_START_TIMEOUT where the caller left it
 /// at its default). Every rank gets the same error: who is missing, who is there twice, whose world size or
 /// secret differs. Names missing ranks on stderr every 5 s.
-Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env);
+/// `notice` gives what this rank has to tell all others (Member::notice); called once its number is known.
+/// May be empty.
+Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
+                                              const std::function<std::string(int rank)>& notice = {});
 
 }  // namespace lockstep::internal

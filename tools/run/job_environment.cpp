@@ -1,11 +1,10 @@
 #include "tools/run/job_environment.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "lib/base/core_set.hpp"
 #include "lib/base/env.hpp"
 #include "lib/net/tcp_socket.hpp"
 
@@ -13,11 +12,6 @@ namespace lockstep::run {
 namespace {
 
 constexpr const char* kHost = "127.0.0.1";
-
-int allowed_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 int free_port() {
   const auto listener = internal::tcp_listen({kHost, 0});
@@ -46,7 +40,7 @@ JobFacts new_job(int ranks, const std::string& rendezvous, const std::string& se
   facts.job_id = job_id;
   facts.secret = secret;
   facts.master_port = free_port();
-  facts.cores = allowed_cores();
+  facts.cores = static_cast<int>(internal::allowed_cores().count());
   return facts;
 }
 
