@@ -6,6 +6,7 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
+#include "lib/base/core_set.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -28,23 +29,42 @@ std::uint8_t row_number(const Ground& ground, const Options& options, Collective
   return number.value();
 }
 
+std::string text_of(const internal::SharedModel& model) {
+  return model.source + " (" + internal::hash_text(model.hash) + ")";
+}
+
+// As the engine takes it.
+std::uint64_t segment_bytes() {
+  const std::uint64_t set = internal::config_bytes("LOCKSTEP_SEGMENT");
+  return set > 0 ? set : internal::kSegmentBytes;
+}
+
 }  // namespace
 
 Ground ground_of(const Communicator& communicator, const Options& options) {
   const internal::Engine& engine = communicator.core().engine();
   const internal::Transport* transport = engine.transport();
   return {engine.capabilities(), transport != nullptr ? std::string(transport->name()) : "none",
-          options.threads > 0};
+          options.threads > 0, engine.choices().shared_from_this(),
+          text_of(communicator.core().world().model)};
 }
 
 Ground ground_of(const Options& options) {
   const int world = std::max({options.ranks, options.threads, 1});
   const bool domain = options.transport != "tcp" && world > 1;
+  const auto shared = internal::adopt_model(internal::announce_model());
+  shared.status().throw_if_error();
+  const internal::SharedModel& model = shared.value();
+  const auto load = static_cast<std::size_t>(world) > internal::allowed_cores().count()
+                        ? internal::Load::crowded
+                        : internal::Load::spare;
   return {{world, domain, domain && world <= internal::kMaxInlineMembers},
           world == 1 ? "none"
           : domain   ? "shm"
                      : "tcp",
-          options.threads > 0};
+          options.threads > 0,
+          internal::choice_table(model.model, {world, load, segment_bytes()}),
+          text_of(model)};
 }
 
 Choice choose(const Ground& ground, const Options& options, const Operation& operation, DataType type,
@@ -56,7 +76,7 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   choice.shape.world = ground.capabilities.world;
   choice.shape.root = options.root;
   choice.shape.count = count;
-  choice.shape.segment = internal::config_bytes("LOCKSTEP_SEGMENT") / size_of(type);
+  choice.shape.segment = segment_bytes() / size_of(type);
   choice.shape.staging = internal::kStagingBytes / 2 / size_of(type);
   internal::CallFacts facts;
   facts.collective = *collective;
@@ -65,7 +85,7 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   facts.root = options.root;
   facts.count = count;
   facts.algorithm = row_number(ground, options, *collective, count * size_of(type));
-  const auto selection = internal::choose(facts, choice.shape, ground.capabilities);
+  const auto selection = internal::choose(facts, choice.shape, ground.capabilities, *ground.table);
   selection.status().throw_if_error();
   choice.selection = selection.value();
   return choice;

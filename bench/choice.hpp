@@ -1,6 +1,7 @@
 // What the library will choose for a call. The one part of lockstep-bench that looks inside the library.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@ namespace lockstep::bench {
 /// What the ranks of a run have between them; equal on all ranks.
 struct Ground {
   internal::Capabilities capabilities;
-  std::string transport;  ///< "shm", "tcp", "none" for one rank
-  bool threads = false;   ///< Any memory of a rank is addressable by the others.
+  std::string transport;                         ///< "shm", "tcp", "none" for one rank
+  bool threads = false;                          ///< Any memory of a rank is addressable by the others.
+  std::shared_ptr<internal::ChoiceTable> table;  ///< What the library chooses by.
+  std::string model;                             ///< Its model: where from, and hash.
 };
 Ground ground_of(const Communicator& communicator, const Options& options);
 /// Of a run on this host that `options` ask for.

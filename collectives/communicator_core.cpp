@@ -40,8 +40,8 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr
     if (!made.ok()) return made.status();
     transport = std::move(*made);
   }
-  auto engine =
-      std::make_shared<Engine>(std::move(group), std::move(transport), real_env(), &Reactor::instance());
+  auto engine = std::make_shared<Engine>(std::move(group), std::move(transport), real_env(),
+                                         &Reactor::instance(), world->model);
   std::shared_ptr<CommunicatorCore> core(
       new CommunicatorCore(std::move(world), std::move(engine), world_ranks));
   core->watch_losses();

@@ -22,6 +22,7 @@ struct World {
   std::shared_ptr<UcxContext> ucx;           ///< Null until UCX is used.
   std::mutex mutex;                          ///< Guards the creation of these.
   std::string transports = "auto";
+  SharedModel model;
   ~World();
 };
 

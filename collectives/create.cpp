@@ -26,7 +26,10 @@ std::vector<int> all_ranks(int size) {
 internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,
                                                                std::string transports,
                                                                std::chrono::milliseconds timeout) {
+  auto model = internal::adopt_model(session->members().front().notice);
+  if (!model.ok()) return model.status();
   auto world = std::make_shared<World>();
+  world->model = std::move(*model);
   world->session = std::move(session);
   world->transports = std::move(transports);
   const int size = world->session->size();
@@ -45,7 +48,9 @@ Communicator Communicator::create(const InitOptions& options) {
   }
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();
-  auto session = internal::join_session(options, internal::real_env());
+  auto session = internal::join_session(options, internal::real_env(), [](int rank) {
+    return rank == 0 ? internal::announce_model() : std::string();
+  });
   session.status().throw_if_error();
   std::string transports =
       options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
@@ -58,7 +63,7 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
   if (n < 1)
     throw Error(ErrorCode::invalid_argument, "a group needs at least one rank, not " + std::to_string(n));
   internal::check_environment().throw_if_error();
-  auto sessions = internal::make_local_sessions(n);
+  auto sessions = internal::make_local_sessions(n, "threads of one process", internal::announce_model());
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));
   std::vector<internal::Status> failures(static_cast<std::size_t>(n));
   // Set-up waits for all members, so each rank needs a thread for it.

@@ -3,14 +3,27 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "collectives/engine/contender.hpp"
 #include "lib/base/config.hpp"
 #include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
+namespace {
 
-Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor)
+Load load_of(const EngineGroup& group) {
+  std::set<std::string> hosts;
+  for (const Member& member : group.members) hosts.insert(member.host_id);
+  const bool spare =
+      std::all_of(hosts.begin(), hosts.end(), [&](const auto& host) { return a_core_each(group, host); });
+  return spare ? Load::spare : Load::crowded;
+}
+
+}  // namespace
+
+Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor,
+               const SharedModel& model)
     : group_(std::move(group)),
       transport_(std::move(transport)),
       env_(env),
@@ -20,7 +33,8 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       peer_probes_(static_cast<std::size_t>(group_.size())),
       lost_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
-  if (segment_bytes_ == 0) segment_bytes_ = 256 << 10;
+  if (segment_bytes_ == 0) segment_bytes_ = kSegmentBytes;
+  choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_});
   if (transport_) peers_ = std::make_unique<PeerTable>(*transport_, group_.size(), group_.rank);
   matcher_ = std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0);
   active_.reserve(kMaxInFlight);
@@ -262,7 +276,7 @@ void Engine::set_shape(const Call& call, Shape& shape) const {
 Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
   CachedSelection& cached = selections_[fingerprint_of(facts, 0) % selections_.size()];
   if (cached.valid && cached.facts == facts && shape.counts.empty()) return cached.selection;
-  auto selection = choose(facts, shape, capabilities_);
+  auto selection = choose(facts, shape, capabilities_, *choices_);
   if (selection.ok()) cached = {facts, shape.counts.empty(), *selection};
   return selection;
 }

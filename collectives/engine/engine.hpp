@@ -25,6 +25,7 @@
 #include "collectives/engine/sleeper.hpp"
 #include "collectives/engine/wait_policy.hpp"
 #include "collectives/select/choose.hpp"
+#include "collectives/select/model_source.hpp"
 #include "lib/bootstrap/session.hpp"
 #include "lib/net/reactor.hpp"
 
@@ -46,7 +47,8 @@ class Engine final : public Progressor,
  public:
   /// `transport` may be null for a group of one. With `reactor`, unattended operations are stepped by its
   /// thread.
-  Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor);
+  Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor,
+         const SharedModel& model = {});
   ~Engine() override;
 
   // ---- any thread ----
@@ -83,6 +85,7 @@ class Engine final : public Progressor,
   const EngineGroup& group() const { return group_; }
   Transport* transport() const { return transport_.get(); }
   const Capabilities& capabilities() const { return capabilities_; }
+  ChoiceTable& choices() const { return *choices_; }
   Env& env() const { return env_; }
   /// "rank 3 (host-2, pid 4711)"
   std::string who(int rank) const;
@@ -169,6 +172,7 @@ class Engine final : public Progressor,
   Domain* domain_ = nullptr;
   Capabilities capabilities_;
   std::uint64_t segment_bytes_;
+  std::shared_ptr<ChoiceTable> choices_;
   WaitPolicy wait_policy_;
   bool one_process_ = false;  // All ranks are threads of this process: any memory is addressable.
 

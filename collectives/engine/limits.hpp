@@ -47,6 +47,8 @@ inline constexpr int kAttemptsBeforeLook = 16;
 /// Programs kept per communicator, and the steps they may have together (about 10 MiB).
 inline constexpr std::size_t kMaxCachedPrograms = 512;
 inline constexpr std::size_t kMaxCachedSteps = 1 << 16;
+/// One pipelined message, where LOCKSTEP_SEGMENT does not say.
+inline constexpr std::uint64_t kSegmentBytes = 256 << 10;
 /// Scratch memory kept by an idle operation for the next one.
 inline constexpr std::size_t kKeptScratchBytes = 1 << 20;
 

@@ -23,11 +23,17 @@ constexpr unsigned kPassesPerYield = 16;
 // As many turns as the other ranks need when they share the core; when nobody else runs it is a slower spin.
 constexpr Nanos kYield = 150'000;
 
-/// Whether every rank of this host can have a core to itself: no set of cores is the only place of more
-/// ranks than it has cores. Looks at each rank's own set and at all together, which is exact for ranks that
-/// are bound to a core, to disjoint groups of cores, or not at all.
-bool a_core_each(const EngineGroup& group) {
-  const std::string& host = group.members[static_cast<std::size_t>(group.rank)].host_id;
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+bool a_core_each(const EngineGroup& group, const std::string& host) {
   std::vector<CoreSet> ranks;
   CoreSet all;
   for (const Member& member : group.members) {
@@ -43,22 +49,12 @@ bool a_core_each(const EngineGroup& group) {
   return fit(all) && std::all_of(ranks.begin(), ranks.end(), fit);
 }
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-}  // namespace
-
 WaitPolicy wait_policy(const EngineGroup& group) {
   if (config_is_set("LOCKSTEP_SPIN")) {
     const Nanos spin = config_integer("LOCKSTEP_SPIN") * 1000;
     return {spin > 0 ? kInlineAttempts : kInlineYields, spin == 0, spin, kYield};
   }
-  const bool spare = a_core_each(group);
+  const bool spare = a_core_each(group, group.members[static_cast<std::size_t>(group.rank)].host_id);
   return {spare ? kInlineAttempts : kInlineYields, !spare, spare ? kSpin : 0, kYield};
 }
 

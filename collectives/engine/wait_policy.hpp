@@ -1,6 +1,8 @@
 // How long a waiter spins, yields, and when it sleeps.
 #pragma once
 
+#include <string>
+
 #include "lib/base/env.hpp"
 
 namespace lockstep::internal {
@@ -14,6 +16,11 @@ struct WaitPolicy {
   Nanos spin = 0;              ///< Then passes with a pause between.
   Nanos yield = 0;             ///< Then passes with sched_yield between. Then sleep.
 };
+
+/// Whether every rank of a host can have a core to itself: no set of cores is the only place of more ranks
+/// than it has cores. Looks at each rank's own set and at all together, which is exact for ranks that are
+/// bound to a core, to disjoint groups of cores, or not at all. Equal on all ranks.
+bool a_core_each(const EngineGroup& group, const std::string& host);
 
 /// Spins only when the ranks on this host fit the cores this process may use: a spinner in a waiting peer's
 /// place costs that peer a scheduler tick. LOCKSTEP_SPIN overrides.

@@ -1,57 +1,27 @@
 #include "collectives/select/choose.hpp"
 
+#include <numeric>
 #include <string>
 
+#include "collectives/select/names.hpp"
 #include "transports/domain.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-/// Above this a domain call first finds out whether all buffers are registered; below, the exchange costs
-/// more than it can win.
-constexpr std::uint64_t kOfferBytes = 4096;
-/// Over links: up to here latency decides, and every rank sends everything in log2(n) rounds.
-constexpr std::uint64_t kLatencyBytes = 16384;
 
 const Algorithm* row(Collective collective, Medium medium, std::string_view name, const Shape& shape) {
   const auto found = find_algorithm(collective, medium, name);
   return found.ok() && found.value()->supports(shape) ? found.value() : nullptr;
 }
 
-/// The first supported row of a medium.
-const Algorithm* any_row(Collective collective, Medium medium, const Shape& shape) {
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective == collective && algorithm.medium == medium && algorithm.supports(shape))
-      return &algorithm;
+/// The best of a medium for this call, or none. The table knows sizes by powers of two, so what it prefers
+/// may not take this one.
+const Algorithm* best_row(ChoiceTable& table, Collective collective, Medium medium, std::uint64_t bytes,
+                          const Shape& shape) {
+  for (const Algorithm* algorithm : table.ranking(collective, medium, bytes)) {
+    if (algorithm->supports(shape)) return algorithm;
   }
   return nullptr;
-}
-
-std::string_view preferred_over_links(Collective collective, std::uint64_t bytes, int world) {
-  const bool small = bytes <= kLatencyBytes;
-  switch (collective) {
-    case Collective::all_reduce:
-      return small ? "recursive_doubling" : "ring";
-    case Collective::reduce:
-      return small ? "binomial" : "ring";
-    case Collective::broadcast:
-      return small || world <= 2 ? "binomial" : "chain";
-    case Collective::all_gather:
-      return small ? "bruck" : "ring";
-    case Collective::reduce_scatter:
-      return small ? "direct" : "ring";
-    case Collective::all_gather_v:
-      return "ring";
-    case Collective::reduce_scatter_v:
-      return "ring";
-    case Collective::scatter:
-    case Collective::gather:
-      return small ? "binomial" : "direct";
-    case Collective::barrier:
-      return "dissemination";
-    default:
-      return "direct";
-  }
 }
 
 Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const Capabilities& capabilities) {
@@ -79,11 +49,37 @@ Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const C
   return selection;
 }
 
+/// What the model's overrides say for a call, where it can be done.
+const Algorithm* overridden(const AlgorithmRules& rules, Collective collective, std::uint64_t bytes,
+                            const Shape& shape, bool domain) {
+  if (rules.empty()) return nullptr;
+  const std::string_view name = rules.name_for(collective, bytes);
+  if (name.empty()) return nullptr;
+  auto number = resolve_algorithm(collective, name, domain);
+  if (!number.ok()) return nullptr;
+  const Algorithm& algorithm = algorithms()[*number - 1u];
+  const bool possible = domain || algorithm.medium == Medium::links;
+  return possible && algorithm.supports(shape) ? &algorithm : nullptr;
+}
+
 }  // namespace
 
-Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities) {
+std::uint64_t call_bytes(const CallFacts& facts, const Shape& shape) {
+  const bool known_to_all =
+      facts.collective == Collective::all_gather_v || facts.collective == Collective::reduce_scatter_v;
+  if (!known_to_all) return facts.count * size_of(facts.type);
+  const auto total = std::accumulate(shape.counts.begin(), shape.counts.end(), std::uint64_t{0});
+  return total / static_cast<std::uint64_t>(shape.world) * size_of(facts.type);
+}
+
+Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities,
+                         ChoiceTable& table) {
   if (facts.algorithm > 0) return forced(algorithms()[facts.algorithm - 1u], shape, capabilities);
-  const std::uint64_t bytes = facts.count * size_of(facts.type);
+  const std::uint64_t bytes = call_bytes(facts, shape);
+  if (const Algorithm* algorithm =
+          overridden(table.model().rules, facts.collective, bytes, shape, capabilities.domain)) {
+    return forced(*algorithm, shape, capabilities);
+  }
   Selection selection;
   if (capabilities.domain) {
     const bool fits_line = facts.collective == Collective::barrier ||
@@ -92,21 +88,12 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
       selection.inline_line = true;
       return selection;
     }
-    if (facts.collective == Collective::all_reduce && bytes <= kOfferBytes) {
-      selection.staged = row(facts.collective, Medium::domain_staged, "one_shot", shape);
-    }
-    if (selection.staged == nullptr) {
-      selection.staged = facts.collective == Collective::all_reduce
-                             ? row(facts.collective, Medium::domain_staged, "two_shot", shape)
-                             : any_row(facts.collective, Medium::domain_staged, shape);
-      if (bytes > kOfferBytes)
-        selection.registered = any_row(facts.collective, Medium::domain_registered, shape);
-    }
+    selection.staged = best_row(table, facts.collective, Medium::domain_staged, bytes, shape);
+    if (selection.staged != nullptr && table.offers_pay(facts.collective, bytes))
+      selection.registered = best_row(table, facts.collective, Medium::domain_registered, bytes, shape);
     if (selection.staged != nullptr) return selection;
   }
-  selection.links = row(facts.collective, Medium::links,
-                        preferred_over_links(facts.collective, bytes, capabilities.world), shape);
-  if (selection.links == nullptr) selection.links = any_row(facts.collective, Medium::links, shape);
+  selection.links = best_row(table, facts.collective, Medium::links, bytes, shape);
   if (selection.links == nullptr) {
     return Status(ErrorCode::internal, "no algorithm for " + std::string(name_of(facts.collective)));
   }

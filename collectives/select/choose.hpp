@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "collectives/programs/program.hpp"
+#include "collectives/select/choice_table.hpp"
 #include "transports/frame.hpp"
 
 namespace lockstep::internal {
@@ -23,8 +24,12 @@ struct Selection {
 };
 
 /// Chooses for `facts` (facts.algorithm > 0: that row of the table, checked by the caller to be for this
-/// collective). Errors: the forced algorithm needs a domain, or does not support the shape. `shape` gives
-/// counts and world.
-Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities);
+/// collective); otherwise by the overrides of the table's model, then by its predictions. Errors: the forced
+/// algorithm needs a domain, or does not support the shape. `shape` gives counts and world.
+Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities,
+                         ChoiceTable& table);
+
+/// Bytes of a call as sizes are meant here: its count, or the mean of counts that all ranks know.
+std::uint64_t call_bytes(const CallFacts& facts, const Shape& shape);
 
 }  // namespace lockstep::internal

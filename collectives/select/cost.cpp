@@ -17,6 +17,7 @@ class CostWalk {
       : programs_(programs),
         element_bytes_(static_cast<double>(element_bytes)),
         cost_(cost),
+        touch_(!programs.empty() && programs.front().phases > 0 ? cost.step : 0),
         ranks_(programs.size()) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       ranks_[rank].ends.resize(programs[rank].lanes.size());
@@ -39,7 +40,7 @@ class CostWalk {
         last = std::max(last, time(rank, lane));
       }
     }
-    return last;
+    return cost_.call + last;
   }
 
  private:
@@ -95,7 +96,7 @@ class CostWalk {
     switch (step.kind) {
       case StepKind::send: {
         const auto peer = static_cast<std::size_t>(step.peer);
-        end = start + bytes(step.src) * cost_.beta;
+        end = start + cost_.step + bytes(step.src) * cost_.beta;
         arrivals_[rank * ranks_.size() + peer].push_back(end + cost_.alpha);
         wake(peer);
         return true;
@@ -104,16 +105,16 @@ class CostWalk {
       case StepKind::recv_reduce: {
         auto& queue = arrivals_[static_cast<std::size_t>(step.peer) * ranks_.size() + rank];
         if (queue.empty()) return false;
-        end = std::max(queue.front(), start + bytes(step.dst) * cost_.beta);
+        end = std::max(queue.front(), start + bytes(step.dst) * cost_.beta) + cost_.step;
         queue.pop_front();
         if (step.kind == StepKind::recv_reduce) end += bytes(step.dst) * cost_.gamma;
         return true;
       }
       case StepKind::copy:
-        end = start + bytes(step.dst) * cost_.copy;
+        end = start + touch_ + bytes(step.dst) * cost_.copy;
         return true;
       case StepKind::reduce:
-        end = start + bytes(programs_[rank].slices[step.operands]) * per_byte(step);
+        end = start + touch_ + bytes(programs_[rank].slices[step.operands]) * per_byte(step);
         return true;
       case StepKind::publish:
         ranks_[rank].published.push_back(start);
@@ -145,6 +146,7 @@ class CostWalk {
   std::span<const Program> programs_;
   double element_bytes_;
   MediumCost cost_;
+  double touch_;  ///< What a copy or reduction takes whatever its length: next to nothing beside messages.
   std::vector<Rank> ranks_;
   std::unordered_map<std::size_t, std::deque<double>> arrivals_;  ///< By sender * world + receiver.
   std::deque<std::size_t> awake_;

@@ -16,6 +16,10 @@ struct MediumCost {
   double gamma = 0;  ///< Each byte combined with a further operand.
   double copy = 0;   ///< Each byte copied within memory, or stored to a further destination.
   double sync = 0;   ///< From one rank's publish to another's await.
+  double step = 0;   ///< A message at its sender and at its receiver, whatever its length; in a domain each
+                     ///< copy or reduction.
+  double call = 0;   ///< A call, whatever it does.
+  bool operator==(const MediumCost&) const = default;
 };
 
 /// Seconds from everybody's start to the last rank's end. `programs`: one per rank, proved; infinite when

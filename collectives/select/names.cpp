@@ -29,13 +29,18 @@ std::string_view cut(std::string_view& text, char mark) {
   return head;
 }
 
-Status bad_rule(std::string_view what, std::string_view rule) {
+/// One rule as it was written, and where.
+struct RuleText {
+  std::string_view text, source;
+};
+
+Status bad_rule(const std::string& what, const RuleText& rule) {
   return Status(ErrorCode::configuration,
-                "LOCKSTEP_ALGORITHMS: " + std::string(what) + " in '" + std::string(rule) +
+                std::string(rule.source) + ": " + what + " in '" + std::string(rule.text) +
                     "'; write for example all_reduce:0-16k=one_shot,16k-inf=ring;broadcast:*=binomial");
 }
 
-Result<Collective> collective_named(std::string_view name, std::string_view rule) {
+Result<Collective> collective_named(std::string_view name, const RuleText& rule) {
   std::vector<std::string_view> names;
   for (int i = 0; i < kCollectiveCount; ++i) {
     names.push_back(name_of(static_cast<Collective>(i)));
@@ -79,11 +84,11 @@ Result<std::uint8_t> resolve_algorithm(Collective collective, std::string_view n
   return number_of(*found);
 }
 
-Result<AlgorithmRules> AlgorithmRules::parse(std::string_view text) {
+Result<AlgorithmRules> AlgorithmRules::parse(std::string_view text, std::string_view source) {
   AlgorithmRules parsed;
   while (!text.empty()) {
-    const std::string_view rule = cut(text, ';');
-    std::string_view parts = rule;
+    const RuleText rule{cut(text, ';'), source};
+    std::string_view parts = rule.text;
     auto collective = collective_named(cut(parts, ':'), rule);
     if (!collective.ok()) return collective.status();
     if (parts.empty()) return bad_rule("no range", rule);

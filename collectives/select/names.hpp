@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,7 +21,9 @@ Result<std::uint8_t> resolve_algorithm(Collective collective, std::string_view n
 /// collective ":" part { "," part }; part = range "=" name; range = "*" | bytes "-" ( bytes | "inf" ).
 class AlgorithmRules {
  public:
-  static Result<AlgorithmRules> parse(std::string_view text);
+  /// `source` is where the text is from, for errors.
+  static Result<AlgorithmRules> parse(std::string_view text, std::string_view source = "LOCKSTEP_ALGORITHMS");
+  bool empty() const { return rules_.empty(); }
   /// The name for a call, or empty.
   std::string_view name_for(Collective collective, std::uint64_t bytes) const;
 

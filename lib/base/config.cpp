@@ -55,6 +55,11 @@ constexpr auto kVariables = std::to_array<Variable>({
      "Which transport carries the data: `auto` (shared memory on one host, TCP otherwise), `shm`, `tcp` or "
      "`ucx`.",
      "auto|shm|tcp|ucx"},
+    {"LOCKSTEP_TUNING", text, "",
+     "File of `lockstep-bench --calibrate`, by which algorithms are chosen, or `built-in`; rank 0's is taken "
+     "by "
+     "all ranks. Empty: `tuning.json` in `$XDG_CONFIG_HOME/lockstep` or `~/.config/lockstep`, else "
+     "built-in."},
     {"LOCKSTEP_UCX_FAILURES", text, "auto",
      "Whether UCX itself watches peers: `auto` (those on other hosts), `peer` (all), `none`. UCX's shared "
      "memory "

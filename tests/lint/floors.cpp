@@ -43,10 +43,13 @@ const std::vector<Floor>& floors() {
       {"ddp/", {"collectives/", "lib/"}},
       // The kernels' own benchmark; --explain, which prints programs; and what the library will choose.
       {"bench/reduce_bench.cpp", {"lib/"}},
-      {"bench/explain.cpp", {"bench/", "collectives/programs/"}},
+      {"bench/explain.cpp", {"bench/", "collectives/programs/", "collectives/select/"}},
+      {"bench/programs.cpp", {"bench/", "collectives/programs/"}},
       {"bench/choice.", {"bench/", "collectives/", "lib/base/"}},
       // The synthetic model multiplies as the examples do.
       {"bench/ddp/", {"bench/", "examples/matrix/"}},
+      {"bench/calibrate", {"bench/", "collectives/", "lib/base/"}},
+      {"bench/machine.cpp", {"bench/", "lib/base/"}},
       {"bench/", {}},
       {"examples/", {}},
       {"integrations/", {}},

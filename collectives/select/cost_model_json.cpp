@@ -1,0 +1,199 @@
+// The cost model as JSON. In the text times are nanoseconds, and nanoseconds per byte.
+#include <nlohmann/json.hpp>
+
+#include "collectives/select/cost_model.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSchema = "lockstep-tuning";
+constexpr int kVersion = 1;
+constexpr double kNano = 1e-9;
+constexpr double kMaxNanos = 1e9;  // A second for one message, or one byte, is no measurement.
+
+Json nanos(double seconds) { return seconds / kNano; }
+
+Json to_json(const LinkCost& cost, LinkClass link, Load load) {
+  Json regimes = Json::array();
+  for (const LinkCost::Regime& regime : cost.regimes) {
+    regimes.push_back({{"up_to", regime.up_to == UINT64_MAX ? Json() : Json(regime.up_to)},
+                       {"beta", nanos(regime.beta)},
+                       {"gamma", nanos(regime.gamma)},
+                       {"copy", nanos(regime.copy)}});
+  }
+  return {{"class", name_of(link)},       {"crowded", load == Load::crowded}, {"call", nanos(cost.call)},
+          {"step", nanos(cost.step)},     {"alpha", nanos(cost.alpha)},       {"sync", nanos(cost.sync)},
+          {"regimes", std::move(regimes)}};
+}
+
+/// A line for each entry, and for each element of its arrays: short, and changes of it are easy to see.
+std::string in_lines(const Json& document) {
+  std::string text = "{";
+  for (const auto& [key, value] : document.items()) {
+    text += (text.size() > 1 ? ",\n" : "\n") + Json(key).dump() + ": ";
+    if (!value.is_array()) {
+      text += value.dump();
+      continue;
+    }
+    text += "[";
+    for (std::size_t i = 0; i < value.size(); ++i) text += (i > 0 ? ",\n  " : "\n  ") + value[i].dump();
+    text += "\n]";
+  }
+  return text + "\n}\n";
+}
+
+// ---- reading: every function throws std::runtime_error with what is wrong --------------------------------
+
+[[noreturn]] void wrong(const std::string& what) { throw std::runtime_error(what); }
+
+double read_cost(const Json& from, const char* key) {
+  const double value = from.at(key).get<double>();
+  if (!(value >= 0 && value <= kMaxNanos)) wrong(std::string(key) + " is not a time");
+  return exact_cost(value * kNano);
+}
+
+LinkClass read_class(const Json& from) {
+  const auto name = from.at("class").get<std::string>();
+  for (int i = 0; i < kLinkClassCount; ++i) {
+    if (name_of(static_cast<LinkClass>(i)) == name) return static_cast<LinkClass>(i);
+  }
+  wrong("there is no link class '" + name + "' (inline, staged, registered, tcp)");
+}
+
+Load read_load(const Json& from) { return from.at("crowded").get<bool>() ? Load::crowded : Load::spare; }
+
+LinkCost read_link(const Json& from) {
+  LinkCost cost;
+  cost.call = read_cost(from, "call");
+  cost.step = read_cost(from, "step");
+  cost.alpha = read_cost(from, "alpha");
+  cost.sync = read_cost(from, "sync");
+  const Json& regimes = from.at("regimes");
+  if (regimes.size() != kRegimes) wrong("a link has not " + std::to_string(kRegimes) + " regimes");
+  for (std::size_t i = 0; i < kRegimes; ++i) {
+    LinkCost::Regime& regime = cost.regimes[i];
+    const Json& up_to = regimes[i].at("up_to");
+    regime.up_to = up_to.is_null() ? UINT64_MAX : up_to.get<std::uint64_t>();
+    if (i > 0 && regime.up_to <= cost.regimes[i - 1].up_to) wrong("the regimes' sizes do not rise");
+    regime.beta = read_cost(regimes[i], "beta");
+    regime.gamma = read_cost(regimes[i], "gamma");
+    regime.copy = read_cost(regimes[i], "copy");
+  }
+  return cost;
+}
+
+Collective read_collective(const Json& from) {
+  const auto name = from.at("collective").get<std::string>();
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    if (name_of(static_cast<Collective>(i)) == name) return static_cast<Collective>(i);
+  }
+  wrong("there is no collective '" + name + "'");
+}
+
+void read_correction(const Json& from, CostModel& model) {
+  Correction correction;
+  for (const Json& point : from.at("by_log2")) {
+    correction.add(point.at(0).get<int>(), point.at(1).get<double>());
+  }
+  model.corrections[{read_load(from), read_class(from), read_collective(from),
+                     from.at("algorithm").get<std::string>()}] = std::move(correction);
+}
+
+void read_fingerprint(const Json& from, CostModel& model) {
+  if (from.is_null()) return;
+  model.fingerprint = MachineFingerprint{from.at("cpu").get<std::string>(),
+                                         from.at("kernel").get<std::string>(), from.at("cores").get<int>()};
+  model.calibrated_ranks = from.at("ranks_per_host").get<int>();
+}
+
+void read_overrides(const Json& from, CostModel& model) {
+  model.overrides = from.get<std::string>();
+  auto rules = AlgorithmRules::parse(model.overrides, "overrides");
+  if (!rules.ok()) wrong(rules.status().message());
+  model.rules = std::move(*rules);
+}
+
+void read_model(const Json& from, CostModel& model) {
+  if (from.at("schema").get<std::string>() != kSchema) wrong("schema is not " + std::string(kSchema));
+  if (from.at("version").get<int>() != kVersion)
+    wrong("version " + from.at("version").dump() + " is not " + std::to_string(kVersion));
+  if (from.contains("fingerprint")) read_fingerprint(from.at("fingerprint"), model);
+  for (const Json& link : from.value("links", Json::array())) {
+    LinkCost& cost = model.cost(read_class(link), read_load(link));
+    cost = read_link(link);
+  }
+  for (const Json& correction : from.value("corrections", Json::array())) read_correction(correction, model);
+  if (from.contains("overrides")) read_overrides(from.at("overrides"), model);
+  model.non_temporal_bytes = from.value("non_temporal_bytes", std::uint64_t{0});
+  model.spin_microseconds = from.value("spin_microseconds", std::int64_t{0});
+  model.tcp_sockets = from.value("tcp_sockets", 1);
+}
+
+Result<CostModel> parse(std::string_view text, CostModel model) {
+  try {
+    read_model(Json::parse(text), model);
+    return model;
+  } catch (const std::exception& error) {  // Of the parser, or from wrong().
+    return Status(ErrorCode::configuration, error.what());
+  }
+}
+
+}  // namespace
+
+std::string to_json(const CostModel& model) {
+  Json links = Json::array(), corrections = Json::array();
+  for (const Load load : {Load::spare, Load::crowded}) {
+    for (int i = 0; i < kLinkClassCount; ++i) {
+      const auto link = static_cast<LinkClass>(i);
+      links.push_back(to_json(model.cost(link, load), link, load));
+    }
+  }
+  for (const auto& [key, correction] : model.corrections) {
+    const auto& [load, link, collective, algorithm] = key;
+    Json points = Json::array();
+    for (const auto& [log2, factor] : correction.points()) points.push_back({log2, factor});
+    corrections.push_back({{"collective", name_of(collective)},
+                           {"algorithm", algorithm},
+                           {"class", name_of(link)},
+                           {"crowded", load == Load::crowded},
+                           {"by_log2", std::move(points)}});
+  }
+  Json fingerprint;
+  if (model.fingerprint) {
+    fingerprint = {{"cpu", model.fingerprint->cpu},
+                   {"cores", model.fingerprint->cores},
+                   {"ranks_per_host", model.calibrated_ranks},
+                   {"kernel", model.fingerprint->kernel}};
+  }
+  return in_lines({{"schema", kSchema},
+                   {"version", kVersion},
+                   {"fingerprint", std::move(fingerprint)},
+                   {"non_temporal_bytes", model.non_temporal_bytes},
+                   {"spin_microseconds", model.spin_microseconds},
+                   {"tcp_sockets", model.tcp_sockets},
+                   {"overrides", model.overrides},
+                   {"links", std::move(links)},
+                   {"corrections", std::move(corrections)}});
+}
+
+Result<CostModel> parse_model(std::string_view text) {
+  CostModel basis = *builtin_model();
+  basis.fingerprint.reset();
+  basis.calibrated_ranks = 0;
+  // Corrections belong to the costs that they were measured against.
+  basis.corrections.clear();
+  return parse(text, std::move(basis));
+}
+
+std::shared_ptr<const CostModel> builtin_model() {
+  static const auto model = [] {
+    auto parsed = parse(builtin_model_text(), {});
+    if (!parsed.ok()) std::terminate();  // A test reads it.
+    return std::make_shared<const CostModel>(std::move(*parsed));
+  }();
+  return model;
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,100 @@
+// The cost model as a text: there and back, and what is refused.
+#include "collectives/select/cost_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include "collectives/select/model_source.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+CostModel example() {
+  CostModel model = *builtin_model();
+  model.fingerprint = MachineFingerprint{"a processor", "6.1", 8};
+  model.calibrated_ranks = 4;
+  model.overrides = "all_reduce:0-1k=links/direct";
+  model.rules = *AlgorithmRules::parse(model.overrides);
+  model.non_temporal_bytes = 123456;
+  model.spin_microseconds = 44;
+  model.tcp_sockets = 2;
+  LinkCost& tcp = model.cost(LinkClass::tcp, Load::spare);
+  tcp.alpha = exact_cost(3.3e-6);
+  tcp.regimes[1].beta = exact_cost(0.123456789e-9);
+  model.corrections.clear();
+  Correction& ring = model.corrections[{Load::crowded, LinkClass::tcp, Collective::all_reduce, "ring"}];
+  ring.add(6, 0.9);
+  ring.add(20, 1.7);
+  return model;
+}
+
+std::string refusal(const std::string& text) {
+  const auto model = parse_model(text);
+  EXPECT_FALSE(model.ok()) << text;
+  return model.status().message();
+}
+
+TEST(CostModel, SurvivesATripThroughAText) {
+  const CostModel model = example();
+  const auto back = parse_model(to_json(model));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  const CostModel& read = back.value();
+  EXPECT_EQ(read.fingerprint, model.fingerprint);
+  EXPECT_EQ(read.calibrated_ranks, model.calibrated_ranks);
+  EXPECT_EQ(read.links, model.links);
+  EXPECT_EQ(read.corrections, model.corrections);
+  EXPECT_EQ(read.overrides, model.overrides);
+  EXPECT_EQ(read.rules.name_for(Collective::all_reduce, 5), "links/direct");
+  EXPECT_EQ(read.non_temporal_bytes, model.non_temporal_bytes);
+  EXPECT_EQ(read.spin_microseconds, model.spin_microseconds);
+  EXPECT_EQ(read.tcp_sockets, model.tcp_sockets);
+  EXPECT_EQ(to_json(read), to_json(model));
+}
+
+TEST(CostModel, TheBuiltInOneIsWhole) {
+  const auto model = builtin_model();
+  EXPECT_FALSE(model->fingerprint) << "it is of no particular machine";
+  EXPECT_GT(model->cost(LinkClass::tcp, Load::spare).regimes[0].beta, 0);
+  EXPECT_GT(model->cost(LinkClass::registered, Load::spare).sync, 0);
+  EXPECT_GT(model->cost(LinkClass::staged, Load::crowded).sync, 0);
+  EXPECT_LT(builtin_model_text().size(), kMaxModelBytes);
+}
+
+TEST(CostModel, WhatATextLeavesOutIsTakenFromTheBuiltInOne) {
+  const auto model = parse_model(R"({"schema": "lockstep-tuning", "version": 1})");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model.value().links, builtin_model()->links);
+  EXPECT_FALSE(model.value().fingerprint);
+}
+
+TEST(CostModel, RefusesWhatItCannotUse) {
+  EXPECT_NE(refusal("{\"schema\"").find("parse error"), std::string::npos);
+  EXPECT_NE(refusal("{}").find("schema"), std::string::npos);
+  EXPECT_NE(refusal(R"({"schema": "lockstep-tuning", "version": 2})").find("version 2"), std::string::npos);
+  const std::string head = R"({"schema": "lockstep-tuning", "version": 1, )";
+  EXPECT_NE(refusal(head + R"("overrides": "all_reduce:*=rnig"})").find("did you mean ring?"),
+            std::string::npos);
+  EXPECT_NE(refusal(head + R"("links": [{"class": "pigeon", "crowded": false}]})").find("pigeon"),
+            std::string::npos);
+  EXPECT_NE(refusal(head + R"("links": [{"class": "tcp", "crowded": false, "call": -1}]})").find("call"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal(
+          head +
+          R"("corrections": [{"class": "tcp", "crowded": false, "collective": "all_recude", "by_log2": []}]})")
+          .find("all_recude"),
+      std::string::npos);
+}
+
+TEST(Correction, LiesBetweenItsBoundsAndItsNeighbours) {
+  Correction correction;
+  EXPECT_EQ(correction.at(10), 1);
+  correction.add(4, 0.01);
+  correction.add(8, 100);
+  EXPECT_EQ(correction.at(0), Correction::kLeast);
+  EXPECT_EQ(correction.at(4), Correction::kLeast);
+  EXPECT_EQ(correction.at(6), (Correction::kLeast + Correction::kMost) / 2);
+  EXPECT_EQ(correction.at(30), Correction::kMost);
+}
+
+}  // namespace
+}  // namespace lockstep::internal

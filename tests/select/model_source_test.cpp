@@ -1,0 +1,97 @@
+// Announcing and adopting a model within one process.
+#include "collectives/select/model_source.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace lockstep::internal {
+namespace {
+
+class ModelSource : public ::testing::Test {
+ protected:
+  ModelSource() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-tuning-XXXXXX").string();
+    directory_ = mkdtemp(pattern.data());
+    setenv("XDG_CONFIG_HOME", directory_.c_str(), 1);
+    setenv("LOCKSTEP_LOG", "off", 1);
+    unsetenv("LOCKSTEP_TUNING");
+  }
+  ~ModelSource() override {
+    std::filesystem::remove_all(directory_);
+    unsetenv("LOCKSTEP_TUNING");
+  }
+
+  std::string write(const std::string& name, const std::string& text) {
+    const std::string path = directory_ + "/" + name;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path) << text;
+    return path;
+  }
+  /// A model that is told apart by its overrides.
+  static std::string text_with(const std::string& overrides) {
+    CostModel model = *builtin_model();
+    model.overrides = overrides;
+    return to_json(model);
+  }
+
+  std::string directory_;
+};
+
+TEST_F(ModelSource, TheBuiltInModelWhenNothingIsThere) {
+  const auto shared = adopt_model(announce_model());
+  ASSERT_TRUE(shared.ok()) << shared.status().message();
+  EXPECT_EQ(shared.value().source, "built-in");
+  EXPECT_EQ(shared.value().model, builtin_model());
+}
+
+TEST_F(ModelSource, TheUsersFileAndBeforeItTheVariable) {
+  const std::string users = write("lockstep/tuning.json", text_with("reduce:*=ring"));
+  auto shared = adopt_model(announce_model());
+  ASSERT_TRUE(shared.ok()) << shared.status().message();
+  EXPECT_EQ(shared->source, users);
+  EXPECT_EQ(shared->model->overrides, "reduce:*=ring");
+  const std::uint64_t hash = shared->hash;
+
+  setenv("LOCKSTEP_TUNING", write("other.json", text_with("reduce:*=direct")).c_str(), 1);
+  shared = adopt_model(announce_model());
+  ASSERT_TRUE(shared.ok()) << shared.status().message();
+  EXPECT_EQ(shared->model->overrides, "reduce:*=direct");
+  EXPECT_NE(shared->hash, hash);
+
+  setenv("LOCKSTEP_TUNING", "built-in", 1);
+  EXPECT_EQ(adopt_model(announce_model())->source, "built-in");
+}
+
+TEST_F(ModelSource, AFileThatCannotBeUsedIsAnErrorWithTheNextStep) {
+  for (const std::string& path :
+       {directory_ + "/absent.json", write("empty.json", ""), write("broken.json", "{\"schema\": 1"),
+        write("large.json", std::string(kMaxModelBytes + 1, ' '))}) {
+    setenv("LOCKSTEP_TUNING", path.c_str(), 1);
+    const auto shared = adopt_model(announce_model());
+    ASSERT_FALSE(shared.ok()) << path;
+    EXPECT_EQ(shared.status().code(), ErrorCode::configuration);
+    EXPECT_EQ(shared.status().culprit(), 0);
+    for (const std::string& word : {path, std::string("--calibrate")})
+      EXPECT_NE(shared.status().message().find(word), std::string::npos) << shared.status().message();
+  }
+}
+
+TEST_F(ModelSource, ATextOtherThanTheAnnouncedOneIsRefused) {
+  setenv("LOCKSTEP_TUNING", write("model.json", text_with("reduce:*=ring")).c_str(), 1);
+  const std::string announcement = announce_model();
+  const std::size_t at = announcement.find("reduce:*=ring");
+  ASSERT_NE(at, std::string::npos);
+  std::string changed = announcement;
+  changed.replace(at, 13, "reduce:*=tree");
+  const auto shared = adopt_model(changed);
+  ASSERT_FALSE(shared.ok());
+  EXPECT_NE(shared.status().message().find("another cost model than rank 0"), std::string::npos)
+      << shared.status().message();
+  for (std::size_t cut = 0; cut < 40; ++cut) EXPECT_FALSE(adopt_model(announcement.substr(0, cut)).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::internal

@@ -1,0 +1,118 @@
+// Ranks as processes: all take rank 0's model, whatever their own environment says; a file that rank 0 cannot
+// use, and a rule with an unknown name, are errors at creation.
+#include <fstream>
+
+#include "collectives/communicator_core.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/engine/process_group.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::testing::run_forked;
+using internal::testing::Shared;
+using Board = internal::testing::Board;
+using testing::error_of;
+using testing::MeetingPlace;
+
+constexpr int kRanks = 3;
+
+class Files {
+ public:
+  Files() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-tuning-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Files() { std::filesystem::remove_all(path_); }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name) << text;
+    return path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
+std::string text_with(const std::string& overrides) {
+  return R"({"schema": "lockstep-tuning", "version": 1, "overrides": ")" + overrides + "\"}";
+}
+
+TEST(Tuning, AllRanksTakeTheModelOfRankZero) {
+  const Files files;
+  const std::string mine = files.write("mine.json", text_with("all_reduce:*=links/ring"));
+  const std::string theirs = files.write("theirs.json", text_with("all_reduce:*=links/direct"));
+  for (const char* transport : {"shm", "tcp"}) {
+    const MeetingPlace place;
+    const Shared<Board> board;
+    run_forked(kRanks, [&](int rank) {
+      setenv("LOCKSTEP_TUNING", (rank == 0 ? mine : theirs).c_str(), 1);
+      Communicator comm = place.join(rank, kRanks, transport);
+      const internal::SharedModel& model = comm.core().world().model;
+      EXPECT_EQ(model.source, mine);
+      EXPECT_EQ(model.model->overrides, "all_reduce:*=links/ring");
+      board->post(rank, internal::hash_text(model.hash));
+      EXPECT_EQ(board->read(0), internal::hash_text(model.hash));
+      // With different rules the ranks would wait for messages that nobody sends.
+      std::vector<float> data(5000, 1.0f);
+      comm.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
+      EXPECT_EQ(data[4999], kRanks);
+      comm.finalize();
+    });
+  }
+}
+
+TEST(Tuning, ASplitGroupKeepsTheModel) {
+  const Files files;
+  const std::string mine = files.write("mine.json", text_with("broadcast:*=links/direct"));
+  const MeetingPlace place;
+  run_forked(kRanks, [&](int rank) {
+    if (rank == 0) setenv("LOCKSTEP_TUNING", mine.c_str(), 1);
+    Communicator comm = place.join(rank, kRanks, "shm");
+    Communicator part = *comm.split(rank == 0 ? 0 : 1, rank);
+    EXPECT_EQ(part.core().world().model.source, mine);
+    int value = rank;
+    part.broadcast(&value, 1, DataType::i32, 0);
+    EXPECT_EQ(value, rank == 0 ? 0 : 1);
+    comm.finalize();
+  });
+}
+
+TEST(Tuning, ABrokenFileOfRankZeroIsOneErrorOnAllRanks) {
+  const Files files;
+  const std::string broken = files.write("broken.json", R"({"schema": "lockstep-tuning", "version": 1,)");
+  const MeetingPlace place;
+  const Shared<Board> board;
+  run_forked(kRanks, [&](int rank) {
+    if (rank == 0) setenv("LOCKSTEP_TUNING", broken.c_str(), 1);
+    const auto [code, text] = error_of([&] { place.join(rank, kRanks, "shm"); });
+    EXPECT_EQ(code, ErrorCode::configuration);
+    EXPECT_NE(text.find(broken), std::string::npos) << text;
+    board->post(rank, text.substr(0, 255));
+    EXPECT_EQ(board->read(0), text.substr(0, 255));
+  });
+}
+
+TEST(Tuning, ABrokenFileOfAnotherRankIsNotRead) {
+  const MeetingPlace place;
+  run_forked(kRanks, [&](int rank) {
+    if (rank == 1) setenv("LOCKSTEP_TUNING", "/nowhere/tuning.json", 1);
+    Communicator comm = place.join(rank, kRanks, "shm");
+    EXPECT_EQ(comm.core().world().model.source, "built-in");
+    comm.finalize();
+  });
+}
+
+TEST(Tuning, AnUnknownAlgorithmInTheEnvironmentIsAnError) {
+  run_forked(1, [](int) {
+    setenv("LOCKSTEP_ALGORITHMS", "all_reduce:0-16k=one_shot,16k-inf=rnig", 1);
+    const auto [code, text] = error_of([] { Communicator::create({}); });
+    EXPECT_EQ(code, ErrorCode::configuration);
+    EXPECT_NE(text.find("LOCKSTEP_ALGORITHMS: "), std::string::npos) << text;
+    EXPECT_NE(text.find("\"rnig\" is unknown"), std::string::npos) << text;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
