@@ -1,72 +1,142 @@
 #include "bench/explain.hpp"
 
-#include <iomanip>
-#include <ostream>
-#include <set>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
 
 #include "bench/choice.hpp"
-#include "collectives/programs/program.hpp"
+#include "bench/sampler.hpp"
+#include "collectives/select/predict.hpp"
 
 namespace lockstep::bench {
 namespace {
 
 using internal::Algorithm;
 using internal::Medium;
-using internal::Shape;
 
-std::string_view name_of_medium(Medium medium) {
+constexpr Effort kEffort{8e-3, 5};
+
+// One line of the table.
+struct Line {
+  std::string name;
+  double predicted = 0, measured = 0;  // seconds
+  bool chosen = false;
+};
+
+// The candidates of one operation at one size; candidate i is line i.
+struct Comparison {
+  std::vector<Candidate> candidates;
+  std::vector<Line> lines;
+};
+
+const char* place_of(Medium medium) {
   switch (medium) {
     case Medium::links:
-      return "links";
+      return "links/";
     case Medium::domain_staged:
-      return "shared memory, private buffers";
+      return "staged/";
     case Medium::domain_registered:
-      return "shared memory, registered buffers";
+      return "registered/";
   }
   return "";
 }
 
-void explain_one(const Algorithm& row, Shape shape, std::ostream& out) {
-  out << row.name << " (" << name_of_medium(row.medium) << "): " << row.description << "\n";
-  for (const int rank : std::set<int>{0, shape.world - 1}) {
-    shape.rank = rank;
-    out << "rank " << rank << "\n" << to_string(row.build(shape)) << "\n";
-  }
+// Whether calls with such buffers can run it.
+bool is_candidate(const Ground& ground, const Algorithm& row, bool registered) {
+  if (!ground.capabilities.domain) return row.medium == Medium::links;
+  return row.medium == Medium::domain_staged || (registered && row.medium == Medium::domain_registered);
 }
+
+Comparison compare(const Ground& ground, const Options& options, const Operation& operation,
+                   std::uint64_t size) {
+  const std::uint64_t count = operation.count(size, DataType::f32, ground.capabilities.world);
+  const Choice choice = choose(ground, options, operation, DataType::f32, ReduceOp::sum, count);
+  const std::uint64_t bytes = count * size_of(DataType::f32);
+  const internal::CostModel& model = ground.table->model();
+  Comparison comparison;
+  const auto add = [&](std::string algorithm, const std::string& shown, double predicted, bool chosen) {
+    comparison.candidates.push_back({&operation, std::move(algorithm), options.registered, size});
+    comparison.lines.push_back({shown, predicted, 0, chosen});
+  };
+  if (choice.selection.inline_line) {
+    add("", "inline", model.cost(internal::LinkClass::inline_line, ground.table->ground().load).sync, true);
+  }
+  const std::string chosen = algorithm_name(ground, choice, options.registered);
+  for (const Algorithm& row : internal::algorithms()) {
+    if (row.collective != choice.shape.collective || !is_candidate(ground, row, options.registered)) continue;
+    if (!row.supports(choice.shape)) continue;
+    // A forced name that exists for both kinds of buffers runs as the buffers are.
+    const bool namesake = options.registered && row.medium == Medium::domain_staged &&
+                          find_algorithm(row.collective, Medium::domain_registered, row.name).ok();
+    if (namesake) continue;
+    const std::string name = place_of(row.medium) + std::string(row.name);
+    add(name, name, predict_call(model, ground.table->ground(), row, bytes),
+        !choice.selection.inline_line && row.name == chosen);
+  }
+  return comparison;
+}
+
+class Table {
+ public:
+  explicit Table(std::ostream& out) : out_(out) {}
+
+  void heading(const Ground& ground, const Operation& operation, bool registered) {
+    out_ << "# " << operation.name << ": " << ground.capabilities.world << " ranks, transport "
+         << ground.transport << ", " << (registered ? "registered" : "private") << " buffers; model "
+         << ground.model << "\n#     size  algorithm                     predicted   measured  of best\n"
+         << "#      (B)                                     (us)       (us)\n";
+  }
+
+  void add(std::uint64_t size, const std::vector<Line>& lines) {
+    double best = lines.front().measured;
+    for (const Line& line : lines) best = std::min(best, line.measured);
+    for (const Line& line : lines) {
+      char text[160];
+      std::snprintf(text, sizeof text, "%10llu  %-28s %10.2f %10.2f %8.2f%s\n",
+                    static_cast<unsigned long long>(size), line.name.c_str(), line.predicted * 1e6,
+                    line.measured * 1e6, line.measured / best, line.chosen ? "  <- chosen" : "");
+      out_ << text;
+      if (!line.chosen || line.measured / best <= worst_) continue;
+      worst_ = line.measured / best;
+      worst_at_ = size;
+    }
+  }
+
+  void finish() {
+    if (worst_ <= 1) return void(out_ << "# the choice is the best measured at every size\n");
+    char text[120];
+    std::snprintf(text, sizeof text,
+                  "# the choice takes at most %.2f times the best measured (at %llu bytes)\n", worst_,
+                  static_cast<unsigned long long>(worst_at_));
+    out_ << text;
+  }
+
+ private:
+  std::ostream& out_;
+  double worst_ = 1;
+  std::uint64_t worst_at_ = 0;
+};
 
 }  // namespace
 
-int list_algorithms(std::ostream& out) {
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    const auto collective = static_cast<Collective>(i);
-    out << name_of(collective) << "\n";
-    for (const Algorithm& row : internal::algorithms()) {
-      if (row.collective != collective) continue;
-      out << "  " << std::left << std::setw(20) << row.name << " " << row.description << " ["
-          << name_of_medium(row.medium) << "]\n";
-    }
-  }
-  return 0;
-}
-
-int explain(const Options& options, std::ostream& out) {
-  const Ground ground = ground_of(options);
-  const DataType type = options.types.front();
+void explain(Communicator& communicator, Board& board, const Options& options, std::ostream& out) {
+  const Ground ground = ground_of(communicator, options);
+  const bool prints = communicator.rank() == 0;
+  Sampler sampler(communicator, board, options.max_bytes);
   for (const Operation* operation : options.operations) {
-    const bool sized = operation->source != Source::none;
-    for (const std::uint64_t bytes : sized ? sweep(options) : std::vector<std::uint64_t>{0}) {
-      const std::uint64_t count = operation->count(bytes, type, ground.capabilities.world);
-      const Choice choice = choose(ground, options, *operation, type, options.redops.front(), count);
-      out << "== " << operation->name << ", " << ground.capabilities.world << " ranks, transport "
-          << ground.transport << ", " << count << " x " << name_of(type) << ": "
-          << algorithm_name(ground, choice, options.registered) << "\n";
-      const internal::Selection& selection = choice.selection;
-      for (const Algorithm* row : {selection.links, selection.staged, selection.registered}) {
-        if (row != nullptr) explain_one(*row, choice.shape, out);
-      }
+    if (operation->source == Source::none || operation->source == Source::predecessor) continue;
+    Table table(out);
+    if (prints) table.heading(ground, *operation, options.registered);
+    for (const std::uint64_t size : sweep(options)) {
+      Comparison comparison = compare(ground, options, *operation, size);
+      if (comparison.lines.empty()) continue;
+      const std::vector<double> seconds = sampler.measure(comparison.candidates, kEffort);
+      for (std::size_t i = 0; i < seconds.size(); ++i) comparison.lines[i].measured = seconds[i];
+      if (prints) table.add(size, comparison.lines);
     }
+    if (prints) table.finish();
   }
-  return 0;
 }
 
 }  // namespace lockstep::bench

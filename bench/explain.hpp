@@ -1,18 +1,15 @@
-// What lockstep-bench tells without running anything: the algorithms there are, and the programs that would
-// run. Looks into the library.
+// --explain: what every algorithm is predicted to take and takes, and which one the library chooses.
 #pragma once
 
-#include <iosfwd>
+#include <ostream>
 
+#include "bench/board.hpp"
 #include "bench/options.hpp"
 
 namespace lockstep::bench {
 
-/// Every algorithm by collective. Gives the exit status.
-int list_algorithms(std::ostream& out);
-
-/// For every operation and size of `options`: the programs of rank 0 and of the last rank. Gives the exit
-/// status.
-int explain(const Options& options, std::ostream& out);
+/// One rank's part. Rank 0 prints a table to `out` for each operation of `options`: the candidates of every
+/// size, for buffers of one kind.
+void explain(Communicator& communicator, Board& board, const Options& options, std::ostream& out);
 
 }  // namespace lockstep::bench

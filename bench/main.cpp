@@ -1,10 +1,12 @@
 // lockstep-bench: measures the collectives in the terms of nccl-tests. See --help.
 #include <iostream>
 
+#include "bench/calibrate.hpp"
 #include "bench/choice.hpp"
 #include "bench/explain.hpp"
 #include "bench/launch.hpp"
 #include "bench/measure.hpp"
+#include "bench/programs.hpp"
 #include "bench/report.hpp"
 
 namespace {
@@ -15,6 +17,10 @@ using namespace lockstep::bench;
 constexpr int kWrongData = 3;  // exit status when the data were not what they must be
 
 int rank_main(const Options& options, Communicator& communicator, Board& board) {
+  if (options.explain) {
+    explain(communicator, board, options, std::cout);
+    return 0;
+  }
   // JSON on standard output leaves no room for a table there.
   std::ostream* table = options.json == "-" ? nullptr : &std::cout;
   Report report(options, ground_of(communicator, options), table);
@@ -35,7 +41,8 @@ int main(int argc, char** argv) {
   if (const auto status = parse_options(argc, argv, options)) return *status;
   try {
     if (options.list) return list_algorithms(std::cout);
-    if (options.explain) return explain(options, std::cout);
+    if (options.programs) return print_programs(options, std::cout);
+    if (options.calibrate) return calibrate(options, std::cout);
     return launch(options, [&](Communicator& communicator, Board& board) {
       return rank_main(options, communicator, board);
     });

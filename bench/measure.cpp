@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <vector>
 
+#include "bench/buffer.hpp"
 #include "bench/data.hpp"
-#include "lockstep/memory.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -17,26 +14,6 @@ namespace {
 // Without -n: a row takes about this long, with at least that many iterations.
 constexpr double kMeasureSeconds = 0.3;
 constexpr double kMinIterations = 7;
-
-// Memory for one side, populated before anything is timed.
-class Buffer {
- public:
-  Buffer(std::size_t bytes, bool registered) : registered_(registered) {
-    constexpr std::size_t kPage = 4096;
-    const std::size_t rounded = (bytes + kPage) / kPage * kPage;  // never empty
-    data_ = registered ? allocate(rounded) : std::aligned_alloc(kPage, rounded);
-    if (data_ == nullptr) throw std::bad_alloc();
-    std::memset(data_, 0, rounded);
-  }
-  ~Buffer() { registered_ ? lockstep::free(data_) : std::free(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  bool registered_;
-  void* data_;
-};
 
 // One operation at one size, in place or out of place.
 class Run {

@@ -103,7 +103,11 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
   app.add_option("--json", options.json, "write the results to a file, or to standard output (-)");
   app.add_flag("--list", options.list, "list the algorithms of every collective");
-  app.add_flag("--explain", options.explain, "print the programs that would run instead of running them");
+  app.add_flag("--explain", options.explain,
+               "predicted and measured time of every algorithm, and the choice");
+  app.add_flag("--programs", options.programs, "print the programs that would run instead of running them");
+  app.add_flag("--calibrate", options.calibrate,
+               "measure this machine and write the tuning file by which algorithms are chosen");
   try {
     app.parse(argc, argv);
     options.check = check != 0;
@@ -111,7 +115,8 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
     options.types = values_by_name(types, all_types(), "type");
     options.redops = values_by_name(redops, all_redops(), "operator");
     check_together(options);
-    if (options.operations.empty() && !options.list) throw CLI::RequiredError("operation");
+    if (options.operations.empty() && !options.list && !options.calibrate)
+      throw CLI::RequiredError("operation");
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }

@@ -34,7 +34,9 @@ struct Options {
   std::string json;  ///< A file, "-" for standard output, empty for none.
 
   bool list = false;
+  bool programs = false;
   bool explain = false;
+  bool calibrate = false;
 };
 
 /// Reads the command line. Prints help or an error and gives the exit status when there is nothing to run.

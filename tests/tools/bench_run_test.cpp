@@ -4,6 +4,9 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -89,14 +92,46 @@ TEST(LockstepBench, RefusesWithTheNextStep) {
   EXPECT_NE(unknown.output.find("ring"), std::string::npos) << unknown.output;
 }
 
-TEST(LockstepBench, ListsAndExplains) {
+TEST(LockstepBench, ListsAndPrintsPrograms) {
   const Outcome list = bench("--list");
   for (const char* word : {"all_reduce", "recursive_doubling", "all_to_all", "barrier"}) {
     EXPECT_NE(list.output.find(word), std::string::npos) << word;
   }
-  const Outcome explained = bench("all_reduce --ranks 3 -b 12 -e 12 --algorithm ring --explain");
-  EXPECT_EQ(explained.status, 0);
-  EXPECT_NE(explained.output.find("send"), std::string::npos) << explained.output;
+  const Outcome printed = bench("all_reduce --ranks 3 -b 12 -e 12 --algorithm ring --programs");
+  EXPECT_EQ(printed.status, 0);
+  EXPECT_NE(printed.output.find("send"), std::string::npos) << printed.output;
+}
+
+TEST(LockstepBench, ExplainsByPredictionAndMeasurement) {
+  const Outcome links = bench("all_reduce --ranks 3 --transport tcp -b 64 -e 65536 -f 1024 --explain");
+  EXPECT_EQ(links.status, 0) << links.output;
+  for (const char* word : {"predicted", "measured", "model built-in (", "links/ring",
+                           "links/recursive_doubling", "<- chosen", "# the choice "})
+    EXPECT_NE(links.output.find(word), std::string::npos) << word << "\n" << links.output;
+  const Outcome shared = bench("all_reduce broadcast --ranks 2 -b 8 -e 65536 -f 8192 --registered --explain");
+  EXPECT_EQ(shared.status, 0) << shared.output;
+  for (const char* word : {"inline", "staged/one_shot", "registered/fused", "registered/direct"})
+    EXPECT_NE(shared.output.find(word), std::string::npos) << word << "\n" << shared.output;
+}
+
+TEST(LockstepBench, CalibratesToAFileThatJobsUse) {
+  std::string directory = "/tmp/lockstep-calibrate-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  const std::string path = directory + "/tuning.json";
+  const Outcome calibrated = bench("--calibrate --json " + path + " 2>&1");
+  EXPECT_EQ(calibrated.status, 0) << calibrated.output;
+  std::ifstream file(path);
+  const nlohmann::json model = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_TRUE(model.is_object());
+  EXPECT_EQ(model["schema"], "lockstep-tuning");
+  EXPECT_GE(model["fingerprint"]["cores"], 1);
+  EXPECT_EQ(model["links"].size(), 8u);
+  EXPECT_GT(model["corrections"].size(), 20u);
+  setenv("LOCKSTEP_TUNING", path.c_str(), 1);
+  const Outcome explained = bench("all_reduce --ranks 2 -b 64 -e 64 --explain 2>&1");
+  unsetenv("LOCKSTEP_TUNING");
+  EXPECT_NE(explained.output.find("model " + path), std::string::npos) << explained.output;
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace
