@@ -1,6 +1,7 @@
 // lockstep-ddp-bench as its users run it: its JSON, two hosts that leave nothing behind, its refusals. What
 // it measures is not judged here, for tests must not depend on time.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -8,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+
+#include "tests/bootstrap/child_process.hpp"
 
 namespace {
 
@@ -94,6 +97,18 @@ TEST(DdpBench, TwoHostsAreMeasuredAndGoneAfterwards) {
   EXPECT_LT(result["link_gbits"], 1.05);  // TBF lets no more through, but for its bucket.
   EXPECT_GT(result["exposed_limit_ms"], 0.0);
   EXPECT_EQ(interfaces(), before);
+}
+
+TEST(DdpBench, TheHostsOfAKilledBenchmarkEndWithIt) {
+  if (const std::string why = why_no_two_hosts(); !why.empty()) GTEST_SKIP() << why;
+  lockstep::internal::ChildProcess process(
+      {LOCKSTEP_DDP_BENCH, "--hosts", "2", "--", "sh", "-c", "echo here; exec sleep 1000"},
+      {{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}});
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(process.read_line(), "here");
+  process.kill(SIGKILL);
+  // Nameless namespaces live as long as a process is in them. Each rank holds the pipe: its end says that all
+  // are gone.
+  EXPECT_EQ(process.read_output(), "");
 }
 
 TEST(DdpBench, ACommandRunsOnEveryRank) {
