@@ -30,7 +30,7 @@ inline std::size_t train_once(Communicator& communicator, const std::shared_ptr<
   digits::Mlp network(std::array<std::size_t, 4>{digits::kPixels, 64, 64, digits::kClasses}, seed);
   const std::vector<Parameter> parameters = network.parameters();
   Reducer reducer(communicator, parameters,
-                  {.bucket_bytes = 20'000, .first_bucket_bytes = 4'000, .hook = hook});
+                  {.bucket_bytes = 64'000, .first_bucket_bytes = 4'000, .hook = hook});
   for (std::size_t i = 0; i < parameters.size(); ++i)
     network.set_gradient(i, static_cast<float*>(reducer.gradient(i)));
   DistributedSampler sampler(digits_data().train.size(), communicator.size(), communicator.rank(), true, seed,

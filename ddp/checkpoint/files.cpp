@@ -1,0 +1,119 @@
+#include "ddp/checkpoint/files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "lib/bootstrap/digest.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::string_view kTemporarySuffix = ".part";
+constexpr mode_t kMode = 0666;  // As the umask allows.
+
+Status failed(const char* what, const std::filesystem::path& path) {
+  return system_error(std::string("cannot ") + what + " " + path.string(), errno);
+}
+
+/// The name of a file is on the disk only when its directory is.
+Status sync_directory(const std::filesystem::path& directory) {
+  const Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return failed("bring to the disk", directory);
+  return {};
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path, Fd fd)
+    : path_(std::move(path)),
+      temporary_(path_.string() + std::string(kTemporarySuffix)),
+      fd_(std::move(fd)) {}
+
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+  const std::string temporary = path.string() + std::string(kTemporarySuffix);
+  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  if (!fd) return failed("write", temporary);
+  return AtomicFile(path, std::move(fd));
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_) ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::write(std::span<const std::byte> bytes) {
+  bytes_ += bytes.size();
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failed("write", temporary_);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  if (::fsync(fd_.get()) != 0) return failed("bring to the disk", temporary_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to", path_);
+  fd_.reset();
+  return sync_directory(path_.parent_path());
+}
+
+bool is_temporary(std::string_view name) { return name.ends_with(kTemporarySuffix); }
+
+Result<InputFile> InputFile::open(const std::filesystem::path& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return failed("read", path);
+  return InputFile(path, std::move(fd));
+}
+
+Result<std::uint64_t> InputFile::size() const {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0) return failed("read", path_);
+  if (!S_ISREG(status.st_mode)) return Status(ErrorCode::invalid_argument, path_.string() + " is not a file");
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+Status InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed("read", path_);
+    if (got == 0) {
+      return Status(ErrorCode::invalid_argument, path_.string() + " ends at byte " + std::to_string(offset));
+    }
+    offset += static_cast<std::uint64_t>(got);
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t limit) {
+  auto file = InputFile::open(path);
+  LOCKSTEP_RETURN_IF_ERROR(file.status());
+  const auto size = file->size();
+  LOCKSTEP_RETURN_IF_ERROR(size.status());
+  if (size.value() > limit) {
+    return Status(ErrorCode::invalid_argument, path.string() + " has " + std::to_string(size.value()) +
+                                                   " bytes, more than the " + std::to_string(limit) +
+                                                   " allowed");
+  }
+  std::string text(size.value(), '\0');
+  LOCKSTEP_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+std::string checksum(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : sha256(bytes)) {
+    text += kDigits[static_cast<unsigned>(byte) >> 4];
+    text += kDigits[static_cast<unsigned>(byte) & 15];
+  }
+  return text;
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,59 @@
+// Files that are there whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lib/base/status.hpp"
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+/// Writes beside its final name and takes it in commit(), when all bytes are on the disk. Without commit() it
+/// leaves nothing behind.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::filesystem::path& path);
+  AtomicFile(AtomicFile&&) noexcept = default;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Status write(std::span<const std::byte> bytes);
+  Status commit();
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  AtomicFile(std::filesystem::path path, Fd fd);
+  std::filesystem::path path_, temporary_;
+  Fd fd_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// A name that AtomicFile gives while it writes.
+bool is_temporary(std::string_view name);
+
+/// A file opened to read.
+class InputFile {
+ public:
+  static Result<InputFile> open(const std::filesystem::path& path);
+  Result<std::uint64_t> size() const;
+  /// Fills `bytes` from `offset`; an error when the file ends before.
+  Status read(std::uint64_t offset, std::span<std::byte> bytes) const;
+
+ private:
+  InputFile(std::filesystem::path path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  std::filesystem::path path_;
+  Fd fd_;
+};
+
+/// The whole of a file of at most `limit` bytes.
+Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t limit);
+
+/// SHA-256 in hexadecimal.
+std::string checksum(std::span<const std::byte> bytes);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,172 @@
+// load_checkpoint: first everything that can be known without reading tensors, on all ranks; then the
+// tensors.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ddp/checkpoint/agreement.hpp"
+#include "ddp/checkpoint/files.hpp"
+#include "ddp/checkpoint/manifest.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using internal::DataFile;
+using internal::InputFile;
+using internal::Manifest;
+using internal::Piece;
+using internal::Result;
+using internal::Status;
+using internal::Tensor;
+
+constexpr const char* kUseAnother = "; the checkpoint is damaged, use another one";
+
+Result<Manifest> read_manifest(const fs::path& directory) {
+  const fs::path path = directory / internal::kManifestName;
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return Status(ErrorCode::invalid_argument,
+                  "there is no complete checkpoint: " + path.string() + " does not exist; check the path");
+  }
+  const auto text = internal::read_text(path, internal::kMaxManifestBytes);
+  LOCKSTEP_RETURN_IF_ERROR(text.status());
+  return internal::parse_manifest(text.value());
+}
+
+/// Model and checkpoint have the same tensors.
+Status compare(const Manifest& manifest, std::span<const TensorSlice> slices) {
+  std::unordered_map<std::string, const Tensor*> saved;
+  for (const Tensor& tensor : manifest.tensors) saved[tensor.name] = &tensor;
+  std::unordered_set<std::string> wanted;
+  for (const TensorSlice& slice : slices) {
+    const auto tensor = internal::tensor_of(slice);
+    LOCKSTEP_RETURN_IF_ERROR(tensor.status());
+    wanted.insert(slice.name);
+    const auto found = saved.find(slice.name);
+    if (found == saved.end()) {
+      return Status(ErrorCode::mismatch,
+                    "the model has " + describe(tensor.value()) +
+                        ", which the checkpoint lacks; it is of another model or optimizer");
+    }
+    if (describe(*found->second) != describe(tensor.value())) {
+      return Status(ErrorCode::mismatch, "the checkpoint has " + describe(*found->second) + ", the model " +
+                                             describe(tensor.value()) + "; build the model that was saved");
+    }
+  }
+  for (const Tensor& tensor : manifest.tensors) {
+    if (wanted.contains(tensor.name)) continue;
+    return Status(ErrorCode::mismatch, "the checkpoint has " + describe(tensor) +
+                                           ", which the model lacks; it is of another model or optimizer");
+  }
+  return {};
+}
+
+Result<std::vector<InputFile>> open_files(const fs::path& directory, const Manifest& manifest) {
+  std::vector<InputFile> files;
+  for (const DataFile& entry : manifest.files) {
+    std::error_code error;
+    if (!fs::exists(directory / entry.name, error))
+      return Status(ErrorCode::invalid_argument, entry.name + " is missing" + kUseAnother);
+    auto file = InputFile::open(directory / entry.name);
+    LOCKSTEP_RETURN_IF_ERROR(file.status());
+    const auto size = file->size();
+    LOCKSTEP_RETURN_IF_ERROR(size.status());
+    if (size.value() != entry.bytes) {
+      return Status(ErrorCode::invalid_argument, entry.name + " has " + std::to_string(size.value()) +
+                                                     " bytes instead of " + std::to_string(entry.bytes) +
+                                                     kUseAnother);
+    }
+    files.push_back(std::move(*file));
+  }
+  return files;
+}
+
+/// Copies what slices want from pieces that were checked.
+class Reader {
+ public:
+  Reader(const Manifest& manifest, const std::vector<InputFile>& files) : files_(files) {
+    for (std::size_t f = 0; f < manifest.files.size(); ++f) {
+      for (const Piece& piece : manifest.files[f].pieces) pieces_[piece.tensor].push_back({f, &piece});
+    }
+  }
+
+  Status fill(const TensorSlice& slice) {
+    if (slice.count == 0) return {};
+    for (const Place& place : pieces_[slice.name]) {
+      const std::uint64_t first = std::max<std::uint64_t>(place.piece->first, slice.first);
+      const std::uint64_t end =
+          std::min<std::uint64_t>(place.piece->first + place.piece->count, slice.first + slice.count);
+      if (first < end) LOCKSTEP_RETURN_IF_ERROR(copy(place, first, end, slice));
+    }
+    return {};
+  }
+
+ private:
+  struct Place {
+    std::size_t file;
+    const Piece* piece;
+  };
+
+  Status copy(const Place& place, std::uint64_t first, std::uint64_t end, const TensorSlice& slice) {
+    const std::size_t size = size_of(slice.type);
+    const Piece& piece = *place.piece;
+    if (read_ != place.piece) {  // Slices that follow one another often want parts of one piece.
+      read_ = nullptr;
+      bytes_.resize(piece.count * size);
+      LOCKSTEP_RETURN_IF_ERROR(files_[place.file].read(piece.offset, bytes_));
+      if (internal::checksum(bytes_) != piece.sha256) {
+        return Status(ErrorCode::invalid_argument, "elements " + std::to_string(piece.first) + " to " +
+                                                       std::to_string(piece.first + piece.count) + " of \"" +
+                                                       piece.tensor + "\" do not have their checksum" +
+                                                       kUseAnother);
+      }
+      read_ = place.piece;
+    }
+    std::memcpy(static_cast<std::byte*>(slice.data) + (first - slice.first) * size,
+                bytes_.data() + (first - piece.first) * size, (end - first) * size);
+    return {};
+  }
+
+  const std::vector<InputFile>& files_;
+  std::unordered_map<std::string, std::vector<Place>> pieces_;
+  const Piece* read_ = nullptr;  // What bytes_ holds.
+  std::vector<std::byte> bytes_;
+};
+
+Result<CheckpointInfo> load(Communicator& communicator, const fs::path& directory,
+                            std::span<const TensorSlice> slices) {
+  const auto manifest = read_manifest(directory);
+  Status mine = manifest.status();
+  if (mine.ok()) mine = compare(manifest.value(), slices);
+  std::vector<InputFile> files;
+  if (mine.ok()) {
+    auto opened = open_files(directory, manifest.value());
+    mine = opened.status();
+    if (opened.ok()) files = std::move(*opened);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
+  Reader reader(manifest.value(), files);
+  for (std::size_t s = 0; mine.ok() && s < slices.size(); ++s) mine = reader.fill(slices[s]);
+  LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
+  return manifest.value().info;
+}
+
+}  // namespace
+
+CheckpointInfo load_checkpoint(Communicator& communicator, const std::string& directory,
+                               std::span<const TensorSlice> slices) {
+  auto info = load(communicator, directory, slices);
+  info.status().with_context("load_checkpoint from " + directory).throw_if_error();
+  return info.value();
+}
+
+CheckpointInfo read_checkpoint_info(const std::string& directory) {
+  const auto manifest = read_manifest(directory);
+  manifest.status().with_context("read_checkpoint_info of " + directory).throw_if_error();
+  return manifest.value().info;
+}
+
+}  // namespace lockstep

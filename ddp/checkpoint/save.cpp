@@ -1,0 +1,174 @@
+// save_checkpoint: every rank brings its file to the disk; then rank 0 puts the manifest in place, which is
+// the moment when the new checkpoint counts and the old one does not.
+#include <algorithm>
+#include <filesystem>
+
+#include "ddp/bucket_plan.hpp"
+#include "ddp/checkpoint/agreement.hpp"
+#include "ddp/checkpoint/files.hpp"
+#include "ddp/checkpoint/manifest.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using internal::AtomicFile;
+using internal::DataFile;
+using internal::Manifest;
+using internal::Result;
+using internal::Status;
+using internal::Tensor;
+
+/// Calls `action(name, generation)` for each data file in the directory, unfinished ones too.
+template <typename Action>
+void for_data_files(const fs::path& directory, Action action) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename();
+    const std::string finished = internal::is_temporary(name) ? entry.path().stem().string() : name;
+    std::uint64_t generation = 0;
+    if (internal::is_data_file_name(finished, generation)) action(name, generation);
+  }
+}
+
+/// Rank 0: the directory exists, and no file in it has the generation returned.
+Result<std::uint64_t> make_directory(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return internal::system_error("cannot make " + directory.string(), error.value());
+  std::uint64_t last = 0;
+  for_data_files(directory, [&](const std::string&, std::uint64_t g) { last = std::max(last, g); });
+  return last + 1;
+}
+
+/// What a job that was stopped, and the checkpoint before, have left. What cannot be removed does no harm.
+void remove_others(const fs::path& directory, std::uint64_t generation) {
+  std::vector<fs::path> others;
+  for_data_files(directory, [&](const std::string& name, std::uint64_t g) {
+    if (g != generation) others.push_back(directory / name);
+  });
+  std::error_code ignored;
+  for (const fs::path& path : others) fs::remove(path, ignored);
+}
+
+Result<std::vector<Tensor>> tensors_of(std::span<const TensorSlice> slices) {
+  std::vector<Tensor> tensors;
+  for (const TensorSlice& slice : slices) {
+    auto tensor = internal::tensor_of(slice);
+    LOCKSTEP_RETURN_IF_ERROR(tensor.status());
+    tensors.push_back(std::move(*tensor));
+  }
+  return tensors;
+}
+
+/// One slice, in pieces that a reader can check one by one.
+Status write_slice(const TensorSlice& slice, AtomicFile& out, DataFile& file) {
+  const std::size_t size = size_of(slice.type);
+  const std::size_t most = internal::kMaxPieceBytes / size;
+  const auto* data = static_cast<const std::byte*>(slice.data);
+  for (std::size_t done = 0; done < slice.count;) {
+    const std::size_t count = std::min(most, slice.count - done);
+    const std::span<const std::byte> bytes(data + done * size, count * size);
+    file.pieces.push_back({slice.name, slice.first + done, count, out.bytes(), internal::checksum(bytes)});
+    LOCKSTEP_RETURN_IF_ERROR(out.write(bytes));
+    done += count;
+  }
+  return {};
+}
+
+/// This rank's file; none when it has no elements.
+Status write_data(const fs::path& directory, std::span<const TensorSlice> slices, DataFile& file) {
+  const bool empty = std::all_of(slices.begin(), slices.end(), [](const auto& s) { return s.count == 0; });
+  if (empty) return {};
+  auto out = AtomicFile::create(directory / file.name);
+  LOCKSTEP_RETURN_IF_ERROR(out.status());
+  for (const TensorSlice& slice : slices) LOCKSTEP_RETURN_IF_ERROR(write_slice(slice, *out, file));
+  file.bytes = out->bytes();
+  return out->commit();
+}
+
+Status write_manifest(const fs::path& directory, Manifest& manifest,
+                      const std::vector<std::string>& contributions) {
+  for (const std::string& text : contributions) LOCKSTEP_RETURN_IF_ERROR(add_contribution(text, manifest));
+  if (const Status cover = check_cover(manifest); !cover.ok()) {
+    return Status(cover.code(), "the slices of all ranks together are no whole tensors: " + cover.message());
+  }
+  const auto text = to_json(manifest);
+  LOCKSTEP_RETURN_IF_ERROR(text.status());
+  auto out = AtomicFile::create(directory / internal::kManifestName);
+  LOCKSTEP_RETURN_IF_ERROR(out.status());
+  LOCKSTEP_RETURN_IF_ERROR(out->write(std::as_bytes(std::span(text.value()))));
+  return out->commit();
+}
+
+/// The whole of it. Every rank goes through the same collectives, and leaves with the same status.
+Status save(Communicator& communicator, const fs::path& directory, std::span<const TensorSlice> slices,
+            const CheckpointInfo& info, DataFile& file) {
+  const bool root = communicator.rank() == 0;
+  const auto tensors = tensors_of(slices);
+  Status mine = tensors.status();
+  if (mine.ok() && info.note.size() > internal::kMaxNoteBytes)
+    mine = Status(ErrorCode::invalid_argument, "the note has more than 1 MiB");
+  std::uint64_t generation = 0;
+  if (root && mine.ok()) {
+    const auto made = make_directory(directory);
+    mine = made.status();
+    if (made.ok()) generation = made.value();
+  }
+  LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
+  communicator.broadcast(&generation, 1, DataType::u64, 0);
+  file.name = internal::data_file_name(generation, communicator.rank(), communicator.size());
+
+  mine = write_data(directory, slices, file);
+  const auto contribution = internal::contribution_to_json(file, tensors.value());
+  if (mine.ok()) mine = contribution.status();
+  LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
+  const auto contributions = internal::gather_texts(communicator, contribution.value());
+
+  Manifest manifest;
+  manifest.generation = generation;
+  manifest.info = info;
+  manifest.info.world_size = communicator.size();
+  if (root) mine = write_manifest(directory, manifest, contributions);
+  LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
+  if (root) remove_others(directory, generation);
+  return {};
+}
+
+}  // namespace
+
+void save_checkpoint(Communicator& communicator, const std::string& directory,
+                     std::span<const TensorSlice> slices, const CheckpointInfo& info) {
+  DataFile file;
+  const Status status = save(communicator, directory, slices, info, file);
+  if (status.ok()) return;
+  std::error_code ignored;
+  if (!file.name.empty()) fs::remove(fs::path(directory) / file.name, ignored);
+  status.with_context("save_checkpoint to " + directory).throw_if_error();
+}
+
+std::vector<TensorSlice> slices_to_load(std::span<const Parameter> tensors) {
+  std::vector<TensorSlice> slices;
+  for (const Parameter& tensor : tensors) {
+    const auto count = internal::element_count(tensor);
+    count.status().throw_if_error();
+    slices.push_back({tensor.name, tensor.type, tensor.shape, 0, count.value(), tensor.value});
+  }
+  return slices;
+}
+
+std::vector<TensorSlice> slices_to_save(std::span<const Parameter> tensors, const Communicator& communicator,
+                                        bool shared) {
+  std::vector<TensorSlice> slices = slices_to_load(tensors);
+  const auto ranks = static_cast<std::size_t>(shared ? communicator.size() : 1);
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  for (TensorSlice& slice : slices) {
+    const std::size_t share = (slice.count + ranks - 1) / ranks;
+    slice.first = rank < ranks ? std::min(rank * share, slice.count) : slice.count;
+    slice.count = rank < ranks ? std::min(share, slice.count - slice.first) : 0;
+    slice.data = static_cast<std::byte*>(slice.data) + slice.first * size_of(slice.type);
+  }
+  return slices;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,299 @@
+// Checkpoints on a real disk: what is saved by some ranks is loaded by others; an old one survives a failed
+// save; what is missing, short, changed or of another model is named on every rank.
+#include "lockstep/ddp/checkpoint.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "examples/digits/mlp.hpp"
+#include "lockstep/ddp/sharded_optimizer.hpp"
+#include "tests/ddp/digits_data.hpp"
+#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::digits_data;
+using testing::kDigitsBatch;
+using testing::on_ranks;
+using testing::thrown_by;
+
+/// A directory of the test's own, gone afterwards.
+class Directory {
+ public:
+  Directory() {
+    std::string name = (fs::temp_directory_path() / "lockstep-checkpoint-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Directory() { fs::remove_all(path_); }
+  /// Where checkpoints go: made by the first save.
+  std::string checkpoint() const { return path_ / "last"; }
+  std::string file(const std::string& name) const { return path_ / "last" / name; }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(checkpoint())) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  fs::path path_;
+};
+
+/// A replicated model: one tensor larger than a piece, a small one, a scalar and an empty one.
+struct Net {
+  std::vector<float> large = std::vector<float>(1'500'000);
+  std::vector<double> small = std::vector<double>(7);
+  std::vector<float> scalar = std::vector<float>(1);
+  std::vector<Parameter> list{{"large", DataType::f32, {1500, 1000}, large.data(), nullptr},
+                              {"small", DataType::f64, {7}, small.data(), nullptr},
+                              {"scalar", DataType::f32, {}, scalar.data(), nullptr},
+                              {"empty", DataType::f32, {0, 3}, nullptr, nullptr}};
+  void fill(float from) {
+    std::iota(large.begin(), large.end(), from);
+    std::iota(small.begin(), small.end(), static_cast<double>(from));
+    scalar[0] = from;
+  }
+  bool operator==(const Net& other) const {
+    return large == other.large && small == other.small && scalar == other.scalar;
+  }
+};
+
+void save(int ranks, const Directory& directory, float from, bool shared = true) {
+  on_ranks(ranks, "auto", [&](Communicator& communicator) {
+    Net net;
+    net.fill(from);
+    save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator, shared),
+                    {.step = 12, .note = "{\"rate\": 0.1}"});
+  });
+}
+
+TEST(Checkpoint, IsLoadedByAnyNumberOfRanks) {
+  Net expected;
+  expected.fill(5);
+  for (const bool shared : {true, false}) {
+    for (const int writers : {1, 2, 3}) {
+      const Directory directory;
+      save(writers, directory, 5, shared);
+      EXPECT_EQ(directory.files().size(), 1u + static_cast<std::size_t>(shared ? writers : 1));
+      for (const int readers : {1, 2, 4}) {
+        on_ranks(readers, "auto", [&](Communicator& communicator) {
+          Net net;
+          const CheckpointInfo info =
+              load_checkpoint(communicator, directory.checkpoint(), slices_to_load(net.list));
+          EXPECT_TRUE(net == expected);
+          EXPECT_EQ(info.step, 12u);
+          EXPECT_EQ(info.note, "{\"rate\": 0.1}");
+          EXPECT_EQ(info.world_size, writers);
+          EXPECT_EQ(info.bytes, 1'500'000 * 4 + 7 * 8 + 4u);
+        });
+      }
+      EXPECT_EQ(read_checkpoint_info(directory.checkpoint()).step, 12u);
+    }
+  }
+}
+
+TEST(Checkpoint, ASliceIsReadAlone) {
+  const Directory directory;
+  save(3, directory, 0);
+  on_ranks(1, "auto", [&](Communicator& communicator) {
+    Net net;
+    std::vector<TensorSlice> slices = slices_to_load(net.list);
+    slices[0].first = 499'990;
+    slices[0].count = 20;
+    load_checkpoint(communicator, directory.checkpoint(), slices);
+    for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(net.large[i], static_cast<float>(499'990 + i));
+    EXPECT_EQ(net.large[20], 0.0f);
+  });
+}
+
+TEST(Checkpoint, ReplacesTheOneBeforeAndClearsWhatAStoppedJobLeft) {
+  const Directory directory;
+  save(3, directory, 1);
+  std::ofstream(directory.file("g9-rank0of3.bin.part")) << "unfinished";
+  std::ofstream(directory.file("notes.txt")) << "not ours";
+  save(2, directory, 2);
+  EXPECT_EQ(directory.files(),
+            (std::vector<std::string>{"g10-rank0of2.bin", "g10-rank1of2.bin", "manifest.json", "notes.txt"}));
+}
+
+TEST(Checkpoint, SurvivesASaveThatFails) {
+  const Directory directory;
+  save(2, directory, 1);
+  const std::vector<std::string> before = directory.files();
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Net net;
+    net.fill(2);
+    std::vector<TensorSlice> slices = slices_to_save(net.list, communicator);
+    if (communicator.rank() == 1) slices[0].count -= 1;  // Nobody has the last element.
+    const Error error =
+        thrown_by([&] { save_checkpoint(communicator, directory.checkpoint(), slices, {.step = 13}); });
+    EXPECT_NE(std::string(error.what()).find("lacks element 1499999 of \"large\""), std::string::npos)
+        << error.what();
+    slices[0].count += 10;
+    const Error outside =
+        thrown_by([&] { save_checkpoint(communicator, directory.checkpoint(), slices, {.step = 13}); });
+    EXPECT_EQ(outside.code(), ErrorCode::invalid_argument);
+    load_checkpoint(communicator, directory.checkpoint(), slices_to_load(net.list));
+    EXPECT_EQ(net.large[0], 1.0f);
+  });
+  EXPECT_EQ(directory.files(), before);
+}
+
+TEST(Checkpoint, ADirectoryThatCannotBeMadeIsNamedOnEveryRank) {
+  const Directory directory;
+  std::ofstream(directory.checkpoint()) << "a file";
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Net net;
+    const Error error = thrown_by([&] {
+      save_checkpoint(communicator, directory.checkpoint() + "/x", slices_to_save(net.list, communicator),
+                      {});
+    });
+    EXPECT_EQ(error.code(), ErrorCode::system);
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_NE(std::string(error.what()).find("rank 0: cannot make "), std::string::npos) << error.what();
+  });
+}
+
+/// Every rank's error of loading what `damage` has been done to.
+void expect_refused(ErrorCode code, const std::string& text,
+                    const std::function<void(const Directory&)>& damage,
+                    const std::function<void(std::vector<TensorSlice>&)>& change = {}) {
+  const Directory directory;
+  save(2, directory, 3);
+  damage(directory);
+  on_ranks(3, "auto", [&](Communicator& communicator) {
+    Net net;
+    std::vector<TensorSlice> slices = slices_to_load(net.list);
+    if (change) change(slices);
+    const Error error = thrown_by([&] { load_checkpoint(communicator, directory.checkpoint(), slices); });
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("load_checkpoint from " + directory.checkpoint()),
+              std::string::npos);
+  });
+}
+
+TEST(Checkpoint, DamageIsNamed) {
+  expect_refused(ErrorCode::invalid_argument, "g1-rank1of2.bin is missing; the checkpoint is damaged",
+                 [](const Directory& d) { fs::remove(d.file("g1-rank1of2.bin")); });
+  expect_refused(ErrorCode::invalid_argument, "g1-rank0of2.bin has 1000 bytes instead of 30000",
+                 [](const Directory& d) { fs::resize_file(d.file("g1-rank0of2.bin"), 1'000); });
+  expect_refused(
+      ErrorCode::invalid_argument, "of \"large\" do not have their checksum", [](const Directory& d) {
+        std::fstream file(d.file("g1-rank1of2.bin"), std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(1'234);
+        file.put('\x55');
+      });
+  expect_refused(ErrorCode::invalid_argument, "the manifest cannot be read", [](const Directory& d) {
+    fs::resize_file(d.file("manifest.json"), fs::file_size(d.file("manifest.json")) / 2);
+  });
+  expect_refused(ErrorCode::invalid_argument, "there is no complete checkpoint",
+                 [](const Directory& d) { fs::remove(d.file("manifest.json")); });
+}
+
+TEST(Checkpoint, AnotherModelIsNamed) {
+  const auto nothing = [](const Directory&) {};
+  expect_refused(ErrorCode::mismatch,
+                 "the checkpoint has \"large\" f32 [1500, 1000], the model \"large\" f32 [1000, 1500]",
+                 nothing, [](auto& slices) { std::swap(slices[0].shape[0], slices[0].shape[1]); });
+  expect_refused(ErrorCode::mismatch, "the model has \"fc9\" f64 [7], which the checkpoint lacks", nothing,
+                 [](auto& slices) { slices[1].name = "fc9"; });
+  expect_refused(ErrorCode::mismatch, "the checkpoint has \"empty\" f32 [0, 3], which the model lacks",
+                 nothing, [](auto& slices) { slices.pop_back(); });
+}
+
+/// Trains on the digits from step `first` to `last`, from and to the checkpoint; returns the parameters'
+/// values.
+std::vector<float> train(Communicator& communicator, const Directory& directory, std::size_t first,
+                         std::size_t last) {
+  const std::size_t batch = kDigitsBatch / static_cast<std::size_t>(communicator.size());
+  digits::Mlp network(std::array<std::size_t, 3>{digits::kPixels, 32, digits::kClasses}, 1);
+  std::vector<Parameter> parameters = network.parameters();
+  std::vector<std::vector<float>> gradients;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    std::size_t count = 1;
+    for (const std::size_t dimension : parameters[i].shape) count *= dimension;
+    parameters[i].gradient = gradients.emplace_back(count).data();
+    network.set_gradient(i, gradients.back().data());
+  }
+  ShardedOptimizer sharded(communicator, parameters, std::make_shared<AdamW>(0.01),
+                           {.bucket_bytes = 4'096, .first_bucket_bytes = 1'024});
+  if (first > 0) {
+    std::vector<TensorSlice> slices = sharded.slices();
+    sharded.restored(load_checkpoint(communicator, directory.checkpoint(), slices).step);
+  }
+  EXPECT_EQ(sharded.steps(), first);
+  DistributedSampler sampler(digits_data().train.size(), communicator.size(), communicator.rank(), true, 1,
+                             true);
+  const std::vector<std::size_t> indices = sampler.indices();
+  std::vector<float> logits_gradient;
+  for (std::size_t step = first; step < last; ++step) {
+    sharded.wait_parameters();
+    const auto samples = digits::select(digits_data().train, std::span(indices).subspan(step * batch, batch));
+    digits::softmax_cross_entropy(network.forward(samples.images.data(), batch), samples.labels,
+                                  logits_gradient);
+    network.backward(logits_gradient, [&](std::size_t i) { sharded.mark_ready(i); });
+    sharded.wait();
+    sharded.clip_gradients(1.0);
+    sharded.step();
+  }
+  sharded.wait_parameters();
+  save_checkpoint(communicator, directory.checkpoint(), sharded.slices(), {.step = sharded.steps()});
+  std::vector<float> values;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto* value = static_cast<const float*>(parameters[i].value);
+    values.insert(values.end(), value, value + gradients[i].size());
+  }
+  return values;
+}
+
+std::vector<float> train_on(int ranks, const Directory& directory, std::size_t first, std::size_t last) {
+  std::vector<float> values;
+  on_ranks(ranks, "auto", [&](Communicator& communicator) {
+    std::vector<float> mine = train(communicator, directory, first, last);
+    if (communicator.rank() == 0) values = std::move(mine);
+  });
+  return values;
+}
+
+TEST(Checkpoint, TrainingGoesOnWithAnotherNumberOfRanks) {
+  const Directory whole, parts;
+  const std::vector<float> expected = train_on(1, whole, 0, 21);
+  train_on(2, parts, 0, 7);
+  train_on(3, parts, 7, 14);
+  const std::vector<float> resumed = train_on(1, parts, 14, 21);
+  ASSERT_EQ(resumed.size(), expected.size());
+  // Worlds round their averages differently, and Adam divides by what may be small.
+  for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(resumed[i], expected[i], 2e-3) << i;
+}
+
+TEST(Checkpoint, TrainingResumedWithTheSameRanksIsEqualBitForBit) {
+  const Directory whole, parts;
+  const std::vector<float> expected = train_on(2, whole, 0, 12);
+  train_on(2, parts, 0, 5);
+  EXPECT_EQ(train_on(2, parts, 5, 12), expected);
+}
+
+TEST(Checkpoint, AnotherOptimizerIsRefused) {
+  const Directory directory;
+  train_on(2, directory, 0, 2);
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    digits::Mlp network(std::array<std::size_t, 3>{digits::kPixels, 32, digits::kClasses}, 1);
+    ShardedOptimizer sharded(communicator, network.parameters(), std::make_shared<SgdMomentum>(0.01),
+                             {.stage = ZeroStage::optimizer});
+    const Error error =
+        thrown_by([&] { load_checkpoint(communicator, directory.checkpoint(), sharded.slices()); });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_NE(std::string(error.what()).find("layer0.weight#mom"), std::string::npos) << error.what();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
