@@ -28,7 +28,7 @@ enum class ZeroStage : std::uint8_t {
 };
 
 struct ShardedOptions {
-  std::size_t bucket_bytes = 25u << 20;       ///< Cap of a bucket.
+  std::size_t bucket_bytes = 8u << 20;        ///< Cap of a bucket; see ReducerOptions.
   std::size_t first_bucket_bytes = 1u << 20;  ///< Cap of the first: communication starts early.
   ZeroStage stage = ZeroStage::gradients;
   bool average = true;  ///< Divide by the world size; false sums.
