@@ -100,10 +100,13 @@ class OursAlone(InFolder):
     def test_shows_plots_and_documents_what_was_measured(self):
         measure(self.folder, "--peers", "none", "--ranks", "2", "--sizes", "8,64K", "--tcp", "--ops", "all_reduce")
         page = self.folder / "page.md"
-        page.write_text(f"# before\n{document.BEGIN}\nold\n{document.END}\nafter\n")
+        begin, end = document.marks("measured")
+        page.write_text(f"# before\n{begin}\nold\n{end}\nafter\n")
+        short = self.folder / "short.md"
+        short.write_text("\n".join(document.marks("summary")))
         texts = []
         for _ in range(2):
-            done = compare("--from", self.folder / "results.json", "--document", page, "--target")
+            done = compare("--from", self.folder / "results.json", "--document", page, "--document", short, "--target")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("2 ranks, TCP over loopback", done.stdout)
             texts.append(page.read_text())
@@ -113,6 +116,7 @@ class OursAlone(InFolder):
         picture = self.folder / "plots" / "all_reduce-2-tcp.svg"
         self.assertIn("plots/all_reduce-2-tcp.svg", texts[0])
         self.assertIn("svg", xml.etree.ElementTree.parse(picture).getroot().tag)
+        self.assertIn("| 64K | - | - | - |", short.read_text())
         page.write_text("no marks")
         done = compare("--from", self.folder / "results.json", "--document", page)
         self.assertIn("needs one line <!-- measured: begin", done.stderr)

@@ -74,13 +74,23 @@ def read_results(path):
         raise Problem(f"{path} does not hold results of compare-peers --json: {error}") from error
 
 
+def write_json(results, path):
+    """Rows a line, so that two runs can be compared line by line."""
+    def value(part):
+        if isinstance(part, list) and part:
+            return "[\n  " + ",\n  ".join(map(json.dumps, part)) + "\n ]"
+        return json.dumps(part)
+    lines = ",\n".join(f" {json.dumps(key)}: {value(part)}" for key, part in results.items())
+    path.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+
+
 def check_outputs(options):
     """Before anything is measured, not after."""
     for path in filter(None, (options.json, options.plots)):
         if not Path(path).resolve().parent.is_dir():
             raise Problem(f"cannot write {path}: there is no folder {Path(path).resolve().parent}")
-    if options.document:
-        document.parts(Path(options.document))
+    for path in options.document:
+        document.parts(Path(path))
 
 
 def run(options):
@@ -93,11 +103,11 @@ def run(options):
     missed = sum(not v["met"] for v in verdicts)
     print(f"\ncompare-peers: {len(results['rows'])} rows, {len(verdicts) - missed} goals met, {missed} missed")
     if options.json:
-        Path(options.json).write_text(json.dumps(results | {"targets": verdicts}, indent=1) + "\n", encoding="utf-8")
+        write_json(results | {"targets": verdicts}, Path(options.json))
     if options.plots:
         plots.draw(results, Path(options.plots))
-    if options.document:
-        document.write(results, verdicts, Path(options.document))
+    for path in options.document:
+        document.write(results, verdicts, Path(path))
     ours_failed = any(failure.startswith(("lockstep", "floors")) for failure in results["failures"])
     return 1 if ours_failed or not results["rows"] else 0
 

@@ -1,13 +1,15 @@
-"""Writes results into a Markdown file, between two marks; all else in the file stays."""
+"""Writes results into Markdown files, between two marks: all of them, or a summary. All else in the files stays."""
 import os
 
 import plots
 import tables
 import targets
-from options import Problem
+from options import Problem, size_name
 
-BEGIN = "<!-- measured: begin (written by tools/compare-peers --document) -->"
-END = "<!-- measured: end -->"
+
+
+def marks(kind):
+    return f"<!-- {kind}: begin (written by tools/compare-peers --document) -->", f"<!-- {kind}: end -->"
 
 
 def misses(verdicts):
@@ -38,17 +40,48 @@ def sections(results, verdicts, folder):
         yield "Left out:\n" + "\n".join(f"- {failure}" for failure in results["failures"])
 
 
+def summary(results):
+    """all_reduce alone: ours, and the best peer."""
+    rows = results["rows"]
+    yield next(tables.facts(results)) + " All_reduce, f32 sum in place, medians in microseconds:"
+    for ranks in dict.fromkeys(row["ranks"] for row in rows):
+        cells = {}
+        for row in rows:
+            if (row["op"], row["ranks"]) == ("all_reduce", ranks):
+                cells.setdefault(row["bytes"], {})[row["transport"], row["buffers"]] = row
+        yield tables.markdown([f"{ranks} ranks, bytes", "registered", "private", "best peer", "TCP", "best peer over TCP"],
+                              [summary_line(size_name(size), cell) for size, cell in sorted(cells.items())])
+
+
+def summary_line(label, cell):
+    line = [label]
+    for kinds in ([("shm", "registered"), ("shm", "private")], [("tcp", "private")]):
+        found = [cell[kind] for kind in kinds if kind in cell]
+        line += [tables.number(cell[kind]["ours_us"] if kind in cell else None) for kind in kinds]
+        best = found and found[0]["best_peer"]
+        line.append(f"{tables.number(found[0]['peers'][best])} ({tables.TITLES[best]})" if best else "-")
+    return line
+
+
+KINDS = {"measured": sections, "summary": lambda results, _, __: summary(results)}
+
+
 def parts(path):
-    """What stands before and after the part that is written."""
+    """(the kind of what is written there, what stands before it, and after)"""
     try:
-        before, rest = path.read_text(encoding="utf-8").split(BEGIN)
-        _, after = rest.split(END)
-        return before, after
+        whole = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise Problem(f"{path} has no part to write into: it needs one line {BEGIN} and, below, one line {END}") from error
+        raise Problem(f"cannot read {path}: {error}") from error
+    for kind in KINDS:
+        begin, end = marks(kind)
+        if whole.count(begin) == 1 and end in whole.split(begin)[1]:
+            before, rest = whole.split(begin)
+            return kind, before, rest.split(end, 1)[1]
+    raise Problem(f"{path} has no part to write into: it needs one line {marks('measured')[0]} and, below, one line {marks('measured')[1]}")
 
 
 def write(results, verdicts, path):
-    before, after = parts(path)
-    body = "\n\n".join(sections(results, verdicts, path.parent))
-    path.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
+    kind, before, after = parts(path)
+    begin, end = marks(kind)
+    body = "\n\n".join(KINDS[kind](results, verdicts, path.parent))
+    path.write_text(f"{before}{begin}\n\n{body}\n\n{end}{after}", encoding="utf-8")

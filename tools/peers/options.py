@@ -76,7 +76,8 @@ def parser():
     p.add_argument("--json", metavar="FILE", help="write all results there")
     p.add_argument("--plots", metavar="DIR", help="draw time over size there, one SVG for each number of ranks and transport")
     p.add_argument("--from", dest="source", metavar="FILE", help="measure nothing: show the results of a --json FILE")
-    p.add_argument("--document", metavar="FILE", help="write tables and plots into this Markdown file, between its marks")
+    p.add_argument("--document", metavar="FILE", action="append", default=[],
+                   help="write tables and plots, or a summary, into this Markdown file, between its marks; may be repeated")
     p.add_argument("--no-install", action="store_true", help="do not install missing packages; leave missing peers out")
     p.add_argument("--jobs", type=positive, metavar="N", default=os.cpu_count(), help="compile N files at once")
     p.add_argument("--bin", metavar="DIR", help="build nothing: take our programs from DIR")
