@@ -85,7 +85,7 @@ class OursAlone(InFolder):
     def test_nothing_is_left_of_a_crew(self):
         job = contenders.Job("lockstep", "shm", argument="shm")
         with Crew({"lockstep": BIN / "peer-lockstep"}, self.fail) as crew:
-            self.assertEqual(crew.turn(job, 2, "all_reduce 8 private 1000 2 3 100", 60).iterations, 100)
+            self.assertGreaterEqual(crew.turn(job, 2, "all_reduce 8 private 1000 2 3 100", 60).iterations, 3)
             folder = crew.running[job, 2].folder
             self.assertEqual(len(processes_of(folder)), 2)
         self.assertFalse(folder.parent.exists())
