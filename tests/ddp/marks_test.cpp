@@ -76,6 +76,7 @@ TEST(Marks, AMillionOfThemFromEightThreadsLoseNothing) {
   });
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // These cost several times as much.
 /// Of a mark that does not complete a bucket; the collective that the last one starts is work of its own.
 TEST(Marks, CostLessThanTwoHundredNanoseconds) {
   using Clock = std::chrono::steady_clock;
@@ -98,6 +99,7 @@ TEST(Marks, CostLessThanTwoHundredNanoseconds) {
     EXPECT_LT(each, testing::allowed(std::chrono::nanoseconds(200)));
   });
 }
+#endif
 
 }  // namespace
 }  // namespace lockstep
