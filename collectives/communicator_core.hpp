@@ -14,12 +14,14 @@ namespace lockstep::internal {
 
 class Switchboard;
 class UcxContext;
+class VerbsDevice;
 
 /// One rank's membership in its job, shared by all communicators split from it.
 struct World {
   std::unique_ptr<Session> session;
   std::unique_ptr<Switchboard> switchboard;  ///< Null until TCP is used.
   std::shared_ptr<UcxContext> ucx;           ///< Null until UCX is used.
+  std::shared_ptr<VerbsDevice> verbs;        ///< Null until verbs are used.
   std::mutex mutex;                          ///< Guards the creation of these.
   std::string transports = "auto";
   SharedModel model;

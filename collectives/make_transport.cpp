@@ -6,6 +6,7 @@
 #include "transports/tcp/switchboard.hpp"
 #include "transports/tcp/tcp_transport.hpp"
 #include "transports/ucx/ucx_transport.hpp"
+#include "transports/verbs/verbs_transport.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -16,7 +17,8 @@ bool on_one_host(const EngineGroup& group) {
 }
 
 Status unknown_transport(const std::string& name) {
-  return Status(ErrorCode::configuration, "transport '" + name + "' is unknown: use auto, shm, tcp or ucx");
+  return Status(ErrorCode::configuration,
+                "transport '" + name + "' is unknown: use auto, shm, tcp, ucx or verbs");
 }
 
 Result<std::unique_ptr<Transport>> make_tcp(World& world, const EngineGroup& group,
@@ -43,6 +45,19 @@ Result<std::unique_ptr<Transport>> make_ucx(World& world, const EngineGroup& gro
                             real_env());
 }
 
+Result<std::unique_ptr<Transport>> make_verbs(World& world, const EngineGroup& group,
+                                              const std::vector<int>& world_ranks,
+                                              std::chrono::milliseconds timeout) {
+  std::lock_guard lock(world.mutex);
+  if (!world.verbs) {
+    auto opened = open_verbs(world.session->rank());
+    if (!opened.ok()) return opened.status();
+    world.verbs = std::move(*opened);
+  }
+  return make_verbs_transport(group.id, group.rank, world_ranks, *world.session, world.verbs, timeout,
+                              real_env());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
@@ -51,6 +66,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   const std::string& wanted = world.transports;
   if (wanted == "tcp") return make_tcp(world, group, world_ranks);
   if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout);
+  if (wanted == "verbs") return make_verbs(world, group, world_ranks, timeout);
   if (wanted != "auto" && wanted != "shm") return unknown_transport(wanted);
   if (on_one_host(group)) {
     return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());

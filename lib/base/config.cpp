@@ -52,9 +52,10 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_TCP_SOCKETS", integer, "1", "TCP connections per peer, 1 to 16; equal on all ranks."},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
-     "Which transport carries the data: `auto` (shared memory on one host, TCP otherwise), `shm`, `tcp` or "
-     "`ucx`.",
-     "auto|shm|tcp|ucx"},
+     "Which transport carries the data: `auto` (shared memory on one host, TCP otherwise), `shm`, `tcp`, "
+     "`ucx` "
+     "or `verbs` (docs/fabrics.md).",
+     "auto|shm|tcp|ucx|verbs"},
     {"LOCKSTEP_TUNING", text, "",
      "File of `lockstep-bench --calibrate`, by which algorithms are chosen, or `built-in`; rank 0's is taken "
      "by "
@@ -65,6 +66,16 @@ constexpr auto kVariables = std::to_array<Variable>({
      "memory "
      "cannot, and is not used to peers that are watched; the session notices every death anyway.",
      "auto|peer|none"},
+    {"LOCKSTEP_VERBS_DEVICE", text, "",
+     "RDMA device of the verbs transport, as ibv_devinfo names it; empty takes the first with an active "
+     "port."},
+    {"LOCKSTEP_VERBS_GID_INDEX", integer, "",
+     "Which of the device's addresses is used; by itself the library takes RoCE version 2 over IPv4, else "
+     "link-local."},
+    {"LOCKSTEP_VERBS_TIMEOUT", integer, "16",
+     "A packet that is not acknowledged within 4.096 us times 2 to this (1 to 31) is sent again, six times; "
+     "by "
+     "default after 268 ms."},
     {"LOCKSTEP_WORLD_SIZE", integer, "", "Number of processes in the group."},
 });
 static_assert(std::is_sorted(kVariables.begin(), kVariables.end(),

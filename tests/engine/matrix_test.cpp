@@ -10,6 +10,7 @@
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/forked.hpp"
+#include "transports/verbs/verbs_transport.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -160,6 +161,9 @@ class Rank {
 
 class Matrix : public ::testing::TestWithParam<int> {
  protected:
+  void SetUp() override {
+    if (std::string_view(kTransport) == "verbs" && !open_verbs(0).ok()) GTEST_SKIP() << "no RDMA device here";
+  }
   static void on_ranks(void (Rank::*part)()) {
     const MeetingPlace place;
     testing::run_forked(GetParam(), [&](int rank) {

@@ -22,7 +22,8 @@ using testing::MeetingPlace;
 using Clock = std::chrono::steady_clock;
 
 class Processes : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Transports, Processes, ::testing::ValuesIn(lockstep::testing::transports_here()));
+INSTANTIATE_TEST_SUITE_P(Transports, Processes, ::testing::ValuesIn(lockstep::testing::transports_here()),
+                         [](const auto& transport) { return std::string(transport.param); });
 
 /// A data loader: a forked child of the rank that does nothing and goes with it.
 pid_t start_idle_child() {

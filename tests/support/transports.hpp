@@ -1,7 +1,9 @@
-// The transports between processes that this build has and any machine can run.
+// The transports between processes that this build has and this machine can run.
 #pragma once
 
 #include <vector>
+
+#include "transports/verbs/verbs_transport.hpp"
 
 namespace lockstep::testing {
 
@@ -10,6 +12,8 @@ inline std::vector<const char*> transports_here() {
 #ifdef LOCKSTEP_HAVE_UCX
   names.push_back("ucx");
 #endif
+  // tools/test --rdma brings a device.
+  if (internal::open_verbs(0).ok()) names.push_back("verbs");
   return names;
 }
 

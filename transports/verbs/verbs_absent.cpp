@@ -1,0 +1,24 @@
+// Stands in where the library is built without libibverbs' headers.
+#include "transports/verbs/verbs_transport.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+Status absent() {
+  return Status(
+      ErrorCode::configuration,
+      "transport verbs was asked for, but lockstep was built without libibverbs: install its headers "
+      "(Debian, Ubuntu: libibverbs-dev), configure and build again");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<VerbsDevice>> open_verbs(int) { return absent(); }
+
+Result<std::unique_ptr<Transport>> make_verbs_transport(std::uint64_t, int, std::span<const int>, Session&,
+                                                        std::shared_ptr<VerbsDevice>,
+                                                        std::chrono::milliseconds, Env&) {
+  return absent();
+}
+
+}  // namespace lockstep::internal

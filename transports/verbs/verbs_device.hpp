@@ -1,0 +1,58 @@
+// VerbsDevice: one RDMA device of this process, opened, with its protection domain.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "transports/verbs/queue_sizes.hpp"
+#include "transports/verbs/verbs_library.hpp"
+
+namespace lockstep::internal {
+
+/// Where a port is reached.
+struct PortAddress {
+  std::array<std::uint8_t, 16> gid{};
+  std::uint16_t lid = 0;    ///< InfiniBand only.
+  std::uint8_t mtu = 0;     ///< ibv_mtu.
+  std::uint8_t routed = 0;  ///< By GID (RoCE).
+};
+static_assert(sizeof(PortAddress) == 20);
+
+class VerbsDevice {
+ public:
+  static Result<std::shared_ptr<VerbsDevice>> open(int rank);
+  ~VerbsDevice();
+  VerbsDevice(const VerbsDevice&) = delete;
+  VerbsDevice& operator=(const VerbsDevice&) = delete;
+
+  const VerbsLibrary& verbs() const { return verbs_; }
+  ibv_context* context() const { return context_; }
+  ibv_pd* domain() const { return domain_; }
+  std::uint8_t port() const { return port_; }
+  std::uint8_t gid_index() const { return gid_index_; }
+  const PortAddress& address() const { return address_; }
+  const DeviceLimits& limits() const { return limits_; }
+
+  /// Registers memory, for peers to write to when `remote`. An exhausted limit of locked memory is named.
+  Result<ibv_mr*> register_memory(void* memory, std::size_t bytes, bool remote) const;
+  void deregister(ibv_mr* region) const { verbs_.dereg_mr(region); }
+
+ private:
+  explicit VerbsDevice(const VerbsLibrary& verbs) : verbs_(verbs) {}
+  Status find(const std::string& wanted);
+  Result<bool> use(ibv_device* device);
+  bool choose_gid();
+  Status read_limits();
+
+  const VerbsLibrary& verbs_;
+  ibv_context* context_ = nullptr;
+  ibv_pd* domain_ = nullptr;
+  ibv_port_attr port_state_{};
+  std::uint8_t port_ = 0;
+  std::uint8_t gid_index_ = 0;
+  PortAddress address_;
+  DeviceLimits limits_;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,32 @@
+// The verbs transport: links over reliable connections of an RDMA device (InfiniBand, RoCE), made with
+// libibverbs alone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "lib/base/env.hpp"
+#include "lib/bootstrap/session.hpp"
+#include "transports/transport.hpp"
+
+namespace lockstep::internal {
+
+/// What a process holds of its RDMA device; shared by all its transports.
+class VerbsDevice;
+
+/// Loads libibverbs and opens the device for `rank`: of those that LOCKSTEP_VERBS_DEVICE lists, in turn, or
+/// the first with an active port. Error `configuration`: this build has no verbs, the library or a device is
+/// missing.
+Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank);
+
+/// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
+/// world_ranks[i]. Connects all pairs, through the session's store: blocks until all members did, at most
+/// `timeout`.
+Result<std::unique_ptr<Transport>> make_verbs_transport(std::uint64_t group, int rank,
+                                                        std::span<const int> world_ranks, Session& session,
+                                                        std::shared_ptr<VerbsDevice> device,
+                                                        std::chrono::milliseconds timeout, Env& env);
+
+}  // namespace lockstep::internal
