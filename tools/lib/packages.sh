@@ -5,6 +5,7 @@ build_packages=(g++ cmake ninja-build pkg-config libssl-dev nlohmann-json3-dev l
 test_packages=(libgtest-dev spin iproute2 libucx-dev)
 # The formatter's version is fixed: each one formats a little differently.
 format_packages=(clang-format-14)
+rdma_packages=(libibverbs-dev ibverbs-providers libucx-dev)
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static)
 # What tools/compare-peers needs beside: its interpreter, and whom it compares with.
 python_packages=(python3)

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# rdma_suite.sh PART BIN: what tools/test --rdma runs inside the virtual machine. BIN holds the built tests.
+#   one   one device: every collective, killed ranks, exhausted locked memory
+#   two   two devices over a bridge that loses one packet in a hundred
+set -uo pipefail
+part=$1 bin=$2
+export GTEST_BRIEF=1 GTEST_COLOR=no
+passed=0 failed=0
+
+# check NAME COMMAND...: runs it; its output is shown when it fails. A skipped test is a failure: the device is here.
+check() {
+  local name=$1 log start=$SECONDS
+  shift
+  log=$(mktemp)
+  if "$@" >"$log" 2>&1 && ! grep -q SKIPPED "$log"; then
+    echo "ok      $name ($((SECONDS - start)) s)"
+    passed=$((passed + 1))
+  else
+    echo "FAILED  $name: $*"
+    tail -n 40 "$log"
+    failed=$((failed + 1))
+  fi
+}
+
+# UCX over reliable connections of the device; see docs/fabrics.md for each variable.
+ucx=(env UCX_TLS=rc,self UCX_IB_GID_INDEX=0 UCX_RC_VERBS_RETRY_COUNT=6 UCX_RC_VERBS_TIMEOUT=1s LOCKSTEP_UCX_FAILURES=peer)
+
+# Memory may not be locked: one error, which says so, and no hang.
+locked_memory_is_named() {
+  local said
+  said=$(setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock bash -c "ulimit -l 64
+    timeout 60 '$bin/lockstep-bench' all_reduce --ranks 2 --transport verbs -b 64K -e 64K" 2>&1) && return 1
+  echo "$said"
+  grep -q 'may lock 65536 bytes of memory: raise that' <<<"$said"
+}
+
+# 10,000 operations of two ranks on two devices; the bench compares every result.
+lossy_all_reduce() {
+  timeout 250 "$bin/lockstep-bench" all_reduce --ranks 2 --transport verbs -b 1K -e 1K -n 10000 --json "$1" && cat "$1" &&
+    grep -q '"wrong": *0' "$1"
+}
+
+case $part in
+  one)
+    for ranks in 2 3 4; do
+      check "verbs: every collective, $ranks ranks" "$bin/matrix_verbs_test" --gtest_filter="*/$ranks"
+    done
+    for ranks in 2 4; do
+      check "ucx: every collective, $ranks ranks" "${ucx[@]}" "$bin/matrix_ucx_test" --gtest_filter="*LibrarysChoice/$ranks:*SideBySide/$ranks"
+    done
+    check "verbs: a killed rank is named" "$bin/process_test" --gtest_filter='*AKilledRank*/verbs'
+    check "ucx: a killed rank is named" "${ucx[@]}" "$bin/process_test" --gtest_filter='*AKilledRank*/ucx'
+    check "verbs: exhausted locked memory is named" locked_memory_is_named
+    ;;
+  two)
+    export LOCKSTEP_VERBS_DEVICE=rxe0,rxe1 LOCKSTEP_VERBS_TIMEOUT=13
+    check "verbs: every collective over a bridge, 2 ranks" "$bin/matrix_verbs_test" --gtest_filter='*/2'
+    tc qdisc add dev eth0 root netem loss 1% || exit 1
+    check "verbs: 10,000 all_reduces with 1 % loss" lossy_all_reduce "$(mktemp)"
+    ;;
+esac
+echo "$part: $passed passed, $failed failed"
+((failed == 0))
