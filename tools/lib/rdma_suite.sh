@@ -23,7 +23,7 @@ check() {
 }
 
 # UCX over reliable connections of the device; see docs/fabrics.md for each variable.
-ucx=(env UCX_TLS=rc,self UCX_IB_GID_INDEX=0 UCX_RC_VERBS_RETRY_COUNT=6 UCX_RC_VERBS_TIMEOUT=1s LOCKSTEP_UCX_FAILURES=peer)
+ucx=(env "UCX_TLS=rc,self" UCX_IB_GID_INDEX=0 UCX_RC_VERBS_RETRY_COUNT=6 UCX_RC_VERBS_TIMEOUT=1s LOCKSTEP_UCX_FAILURES=peer)
 
 # Memory may not be locked: one error, which says so, and no hang.
 locked_memory_is_named() {

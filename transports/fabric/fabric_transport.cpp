@@ -12,11 +12,8 @@ constexpr std::size_t kChannels = 2;
 
 class FabricTransport final : public Transport {
  public:
-  FabricTransport(std::unique_ptr<FabricDriver> driver, int rank, int size, Env& env)
-      : driver_(std::move(driver)),
-        rank_(rank),
-        env_(env),
-        links_(static_cast<std::size_t>(size) * kChannels) {}
+  FabricTransport(std::unique_ptr<FabricDriver> driver, int size, Env& env)
+      : driver_(std::move(driver)), env_(env), links_(static_cast<std::size_t>(size) * kChannels) {}
   ~FabricTransport() override;
 
   std::string_view name() const override { return driver_->fabric().name(); }
@@ -35,7 +32,6 @@ class FabricTransport final : public Transport {
   }
 
   const std::unique_ptr<FabricDriver> driver_;
-  const int rank_;
   Env& env_;
   std::vector<std::unique_ptr<FabricLink>> links_;
   bool closed_ = false;
@@ -101,11 +97,10 @@ bool FabricTransport::unfinished() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int rank, int size,
-                                                         Env& env) {
+Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int size, Env& env) {
   auto driver = FabricDriver::make(std::move(fabric));
   if (!driver.ok()) return driver.status();
-  return std::unique_ptr<Transport>(std::make_unique<FabricTransport>(std::move(*driver), rank, size, env));
+  return std::unique_ptr<Transport>(std::make_unique<FabricTransport>(std::move(*driver), size, env));
 }
 
 }  // namespace lockstep::internal

@@ -9,8 +9,7 @@
 
 namespace lockstep::internal {
 
-/// `fabric` knows the peers of a group of `size`, in which this process is `rank`. Does not communicate.
-Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int rank, int size,
-                                                         Env& env);
+/// `fabric` knows the peers of a group of `size`. Does not communicate.
+Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int size, Env& env);
 
 }  // namespace lockstep::internal

@@ -57,7 +57,7 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int r
   for (std::size_t peer = 0; peer < addresses->size(); ++peer) {
     (*worker)->add_peer(std::move((*addresses)[peer]), is_watched(session, world_ranks[peer]));
   }
-  return make_fabric_transport(std::move(*worker), rank, static_cast<int>(world_ranks.size()), env);
+  return make_fabric_transport(std::move(*worker), static_cast<int>(world_ranks.size()), env);
 }
 
 }  // namespace lockstep::internal

@@ -22,7 +22,7 @@ Result<std::unique_ptr<Transport>> make_verbs_transport(std::uint64_t group, int
   // What is sent before the peer can receive would be repeated, and given up in the end.
   auto ready = exchange(session, env, name + "/ready", "1", world_ranks, "the RDMA connections", timeout);
   if (!ready.ok()) return ready.status();
-  return make_fabric_transport(std::move(*fabric), rank, static_cast<int>(world_ranks.size()), env);
+  return make_fabric_transport(std::move(*fabric), static_cast<int>(world_ranks.size()), env);
 }
 
 }  // namespace lockstep::internal

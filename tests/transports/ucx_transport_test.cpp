@@ -1,0 +1,124 @@
+// Links over UCX workers of two ranks in one process: what the wire protocol of transports/fabric promises.
+#include "transports/ucx/ucx_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lib/bootstrap/local_session.hpp"
+#include "tests/transports/link_traffic.hpp"
+#include "transports/fabric/limits.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::Incoming;
+using testing::message;
+using testing::Outgoing;
+using testing::pull;
+using testing::push;
+using testing::Traffic;
+
+struct Pair {
+  std::vector<std::unique_ptr<Session>> sessions = make_local_sessions(2);
+  std::unique_ptr<Transport> transports[2];
+
+  Pair() {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([this, rank] {
+        auto context = open_ucx(2);
+        ASSERT_TRUE(context.ok()) << context.status().message();
+        const int ranks[] = {0, 1};
+        auto made = make_ucx_transport(7, rank, ranks, *sessions[static_cast<std::size_t>(rank)], *context,
+                                       std::chrono::seconds(30), real_env());
+        ASSERT_TRUE(made.ok()) << made.status().message();
+        transports[rank] = std::move(*made);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+  Link& link(int rank, Channel channel = Channel::collective) {
+    auto link = transports[rank]->link(1 - rank, channel);
+    EXPECT_TRUE(link.ok()) << link.status().message();
+    return **link;
+  }
+};
+
+TEST(UcxTransport, CarriesEverySizeBothWaysOnBothChannels) {
+  Pair pair;
+  const std::vector<std::size_t> sizes{0,       1,        8111,     8112,      8113, kPiecewiseBytes,
+                                       300'003, 1u << 20, 5u << 20, 40u << 20, 17,   kPiecewiseBytes + 1};
+  std::vector<Traffic> traffic;
+  for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+    for (const int rank : {0, 1}) traffic.emplace_back(pair.link(rank, channel), sizes, sizes);
+  }
+  run_all(traffic);
+}
+
+TEST(UcxTransport, AReceiverThatDoesNotReadHoldsTheSenderBack) {
+  Pair pair;
+  std::size_t accepted = 0;
+  for (int tries = 0; tries < 1000; ++tries) {
+    Outgoing out = message(4000, accepted);
+    const auto sent = push(pair.link(0), out);
+    ASSERT_TRUE(sent.ok());
+    accepted += out.done;
+    pair.link(1);
+    ASSERT_TRUE(pair.transports[1]->service().ok());
+  }
+  EXPECT_EQ(accepted, kPieceCredits);
+  for (std::size_t i = 0; i < accepted; ++i) {
+    Incoming in;
+    while (!in.done) ASSERT_TRUE(pull(pair.link(1), in).ok());
+    EXPECT_EQ(in.header.sequence, i);
+  }
+  Outgoing out = message(4000, 99);
+  while (!out.done) ASSERT_TRUE(push(pair.link(0), out).ok());
+}
+
+TEST(UcxTransport, AServiceFindsALinkThatThePeerMade) {
+  Pair pair;
+  Outgoing out = message(10, 1);
+  while (!out.done) ASSERT_TRUE(push(pair.link(0, Channel::point_to_point), out).ok());
+  while (pair.transports[1]->existing_link(0, Channel::point_to_point) == nullptr) {
+    ASSERT_TRUE(pair.transports[0]->service().ok());
+    ASSERT_TRUE(pair.transports[1]->service().ok());
+  }
+  EXPECT_EQ(pair.transports[1]->existing_link(0, Channel::collective), nullptr);
+}
+
+TEST(UcxTransport, MemoryThatWasWithdrawnIsNotTouchedByALateSender) {
+  Pair pair;
+  Outgoing out = message(1 << 20, 5);
+  ASSERT_TRUE(push(pair.link(0), out).ok());
+  Link& receiver = pair.link(1);
+  while (receiver.peek().value() == nullptr) ASSERT_TRUE(push(pair.link(0), out).ok());
+  std::vector<std::byte> memory(1 << 20, std::byte{0x5a});
+  EXPECT_EQ(receiver.read(memory).value(), 0u);
+  EXPECT_FALSE(pair.transports[1]->withdraw(0, false)) << "the sender may write at any time";
+  EXPECT_TRUE(pair.transports[1]->withdraw(0, true));
+  for (int tries = 0; tries < 1000 && push(pair.link(0), out).ok(); ++tries) {
+    static_cast<void>(pair.transports[1]->service());
+  }
+  EXPECT_TRUE(memory == std::vector<std::byte>(1 << 20, std::byte{0x5a}));
+  EXPECT_EQ(receiver.read(memory).status().code(), ErrorCode::peer_lost);
+}
+
+TEST(UcxTransport, CloseStillDeliversWhatWasSent) {
+  Pair pair;
+  Link& to = pair.link(1);
+  Outgoing out = message(50'000, 3);
+  while (!out.done) ASSERT_TRUE(push(pair.link(0), out).ok());
+  pair.transports[0]->close();
+  Incoming in;
+  while (!in.done) ASSERT_TRUE(pull(to, in).ok());
+  EXPECT_TRUE(in.payload == out.payload);
+  Result<const FrameHeader*> head = nullptr;
+  while (head.ok()) head = to.peek();
+  EXPECT_EQ(head.status().code(), ErrorCode::peer_lost);
+  EXPECT_NE(head.status().message().find("rank 0 closed the communicator"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
