@@ -1,22 +1,81 @@
-// all_reduce "ring": ring reduce-scatter, then ring all-gather (see ring.hpp).
+// all_reduce "ring": ring reduce-scatter, then ring all-gather (see ring.hpp), piece by piece.
 //
-// Steps: 2 (world - 1).
+// The message is cut in pieces of one segment per rank, and every piece makes the whole journey on its own:
+// world - 1 steps in which its blocks are reduced, world - 1 in which they are gathered. While one piece is
+// gathered the next one is reduced, so that a rank always has something to send, and sends a sum while it
+// still lies in its cache. A whole message reduced before any of it is gathered would be read from memory
+// twice.
+//
+// Steps: 2 (world - 1), and world - 1 for each further piece.
 // Bytes sent by each rank: 2 (world - 1) / world of the message, the least possible.
-// Bits: block b is summed in the order b + 1, b + 2, ..., b by the ranks on its way, once, and then copied:
+// Bits: a block is summed in the order b + 1, b + 2, ..., b by the ranks on its way, once, and then copied:
 // equal on all ranks.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/ring.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+/// One piece on its way: `elements` of the message, a block of it for each rank.
+class Piece {
+ public:
+  Piece(const Shape& shape, RingLanes& lanes, Range elements)
+      : lanes_(lanes),
+        blocks_(Blocks::parts(elements.count, shape.world)),
+        begin_(elements.begin),
+        rank_(shape.rank),
+        world_(shape.world) {}
+
+  /// This rank sends block rank - 1 - step as far as it is summed, and adds its own to block rank - 2 - step.
+  void reduce(int step) {
+    const Range leaving = block(rank_ - 1 - step), coming = block(rank_ - 2 - step);
+    sent_.push_back(lanes_.sends.send(right(), step == 0 ? input(leaving) : output(leaving), {arrived_}));
+    const Combine how{.received_first = true, .finish = step == world_ - 2};
+    arrived_ = lanes_.receives.recv_reduce(left(), input(coming), output(coming), how);
+  }
+
+  /// This rank sends the complete block rank - step and receives block rank - 1 - step.
+  void gather(int step) {
+    lanes_.sends.send(right(), output(block(rank_ - step)), {arrived_});
+    // In place, that block lies where its unfinished sum was sent from.
+    const After left_me = sent_[static_cast<std::size_t>(step)];
+    arrived_ = lanes_.receives.recv(left(), output(block(rank_ - 1 - step)), {left_me});
+  }
+
+ private:
+  Range block(int index) const {
+    const Range range = blocks_[index];
+    return {begin_ + range.begin, range.count};
+  }
+  int right() const { return wrap(rank_ + 1, world_); }
+  int left() const { return wrap(rank_ - 1, world_); }
+
+  RingLanes& lanes_;
+  const Blocks blocks_;
+  const std::uint64_t begin_;
+  const int rank_, world_;
+  After arrived_;            // The block that the last step received.
+  std::vector<After> sent_;  // By step of reduce().
+};
+
+}  // namespace
 
 Program all_reduce_ring(const Shape& shape) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
-  const Blocks blocks = Blocks::parts(shape.count, shape.world);
-  SumsInOutput sums;
-  const Slice own = output(blocks[shape.rank]);
-  const RingReduced reduced = ring_reduce_scatter(shape, lanes, blocks, sums, own);
-  ring_all_gather(shape, lanes, blocks, own, reduced.result, reduced.sent);
+  const Range whole{0, shape.count};
+  if (shape.world == 1) lanes.receives.copy_finished(input(whole), output(whole));
+  const std::uint64_t piece = shape.segment * static_cast<std::uint64_t>(shape.world);
+  std::vector<Piece> pieces;
+  for (int i = 0; i < segment_count(shape.count, piece); ++i) {
+    pieces.emplace_back(shape, lanes, segment_of(whole, piece, i));
+  }
+  for (std::size_t i = 0; i <= pieces.size(); ++i) {
+    for (int step = 0; step < shape.world - 1; ++step) {
+      if (i < pieces.size()) pieces[i].reduce(step);
+      if (i > 0) pieces[i - 1].gather(step);
+    }
+  }
   return std::move(builder).build();
 }
 

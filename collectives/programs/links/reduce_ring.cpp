@@ -29,7 +29,7 @@ Program reduce_ring(const Shape& shape) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
   const Blocks blocks = Blocks::parts(shape.count, shape.world);
-  SumsInScratch sums(builder, blocks, shape.segment);
+  PartialSums sums(builder, blocks, shape.segment);
   const Range own = blocks[shape.rank];
   const bool at_root = shape.rank == shape.root;
   const Slice result = at_root ? output(own) : scratch(builder.reserve(own.count));

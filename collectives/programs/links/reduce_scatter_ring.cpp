@@ -11,7 +11,7 @@ Program reduce_scatter_ring(const Shape& shape) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
   const Blocks blocks = Blocks::of(shape);
-  SumsInScratch sums(builder, blocks, shape.segment);
+  PartialSums sums(builder, blocks, shape.segment);
   ring_reduce_scatter(shape, lanes, blocks, sums, output({0, blocks[shape.rank].count}));
   return std::move(builder).build();
 }

@@ -4,7 +4,7 @@
 
 namespace lockstep::internal {
 
-SumsInScratch::SumsInScratch(ProgramBuilder& builder, const Blocks& blocks, std::uint64_t segment)
+PartialSums::PartialSums(ProgramBuilder& builder, const Blocks& blocks, std::uint64_t segment)
     : segments_(segment_count(blocks.longest(), segment)),
       stride_(segment == 0 ? blocks.longest() : std::min(segment, blocks.longest())) {
   const int slots =
@@ -13,7 +13,7 @@ SumsInScratch::SumsInScratch(ProgramBuilder& builder, const Blocks& blocks, std:
   memory_ = builder.reserve(sent_.size() * stride_);
 }
 
-Slice SumsInScratch::at(int step, int index, Range segment) const {
+Slice PartialSums::at(int step, int index, Range segment) const {
   return scratch({memory_.begin + cell(step, index) * stride_, segment.count});
 }
 
@@ -57,7 +57,7 @@ RingReduced ring_reduce_scatter(const Shape& shape, RingLanes& lanes, const Bloc
 }
 
 void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks, Slice own,
-                     SegmentTickets ready, const std::vector<SegmentTickets>& overwritable) {
+                     SegmentTickets ready) {
   const int right = wrap(shape.rank + 1, shape.world), left = wrap(shape.rank - 1, shape.world);
   for (int step = 0; step < shape.world - 1; ++step) {
     const Range leaving = blocks[shape.rank - step], coming = blocks[shape.rank - 1 - step];
@@ -70,10 +70,7 @@ void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks,
 
     ready.clear();
     for (int s = 0; s < segment_count(coming.count, shape.segment); ++s) {
-      const After overwrite = overwritable.empty()
-                                  ? After{}
-                                  : overwritable[static_cast<std::size_t>(step)][static_cast<std::size_t>(s)];
-      ready.push_back(lanes.receives.recv(left, output(segment_of(coming, shape.segment, s)), {overwrite}));
+      ready.push_back(lanes.receives.recv(left, output(segment_of(coming, shape.segment, s))));
     }
   }
 }

@@ -33,33 +33,16 @@ struct RingLanes {
   explicit RingLanes(ProgramBuilder& builder) : sends(builder.lane()), receives(builder.lane()) {}
 };
 
-/// Where the partial sums of a reduce-scatter wait between arriving in one step and leaving in the next.
+/// Where the partial sums of a reduce-scatter wait between arriving in one step and leaving in the next: in
+/// two scratch slots used in turn. One fills while the other is sent.
 class PartialSums {
  public:
-  virtual ~PartialSums() = default;
+  PartialSums(ProgramBuilder& builder, const Blocks& blocks, std::uint64_t segment);
   /// Memory for segment `index` (the range `segment`) that arrives in step `step`.
-  virtual Slice at(int step, int index, Range segment) const = 0;
+  Slice at(int step, int index, Range segment) const;
   /// Ticket of the send that must be over before that memory may be written.
-  virtual After free_after(int step, int index) const = 0;
-  virtual void sent(int step, int index, After ticket) = 0;
-};
-
-/// Partial sums lie where the block lies in `output`, which has room for all blocks and is nobody's result
-/// yet.
-class SumsInOutput final : public PartialSums {
- public:
-  Slice at(int, int, Range segment) const override { return output(segment); }
-  After free_after(int, int) const override { return {}; }
-  void sent(int, int, After) override {}
-};
-
-/// Partial sums lie in two scratch slots used in turn: one fills while the other is sent.
-class SumsInScratch final : public PartialSums {
- public:
-  SumsInScratch(ProgramBuilder& builder, const Blocks& blocks, std::uint64_t segment);
-  Slice at(int step, int index, Range segment) const override;
-  After free_after(int step, int index) const override { return sent_[cell(step, index)]; }
-  void sent(int step, int index, After ticket) override { sent_[cell(step, index)] = ticket; }
+  After free_after(int step, int index) const { return sent_[cell(step, index)]; }
+  void sent(int step, int index, After ticket) { sent_[cell(step, index)] = ticket; }
 
  private:
   /// Segments are stored at a fixed stride, so that only messages with the same index meet in a cell.
@@ -84,10 +67,9 @@ RingReduced ring_reduce_scatter(const Shape& shape, RingLanes& lanes, const Bloc
                                 Slice result);
 
 /// Collects `blocks` in output: rank r begins with block r in `own`, whose segments are there after `ready`
-/// (empty: at once). Does not copy `own` to output. `overwritable`: by step k, what must be over before block
-/// rank - 1 - k of output is written (empty: nothing).
+/// (empty: at once). Does not copy `own` to output.
 void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks, Slice own,
-                     SegmentTickets ready, const std::vector<SegmentTickets>& overwritable = {});
+                     SegmentTickets ready);
 
 /// The part of `whole` that holds `segment` of the block that begins at element `begin`.
 inline Slice part_of_slice(Slice whole, std::uint64_t begin, Range segment) {
