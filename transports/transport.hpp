@@ -31,6 +31,12 @@ struct SendCursor {
 /// may not wait behind them.
 enum class Channel : std::uint8_t { collective = 0, point_to_point = 1 };
 
+/// The message that a receiver expects next.
+struct Awaited {
+  FrameHeader header;          ///< As the sender writes it, bit for bit.
+  std::span<std::byte> place;  ///< Where its payload will be read to; empty where it will be borrowed.
+};
+
 /// An ordered, reliable path of messages between this rank and one peer, for one communicator and channel.
 /// Errors are final: once a call returned an error, every later call returns it. ErrorCode::peer_lost when
 /// the stream ended; internal or unauthorized for bytes that are not frames.
@@ -46,8 +52,10 @@ class Link {
                             SendCursor& cursor) = 0;
 
   /// Header of the message at the head of the incoming stream, or nullptr while it is not wholly here.
-  /// Checked: magic, version. Stays valid until pop().
-  virtual Result<const FrameHeader*> peek() = 0;
+  /// Checked: magic, version. Stays valid until pop(). With `awaited` a link may take payload together with
+  /// the header, and write to `place`: all of its first bytes are then this payload's, and read() must be the
+  /// next call if the message is the awaited one; whatever else arrived is kept elsewhere.
+  virtual Result<const FrameHeader*> peek(const Awaited* awaited = nullptr) = 0;
 
   /// Copies the next payload bytes of the head message to `into` (possibly straight from the wire). Returns
   /// how many; 0 = none here yet, or the payload is consumed. Call only after peek() gave a header. A link

@@ -65,7 +65,7 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
   try {
     switch (operation.path) {
       case Operation::Path::links: {
-        auto progress = operation.link_run.step(*peers_, *this);
+        auto progress = operation.link_run.step(*peers_, *this, active_.size() == 1);
         if (!progress.ok()) return progress.status();
         return RunProgress{progress->moved, progress->done};
       }

@@ -24,7 +24,8 @@ void LinkRun::begin(std::shared_ptr<const PreparedProgram> program, const Buffer
   passed_by_ = kSelf;
 }
 
-Result<LinkRun::Progress> LinkRun::step(PeerTable& peers, FrameHandler& handler) {
+Result<LinkRun::Progress> LinkRun::step(PeerTable& peers, FrameHandler& handler, bool alone) {
+  alone_ = alone;
   Progress progress;
   bool again = true;
   while (again) {  // A step that completes in one lane may free another.
@@ -61,15 +62,21 @@ Result<LinkRun::Attempt> LinkRun::run_step(std::size_t lane, PeerTable& peers, F
   return Attempt{.moved = true, .complete = true};
 }
 
-FrameHeader LinkRun::header_of(std::size_t lane, const Step& step) const {
+FrameHeader LinkRun::header_of(std::size_t lane, const Slice& payload) const {
   FrameHeader header;
   header.kind = FrameKind::data;
   header.epoch = epoch_;
   header.sequence = sequence_;
   header.index = program_->notes[lane][lanes_[lane].next].message_index;
-  header.bytes = buffers_.bytes(step.src);
+  header.bytes = buffers_.bytes(payload);
   header.facts = facts_;
   return header;
+}
+
+Awaited LinkRun::awaited_of(std::size_t lane, const Step& step) const {
+  Awaited awaited{header_of(lane, step.dst), {}};
+  if (step.kind == StepKind::recv) awaited.place = {buffers_.write(step.dst), buffers_.bytes(step.dst)};
+  return awaited;
 }
 
 Result<LinkRun::Attempt> LinkRun::run_send(std::size_t lane, const Step& step, PeerTable& peers) {
@@ -79,8 +86,8 @@ Result<LinkRun::Attempt> LinkRun::run_send(std::size_t lane, const Step& step, P
   if (*link == nullptr) return Attempt{};
   LaneState& state = lanes_[lane];
   const std::size_t before = state.cursor.header_bytes + state.cursor.payload_bytes;
-  auto sent =
-      (*link)->send(header_of(lane, step), {buffers_.read(step.src), buffers_.bytes(step.src)}, state.cursor);
+  auto sent = (*link)->send(header_of(lane, step.src), {buffers_.read(step.src), buffers_.bytes(step.src)},
+                            state.cursor);
   if (!sent.ok()) return sent.status();
   const bool begun = state.cursor.header_bytes > 0;
   peers.set_mid_message(step.peer, begun && !*sent);
@@ -113,8 +120,9 @@ Result<LinkRun::Attempt> LinkRun::run_receive(std::size_t lane, const Step& step
 }
 
 Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, FrameHandler& handler) {
+  const Awaited awaited = awaited_of(lane, step);
   while (true) {
-    auto head = link.peek();
+    auto head = link.peek(alone_ ? &awaited : nullptr);
     if (!head.ok()) return head.status();
     const FrameHeader* header = *head;
     if (header == nullptr) return false;
@@ -198,8 +206,8 @@ void LinkRun::abandon(PeerTable& peers) {
     if (state.next >= steps.size()) continue;
     const Step& step = steps[state.next];
     if (step.kind == StepKind::send && state.cursor.header_bytes > 0) {
-      peers.adopt_rest(step.peer, header_of(lane, step), {buffers_.read(step.src), buffers_.bytes(step.src)},
-                       state.cursor);
+      peers.adopt_rest(step.peer, header_of(lane, step.src),
+                       {buffers_.read(step.src), buffers_.bytes(step.src)}, state.cursor);
     }
   }
   lanes_.clear();

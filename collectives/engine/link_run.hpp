@@ -29,8 +29,9 @@ class LinkRun {
     bool moved = false;
     bool done = false;
   };
-  /// Moves every lane as far as it goes. Never blocks. An error ends the run.
-  Result<Progress> step(PeerTable& peers, FrameHandler& handler);
+  /// Moves every lane as far as it goes. Never blocks. An error ends the run. `alone`: no other run shares
+  /// the links, so what arrives is most likely for this one.
+  Result<Progress> step(PeerTable& peers, FrameHandler& handler, bool alone);
 
   /// After a failure: leaves half-sent messages to the table; the caller's memory is not touched any more.
   void abandon(PeerTable& peers);
@@ -68,7 +69,9 @@ class LinkRun {
   Result<bool> drop_head(LaneState& state, const FrameHeader& header, Link& link);
   Result<bool> drain_payload(LaneState& state, const Step& step, Link& link);
   void run_local(const Step& step);
-  FrameHeader header_of(std::size_t lane, const Step& step) const;
+  /// Of the message that the lane's step sends or receives, `payload`.
+  FrameHeader header_of(std::size_t lane, const Slice& payload) const;
+  Awaited awaited_of(std::size_t lane, const Step& step) const;
 
   std::shared_ptr<const PreparedProgram> program_;
   Buffers buffers_;
@@ -78,6 +81,7 @@ class LinkRun {
   std::uint32_t epoch_ = 0;
   std::vector<LaneState> lanes_;
   int passed_by_ = kSelf;
+  bool alone_ = false;
 };
 
 /// Runs a copy or reduce step on elements [first, first + count) of its slices.

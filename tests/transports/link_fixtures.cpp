@@ -105,7 +105,13 @@ Result<bool> push(Link& link, Outgoing& message) {
 Result<bool> pull(Link& link, Incoming& message) {
   if (message.done) return true;
   if (!message.have_header) {
-    auto head = link.peek();
+    Awaited awaited;
+    if (message.awaited) {
+      message.payload.resize(message.awaited->bytes);
+      awaited.header = *message.awaited;
+      if (message.unit == 0) awaited.place = message.payload;
+    }
+    auto head = link.peek(message.awaited ? &awaited : nullptr);
     if (!head.ok()) return head.status();
     if (*head == nullptr) return false;
     message.header = **head;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ Result<bool> push(Link& link, Outgoing& message);
 struct Incoming {
   explicit Incoming(std::size_t borrow_unit = 0) : unit(borrow_unit) {}
   std::size_t unit;
+  std::optional<FrameHeader>
+      awaited;  ///< Told to peek(), with the place of the payload unless it is borrowed.
   bool have_header = false;
   bool done = false;
   FrameHeader header;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 
@@ -28,11 +29,21 @@ using testing::pull;
 using testing::push;
 using testing::SocketPair;
 
+// What the receiver says beforehand.
+enum class Expects { nothing, what_comes, something_else };
+
 // Sends `out` one after the other from `from` to `to` and checks what arrives.
-void exchange(Link& from, Link& to, std::deque<Outgoing> out, std::size_t borrow_unit) {
+void exchange(Link& from, Link& to, std::deque<Outgoing> out, std::size_t borrow_unit,
+              Expects expects = Expects::nothing) {
   std::size_t received = 0;
   Incoming in(borrow_unit);
   std::size_t sending = 0;
+  const auto expect_next = [&] {
+    if (expects == Expects::nothing || received == out.size()) return;
+    in.awaited = out[received].header;
+    if (expects == Expects::something_else) in.awaited->bytes = 3 * in.awaited->bytes / 2 + 5000;
+  };
+  expect_next();
   while (received < out.size()) {
     if (sending < out.size()) {
       auto sent = push(from, out[sending]);
@@ -48,14 +59,11 @@ void exchange(Link& from, Link& to, std::deque<Outgoing> out, std::size_t borrow
     ASSERT_TRUE(in.payload == out[received].payload) << "message " << received;
     in = Incoming(borrow_unit);
     ++received;
+    expect_next();
   }
 }
 
-class Links : public ::testing::TestWithParam<int> {};  // Number of sockets.
-INSTANTIATE_TEST_SUITE_P(Sockets, Links, ::testing::Values(1, 2, 3));
-
-TEST_P(Links, CarryMessagesOfEverySize) {
-  LinkPair pair = connected_links(GetParam());
+std::deque<Outgoing> messages_of_every_size() {
   std::deque<Outgoing> out;
   std::uint64_t seed = 1;
   for (const std::size_t bytes :
@@ -64,12 +72,30 @@ TEST_P(Links, CarryMessagesOfEverySize) {
         kBounceBytes, kBounceBytes + 17, 5 * kStripeUnit, std::size_t{1'234'567}, std::size_t{5}}) {
     out.push_back(message(bytes, seed++));
   }
+  return out;
+}
+
+class Links : public ::testing::TestWithParam<int> {};  // Number of sockets.
+INSTANTIATE_TEST_SUITE_P(Sockets, Links, ::testing::Values(1, 2, 3));
+
+TEST_P(Links, CarryMessagesOfEverySize) {
+  LinkPair pair = connected_links(GetParam());
+  const std::deque<Outgoing> out = messages_of_every_size();
   exchange(*pair.a, *pair.b, out, 0);
   exchange(*pair.b, *pair.a, out, 1);
   exchange(*pair.a, *pair.b, out, 4);
   exchange(*pair.a, *pair.b, out, 16);
   EXPECT_GE(pair.a->bytes_sent(), 3 * 1'234'567u);
   EXPECT_EQ(pair.a->bytes_sent(), pair.b->bytes_received());
+}
+
+TEST_P(Links, CarryWhatIsAwaitedAndWhatIsNot) {
+  LinkPair pair = connected_links(GetParam());
+  for (const Expects expects : {Expects::what_comes, Expects::something_else}) {
+    for (const std::size_t unit : {0, 1, 4, 16}) {
+      exchange(*pair.a, *pair.b, messages_of_every_size(), unit, expects);
+    }
+  }
 }
 
 TEST_P(Links, CarryLargeMessagesBothWaysAtOnce) {
@@ -157,10 +183,10 @@ TEST(TcpLink, WorksOverIpv6) {
 }
 
 TEST(TcpLink, TakesAStreamThatComesByteByByte) {
-  for (const std::size_t unit : {0, 4, 16}) {
+  for (const auto& [unit, awaits] : {std::pair(0, false), {4, false}, {16, false}, {0, true}, {4, true}}) {
     SocketPair pair = connected_sockets();
     TcpLink link(std::move(pair.b), 0);
-    const Outgoing first = message(40, 1), second = message(7, 2);
+    const Outgoing first = message(1500, 1), second = message(7, 2);
     std::vector<std::byte> stream;
     for (const Outgoing* one : {&first, &second}) {
       const auto head = std::as_bytes(std::span(&one->header, 1));
@@ -168,7 +194,8 @@ TEST(TcpLink, TakesAStreamThatComesByteByByte) {
       stream.insert(stream.end(), one->payload.begin(), one->payload.end());
     }
     std::vector<std::vector<std::byte>> got;
-    Incoming in(unit);
+    Incoming in(static_cast<std::size_t>(unit));
+    if (awaits) in.awaited = first.header;
     for (const std::byte byte : stream) {
       ASSERT_EQ(send_some(pair.a.get(), std::span(&byte, 1)).bytes, 1u);
       pollfd entry = link.poll_entry();
@@ -177,12 +204,48 @@ TEST(TcpLink, TakesAStreamThatComesByteByByte) {
       ASSERT_TRUE(complete.ok());
       if (!*complete) continue;
       got.push_back(in.payload);
-      in = Incoming(unit);
+      in = Incoming(static_cast<std::size_t>(unit));
+      if (awaits) in.awaited = second.header;
     }
     ASSERT_EQ(got.size(), 2u);
     EXPECT_TRUE(got[0] == first.payload);
     EXPECT_TRUE(got[1] == second.payload);
   }
+}
+
+TEST(TcpLink, LinksThatShareABounceKeepTheirBytesApart) {
+  const auto bounce = std::make_shared<Bounce>();
+  struct End {
+    SocketPair sockets = connected_sockets();
+    Outgoing out;
+    Incoming in{16};
+  };
+  std::deque<End> ends(3);
+  std::deque<TcpLink> senders, receivers;
+  for (End& end : ends) {
+    senders.emplace_back(std::move(end.sockets.a), 1);
+    receivers.emplace_back(std::move(end.sockets.b), 0, bounce);
+    end.out = message(1'000'007, senders.size());
+    if (senders.size() != 2) end.in.awaited = end.out.header;
+  }
+  // Every receive leaves bytes that are less than a unit, because the senders cut at odd places.
+  const auto all_done = [&] {
+    return std::all_of(ends.begin(), ends.end(), [](const End& end) { return end.in.done; });
+  };
+  while (!all_done()) {
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      End& end = ends[i];
+      const std::size_t cut =
+          std::min<std::size_t>(end.out.payload.size(), end.out.cursor.payload_bytes + 9'001);
+      if (!end.out.done) {
+        auto sent = senders[i].send(end.out.header, std::span(end.out.payload).first(cut), end.out.cursor);
+        ASSERT_TRUE(sent.ok());
+        end.out.done = end.out.cursor.payload_bytes == end.out.payload.size();
+      }
+      ASSERT_TRUE(pull(receivers[i], end.in).ok());
+    }
+  }
+  for (const End& end : ends) EXPECT_TRUE(end.in.payload == end.out.payload);
 }
 
 TEST(TcpLink, RefusesBytesThatAreNoFrame) {

@@ -6,7 +6,7 @@
 
 namespace lockstep::internal {
 
-Result<const FrameHeader*> FabricLink::peek() {
+Result<const FrameHeader*> FabricLink::peek(const Awaited*) {
   if (have_header_) return &header_;
   if (pieces_.empty()) pump();
   if (pieces_.empty()) {

@@ -66,7 +66,7 @@ Result<bool> ShmLink::stopped() const {
   return false;
 }
 
-Result<const FrameHeader*> ShmLink::peek() {
+Result<const FrameHeader*> ShmLink::peek(const Awaited*) {
   if (have_header_) return &header_;
   if (in_.available(sizeof header_) < sizeof header_) {
     if (in_.state() != RingState::open) return fault(in_.state());

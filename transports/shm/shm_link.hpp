@@ -17,7 +17,7 @@ class ShmLink final : public Link {
 
   Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                     SendCursor& cursor) override;
-  Result<const FrameHeader*> peek() override;
+  Result<const FrameHeader*> peek(const Awaited* awaited = nullptr) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
   Result<std::span<const std::byte>> borrow(std::size_t unit, std::size_t most) override;
   void release(std::size_t bytes) override;

@@ -47,7 +47,7 @@ std::size_t SimLink::take(std::span<std::byte> into) {
   return bytes;
 }
 
-Result<const FrameHeader*> SimLink::peek() {
+Result<const FrameHeader*> SimLink::peek(const Awaited*) {
   if (!failure_.ok()) return failure_;
   if (header_bytes_ == sizeof header_) return &header_;
   const auto raw = std::as_writable_bytes(std::span(&header_, 1));

@@ -14,14 +14,16 @@ namespace lockstep::internal {
 /// Owns its memory, which is aligned to a cache line. Not thread-safe.
 class ReceiveBuffer {
  public:
-  explicit ReceiveBuffer(std::size_t capacity) { reallocate(capacity); }
+  explicit ReceiveBuffer(std::size_t capacity) : usual_capacity_(capacity) { reallocate(capacity); }
 
   std::size_t size() const { return end_ - begin_; }
   std::size_t capacity() const { return capacity_; }
   std::span<const std::byte> readable() const { return {data_.get() + begin_, size()}; }
   void consume(std::size_t bytes) {
     begin_ += bytes;
-    if (begin_ == end_) begin_ = end_ = 0;
+    if (begin_ < end_) return;
+    begin_ = end_ = 0;
+    if (capacity_ > usual_capacity_) reallocate(usual_capacity_);
   }
 
   /// Room for `bytes` (at most capacity() - size()) behind what is readable; moves it to the front where that
@@ -36,9 +38,15 @@ class ReceiveBuffer {
   void align(std::size_t unit) {
     if (begin_ % unit != 0) move_to_front();
   }
-  /// Makes the capacity at least `capacity`.
-  void grow(std::size_t capacity) {
-    if (capacity_ < capacity) reallocate(capacity);
+  /// Puts `bytes` before what is readable. Capacity that this takes beyond the usual is given back when all
+  /// is consumed.
+  void prepend(std::span<const std::byte> bytes) {
+    const std::size_t kept = size();
+    if (capacity_ < kept + bytes.size()) reallocate(kept + bytes.size());
+    if (kept > 0) std::memmove(data_.get() + bytes.size(), data_.get() + begin_, kept);
+    if (!bytes.empty()) std::memcpy(data_.get(), bytes.data(), bytes.size());
+    begin_ = 0;
+    end_ = kept + bytes.size();
   }
 
  private:
@@ -62,6 +70,7 @@ class ReceiveBuffer {
     capacity_ = capacity;
   }
 
+  const std::size_t usual_capacity_;
   std::unique_ptr<std::byte[], Free> data_;
   std::size_t capacity_ = 0, begin_ = 0, end_ = 0;
 };

@@ -87,9 +87,10 @@ void StripedLink::finish_sending() {
 
 // ---- receiving ----
 
-Result<const FrameHeader*> StripedLink::peek() {
+Result<const FrameHeader*> StripedLink::peek(const Awaited* awaited) {
   if (striped_head_) return &header_;
-  auto head = links_[0]->peek();
+  const bool whole = awaited != nullptr && awaited->header.bytes <= kStripeThreshold;
+  auto head = links_[0]->peek(whole ? awaited : nullptr);
   if (!head.ok() || *head == nullptr || (*head)->reserved == 0) return head;
   header_ = **head;
   header_.bytes = left_ = header_.reserved;

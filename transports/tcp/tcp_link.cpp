@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
+#include <utility>
 
 #include "transports/tcp/limits.hpp"
 
@@ -15,16 +15,17 @@ namespace {
 // Up to here one copy is cheaper than making the kernel look at two pieces.
 constexpr std::size_t kCopiedPayload = 1 << 10;
 
-iovec piece(const std::byte* data, std::size_t bytes) {
-  return {const_cast<std::byte*>(data), bytes};  // sendmsg only reads.
+iovec piece(std::span<const std::byte> bytes) {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // sendmsg only reads.
 }
 
 }  // namespace
 
-TcpLink::TcpLink(Fd socket, int peer)
+TcpLink::TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce)
     : socket_(std::move(socket)),
       peer_(peer),
       address_(remote_address(socket_).text()),
+      bounce_(std::move(bounce)),
       buffer_(kPeekBytes) {}
 
 Status TcpLink::lost(const std::string& evidence) const {
@@ -58,8 +59,7 @@ Transfer TcpLink::send_rest(const FrameHeader& header, std::span<const std::byte
       payload.subspan(cursor.payload_bytes, std::min(payload.size() - cursor.payload_bytes, kSendSlice));
   if (head.empty()) return send_some(socket_.get(), body);
   if (body.size() > kCopiedPayload) {
-    return send_some(socket_.get(),
-                     std::array{piece(head.data(), head.size()), piece(body.data(), body.size())});
+    return send_some(socket_.get(), std::array{piece(head), piece(body)});
   }
   std::array<std::byte, sizeof header + kCopiedPayload> both;
   std::memcpy(both.data(), head.data(), head.size());
@@ -71,23 +71,25 @@ void TcpLink::finish_sending() { ::shutdown(socket_.get(), SHUT_WR); }
 
 // ---- receiving ----
 
-bool TcpLink::account(const Transfer& transfer) {
-  if (transfer.ended) receive_failure_ = lost("it closed the connection");
-  if (transfer.error != 0) receive_failure_ = lost(std::strerror(transfer.error));
-  bytes_received_ += transfer.bytes;
-  return transfer.bytes > 0;
+std::size_t TcpLink::receive(std::span<const iovec> pieces) {
+  if (!receive_failure_.ok()) return 0;
+  const Transfer got = receive_some(socket_.get(), pieces);
+  if (got.ended) receive_failure_ = lost("it closed the connection");
+  if (got.error != 0) receive_failure_ = lost(std::strerror(got.error));
+  bytes_received_ += got.bytes;
+  return got.bytes;
 }
 
-bool TcpLink::fill(std::size_t bytes) {
-  if (!receive_failure_.ok()) return false;
-  const Transfer got = receive_some(socket_.get(), buffer_.writable(bytes));
-  buffer_.commit(got.bytes);
-  return account(got);
-}
-
-Result<const FrameHeader*> TcpLink::peek() {
+Result<const FrameHeader*> TcpLink::peek(const Awaited* awaited) {
   if (have_header_) return &header_;
-  if (buffer_.size() < sizeof header_) fill(kPeekBytes - buffer_.size());
+  if (buffer_.size() < sizeof header_) {
+    if (awaited != nullptr && awaited->header.bytes > kCopiedPayload) {
+      receive_awaited(*awaited);
+      if (have_header_) return &header_;
+    } else {
+      buffer_.commit(receive(std::array{piece(buffer_.writable(kPeekBytes - buffer_.size()))}));
+    }
+  }
   if (buffer_.size() < sizeof header_) {
     if (!receive_failure_.ok()) return receive_failure_;
     return nullptr;
@@ -106,56 +108,103 @@ Result<const FrameHeader*> TcpLink::peek() {
   return &header_;
 }
 
+void TcpLink::receive_awaited(const Awaited& awaited) {
+  const bool lends = awaited.place.empty();
+  const std::span<std::byte> place = lends ? bounce_->take(*this) : awaited.place;
+  const std::size_t wanted = std::min<std::uint64_t>({awaited.header.bytes, place.size(), kReceiveSlice});
+  const std::size_t missing = sizeof header_ - buffer_.size();
+  // The next header, if it is here already, then costs no call of its own.
+  const std::size_t behind = wanted == awaited.header.bytes ? kBehindBytes : 0;
+  const std::span<std::byte> rest = buffer_.writable(missing + behind);
+  const std::size_t got = receive(
+      std::array{piece(rest.first(missing)), piece(place.first(wanted)), piece(rest.subspan(missing))});
+  const std::size_t landed = std::min(got - std::min(got, missing), wanted);
+  buffer_.commit(got - landed);
+  if (got < missing) return;
+  std::memcpy(&header_, buffer_.readable().data(), sizeof header_);
+  buffer_.consume(sizeof header_);
+  if (std::memcmp(&header_, &awaited.header, sizeof header_) != 0) {
+    buffer_.prepend(place.first(landed));
+    buffer_.prepend(std::as_bytes(std::span(&header_, 1)));
+    return;
+  }
+  have_header_ = true;
+  payload_left_ = header_.bytes;
+  if (lends) {
+    lent_ = place.first(landed);
+  } else {
+    placed_ = landed;
+  }
+}
+
 Result<std::size_t> TcpLink::read(std::span<std::byte> into) {
   into = into.first(std::min<std::uint64_t>(into.size(), payload_left_));
-  std::size_t got = read_buffered(into);
+  std::size_t got = std::exchange(placed_, 0);
+  const auto take = [&](std::span<const std::byte> from) {
+    const std::size_t bytes = std::min(into.size() - got, from.size());
+    if (bytes > 0) std::memcpy(into.data() + got, from.data(), bytes);
+    got += bytes;
+    return bytes;
+  };
+  lent_ = lent_.subspan(take(lent_));
+  buffer_.consume(take(buffer_.readable()));
   payload_left_ -= got;
   if (got < into.size()) got += read_wire(into.subspan(got));
   if (got == 0 && !into.empty() && !receive_failure_.ok()) return receive_failure_;
   return got;
 }
 
-std::size_t TcpLink::read_buffered(std::span<std::byte> into) {
-  const std::size_t bytes = std::min(into.size(), buffer_.size());
-  if (bytes == 0) return 0;
-  std::memcpy(into.data(), buffer_.readable().data(), bytes);
-  buffer_.consume(bytes);
-  return bytes;
-}
-
-// The buffer is empty. What follows the payload goes there, so that the next header costs no call of its own.
+// Nothing is left here. What follows the payload goes to the buffer.
 std::size_t TcpLink::read_wire(std::span<std::byte> into) {
-  if (!receive_failure_.ok()) return 0;
   into = into.first(std::min(into.size(), kReceiveSlice));
-  const std::span<std::byte> behind = buffer_.writable(kBehindBytes);
-  const std::array parts{iovec{into.data(), into.size()}, iovec{behind.data(), behind.size()}};
-  const Transfer got =
-      into.size() == payload_left_ ? receive_some(socket_.get(), parts) : receive_some(socket_.get(), into);
-  account(got);
-  const std::size_t direct = std::min(got.bytes, into.size());
-  buffer_.commit(got.bytes - direct);
+  const std::size_t behind = into.size() == payload_left_ ? kBehindBytes : 0;
+  const std::size_t got = receive(std::array{piece(into), piece(buffer_.writable(behind).first(behind))});
+  const std::size_t direct = std::min(got, into.size());
+  buffer_.commit(got - direct);
   payload_left_ -= direct;
   return direct;
 }
 
 Result<std::span<const std::byte>> TcpLink::borrow(std::size_t unit, std::size_t most) {
-  using Lent = std::span<const std::byte>;
   most = std::min<std::uint64_t>(most, payload_left_) / unit * unit;
-  if (most == 0) return Lent();
-  if (buffer_.size() < unit) {
-    const std::size_t ahead =
-        std::min<std::uint64_t>(payload_left_, kBounceBytes - kBehindBytes) + kBehindBytes;
-    buffer_.grow(std::bit_ceil(ahead));
-    fill(ahead - buffer_.size());
-    if (buffer_.size() < unit && !receive_failure_.ok()) return receive_failure_;
+  if (most == 0) return std::span<const std::byte>();
+  if (lent_.empty() && buffer_.size() >= unit) {
+    buffer_.align(unit);
+    const auto here = buffer_.readable();
+    return here.first(std::min(most, here.size() / unit * unit));
   }
-  buffer_.align(unit);
-  const Lent here = buffer_.readable();
-  return here.first(std::min(most, here.size() / unit * unit));
+  if (lent_.size() < unit) {
+    refill_lent();
+    if (lent_.size() < unit && !receive_failure_.ok()) return receive_failure_;
+  }
+  return lent_.first(std::min(most, lent_.size() / unit * unit));
 }
 
+// Less than a unit is here, and more of the payload is to come: so nothing behind the payload is here.
+void TcpLink::refill_lent() {
+  if (!lent_.empty()) vacate();
+  const std::span<std::byte> block = bounce_->take(*this);
+  const auto kept = buffer_.readable();
+  const std::size_t left = kept.size();
+  if (left > 0) std::memcpy(block.data(), kept.data(), left);
+  buffer_.consume(left);
+  const std::size_t wanted = std::min<std::uint64_t>(payload_left_, block.size()) - left;
+  const std::size_t behind = left + wanted == payload_left_ ? kBehindBytes : 0;
+  const std::size_t got =
+      receive(std::array{piece(block.subspan(left, wanted)), piece(buffer_.writable(behind).first(behind))});
+  const std::size_t direct = std::min(got, wanted);
+  buffer_.commit(got - direct);
+  lent_ = block.first(left + direct);
+}
+
+void TcpLink::vacate() { buffer_.prepend(std::exchange(lent_, {})); }
+
 void TcpLink::release(std::size_t bytes) {
-  buffer_.consume(bytes);
+  if (lent_.empty()) {
+    buffer_.consume(bytes);
+  } else {
+    lent_ = lent_.subspan(bytes);
+  }
   payload_left_ -= bytes;
 }
 

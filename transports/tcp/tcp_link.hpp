@@ -2,28 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "lib/net/fd.hpp"
 #include "lib/net/stream_io.hpp"
+#include "transports/tcp/bounce.hpp"
 #include "transports/tcp/receive_buffer.hpp"
 #include "transports/transport.hpp"
 
 namespace lockstep::internal {
 
-/// Contract: transports/transport.hpp. One system call sends a header with its payload, one receives a small
-/// message; large payloads go straight to where they are read. No memory is ever allocated because of what a
-/// peer says. Errors are final for their direction: what the peer said before a send failed (why it gave up)
-/// can still be read.
-class TcpLink final : public Link {
+/// Contract: transports/transport.hpp. One system call sends a header with its payload, and one receives
+/// them: an awaited payload goes straight to where it is wanted. No memory is ever allocated because of what
+/// a peer says. Errors are final for their direction: what the peer said before a send failed (why it gave
+/// up) can still be read.
+class TcpLink final : public Link, private Bounce::Tenant {
  public:
   /// Takes over a connected non-blocking socket; nothing but frames of `peer` travels on it. `peer` is who
-  /// errors name.
-  TcpLink(Fd socket, int peer);
+  /// errors name. The links of one transport share a bounce.
+  TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce = std::make_shared<Bounce>());
+  ~TcpLink() override { bounce_->leave(*this); }
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
 
   Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                     SendCursor& cursor) override;
-  Result<const FrameHeader*> peek() override;
+  Result<const FrameHeader*> peek(const Awaited* awaited = nullptr) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
   Result<std::span<const std::byte>> borrow(std::size_t unit, std::size_t most) override;
   void release(std::size_t bytes) override;
@@ -37,17 +42,24 @@ class TcpLink final : public Link {
 
  private:
   Transfer send_rest(const FrameHeader& header, std::span<const std::byte> payload, const SendCursor& cursor);
-  /// One receive of at most `bytes` into the buffer. False: nothing came, for now or (see receive_failure_)
-  /// for ever.
-  bool fill(std::size_t bytes);
-  bool account(const Transfer& transfer);
-  std::size_t read_buffered(std::span<std::byte> into);
+  /// One receive into these pieces, one behind the other. How many bytes came: none for now, or (see
+  /// receive_failure_) for ever.
+  std::size_t receive(std::span<const iovec> pieces);
+  /// One receive of a header, and of as much of the awaited payload as comes with it.
+  void receive_awaited(const Awaited& awaited);
   std::size_t read_wire(std::span<std::byte> into);
+  void refill_lent();
+  void vacate() override;
   Status lost(const std::string& evidence) const;
 
   const Fd socket_;
   const int peer_;
   const std::string address_;  ///< The peer's, while it is still known.
+  const std::shared_ptr<Bounce> bounce_;
+  // What arrived and is not consumed, in the order of the stream: first payload of the head message that lies
+  // in its place or in the bounce (one of the two at most), then the buffer.
+  std::size_t placed_ = 0;
+  std::span<const std::byte> lent_;
   ReceiveBuffer buffer_;
   FrameHeader header_;
   bool have_header_ = false;

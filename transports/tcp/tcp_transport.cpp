@@ -65,6 +65,7 @@ class TcpTransport final : public Transport {
   Switchboard& switchboard_;
   const Fd bell_;  // Written by the switchboard.
   std::uint64_t seen_changes_ = 0;
+  const std::shared_ptr<Bounce> bounce_ = std::make_shared<Bounce>();
   std::vector<Slot> slots_;
 };
 
@@ -113,7 +114,7 @@ Status TcpTransport::collect(int peer, Channel channel) {
 Status TcpTransport::build(int peer, Slot& slot) {
   std::vector<std::unique_ptr<TcpLink>> links;
   for (Fd& socket : slot.sockets) {
-    links.push_back(std::make_unique<TcpLink>(std::move(socket), peer));
+    links.push_back(std::make_unique<TcpLink>(std::move(socket), peer, bounce_));
     slot.streams.push_back(links.back().get());
   }
   slot.sockets.clear();
