@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "lib/bootstrap/limits.hpp"
+#include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
 
 namespace lockstep::internal {
@@ -85,23 +87,32 @@ Acceptor::Acceptor(Reactor& reactor, Fd listener, HandshakeKey key, std::int32_t
   listen_again();
 }
 
-Acceptor::~Acceptor() { reactor_.remove(watch_); }
+Acceptor::~Acceptor() {
+  reactor_.remove(watch_);
+  reactor_.remove(pause_);
+}
 
 void Acceptor::listen_again() {
-  if (watch_ == 0)
+  if (watch_ == 0 && pause_ == 0)
     watch_ = reactor_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
 }
 
 void Acceptor::accept_clients() {
   while (half_open_.size() < kMaxHalfOpen) {
-    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket) {
-      start_handshake(std::move(socket));
-    } else if (errno != EINTR && errno != ECONNABORTED) {
-      return;  // Nobody waits any more, or no descriptor is free: the next event tries again.
-    }
+    auto socket = accept_connection(listener_);
+    if (!socket.ok()) return pause();
+    if (!*socket) return;  // Nobody waits any more.
+    start_handshake(std::move(**socket));
   }
   reactor_.remove(std::exchange(watch_, 0));
+}
+
+void Acceptor::pause() {
+  reactor_.remove(std::exchange(watch_, 0));
+  pause_ = reactor_.at(real_env().now() + to_nanos(kAcceptPause), [this] {
+    pause_ = 0;
+    listen_again();
+  });
 }
 
 void Acceptor::start_handshake(Fd socket) {

@@ -42,6 +42,8 @@ class Acceptor {
   void start_handshake(Fd socket);
   void finish_handshake(std::uint64_t id);
   void listen_again();
+  /// No descriptor or no memory is free, and the waiting client would be announced without end.
+  void pause();
 
   Reactor& reactor_;
   const Fd listener_;
@@ -49,7 +51,8 @@ class Acceptor {
   const std::int32_t rank_;
   const std::int32_t world_;
   const Events events_;
-  Reactor::Handle watch_ = 0;  ///< 0 while kMaxHalfOpen handshakes are under way.
+  Reactor::Handle watch_ = 0;  ///< 0 while kMaxHalfOpen handshakes are under way, and in a pause.
+  Reactor::Handle pause_ = 0;  ///< Timer; 0 when there is no pause.
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::shared_ptr<HalfOpen>> half_open_;
 };

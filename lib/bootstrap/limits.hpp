@@ -16,6 +16,8 @@ inline constexpr std::size_t kMaxHandshakeBytes = 160;
 inline constexpr std::chrono::milliseconds kHandshakeDeadline{5'000};
 /// Connections that have not finished their handshake. More wait in the kernel's backlog.
 inline constexpr std::size_t kMaxHalfOpen = 64;
+/// How long nobody is accepted after descriptors ran out.
+inline constexpr std::chrono::milliseconds kAcceptPause{50};
 
 /// Ranks in a job: keeps rank arithmetic far from 32-bit overflow.
 inline constexpr std::int32_t kMaxWorld = 1 << 20;
