@@ -7,7 +7,10 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 set(LOCKSTEP_LIBRARIES Threads::Threads OpenSSL::Crypto nlohmann_json::nlohmann_json PkgConfig::HWY)
 
-pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx)
+# UCX patches the C library's memory functions, as sanitizers do: the two do not run in one process.
+if(NOT LOCKSTEP_SANITIZE)
+  pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx)
+endif()
 pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
 pkg_check_modules(HWLOC QUIET IMPORTED_TARGET hwloc)
 find_package(CUDAToolkit QUIET)
