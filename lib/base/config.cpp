@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "lib/base/foreign_variables.hpp"
 #include "lib/base/nearest.hpp"
 #include "lib/base/parse.hpp"
 
@@ -21,10 +22,14 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_ALGORITHMS", text, "",
      "Forces algorithms by collective and message size, for example "
      "`all_reduce:0-16k=one_shot,16k-inf=ring;broadcast:*=binomial`; must be equal on all ranks."},
+    {"LOCKSTEP_HOST_ID", text, "",
+     "Ranks of one machine with different values count as ranks of different hosts, which share no memory; "
+     "for "
+     "tests, and for containers that must not."},
     {"LOCKSTEP_IFNAME", text, "",
-     "Network interfaces whose address peers may connect to, as prefixes `eth,ib`, exact names `=eth0` or "
-     "exclusions "
-     "`^docker`; empty takes loopback when all ranks are on one host, else lets the library choose."},
+     "Network interfaces whose addresses peers may connect to, as prefixes `eth,ib`, exact names `=eth0` or "
+     "exclusions `^docker`; empty takes loopback when all ranks are on one host, else NCCL_SOCKET_IFNAME, "
+     "GLOO_SOCKET_IFNAME, or the library's choice."},
     {"LOCKSTEP_INSECURE", flag, "0",
      "Allows ranks on several hosts without a secret: anyone who reaches the ports can then join the job."},
     {"LOCKSTEP_JOB_ID", text, "", "Name of the job; a peer of another job is refused."},
@@ -198,6 +203,16 @@ bool config_is_set(std::string_view name) {
   assert(find(name) != nullptr);
   const char* value = std::getenv(std::string(name).c_str());
   return value != nullptr && *value != '\0';
+}
+
+ForeignText config_text_or(std::string_view name, std::initializer_list<const char*> others) {
+  if (!config_is_set(name)) {
+    for (const char* other : others) {
+      const char* value = std::getenv(other);
+      if (value != nullptr && *value != '\0') return {other, value};
+    }
+  }
+  return {std::string(name), config_text(name)};
 }
 
 std::string variables_markdown() {

@@ -6,6 +6,7 @@
 #include <climits>
 #include <fstream>
 
+#include "lib/base/config.hpp"
 #include "lib/bootstrap/digest.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/wire.hpp"
@@ -106,13 +107,15 @@ Member this_member(int rank) {
   return member;
 }
 
+// LOCKSTEP_HOST_ID can make two hosts of one, never one of two.
 std::string this_host_id() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   // Where there is no boot id to tell machines apart, their names have to.
   if (boot.empty()) boot = this_host_name();
   const std::string facts = boot + " " + link_target("/proc/self/ns/net") + " " +
-                            link_target("/proc/self/ns/pid") + " " + std::to_string(geteuid());
+                            link_target("/proc/self/ns/pid") + " " + std::to_string(geteuid()) + " " +
+                            config_text("LOCKSTEP_HOST_ID");
   constexpr std::size_t kEnoughBytes = 16;
   const Digest digest = sha256(as_bytes(facts));
   return hexadecimal(std::span(digest).first(kEnoughBytes));

@@ -1,6 +1,7 @@
-// Which of this machine's addresses its peers should connect to.
+// Which of this machine's addresses its peers may connect to.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,18 +17,30 @@ struct InterfaceAddress {
   std::string address;  ///< Numeric, without brackets.
   bool loopback = false;
   bool v6 = false;
+  std::int64_t megabits = 0;  ///< A second, as its driver says; 0 = it does not.
 };
 
-/// Usable addresses in the kernel's order; link-local IPv6 is left out, because its scope means nothing to a
-/// peer.
+/// Usable addresses in the kernel's order; link-local ones are left out, because their scope means nothing to
+/// a peer.
 Result<std::vector<InterfaceAddress>> interface_addresses();
 
-/// Picks the address to publish. `filter` has the syntax of NCCL_SOCKET_IFNAME: prefixes separated by commas;
-/// "=" in front: exact names;
-/// "^" in front: everything but these. Without a filter: never loopback; container and virtual-machine
-/// bridges (docker, veth, virbr, br-, cni, lxc) only if nothing else is there; InfiniBand first. IPv4 before
+/// Which interfaces the user wants.
+struct InterfaceFilter {
+  std::string variable = "LOCKSTEP_IFNAME";  ///< Where the text came from, for errors.
+  /// As NCCL_SOCKET_IFNAME: prefixes separated by commas; "=" in front: exact names; "^" in front: everything
+  /// but these. Empty: the library chooses.
+  std::string text;
+};
+
+/// LOCKSTEP_IFNAME; where that is not set, what other libraries were told: NCCL_SOCKET_IFNAME, then
+/// GLOO_SOCKET_IFNAME (whose names are exact).
+InterfaceFilter interface_filter_from_environment();
+
+/// The addresses to publish, best first. Names that are asked for are taken whatever they are. Otherwise
+/// loopback is never among them, nor are the bridges of containers and virtual machines (docker, virbr, br-,
+/// cni, lxc), which look alike on every host; veth comes last. InfiniBand first, then by speed, IPv4 before
 /// IPv6. Errors name what was there.
-Result<InterfaceAddress> choose_interface(std::span<const InterfaceAddress> available,
-                                          std::string_view filter);
+Result<std::vector<InterfaceAddress>> usable_interfaces(std::span<const InterfaceAddress> available,
+                                                        const InterfaceFilter& filter);
 
 }  // namespace lockstep::internal

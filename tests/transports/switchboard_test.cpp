@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "lib/net/interfaces.hpp"
@@ -156,12 +157,12 @@ TEST(Switchboard, ShowsStrangersTheDoor) {
   auto ranks = meet({"s", "s"});
   std::vector<Fd> idle;  // Strangers that say nothing must not keep the others out.
   for (int i = 0; i < 40; ++i) {
-    auto stranger = start_connect(ranks[1].board->address());
+    auto stranger = start_connect(ranks[1].board->addresses().front());
     ASSERT_TRUE(stranger.ok());
     idle.push_back(std::move(*stranger));
   }
   for (int i = 0; i < 10; ++i) {
-    auto stranger = tcp_connect(ranks[1].board->address(), std::chrono::seconds(10), real_env());
+    auto stranger = tcp_connect(ranks[1].board->addresses().front(), std::chrono::seconds(10), real_env());
     ASSERT_TRUE(stranger.ok());
     const std::vector<std::byte> garbage(1000, std::byte{0x41});
     send_some(stranger->get(), garbage);
@@ -268,22 +269,89 @@ TEST(Switchboard, RefusesANumberOfSocketsOutOfRange) {
 }
 
 TEST(Switchboard, RefusesAddressesThatAreNone) {
-  for (const char* text :
-       {"nonsense", "127.0.0.1:1", "127.0.0.1:1 0", "127.0.0.1:1 99", "127.0.0.1:1 2x", ":1 1"}) {
+  for (const char* text : {"nonsense", "127.0.0.1:1", "127.0.0.1:1 0", "127.0.0.1:1 99", "127.0.0.1:1 2x",
+                           ":1 1", "127.0.0.1:1  1", "a:1 a:1 a:1 a:1 a:1 a:1 a:1 a:1 a:1 1", "1"}) {
     const Status status = meet_alone(text);
     EXPECT_EQ(status.code(), ErrorCode::internal) << text;
     EXPECT_NE(status.message().find("is not a published address"), std::string::npos) << status.message();
   }
 }
 
+// What a race of rank 0 for the board of rank 1 ends with.
+struct RaceResult {
+  AddressRace::Outcome outcome{};
+  Status why;
+  std::string address;
+};
+
+RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret) {
+  Reactor& reactor = Reactor::instance();
+  HandshakeHello hello;
+  hello.rank = 0;
+  hello.world = 2;
+  hello.peer = 1;
+  std::promise<RaceResult> promise;
+  std::unique_ptr<AddressRace> race;
+  reactor.run_there([&] {
+    race = std::make_unique<AddressRace>(
+        reactor, make_handshake_key("job", secret), hello, std::move(addresses), "rank 1 (node1, pid 1001)",
+        [&](AddressRace::Outcome outcome, Status why) {
+          const bool connected = outcome == AddressRace::Outcome::connected;
+          promise.set_value(
+              {outcome, std::move(why), connected ? remote_address(race->take_socket()).text() : ""});
+        });
+    race->start();
+  });
+  RaceResult result = promise.get_future().get();
+  reactor.run_there([&] { race.reset(); });
+  return result;
+}
+
+TEST(AddressRace, OneGoodAddressIsEnough) {
+  auto ranks = meet({"s", "s"});
+  auto silent = tcp_listen({"127.0.0.1", 0});  // Accepts in the kernel, and never says a word.
+  ASSERT_TRUE(silent.ok());
+  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());  // Closed again.
+  const HostPort wrong_rank = ranks[0].board->addresses().front();
+  const HostPort good = ranks[1].board->addresses().front();
+  for (const auto& first : {nobody, local_address(*silent), wrong_rank}) {
+    const RaceResult result = race_for({first, good}, "s");
+    EXPECT_EQ(result.outcome, AddressRace::Outcome::connected) << result.why.message();
+    EXPECT_EQ(result.address, good.text());
+  }
+}
+
+TEST(AddressRace, SaysWhatHappenedAtEveryAddress) {
+  auto ranks = meet({"s", "s"});
+  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());
+  const RaceResult lost = race_for({nobody, nobody}, "s");
+  EXPECT_EQ(lost.outcome, AddressRace::Outcome::refused);
+  EXPECT_EQ(lost.why.code(), ErrorCode::peer_lost);
+  EXPECT_EQ(lost.why.culprit(), 1);
+  const std::string line = "\n  cannot connect to rank 1 (node1, pid 1001) at " + nobody.text() +
+                           ": nobody listens there any more";
+  EXPECT_EQ(lost.why.message(),
+            "rank 1 (node1, pid 1001) cannot be reached at any of its addresses:" + line + line);
+  const RaceResult refused = race_for({nobody, ranks[1].board->addresses().front()}, "wrong");
+  EXPECT_EQ(refused.why.code(), ErrorCode::unauthorized) << refused.why.message();
+}
+
+TEST(PublishedAddress, SurvivesItsText) {
+  const PublishedAddress mine{{{"10.0.0.1", 5}, {"fd00::1", 65535}}, 3};
+  EXPECT_EQ(mine.text(), "10.0.0.1:5 [fd00::1]:65535 3");
+  auto same = PublishedAddress::parse(mine.text());
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(same->text(), mine.text());
+}
+
 TEST(ListenForPeers, HonoursTheInterfaceVariable) {
   const StaticSession session(0, 2, fresh_store());
   {
     const ScopedVariable ifname("LOCKSTEP_IFNAME", "=lo");
-    auto listener = listen_for_peers(session);
-    ASSERT_TRUE(listener.ok()) << listener.status().message();
-    EXPECT_EQ(local_address(*listener).host, "127.0.0.1");
-    EXPECT_NE(local_address(*listener).port, 0);
+    auto listeners = listen_for_peers(session);
+    ASSERT_TRUE(listeners.ok()) << listeners.status().message();
+    EXPECT_EQ(local_address(listeners->front()).host, "127.0.0.1");
+    EXPECT_NE(local_address(listeners->front()).port, 0);
   }
   const ScopedVariable ifname("LOCKSTEP_IFNAME", "nosuch");
   auto listener = listen_for_peers(session);
@@ -295,7 +363,7 @@ TEST(ListenForPeers, HonoursTheInterfaceVariable) {
 TEST(ListenForPeers, LeavesLoopbackOnlyWithASecret) {
   auto available = interface_addresses();
   ASSERT_TRUE(available.ok());
-  if (!choose_interface(*available, "").ok()) GTEST_SKIP() << "this machine has no network interface";
+  if (!usable_interfaces(*available, {}).ok()) GTEST_SKIP() << "this machine has no network interface";
   StaticSession open(0, 2, fresh_store(), "");
   open.move_away(1);
   auto refused = listen_for_peers(open);
@@ -308,9 +376,9 @@ TEST(ListenForPeers, LeavesLoopbackOnlyWithASecret) {
   }
   StaticSession secret(0, 2, fresh_store(), "s3cret");
   secret.move_away(1);
-  auto listener = listen_for_peers(secret);
-  ASSERT_TRUE(listener.ok());
-  EXPECT_NE(local_address(*listener).host.substr(0, 4), "127.");
+  auto listeners = listen_for_peers(secret);
+  ASSERT_TRUE(listeners.ok());
+  for (const Fd& listener : *listeners) EXPECT_NE(local_address(listener).host.substr(0, 4), "127.");
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ inline constexpr std::size_t kStripeUnit = 64 << 10;
 /// Sockets to one peer (LOCKSTEP_TCP_SOCKETS). More only cost memory.
 inline constexpr int kMaxSockets = 16;
 
+/// Addresses that a rank publishes; a host with more has virtual ones that peers need not try.
+inline constexpr std::size_t kMaxAddresses = 8;
+/// A peer's next address is tried when the last has not answered for so long: a network without a route back
+/// must not cost its whole deadline. Those under way are not given up.
+inline constexpr std::chrono::milliseconds kNextAddressDelay{250};
 /// Connecting and its handshake: longer than the accepting side's deadline, because a whole job may stand in
 /// its queue.
 inline constexpr std::chrono::seconds kConnectDeadline{30};

@@ -17,50 +17,78 @@ bool on_one_host(const Session& session) {
                      [&](const Member& member) { return member.host_id == members.front().host_id; });
 }
 
-Result<Fd> listen_on_loopback() {
-  auto v4 = tcp_listen({"127.0.0.1", 0});
-  return v4.ok() ? std::move(v4) : tcp_listen({"::1", 0});
+Result<std::vector<Fd>> listen_on_loopback() {
+  auto listener = tcp_listen({"127.0.0.1", 0});
+  if (!listener.ok()) listener = tcp_listen({"::1", 0});
+  if (!listener.ok()) return listener.status();
+  std::vector<Fd> result;
+  result.push_back(std::move(*listener));
+  return result;
 }
 
-Result<Fd> listen_on_interface(const Session& session, const std::string& filter) {
+Status check_secret(const Session& session, const InterfaceAddress& exposed) {
+  if (exposed.loopback || !session.secret().empty() || config_flag("LOCKSTEP_INSECURE")) return {};
+  return Status(ErrorCode::configuration,
+                "the ranks would listen on " + exposed.address + " (" + exposed.name +
+                    ") without a secret, so that anyone who reaches it could join the job: set "
+                    "LOCKSTEP_SECRET_FILE, or LOCKSTEP_INSECURE=1 to accept that");
+}
+
+Result<std::vector<Fd>> listen_on_interfaces(const Session& session, const InterfaceFilter& filter) {
   auto available = interface_addresses();
   if (!available.ok()) return available.status();
-  auto chosen = choose_interface(*available, filter);
-  if (!chosen.ok()) return chosen.status();
-  if (!chosen->loopback && session.secret().empty() && !config_flag("LOCKSTEP_INSECURE")) {
-    return Status(ErrorCode::configuration,
-                  "the ranks would listen on " + chosen->address + " (" + chosen->name +
-                      ") without a secret, so that anyone who reaches it could join the job: set "
-                      "LOCKSTEP_SECRET_FILE, or LOCKSTEP_INSECURE=1 to accept that");
+  auto usable = usable_interfaces(*available, filter);
+  if (!usable.ok()) return usable.status();
+  std::vector<Fd> result;
+  Status first_error;
+  for (const InterfaceAddress& one : *usable) {
+    if (result.size() == kMaxAddresses) break;
+    LOCKSTEP_RETURN_IF_ERROR(check_secret(session, one));
+    auto listener = tcp_listen({one.address, 0});
+    // An address that the kernel still examines, or has found twice on the network, cannot be bound.
+    if (listener.ok()) {
+      result.push_back(std::move(*listener));
+    } else if (first_error.ok()) {
+      first_error = listener.status();
+    }
   }
-  return tcp_listen({chosen->address, 0});
+  if (result.empty()) return first_error;
+  return result;
 }
 
 }  // namespace
 
-std::string PublishedAddress::text() const { return where.text() + " " + std::to_string(sockets); }
+std::string PublishedAddress::text() const {
+  std::string result;
+  for (const HostPort& one : where) result += one.text() + " ";
+  return result + std::to_string(sockets);
+}
 
 Result<PublishedAddress> PublishedAddress::parse(const std::string& text) {
   const Status malformed(ErrorCode::internal,
                          "\"" + text + "\" is not a published address: check that all ranks run one version");
-  const std::size_t space = text.find(' ');
-  if (space == std::string::npos) return malformed;
-  auto where = parse_host_port(std::string_view(text).substr(0, space));
-  if (!where.ok()) return malformed;
-  PublishedAddress result{std::move(*where), 0};
-  const char* end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data() + space + 1, end, result.sockets);
-  if (error != std::errc() || last != end || result.sockets < 1 || result.sockets > kMaxSockets)
+  PublishedAddress result;
+  std::string_view rest = text;
+  for (auto space = rest.find(' '); space != std::string_view::npos; space = rest.find(' ')) {
+    auto where = parse_host_port(rest.substr(0, space));
+    if (!where.ok() || result.where.size() == kMaxAddresses) return malformed;
+    result.where.push_back(std::move(*where));
+    rest.remove_prefix(space + 1);
+  }
+  const char* end = rest.data() + rest.size();
+  const auto [last, error] = std::from_chars(rest.data(), end, result.sockets);
+  if (error != std::errc() || last != end || result.where.empty() || result.sockets < 1 ||
+      result.sockets > kMaxSockets)
     return malformed;
   return result;
 }
 
 std::string published_key(int rank) { return exchange_key(kPublishedName, rank); }
 
-Result<Fd> listen_for_peers(const Session& session) {
-  const std::string filter = config_text("LOCKSTEP_IFNAME");
-  if (filter.empty() && on_one_host(session)) return listen_on_loopback();
-  return listen_on_interface(session, filter);
+Result<std::vector<Fd>> listen_for_peers(const Session& session) {
+  const bool one_host = on_one_host(session);
+  if (one_host && !config_is_set("LOCKSTEP_IFNAME")) return listen_on_loopback();
+  return listen_on_interfaces(session, interface_filter_from_environment());
 }
 
 }  // namespace lockstep::internal

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/session.hpp"
@@ -10,21 +11,21 @@
 
 namespace lockstep::internal {
 
-/// As text: "10.0.0.1:41833 2".
+/// As text: "10.0.0.1:41833 10.1.0.1:37221 2".
 struct PublishedAddress {
-  HostPort where;
-  int sockets = 1;  ///< Connections that a link consists of.
+  std::vector<HostPort> where;  ///< Best first, never empty.
+  int sockets = 1;              ///< Connections that a link consists of.
   std::string text() const;
   static Result<PublishedAddress> parse(const std::string& text);
 };
 /// The name under which ranks exchange their addresses.
 inline constexpr const char* kPublishedName = "tcp";
-/// The store's key of a rank's address.
+/// The store's key of a rank's addresses.
 std::string published_key(int rank);
 
-/// Listens on a free port: of loopback when all members share a host, else of the interface that
-/// LOCKSTEP_IFNAME chooses (which it also does for a single host when set). Several hosts without a secret
-/// are refused unless LOCKSTEP_INSECURE=1.
-Result<Fd> listen_for_peers(const Session& session);
+/// Listens on free ports: of loopback when all members share a host, else of every usable interface
+/// (usable_interfaces), at most kMaxAddresses; LOCKSTEP_IFNAME is followed on a single host, too. Several
+/// hosts without a secret are refused unless LOCKSTEP_INSECURE=1.
+Result<std::vector<Fd>> listen_for_peers(const Session& session);
 
 }  // namespace lockstep::internal

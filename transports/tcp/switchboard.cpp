@@ -41,34 +41,37 @@ Switchboard::Switchboard(Session& session, Env& env, int sockets)
 Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env) {
   auto sockets = sockets_from_environment();
   if (!sockets.ok()) return sockets.status();
-  auto listener = listen_for_peers(session);
-  if (!listener.ok()) return listener.status();
+  auto listeners = listen_for_peers(session);
+  if (!listeners.ok()) return listeners.status();
   std::unique_ptr<Switchboard> board(new Switchboard(session, env, *sockets));
-  board->open(std::move(*listener));
+  board->open(std::move(*listeners));
   LOCKSTEP_RETURN_IF_ERROR(
       board->meet(std::chrono::milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"))));
   return board;
 }
 
-void Switchboard::open(Fd listener) {
+void Switchboard::open(std::vector<Fd> listeners) {
   addresses_.resize(static_cast<std::size_t>(session_.size()));
-  addresses_[static_cast<std::size_t>(rank_)] = local_address(listener);
+  for (const Fd& listener : listeners) {
+    addresses_[static_cast<std::size_t>(rank_)].push_back(local_address(listener));
+  }
   session_.on_loss(loss_callback_, [this](const Loss& loss) { on_loss(loss); });
+  const Acceptor::Events events{
+      .admit = [this](const HandshakeHello& hello) { return admit(hello); },
+      .accepted = [this](Fd socket, const HandshakeHello& hello) { accepted(std::move(socket), hello); },
+      .refused = {}};
   reactor_.run_there([&] {
-    acceptor_ = std::make_unique<Acceptor>(
-        reactor_, std::move(listener), key_, rank_, session_.size(),
-        Acceptor::Events{
-            .admit = [this](const HandshakeHello& hello) { return admit(hello); },
-            .accepted = [this](Fd socket,
-                               const HandshakeHello& hello) { accepted(std::move(socket), hello); },
-            .refused = {}});
+    for (Fd& listener : listeners) {
+      acceptors_.push_back(
+          std::make_unique<Acceptor>(reactor_, std::move(listener), key_, rank_, session_.size(), events));
+    }
   });
 }
 
 Status Switchboard::meet(std::chrono::milliseconds timeout) {
   std::vector<int> ranks(static_cast<std::size_t>(session_.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const PublishedAddress mine{address(), sockets_};
+  const PublishedAddress mine{addresses(), sockets_};
   auto published = exchange(session_, env_, kPublishedName, mine.text(), ranks, "the TCP addresses", timeout);
   if (!published.ok()) return published.status();
   return learn(*published);
@@ -95,7 +98,7 @@ Switchboard::~Switchboard() {
   reactor_.run_there([this] {
     for (auto& [key, effort] : efforts_) reactor_.remove(effort.timer);
     efforts_.clear();
-    acceptor_.reset();
+    acceptors_.clear();
     alive_.reset();
   });
 }
@@ -180,21 +183,21 @@ void Switchboard::call(Key key) {
   hello.peer = peer;
   hello.channel = channel;
   Effort& effort = efforts_[key];
-  effort.call = std::make_unique<OutgoingCall>(
+  effort.call = std::make_unique<AddressRace>(
       reactor_, key_, hello, addresses_[static_cast<std::size_t>(peer)], name_of(peer),
-      [this, key](OutgoingCall::Outcome outcome, Status why) { called(key, outcome, std::move(why)); });
+      [this, key](AddressRace::Outcome outcome, Status why) { called(key, outcome, std::move(why)); });
   effort.call->start();
 }
 
-void Switchboard::called(Key key, OutgoingCall::Outcome outcome, Status why) {
+void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) {
   Effort& effort = efforts_[key];
-  const std::unique_ptr<OutgoingCall> ended = std::move(effort.call);
+  const std::unique_ptr<AddressRace> ended = std::move(effort.call);
   const bool knocked = rank_ > key.first;
-  if (outcome == OutgoingCall::Outcome::connected) {
+  if (outcome == AddressRace::Outcome::connected) {
     if (!knocked) connected(key, ended->take_socket());
     return;
   }
-  if (outcome == OutgoingCall::Outcome::broken && ++effort.attempts < kConnectAttempts) return call(key);
+  if (outcome == AddressRace::Outcome::broken && ++effort.attempts < kConnectAttempts) return call(key);
   fail(key, std::move(why));
 }
 

@@ -1,5 +1,5 @@
-// Switchboard: one listening socket per rank, and the connections between pairs of ranks that are made
-// through it.
+// Switchboard: the listening sockets of a rank, one an address, and the connections between pairs of ranks
+// that are made through it.
 //
 // A connection belongs to (peer, channel); the channel's meaning is the caller's. The lower rank of a pair
 // connects, the higher accepts, so that a pair never makes two. A higher rank that waits in vain for
@@ -24,14 +24,14 @@
 #include "lib/bootstrap/session.hpp"
 #include "lib/net/reactor.hpp"
 #include "lib/net/stream_io.hpp"
-#include "transports/tcp/outgoing_call.hpp"
+#include "transports/tcp/address_race.hpp"
 
 namespace lockstep::internal {
 
 /// Thread-safe; want() and take() never block.
 class Switchboard {
  public:
-  /// Listens, publishes the address as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
+  /// Listens, publishes the addresses as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
   /// most LOCKSTEP_START_TIMEOUT. The session must outlive the switchboard. Errors: no usable interface
   /// (LOCKSTEP_IFNAME), several hosts without a secret, a rank that did not come, ranks that disagree on
   /// LOCKSTEP_TCP_SOCKETS.
@@ -57,8 +57,10 @@ class Switchboard {
 
   /// Connections that a link between two ranks consists of (LOCKSTEP_TCP_SOCKETS), equal on all ranks.
   int sockets_per_link() const noexcept { return sockets_; }
-  /// Where this rank listens.
-  const HostPort& address() const noexcept { return addresses_[static_cast<std::size_t>(rank_)]; }
+  /// Where this rank listens, best first.
+  const std::vector<HostPort>& addresses() const noexcept {
+    return addresses_[static_cast<std::size_t>(rank_)];
+  }
 
  private:
   using Key = std::pair<int, std::uint64_t>;  // peer, channel
@@ -72,18 +74,18 @@ class Switchboard {
   struct Effort {
     int attempts = 0;
     Reactor::Handle timer = 0;  // Higher rank: until it knocks.
-    std::unique_ptr<OutgoingCall> call;
+    std::unique_ptr<AddressRace> call;
   };
 
   Switchboard(Session& session, Env& env, int sockets);
-  void open(Fd listener);
+  void open(std::vector<Fd> listeners);
   Status meet(std::chrono::milliseconds timeout);
   Status learn(const std::vector<std::string>& published);
   void on_loss(const Loss& loss);
 
   void begin(Key key);
   void call(Key key);
-  void called(Key key, OutgoingCall::Outcome outcome, Status why);
+  void called(Key key, AddressRace::Outcome outcome, Status why);
   HandshakeStatus admit(const HandshakeHello& hello) const;
   void accepted(Fd socket, const HandshakeHello& hello);
   void connected(Key key, Fd socket);
@@ -101,9 +103,9 @@ class Switchboard {
   const HandshakeKey key_;
   const std::string congestion_;
   const std::uint64_t loss_callback_;
-  std::vector<HostPort> addresses_;     // Index = rank; constant once made.
-  std::unique_ptr<Acceptor> acceptor_;  // Reactor's thread only.
-  std::map<Key, Effort> efforts_;       // Reactor's thread only.
+  std::vector<std::vector<HostPort>> addresses_;      // Index = rank; constant once made.
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // Reactor's thread only.
+  std::map<Key, Effort> efforts_;                     // Reactor's thread only.
   std::shared_ptr<const bool> alive_ =
       std::make_shared<const bool>(true);  // Ends before tasks that were posted late.
 

@@ -1,0 +1,65 @@
+#include "transports/tcp/address_race.hpp"
+
+#include <utility>
+
+#include "transports/tcp/limits.hpp"
+
+namespace lockstep::internal {
+
+AddressRace::AddressRace(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
+                         std::vector<HostPort> addresses, std::string peer_name,
+                         std::function<void(Outcome, Status)> done)
+    : reactor_(reactor),
+      key_(key),
+      hello_(hello),
+      addresses_(std::move(addresses)),
+      peer_name_(std::move(peer_name)),
+      done_(std::move(done)),
+      failures_(addresses_.size()) {}
+
+AddressRace::~AddressRace() { reactor_.remove(timer_); }
+
+void AddressRace::call_next() {
+  reactor_.remove(std::exchange(timer_, 0));
+  const std::size_t which = calls_.size();
+  if (which == addresses_.size()) return;
+  if (which + 1 < addresses_.size()) {
+    timer_ = reactor_.at(real_env().now() + to_nanos(kNextAddressDelay), [this] { call_next(); });
+  }
+  calls_.push_back(std::make_unique<OutgoingCall>(
+      reactor_, key_, hello_, addresses_[which], peer_name_,
+      [this, which](Outcome outcome, Status why) { called(which, outcome, std::move(why)); }));
+  calls_.back()->start();  // May end the race, and this with it.
+}
+
+void AddressRace::called(std::size_t which, Outcome outcome, Status why) {
+  if (outcome == Outcome::connected) {
+    socket_ = calls_[which]->take_socket();
+    return finish(outcome, {});
+  }
+  // The call is still running this function: it ends with the race.
+  failures_[which] = std::move(why);
+  any_broken_ |= outcome == Outcome::broken;
+  if (++failed_ == addresses_.size())
+    return finish(any_broken_ ? Outcome::broken : Outcome::refused, all_failed());
+  if (failed_ == calls_.size()) call_next();
+}
+
+void AddressRace::finish(Outcome outcome, Status why) {
+  reactor_.remove(std::exchange(timer_, 0));
+  const auto done = std::move(done_);  // May destroy this.
+  done(outcome, std::move(why));
+}
+
+Status AddressRace::all_failed() const {
+  if (failures_.size() == 1) return failures_.front();
+  std::string text = peer_name_ + " cannot be reached at any of its addresses:";
+  ErrorCode code = ErrorCode::peer_lost;
+  for (const Status& failure : failures_) {
+    text += "\n  " + failure.message();
+    if (failure.code() != ErrorCode::peer_lost) code = failure.code();
+  }
+  return Status(code, std::move(text), hello_.peer);
+}
+
+}  // namespace lockstep::internal

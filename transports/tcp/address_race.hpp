@@ -1,0 +1,52 @@
+// AddressRace: tries the addresses of a peer, best first, until one passes the handshake.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/tcp/outgoing_call.hpp"
+
+namespace lockstep::internal {
+
+/// The next address is called when one failed, or has not answered for kNextAddressDelay; the first that
+/// passes the handshake wins and ends the others before they could pass theirs. Lives on the reactor's
+/// thread, as OutgoingCall does.
+class AddressRace {
+ public:
+  using Outcome = OutgoingCall::Outcome;
+
+  /// `done` is called once, perhaps before start() returned, and may destroy the race. When every address
+  /// failed, its status says what happened at each; `broken` when one of them might do better next time.
+  AddressRace(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
+              std::vector<HostPort> addresses, std::string peer_name,
+              std::function<void(Outcome, Status)> done);
+  ~AddressRace();
+  AddressRace(const AddressRace&) = delete;
+  AddressRace& operator=(const AddressRace&) = delete;
+
+  void start() { call_next(); }
+  Fd take_socket() { return std::move(socket_); }
+
+ private:
+  void call_next();
+  void called(std::size_t which, Outcome outcome, Status why);
+  void finish(Outcome outcome, Status why);
+  Status all_failed() const;
+
+  Reactor& reactor_;
+  const HandshakeKey key_;
+  const HandshakeHello hello_;
+  const std::vector<HostPort> addresses_;
+  const std::string peer_name_;
+  std::function<void(Outcome, Status)> done_;
+  std::vector<std::unique_ptr<OutgoingCall>> calls_;  // Of the first addresses; null once failed.
+  std::vector<Status> failures_;                      // In the order of the addresses.
+  std::size_t failed_ = 0;
+  bool any_broken_ = false;
+  Reactor::Handle timer_ = 0;
+  Fd socket_;
+};
+
+}  // namespace lockstep::internal
