@@ -59,7 +59,8 @@ class CommunicatorCore {
   std::uint64_t splits_ = 0;
 };
 
-/// The transport of a group: shared memory when all members are on one host and it is allowed, TCP otherwise.
+/// The transport of a group: shared memory when all members are on one host and it is allowed; over several
+/// hosts TCP, with shared memory between the ranks of a host unless only TCP is allowed.
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout);

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "collectives/communicator_core.hpp"
+#include "lib/base/hash.hpp"
+#include "transports/mixed/mixed_transport.hpp"
 #include "transports/shm/shm_transport.hpp"
 #include "transports/tcp/switchboard.hpp"
 #include "transports/tcp/tcp_transport.hpp"
@@ -58,6 +60,33 @@ Result<std::unique_ptr<Transport>> make_verbs(World& world, const EngineGroup& g
                               real_env());
 }
 
+/// The ranks of the group that share this rank's host.
+std::vector<int> ranks_of_own_host(const EngineGroup& group) {
+  const std::string& own = group.members[static_cast<std::size_t>(group.rank)].host_id;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (group.members[static_cast<std::size_t>(rank)].host_id == own) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// Shared memory inside the host, TCP to the others.
+Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& group,
+                                              const std::vector<int>& world_ranks,
+                                              std::chrono::milliseconds timeout) {
+  auto far = make_tcp(world, group, world_ranks);
+  const std::vector<int> ranks = ranks_of_own_host(group);
+  if (!far.ok() || ranks.size() == 1) return far;
+  std::vector<Member> members;
+  for (const int rank : ranks) members.push_back(group.members[static_cast<std::size_t>(rank)]);
+  const auto own = std::find(ranks.begin(), ranks.end(), group.rank) - ranks.begin();
+  // Two hosts of a test may be one machine.
+  const std::uint64_t id = hash_combine(group.id, static_cast<std::uint64_t>(ranks.front()));
+  auto near = make_shm_transport(id, static_cast<int>(own), members, timeout, real_env(), ranks);
+  if (!near.ok()) return near.status();
+  return make_mixed_transport(std::move(*near), ranks, std::move(*far), group.size());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
@@ -71,7 +100,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   if (on_one_host(group)) {
     return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());
   }
-  if (wanted == "auto") return make_tcp(world, group, world_ranks);
+  if (wanted == "auto") return make_mixed(world, group, world_ranks, timeout);
   return Status(ErrorCode::configuration,
                 "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
 }

@@ -104,6 +104,10 @@ class Transport {
   /// Shared memory among all ranks of the communicator, or nullptr.
   virtual Domain* domain() = 0;
 
+  /// The domain, of all ranks or of some, whose doorbell peers ring when they have written to a link in
+  /// memory; nullptr where no link is in memory.
+  virtual Domain* doorbell_domain() { return domain(); }
+
   /// Orderly end of this rank's side: what was sent is still delivered.
   virtual void close() = 0;
 

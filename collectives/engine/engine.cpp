@@ -12,6 +12,19 @@
 namespace lockstep::internal {
 namespace {
 
+/// As Shape::hosts.
+std::vector<int> hosts_of(const EngineGroup& group) {
+  std::vector<std::string_view> seen;
+  std::vector<int> hosts;
+  for (const Member& member : group.members) {
+    auto found = std::find(seen.begin(), seen.end(), member.host_id);
+    if (found == seen.end()) found = seen.insert(seen.end(), member.host_id);
+    hosts.push_back(static_cast<int>(found - seen.begin()));
+  }
+  if (seen.size() == 1 || seen.size() == hosts.size()) hosts.clear();
+  return hosts;
+}
+
 Load load_of(const EngineGroup& group) {
   std::set<std::string> hosts;
   for (const Member& member : group.members) hosts.insert(member.host_id);
@@ -40,6 +53,7 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   active_.reserve(kMaxInFlight);
   partial_reasons_.resize(static_cast<std::size_t>(group_.size()));
   wait_policy_ = wait_policy(group_);
+  hosts_ = hosts_of(group_);
   one_process_ = std::all_of(group_.members.begin(), group_.members.end(), [&](const Member& m) {
     return m.process != 0 && m.process == group_.members.front().process;
   });
@@ -269,6 +283,7 @@ void Engine::set_shape(const Call& call, Shape& shape) const {
   shape.count = call.facts.count;
   shape.segment = segment_bytes_ / element;
   shape.staging = kStagingBytes / 2 / element;
+  if (!hosts_.empty()) shape.hosts = hosts_;
   shape.counts.assign(call.counts.begin(), call.counts.end());
   shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
 }

@@ -174,6 +174,7 @@ class Engine final : public Progressor,
   std::uint64_t segment_bytes_;
   std::shared_ptr<ChoiceTable> choices_;
   WaitPolicy wait_policy_;
+  std::vector<int> hosts_;    // As Shape::hosts.
   bool one_process_ = false;  // All ranks are threads of this process: any memory is addressable.
 
   std::mutex mutex_;

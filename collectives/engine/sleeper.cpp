@@ -18,14 +18,17 @@ void drain_bell(int fd) {
 }  // namespace
 
 Sleeper::Sleeper(Transport* transport, int size, int self)
-    : transport_(transport), domain_(transport ? transport->domain() : nullptr), size_(size), self_(self) {
+    : transport_(transport),
+      domain_(transport ? transport->doorbell_domain() : nullptr),
+      size_(size),
+      self_(self) {
   if (domain_ == nullptr) bell_fd_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.fd = bell_fd()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_fd(), &event);
 }
 
-Doorbell& Sleeper::bell() { return domain_ ? domain_->control(self_).doorbell : own_bell_; }
+Doorbell& Sleeper::bell() { return domain_ ? domain_->control(domain_->rank()).doorbell : own_bell_; }
 int Sleeper::bell_fd() const { return domain_ ? domain_->bell_fd() : bell_fd_.get(); }
 
 /// Makes the epoll set equal to what the links want to be watched for. Whether that is anything.

@@ -32,6 +32,17 @@ Program all_to_all_direct(const Shape& shape);      ///< all_to_all, all_to_all_
 Program all_to_all_bruck(const Shape& shape);
 Program barrier_dissemination(const Shape& shape);
 
+// Over links, for ranks that share hosts.
+bool has_shared_hosts(const Shape& shape);
+bool has_adjacent_hosts(const Shape& shape);
+Program all_reduce_hierarchical(const Shape& shape);
+Program all_reduce_leaders(const Shape& shape);
+Program broadcast_hierarchical(const Shape& shape);
+Program reduce_hierarchical(const Shape& shape);
+Program all_gather_hierarchical(const Shape& shape);
+Program reduce_scatter_hierarchical(const Shape& shape);
+Program barrier_hierarchical(const Shape& shape);
+
 // In a domain, through staging memory; fits_...: whether the staging area is large enough.
 bool fits_one_shot(const Shape& shape);
 bool fits_two_shot(const Shape& shape);

@@ -98,6 +98,9 @@ struct Shape {
   std::uint64_t segment = 0;               ///< Elements of one pipelined message; 0 = the whole slice in one.
   std::uint64_t staging =
       0;  ///< Domain: elements in the half of each member's staging area that this call may use.
+  /// By rank: which host it is on, numbered in the order in which the ranks meet them. Empty where all ranks
+  /// are on one host, or each on its own.
+  std::vector<int> hosts;
   std::uint64_t inline_elements = 0;  ///< Unused by programs; elements that fit a flag's line.
 };
 

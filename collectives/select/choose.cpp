@@ -24,6 +24,16 @@ const Algorithm* best_row(ChoiceTable& table, Collective collective, Medium medi
   return nullptr;
 }
 
+/// Up to here all_reduce goes through the hosts' leaders, in few messages.
+constexpr std::uint64_t kLeadersBytes = 16384;
+
+/// Where ranks share hosts, the network between them is what costs: the programs that spare it.
+const Algorithm* of_shared_hosts(Collective collective, std::uint64_t bytes, const Shape& shape) {
+  if (shape.hosts.empty()) return nullptr;
+  const bool small_sum = collective == Collective::all_reduce && bytes <= kLeadersBytes;
+  return row(collective, Medium::links, small_sum ? "leaders" : "hierarchical", shape);
+}
+
 Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const Capabilities& capabilities) {
   if (!algorithm.supports(shape)) {
     return Status(ErrorCode::not_supported,
@@ -93,7 +103,9 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
       selection.registered = best_row(table, facts.collective, Medium::domain_registered, bytes, shape);
     if (selection.staged != nullptr) return selection;
   }
-  selection.links = best_row(table, facts.collective, Medium::links, bytes, shape);
+  selection.links = of_shared_hosts(facts.collective, bytes, shape);
+  if (selection.links == nullptr)
+    selection.links = best_row(table, facts.collective, Medium::links, bytes, shape);
   if (selection.links == nullptr) {
     return Status(ErrorCode::internal, "no algorithm for " + std::string(name_of(facts.collective)));
   }

@@ -1,11 +1,12 @@
 // Every collective and algorithm between real processes, against the reference: types, odd counts, in place
 // and not, private and registered memory and both mixed across the ranks, one call after the other and many
-// side by side. Built once for each transport.
+// side by side. Built once for each transport, and for several hosts (transport auto).
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/public_call.hpp"
@@ -16,6 +17,10 @@ namespace lockstep::internal {
 namespace {
 
 constexpr const char* kTransport = LOCKSTEP_TEST_TRANSPORT;
+/// By rank: which host it is on.
+using Layout = std::vector<int>;
+/// Hosts are simulated: their ranks meet on one machine, and share memory with those of their host alone.
+constexpr bool kSeveralHosts = std::string_view(kTransport) == "auto";
 constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
 
 /// Where the ranks of one test meet; gone with it.
@@ -48,8 +53,9 @@ enum class MemoryKind { heap, registered, mixed };
 /// What one rank does. A wrong result ends it: the other ranks then learn of its end.
 class Rank {
  public:
-  Rank(int rank, int world, const MeetingPlace& place)
-      : communicator_(join(rank, world, place)),
+  Rank(int rank, const Layout& layout, const MeetingPlace& place)
+      : communicator_(join(rank, static_cast<int>(layout.size()), place)),
+        hosts_(has_shared_hosts(layout) ? layout : Layout()),
         heap_(kArenaBytes),
         registered_(static_cast<std::byte*>(lockstep::allocate(kArenaBytes))) {}
   ~Rank() { lockstep::free(registered_); }
@@ -107,7 +113,9 @@ class Rank {
   }
 
   void run(const CollectiveCase& what, const Algorithm* row, MemoryKind kind) {
-    if (row != nullptr && !row->supports(shape_of(what, communicator_.rank()))) return;
+    Shape shape = shape_of(what, communicator_.rank());
+    shape.hosts = hosts_;
+    if (row != nullptr && !row->supports(shape)) return;
     CallOptions options;
     if (row != nullptr) options.algorithm = row->name;
     const CallBuffers buffers(what, communicator_.rank(), turn_ % 2 == 0, memory(kind, turn_));
@@ -153,26 +161,41 @@ class Rank {
     return registered ? std::span(registered_, kArenaBytes) : std::span(heap_);
   }
 
+  static bool has_shared_hosts(const Layout& layout) {
+    const std::set<int> hosts(layout.begin(), layout.end());
+    return hosts.size() > 1 && hosts.size() < layout.size();
+  }
+
   Communicator communicator_;
+  const Layout hosts_;
   std::vector<std::byte> heap_;
   std::byte* registered_;
   std::uint64_t turn_ = 0;
 };
 
-class Matrix : public ::testing::TestWithParam<int> {
+/// Before the library is used: this process is on host number `host`.
+void move_to_host(int host) {
+  ::setenv("LOCKSTEP_HOST_ID", std::to_string(host).c_str(), 1);
+  ::setenv("LOCKSTEP_IFNAME", "=lo", 1);
+  ::setenv("LOCKSTEP_TCP_CONGESTION", "reno", 1);  // As ranks of one host do: bbr paces loopback down.
+}
+
+class Matrix : public ::testing::TestWithParam<Layout> {
  protected:
   void SetUp() override {
     if (std::string_view(kTransport) == "verbs" && !open_verbs(0).ok()) GTEST_SKIP() << "no RDMA device here";
   }
   static void on_ranks(void (Rank::*part)()) {
     const MeetingPlace place;
-    testing::run_forked(GetParam(), [&](int rank) {
+    const Layout& layout = GetParam();
+    testing::run_forked(static_cast<int>(layout.size()), [&](int rank) {
+      if (kSeveralHosts) move_to_host(layout[static_cast<std::size_t>(rank)]);
       try {
-        Rank self(rank, GetParam(), place);
+        Rank self(rank, layout, place);
         (self.*part)();
         self.finish();
       } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << " of " << GetParam() << ": " << error.what();
+        ADD_FAILURE() << "rank " << rank << " of " << layout.size() << ": " << error.what();
       }
     });
   }
@@ -182,8 +205,22 @@ TEST_P(Matrix, EveryAlgorithm) { on_ranks(&Rank::run_rows); }
 TEST_P(Matrix, LibrarysChoice) { on_ranks(&Rank::run_library_choices); }
 TEST_P(Matrix, SideBySide) { on_ranks(&Rank::run_side_by_side); }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, ::testing::Values(1, 2, 3, 4, 5, 8),
-                         ::testing::PrintToStringParamName());
+std::vector<Layout> layouts() {
+  if (kSeveralHosts)
+    return {{0, 0, 1, 2, 2, 2}, {0, 0, 1, 1}, {0, 0, 0, 0}, {0, 1, 2}, {0, 1, 0, 1}, {0, 0, 1, 1, 2, 2}};
+  std::vector<Layout> result;
+  for (const std::size_t world : {1, 2, 3, 4, 5, 8}) result.emplace_back(world, 0);
+  return result;
+}
+
+std::string name_of_layout(const ::testing::TestParamInfo<Layout>& test) {
+  if (!kSeveralHosts) return std::to_string(test.param.size());
+  std::string name = "hosts";
+  for (const int host : test.param) name += "_" + std::to_string(host);
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, ::testing::ValuesIn(layouts()), name_of_layout);
 
 }  // namespace
 }  // namespace lockstep::internal

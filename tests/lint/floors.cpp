@@ -28,6 +28,7 @@ const std::vector<Floor>& floors() {
       {"transports/shm/", {"transports/*", "lib/"}},
       {"transports/tcp/", {"transports/*", "lib/"}},
       {"transports/sim/", {"transports/*", "lib/"}},
+      {"transports/mixed/", {"transports/*", "lib/"}},
       // What links over UCX and over verbs share.
       {"transports/fabric/", {"transports/*", "lib/"}},
       {"transports/ucx/", {"transports/fabric/", "transports/*", "lib/"}},

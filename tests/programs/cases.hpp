@@ -38,6 +38,17 @@ inline std::string name_of_case(const Shape& shape) {
          std::to_string(shape.staging);
 }
 
+/// Ranks dealt to hosts of these sizes, again and again.
+inline std::vector<int> hosts_of(int world, const std::vector<int>& sizes) {
+  std::vector<int> hosts;
+  for (int host = 0; static_cast<int>(hosts.size()) < world; ++host) {
+    const int size = sizes[static_cast<std::size_t>(host) % sizes.size()];
+    for (int i = 0; i < size && static_cast<int>(hosts.size()) < world; ++i) hosts.push_back(host);
+  }
+  return hosts;
+}
+inline bool needs_hosts(const Algorithm& row) { return row.name == "hierarchical" || row.name == "leaders"; }
+
 /// A shape of `count` elements. `pieces`: into how many segments a message, and blocks a staged buffer, is
 /// cut (1: not cut). v-counts are uneven, and some are 0.
 inline Shape shape_of(const Algorithm& row, int world, int root, std::uint64_t count, std::uint64_t pieces,
@@ -56,6 +67,7 @@ inline Shape shape_of(const Algorithm& row, int world, int root, std::uint64_t c
   }
   const bool whole_buffer = row.collective == Collective::all_reduce || row.collective == Collective::reduce;
   const bool ring = row.name == "ring";
+  if (needs_hosts(row)) shape.hosts = hosts_of(world, {2, 1, 3});
   if (pieces > 1) shape.segment = longest / (pieces * (whole_buffer && ring ? ranks : 1)) + 1;
   if (row.medium == Medium::domain_staged) {
     // Three slots; room for one piece of a block from every rank. one_shot does not cut.
@@ -71,6 +83,12 @@ inline Shape shape_of(const Algorithm& row, int world, int root, std::uint64_t c
 inline std::vector<const Algorithm*> every_row() {
   std::vector<const Algorithm*> rows;
   for (const Algorithm& row : algorithms()) rows.push_back(&row);
+  return rows;
+}
+/// Those that are not composed of others.
+inline std::vector<const Algorithm*> rows_of_one_part() {
+  std::vector<const Algorithm*> rows = every_row();
+  std::erase_if(rows, [](const Algorithm* row) { return needs_hosts(*row); });
   return rows;
 }
 inline std::string row_test_name(const testing::TestParamInfo<const Algorithm*>& test) {

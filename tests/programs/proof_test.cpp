@@ -47,6 +47,35 @@ TEST_P(Proof, ForEveryWorldRootAndSize) {
 
 INSTANTIATE_TEST_SUITE_P(Table, Proof, testing::ValuesIn(every_row()), row_test_name);
 
+/// Hosts of equal and of different sizes, in blocks and dealt round robin.
+TEST(Hosts, EveryLayout) {
+  const std::vector<std::vector<int>> layouts = {{0, 0, 1, 1},
+                                                 {0, 0, 1, 2, 2, 2},
+                                                 {0, 1, 0, 1, 0, 1},
+                                                 {0, 1, 1, 0, 2, 1, 0},
+                                                 {0, 0, 0, 1, 1, 1},
+                                                 {0, 0, 1, 1, 2, 2, 3, 3},
+                                                 {0, 1, 1},
+                                                 {0, 0, 0, 0, 1},
+                                                 {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}};
+  for (const Algorithm* row : every_row()) {
+    if (!needs_hosts(*row)) continue;
+    for (const auto& hosts : layouts) {
+      const int world = static_cast<int>(hosts.size());
+      for (const Size size : sizes_for(world)) {
+        for (int root = 0; root < (is_rooted(row->collective) ? world : 1); ++root) {
+          Shape shape = shape_of(*row, world, root, size.count, size.pieces);
+          shape.hosts = hosts;
+          // Several pieces of several segments.
+          if (size.pieces > 1) shape.segment = size.count / (size.pieces * 8) + 1;
+          if (!row->supports(shape)) continue;
+          ASSERT_EQ(verify_algorithm(*row, shape), "") << name_of_row(*row) << ' ' << name_of_case(shape);
+        }
+      }
+    }
+  }
+}
+
 /// Programs whose length grows with log(world), or not at all, at world sizes far beyond what is tried
 /// exhaustively.
 TEST(LargeWorlds, ShortPrograms) {

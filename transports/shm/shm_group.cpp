@@ -56,7 +56,8 @@ class Setup {
     return key;
   }
   std::string describe(int rank) const {
-    return "rank " + std::to_string(rank) + " (process " + std::to_string(member(rank).pid) + ")";
+    return "rank " + std::to_string(group_.name_of(rank)) + " (process " + std::to_string(member(rank).pid) +
+           ")";
   }
 
   Status make_own();
@@ -111,8 +112,9 @@ Status Setup::attach(int rank) {
     LOCKSTEP_RETURN_IF_ERROR(check_alive());
     status = fetch(rank);
   }
-  const Status named(status.code(), status.message(), rank);
-  return status.ok() ? status : named.with_context("attaching to the memory of " + describe(rank));
+  if (status.ok()) return status;
+  const Status named(status.code(), status.message(), group_.name_of(rank));
+  return named.with_context("attaching to the memory of " + describe(rank));
 }
 
 Status Setup::fetch(int rank) {
@@ -138,7 +140,8 @@ Status Setup::meet() {
   for (int absent = first_absent(); absent >= 0; absent = first_absent()) {
     if (left() <= 0) {
       return Status(ErrorCode::timeout,
-                    describe(absent) + " did not map the group's memory in time: see what keeps it", absent);
+                    describe(absent) + " did not map the group's memory in time: see what keeps it",
+                    group_.name_of(absent));
     }
     declare_asleep(bell, false);
     if (first_absent() >= 0) sleep_on(bell, std::min(left(), kLivenessNanos));
@@ -169,7 +172,8 @@ Status Setup::check_alive() {
     const auto answer =
         fetch_descriptors(member(rank).descriptor_service, key_of(rank), IfAbsent::fail, kPatienceMs);
     if (answer.ok() || answer.status().code() != ErrorCode::peer_lost || has_attached(rank)) continue;
-    return Status(ErrorCode::peer_lost, describe(rank) + " ended while the group's memory was set up", rank);
+    return Status(ErrorCode::peer_lost, describe(rank) + " ended while the group's memory was set up",
+                  group_.name_of(rank));
   }
   next_check_ = env_.now() + kLivenessNanos;
   return Status();

@@ -18,6 +18,8 @@ struct ShmGroup {
   int rank = -1;                ///< This rank's place in `members`.
   std::vector<Member> members;  ///< In the group's order.
   Nanos deadline = kForever;    ///< On env's clock: when set-up gives up.
+  std::vector<int> ranks = {};  ///< What members are called in errors; empty: their places.
+  int name_of(int member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
 };
 
 /// A member as seen from this rank.

@@ -7,17 +7,18 @@
 
 namespace lockstep::internal {
 
-ShmLink::ShmLink(ShmDomain& domain, int peer, Channel channel)
+ShmLink::ShmLink(ShmDomain& domain, int peer, int rank, Channel channel)
     : domain_(domain),
       peer_(peer),
+      rank_(rank),
       out_(domain.ring_to(peer, channel)),
       in_(domain.ring_from(peer, channel)) {}
 
 Status ShmLink::fault(RingState state) const {
-  const std::string rank = "rank " + std::to_string(peer_);
+  const std::string rank = "rank " + std::to_string(rank_);
   if (state == RingState::closed)
-    return Status(ErrorCode::peer_lost, rank + " closed the communicator", peer_);
-  return Status(ErrorCode::internal, rank + " left bytes in shared memory that are no frames", peer_);
+    return Status(ErrorCode::peer_lost, rank + " closed the communicator", rank_);
+  return Status(ErrorCode::internal, rank + " left bytes in shared memory that are no frames", rank_);
 }
 
 void ShmLink::publish_sent() {

@@ -12,8 +12,8 @@ namespace lockstep::internal {
 /// session watches processes. Its orderly close does.
 class ShmLink final : public Link {
  public:
-  /// `domain` outlives the link.
-  ShmLink(ShmDomain& domain, int peer, Channel channel);
+  /// `domain` outlives the link. Errors call the peer `rank`.
+  ShmLink(ShmDomain& domain, int peer, int rank, Channel channel);
 
   Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                     SendCursor& cursor) override;
@@ -35,6 +35,7 @@ class ShmLink final : public Link {
 
   ShmDomain& domain_;
   const int peer_;
+  const int rank_;
   RingWriter out_;
   RingReader in_;
   FrameHeader header_;  ///< A copy: its bytes are the peer's to overwrite once the payload streams.

@@ -13,7 +13,7 @@ namespace {
 class ShmTransport final : public Transport {
  public:
   ShmTransport(const ShmGroup& group, std::vector<Attachment> attachments)
-      : domain_(group.rank, group.members, std::move(attachments)) {
+      : ranks_(group.ranks), domain_(group.rank, group.members, std::move(attachments)) {
     for (Links& links : links_) links.resize(group.members.size());
   }
 
@@ -33,13 +33,16 @@ class ShmTransport final : public Transport {
     return links_[static_cast<std::size_t>(channel)][static_cast<std::size_t>(peer)];
   }
 
+  int rank_of(int member) const { return ranks_.empty() ? member : ranks_[static_cast<std::size_t>(member)]; }
+
+  const std::vector<int> ranks_;
   ShmDomain domain_;
   std::array<Links, kChannels> links_;
 };
 
 Result<Link*> ShmTransport::link(int peer, Channel channel) {
   std::unique_ptr<ShmLink>& link = slot(peer, channel);
-  if (link == nullptr) link = std::make_unique<ShmLink>(domain_, peer, channel);
+  if (link == nullptr) link = std::make_unique<ShmLink>(domain_, peer, rank_of(peer), channel);
   return link.get();
 }
 
@@ -49,7 +52,7 @@ Status ShmTransport::service() {
     for (const Channel channel : kEach) {
       if (slot(peer, channel) != nullptr) continue;
       if (domain_.ring_from(peer, channel).control->written.load(std::memory_order_relaxed) == 0) continue;
-      slot(peer, channel) = std::make_unique<ShmLink>(domain_, peer, channel);
+      slot(peer, channel) = std::make_unique<ShmLink>(domain_, peer, rank_of(peer), channel);
     }
   }
   return Status();
@@ -69,9 +72,10 @@ void ShmTransport::close() {
 
 Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
                                                       const std::vector<Member>& members,
-                                                      std::chrono::milliseconds timeout, Env& env) {
+                                                      std::chrono::milliseconds timeout, Env& env,
+                                                      std::vector<int> ranks) {
   const Nanos deadline = timeout.count() == 0 ? kForever : env.now() + to_nanos(timeout);
-  const ShmGroup group{id, rank, members, deadline};
+  const ShmGroup group{id, rank, members, deadline, std::move(ranks)};
   auto attachments = attach_group(group, env);
   if (!attachments.ok()) return attachments.status().with_context("setting up shared memory");
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(group, std::move(*attachments)));

@@ -1,0 +1,151 @@
+// Several hosts on one machine: what carries what, and how failures on one host are told on the others.
+#include <atomic>
+#include <bit>
+#include <numeric>
+#include <vector>
+
+#include "tests/engine/process_group.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::testing::run_forked;
+using internal::testing::Shared;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
+using testing::MeetingPlace;
+
+const std::vector<int> kHosts{0, 0, 1, 2, 2, 2};  // By rank.
+
+Communicator join_on_host(const MeetingPlace& place, int rank, const char* transports = "auto") {
+  setenv("LOCKSTEP_HOST_ID", std::to_string(kHosts[static_cast<std::size_t>(rank)]).c_str(), 1);
+  setenv("LOCKSTEP_IFNAME", "=lo", 1);
+  setenv("LOCKSTEP_TCP_CONGESTION", "reno", 1);  // As ranks of one host do: bbr paces loopback down.
+  return place.join(rank, static_cast<int>(kHosts.size()), transports);
+}
+
+TEST(Hosts, MemoryInsideAndTcpBetween) {
+  const MeetingPlace place;
+  run_forked(6, [&](int rank) {
+    Communicator comm = join_on_host(place, rank);
+    const bool alone = rank == 2;
+    const std::string text = comm.describe();
+    EXPECT_EQ(text.find("shm+tcp") == std::string::npos, alone) << text;
+    comm.finalize();
+  });
+}
+
+TEST(Hosts, PointToPointAndSplitsReachEverybody) {
+  const MeetingPlace place;
+  run_forked(6, [&](int rank) {
+    Communicator comm = join_on_host(place, rank);
+    std::vector<int> sent(6, rank), got(6, -1);
+    std::vector<Work> works;
+    for (int peer = 0; peer < 6; ++peer) {
+      const auto at = static_cast<std::size_t>(peer);
+      if (peer == rank) continue;
+      works.push_back(comm.send_async(&sent[at], 1, DataType::i32, peer, 7));
+      works.push_back(comm.recv_async(&got[at], 1, DataType::i32, peer, 7));
+    }
+    for (Work& work : works) work.wait();
+    got[static_cast<std::size_t>(rank)] = rank;
+    std::vector<int> expected(6);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(got, expected);
+    auto half = comm.split(rank % 2, rank);  // {0, 2, 4} on three hosts, {1, 3, 5} on two.
+    ASSERT_TRUE(half);
+    int sum = rank;
+    half->all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum);
+    EXPECT_EQ(sum, rank % 2 == 0 ? 6 : 9);
+    half->finalize();
+    comm.finalize();
+  });
+}
+
+TEST(Hosts, BitsAreEqualOnAllRanks) {
+  constexpr std::size_t kCount = 300'007;
+  const MeetingPlace place;
+  Shared<std::atomic<std::uint64_t>> first;
+  run_forked(6, [&](int rank) {
+    Communicator comm = join_on_host(place, rank);
+    std::vector<float> data(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      data[i] =
+          1.0f / static_cast<float>((i * 7919 + static_cast<std::size_t>(rank) * 104'729) % 100'003 + 1);
+    }
+    comm.all_reduce(data.data(), data.data(), kCount, DataType::f32, ReduceOp::avg);
+    std::uint64_t hash = 14695981039346656037u;
+    for (const float value : data) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 1099511628211u;
+    std::uint64_t none = 0;
+    const bool is_first = first->compare_exchange_strong(none, hash);
+    EXPECT_TRUE(is_first || hash == none);
+    comm.finalize();
+  });
+}
+
+/// Rank `victim` is killed in the middle of all_reduces.
+void survive_a_kill(int victim) {
+  const MeetingPlace place;
+  Shared<std::atomic<int>> running, named;
+  auto children = start_forked(6, [&](int rank) {
+    Communicator comm = join_on_host(place, rank);
+    std::vector<float> data(1 << 18);
+    try {
+      while (true) {
+        comm.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
+        running->fetch_add(1);
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+      EXPECT_EQ(error.culprit(), victim) << error.what();
+      named->fetch_add(1);
+    }
+  });
+  internal::testing::wait_until([&] { return running->load() > 60; });
+  kill(children[static_cast<std::size_t>(victim)], SIGKILL);
+  for (int rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)]), rank == victim ? SIGKILL : 0);
+  }
+  EXPECT_EQ(named->load(), 5);
+}
+
+TEST(Hosts, AKilledRankIsNamedOnAllHosts) {
+  survive_a_kill(4);  // One of three on its host.
+  survive_a_kill(2);  // A host of its own.
+}
+
+TEST(Hosts, MismatchesNameBothSidesByTheirRanks) {
+  const MeetingPlace place;
+  run_forked(6, [&](int rank) {
+    Communicator comm = join_on_host(place, rank);
+    std::vector<float> data(1000, 1.0f);
+    try {
+      comm.all_reduce(data.data(), data.data(), rank == 5 ? 999 : 1000, DataType::f32, ReduceOp::sum);
+      comm.barrier();  // A rank that could return before the difference was found hears of it here.
+      ADD_FAILURE() << "rank " << rank << " took mismatched data";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(error.code(), ErrorCode::mismatch) << text;
+      EXPECT_NE(text.find("rank 5"), std::string::npos) << text;
+    }
+  });
+}
+
+TEST(Hosts, AnAbortEndsAllHosts) {
+  const MeetingPlace place;
+  run_forked(6, [&](int rank) {
+    Communicator comm = join_on_host(place, rank);
+    comm.barrier();  // From here on those that hear of it first are connected.
+    if (rank == 3) return comm.abort("enough");
+    try {
+      comm.barrier();
+      ADD_FAILURE() << "rank " << rank;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.culprit(), 3) << error.what();
+      EXPECT_NE(std::string(error.what()).find("enough"), std::string::npos) << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
