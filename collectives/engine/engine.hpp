@@ -7,7 +7,8 @@
 //   engine.cpp          starting operations: validation, order, selection, the first attempt
 //   engine_step.cpp     one pass over what is in flight
 //   engine_wait.cpp     waiting: spin, yield, sleep; the reactor's side
-//   engine_failure.cpp  revokes: mismatch, loss, deadline, abort; what survivors are told
+//   engine_failure.cpp  revokes: loss, deadline, abort; what operations end with and survivors are told
+//   engine_peers.cpp    what peers tell and are asked: revokes, probes, mismatches
 #pragma once
 
 #include <array>
@@ -153,17 +154,19 @@ class Engine final : public Progressor,
   void mark_domain();
   bool drain();
   void tell_before_leaving();
+  Status failure(const Operation& operation, const Status& cause) const;
+
+  // engine_peers.cpp
   bool check_domain();
+  Status on_probe(int peer, const FrameHeader& header);
+  Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
+  Status scan_links();
   void ask_around(Operation& operation, Nanos now);
   Status explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const;
-  Status explain_domain_mismatch(int member, const Operation& operation);
   Status compare_records(const Operation& operation);
+  Status explain_domain_mismatch(int member, const Operation& operation);
   std::vector<int> waiting_for(const Operation& operation) const;
-  Status failure(const Operation& operation, const Status& cause) const;
   std::string waiting_text(const Operation& operation) const;
-  Status on_probe(int peer, const FrameHeader& header);
-  Status scan_links();
-  Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
 
   const EngineGroup group_;
   std::unique_ptr<Transport> transport_;

@@ -1,0 +1,187 @@
+// What peers tell: revokes, probes, frames of other calls; and what this rank asks when nothing moves.
+#include <sched.h>
+
+#include <algorithm>
+
+#include "collectives/engine/engine.hpp"
+#include "collectives/engine/reason.hpp"
+
+namespace lockstep::internal {
+
+/// Looks whether a peer has revoked the communicator through shared memory.
+bool Engine::check_domain() {
+  MemberControl& own = domain_->control(group_.rank);
+  if (own.revoked.load(std::memory_order_acquire) == 0) return false;
+  // 1: the reason is being written, which takes a moment; unless its writer died there, then the loss is the
+  // reason.
+  for (int i = 0; i < 1000 && own.revoked.load(std::memory_order_acquire) == 1; ++i) sched_yield();
+  if (own.revoked.load(std::memory_order_acquire) != 2) return false;
+  revoke(decode_reason(own.reason, group_.size()));
+  return true;
+}
+
+Result<bool> Engine::on_frame(int peer, const FrameHeader& header, Link& link) {
+  switch (header.kind) {
+    case FrameKind::probe: {
+      const FrameHeader probe = header;
+      link.pop();
+      LOCKSTEP_RETURN_IF_ERROR(on_probe(peer, probe));
+      return true;
+    }
+    case FrameKind::revoke:
+      return on_revoke(peer, header, link);
+    case FrameKind::data: {
+      const History& mine = history_[header.sequence % kRecentCalls];
+      if (mine.sequence_plus_one == header.sequence + 1 && mine.facts != header.facts) {
+        return explain_mismatch(peer, header.sequence, header.facts);
+      }
+      return false;
+    }
+    default:
+      return Status(ErrorCode::internal,
+                    who(peer) + " sent a frame of kind " + std::to_string(static_cast<int>(header.kind)) +
+                        " on a link for collectives",
+                    peer);
+  }
+}
+
+Status Engine::on_probe(int peer, const FrameHeader& header) {
+  const History& mine = history_[header.sequence % kRecentCalls];
+  if (mine.sequence_plus_one == header.sequence + 1) {
+    return mine.facts == header.facts ? Status() : explain_mismatch(peer, header.sequence, header.facts);
+  }
+  if (header.sequence >= sequence_) {
+    FrameHeader& kept = peer_probes_[static_cast<std::size_t>(peer)];
+    if (kept.reserved == 0) ++probes_kept_;
+    kept = header;
+    kept.reserved = header.sequence + 1;
+  }
+  return {};
+}
+
+Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) {
+  if (header.bytes > kMaxReasonBytes)
+    return Status(ErrorCode::internal, who(peer) + " sent an oversized reason", peer);
+  std::string& text = partial_reasons_[static_cast<std::size_t>(peer)];
+  std::byte piece[512];
+  while (text.size() < header.bytes) {
+    auto got = link.read({piece, std::min<std::size_t>(sizeof piece, header.bytes - text.size())});
+    if (!got.ok()) return got.status();
+    if (*got == 0) return false;
+    text.append(reinterpret_cast<const char*>(piece), *got);
+  }
+  link.pop();
+  return decode_reason(text, group_.size());
+}
+
+/// Looks at the head of every link for what no running step would find: probes, revokes, data of a call that
+/// differs.
+Status Engine::scan_links() {
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    Link* link = peer == group_.rank ? nullptr : transport_->existing_link(peer, Channel::collective);
+    while (link != nullptr) {
+      auto head = link->peek();
+      if (!head.ok()) return {};  // A lost link counts where data are awaited from it.
+      if (*head == nullptr) break;
+      auto consumed = on_frame(peer, **head, *link);
+      if (!consumed.ok()) return consumed.status();
+      if (!*consumed) break;
+    }
+  }
+  return {};
+}
+
+/// Nothing has moved for a while: compares calls with everybody, and tells those who are awaited that they
+/// are.
+void Engine::ask_around(Operation& operation, Nanos now) {
+  if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
+  if (domain_ == nullptr && transport_) {
+    static_cast<void>(transport_->service());
+    for (int peer = 0; peer < group_.size(); ++peer) {
+      // A peer that waits for this rank with another call can only say so over a link that exists.
+      if (peer != group_.rank) static_cast<void>(peers_->link(peer));
+    }
+    if (Status status = scan_links(); !status.ok()) return revoke(status);
+  }
+  if (operation.path != Operation::Path::links) return;
+  if (const int peer = operation.link_run.passed_by();
+      peer != kSelf && now - last_moved_ > kExplanationWait) {
+    return revoke(Status(ErrorCode::mismatch,
+                         who(peer) + " has gone on to later operations without sending what " +
+                             who(group_.rank) + " awaits in " + operation.describe() +
+                             ": the two called different operations",
+                         peer));
+  }
+  if (now - operation.probed < kProbeEvery) return;
+  operation.probed = now;
+  FrameHeader probe;
+  probe.kind = FrameKind::probe;
+  probe.sequence = operation.sequence;
+  probe.facts = operation.call.facts;
+  for (const int peer : waiting_for(operation)) peers_->post(peer, probe);
+}
+
+// ---- mismatches ----
+
+Status Engine::explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const {
+  const History& mine = history_[sequence % kRecentCalls];
+  const std::string own = mine.sequence_plus_one == sequence + 1 ? describe(mine.facts) : "another operation";
+  return Status(ErrorCode::mismatch,
+                "operation #" + std::to_string(sequence) + " differs: " + who(peer) + " called " +
+                    describe(theirs) + ", but " + who(group_.rank) + " called " + own,
+                peer);
+}
+
+Status Engine::compare_records(const Operation& operation) {
+  for (int member = 0; member < domain_->size(); ++member) {
+    const MemberControl& control = domain_->control(member);
+    const CallRecord& record = control.recent[operation.sequence % kRecentCalls];
+    if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1 &&
+        record.facts != operation.call.facts) {
+      return explain_mismatch(member, operation.sequence, record.facts);
+    }
+    if (control.left.load(std::memory_order_acquire) != 0 &&
+        control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
+      return Status(ErrorCode::peer_lost,
+                    who(member) + " left before its operation #" + std::to_string(operation.sequence),
+                    member);
+    }
+  }
+  return {};
+}
+
+Status Engine::explain_domain_mismatch(int member, const Operation& operation) {
+  const CallRecord& record = domain_->control(member).recent[operation.sequence % kRecentCalls];
+  if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1) {
+    return explain_mismatch(member, operation.sequence, record.facts);
+  }
+  return Status(ErrorCode::mismatch,
+                "operation #" + std::to_string(operation.sequence) + " differs between " + who(member) +
+                    " and " + who(group_.rank) + ", which called " + operation.describe(),
+                member);
+}
+
+std::vector<int> Engine::waiting_for(const Operation& operation) const {
+  std::vector<int> peers;
+  if (operation.kind == Operation::Kind::message) {
+    if (operation.message.peer != kAnySource) peers.push_back(operation.message.peer);
+  } else if (operation.path == Operation::Path::links) {
+    operation.link_run.waiting_for(peers);
+  } else if (operation.path == Operation::Path::domain) {
+    operation.domain_run.waiting_for(*domain_, peers);
+  } else if (operation.path == Operation::Path::inline_line) {
+    operation.inline_run.waiting_for(*domain_, peers);
+  }
+  return peers;
+}
+
+std::string Engine::waiting_text(const Operation& operation) const {
+  std::string text;
+  for (const int peer : waiting_for(operation)) {
+    text += (text.empty() ? "it waits for " : ", ") + who(peer);
+    if (text.size() > 400) return text + ", ...";
+  }
+  return text.empty() ? "it waits for an earlier operation" : text;
+}
+
+}  // namespace lockstep::internal
