@@ -27,7 +27,7 @@ Result<std::unique_ptr<Transport>> make_tcp(World& world, const EngineGroup& gro
                                             const std::vector<int>& world_ranks) {
   std::lock_guard lock(world.mutex);
   if (!world.switchboard) {
-    auto made = Switchboard::make(*world.session, real_env());
+    auto made = Switchboard::make(*world.session, real_env(), world.model.model->tcp_sockets);
     if (!made.ok()) return made.status();
     world.switchboard = std::move(*made);
   }

@@ -158,7 +158,7 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
     return {};
   }
   if (starts_with_all_ready(program_->program)) next_ = 2;
-  combine_.past_caches = choice_.shape->count * buffers_.element >= nontemporal_threshold();
+  combine_.past_caches = choice_.past_caches;
   return resolve_members(domain);
 }
 

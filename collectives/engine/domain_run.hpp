@@ -42,6 +42,7 @@ struct DomainChoice {
   const Algorithm* staged = nullptr;
   const Algorithm* registered = nullptr;
   const Shape* shape = nullptr;  ///< Outlives the run.
+  bool past_caches = false;      ///< As in Reduction, if the registered one runs.
 };
 
 /// This rank's buffers as peers would address them; owner 0: not at all.

@@ -52,7 +52,9 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   matcher_ = std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0);
   active_.reserve(kMaxInFlight);
   partial_reasons_.resize(static_cast<std::size_t>(group_.size()));
-  wait_policy_ = wait_policy(group_);
+  wait_policy_ = wait_policy(group_, model.model->spin_microseconds * 1000);
+  past_caches_from_ =
+      model.model->non_temporal_bytes > 0 ? model.model->non_temporal_bytes : nontemporal_threshold();
   hosts_ = hosts_of(group_);
   one_process_ = std::all_of(group_.members.begin(), group_.members.end(), [&](const Member& m) {
     return m.process != 0 && m.process == group_.members.front().process;
@@ -352,6 +354,7 @@ Status Engine::launch_domain(Operation& operation, const Selection& selection, c
     return {};
   }
   operation.path = Operation::Path::domain;
+  const bool past_caches = call.facts.count * buffers.element >= past_caches_from_;
   OfferedBuffers offered;
   if (selection.registered != nullptr) {
     const auto reference = [&](const void* pointer, std::uint64_t elements) {
@@ -363,8 +366,8 @@ Status Engine::launch_domain(Operation& operation, const Selection& selection, c
     const bool in_place = buffers.input == buffers.output && call.input_elements == call.output_elements;
     offered.output = in_place ? offered.input : reference(buffers.output, call.output_elements);
   }
-  operation.domain_run.begin({selection.staged, selection.registered, &operation.shape}, buffers, combine,
-                             identity, offered);
+  operation.domain_run.begin({selection.staged, selection.registered, &operation.shape, past_caches}, buffers,
+                             combine, identity, offered);
   return {};
 }
 

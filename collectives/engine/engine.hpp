@@ -177,8 +177,9 @@ class Engine final : public Progressor,
   std::uint64_t segment_bytes_;
   std::shared_ptr<ChoiceTable> choices_;
   WaitPolicy wait_policy_;
-  std::vector<int> hosts_;    // As Shape::hosts.
-  bool one_process_ = false;  // All ranks are threads of this process: any memory is addressable.
+  std::uint64_t past_caches_from_ = 0;  // Bytes from which registered results are written past the caches.
+  std::vector<int> hosts_;              // As Shape::hosts.
+  bool one_process_ = false;            // All ranks are threads of this process: any memory is addressable.
 
   std::mutex mutex_;
   std::atomic<int> contenders_{0};  // Threads that want the lock while another makes progress.

@@ -49,13 +49,14 @@ bool a_core_each(const EngineGroup& group, const std::string& host) {
   return fit(all) && std::all_of(ranks.begin(), ranks.end(), fit);
 }
 
-WaitPolicy wait_policy(const EngineGroup& group) {
+WaitPolicy wait_policy(const EngineGroup& group, Nanos measured) {
   if (config_is_set("LOCKSTEP_SPIN")) {
     const Nanos spin = config_integer("LOCKSTEP_SPIN") * 1000;
     return {spin > 0 ? kInlineAttempts : kInlineYields, spin == 0, spin, kYield};
   }
   const bool spare = a_core_each(group, group.members[static_cast<std::size_t>(group.rank)].host_id);
-  return {spare ? kInlineAttempts : kInlineYields, !spare, spare ? kSpin : 0, kYield};
+  const Nanos spin = measured > 0 ? measured : kSpin;
+  return {spare ? kInlineAttempts : kInlineYields, !spare, spare ? spin : 0, kYield};
 }
 
 void relax(bool yield) {

@@ -23,8 +23,9 @@ struct WaitPolicy {
 bool a_core_each(const EngineGroup& group, const std::string& host);
 
 /// Spins only when the ranks on this host fit the cores this process may use: a spinner in a waiting peer's
-/// place costs that peer a scheduler tick. LOCKSTEP_SPIN overrides.
-WaitPolicy wait_policy(const EngineGroup& group);
+/// place costs that peer a scheduler tick. `measured` is how long it pays on this machine, 0: nobody knows.
+/// LOCKSTEP_SPIN overrides.
+WaitPolicy wait_policy(const EngineGroup& group, Nanos measured);
 
 /// Between two tries.
 void relax(bool yield);

@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kSchema = "lockstep-tuning";
 constexpr int kVersion = 1;
 constexpr double kNano = 1e-9;
+constexpr std::int64_t kLongestSpinMicroseconds = 10'000;  // Sleeping and waking costs hundreds at most.
 constexpr double kMaxNanos = 1e9;  // A second for one message, or one byte, is no measurement.
 
 Json nanos(double seconds) { return seconds / kNano; }
@@ -126,9 +127,11 @@ void read_model(const Json& from, CostModel& model) {
   }
   for (const Json& correction : from.value("corrections", Json::array())) read_correction(correction, model);
   if (from.contains("overrides")) read_overrides(from.at("overrides"), model);
-  model.non_temporal_bytes = from.value("non_temporal_bytes", std::uint64_t{0});
-  model.spin_microseconds = from.value("spin_microseconds", std::int64_t{0});
-  model.tcp_sockets = from.value("tcp_sockets", 1);
+  model.non_temporal_bytes = from.value("non_temporal_bytes", model.non_temporal_bytes);
+  model.spin_microseconds = from.value("spin_microseconds", model.spin_microseconds);
+  if (model.spin_microseconds < 0 || model.spin_microseconds > kLongestSpinMicroseconds)
+    wrong("spin_microseconds is not in 0 to " + std::to_string(kLongestSpinMicroseconds));
+  model.tcp_sockets = from.value("tcp_sockets", model.tcp_sockets);
 }
 
 Result<CostModel> parse(std::string_view text, CostModel model) {

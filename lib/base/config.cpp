@@ -54,7 +54,8 @@ constexpr auto kVariables = std::to_array<Variable>({
      "Who listens at a `tcp://` rendezvous: rank 0, or the launcher already.", "rank0|launcher"},
     {"LOCKSTEP_TCP_CONGESTION", text, "",
      "TCP congestion control, for example cubic or bbr; empty lets the library choose."},
-    {"LOCKSTEP_TCP_SOCKETS", integer, "1", "TCP connections per peer, 1 to 16; equal on all ranks."},
+    {"LOCKSTEP_TCP_SOCKETS", integer, "",
+     "TCP connections per peer, 1 to 16, equal on all ranks; empty takes what calibration found, else 1."},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
      "Which transport carries the data: `auto` (shared memory on one host, TCP otherwise), `shm`, `tcp`, "

@@ -26,7 +26,7 @@ class ScopedVariable {
 TEST(Config, GivesDefaultsWhenNothingIsSet) {
   EXPECT_EQ(config_milliseconds("LOCKSTEP_TIMEOUT"), 30 * 60 * 1000);
   EXPECT_EQ(config_text("LOCKSTEP_TRANSPORTS"), "auto");
-  EXPECT_EQ(config_integer("LOCKSTEP_TCP_SOCKETS"), 1);
+  EXPECT_EQ(config_integer("LOCKSTEP_VERBS_TIMEOUT"), 16);
   EXPECT_FALSE(config_flag("LOCKSTEP_INSECURE"));
   EXPECT_EQ(config_bytes("LOCKSTEP_SEGMENT"), 0u);
   EXPECT_FALSE(config_is_set("LOCKSTEP_TIMEOUT"));

@@ -224,10 +224,10 @@ TEST(Switchboard, EndsTheWaitForALostRank) {
 }
 
 // One rank alone, whose peer 1 published `theirs` (nothing when empty).
-Status meet_alone(const std::string& theirs) {
+Status meet_alone(const std::string& theirs, int sockets_per_link = 1) {
   StaticSession session(0, 2, fresh_store());
   if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(published_key(1), theirs));
-  return Switchboard::make(session, real_env()).status();
+  return Switchboard::make(session, real_env(), sockets_per_link).status();
 }
 
 TEST(Switchboard, NamesARankThatNeverPublished) {
@@ -248,6 +248,14 @@ TEST(Switchboard, DoesNotWaitForARankThatDied) {
   killer.join();
   EXPECT_EQ(status.code(), ErrorCode::peer_lost);
   EXPECT_EQ(status.message(), "rank 1 (node1, pid 1001) is gone: exited with code 3");
+}
+
+TEST(Switchboard, TheVariableGoesBeforeTheMeasuredNumberOfSockets) {
+  const Status measured = meet_alone("127.0.0.1:1 3", 99);
+  EXPECT_EQ(measured.message(), "tcp_sockets of the tuning file is 99, but a link has 1 to 16 sockets");
+  const ScopedVariable set("LOCKSTEP_TCP_SOCKETS", "2");
+  EXPECT_EQ(meet_alone("127.0.0.1:1 3", 99).message(),
+            "LOCKSTEP_TCP_SOCKETS is 2 on rank 0 and 3 on rank 1: set it equally on all ranks");
 }
 
 TEST(Switchboard, RefusesRanksThatDisagreeOnTheNumberOfSockets) {

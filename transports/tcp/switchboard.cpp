@@ -16,12 +16,14 @@
 namespace lockstep::internal {
 namespace {
 
-Result<int> sockets_from_environment() {
-  const std::int64_t sockets = config_integer("LOCKSTEP_TCP_SOCKETS");
+Result<int> sockets_of_link(int usual) {
+  const bool set = config_is_set("LOCKSTEP_TCP_SOCKETS");
+  const std::int64_t sockets = set ? config_integer("LOCKSTEP_TCP_SOCKETS") : usual;
   if (sockets >= 1 && sockets <= kMaxSockets) return static_cast<int>(sockets);
-  return Status(ErrorCode::configuration, "LOCKSTEP_TCP_SOCKETS is " + std::to_string(sockets) +
-                                              ", but a link has 1 to " + std::to_string(kMaxSockets) +
-                                              " sockets");
+  return Status(ErrorCode::configuration,
+                std::string(set ? "LOCKSTEP_TCP_SOCKETS" : "tcp_sockets of the tuning file") + " is " +
+                    std::to_string(sockets) + ", but a link has 1 to " + std::to_string(kMaxSockets) +
+                    " sockets");
 }
 
 }  // namespace
@@ -38,8 +40,8 @@ Switchboard::Switchboard(Session& session, Env& env, int sockets)
       congestion_(config_text("LOCKSTEP_TCP_CONGESTION")),
       loss_callback_(env.random()) {}
 
-Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env) {
-  auto sockets = sockets_from_environment();
+Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env, int sockets_per_link) {
+  auto sockets = sockets_of_link(sockets_per_link);
   if (!sockets.ok()) return sockets.status();
   auto listeners = listen_for_peers(session);
   if (!listeners.ok()) return listeners.status();

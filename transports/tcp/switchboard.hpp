@@ -34,8 +34,8 @@ class Switchboard {
   /// Listens, publishes the addresses as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
   /// most LOCKSTEP_START_TIMEOUT. The session must outlive the switchboard. Errors: no usable interface
   /// (LOCKSTEP_IFNAME), several hosts without a secret, a rank that did not come, ranks that disagree on
-  /// LOCKSTEP_TCP_SOCKETS.
-  static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env);
+  /// LOCKSTEP_TCP_SOCKETS, which goes before `sockets_per_link`.
+  static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env, int sockets_per_link = 1);
   ~Switchboard();
   Switchboard(const Switchboard&) = delete;
   Switchboard& operator=(const Switchboard&) = delete;
