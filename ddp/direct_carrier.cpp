@@ -1,11 +1,9 @@
 // The plain way: one all_reduce per bucket, in place. The marking thread starts it, the library's thread
 // steps it while backward runs, wait() drives the rest.
-#include <utility>
-#include <vector>
-
 #include "collectives/call_builder.hpp"
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_carrier.hpp"
+#include "ddp/started_works.hpp"
 #include "lib/net/fd.hpp"
 
 namespace lockstep::internal {
@@ -20,25 +18,10 @@ class DirectCarrier final : public BucketCarrier {
   }
 
   void start(const GradientBucket& bucket) noexcept override {
-    if (failure_) return;
-    try {
-      works_.push_back(start_all_reduce(bucket));
-    } catch (const Error& error) {
-      failure_ = error;
-    }
+    works_.start([&] { return start_all_reduce(bucket); });
   }
 
-  std::optional<Error> finish() override {
-    for (Work& work : works_) {
-      try {
-        work.wait();
-      } catch (const Error& error) {
-        if (!failure_) failure_ = error;
-      }
-    }
-    works_.clear();
-    return std::exchange(failure_, std::nullopt);
-  }
+  std::optional<Error> finish() override { return works_.finish(); }
 
  private:
   Work start_all_reduce(const GradientBucket& bucket) {
@@ -56,8 +39,7 @@ class DirectCarrier final : public BucketCarrier {
 
   Communicator& communicator_;
   StepClock& clock_;
-  std::vector<Work> works_;
-  std::optional<Error> failure_;
+  StartedWorks works_;
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "ddp/started_works.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -29,26 +31,12 @@ class WholeStore final : public GradientStore {
   }
 
   void start(std::size_t b, ReduceOp op) override {
-    if (failure_) return;
-    try {
-      works_.push_back(
-          communicator_.reduce_scatter_async(bucket(b), shard(b), layout_.shard(b), DataType::f32, op));
-    } catch (const Error& error) {
-      failure_ = error;
-    }
+    works_.start([&] {
+      return communicator_.reduce_scatter_async(bucket(b), shard(b), layout_.shard(b), DataType::f32, op);
+    });
   }
 
-  std::optional<Error> await_all() override {
-    for (Work& work : works_) {
-      try {
-        work.wait();
-      } catch (const Error& error) {
-        if (!failure_) failure_ = error;
-      }
-    }
-    works_.clear();
-    return std::exchange(failure_, std::nullopt);
-  }
+  std::optional<Error> await_all() override { return works_.finish(); }
 
   std::size_t lasting_bytes() const noexcept override { return memory_.bytes(); }
   std::size_t in_flight_bytes() const noexcept override { return 0; }
@@ -57,8 +45,7 @@ class WholeStore final : public GradientStore {
   Communicator& communicator_;
   const ShardLayout& layout_;
   RegisteredBlock memory_;
-  std::vector<Work> works_;
-  std::optional<Error> failure_;
+  StartedWorks works_;
 };
 
 /// As many reductions run at once before a bucket waits for the oldest: one on the wire, one behind it, so

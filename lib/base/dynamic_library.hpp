@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "lib/base/status.hpp"
+
 namespace lockstep::internal {
 
 /// Never unloaded: what such libraries start in a process, they do not end.
@@ -31,5 +33,42 @@ class DynamicLibrary {
   std::string error_;
   const char* missing_ = nullptr;
 };
+
+/// What to tell a user who lacks a library.
+struct LibraryHelp {
+  const char* file;       ///< The one that belongs to the headers' interface.
+  const char* transport;  ///< What needs it.
+  const char* name;
+  const char* version;   ///< The first that will do, "UCX 1.10".
+  const char* packages;  ///< Of Debian and Ubuntu.
+};
+
+/// The functions of a library, or why there are none.
+template <typename Table>
+struct LoadedLibrary {
+  Table table{};
+  Status status;
+};
+
+/// `take(library, table)` gets every function.
+template <typename Table, typename Take>
+LoadedLibrary<Table> load_library(const LibraryHelp& help, Take take) {
+  LoadedLibrary<Table> loaded;
+  DynamicLibrary library(help.file);
+  const std::string packages = " (Debian, Ubuntu: " + std::string(help.packages) + ")";
+  if (!library.loaded()) {
+    loaded.status = Status(ErrorCode::configuration,
+                           std::string("transport ") + help.transport + " was asked for, but " + help.name +
+                               " cannot be loaded (" + library.error() + "): install it" + packages);
+    return loaded;
+  }
+  take(library, loaded.table);
+  if (library.missing() != nullptr) {
+    loaded.status =
+        Status(ErrorCode::configuration, std::string(help.file) + " has no " + library.missing() +
+                                             ": install " + help.version + " or later" + packages);
+  }
+  return loaded;
+}
 
 }  // namespace lockstep::internal

@@ -5,23 +5,9 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr const char* kFile = "libucp.so.0";  // The file that belongs to the headers' interface.
+constexpr LibraryHelp kHelp{"libucp.so.0", "ucx", "UCX", "UCX 1.10", "libucx0"};
 
-struct Loaded {
-  UcxLibrary table{};
-  Status status;
-};
-
-Loaded load() {
-  Loaded loaded;
-  DynamicLibrary library(kFile);
-  if (!library.loaded()) {
-    loaded.status =
-        Status(ErrorCode::configuration, "transport ucx was asked for, but UCX cannot be loaded (" +
-                                             library.error() + "): install it (Debian, Ubuntu: libucx0)");
-    return loaded;
-  }
-  UcxLibrary& table = loaded.table;
+void take_functions(DynamicLibrary& library, UcxLibrary& table) {
   library.get(table.init_version, "ucp_init_version");
   library.get(table.cleanup, "ucp_cleanup");
   library.get(table.config_read, "ucp_config_read");
@@ -44,18 +30,12 @@ Loaded load() {
   library.get(table.request_cancel, "ucp_request_cancel");
   library.get(table.request_free, "ucp_request_free");
   library.get(table.status_string, "ucs_status_string");
-  if (library.missing() != nullptr) {
-    loaded.status =
-        Status(ErrorCode::configuration, std::string(kFile) + " has no " + library.missing() +
-                                             ": install UCX 1.10 or later (Debian, Ubuntu: libucx0)");
-  }
-  return loaded;
 }
 
 }  // namespace
 
 Result<const UcxLibrary*> ucx_library() {
-  static const Loaded loaded = load();
+  static const LoadedLibrary<UcxLibrary> loaded = load_library<UcxLibrary>(kHelp, take_functions);
   if (!loaded.status.ok()) return loaded.status;
   return &loaded.table;
 }

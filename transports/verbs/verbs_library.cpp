@@ -7,24 +7,10 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr const char* kFile = "libibverbs.so.1";
+constexpr LibraryHelp kHelp{"libibverbs.so.1", "verbs", "libibverbs", "rdma-core 32",
+                            "libibverbs1 ibverbs-providers"};
 
-struct Loaded {
-  VerbsLibrary table{};
-  Status status;
-};
-
-Loaded load() {
-  Loaded loaded;
-  DynamicLibrary library(kFile);
-  if (!library.loaded()) {
-    loaded.status =
-        Status(ErrorCode::configuration, "transport verbs was asked for, but libibverbs cannot be loaded (" +
-                                             library.error() +
-                                             "): install it (Debian, Ubuntu: libibverbs1 ibverbs-providers)");
-    return loaded;
-  }
-  VerbsLibrary& table = loaded.table;
+void take_functions(DynamicLibrary& library, VerbsLibrary& table) {
   library.get(table.get_device_list, "ibv_get_device_list");
   library.get(table.free_device_list, "ibv_free_device_list");
   library.get(table.get_device_name, "ibv_get_device_name");
@@ -50,18 +36,12 @@ Loaded load() {
   library.get(table.modify_qp, "ibv_modify_qp");
   library.get(table.destroy_qp, "ibv_destroy_qp");
   library.get(table.wc_status_str, "ibv_wc_status_str");
-  if (library.missing() != nullptr) {
-    loaded.status =
-        Status(ErrorCode::configuration, std::string(kFile) + " has no " + library.missing() +
-                                             ": install rdma-core 32 or later (Debian, Ubuntu: libibverbs1)");
-  }
-  return loaded;
 }
 
 }  // namespace
 
 Result<const VerbsLibrary*> verbs_library() {
-  static const Loaded loaded = load();
+  static const LoadedLibrary<VerbsLibrary> loaded = load_library<VerbsLibrary>(kHelp, take_functions);
   if (!loaded.status.ok()) return loaded.status;
   return &loaded.table;
 }
