@@ -158,16 +158,20 @@ def processes_of(folder):
     return told
 
 
+def group_nice(pid):
+    """What the process's scheduling group may take, or None: a process that was never given a group of its own has an empty file."""
+    with open(f"/proc/{pid}/autogroup", encoding="ascii") as file:
+        words = file.read().split()
+    return words[-1] if words else None
+
+
 def share_priority(pids):
     """Some launchers give ranks a session, and with it a scheduling group, of their own: all contenders get this command's."""
     try:
-        with open("/proc/self/autogroup", encoding="ascii") as file:
-            nice = file.read().split()[-1]
+        ours = group_nice("self") or "0"
         for pid in pids:
-            with open(f"/proc/{pid}/autogroup", encoding="ascii") as file:
-                same = file.read().split()[-1] == nice
-            if not same:
+            if group_nice(pid) not in (None, ours):
                 with open(f"/proc/{pid}/autogroup", "w", encoding="ascii") as file:
-                    file.write(nice)
+                    file.write(ours)
     except OSError:
         pass  # no such groups in this kernel, or not ours to change
