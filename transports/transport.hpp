@@ -38,8 +38,9 @@ struct Awaited {
 };
 
 /// An ordered, reliable path of messages between this rank and one peer, for one communicator and channel.
-/// Errors are final: once a call returned an error, every later call returns it. ErrorCode::peer_lost when
-/// the stream ended; internal or unauthorized for bytes that are not frames.
+/// Errors are final for their direction: once a send failed every later one does, and so with receiving. What
+/// came before the peer was lost can still be read. ErrorCode::peer_lost when the stream ended; internal or
+/// unauthorized for bytes that are not frames.
 class Link {
  public:
   virtual ~Link() = default;

@@ -161,6 +161,7 @@ class Engine final : public Progressor,
   Status on_probe(int peer, const FrameHeader& header);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
   Status scan_links();
+  Status true_cause(const Status& why);
   void ask_around(Operation& operation, Nanos now);
   Status explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const;
   Status compare_records(const Operation& operation);

@@ -81,7 +81,7 @@ void Engine::apply_requests() {
   if (why.ok()) return;
   // A peer that has done its part and gone may be reported before this rank has looked at what it left.
   if (state() == ErrorCode::ok) advance_all();
-  revoke(why);
+  if (state() == ErrorCode::ok) revoke(true_cause(why));
 }
 
 ErrorCode Engine::poll_state() {

@@ -91,6 +91,28 @@ Status Engine::scan_links() {
   return {};
 }
 
+/// A peer that left may have done so because of another's failure. It then said so on its link, behind what
+/// it sent before: that is the cause, and not that it is gone.
+Status Engine::true_cause(const Status& why) {
+  const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
+  Link* link = left && transport_ ? transport_->existing_link(why.culprit(), Channel::collective) : nullptr;
+  if (link == nullptr) return why;
+  std::uint64_t taken = 0;
+  for (const Operation* operation : active_) {
+    if (operation->path == Operation::Path::links) taken += operation->link_run.taken_from(why.culprit());
+  }
+  while (true) {
+    auto head = link->peek();
+    if (!head.ok() || *head == nullptr) return why;
+    if ((*head)->kind == FrameKind::revoke) {
+      auto said = on_revoke(why.culprit(), **head, *link);
+      return said.ok() ? why : said.status();
+    }
+    auto dropped = drop_message(*link, **head, taken);
+    if (!dropped.ok() || !*dropped) return why;
+  }
+}
+
 /// Nothing has moved for a while: compares calls with everybody, and tells those who are awaited that they
 /// are.
 void Engine::ask_around(Operation& operation, Nanos now) {

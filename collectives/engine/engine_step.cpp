@@ -50,7 +50,7 @@ bool Engine::advance(Operation& operation) {
     // The session may know already whose death made that peer leave.
     if (progress.status().code() == ErrorCode::peer_lost) apply_requests();
     if (state() != ErrorCode::ok) return true;
-    Status cause = progress.status();
+    Status cause = true_cause(progress.status());
     if (cause.code() == ErrorCode::mismatch && cause.message().empty())
       cause = explain_domain_mismatch(cause.culprit(), operation);
     revoke(cause);

@@ -146,22 +146,22 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, Fram
     // The peer went on without sending what this step awaits: its calls differ, and this operation cannot end
     // well. Its later frames are dropped, since the word why may come behind them.
     passed_by_ = step.peer;
-    auto dropped = drop_head(lanes_[lane], *header, link);
+    auto dropped = drop_message(link, *header, lanes_[lane].received);
     if (!dropped.ok()) return dropped.status();
     if (!*dropped) return false;
   }
 }
 
-Result<bool> LinkRun::drop_head(LaneState& state, const FrameHeader& header, Link& link) {
+Result<bool> drop_message(Link& link, const FrameHeader& header, std::uint64_t& taken) {
   std::byte nowhere[1024];
-  while (state.received < header.bytes) {
-    auto got = link.read({nowhere, std::min<std::size_t>(sizeof nowhere, header.bytes - state.received)});
+  while (taken < header.bytes) {
+    auto got = link.read({nowhere, std::min<std::size_t>(sizeof nowhere, header.bytes - taken)});
     if (!got.ok()) return got.status();
     if (*got == 0) return false;
-    state.received += *got;
+    taken += *got;
   }
   link.pop();
-  state.received = 0;
+  taken = 0;
   return true;
 }
 
@@ -212,6 +212,16 @@ void LinkRun::abandon(PeerTable& peers) {
   }
   lanes_.clear();
   program_.reset();
+}
+
+std::uint64_t LinkRun::taken_from(int peer) const {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const auto& steps = program_->program.lanes[lane].steps;
+    if (lanes_[lane].next >= steps.size()) continue;
+    const Step& step = steps[lanes_[lane].next];
+    if (is_receive(step.kind) && step.peer == peer && lanes_[lane].received > 0) return lanes_[lane].received;
+  }
+  return 0;
 }
 
 void LinkRun::waiting_for(std::vector<int>& peers) const {

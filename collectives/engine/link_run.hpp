@@ -41,6 +41,8 @@ class LinkRun {
   /// A peer that went on to later calls without sending what this run awaits, or kSelf: the run cannot end
   /// well.
   int passed_by() const { return passed_by_; }
+  /// Payload bytes of the message at the head of `peer`'s stream that this run has taken.
+  std::uint64_t taken_from(int peer) const;
   const PreparedProgram* program() const { return program_.get(); }
 
  private:
@@ -66,7 +68,6 @@ class LinkRun {
   Result<Attempt> run_send(std::size_t lane, const Step& step, PeerTable& peers);
   Result<Attempt> run_receive(std::size_t lane, const Step& step, PeerTable& peers, FrameHandler& handler);
   Result<bool> match(std::size_t lane, const Step& step, Link& link, FrameHandler& handler);
-  Result<bool> drop_head(LaneState& state, const FrameHeader& header, Link& link);
   Result<bool> drain_payload(LaneState& state, const Step& step, Link& link);
   void run_local(const Step& step);
   /// Of the message that the lane's step sends or receives, `payload`.
@@ -83,6 +84,10 @@ class LinkRun {
   int passed_by_ = kSelf;
   bool alone_ = false;
 };
+
+/// Drops the head message of a link, of whose payload `taken` bytes are consumed. False while not all of it
+/// is here: then `taken` has grown. True: `taken` is 0, for the next message.
+Result<bool> drop_message(Link& link, const FrameHeader& header, std::uint64_t& taken);
 
 /// Runs a copy or reduce step on elements [first, first + count) of its slices.
 void run_local_step(const Program& program, const Step& step, const Buffers& buffers, const Combine& combine,

@@ -83,6 +83,44 @@ TEST_P(Processes, AKilledRankIsNamedByAllOthers) { survive_a_kill(GetParam(), fa
 TEST_P(Processes, AKilledRankIsNamedDespiteForkedChildren) { survive_a_kill(GetParam(), true, false); }
 TEST(Registered, AKilledRankIsNamedByAllOthers) { survive_a_kill("shm", false, true); }
 
+struct LastWordsBoard {
+  std::atomic<bool> sending{false};
+  std::atomic<bool> stopped{false};
+};
+
+/// A rank that is stopped while another gives up and leaves finds its own sending cut off when it goes on:
+/// the cause is nevertheless what the other said before it left, not that it left.
+TEST_P(Processes, WhoLeftWithAReasonIsHeardByWhoWasStopped) {
+  MeetingPlace place;
+  Shared<LastWordsBoard> board;
+  auto children = start_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, GetParam());
+    std::vector<float> data(1 << 24);
+    comm.all_reduce(data.data(), data.data(), 1 << 10, DataType::f32, ReduceOp::sum);
+    if (rank == 1) {
+      internal::testing::wait_until([&] { return board->stopped.load(); });
+      return comm.abort("its user gave up");
+    }
+    Work work = comm.all_reduce_async(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
+    board->sending = true;
+    try {
+      work.wait();
+      ADD_FAILURE() << "there was nobody to reduce with";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_NE(std::string(error.what()).find("its user gave up"), std::string::npos) << error.what();
+    }
+  });
+  internal::testing::wait_until([&] { return board->sending.load(); });
+  internal::sleep_for(std::chrono::milliseconds(20));  // Into the middle of it, most likely.
+  kill(children[0], SIGSTOP);
+  ASSERT_EQ(waitpid(children[0], nullptr, WUNTRACED), children[0]);
+  board->stopped = true;
+  EXPECT_EQ(wait_for(children[1]), 0);
+  kill(children[0], SIGCONT);
+  EXPECT_EQ(wait_for(children[0]), 0);
+}
+
 TEST_P(Processes, UseInAForkedChildIsANamedError) {
   MeetingPlace place;
   run_forked(2, [&](int rank) {
