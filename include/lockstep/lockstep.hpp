@@ -3,6 +3,7 @@
 
 #include "lockstep/communicator.hpp"
 #include "lockstep/ddp.hpp"
+#include "lockstep/device.hpp"
 #include "lockstep/error.hpp"
 #include "lockstep/memory.hpp"
 #include "lockstep/types.hpp"

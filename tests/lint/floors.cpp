@@ -39,6 +39,7 @@ const std::vector<Floor>& floors() {
       {"collectives/verify/", {"collectives/programs/", "lib/base/"}},
       {"collectives/select/", {"collectives/programs/", "transports/*", "lib/"}},
       {"collectives/engine/", {"collectives/programs/", "collectives/select/", "transports/*", "lib/"}},
+      {"collectives/device/", {"collectives/", "transports/", "lib/"}},
       // The public face puts the parts together.
       {"collectives/*", {"collectives/", "transports/", "lib/"}},
       {"ddp/", {"collectives/", "lib/"}},

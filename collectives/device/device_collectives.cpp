@@ -1,0 +1,113 @@
+// The collectives of DeviceCommunicator: the arguments become a CallBuilder.
+#include "collectives/device/device_core.hpp"
+
+namespace lockstep {
+
+using internal::CallBuilder;
+using internal::DeviceCore;
+using Counts = std::span<const std::size_t>;
+
+static void enqueue(DeviceCore& core, CallBuilder call, Stream stream, const DeviceCallOptions& options,
+                    void* copy_to = nullptr) {
+  core.start(call, stream, options, copy_to).throw_if_error();
+}
+
+void DeviceCommunicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                                    ReduceOp op, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::all_reduce, core_->engine(), options);
+  call.elements(type, count).reduction(op).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::reduce(const void* input, void* output, std::size_t count, DataType type,
+                                ReduceOp op, int root, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::reduce, core_->engine(), options);
+  call.elements(type, count).reduction(op).root(root).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+/// A broadcast of the programs has one buffer: the input of root, everybody else's output.
+void DeviceCommunicator::broadcast(const void* input, void* output, std::size_t count, DataType type,
+                                   int root, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::broadcast, core_->engine(), options);
+  const bool apart = rank() == root && input != output;
+  void* const buffer = apart ? const_cast<void*>(input) : output;
+  call.elements(type, count).root(root).buffers(buffer, buffer);
+  enqueue(*core_, std::move(call), stream, options, apart ? output : nullptr);
+}
+
+void DeviceCommunicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                                 Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::scatter, core_->engine(), options);
+  call.elements(type, count).root(root).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                                Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::gather, core_->engine(), options);
+  call.elements(type, count).root(root).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
+                                    Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::all_gather, core_->engine(), options);
+  call.elements(type, count).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                        ReduceOp op, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::reduce_scatter, core_->engine(), options);
+  call.elements(type, count).reduction(op).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                                    Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::all_to_all, core_->engine(), options);
+  call.elements(type, count).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::barrier(Stream stream, const DeviceCallOptions& options) {
+  enqueue(*core_, CallBuilder(Collective::barrier, core_->engine(), options), stream, options);
+}
+
+void DeviceCommunicator::scatter_v(const void* input, Counts counts, void* output, std::size_t output_count,
+                                   DataType type, int root, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::scatter_v, core_->engine(), options);
+  call.elements(type, 0).root(root).root_counts(counts, output_count).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::gather_v(const void* input, std::size_t input_count, void* output, Counts counts,
+                                  DataType type, int root, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::gather_v, core_->engine(), options);
+  call.elements(type, 0).root(root).root_counts(counts, input_count).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::all_gather_v(const void* input, void* output, Counts counts, DataType type,
+                                      Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::all_gather_v, core_->engine(), options);
+  call.elements(type, 0).counts(counts).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::reduce_scatter_v(const void* input, void* output, Counts counts, DataType type,
+                                          ReduceOp op, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::reduce_scatter_v, core_->engine(), options);
+  call.elements(type, 0).reduction(op).counts(counts).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+void DeviceCommunicator::all_to_all_v(const void* input, Counts send_counts, void* output, Counts recv_counts,
+                                      DataType type, Stream stream, const DeviceCallOptions& options) {
+  CallBuilder call(Collective::all_to_all_v, core_->engine(), options);
+  call.elements(type, 0).pair_counts(send_counts, recv_counts).buffers(input, output);
+  enqueue(*core_, std::move(call), stream, options);
+}
+
+}  // namespace lockstep
