@@ -194,6 +194,10 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   auto rendezvous = find_rendezvous(options, claim, environment, launch.job_id, parent_pid);
   if (!rendezvous.ok()) return rendezvous.status();
   launch.rendezvous = std::move(*rendezvous);
+  if (launch.rendezvous.starts_with(kServedScheme)) {
+    launch.rendezvous.replace(0, kServedScheme.size(), "tcp://");
+    launch.store_is_served = true;
+  }
   return launch;
 }
 

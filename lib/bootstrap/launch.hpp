@@ -26,6 +26,9 @@
 
 namespace lockstep::internal {
 
+/// Of a rendezvous that another process serves (lockstep::Rendezvous): "served://host:port".
+inline constexpr std::string_view kServedScheme = "served://";
+
 using Environment = std::map<std::string, std::string, std::less<>>;
 
 /// Variables of this process. Empty values are left out: they count as not set.
@@ -35,9 +38,9 @@ struct Launch {
   int rank = 0;
   int world_size = 1;
   std::string source;      ///< "torchrun", "explicit arguments", "single process" ...
-  std::string rendezvous;  ///< tcp://host:port, file:///path, memory://name or local://name. Empty for a
-                           ///< single process.
-  bool store_is_served = false;  ///< The launcher listens at the rendezvous already; else rank 0 has to.
+  std::string rendezvous;  ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
+                           ///< local://name. Empty for a single process.
+  bool store_is_served = false;  ///< Somebody listens at the rendezvous already; else rank 0 has to.
   std::string job_id;            ///< May be empty.
 };
 

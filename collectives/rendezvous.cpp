@@ -1,0 +1,52 @@
+// The public face of a served rendezvous.
+#include "lockstep/rendezvous.hpp"
+
+#include "lib/base/config.hpp"
+#include "lib/bootstrap/launch.hpp"
+#include "lib/bootstrap/store_server.hpp"
+#include "lib/net/fd.hpp"
+#include "lib/net/interfaces.hpp"
+#include "lockstep/error.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::Result;
+
+Result<std::string> own_address() {
+  auto available = internal::interface_addresses();
+  if (!available.ok()) return available.status();
+  const internal::InterfaceFilter filter = internal::interface_filter_from_environment();
+  auto usable = internal::usable_interfaces(*available, filter);
+  if (usable.ok() && !usable->empty()) return usable->front().address;
+  if (!usable.ok() && !filter.text.empty()) return usable.status();
+  return std::string("127.0.0.1");
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const std::string& job_id, const std::string& secret) {
+  if (internal::in_forked_child()) {
+    throw Error(
+        ErrorCode::not_supported,
+        "lockstep was already used in the parent of this forked process; use exec, or serve the rendezvous "
+        "in a process forked before");
+  }
+  if (secret.empty()) throw Error(ErrorCode::invalid_argument, "a served rendezvous needs a secret");
+  internal::check_environment().throw_if_error();
+  auto host = own_address();
+  host.status().throw_if_error();
+  internal::StoreServerOptions options;
+  options.at = {*host, 0};
+  options.key = internal::make_handshake_key(job_id, secret);
+  auto server = internal::StoreServer::start(std::move(options));
+  server.status().throw_if_error();
+  server_ = std::move(*server);
+  address_ = std::string(internal::kServedScheme) + server_->address().text();
+}
+
+Rendezvous::Rendezvous(Rendezvous&&) noexcept = default;
+Rendezvous& Rendezvous::operator=(Rendezvous&&) noexcept = default;
+Rendezvous::~Rendezvous() = default;
+
+}  // namespace lockstep
