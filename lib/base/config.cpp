@@ -22,6 +22,10 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_ALGORITHMS", text, "",
      "Forces algorithms by collective and message size, for example "
      "`all_reduce:0-16k=one_shot,16k-inf=ring;broadcast:*=binomial`; must be equal on all ranks."},
+    {"LOCKSTEP_DEVICE_BACKEND", text, "cuda",
+     "What executes operations on device memory: CUDA, or threads of this `host`, for tests and for programs "
+     "developed on machines without a GPU.",
+     "cuda|host"},
     {"LOCKSTEP_HOST_ID", text, "",
      "Ranks of one machine with different values count as ranks of different hosts, which share no memory; "
      "for "

@@ -17,8 +17,11 @@ const std::vector<Rule>& rules() {
         "timespec_get", "clock_nanosleep", "nanosleep", "usleep", "sleep_until"},
        {"lib/base/env."},
        "take time from Env"},
-      // The engine and the transports are stepped; only start-up may wait between two tries.
-      {{"sleep_for"}, {"lib/base/env.", "lib/bootstrap/"}, "ask Env::wake_at to be stepped again"},
+      // The engine and the transports are stepped; only start-up may wait between two tries, and a stream of
+      // the host backend for a word.
+      {{"sleep_for"},
+       {"lib/base/env.", "lib/bootstrap/", "lib/device/host/host_kernels.cpp"},
+       "ask Env::wake_at to be stepped again"},
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},
        "take randomness from Env"},

@@ -23,6 +23,7 @@ const std::vector<Floor>& floors() {
       {"lib/observe/", {"lib/base/", "lib/net/"}},
       {"lib/memory/", {"lib/base/", "lib/net/"}},
       {"lib/bootstrap/", {"lib/base/", "lib/net/", "lib/memory/"}},
+      {"lib/device/", {"lib/base/", "lib/net/", "lib/memory/", "lib/reduce/"}},
       // The contracts; each transport knows them and not its neighbours.
       {"transports/*", {"lib/"}},
       {"transports/shm/", {"transports/*", "lib/"}},

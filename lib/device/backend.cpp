@@ -1,0 +1,30 @@
+#include "lib/device/backend.hpp"
+
+#include <memory>
+
+#include "lib/base/config.hpp"
+#include "lib/device/cuda/cuda_backend.hpp"
+#include "lib/device/host/host_backend.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+Result<Backend*> open_backend() {
+  if (config_text("LOCKSTEP_DEVICE_BACKEND") == "host") return new HostBackend;
+  return open_cuda_backend();
+}
+
+}  // namespace
+
+Result<Backend*> device_backend() {
+  // Never destroyed: streams may still run when static objects go.
+  static const Result<Backend*> backend = open_backend();
+  if (backend.ok() && in_forked_child()) {
+    return Status(ErrorCode::not_supported,
+                  "this process was forked after lockstep used a device: start ranks by exec (lockstep-run, "
+                  "torchrun), or fork before the first use");
+  }
+  return backend;
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,258 @@
+// Backend: the only door to a GPU. Everything above it speaks of devices, memory, streams and events through
+// this class and is the same on CUDA (lib/device/cuda) and on the host backend (lib/device/host), which
+// executes the same operations on threads over ordinary memory.
+//
+// Whatever is "enqueued" returns at once and runs on its stream after what was enqueued there before. Every
+// pointer of an enqueued operation has to stay valid until it ran; lists (spans) are copied before the call
+// returns. The calling thread must have selected the device of the stream (DeviceScope). All functions may be
+// called from any thread. An error names what was refused and what to do about it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lib/base/status.hpp"
+#include "lib/net/fd.hpp"
+#include "lockstep/types.hpp"
+
+namespace lockstep::internal {
+
+/// A cudaStream_t of the caller or of create_stream(); nullptr is the default stream of the selected device.
+using DeviceStream = void*;
+/// A cudaEvent_t.
+using DeviceEvent = void*;
+
+struct DeviceIdentity {
+  std::array<std::uint8_t, 16>
+      uuid{};  ///< Equal for two processes that see one device. Of a MIG slice: its own.
+  std::string name;
+  std::uint64_t memory = 0;                   ///< Bytes.
+  int sm = 0;                                 ///< 90 for compute capability 9.0; 0 on the host backend.
+  int multiprocessors = 0;                    ///< What runs blocks of kernels side by side.
+  bool kernels_of_processes_overlap = false;  ///< MPS is on (or the host backend): no time slices.
+  bool stream_memory_operations = false;      ///< operate() works.
+  bool exports_descriptors = false;           ///< MemoryKind::shareable works.
+};
+
+enum class MemoryKind : std::uint8_t {
+  plain,      ///< cudaMalloc: exported as a legacy handle.
+  shareable,  ///< Virtual memory management: exported as a descriptor.
+  pool,       ///< cudaMallocAsync: not exportable, as much of what frameworks allocate.
+};
+
+enum class MemorySpace : std::uint8_t {
+  unregistered,  ///< Host memory that no device knows.
+  pinned,        ///< Host memory that devices can read and write.
+  device,
+  managed,  ///< Moves between both; neither exportable nor good for operate().
+};
+
+/// The allocation in which an address lies.
+struct Allocation {
+  MemorySpace space = MemorySpace::unregistered;
+  int device = -1;  ///< Of device memory.
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
+  /// Unique in this process and never reused, so that an address that was freed and allocated again is told
+  /// apart. 0 for unregistered memory.
+  std::uint64_t generation = 0;
+};
+
+inline constexpr std::size_t kLegacyHandleBytes = 64;
+using LegacyHandle = std::array<std::byte, kLegacyHandleBytes>;
+
+/// One allocation as other processes of this host can map it, in every form that its owner has.
+struct MemoryExport {
+  std::size_t bytes = 0;  ///< Of the whole allocation: mappings begin at its base.
+  bool has_legacy = false;
+  LegacyHandle legacy{};
+  Fd descriptor;  ///< Maybe none.
+};
+
+/// What one source is multiplied by, in its own type.
+struct ScaleFactor {
+  double value = 1;
+  const void* device = nullptr;  ///< If set, one element of the reduction's type that kernels can read.
+};
+
+/// As `Reduction` in lib/reduce/reduce.hpp, stream-ordered: every destination gets finish(s[0] op s[1] op
+/// ...), combined from left to right, small floats accumulated in f32 and rounded once; a destination may be
+/// one of the sources. One source is copied (scaled, divided).
+struct ReduceJob {
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;  ///< Not user.
+  std::size_t count = 0;        ///< Elements.
+  std::span<const void* const> sources;
+  std::span<void* const> destinations;
+  /// For avg: the value is divided by this before it is stored when > 1; else avg is sum.
+  std::uint32_t divisor = 0;
+  /// Empty, or one for each source, for real floats: the source is multiplied, rounded to its type, and then
+  /// reduced, with the same bits as if it had been scaled beforehand.
+  std::span<const ScaleFactor> factors = {};
+};
+
+/// f32 to (narrow) or from (widen) a smaller type, each element times `factor`: as lib/reduce/convert.hpp.
+struct ConvertJob {
+  DataType from = DataType::f32, to = DataType::f32;  ///< One of them is f32, the other a narrow type.
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  float factor = 1;
+};
+
+/// Blocks of `block` elements with one f32 scale each: as quantise() in lib/reduce/convert.hpp.
+struct QuantiseJob {
+  DataType type = DataType::f8e4m3;
+  const float* input = nullptr;
+  std::size_t count = 0, block = 0;
+  float* scales = nullptr;
+  void* codes = nullptr;
+};
+struct DequantiseJob {
+  DataType type = DataType::f8e4m3;
+  const float* scales = nullptr;
+  const void* codes = nullptr;
+  std::size_t count = 0, block = 0;
+  float factor = 1;
+  float* output = nullptr;
+  bool add = false;  ///< Added to what `output` holds, else in its place.
+};
+
+/// A 32-bit word in device or pinned memory, written by a stream, or waited for until it has reached a value:
+/// (int32)(*where - value) >= 0, so that sequence numbers may wrap.
+struct WordOperation {
+  enum class Kind : std::uint8_t { write, wait };
+  Kind kind = Kind::write;
+  std::uint32_t* where = nullptr;
+  std::uint32_t value = 0;
+};
+
+/// A kernel that is not one of the backend's own. Of the two bodies the backend runs the one that is its own.
+struct KernelLaunch {
+  static constexpr std::size_t kArgumentBytes = 2048;
+  const char* name = "";  ///< Lives as long as the program.
+  /// `arguments` bytes are copied; both bodies get the copy.
+  const void* arguments = nullptr;
+  std::size_t argument_bytes = 0;
+  void (*on_host)(const void* arguments) = nullptr;
+  /// Starts a kernel on the stream and returns the cudaError_t of the launch. Null where CUDA was not built.
+  int (*on_cuda)(const void* arguments, DeviceStream stream) = nullptr;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* name() const noexcept = 0;  ///< "cuda", "host"
+
+  // Devices.
+  virtual Result<int> device_count() = 0;
+  virtual Result<DeviceIdentity> identify(int device) = 0;
+  /// The device on which the calling thread works.
+  virtual Result<int> selected() = 0;
+  virtual Status select(int device) = 0;
+  /// Whether kernels and copies of `device` can reach memory of `peer` directly; enable_peer makes them
+  /// (again is fine). A device is its own peer.
+  virtual Result<bool> can_access(int device, int peer) = 0;
+  virtual Status enable_peer(int device, int peer) = 0;
+
+  // Memory. A fresh allocation's content is undefined.
+  virtual Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind = MemoryKind::plain) = 0;
+  /// After everything enqueued on it ran. Waits for the device if it must.
+  virtual Status free(void* memory) = 0;
+  /// Zeroed host memory that every device can read and write at the same address.
+  virtual Result<void*> allocate_pinned(std::size_t bytes) = 0;
+  virtual Status free_pinned(void* memory) = 0;
+  /// Lets streams use host memory of the caller (shared with other processes or not); page-aligned. Returns
+  /// the address that kernels and operate() have to be given.
+  virtual Result<void*> register_host(void* memory, std::size_t bytes) = 0;
+  virtual Status unregister_host(void* memory) = 0;
+  /// Ok with space `unregistered` for plain host memory.
+  virtual Result<Allocation> locate(const void* pointer) = 0;
+
+  // Memory of other processes.
+  /// Of the allocation in which `memory` lies. not_supported (pools, managed memory): stage it.
+  virtual Result<MemoryExport> export_memory(const void* memory) = 0;
+  /// Maps another process's allocation for the selected device; of the forms the importer takes what works.
+  /// Not for memory of this process. Nobody may use it after the exporter freed it: close before that.
+  virtual Result<void*> import_memory(const MemoryExport& memory) = 0;
+  virtual Status close_imported(void* base) = 0;
+
+  // Streams.
+  enum class Priority : std::uint8_t { normal, high };
+  /// A stream that does not synchronise with the default stream.
+  virtual Result<DeviceStream> create_stream(Priority priority = Priority::normal) = 0;
+  /// What was enqueued still runs.
+  virtual Status destroy_stream(DeviceStream stream) = 0;
+  virtual Status synchronize(DeviceStream stream) = 0;
+  /// True when everything enqueued so far ran.
+  virtual Result<bool> idle(DeviceStream stream) = 0;
+  /// True while a graph is recorded from it: the operations will run later, perhaps more than once.
+  virtual Result<bool> capturing(DeviceStream stream) = 0;
+
+  // Events.
+  virtual Result<DeviceEvent> create_event() = 0;
+  virtual Status destroy_event(DeviceEvent event) = 0;
+  virtual Status record(DeviceEvent event, DeviceStream stream) = 0;
+  /// True when the work recorded last has run, or nothing was recorded.
+  virtual Result<bool> query(DeviceEvent event) = 0;
+  virtual Status synchronize_event(DeviceEvent event) = 0;
+  /// Enqueues a wait for the work that was recorded last before this call.
+  virtual Status wait_event(DeviceStream stream, DeviceEvent event) = 0;
+
+  // Enqueued.
+  /// Between any two spaces; the ranges do not overlap.
+  virtual Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) = 0;
+  virtual Status fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) = 0;
+  virtual Status reduce(const ReduceJob& job, DeviceStream stream) = 0;
+  virtual Status convert(const ConvertJob& job, DeviceStream stream) = 0;
+  virtual Status quantise(const QuantiseJob& job, DeviceStream stream) = 0;
+  virtual Status dequantise(const DequantiseJob& job, DeviceStream stream) = 0;
+  /// In order, as one batch. What the stream wrote before is visible to whoever sees a written value. A wait
+  /// ends only when its word gets there: whoever aborts writes it.
+  virtual Status operate(std::span<const WordOperation> operations, DeviceStream stream) = 0;
+  virtual Status launch(const KernelLaunch& kernel, DeviceStream stream) = 0;
+
+  Status write_value(std::uint32_t* where, std::uint32_t value, DeviceStream stream) {
+    const WordOperation one{WordOperation::Kind::write, where, value};
+    return operate({&one, 1}, stream);
+  }
+  Status wait_value(std::uint32_t* where, std::uint32_t value, DeviceStream stream) {
+    const WordOperation one{WordOperation::Kind::wait, where, value};
+    return operate({&one, 1}, stream);
+  }
+};
+
+/// The process's backend: CUDA's, or the host's with LOCKSTEP_DEVICE_BACKEND=host. Made at the first call and
+/// never destroyed. not_supported "no CUDA device: ..." when there is no driver, no device, or no CUDA in
+/// this build; an error in a child forked after its parent used it.
+Result<Backend*> device_backend();
+
+/// Selects a device for this thread and puts the caller's back.
+class DeviceScope {
+ public:
+  DeviceScope(Backend& backend, int device) : backend_(backend) {
+    const Result<int> before = backend.selected();
+    if (!before.ok()) {
+      status_ = before.status();
+    } else if (before.value() != device) {
+      status_ = backend.select(device);
+      if (status_.ok()) before_ = before.value();
+    }
+  }
+  ~DeviceScope() {
+    if (before_ >= 0) static_cast<void>(backend_.select(before_));
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  Backend& backend_;
+  int before_ = -1;
+  Status status_;
+};
+
+}  // namespace lockstep::internal

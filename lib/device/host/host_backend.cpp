@@ -1,0 +1,245 @@
+#include "lib/device/host/host_backend.hpp"
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/device/check_job.hpp"
+#include "lib/device/host/host_kernels.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+thread_local int selected_device = 0;
+
+Status check_device(int device) {
+  if (device >= 0 && device < HostBackend::kDevices) return Status();
+  return Status(ErrorCode::invalid_argument, "device " + std::to_string(device) +
+                                                 " does not exist: there are " +
+                                                 std::to_string(HostBackend::kDevices) + ", from 0");
+}
+
+template <typename T>
+std::vector<T> owned(std::span<const T> list) {
+  return {list.begin(), list.end()};
+}
+
+}  // namespace
+
+HostBackend::~HostBackend() {
+  const auto drain = [](HostStream& stream) { stream.synchronize(); };
+  for (auto& [handle, stream] : streams_) drain(*stream);
+  for (auto& stream : default_streams_) {
+    if (stream != nullptr) drain(*stream);
+  }
+}
+
+Result<DeviceIdentity> HostBackend::identify(int device) {
+  LOCKSTEP_RETURN_IF_ERROR(check_device(device));
+  DeviceIdentity identity;
+  identity.uuid = {'l', 'o', 'c', 'k', 's', 't', 'e', 'p', 'h', 'o', 's', 't'};
+  identity.uuid.back() = static_cast<std::uint8_t>(device);
+  identity.name = "host device " + std::to_string(device);
+  identity.memory = std::uint64_t{1} << 30;
+  identity.multiprocessors = 1;
+  identity.kernels_of_processes_overlap = true;
+  identity.stream_memory_operations = true;
+  identity.exports_descriptors = true;
+  return identity;
+}
+
+Result<int> HostBackend::selected() { return selected_device; }
+
+Status HostBackend::select(int device) {
+  LOCKSTEP_RETURN_IF_ERROR(check_device(device));
+  selected_device = device;
+  return Status();
+}
+
+Result<bool> HostBackend::can_access(int device, int peer) {
+  LOCKSTEP_RETURN_IF_ERROR(check_device(device));
+  LOCKSTEP_RETURN_IF_ERROR(check_device(peer));
+  return true;
+}
+
+Status HostBackend::enable_peer(int device, int peer) { return can_access(device, peer).status(); }
+
+Result<void*> HostBackend::allocate(int device, std::size_t bytes, MemoryKind kind) {
+  LOCKSTEP_RETURN_IF_ERROR(check_device(device));
+  return memory_.allocate(device, bytes, kind);
+}
+
+Result<void*> HostBackend::import_memory(const MemoryExport& memory) {
+  return memory_.import_memory(selected_device, memory);
+}
+
+// Streams and events.
+
+Result<DeviceStream> HostBackend::create_stream(Priority) {
+  auto stream = std::make_shared<HostStream>(selected_device);
+  const std::lock_guard lock(mutex_);
+  const DeviceStream handle = stream.get();
+  streams_.emplace(handle, std::move(stream));
+  return handle;
+}
+
+Status HostBackend::destroy_stream(DeviceStream handle) {
+  const std::lock_guard lock(mutex_);
+  if (streams_.erase(handle) == 1) return Status();
+  return Status(ErrorCode::invalid_argument, "this stream was not made by create_stream(), or is destroyed");
+}
+
+Result<std::shared_ptr<HostStream>> HostBackend::stream_of(DeviceStream handle) {
+  const std::lock_guard lock(mutex_);
+  if (handle == nullptr) {
+    auto& stream = default_streams_[static_cast<std::size_t>(selected_device)];
+    if (stream == nullptr) stream = std::make_shared<HostStream>(selected_device);
+    return stream;
+  }
+  const auto found = streams_.find(handle);
+  if (found != streams_.end()) return found->second;
+  return Status(ErrorCode::invalid_argument, "no such stream: it was destroyed, or is of another backend");
+}
+
+Status HostBackend::synchronize(DeviceStream handle) {
+  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok()) return stream.status();
+  stream.value()->synchronize();
+  return Status();
+}
+
+Result<bool> HostBackend::idle(DeviceStream handle) {
+  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok()) return stream.status();
+  return stream.value()->idle();
+}
+
+Result<bool> HostBackend::capturing(DeviceStream handle) {
+  const Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok()) return stream.status();
+  return false;  // This backend has no graphs.
+}
+
+Result<DeviceEvent> HostBackend::create_event() {
+  auto event = std::make_shared<HostEvent>();
+  const std::lock_guard lock(mutex_);
+  const DeviceEvent handle = event.get();
+  events_.emplace(handle, std::move(event));
+  return handle;
+}
+
+Status HostBackend::destroy_event(DeviceEvent handle) {
+  const std::lock_guard lock(mutex_);
+  if (events_.erase(handle) == 1) return Status();
+  return Status(ErrorCode::invalid_argument, "this event was not made by create_event(), or is destroyed");
+}
+
+Result<std::shared_ptr<HostEvent>> HostBackend::event_of(DeviceEvent handle) {
+  const std::lock_guard lock(mutex_);
+  const auto found = events_.find(handle);
+  if (found != events_.end()) return found->second;
+  return Status(ErrorCode::invalid_argument, "no such event: it was destroyed, or is of another backend");
+}
+
+Status HostBackend::record(DeviceEvent handle, DeviceStream stream_handle) {
+  Result<std::shared_ptr<HostEvent>> event = event_of(handle);
+  if (!event.ok()) return event.status();
+  Result<std::shared_ptr<HostStream>> stream = stream_of(stream_handle);
+  if (!stream.ok()) return stream.status();
+  event.value()->record(*stream.value());
+  return Status();
+}
+
+Result<bool> HostBackend::query(DeviceEvent handle) {
+  Result<std::shared_ptr<HostEvent>> event = event_of(handle);
+  if (!event.ok()) return event.status();
+  const std::shared_ptr<Milestone> last = event.value()->last();
+  return last == nullptr || last->reached();
+}
+
+Status HostBackend::synchronize_event(DeviceEvent handle) {
+  Result<std::shared_ptr<HostEvent>> event = event_of(handle);
+  if (!event.ok()) return event.status();
+  if (const std::shared_ptr<Milestone> last = event.value()->last()) last->wait();
+  return Status();
+}
+
+Status HostBackend::wait_event(DeviceStream stream_handle, DeviceEvent handle) {
+  Result<std::shared_ptr<HostEvent>> event = event_of(handle);
+  if (!event.ok()) return event.status();
+  Result<std::shared_ptr<HostStream>> stream = stream_of(stream_handle);
+  if (!stream.ok()) return stream.status();
+  if (const std::shared_ptr<Milestone> last = event.value()->last()) {
+    stream.value()->enqueue([last] { last->wait(); });
+  }
+  return Status();
+}
+
+// Enqueued.
+
+Status HostBackend::enqueue(DeviceStream handle, HostStream::Task task) {
+  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok()) return stream.status();
+  if (stream.value()->device() != selected_device) {
+    return Status(ErrorCode::invalid_argument,
+                  "the stream belongs to device " + std::to_string(stream.value()->device()) +
+                      ", but this thread works on device " + std::to_string(selected_device) +
+                      ": select the stream's device first");
+  }
+  stream.value()->enqueue(std::move(task));
+  return Status();
+}
+
+Status HostBackend::copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) {
+  return enqueue(stream, [=] { std::memcpy(destination, source, bytes); });
+}
+
+Status HostBackend::fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) {
+  return enqueue(stream, [=] { std::memset(destination, value, bytes); });
+}
+
+Status HostBackend::reduce(const ReduceJob& job, DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
+  return enqueue(stream, [job, sources = owned(job.sources), factors = owned(job.factors),
+                          destinations = std::vector(job.destinations.begin(), job.destinations.end())] {
+    ReduceJob own = job;
+    own.sources = sources;
+    own.destinations = destinations;
+    own.factors = factors;
+    host_kernels::reduce(own);
+  });
+}
+
+Status HostBackend::convert(const ConvertJob& job, DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
+  return enqueue(stream, [job] { host_kernels::convert(job); });
+}
+
+Status HostBackend::quantise(const QuantiseJob& job, DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
+  return enqueue(stream, [job] { host_kernels::quantise(job); });
+}
+
+Status HostBackend::dequantise(const DequantiseJob& job, DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
+  return enqueue(stream, [job] { host_kernels::dequantise(job); });
+}
+
+Status HostBackend::operate(std::span<const WordOperation> operations, DeviceStream stream) {
+  return enqueue(stream, [list = owned(operations)] { host_kernels::operate(list); });
+}
+
+Status HostBackend::launch(const KernelLaunch& kernel, DeviceStream stream) {
+  if (kernel.on_host == nullptr || kernel.argument_bytes > KernelLaunch::kArgumentBytes) {
+    return Status(ErrorCode::invalid_argument,
+                  std::string("kernel ") + kernel.name + " has no body for the host, or too many arguments");
+  }
+  const auto* const first = static_cast<const std::byte*>(kernel.arguments);
+  return enqueue(stream,
+                 [body = kernel.on_host, arguments = std::vector(first, first + kernel.argument_bytes)] {
+                   body(arguments.data());
+                 });
+}
+
+}  // namespace lockstep::internal

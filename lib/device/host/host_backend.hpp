@@ -1,0 +1,82 @@
+// The host backend: executes streams on threads over memory of this host. For tests, and for programs
+// developed on machines without a GPU (LOCKSTEP_DEVICE_BACKEND=host). It keeps CUDA's rules (which device a
+// stream belongs to, what can be exported and how, what a wait for an event binds to), so that what runs on
+// it is right there too. Unlike CUDA's, its default streams do not synchronise with others.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "lib/device/backend.hpp"
+#include "lib/device/host/host_memory.hpp"
+#include "lib/device/host/host_stream.hpp"
+
+namespace lockstep::internal {
+
+class HostBackend final : public Backend {
+ public:
+  /// As many as ranks of a usual machine, so that each can have a device of its own. All are the same memory.
+  static constexpr int kDevices = 8;
+
+  ~HostBackend() override;
+
+  const char* name() const noexcept override { return "host"; }
+  Result<int> device_count() override { return kDevices; }
+  Result<DeviceIdentity> identify(int device) override;
+  Result<int> selected() override;
+  Status select(int device) override;
+  Result<bool> can_access(int device, int peer) override;
+  Status enable_peer(int device, int peer) override;
+
+  Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override;
+  Status free(void* memory) override { return memory_.free(memory); }
+  Result<void*> allocate_pinned(std::size_t bytes) override { return memory_.allocate_pinned(bytes); }
+  Status free_pinned(void* memory) override { return memory_.free_pinned(memory); }
+  Result<void*> register_host(void* memory, std::size_t bytes) override {
+    return memory_.register_host(memory, bytes);
+  }
+  Status unregister_host(void* memory) override { return memory_.unregister_host(memory); }
+  Result<Allocation> locate(const void* pointer) override { return memory_.locate(pointer); }
+
+  Result<MemoryExport> export_memory(const void* memory) override { return memory_.export_memory(memory); }
+  Result<void*> import_memory(const MemoryExport& memory) override;
+  Status close_imported(void* base) override { return memory_.close_imported(base); }
+
+  Result<DeviceStream> create_stream(Priority priority) override;
+  Status destroy_stream(DeviceStream stream) override;
+  Status synchronize(DeviceStream stream) override;
+  Result<bool> idle(DeviceStream stream) override;
+  Result<bool> capturing(DeviceStream stream) override;
+
+  Result<DeviceEvent> create_event() override;
+  Status destroy_event(DeviceEvent event) override;
+  Status record(DeviceEvent event, DeviceStream stream) override;
+  Result<bool> query(DeviceEvent event) override;
+  Status synchronize_event(DeviceEvent event) override;
+  Status wait_event(DeviceStream stream, DeviceEvent event) override;
+
+  Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) override;
+  Status fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) override;
+  Status reduce(const ReduceJob& job, DeviceStream stream) override;
+  Status convert(const ConvertJob& job, DeviceStream stream) override;
+  Status quantise(const QuantiseJob& job, DeviceStream stream) override;
+  Status dequantise(const DequantiseJob& job, DeviceStream stream) override;
+  Status operate(std::span<const WordOperation> operations, DeviceStream stream) override;
+  Status launch(const KernelLaunch& kernel, DeviceStream stream) override;
+
+ private:
+  /// The stream behind a handle; an error for one that was not made here, or was destroyed.
+  Result<std::shared_ptr<HostStream>> stream_of(DeviceStream handle);
+  Result<std::shared_ptr<HostEvent>> event_of(DeviceEvent handle);
+  Status enqueue(DeviceStream handle, HostStream::Task task);
+
+  HostMemory memory_;
+  std::mutex mutex_;
+  std::map<DeviceStream, std::shared_ptr<HostStream>> streams_;
+  std::array<std::shared_ptr<HostStream>, kDevices> default_streams_;
+  std::map<DeviceEvent, std::shared_ptr<HostEvent>> events_;
+};
+
+}  // namespace lockstep::internal

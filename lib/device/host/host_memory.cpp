@@ -1,0 +1,184 @@
+#include "lib/device/host/host_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace lockstep::internal {
+namespace {
+
+/// What a legacy handle of this backend says. The inode tells a descriptor's number that was used again.
+struct HandleText {
+  std::uint64_t magic = 0x6c732d686f737431;  // "ls-host1"
+  std::int64_t pid = 0;
+  std::int64_t descriptor = -1;
+  std::uint64_t filesystem = 0, inode = 0;
+};
+static_assert(sizeof(HandleText) <= kLegacyHandleBytes);
+
+Result<LegacyHandle> make_handle(const Fd& descriptor) {
+  struct stat facts {};
+  if (::fstat(descriptor.get(), &facts) != 0) return system_error("fstat of device memory", errno);
+  HandleText text;
+  text.pid = ::getpid();
+  text.descriptor = descriptor.get();
+  text.filesystem = facts.st_dev;
+  text.inode = facts.st_ino;
+  LegacyHandle handle{};
+  std::memcpy(handle.data(), &text, sizeof text);
+  return handle;
+}
+
+Result<Fd> open_handle(const LegacyHandle& handle) {
+  HandleText text;
+  std::memcpy(&text, handle.data(), sizeof text);
+  if (text.magic != HandleText{}.magic) {
+    return Status(ErrorCode::invalid_argument, "not a memory handle of the host backend");
+  }
+  const std::string pid = std::to_string(text.pid);
+  const std::string path = "/proc/" + pid + "/fd/" + std::to_string(text.descriptor);
+  Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd) return system_error("device memory of process " + pid + " (" + path + ")", errno);
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0) return system_error("fstat of " + path, errno);
+  if (facts.st_dev != text.filesystem || facts.st_ino != text.inode) {
+    return Status(ErrorCode::invalid_argument, "process " + pid + " has freed the memory of this handle");
+  }
+  return fd;
+}
+
+}  // namespace
+
+Result<void*> HostMemory::allocate(int device, std::size_t bytes, MemoryKind kind) {
+  if (bytes == 0) return Status(ErrorCode::invalid_argument, "an allocation needs at least one byte");
+  Result<Fd> descriptor = make_memory_fd("lockstep-device", round_up_to_pages(bytes));
+  if (!descriptor.ok()) return descriptor.status();
+  Result<Mapping> mapping = Mapping::map(*descriptor, Mapping::kAll, 0);
+  if (!mapping.ok()) return mapping.status();
+  Block block;
+  block.facts = {MemorySpace::device, device, mapping->data(), bytes, 0};
+  block.kind = kind;
+  block.mapping = std::move(*mapping);
+  block.descriptor = std::move(*descriptor);
+  return insert(std::move(block));
+}
+
+Status HostMemory::free(void* memory) { return erase(memory, Origin::allocated, "allocate()"); }
+
+Result<void*> HostMemory::allocate_pinned(std::size_t bytes) {
+  Result<Mapping> mapping = Mapping::map_private(round_up_to_pages(bytes == 0 ? 1 : bytes));
+  if (!mapping.ok()) return mapping.status();
+  Block block;
+  block.facts = {MemorySpace::pinned, -1, mapping->data(), bytes, 0};
+  block.origin = Origin::pinned;
+  block.mapping = std::move(*mapping);
+  return insert(std::move(block));
+}
+
+Status HostMemory::free_pinned(void* memory) { return erase(memory, Origin::pinned, "allocate_pinned()"); }
+
+Result<void*> HostMemory::register_host(void* memory, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(memory) % page_size() != 0 || bytes == 0) {
+    return Status(ErrorCode::invalid_argument, "only whole pages of host memory can be registered");
+  }
+  Block block;
+  block.facts = {MemorySpace::pinned, -1, static_cast<std::byte*>(memory), bytes, 0};
+  block.origin = Origin::registered;
+  {
+    const std::lock_guard lock(mutex_);
+    if (find(memory) != nullptr) {
+      return Status(ErrorCode::invalid_argument, "this host memory is registered already");
+    }
+  }
+  return insert(std::move(block));
+}
+
+Status HostMemory::unregister_host(void* memory) {
+  return erase(memory, Origin::registered, "register_host()");
+}
+
+Allocation HostMemory::locate(const void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const Block* block = find(pointer);
+  return block == nullptr ? Allocation{} : block->facts;
+}
+
+Result<MemoryExport> HostMemory::export_memory(const void* memory) {
+  const std::lock_guard lock(mutex_);
+  const Block* block = find(memory);
+  if (block == nullptr || block->facts.space != MemorySpace::device) {
+    return Status(ErrorCode::invalid_argument, "not device memory: only device memory can be exported");
+  }
+  if (block->origin != Origin::allocated || block->kind == MemoryKind::pool) {
+    return Status(ErrorCode::not_supported,
+                  "this memory cannot be exported: it was imported, or is of a pool");
+  }
+  MemoryExport exported;
+  exported.bytes = block->facts.bytes;
+  if (block->kind == MemoryKind::shareable) {
+    exported.descriptor = Fd(::fcntl(block->descriptor.get(), F_DUPFD_CLOEXEC, 0));
+    if (!exported.descriptor) return system_error("duplicating a memory descriptor", errno);
+    return exported;
+  }
+  Result<LegacyHandle> handle = make_handle(block->descriptor);
+  if (!handle.ok()) return handle.status();
+  exported.has_legacy = true;
+  exported.legacy = *handle;
+  return exported;
+}
+
+Result<void*> HostMemory::import_memory(int device, const MemoryExport& memory) {
+  Fd opened;
+  if (!memory.descriptor) {
+    if (!memory.has_legacy) {
+      return Status(ErrorCode::not_supported,
+                    "the exporter offers no form of its memory that can be imported");
+    }
+    Result<Fd> fd = open_handle(memory.legacy);
+    if (!fd.ok()) return fd.status();
+    opened = std::move(*fd);
+  }
+  const Fd& descriptor = memory.descriptor ? memory.descriptor : opened;
+  Result<Mapping> mapping = Mapping::map(descriptor, round_up_to_pages(memory.bytes), 0);
+  if (!mapping.ok()) return mapping.status();
+  Block block;
+  block.facts = {MemorySpace::device, device, mapping->data(), memory.bytes, 0};
+  block.origin = Origin::imported;
+  block.mapping = std::move(*mapping);
+  return insert(std::move(block));
+}
+
+Status HostMemory::close_imported(void* base) { return erase(base, Origin::imported, "import_memory()"); }
+
+void* HostMemory::insert(Block block) {
+  const std::lock_guard lock(mutex_);
+  block.facts.generation = ++last_generation_;
+  std::byte* const base = block.facts.base;
+  blocks_.emplace(base, std::move(block));
+  return base;
+}
+
+Status HostMemory::erase(void* base, Origin origin, const char* what) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(static_cast<std::byte*>(base));
+  if (found == blocks_.end() || found->second.origin != origin) {
+    return Status(ErrorCode::invalid_argument, std::string("this address did not come from ") + what);
+  }
+  blocks_.erase(found);
+  return Status();
+}
+
+HostMemory::Block* HostMemory::find(const void* pointer) {
+  const auto* const byte = static_cast<const std::byte*>(pointer);
+  auto after = blocks_.upper_bound(const_cast<std::byte*>(byte));
+  if (after == blocks_.begin()) return nullptr;
+  Block& block = std::prev(after)->second;
+  return byte < block.facts.base + block.facts.bytes ? &block : nullptr;
+}
+
+}  // namespace lockstep::internal

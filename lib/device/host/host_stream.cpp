@@ -1,0 +1,97 @@
+#include "lib/device/host/host_stream.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <thread>
+
+namespace lockstep::internal {
+namespace {
+
+/// The program's signal handlers run on its own threads.
+std::thread start_without_signals(std::function<void()> body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+void Milestone::reach() {
+  const std::lock_guard lock(mutex_);
+  reached_ = true;
+  changed_.notify_all();
+}
+
+bool Milestone::reached() {
+  const std::lock_guard lock(mutex_);
+  return reached_;
+}
+
+void Milestone::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return reached_; });
+}
+
+HostStream::HostStream(int device) : device_(device) {
+  start_without_signals([queue = queue_] { work(queue); }).detach();
+}
+
+HostStream::~HostStream() {
+  const std::lock_guard lock(queue_->mutex);
+  queue_->closed = true;
+  queue_->changed.notify_all();
+}
+
+void HostStream::enqueue(Task task) {
+  const std::lock_guard lock(queue_->mutex);
+  queue_->tasks.push_back(std::move(task));
+  ++queue_->enqueued;
+  queue_->changed.notify_all();
+}
+
+void HostStream::synchronize() {
+  std::unique_lock lock(queue_->mutex);
+  const std::uint64_t until = queue_->enqueued;
+  queue_->changed.wait(lock, [&] { return queue_->finished >= until; });
+}
+
+bool HostStream::idle() {
+  const std::lock_guard lock(queue_->mutex);
+  return queue_->finished == queue_->enqueued;
+}
+
+void HostStream::work(const std::shared_ptr<Queue>& queue) {
+  std::unique_lock lock(queue->mutex);
+  for (;;) {
+    queue->changed.wait(lock, [&] { return queue->closed || !queue->tasks.empty(); });
+    if (queue->tasks.empty()) return;
+    Task task = std::move(queue->tasks.front());
+    queue->tasks.pop_front();
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+    ++queue->finished;
+    queue->changed.notify_all();
+  }
+}
+
+void HostEvent::record(HostStream& stream) {
+  auto milestone = std::make_shared<Milestone>();
+  {
+    const std::lock_guard lock(mutex_);
+    last_ = milestone;
+  }
+  stream.enqueue([milestone] { milestone->reach(); });
+}
+
+std::shared_ptr<Milestone> HostEvent::last() {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+}  // namespace lockstep::internal

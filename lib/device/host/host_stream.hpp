@@ -1,0 +1,70 @@
+// A stream of the host backend: a thread that runs what is enqueued, in order; and the events of streams.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+namespace lockstep::internal {
+
+/// A point that somebody reaches once and others wait for.
+class Milestone {
+ public:
+  void reach();
+  bool reached();
+  void wait();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+};
+
+/// Its thread outlives it until the queue is empty. A thread that waits for a word which nobody writes never
+/// ends; it does not keep the process from ending.
+class HostStream {
+ public:
+  using Task = std::function<void()>;
+
+  explicit HostStream(int device);
+  ~HostStream();
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
+
+  int device() const { return device_; }
+  void enqueue(Task task);
+  /// Everything enqueued so far has run.
+  void synchronize();
+  bool idle();
+
+ private:
+  struct Queue {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Task> tasks;
+    std::uint64_t enqueued = 0, finished = 0;
+    bool closed = false;  ///< No more will come.
+  };
+  static void work(const std::shared_ptr<Queue>& queue);
+
+  const int device_;
+  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+};
+
+/// What was recorded last; thread-safe.
+class HostEvent {
+ public:
+  /// Enqueues the milestone on `stream`.
+  void record(HostStream& stream);
+  /// Null when nothing was recorded.
+  std::shared_ptr<Milestone> last();
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Milestone> last_;
+};
+
+}  // namespace lockstep::internal

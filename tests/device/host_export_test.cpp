@@ -1,0 +1,111 @@
+// Device memory of the host backend crosses processes, in both forms.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "lib/device/host/host_backend.hpp"
+#include "lib/memory/descriptor_service.hpp"
+#include "tests/support/forked.hpp"
+#include "tests/support/must.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::must;
+
+struct Meeting {
+  testing::Board board;
+  LegacyHandle handle;
+  std::uint32_t freed;
+};
+
+constexpr std::size_t kBytes = 100'000;
+
+TEST(HostExport, ALegacyHandleIsOpenedElsewhereAndNotAfterTheFree) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    HostBackend backend;
+    if (rank == 0) {
+      auto* const memory = static_cast<std::byte*>(must(backend.allocate(0, kBytes, MemoryKind::plain)));
+      std::memset(memory, 17, kBytes);
+      MemoryExport exported = must(backend.export_memory(memory + 5));
+      EXPECT_TRUE(exported.has_legacy);
+      EXPECT_FALSE(exported.descriptor);
+      EXPECT_EQ(exported.bytes, kBytes);
+      shared->handle = exported.legacy;
+      shared->board.meet(2);
+      shared->board.meet(2);
+      EXPECT_EQ(memory[kBytes - 1], std::byte{18});
+      must(backend.free(memory));
+      shared->board.meet(2);
+      return shared->board.meet(2);
+    }
+    shared->board.meet(2);
+    MemoryExport exported;
+    exported.bytes = kBytes;
+    exported.has_legacy = true;
+    exported.legacy = shared->handle;
+    auto* const mapped = static_cast<std::byte*>(must(backend.import_memory(exported)));
+    EXPECT_EQ(mapped[kBytes - 1], std::byte{17});
+    const Allocation found = must(backend.locate(mapped + 1));
+    EXPECT_EQ(found.base, mapped);
+    EXPECT_EQ(found.space, MemorySpace::device);
+    EXPECT_EQ(backend.export_memory(mapped).status().code(), ErrorCode::not_supported);
+    mapped[kBytes - 1] = std::byte{18};
+    shared->board.meet(2);
+    shared->board.meet(2);
+    EXPECT_FALSE(backend.import_memory(exported).ok());  // Freed there.
+    must(backend.close_imported(mapped));
+    EXPECT_EQ(backend.close_imported(mapped).code(), ErrorCode::invalid_argument);
+    shared->board.meet(2);
+  });
+}
+
+TEST(HostExport, AStreamWaitsForAnotherProcessOnSharedMemory) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    HostBackend backend;
+    if (rank == 0) {
+      auto* const word = static_cast<std::uint32_t*>(must(backend.allocate(0, 8, MemoryKind::shareable)));
+      MemoryExport exported = must(backend.export_memory(word));
+      EXPECT_FALSE(exported.has_legacy);
+      std::vector<Fd> descriptors;
+      descriptors.push_back(std::move(exported.descriptor));
+      must(offer_descriptors("word", std::move(descriptors)));
+      shared->board.post(0, must(descriptor_service_name()));
+      must(backend.wait_value(word, 41, nullptr));
+      must(backend.write_value(word + 1, 42, nullptr));
+      must(backend.synchronize(nullptr));
+      return shared->board.meet(2);
+    }
+    MemoryExport exported;
+    exported.bytes = 8;
+    exported.descriptor =
+        std::move(must(fetch_descriptors(shared->board.read(0), "word", IfAbsent::wait, 10'000)).front());
+    auto* const word = static_cast<std::uint32_t*>(must(backend.import_memory(exported)));
+    must(backend.write_value(word, 41, nullptr));
+    must(backend.wait_value(word + 1, 42, nullptr));
+    must(backend.synchronize(nullptr));
+    must(backend.close_imported(word));
+    shared->board.meet(2);
+  });
+}
+
+TEST(HostExport, APoolsMemoryIsNotExportable) {
+  HostBackend backend;
+  void* const memory = must(backend.allocate(0, kBytes, MemoryKind::pool));
+  EXPECT_EQ(backend.export_memory(memory).status().code(), ErrorCode::not_supported);
+  void* const pinned = must(backend.allocate_pinned(10));
+  EXPECT_EQ(backend.export_memory(pinned).status().code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(backend.import_memory({}).status().code(), ErrorCode::not_supported);
+  MemoryExport hostile;
+  hostile.bytes = kBytes;
+  hostile.has_legacy = true;  // All zero.
+  EXPECT_EQ(backend.import_memory(hostile).status().code(), ErrorCode::invalid_argument);
+  must(backend.free(memory));
+  must(backend.free_pinned(pinned));
+}
+
+}  // namespace
+}  // namespace lockstep::internal
