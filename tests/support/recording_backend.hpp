@@ -1,0 +1,124 @@
+// A backend that does what another does, and lists what was enqueued.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/device/backend.hpp"
+
+namespace lockstep::internal::testing {
+
+struct Enqueued {
+  std::string what;  ///< "copy", "fill", "reduce", "convert", "quantise", "dequantise", "write", "wait",
+                     ///< "record", "wait_event", or the name of a kernel.
+  DeviceStream stream = nullptr;
+  std::vector<const void*> sources{};
+  std::vector<void*> destinations{};
+  std::size_t bytes = 0;  ///< Of one source.
+  std::uint32_t value = 0;
+  DeviceEvent event = nullptr;
+};
+
+class RecordingBackend final : public Backend {
+ public:
+  explicit RecordingBackend(Backend& real) : real_(real) {}
+
+  /// What was enqueued since the last call, in the order of the calls.
+  std::vector<Enqueued> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(list_, {});
+  }
+
+  const char* name() const noexcept override { return real_.name(); }
+  Result<int> device_count() override { return real_.device_count(); }
+  Result<DeviceIdentity> identify(int device) override { return real_.identify(device); }
+  Result<int> selected() override { return real_.selected(); }
+  Status select(int device) override { return real_.select(device); }
+  Result<bool> can_access(int device, int peer) override { return real_.can_access(device, peer); }
+  Status enable_peer(int device, int peer) override { return real_.enable_peer(device, peer); }
+  Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override {
+    return real_.allocate(device, bytes, kind);
+  }
+  Status free(void* memory) override { return real_.free(memory); }
+  Result<void*> allocate_pinned(std::size_t bytes) override { return real_.allocate_pinned(bytes); }
+  Status free_pinned(void* memory) override { return real_.free_pinned(memory); }
+  Result<void*> register_host(void* memory, std::size_t bytes) override {
+    return real_.register_host(memory, bytes);
+  }
+  Status unregister_host(void* memory) override { return real_.unregister_host(memory); }
+  Result<Allocation> locate(const void* pointer) override { return real_.locate(pointer); }
+  Result<MemoryExport> export_memory(const void* memory) override { return real_.export_memory(memory); }
+  Result<void*> import_memory(const MemoryExport& memory) override { return real_.import_memory(memory); }
+  Status close_imported(void* base) override { return real_.close_imported(base); }
+  Result<DeviceStream> create_stream(Priority priority) override { return real_.create_stream(priority); }
+  Status destroy_stream(DeviceStream stream) override { return real_.destroy_stream(stream); }
+  Status synchronize(DeviceStream stream) override { return real_.synchronize(stream); }
+  Result<bool> idle(DeviceStream stream) override { return real_.idle(stream); }
+  Result<bool> capturing(DeviceStream stream) override { return real_.capturing(stream); }
+  Result<DeviceEvent> create_event() override { return real_.create_event(); }
+  Status destroy_event(DeviceEvent event) override { return real_.destroy_event(event); }
+  Result<bool> query(DeviceEvent event) override { return real_.query(event); }
+  Status synchronize_event(DeviceEvent event) override { return real_.synchronize_event(event); }
+
+  Status record(DeviceEvent event, DeviceStream stream) override {
+    note({.what = "record", .stream = stream, .event = event});
+    return real_.record(event, stream);
+  }
+  Status wait_event(DeviceStream stream, DeviceEvent event) override {
+    note({.what = "wait_event", .stream = stream, .event = event});
+    return real_.wait_event(stream, event);
+  }
+  Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) override {
+    note({"copy", stream, {source}, {destination}, bytes});
+    return real_.copy(destination, source, bytes, stream);
+  }
+  Status fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) override {
+    note({"fill", stream, {}, {destination}, bytes, value});
+    return real_.fill(destination, value, bytes, stream);
+  }
+  Status reduce(const ReduceJob& job, DeviceStream stream) override {
+    note({"reduce",
+          stream,
+          {job.sources.begin(), job.sources.end()},
+          {job.destinations.begin(), job.destinations.end()},
+          job.count * size_of(job.type)});
+    return real_.reduce(job, stream);
+  }
+  Status convert(const ConvertJob& job, DeviceStream stream) override {
+    note({"convert", stream, {job.input}, {job.output}, job.count * size_of(job.from)});
+    return real_.convert(job, stream);
+  }
+  Status quantise(const QuantiseJob& job, DeviceStream stream) override {
+    note({"quantise", stream, {job.input}, {job.scales, job.codes}, job.count * sizeof(float)});
+    return real_.quantise(job, stream);
+  }
+  Status dequantise(const DequantiseJob& job, DeviceStream stream) override {
+    note({"dequantise", stream, {job.scales, job.codes}, {job.output}, job.count});
+    return real_.dequantise(job, stream);
+  }
+  Status operate(std::span<const WordOperation> operations, DeviceStream stream) override {
+    for (const WordOperation& one : operations) {
+      const bool writes = one.kind == WordOperation::Kind::write;
+      note({writes ? "write" : "wait", stream, {}, {one.where}, sizeof one.value, one.value});
+    }
+    return real_.operate(operations, stream);
+  }
+  Status launch(const KernelLaunch& kernel, DeviceStream stream) override {
+    note({.what = kernel.name, .stream = stream});
+    return real_.launch(kernel, stream);
+  }
+
+ private:
+  void note(Enqueued one) {
+    const std::lock_guard lock(mutex_);
+    list_.push_back(std::move(one));
+  }
+
+  Backend& real_;
+  std::mutex mutex_;
+  std::vector<Enqueued> list_;
+};
+
+}  // namespace lockstep::internal::testing
