@@ -42,6 +42,7 @@ enum class HandshakeService : std::uint16_t {
   watch = 2,  ///< To be told who died, and to be missed when this connection ends.
   link = 3,   ///< Data between two ranks.
   knock = 4,  ///< Nothing but to be connected to: the lower rank of a pair makes their links.
+  probe = 5,  ///< Nothing but to know that the way is open.
 };
 
 /// Verdict of one side on the other. Values travel: never renumber.

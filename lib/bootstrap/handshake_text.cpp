@@ -13,6 +13,8 @@ std::string_view service_name(HandshakeService service) {
       return "a data connection";
     case HandshakeService::knock:
       return "to be connected to";
+    case HandshakeService::probe:
+      return "to know that this rank can be reached";
   }
   return "a service that is not known here";
 }

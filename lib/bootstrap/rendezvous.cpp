@@ -79,6 +79,26 @@ Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client
   return meeting;
 }
 
+/// Debian's installer writes a host's own name into /etc/hosts with the address 127.0.1.1: rank 0 would
+/// listen where no other host finds it.
+bool is_name_of_loopback(const std::string& host) {
+  return host != "localhost" && !is_numeric_address(host) && is_loopback(host);
+}
+
+std::string loopback_hint(const std::string& host) {
+  return host +
+         " leads to a loopback address here (see /etc/hosts), where ranks of other hosts are not heard";
+}
+
+Result<std::unique_ptr<StoreServer>> start_server(StoreServerOptions options, bool everywhere) {
+  if (!everywhere) return StoreServer::start(std::move(options));
+  options.at.host = "::";  // IPv4, too.
+  auto server = StoreServer::start(options);
+  if (server.ok()) return server;
+  options.at.host = "0.0.0.0";
+  return StoreServer::start(std::move(options));
+}
+
 Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where, const std::string& secret,
                                  const Deadline& deadline, Env& env) {
   auto at = parse_host_port(where);
@@ -88,24 +108,35 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
   StoreClientOptions client{*at, make_handshake_key(launch.job_id, secret), launch.rank, launch.world_size,
                             process_token()};
   if (!launch.store_is_served) meeting.server_rank = 0;
+  const bool hidden = is_name_of_loopback(at->host);
+  if (hidden) meeting.hint = loopback_hint(at->host);
   if (launch.rank == meeting.server_rank) {
     StoreServerOptions options;
     options.at = *at;
     options.key = client.key;
     options.rank = launch.rank;
-    auto server = StoreServer::start(std::move(options));
+    const bool may_be_seen = !secret.empty() || config_flag("LOCKSTEP_INSECURE");
+    auto server = start_server(std::move(options), hidden && may_be_seen);
     if (!server.ok()) return join_as_second(std::move(meeting), client, server.status(), env);
     meeting.server = std::move(*server);
-    client.server = meeting.server->address();
+    client.server.port = meeting.server->address().port;
+    if (may_be_seen) meeting.hint.clear();
+    if (!meeting.hint.empty())
+      meeting.hint += "; set LOCKSTEP_SECRET_FILE and rank 0 listens on all addresses";
   }
   auto store = connect(client, launch.store_is_served ? "the launcher" : "rank 0", deadline, env);
-  if (!store.ok()) return store.status();
+  if (!store.ok()) return with_hint(store.status(), meeting.hint);
   meeting.store = std::move(*store);
   meeting.client = std::move(client);
   return meeting;
 }
 
 }  // namespace
+
+Status with_hint(const Status& status, const std::string& hint) {
+  if (hint.empty() || status.code() != ErrorCode::timeout) return status;
+  return Status(status.code(), status.message() + "; " + hint, status.culprit());
+}
 
 Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, const Deadline& deadline,
                              Env& env) {

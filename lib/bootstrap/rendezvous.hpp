@@ -21,12 +21,17 @@ struct Meeting {
   std::unique_ptr<Store> store;
   std::optional<StoreClientOptions> client;  ///< Of a tcp:// rendezvous: how to reach its server.
   int server_rank = -1;  ///< The rank that hosts the store; -1 for a launcher, or no server.
+  std::string hint;      ///< What to look at if ranks do not come. Mostly empty.
 };
 
 /// Opens the store at launch.rendezvous: memory://name, file:///path, local://name, tcp://host:port. Rank 0
-/// serves the last unless the launcher does. Waits until `deadline` for a server to come up, and says so on
-/// stderr now and then.
+/// serves the last unless the launcher does: on the address given, or on all of the host's where that is the
+/// host's own name and leads to loopback (Debian's 127.0.1.1), and the job has a secret or
+/// LOCKSTEP_INSECURE=1. Waits until `deadline` for a server to come up, and says so on stderr now and then.
 Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, const Deadline& deadline,
                              Env& env);
+
+/// `status`, and the hint if ranks that did not come are what it tells of.
+Status with_hint(const Status& status, const std::string& hint);
 
 }  // namespace lockstep::internal

@@ -41,7 +41,7 @@ class JoinedSession final : public Session {
     Member self = this_member(launch_.rank);
     self.notice = std::move(notice);
     RollCall roll_call(store(), std::move(self), launch_.world_size, mark);
-    Status status = meet(roll_call, deadline, env);
+    Status status = with_hint(meet(roll_call, deadline, env), meeting_.hint);
     if (status.ok()) return status;
     end_failed_start(roll_call, status, env);
     if (status.code() != ErrorCode::peer_lost || status.culprit() >= 0 || meeting_.server_rank != 0)

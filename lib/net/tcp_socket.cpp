@@ -188,6 +188,8 @@ HostPort remote_address(const Fd& socket) {
   return describe(storage);
 }
 
+bool is_numeric_address(const std::string& host) { return look_up({host, 0}, AI_NUMERICHOST).ok(); }
+
 bool is_loopback(const std::string& host) {
   auto addresses = look_up({host, 0}, 0);
   if (!addresses.ok()) return false;

@@ -35,6 +35,15 @@ inline constexpr std::size_t kMaxAddresses = 8;
 /// A peer's next address is tried when the last has not answered for so long: a network without a route back
 /// must not cost its whole deadline. Those under way are not given up.
 inline constexpr std::chrono::milliseconds kNextAddressDelay{250};
+/// At start one rank of each host tries whether it reaches the other hosts; an address that has not answered
+/// for so long does not count as a way there.
+inline constexpr std::chrono::seconds kProbeDeadline{10};
+/// A host tries so many others, those that follow it. Of larger jobs every rank still hears of a fault.
+inline constexpr int kProbedHosts = 64;
+/// Hosts up to which the matrix of who reaches whom is printed whole; beyond only its gaps.
+inline constexpr std::size_t kMatrixHosts = 16;
+/// Gaps that an error explains, address by address.
+inline constexpr std::size_t kExplainedGaps = 8;
 /// Connecting and its handshake: longer than the accepting side's deadline, because a whole job may stand in
 /// its queue.
 inline constexpr std::chrono::seconds kConnectDeadline{30};

@@ -10,6 +10,7 @@
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/net/interfaces.hpp"
 #include "lib/net/tcp_socket.hpp"
+#include "transports/tcp/host_probe.hpp"
 #include "transports/tcp/limits.hpp"
 #include "transports/tcp/published_address.hpp"
 
@@ -76,7 +77,56 @@ Status Switchboard::meet(std::chrono::milliseconds timeout) {
   const PublishedAddress mine{addresses(), sockets_};
   auto published = exchange(session_, env_, kPublishedName, mine.text(), ranks, "the TCP addresses", timeout);
   if (!published.ok()) return published.status();
-  return learn(*published);
+  LOCKSTEP_RETURN_IF_ERROR(learn(*published));
+  return probe_hosts(timeout);
+}
+
+// Hosts that cannot reach each other are an error at once, and on all ranks, not in the first collective that
+// needs the way.
+Status Switchboard::probe_hosts(std::chrono::milliseconds timeout) {
+  const JobHosts hosts(session_.members());
+  if (hosts.size() == 1) return {};
+  const bool speaks = hosts.speaker(hosts.of_rank(rank_)) == rank_;
+  auto published = exchange(session_, env_, "tcp-reach", speaks ? probe_from(hosts, timeout) : std::string(),
+                            hosts.speakers(), "the ways between hosts", timeout);
+  if (!published.ok()) return published.status();
+  std::vector<ReachRow> rows;
+  for (const std::string& text : *published) {
+    auto row = decode_reach_row(text);
+    if (!row.ok()) return row.status();
+    rows.push_back(std::move(*row));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(judge_reachability(hosts, rows));
+  prefer_reached(hosts, rows[static_cast<std::size_t>(hosts.of_rank(rank_))]);
+  return {};
+}
+
+std::string Switchboard::probe_from(const JobHosts& hosts, std::chrono::milliseconds timeout) {
+  const int own = hosts.of_rank(rank_);
+  std::vector<ProbeTarget> targets;
+  for (int step = 1; step < std::min(hosts.size(), kProbedHosts + 1); ++step) {
+    const int host = (own + step) % hosts.size(), peer = hosts.speaker(host);
+    targets.push_back({host, peer, name_of(peer), addresses_[static_cast<std::size_t>(peer)]});
+  }
+  HandshakeHello hello;
+  hello.service = HandshakeService::probe;
+  hello.rank = rank_;
+  hello.world = session_.size();
+  // The others wait for what is found, so half of the time must be left.
+  const auto most = std::min<std::chrono::milliseconds>(kProbeDeadline, timeout / 2);
+  return encode(HostProbe(reactor_, key_, hello).run(targets, most));
+}
+
+// The ranks of a host share its networks: what answered its speaker is tried first for all of them.
+void Switchboard::prefer_reached(const JobHosts& hosts, const ReachRow& reached) {
+  for (const HostReach& reach : reached) {
+    for (int rank = 0; rank < session_.size(); ++rank) {
+      if (hosts.of_rank(rank) != reach.host) continue;
+      auto& addresses = addresses_[static_cast<std::size_t>(rank)];
+      std::stable_partition(addresses.begin(), addresses.end(),
+                            [&](const HostPort& address) { return address.host == reach.address; });
+    }
+  }
 }
 
 Status Switchboard::learn(const std::vector<std::string>& published) {
@@ -205,11 +255,13 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) {
 
 HandshakeStatus Switchboard::admit(const HandshakeHello& hello) const {
   if (hello.rank == rank_) return HandshakeStatus::duplicate_rank;
+  if (hello.service == HandshakeService::probe) return HandshakeStatus::ok;
   const HandshakeService expected = hello.rank < rank_ ? HandshakeService::link : HandshakeService::knock;
   return hello.service == expected ? HandshakeStatus::ok : HandshakeStatus::wrong_service;
 }
 
 void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
+  if (hello.service == HandshakeService::probe) return;  // It knows by now.
   if (hello.service == HandshakeService::knock) return want(hello.rank, hello.channel);
   connected({hello.rank, hello.channel}, std::move(socket));
 }

@@ -25,6 +25,7 @@
 #include "lib/net/reactor.hpp"
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/address_race.hpp"
+#include "transports/tcp/reachability.hpp"
 
 namespace lockstep::internal {
 
@@ -34,7 +35,8 @@ class Switchboard {
   /// Listens, publishes the addresses as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
   /// most LOCKSTEP_START_TIMEOUT. The session must outlive the switchboard. Errors: no usable interface
   /// (LOCKSTEP_IFNAME), several hosts without a secret, a rank that did not come, ranks that disagree on
-  /// LOCKSTEP_TCP_SOCKETS, which goes before `sockets_per_link`.
+  /// LOCKSTEP_TCP_SOCKETS, which goes before `sockets_per_link`; hosts that cannot reach each other, with the
+  /// matrix of who reached whom, equal on all ranks.
   static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env, int sockets_per_link = 1);
   ~Switchboard();
   Switchboard(const Switchboard&) = delete;
@@ -81,6 +83,9 @@ class Switchboard {
   void open(std::vector<Fd> listeners);
   Status meet(std::chrono::milliseconds timeout);
   Status learn(const std::vector<std::string>& published);
+  Status probe_hosts(std::chrono::milliseconds timeout);
+  std::string probe_from(const JobHosts& hosts, std::chrono::milliseconds timeout);
+  void prefer_reached(const JobHosts& hosts, const ReachRow& reached);
   void on_loss(const Loss& loss);
 
   void begin(Key key);

@@ -1,0 +1,77 @@
+#include "transports/tcp/host_probe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/base/env.hpp"
+
+namespace lockstep::internal {
+
+ReachRow HostProbe::run(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout) {
+  reactor_.run_there([&] { start(targets, timeout); });
+  done_.get_future().wait();
+  reactor_.run_there([this] {
+    for (Effort& effort : efforts_) {
+      for (Call& call : effort.calls) call.call.reset();
+    }
+  });
+  const std::string silence = "no answer within " + std::to_string(timeout.count()) + " ms";
+  ReachRow row;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    HostReach reach{targets[i].host, efforts_[i].reached, {}};
+    for (const Call& call : efforts_[i].calls) {
+      if (!reach.address.empty()) break;
+      reach.why +=
+          "\n    " + (call.failure.empty() ? silence + " from " + call.address.text() : call.failure);
+    }
+    row.push_back(std::move(reach));
+  }
+  return row;
+}
+
+void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout) {
+  timer_ = reactor_.at(real_env().now() + to_nanos(timeout), [this] { end(); });
+  for (const ProbeTarget& target : targets) {
+    auto& calls = efforts_.emplace_back().calls;
+    for (const HostPort& address : target.addresses) calls.push_back({address, {}, {}});
+  }
+  // Nothing moves from here on: calls are known by their place.
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    HandshakeHello hello = hello_;
+    hello.peer = targets[i].rank;
+    Effort& effort = efforts_[i];
+    for (Call& call : effort.calls) {
+      call.call = std::make_unique<OutgoingCall>(
+          reactor_, key_, hello, call.address, targets[i].name,
+          [this, &effort, &call](OutgoingCall::Outcome outcome, const Status& why) {
+            called(effort, call, outcome, why);
+          });
+      call.call->start();
+    }
+  }
+  end_if_settled();
+}
+
+// The call is still running this function: it ends with run().
+void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why) {
+  if (outcome != OutgoingCall::Outcome::connected) {
+    call.failure = why.message();
+    ++effort.failed;
+  } else if (effort.reached.empty()) {
+    effort.reached = call.address.host;
+  }
+  end_if_settled();
+}
+
+void HostProbe::end_if_settled() {
+  if (std::all_of(efforts_.begin(), efforts_.end(), [](const Effort& effort) { return effort.settled(); }))
+    end();
+}
+
+void HostProbe::end() {
+  if (std::exchange(ended_, true)) return;
+  reactor_.remove(timer_);
+  done_.set_value();
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,59 @@
+// HostProbe: tries all addresses of some ranks at once, each with the authenticated handshake.
+#pragma once
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/tcp/outgoing_call.hpp"
+#include "transports/tcp/reachability.hpp"
+
+namespace lockstep::internal {
+
+struct ProbeTarget {
+  int host = 0;
+  int rank = 0;
+  std::string name;  ///< For messages.
+  std::vector<HostPort> addresses;
+};
+
+class HostProbe {
+ public:
+  HostProbe(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello)
+      : reactor_(reactor), key_(key), hello_(hello) {}
+  HostProbe(const HostProbe&) = delete;
+  HostProbe& operator=(const HostProbe&) = delete;
+
+  /// Ends when of every target one address answered, or all failed, or after `timeout`. Blocks; not to be
+  /// called on the reactor's thread.
+  ReachRow run(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout);
+
+ private:
+  struct Call {
+    HostPort address;
+    std::string failure;  ///< Empty while nothing is known.
+    std::unique_ptr<OutgoingCall> call;
+  };
+  struct Effort {
+    std::vector<Call> calls;
+    std::string reached;  ///< The address that answered.
+    std::size_t failed = 0;
+    bool settled() const { return !reached.empty() || failed == calls.size(); }
+  };
+
+  void start(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout);
+  void called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why);
+  void end_if_settled();
+  void end();
+
+  Reactor& reactor_;
+  const HandshakeKey key_;
+  const HandshakeHello hello_;
+  std::vector<Effort> efforts_;  // Reactor's thread only, until done_.
+  Reactor::Handle timer_ = 0;
+  bool ended_ = false;
+  std::promise<void> done_;
+};
+
+}  // namespace lockstep::internal
