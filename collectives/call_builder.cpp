@@ -47,6 +47,7 @@ void CallBuilder::refuse(ErrorCode code, std::string message) {
 /// rules is found out.
 void CallBuilder::choose_algorithm() {
   std::string_view name = algorithm_;
+  if (name.empty() && environment_rules().empty()) return;
   if (name.empty())
     name =
         environment_rules().name_for(call_.facts.collective, call_.facts.count * size_of(call_.facts.type));
@@ -238,6 +239,7 @@ std::uint64_t CallBuilder::in_place_offset_elements(bool& input_inside_output) c
 
 void CallBuilder::check_overlap() {
   if (call_.input_elements == 0 || call_.output_elements == 0) return;
+  if (call_.facts.collective == Collective::all_reduce && call_.input == call_.output) return;
   const std::size_t element = size_of(call_.facts.type);
   const auto in = reinterpret_cast<std::uintptr_t>(call_.input),
              out = reinterpret_cast<std::uintptr_t>(call_.output);

@@ -113,24 +113,15 @@ void Engine::release(Operation* operation) {
 Status Engine::run(const Call& call) {
   Contender lock(*this);
   apply_requests();
-  Operation& operation = *new_operation(Operation::Kind::collective);
-  operation.attended = true;
-  begin(operation, call);
-  const int attempts = operation.path == Operation::Path::links ? 0 : wait_policy_.inline_attempts;
-  bool yields = wait_policy_.inline_yields;
-  for (int i = 0; i < attempts && !operation.done.load(std::memory_order_relaxed); ++i) {
-    if (contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
-    if (i == kAttemptsBeforeLook) yields |= shares_processor();
-    relax(yields);
-    advance(operation);
-  }
-  if (!operation.done.load(std::memory_order_relaxed)) {
+  Operation* operation = may_run_inline(call) ? run_inline(call) : run_begun(call);
+  if (operation == nullptr) return {};
+  if (!operation->done.load(std::memory_order_relaxed)) {
     lock.unlock();
-    wait(operation);
+    wait(*operation);
     lock.lock();
   }
-  Status status = std::move(operation.status);
-  unreference(operation);
+  Status status = std::move(operation->status);
+  unreference(*operation);
   return status;
 }
 
@@ -214,7 +205,7 @@ void Engine::begin(Operation& operation, const Call& call) {
     }
     return complete(operation, std::move(failed));
   }
-  record_call(operation);
+  record_call(operation.sequence, operation.call.facts);
   if (active_.size() < kMaxInFlight && pending_.empty()) {
     activate(operation);
   } else {
@@ -243,12 +234,12 @@ Status Engine::compare_with_probes(const Operation& operation) {
   return status;
 }
 
-void Engine::record_call(const Operation& operation) {
-  history_[operation.sequence % kRecentCalls] = {operation.sequence + 1, operation.call.facts};
+void Engine::record_call(std::uint64_t sequence, const CallFacts& facts) {
+  history_[sequence % kRecentCalls] = {sequence + 1, facts};
   if (domain_ == nullptr) return;
-  CallRecord& record = domain_->control(group_.rank).recent[operation.sequence % kRecentCalls];
-  record.facts = operation.call.facts;
-  record.sequence.store(operation.sequence + 1, std::memory_order_release);
+  CallRecord& record = domain_->control(group_.rank).recent[sequence % kRecentCalls];
+  record.facts = facts;
+  record.sequence.store(sequence + 1, std::memory_order_release);
 }
 
 void Engine::activate(Operation& operation) {
@@ -351,6 +342,7 @@ Status Engine::launch_domain(Operation& operation, const Selection& selection, c
   if (selection.inline_line) {
     operation.path = Operation::Path::inline_line;
     operation.inline_run.begin(buffers, combine, call.facts.count, identity, inline_calls_++);
+    last_inline_ = call.facts;
     return {};
   }
   operation.path = Operation::Path::domain;

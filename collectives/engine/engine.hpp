@@ -4,7 +4,8 @@
 // Progress is made by whoever calls: a thread in wait() drives every operation; operations that nobody waits
 // for are stepped by the reactor's thread; a simulator calls step(). One lock guards everything; it is never
 // held while sleeping.
-//   engine.cpp          starting operations: validation, order, selection, the first attempt
+//   engine.cpp          starting operations: validation, order, selection
+//   engine_attempt.cpp  the short path of a blocking call: attempts in place, before anybody waits
 //   engine_step.cpp     one pass over what is in flight
 //   engine_wait.cpp     waiting: spin, yield, sleep; the reactor's side
 //   engine_failure.cpp  revokes: loss, deadline, abort; what operations end with and survivors are told
@@ -16,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -127,7 +129,14 @@ class Engine final : public Progressor,
   void finish_locally(Operation& operation);
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
   void set_shape(const Call& call, Shape& shape) const;
-  void record_call(const Operation& operation);
+  void record_call(std::uint64_t sequence, const CallFacts& facts);
+
+  // engine_attempt.cpp
+  bool may_run_inline(const Call& call) const;
+  Operation* run_inline(const Call& call);
+  Operation* run_begun(const Call& call);
+  template <class Try>
+  void attempt(Try&& try_once);
 
   // engine_step.cpp
   bool step_locked();
@@ -199,6 +208,7 @@ class Engine final : public Progressor,
   std::array<CachedSelection, 64> selections_{};
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
+  std::optional<CallFacts> last_inline_;  // Of the last call whose payload went inside the flags' lines.
   std::array<History, kRecentCalls> history_{};
   int probes_kept_ = 0;                   // Of the next.
   std::vector<FrameHeader> peer_probes_;  // Last probe of each peer for a call not made here yet; sequence +

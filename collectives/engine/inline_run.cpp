@@ -6,6 +6,7 @@
 
 #include "collectives/engine/domain_run.hpp"
 #include "collectives/engine/limits.hpp"
+#include "lib/base/prefetch.hpp"
 
 namespace lockstep::internal {
 
@@ -45,6 +46,7 @@ Result<RunProgress> InlineRun::step(Domain& domain) {
     reduce(combine_.reduction(count_, true), {sources, static_cast<std::size_t>(domain.size())},
            {&output, 1});
   }
+  prefetch_for_write(&domain.control(domain.rank()).inline_line[(call_ + 1) & 1]);
   progress.moved = progress.done = true;
   return progress;
 }

@@ -1,0 +1,69 @@
+// The short path of a blocking call: attempts in place, before anybody waits. In shared memory the peers are
+// most often on time, and a small call ends here.
+#include "collectives/engine/engine.hpp"
+
+namespace lockstep::internal {
+
+/// Calls `try_once` until it says that there is nothing left to try, or the peers are late.
+template <class Try>
+void Engine::attempt(Try&& try_once) {
+  bool yields = wait_policy_.inline_yields;
+  for (int i = 0; i < wait_policy_.inline_attempts; ++i) {
+    if (try_once() || contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) return;
+    if (i == kAttemptsBeforeLook) yields |= shares_processor();
+    relax(yields);
+  }
+}
+
+/// A repeated call of a few bytes with nothing else under way needs no operation, unless its peers are late.
+bool Engine::may_run_inline(const Call& call) const {
+  return last_inline_ == call.facts && active_.empty() && pending_.empty() && state() == ErrorCode::ok &&
+         call.refusal.ok() && probes_kept_ == 0 && call.facts.op != ReduceOp::user &&
+         call.facts.op != ReduceOp::premul_sum;
+}
+
+/// nullptr when the call is done. Otherwise the operation that goes on with it, or meets its error again.
+Operation* Engine::run_inline(const Call& call) {
+  const std::uint64_t sequence = sequence_++;
+  record_call(sequence, call.facts);
+  Buffers buffers;
+  buffers.element = size_of(call.facts.type);
+  buffers.self = group_.rank;
+  buffers.input = static_cast<const std::byte*>(call.input);
+  buffers.output = static_cast<std::byte*>(call.output);
+  const Combine combine{call.facts.type, call.facts.op, {}, static_cast<std::uint32_t>(group_.size())};
+  InlineRun run;
+  run.begin(buffers, combine, call.facts.count, {sequence, fingerprint_of(call.facts, sequence)},
+            inline_calls_++);
+  bool done = false;
+  attempt([&] {
+    auto progress = run.step(*domain_);
+    done = progress.ok() && progress->done;
+    return done || !progress.ok();
+  });
+  if (done) return nullptr;
+  Operation& operation = *new_operation(Operation::Kind::collective);
+  operation.attended = true;
+  operation.call = call;
+  operation.sequence = sequence;
+  operation.path = Operation::Path::inline_line;
+  operation.inline_run = run;
+  active_.push_back(&operation);
+  in_domain_.push_back(&operation);
+  return &operation;
+}
+
+Operation* Engine::run_begun(const Call& call) {
+  Operation& operation = *new_operation(Operation::Kind::collective);
+  operation.attended = true;
+  begin(operation, call);
+  const auto over = [&] { return operation.done.load(std::memory_order_relaxed); };
+  if (over() || operation.path == Operation::Path::links) return &operation;
+  attempt([&] {
+    advance(operation);
+    return over();
+  });
+  return &operation;
+}
+
+}  // namespace lockstep::internal
