@@ -2,7 +2,11 @@
 //
 //   lockstep-run -n 4 digits        four ranks
 //   digits                          one
+#include <limits.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -24,6 +28,7 @@ struct Options {
   TrainingOptions training;
   std::string data = DIGITS_DATA;
   std::string loss_file;
+  bool print_hash = false;
 };
 
 void add_options(CLI::App& app, Options& options) {
@@ -40,6 +45,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--seed", t.seed, "of the weights and of the samples' order")->capture_default_str();
   app.add_option("--data", options.data, "the digits")->capture_default_str();
   app.add_option("--loss-file", options.loss_file, "write the loss of every step here");
+  app.add_flag("--print-hash", options.print_hash, "every rank says what its parameters hash to at the end");
 }
 
 /// All epochs, each followed by the check that the replicas are equal. Returns the loss of every step.
@@ -77,6 +83,14 @@ std::string hidden_share(const Overlap& overlap, int ranks) {
   return text;
 }
 
+/// One line of every rank, for those who compare the replicas from outside.
+void print_hash(const lockstep::Communicator& communicator, const Trainer& trainer) {
+  char host[HOST_NAME_MAX + 1] = "?";
+  gethostname(host, sizeof host - 1);
+  std::printf("rank %d of %d on %s: parameters %016" PRIx64 "\n", communicator.rank(), communicator.size(),
+              host, trainer.parameters_hash());
+}
+
 void print_end(double accuracy, double samples_per_second, const Overlap& overlap, int ranks) {
   std::printf("%.0f samples/s\n", samples_per_second);
   std::printf(
@@ -97,6 +111,7 @@ void run(const Options& options) {
   const Stopwatch watch;
   const std::vector<double> losses = train(trainer, bar, options.training.epochs);
   const double seconds = watch.seconds();
+  if (options.print_hash) print_hash(communicator, trainer);
   if (shows && !options.loss_file.empty()) write_losses(options.loss_file, losses);
 
   const double accuracy = trainer.accuracy(data.test);

@@ -102,8 +102,10 @@ void Trainer::communicate() {
   reducer_.wait();
 }
 
+std::uint64_t Trainer::parameters_hash() const { return hash(parameters_); }
+
 void Trainer::check_replicas() {
-  const std::uint64_t mine = hash(parameters_);
+  const std::uint64_t mine = parameters_hash();
   std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator_.size()));
   communicator_.all_gather(&mine, all.data(), 1, lockstep::DataType::u64);
   std::string different;

@@ -52,6 +52,9 @@ class Trainer {
   /// bit.
   void check_replicas();
 
+  /// Of every bit of this rank's parameters.
+  std::uint64_t parameters_hash() const;
+
   /// Share of the samples that the network classifies rightly.
   double accuracy(const Dataset& data);
 

@@ -128,7 +128,8 @@ std::string slurm_rendezvous(const Environment& environment) {
 }
 
 Result<std::string> find_rendezvous(const InitOptions& options, const std::optional<LaunchClaim>& claim,
-                                    const Environment& environment, const std::string& job, int parent_pid) {
+                                    const Environment& environment, const std::string& job,
+                                    const ProcessIds& process) {
   if (!options.rendezvous.empty()) return options.rendezvous;
   if (auto text = text_of(environment, "LOCKSTEP_RENDEZVOUS"); !text.empty()) return text;
   if (claim && claim->source->id == "torchrun") return torchrun_rendezvous(*claim, environment);
@@ -136,10 +137,11 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
     return master_rendezvous(environment, 0);
   }
   if (claim && claim->on_one_host()) {
-    const std::string name = job.empty() ? "parent" + std::to_string(parent_pid) : job;
+    const std::string name = job.empty() ? "parent" + std::to_string(process.parent) : job;
     return "local://" + local_name(std::string(claim->source->id), name);
   }
-  if (claim && !value_of(environment, "SLURM_STEP_NODELIST").empty()) return slurm_rendezvous(environment);
+  if (claim && claim->is_slurm_step && !value_of(environment, "SLURM_STEP_NODELIST").empty())
+    return slurm_rendezvous(environment);
   return configuration_error(
       "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT, with the "
       "host of rank 0 "
@@ -160,10 +162,11 @@ Environment current_environment() {
   return environment;
 }
 
-Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment, int parent_pid) {
+Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment,
+                              const ProcessIds& process) {
   std::optional<LaunchClaim> claim;
   if (!options.rank || !options.world_size) {
-    auto chosen = choose_claim(environment);
+    auto chosen = choose_claim(environment, process);
     if (!chosen.ok()) return chosen.status();
     claim = std::move(*chosen);
   }
@@ -191,7 +194,7 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   launch.store_is_served =
       value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty();
   if (launch.world_size == 1) return launch;
-  auto rendezvous = find_rendezvous(options, claim, environment, launch.job_id, parent_pid);
+  auto rendezvous = find_rendezvous(options, claim, environment, launch.job_id, process);
   if (!rendezvous.ok()) return rendezvous.status();
   launch.rendezvous = std::move(*rendezvous);
   if (launch.rendezvous.starts_with(kServedScheme)) {

@@ -3,8 +3,9 @@
 //
 // Sources, the first that speaks wins: InitOptions, LOCKSTEP_RANK/LOCKSTEP_WORLD_SIZE (lockstep-run),
 // torchrun, PMIx/Open MPI, PMI (MPICH, Intel MPI), a Slurm step, plain RANK/WORLD_SIZE. Variables of two
-// sources that disagree are an error naming both; LOCKSTEP_LAUNCHER chooses one. A source that knows a rank
-// but no size is an error, never a silent group of one. Without any source the group has one rank.
+// sources that disagree are an error naming both; LOCKSTEP_LAUNCHER chooses one. Agents of torchrun or mpirun
+// may be tasks of a Slurm step: its numbers are theirs then, and count for nothing. A source that knows a
+// rank but no size is an error, never a silent group of one. Without any source the group has one rank.
 //
 // Where the ranks meet, when neither InitOptions nor LOCKSTEP_RENDEZVOUS says so:
 // - torchrun: its agent holds MASTER_PORT already. Ranks of one host meet at local://NAME, named from
@@ -44,8 +45,13 @@ struct Launch {
   std::string job_id;            ///< May be empty.
 };
 
-/// `parent_pid` tells jobs of one host apart whose launcher gives them no name.
-Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment, int parent_pid);
+struct ProcessIds {
+  int own = 0;     ///< Tells whether this process is the task that Slurm counts.
+  int parent = 0;  ///< Tells jobs of one host apart whose launcher gives them no name.
+};
+
+Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment,
+                              const ProcessIds& process);
 
 /// The secret of options, LOCKSTEP_SECRET or LOCKSTEP_SECRET_FILE; empty when there is none. The file must
 /// belong to this user and be closed to all others. Reads that file.

@@ -17,14 +17,15 @@ const std::vector<LaunchSource>& sources() {
        {"LOCKSTEP_RANK"},
        {"LOCKSTEP_WORLD_SIZE"},
        {"LOCKSTEP_LOCAL_WORLD_SIZE"}},
-      {"torchrun", "torchrun", "TORCHELASTIC_RUN_ID", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_WORLD_SIZE"}},
+      {"torchrun", "torchrun", "TORCHELASTIC_RUN_ID", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_WORLD_SIZE"}, true},
       {"openmpi",
        "Open MPI",
        "PMIX_NAMESPACE",
        {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"},
        {"OMPI_COMM_WORLD_SIZE"},
-       {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
-      {"mpich", "MPICH", "PMI_FD", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALNRANKS"}},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+       true},
+      {"mpich", "MPICH", "PMI_FD", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALNRANKS"}, true},
       {"slurm", "Slurm", "SLURM_STEP_NUM_TASKS", {"SLURM_PROCID"}, {"SLURM_STEP_NUM_TASKS"}, {}},
       {"env", "the environment", "", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_WORLD_SIZE"}},
   };
@@ -61,7 +62,8 @@ Result<LaunchClaim> read_claim(const LaunchSource& source, const Environment& en
   LOCKSTEP_RETURN_IF_ERROR(read_number(environment, source.rank, claim.rank, claim.rank_variable));
   LOCKSTEP_RETURN_IF_ERROR(read_number(environment, source.size, claim.size, claim.size_variable));
   LOCKSTEP_RETURN_IF_ERROR(read_number(environment, source.local_size, claim.local_size, local_variable));
-  if (source.id == "slurm") read_slurm_local_size(environment, claim);
+  claim.is_slurm_step = source.id == "slurm";
+  if (claim.is_slurm_step) read_slurm_local_size(environment, claim);
   return claim;
 }
 
@@ -84,7 +86,23 @@ bool speaks(const LaunchSource& source, const LaunchClaim& claim, const Environm
   return signed_by || claim.rank || claim.size;
 }
 
-Result<std::vector<LaunchClaim>> all_claims(const Environment& environment) {
+/// Whether Slurm counts another process than this one: the agent, or the script, that started it.
+bool is_below_slurm_task(const Environment& environment, const ProcessIds& process) {
+  const std::string_view task = value_of(environment, "SLURM_TASK_PID");
+  return !task.empty() && task != std::to_string(process.own);
+}
+
+/// `srun torchrun` and `srun mpirun`: the step counts their agents, so its numbers are not the ranks'.
+void drop_claim_on_agents(std::vector<LaunchClaim>& claims, const Environment& environment,
+                          const ProcessIds& process) {
+  const bool agents = std::any_of(claims.begin(), claims.end(), [](const LaunchClaim& claim) {
+    return claim.source->has_agents && claim.rank && claim.size;
+  });
+  if (!agents || !is_below_slurm_task(environment, process)) return;
+  std::erase_if(claims, [](const LaunchClaim& claim) { return claim.is_slurm_step; });
+}
+
+Result<std::vector<LaunchClaim>> all_claims(const Environment& environment, const ProcessIds& process) {
   std::vector<LaunchClaim> claims;
   for (const LaunchSource& source : sources()) {
     auto claim = read_claim(source, environment);
@@ -97,6 +115,7 @@ Result<std::vector<LaunchClaim>> all_claims(const Environment& environment) {
   // A lone LOCKSTEP_RENDEZVOUS under torchrun is advice, not a source beside it.
   const auto is_empty = [](const LaunchClaim& claim) { return !claim.rank && !claim.size; };
   if (!std::all_of(claims.begin(), claims.end(), is_empty)) std::erase_if(claims, is_empty);
+  drop_claim_on_agents(claims, environment, process);
   return claims;
 }
 
@@ -127,6 +146,7 @@ Status merge(LaunchClaim& claim, const LaunchClaim& other) {
   if (differ(claim.rank, other.rank) || differ(claim.size, other.size)) {
     return Status(ErrorCode::configuration, disagreement(claim, other));
   }
+  claim.is_slurm_step |= other.is_slurm_step;
   if (!claim.size && other.size) {  // PMIx names no size; the Slurm step that serves it does.
     claim.size = other.size;
     claim.size_variable = other.size_variable;
@@ -153,9 +173,9 @@ std::string LaunchClaim::text() const {
          (size ? std::to_string(*size) : "?") + (variables.empty() ? "" : " (" + variables + ")");
 }
 
-Result<std::optional<LaunchClaim>> choose_claim(const Environment& environment) {
+Result<std::optional<LaunchClaim>> choose_claim(const Environment& environment, const ProcessIds& process) {
   const std::string_view chosen = value_of(environment, "LOCKSTEP_LAUNCHER");
-  auto claims = chosen.empty() ? all_claims(environment) : chosen_claims(chosen, environment);
+  auto claims = chosen.empty() ? all_claims(environment, process) : chosen_claims(chosen, environment);
   if (!claims.ok()) return claims.status();
   if (!claims->empty()) {
     LaunchClaim claim = claims->front();

@@ -130,7 +130,7 @@ milliseconds start_timeout(const InitOptions& options) {
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
                                               const std::function<std::string(int)>& notice) {
   const Environment environment = current_environment();
-  auto launch = resolve_launch(options, environment, getppid());
+  auto launch = resolve_launch(options, environment, {getpid(), getppid()});
   if (!launch.ok()) return launch.status();
   std::string own_notice = notice ? notice(launch->rank) : std::string();
   if (launch->world_size == 1)

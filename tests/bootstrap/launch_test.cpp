@@ -10,16 +10,16 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr int kParent = 4711;
+constexpr ProcessIds kProcess{4712, 4711};
 
 Launch resolve(const Environment& environment, const InitOptions& options = {}) {
-  auto launch = resolve_launch(options, environment, kParent);
+  auto launch = resolve_launch(options, environment, kProcess);
   EXPECT_TRUE(launch.ok()) << launch.status().message();
   return launch.ok() ? launch.value() : Launch{};
 }
 
 std::string refuse(const Environment& environment, const InitOptions& options = {}) {
-  const auto launch = resolve_launch(options, environment, kParent);
+  const auto launch = resolve_launch(options, environment, kProcess);
   EXPECT_FALSE(launch.ok());
   EXPECT_TRUE(launch.ok() || launch.status().code() == ErrorCode::configuration);
   return launch.status().message();
@@ -160,6 +160,13 @@ TEST(Launch, SlurmStepOnSeveralNodes) {
   EXPECT_EQ(resolve(plain).rendezvous.rfind("tcp://alpha:", 0), 0u);
 }
 
+TEST(Launch, SlurmStepWhoseTaskIsAScript) {
+  Environment environment = slurm_step();
+  environment["SLURM_TASK_PID"] = std::to_string(kProcess.parent);
+  EXPECT_EQ(resolve(environment).rank, 1);
+  EXPECT_EQ(resolve(environment).rendezvous.rfind("tcp://node07:", 0), 0u);
+}
+
 TEST(Launch, SlurmStepOnOneNodeMeetsLocally) {
   Environment environment = slurm_step();
   environment["SLURM_STEP_NUM_NODES"] = "1";
@@ -206,6 +213,33 @@ TEST(Launch, DisagreeingSourcesAreBothNamed) {
   EXPECT_EQ(
       refuse(environment),
       "LOCKSTEP_LAUNCHER=slrum is not known; choose one of lockstep, torchrun, openmpi, mpich, slurm, env");
+}
+
+TEST(Launch, AStepOfAgentsIsNotAskedForRanks) {
+  for (Environment environment :
+       {torchrun(), Environment{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}},
+        Environment{{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}}}) {
+    environment.merge(slurm_step());
+    environment["LOCKSTEP_RENDEZVOUS"] = "tcp://h:1";
+    environment["SLURM_TASK_PID"] = std::to_string(kProcess.own);  // Slurm counts this very process.
+    EXPECT_NE(refuse(environment).find("but Slurm says rank 1 of 6"), std::string::npos);
+    environment["SLURM_TASK_PID"] = std::to_string(kProcess.parent);  // Slurm counts its agent.
+    EXPECT_EQ(resolve(environment).rank, 3);
+    environment["LOCKSTEP_LAUNCHER"] = "slurm";
+    EXPECT_EQ(resolve(environment).rank, 1);
+  }
+  // Where an agent's ranks meet is not known to Slurm.
+  Environment mpi = slurm_step();
+  mpi.merge(
+      Environment{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"SLURM_TASK_PID", "1"}});
+  EXPECT_NE(refuse(mpi).find("no place to meet"), std::string::npos);
+}
+
+TEST(Launch, AStepWithARankOfOnesOwnIsRefusedBelowItsTaskToo) {
+  Environment environment = slurm_step();
+  environment.merge(
+      Environment{{"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_WORLD_SIZE", "8"}, {"SLURM_TASK_PID", "1"}});
+  EXPECT_NE(refuse(environment).find("but Slurm says rank 1 of 6"), std::string::npos);
 }
 
 TEST(Launch, AgreeingSourcesAreFine) {

@@ -6,6 +6,10 @@ test_packages=(libgtest-dev spin iproute2 libucx-dev)
 # The formatter's version is fixed: each one formats a little differently.
 format_packages=(clang-format-14)
 rdma_packages=(libibverbs-dev ibverbs-providers libucx-dev)
+# Launchers that tools/test --cluster really runs. PyPI has no PyTorch for x86-64 without CUDA; Debian has, and torchrun with it.
+slurm_packages=(slurmctld slurmd slurm-client munge)
+torchrun_packages=(python3-torch)
+manifest_packages=(python3-yaml)
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static)
 # What tools/compare-peers needs beside: its interpreter, and whom it compares with.
 python_packages=(python3)
@@ -17,6 +21,16 @@ gloo_packages=(libgloo-dev)
 die() {
   echo "${0##*/}: $*" >&2
   exit 1
+}
+
+# run_as_root COMMAND...: as it is, or through sudo.
+run_as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  else
+    command -v sudo >/dev/null || die "this needs root and there is no sudo here; run it as root: $*"
+    sudo "$@"
+  fi
 }
 
 # missing_packages PACKAGE...: prints those that are not installed.
@@ -35,19 +49,15 @@ need_packages() {
     echo "this is neither Debian nor Ubuntu: please see yourself that it has what these packages hold: $*" >&2
     return
   fi
-  local missing as_root=()
+  local missing
   mapfile -t missing < <(missing_packages "$@")
   ((${#missing[@]})) || return 0
   if [[ $may_install == no ]]; then
     die "missing packages; install them with: apt-get install ${missing[*]}"
   fi
-  if ((EUID != 0)); then
-    command -v sudo >/dev/null || die "missing packages and no sudo here; as root run: apt-get install ${missing[*]}"
-    as_root=(sudo)
-  fi
   echo "installing ${missing[*]}"
-  "${as_root[@]}" apt-get -qq update
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >/dev/null ||
+  run_as_root apt-get -qq update
+  run_as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >/dev/null ||
     die "apt-get could not install ${missing[*]}"
 }
 
