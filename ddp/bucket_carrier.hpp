@@ -2,6 +2,7 @@
 // is, the other runs a CommunicationHook.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,13 @@ class BucketCarrier {
   /// Before the first bucket of a plan; what came before is finished. Throws Error. The references live until
   /// the next attach.
   virtual void attach(const BucketPlan& plan, std::span<const Parameter> parameters) = 0;
+
+  /// Where a bucket is filled, of carriers that bring their own memory; may wait for an earlier one to be
+  /// done. Null after a failure. Any thread.
+  virtual std::byte* lend(std::size_t bucket) {
+    static_cast<void>(bucket);
+    return nullptr;
+  }
 
   /// Takes a bucket, in plan order; one thread at a time. An error is kept for finish().
   virtual void start(const GradientBucket& bucket) noexcept = 0;

@@ -14,10 +14,10 @@ std::size_t aligned_bytes(const BucketPlan::Bucket& bucket) {
   return (bytes + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
 }
 
-std::byte* allocate_block(const BucketPlan& plan) {
+std::size_t bytes_of(const BucketPlan& plan) {
   std::size_t bytes = 0;
   for (const auto& bucket : plan.buckets) bytes += aligned_bytes(bucket);
-  return static_cast<std::byte*>(lockstep::allocate(std::max(bytes, kBucketAlignment)));
+  return std::max(bytes, kBucketAlignment);
 }
 
 }  // namespace
@@ -25,7 +25,9 @@ std::byte* allocate_block(const BucketPlan& plan) {
 void BucketMemory::Free::operator()(std::byte* block) const noexcept { lockstep::free(block); }
 
 BucketMemory::BucketMemory(const BucketPlan& plan, std::size_t parameters)
-    : block_(allocate_block(plan)), places_(parameters) {
+    : bytes_(bytes_of(plan)),
+      block_(static_cast<std::byte*>(lockstep::allocate(bytes_))),
+      places_(parameters) {
   std::byte* next = block_.get();
   for (const auto& bucket : plan.buckets) {
     const std::size_t size = size_of(bucket.type);

@@ -26,6 +26,7 @@ class BucketMemory {
   const Place& place(std::size_t parameter) const noexcept { return places_[parameter]; }
   /// Where a bucket of the plan begins, or of a plan that leaves out some of its parameters.
   std::byte* start_of(const BucketPlan::Bucket& bucket) const noexcept;
+  std::size_t bytes() const noexcept { return bytes_; }
   /// All gradients become zero.
   void clear() noexcept;
   void clear(std::size_t parameter) noexcept;
@@ -34,6 +35,7 @@ class BucketMemory {
   struct Free {
     void operator()(std::byte* block) const noexcept;
   };
+  std::size_t bytes_;
   std::unique_ptr<std::byte, Free> block_;
   std::vector<Place> places_;
 };

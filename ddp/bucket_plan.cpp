@@ -129,6 +129,14 @@ std::size_t gradient_bytes(const BucketPlan::Bucket& bucket) {
   return elements * size_of(bucket.type);
 }
 
+std::vector<std::vector<PartPlace>> places_of(const BucketPlan& plan, std::size_t parameters) {
+  std::vector<std::vector<PartPlace>> places(parameters);
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    for (const GradientPart& part : plan.buckets[b].parts) places[part.parameter].push_back({b, part});
+  }
+  return places;
+}
+
 BucketPlan plan_in_order(std::span<const Parameter> parameters, const ReducerOptions& options,
                          std::span<const std::size_t> order) {
   Planner planner(options);
@@ -146,6 +154,10 @@ BucketPlan without_frozen(const BucketPlan& plan, const std::vector<bool>& froze
     BucketPlan::Bucket kept{bucket.type, {}, 0};
     std::copy_if(bucket.parts.begin(), bucket.parts.end(), std::back_inserter(kept.parts),
                  [&](const GradientPart& part) { return !frozen[part.parameter]; });
+    if (kept.parts.size() == bucket.parts.size()) {
+      result.buckets.push_back(bucket);
+      continue;
+    }
     if (kept.parts.empty()) continue;
     const std::size_t start = kept.parts.front().offset;
     for (GradientPart& part : kept.parts) part.offset -= start;

@@ -25,6 +25,14 @@ std::size_t gradient_bytes(const BucketPlan::Bucket& bucket);
 /// whole pages, so that it lies in one piece.
 inline constexpr std::size_t kBucketAlignment = 4096;
 
+/// A part of a parameter's gradient and the bucket that it lies in.
+struct PartPlace {
+  std::size_t bucket = 0;
+  GradientPart part;
+};
+/// Of each of `parameters` parameters, in the order of the buckets; none of those that are not in the plan.
+std::vector<std::vector<PartPlace>> places_of(const BucketPlan& plan, std::size_t parameters);
+
 /// plan_buckets for gradients that become ready in `order`, which names every parameter once.
 BucketPlan plan_in_order(std::span<const Parameter> parameters, const ReducerOptions& options,
                          std::span<const std::size_t> order);

@@ -11,14 +11,14 @@
 
 namespace lockstep::internal {
 
-/// A parameter goes through mark() as often as is expected of it, and through complete() after the last;
-/// different parameters from any threads. What a thread wrote before complete() is visible to whoever sees
-/// the bucket full. No allocation after construction.
+/// A parameter goes through mark() as often as is expected of it, and after the last through complete(), once
+/// for each bucket that it has a part in; different parameters from any threads. What a thread wrote before
+/// complete() is visible to whoever sees the bucket full. No allocation after construction.
 class ReadyTracker {
  public:
   enum class Mark : std::uint8_t {
     awaited,  ///< More marks of this parameter are to come.
-    last,     ///< The caller calls complete().
+    last,     ///< The caller calls complete() for each part.
     surplus,  ///< All had come before.
   };
 
@@ -33,13 +33,9 @@ class ReadyTracker {
     return Mark::surplus;
   }
 
-  /// Counts a parameter whose last mark came; true when a bucket became full.
-  bool complete(std::size_t i) noexcept {
-    bool filled = false;
-    for (std::uint32_t b = buckets_of_[i].first; b < buckets_of_[i].end; ++b) {
-      filled |= buckets_[b].missing.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    }
-    return filled;
+  /// Counts a part, in `bucket`, of a parameter whose last mark came; true when the bucket became full.
+  bool complete(std::size_t bucket) noexcept {
+    return buckets_[bucket].missing.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
   /// Whether steps mark parameter i at all.

@@ -14,6 +14,12 @@ NonFiniteGradient::NonFiniteGradient(const std::string& message, int culprit, st
 
 namespace {
 
+std::vector<std::size_t> counts_of(std::span<const Parameter> parameters) {
+  std::vector<std::size_t> counts;
+  for (const Parameter& p : parameters) counts.push_back(internal::element_count(p).value());
+  return counts;
+}
+
 bool is_half(const Parameter& parameter) {
   return parameter.type == DataType::f16 || parameter.type == DataType::bf16;
 }
@@ -30,25 +36,27 @@ std::unique_ptr<internal::BucketCarrier> make_carrier(Communicator& communicator
 
 }  // namespace
 
-Reducer::State::State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o, bool may_move)
+Reducer::State::State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o,
+                      BucketPlan plan_of_all)
     : communicator(c),
       options(o),
       parameters(p.begin(), p.end()),
-      layout(plan_buckets(parameters, o)),
+      counts(counts_of(p)),
+      layout(std::move(plan_of_all)),
       frozen(p.size()),
-      memory(std::make_unique<internal::BucketMemory>(layout, p.size())),
-      closing(c, p.size()),
-      carrier(make_carrier(c, clock, parameters, o)) {
+      closing(c, p.size()) {
   step.has_gradient.resize(p.size());
   step.average = o.average;
-  if (may_move) order.observe(p.size());
 }
 
 Reducer::Reducer(Communicator& communicator, std::span<const Parameter> parameters,
                  const ReducerOptions& options) {
   const bool may_move = internal::check_parameters(communicator, parameters, options);
   try {
-    state_ = std::make_unique<State>(communicator, parameters, options, may_move);
+    state_ = std::make_unique<State>(communicator, parameters, options, plan_buckets(parameters, options));
+    state_->memory = std::make_unique<internal::BucketMemory>(state_->layout, parameters.size());
+    state_->carrier = make_carrier(communicator, state_->clock, parameters, options);
+    if (may_move) state_->order.observe(parameters.size());
   } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
     communicator.abort("Reducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
     throw;
@@ -56,6 +64,8 @@ Reducer::Reducer(Communicator& communicator, std::span<const Parameter> paramete
   state_->broadcast_values();
   state_->use_plan();
 }
+
+Reducer::Reducer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Reducer::~Reducer() {
   if (state_) state_->abandon_step();

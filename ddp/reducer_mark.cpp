@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-using internal::BucketMemory;
+using internal::PartPlace;
 using internal::ReadyTracker;
 using internal::Trouble;
 
@@ -27,9 +27,8 @@ void Reducer::State::mark_ready(std::size_t i) {
   }
   if (!claim("mark_ready", i)) return;
   step.has_gradient[i] = 1;
-  contribute(i);
   order.note(i);
-  if (tracker->complete(i)) start_full_buckets();
+  deliver(i);
 }
 
 void Reducer::State::mark_unused(std::size_t i) {
@@ -40,8 +39,7 @@ void Reducer::State::mark_unused(std::size_t i) {
   }
   if (frozen[i] || pauses > 0) return;
   if (!claim("mark_unused", i)) return;
-  if (step.has_gradient[i] != 0) contribute(i);  // From a micro-batch before.
-  if (tracker->complete(i)) start_full_buckets();
+  deliver(i);  // What micro-batches before have left, if any.
 }
 
 /// True when this is the last mark of the parameter that is awaited.
@@ -81,15 +79,40 @@ void Reducer::State::begin_marks() {
   step.marked.store(true, std::memory_order_relaxed);
 }
 
-/// The gradient is complete: into the bucket with it, if it is not there already.
-void Reducer::State::contribute(std::size_t i) {
-  const BucketMemory::Place& place = memory->place(i);
-  if (place.bytes == 0) return;  // Its pointers may be null.
-  if (!options.gradients_as_views) std::memcpy(place.data, parameters[i].gradient, place.bytes);
-  if (options.check_finite && !internal::all_finite(parameters[i].type, place.data, elements(i))) {
-    step.trouble.set(Trouble::not_finite, i);
-    if (!options.check_first) memory->clear(i);  // The peers' sums stay clean.
+/// A gradient that is not finite takes no part: the peers' sums stay clean.
+void Reducer::State::inspect(std::size_t i) {
+  if (!options.check_finite || step.has_gradient[i] == 0 || elements(i) == 0) return;
+  if (internal::all_finite(parameters[i].type, gradient(i), elements(i))) return;
+  step.trouble.set(Trouble::not_finite, i);
+  step.has_gradient[i] = 0;
+}
+
+/// Into the bucket with a part, if it is not there already.
+void Reducer::State::put(const PartPlace& place) {
+  const GradientPart& part = place.part;
+  if (options.gradients_as_views || step.has_gradient[part.parameter] == 0 || part.count == 0) return;
+  std::byte* bucket = bucket_data(place.bucket);
+  if (bucket == nullptr) return;
+  const Parameter& parameter = parameters[part.parameter];
+  const std::size_t size = size_of(parameter.type);
+  const auto* from = static_cast<const std::byte*>(parameter.gradient);
+  std::memcpy(bucket + part.offset * size, from + part.first * size, part.count * size);
+}
+
+/// The gradient is complete. Part by part: the first one of a large gradient travels while the next is
+/// copied.
+void Reducer::State::deliver(std::size_t i) {
+  inspect(i);
+  for (const PartPlace& place : places[i]) {
+    put(place);
+    if (tracker->complete(place.bucket)) start_full_buckets();
   }
+}
+
+/// The same for a gradient that wait() found: buckets start later.
+void Reducer::State::contribute(std::size_t i) {
+  inspect(i);
+  for (const PartPlace& place : places[i]) put(place);
 }
 
 void Reducer::State::start_full_buckets() {
@@ -103,17 +126,21 @@ void Reducer::State::start_all_buckets() {
   while (started < plan.buckets.size()) start_bucket(started++);
 }
 
-void Reducer::State::start_bucket(std::size_t index) {
-  const BucketPlan::Bucket& bucket = plan.buckets[index];
-  std::byte* data = memory->start_of(bucket);
+/// What this rank has no gradient for is zero; weights are applied.
+void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) const {
   const std::size_t size = size_of(bucket.type);
   for (const GradientPart& part : bucket.parts) {
     if (step.has_gradient[part.parameter] == 0) std::memset(data + part.offset * size, 0, part.count * size);
   }
-  if (step.factor != 1) {
-    const GradientSpan whole{bucket.type, data, bucket.count};
-    scale_gradients({&whole, 1}, step.factor);
-  }
+  if (step.factor == 1) return;
+  const GradientSpan whole{bucket.type, data, bucket.count};
+  scale_gradients({&whole, 1}, step.factor);
+}
+
+void Reducer::State::start_bucket(std::size_t index) {
+  const BucketPlan::Bucket& bucket = plan.buckets[index];
+  std::byte* data = bucket_data(index);
+  if (data != nullptr) complete_bucket(bucket, data);
   clock.bucket_started(index);
   carrier->start({index, step.number, bucket.type, data, bucket.count, step.average, bucket.parts});
 }

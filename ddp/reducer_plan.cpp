@@ -44,6 +44,7 @@ void Reducer::State::use_plan() {
   plan = internal::without_frozen(layout, frozen);
   plan_bytes = 0;
   for (const BucketPlan::Bucket& bucket : plan.buckets) plan_bytes += internal::gradient_bytes(bucket);
+  places = internal::places_of(plan, parameters.size());
   tracker = std::make_unique<internal::ReadyTracker>(plan, parameters.size());
   learning = options.static_graph;
   if (learning) tracker->learn();

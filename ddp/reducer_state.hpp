@@ -18,6 +18,7 @@
 
 #include "ddp/bucket_carrier.hpp"
 #include "ddp/bucket_memory.hpp"
+#include "ddp/bucket_plan.hpp"
 #include "ddp/closing_exchange.hpp"
 #include "ddp/ready_order.hpp"
 #include "ddp/ready_tracker.hpp"
@@ -28,8 +29,8 @@
 namespace lockstep {
 
 struct Reducer::State {
-  /// `may_move`: every rank allows that gradients are laid out anew. Local.
-  State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o, bool may_move);
+  /// Local. Whoever makes it gives it memory and carrier, then calls use_plan().
+  State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o, BucketPlan plan_of_all);
 
   // reducer_mark.cpp
   void check_index(const char* call, std::size_t parameter) const;
@@ -37,10 +38,14 @@ struct Reducer::State {
   void mark_unused(std::size_t parameter);
   void begin_marks();
   bool claim(const char* call, std::size_t parameter);
+  void inspect(std::size_t parameter);
+  void put(const internal::PartPlace& place);
+  void deliver(std::size_t parameter);
   void contribute(std::size_t parameter);
   bool starts_in_wait() const { return options.check_first || learning; }
   void start_full_buckets();
   void start_all_buckets();
+  void complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) const;
   void start_bucket(std::size_t index);
 
   // reducer_wait.cpp
@@ -51,6 +56,7 @@ struct Reducer::State {
   void judge();
   void judge_replicas();
   void end_step();
+  void copy_back();
   void reset_step();
   void abandon_step();
 
@@ -70,7 +76,10 @@ struct Reducer::State {
   void* gradient(std::size_t i) const {
     return options.gradients_as_views ? memory->place(i).data : parameters[i].gradient;
   }
-  std::size_t elements(std::size_t i) const { return memory->place(i).bytes / size_of(parameters[i].type); }
+  std::size_t elements(std::size_t i) const { return counts[i]; }
+  std::byte* bucket_data(std::size_t b) const {
+    return memory ? memory->start_of(plan.buckets[b]) : carrier->lend(b);
+  }
   bool compares_replicas() const {
     return options.check_replicas_every > 0 && step.number % options.check_replicas_every == 0;
   }
@@ -79,12 +88,15 @@ struct Reducer::State {
   Communicator& communicator;
   const ReducerOptions options;
   const std::vector<Parameter> parameters;
+  const std::vector<std::size_t> counts;  // Elements of each.
+  std::string owner = "Reducer";          // Whose inside this is, for messages.
 
-  BucketPlan layout;           // Of all parameters: `memory` is made from it.
-  BucketPlan plan;             // What travels: `layout` without frozen parameters.
-  std::vector<bool> frozen;    // By parameter.
-  std::size_t plan_bytes = 0;  // Gradients that travel, without gaps.
-  std::unique_ptr<internal::BucketMemory> memory;
+  BucketPlan layout;                                     // Of all parameters: `memory` is made from it.
+  BucketPlan plan;                                       // What travels: `layout` without frozen parameters.
+  std::vector<bool> frozen;                              // By parameter.
+  std::size_t plan_bytes = 0;                            // Gradients that travel, without gaps.
+  std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
+  std::unique_ptr<internal::BucketMemory> memory;        // Null: the carrier lends buckets.
   std::unique_ptr<internal::ReadyTracker> tracker;
   internal::ReadyOrder order;  // Observed until the plan was rebuilt.
   bool learning = false;       // Static graph, until the marks of a step were counted.

@@ -94,12 +94,7 @@ void Reducer::State::judge_replicas() {
 }
 
 void Reducer::State::end_step() {
-  if (!options.gradients_as_views) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const BucketMemory::Place& place = memory->place(i);
-      if (place.bytes > 0 && !frozen[i]) std::memcpy(parameters[i].gradient, place.data, place.bytes);
-    }
-  }
+  if (memory && !options.gradients_as_views) copy_back();
   std::vector<internal::Nanos> computed;
   for (const StepRecord& record : closing.records()) computed.push_back(record.computed);
   statistics = clock.end_step(communicator.rank(), computed);
@@ -113,6 +108,13 @@ void Reducer::State::end_step() {
   if (order.observing() && step.number >= (options.static_graph ? 2 : 1)) rebuild();
   ++step.number;
   reset_step();
+}
+
+void Reducer::State::copy_back() {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const BucketMemory::Place& place = memory->place(i);
+    if (place.bytes > 0 && !frozen[i]) std::memcpy(parameters[i].gradient, place.data, place.bytes);
+  }
 }
 
 void Reducer::State::reset_step() {
@@ -135,8 +137,8 @@ void Reducer::State::abandon_step() {
   if (!step.marked && started == 0) return;
   StepRecord record;
   step.trouble.write_to(record);
-  std::string reason =
-      "rank " + std::to_string(communicator.rank()) + " destroyed its Reducer in the midst of " + step_name();
+  std::string reason = "rank " + std::to_string(communicator.rank()) + " destroyed its " + owner +
+                       " in the midst of " + step_name();
   if (record.trouble != Trouble::none) reason += ", in which it " + internal::describe(record, parameters);
   communicator.abort(reason);
   carrier->finish();

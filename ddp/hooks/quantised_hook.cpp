@@ -134,7 +134,9 @@ Work QuantisedHook::compress(Communicator& communicator, const GradientBucket& b
 }
 
 /// A NaN takes its whole block along, gaps included, and the next step would begin with it.
-void clear(const GradientBucket& bucket) { internal::clear_gaps(bucket.parts, floats(bucket), bucket.count); }
+void clear(const GradientBucket& bucket) {
+  internal::clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, sizeof(float));
+}
 
 void QuantisedHook::decompress(const GradientBucket& bucket) {
   const State& state = states_[bucket.index];

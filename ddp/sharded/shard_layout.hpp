@@ -1,21 +1,19 @@
 // ShardLayout: which elements of the buckets are whose. Every bucket is cut into as many shards of equal size
-// as there are ranks, so it is padded to a multiple of them.
+// as there are ranks.
 #pragma once
 
-#include <span>
 #include <vector>
 
-#include "lockstep/ddp/bucket_plan.hpp"
+#include "ddp/bucket_plan.hpp"
 
 namespace lockstep::internal {
 
+/// `plan` with buckets that can be cut so: padded, and shards start on cache lines, so that two ranks never
+/// write to one.
+BucketPlan padded_for(int ranks, BucketPlan plan);
+
 class ShardLayout {
  public:
-  /// A part of a parameter and the bucket that it lies in.
-  struct Place {
-    std::size_t bucket = 0;
-    GradientPart part;
-  };
   /// The elements of a place that lie in one rank's shard.
   struct Share {
     std::size_t first = 0;   ///< Of the parameter's elements.
@@ -23,20 +21,27 @@ class ShardLayout {
     std::size_t count = 0;
   };
 
-  ShardLayout(const BucketPlan& plan, std::size_t parameters, int ranks);
+  /// Of a padded plan.
+  ShardLayout(const BucketPlan& plan, std::size_t parameters, int ranks, int rank);
 
-  std::size_t buckets() const noexcept { return shards_.size(); }
-  std::size_t shard(std::size_t bucket) const noexcept { return shards_[bucket]; }  ///< Elements.
-  std::size_t padded(std::size_t bucket) const noexcept { return shards_[bucket] * ranks_; }
-  /// Elements of all shards of one rank.
-  std::size_t shard_elements() const noexcept;
-  std::span<const Place> places(std::size_t parameter) const noexcept { return places_[parameter]; }
-  Share share(const Place& place, int rank) const noexcept;
+  std::size_t buckets() const noexcept { return plan_.buckets.size(); }
+  const BucketPlan::Bucket& bucket(std::size_t b) const noexcept { return plan_.buckets[b]; }
+  DataType type(std::size_t b) const noexcept { return bucket(b).type; }
+  std::size_t bucket_bytes(std::size_t b) const noexcept { return bucket(b).count * size_of(type(b)); }
+
+  /// Elements and bytes of a shard of bucket b, and where this rank's begins in the bucket, in bytes.
+  std::size_t shard(std::size_t b) const noexcept { return bucket(b).count / ranks_; }
+  std::size_t shard_bytes(std::size_t b) const noexcept { return shard(b) * size_of(type(b)); }
+  std::size_t shard_offset(std::size_t b) const noexcept { return rank_ * shard_bytes(b); }
+
+  const std::vector<PartPlace>& places(std::size_t parameter) const noexcept { return places_[parameter]; }
+  /// This rank's part of a place.
+  Share share(const PartPlace& place) const noexcept;
 
  private:
-  std::size_t ranks_;
-  std::vector<std::size_t> shards_;
-  std::vector<std::vector<Place>> places_;
+  const BucketPlan plan_;
+  const std::size_t ranks_, rank_;
+  const std::vector<std::vector<PartPlace>> places_;
 };
 
 }  // namespace lockstep::internal

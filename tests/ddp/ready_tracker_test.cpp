@@ -33,7 +33,7 @@ TEST(ReadyTracker, CountsABucketDown) {
   EXPECT_FALSE(tracker.full(0));
   EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{1, 2}));
   EXPECT_EQ(tracker.mark(2), Mark::last);
-  EXPECT_TRUE(tracker.complete(2));
+  EXPECT_TRUE(tracker.complete(0));
   EXPECT_TRUE(tracker.full(0));
   EXPECT_FALSE(tracker.full(1));
   tracker.reset();
@@ -46,8 +46,11 @@ TEST(ReadyTracker, CountsASplitParameterInAllItsBuckets) {
   EXPECT_EQ(tracker.mark(0), Mark::last);
   EXPECT_TRUE(tracker.complete(0));
   EXPECT_TRUE(tracker.full(0));
-  EXPECT_TRUE(tracker.full(1));
-  EXPECT_FALSE(tracker.full(2));
+  EXPECT_FALSE(tracker.full(1));
+  EXPECT_FALSE(tracker.settled());
+  EXPECT_TRUE(tracker.complete(1));
+  EXPECT_FALSE(tracker.complete(2));
+  EXPECT_TRUE(tracker.settled());
 }
 
 TEST(ReadyTracker, ExpectsNothingOfParametersOutsideThePlan) {
@@ -97,7 +100,7 @@ TEST(ReadyTracker, ReportsEachBucketOnceUnderThreads) {
           if (tracker.mark(i) != Mark::last) continue;
           ++lasts;
           written[i] = 1;
-          if (!tracker.complete(i)) continue;
+          if (!tracker.complete(i % kBuckets)) continue;
           ++reports[i % kBuckets];
           for (const std::size_t j : members[i % kBuckets]) EXPECT_EQ(written[j], 1);
         }

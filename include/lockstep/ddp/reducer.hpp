@@ -127,7 +127,9 @@ class LOCKSTEP_API Reducer {
   std::string report() const;
 
  private:
+  friend class ShardedOptimizer;  // Whose gradients pass through a reducer with other buckets.
   struct State;
+  explicit Reducer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

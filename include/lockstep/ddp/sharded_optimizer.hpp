@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/communicator.hpp"
 #include "lockstep/ddp/bucket_plan.hpp"
 #include "lockstep/ddp/optimizer.hpp"
 #include "lockstep/ddp/parameter.hpp"
+#include "lockstep/ddp/reducer.hpp"
 #include "lockstep/ddp/tensor_slice.hpp"
 #include "lockstep/export.hpp"
 
@@ -22,19 +24,27 @@ enum class ZeroStage : std::uint8_t {
   /// ZeRO-1: nothing. Gradients are views into whole buckets, written where gradient(i) says.
   optimizer = 1,
   /// ZeRO-2: the gradients. The caller keeps each one (Parameter::gradient) until mark_ready() has taken it
-  /// into a
-  /// bucket, which lives only until it is reduced; its memory may serve the next layer at once.
+  /// into a bucket, which lives only until it is reduced; its memory may serve the next layer at once.
   gradients = 2,
 };
 
+/// What ReducerOptions has under the same names means the same here.
 struct ShardedOptions {
-  std::size_t bucket_bytes = 8u << 20;        ///< Cap of a bucket; see ReducerOptions.
-  std::size_t first_bucket_bytes = 1u << 20;  ///< Cap of the first: communication starts early.
+  std::size_t bucket_bytes = 8u << 20;
+  std::size_t first_bucket_bytes = 1u << 20;
   ZeroStage stage = ZeroStage::gradients;
   bool average = true;  ///< Divide by the world size; false sums.
   /// Parameters live where value(i) says, and Parameter::value is only read by the constructor. Otherwise
   /// wait_parameters() copies them to Parameter::value.
   bool values_as_views = false;
+
+  bool weighted = false;
+  bool find_unused = false;
+  UnevenInputs uneven = UnevenInputs::shadow;
+  bool check_first = false;  ///< In stage 2 whole gradients wait in buckets then.
+  bool check_finite = false;
+  /// Stage 1 only, since hooks want buckets that last. It brings every rank the whole sum.
+  std::shared_ptr<CommunicationHook> hook = nullptr;
 };
 
 /// Bytes on this rank.
@@ -42,7 +52,7 @@ struct ShardedMemory {
   std::size_t values = 0;     ///< Whole parameters, registered. With values_as_views the only copy.
   std::size_t gradients = 0;  ///< Lasting: of the whole model (stage 1) or of this rank's shards (stage 2).
   std::size_t in_flight = 0;  ///< Stage 2: buckets on their way, at their most so far.
-  std::size_t optimizer = 0;  ///< This rank's shards of the optimizer's slots.
+  std::size_t optimizer = 0;  ///< This rank's shards of the optimizer's slots, and of values in f32.
 };
 
 /// Per step: forward, calling wait_parameters(i) before it reads parameter i; backward, calling mark_ready(i)
@@ -50,14 +60,18 @@ struct ShardedMemory {
 /// starts with its last gradient and runs beside backward; the all_gather of the stepped parameters starts in
 /// step(), those that the forward needs first first, and runs beside the next forward.
 ///
-/// Parameters are f32. Thread safety: mark_ready() from any thread; all else from one thread at a time.
-/// Nothing else may run on the communicator between the first mark_ready() and wait(), nor between step() and
-/// the last wait_parameters().
+/// Parameters are f32, bf16 or f16. Of the latter each rank keeps its shards in f32 as well, which are
+/// stepped and then rounded, so that small steps are not lost. Gradients, steps that fail and the modes are
+/// those of the Reducer, whose errors say "gradients of step 3: ...".
+///
+/// Thread safety: mark_ready() and mark_unused() from any thread; all else from one thread at a time. Nothing
+/// else may run on the communicator between the first mark_ready() and wait(), nor between step() and the
+/// last wait_parameters().
 class LOCKSTEP_API ShardedOptimizer {
  public:
   /// Collective. Compares the ranks' models, options and optimizers (Error(mismatch) on all), then gives
-  /// everyone rank 0's values. A type other than f32 is Error(not_supported); stage 2 without
-  /// Parameter::gradient is Error(invalid_argument). `communicator` must outlive it.
+  /// everyone rank 0's values. Another type is Error(not_supported), as is stage 2 with a hook;
+  /// stage 2 without Parameter::gradient is Error(invalid_argument). `communicator` must outlive it.
   ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
                    std::shared_ptr<const Optimizer> optimizer, const ShardedOptions& options = {});
   /// Local. In the midst of a step it aborts the communicator, whose peers would wait for this rank.
@@ -65,17 +79,27 @@ class LOCKSTEP_API ShardedOptimizer {
   ShardedOptimizer(ShardedOptimizer&&) noexcept;
 
   /// Where gradient i is written: stage 1, a view that lasts; stage 2, Parameter::gradient.
-  float* gradient(std::size_t parameter) const;
+  void* gradient(std::size_t parameter) const;
   /// With values_as_views where parameter i lives; otherwise Parameter::value.
-  float* value(std::size_t parameter) const;
+  void* value(std::size_t parameter) const;
 
   /// Gradient i is complete. Stage 2 copies it, and may wait for an earlier bucket to have room. Throws on a
   /// bad index, on a second call in a step, and when wait_parameters(i) was not called since step().
   void mark_ready(std::size_t parameter);
-  /// Ends backward: returns when this rank's shards hold the reduced gradients. A gradient that was never
-  /// marked is Error(invalid_argument) that names it; mark it and wait again. A failed collective throws its
-  /// Error.
+  /// As Reducer::mark_unused.
+  void mark_unused(std::size_t parameter);
+  /// Ends backward: returns when this rank's shards hold the reduced gradients and all ranks know that every
+  /// rank's step is good. Throws as Reducer::wait does, the same on every rank: leave out step() then, and
+  /// the next step may begin.
   void wait();
+
+  /// As Reducer::no_sync: gradients stay on this rank meanwhile. In stage 2 the caller adds them up where it
+  /// keeps them.
+  [[nodiscard]] Reducer::NoSync no_sync();
+  /// As Reducer::begin_step; a rank without samples calls wait() and step() as all do.
+  bool begin_step(std::uint64_t samples);
+  /// As Reducer::used.
+  bool used(std::size_t parameter) const;
 
   /// Collective, between wait() and step(): scales all gradients by max_norm / norm when their global L2 norm
   /// is above max_norm. One all_reduce of a number. Returns the norm before.
@@ -96,6 +120,9 @@ class LOCKSTEP_API ShardedOptimizer {
   void restored(std::uint64_t steps);
 
   const BucketPlan& plan() const noexcept;
+  /// Of the gradients' way, as the Reducer's.
+  StepStatistics statistics() const;
+  std::string report() const;
   ShardedMemory memory() const noexcept;
 
  private:

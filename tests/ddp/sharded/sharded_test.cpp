@@ -6,6 +6,8 @@
 #include <cstring>
 #include <thread>
 
+#include "lib/base/float16.hpp"
+#include "lockstep/ddp/hooks.hpp"
 #include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/digits_data.hpp"
 #include "tests/ddp/model.hpp"
@@ -28,6 +30,8 @@ constexpr Arrangement kArrangements[] = {{ZeroStage::optimizer, false},
                                          {ZeroStage::gradients, false},
                                          {ZeroStage::gradients, true}};
 
+float* floats(void* data) { return static_cast<float*>(data); }
+
 ShardedOptions small_buckets(const Arrangement& arrangement) {
   return {.bucket_bytes = 8'192,
           .first_bucket_bytes = 2'000,
@@ -39,7 +43,7 @@ ShardedOptions small_buckets(const Arrangement& arrangement) {
 void run_step(ShardedOptimizer& sharded, const Model& model, int rank, std::size_t step) {
   for (std::size_t i = 0; i < model.tensors(); ++i) sharded.wait_parameters(i);
   for (std::size_t i = model.tensors(); i-- > 0;) {
-    float* gradient = sharded.gradient(i);
+    auto* gradient = static_cast<float*>(sharded.gradient(i));
     for (std::size_t e = 0; e < model.elements(i); ++e) gradient[e] = local_gradient(rank, step, i, e);
     sharded.mark_ready(i);
   }
@@ -119,7 +123,7 @@ TEST(Sharded, IsCloseWhereAveragesAreFractionsAndEqualOnAllRanks) {
       for (std::size_t i = 0; i < model.tensors(); ++i) {
         values[i].value = sharded.value(i);
         for (std::size_t e = 0; e < model.elements(i); ++e)
-          ASSERT_NEAR(sharded.value(i)[e], single.values(i)[e], 1e-5);
+          ASSERT_NEAR(floats(sharded.value(i))[e], single.values(i)[e], 1e-5);
       }
       expect_equal_values(communicator, values);
     });
@@ -144,7 +148,7 @@ TEST(Sharded, ClipsByTheNormOfAllShards) {
       sharded.wait_parameters();
       const float scale = static_cast<float>(3.0 / std::sqrt(squares));
       for (std::size_t e = 0; e < model.elements(0); ++e)
-        ASSERT_NEAR(sharded.value(0)[e], -0.5f * scale * summed_gradient(2, 0, 0, e) / 2, 1e-5);
+        ASSERT_NEAR(floats(sharded.value(0))[e], -0.5f * scale * summed_gradient(2, 0, 0, e) / 2, 1e-5);
     });
   }
 }
@@ -199,7 +203,7 @@ TEST(Sharded, MarksMayComeFromThreadsInAnyOrder) {
           threads.emplace_back([&, t] {
             for (std::size_t i = t; i < model.tensors(); i += 2) {
               for (std::size_t e = 0; e < model.elements(i); ++e)
-                sharded.gradient(i)[e] = local_gradient(communicator.rank(), step, i, e);
+                floats(sharded.gradient(i))[e] = local_gradient(communicator.rank(), step, i, e);
               sharded.mark_ready(i);
             }
           });
@@ -212,37 +216,129 @@ TEST(Sharded, MarksMayComeFromThreadsInAnyOrder) {
       sharded.wait_parameters();
       for (std::size_t i = 0; i < model.tensors(); ++i) {
         for (std::size_t e = 0; e < model.elements(i); ++e)
-          ASSERT_EQ(sharded.value(i)[e], single.values(i)[e]);
+          ASSERT_EQ(floats(sharded.value(i))[e], single.values(i)[e]);
       }
     });
   }
 }
 
-TEST(Sharded, MisuseIsNamedAndChangesNothing) {
+TEST(Sharded, AStepThatIsBadAnywhereIsTheSameErrorEverywhereAndTheNextOneWorks) {
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(3, "auto", [&](Communicator& communicator) {
+      Model model(8, 2);
+      const auto optimizer = std::make_shared<SgdMomentum>(1.0, 0.0);
+      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      const bool culprit = communicator.rank() == 1;
+      const auto expect_failure = [&](const std::string& text) {
+        const Error error = thrown_by([&] { sharded.wait(); });
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        EXPECT_EQ(error.culprit(), 1);
+        EXPECT_NE(std::string(error.what()).find("gradients of step 1: rank 1 " + text), std::string::npos)
+            << error.what();
+      };
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        if (!culprit || i != 2) sharded.mark_ready(i);
+      }
+      expect_failure("did not mark 1 of 8 gradients: \"tensor2\" (2); mark every gradient");
+      for (std::size_t i = 0; i < model.tensors(); ++i) sharded.mark_ready(i);
+      if (culprit) {
+        EXPECT_NE(std::string(thrown_by([&] { sharded.mark_ready(5); }).what())
+                      .find("\"tensor5\" was already marked in step 1"),
+                  std::string::npos);
+      }
+      expect_failure("marked \"tensor5\" (5) once too often");
+      run_step(sharded, model, communicator.rank(), 0);
+      sharded.step();
+      sharded.wait_parameters();
+      for (std::size_t e = 0; e < model.elements(3); ++e)
+        EXPECT_FLOAT_EQ(floats(sharded.value(3))[e], -summed_gradient(3, 0, 3, e) / 3);
+    });
+  }
+}
+
+TEST(Sharded, GradientsThatAreNotFiniteAreNamedAndLeftOut) {
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(8, 2);
+      ShardedOptions options = small_buckets(arrangement);
+      options.check_finite = true;
+      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1), options);
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        if (communicator.rank() == 0 && i == 6) floats(sharded.gradient(i))[0] = std::nanf("");
+        sharded.mark_ready(i);
+      }
+      try {
+        sharded.wait();
+        ADD_FAILURE() << "no error";
+      } catch (const NonFiniteGradient& error) {
+        EXPECT_EQ(error.parameter(), 6u);
+        EXPECT_EQ(error.culprit(), 0);
+      }
+      run_step(sharded, model, communicator.rank(), 0);
+      sharded.step();
+      sharded.wait_parameters();
+      for (std::size_t e = 0; e < model.elements(6); ++e)
+        EXPECT_TRUE(std::isfinite(floats(sharded.value(6))[e]));
+    });
+  }
+}
+
+TEST(Sharded, AnIndexOrAnOldValueIsRefusedOnTheSpot) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
-    const auto optimizer = std::make_shared<SgdMomentum>(0.01);
-    ShardedOptimizer sharded(communicator, model.list(), optimizer);
+    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.01));
     const auto message = [](const std::function<void()>& call) {
       const Error error = thrown_by(call);
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       return std::string(error.what());
     };
-    for (const std::size_t i : {3u, 1u, 0u}) sharded.mark_ready(i);
-    EXPECT_NE(message([&] { sharded.mark_ready(1); }).find("\"tensor1\" was already marked in step 1"),
-              std::string::npos);
-    EXPECT_NE(message([&] { sharded.mark_ready(4); }).find("there are 4 parameters"), std::string::npos);
-    EXPECT_NE(message([&] {
-                sharded.wait();
-              }).find("1 of 4 gradients were not marked ready in step 1: \"tensor2\""),
-              std::string::npos);
-    sharded.mark_ready(2);
-    sharded.wait();
+    EXPECT_NE(message([&] { sharded.mark_ready(4); }).find("has 4 parameters"), std::string::npos);
+    EXPECT_NE(message([&] { sharded.wait_parameters(7); }).find("has 4 parameters"), std::string::npos);
+    run_step(sharded, model, communicator.rank(), 0);
     sharded.step();
     EXPECT_NE(message([&] { sharded.mark_ready(0); }).find("call wait_parameters(0) before forward"),
               std::string::npos);
     sharded.wait_parameters();
   });
+}
+
+/// Steps of a 1024th of the value: bf16, with 8 bits of precision, would lose every one of them.
+TEST(Sharded, SmallStepsOfHalvesAreKeptInF32) {
+  constexpr std::size_t kCount = 5'000;
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    const auto half = [&](float x) {
+      return type == DataType::bf16 ? internal::BF16::from_float(x) : internal::F16::from_float(x);
+    };
+    const auto single = [&](std::uint16_t x) {
+      return type == DataType::bf16 ? internal::BF16::to_float(x) : internal::F16::to_float(x);
+    };
+    for (const Arrangement& arrangement : kArrangements) {
+      on_ranks(2, "auto", [&](Communicator& communicator) {
+        std::vector<std::uint16_t> value(kCount, half(1)), gradient(kCount);
+        std::vector<float> bias(10), bias_gradient(10);
+        const std::vector<Parameter> list{{"weight", type, {kCount}, value.data(), gradient.data()},
+                                          {"bias", DataType::f32, {10}, bias.data(), bias_gradient.data()}};
+        ShardedOptimizer sharded(communicator, list, std::make_shared<SgdMomentum>(0x1p-10, 0.0),
+                                 small_buckets(arrangement));
+        // Ranks have gradients of 1 and 0 or 2 and 1: averages of 1/2 and of 3/2.
+        for (int step = 1; step <= 64; ++step) {
+          sharded.wait_parameters();
+          const auto mine = static_cast<float>(communicator.rank() + step % 2);
+          std::fill_n(static_cast<std::uint16_t*>(sharded.gradient(0)), kCount, half(mine));
+          std::fill_n(floats(sharded.gradient(1)), 10, mine);
+          sharded.mark_ready(1);
+          sharded.mark_ready(0);
+          sharded.wait();
+          sharded.step();
+        }
+        sharded.wait_parameters();
+        for (std::size_t e = 0; e < kCount; ++e)
+          ASSERT_EQ(single(static_cast<const std::uint16_t*>(sharded.value(0))[e]), 1 - 64 * 0x1p-10f);
+        EXPECT_EQ(floats(sharded.value(1))[9], -64 * 0x1p-10f);
+        EXPECT_GE(sharded.memory().optimizer, 2 * sizeof(float) * kCount / 2) << "a slot and the value";
+      });
+    }
+  }
 }
 
 TEST(Sharded, WhatRanksMustShareIsCompared) {
@@ -258,7 +354,20 @@ TEST(Sharded, WhatRanksMustShareIsCompared) {
     const Error type =
         thrown_by([&] { ShardedOptimizer(communicator, doubles, std::make_shared<SgdMomentum>(0.1)); });
     EXPECT_EQ(type.code(), ErrorCode::not_supported);
-    EXPECT_NE(std::string(type.what()).find("\"wide\" f64 [3] is not f32"), std::string::npos);
+    EXPECT_NE(std::string(type.what()).find("\"wide\" f64 [3] is not f32, bf16 or f16"), std::string::npos);
+  });
+}
+
+TEST(Sharded, AHookNeedsBucketsThatLast) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    ShardedOptions options;
+    options.hook = make_half_hook();
+    const Error error = thrown_by(
+        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options); });
+    EXPECT_EQ(error.code(), ErrorCode::not_supported);
+    EXPECT_NE(std::string(error.what()).find("hook \"bf16\" needs buckets that last"), std::string::npos)
+        << error.what();
   });
 }
 
