@@ -33,12 +33,6 @@ std::string text_of(const internal::SharedModel& model) {
   return model.source + " (" + internal::hash_text(model.hash) + ")";
 }
 
-// As the engine takes it.
-std::uint64_t segment_bytes() {
-  const std::uint64_t set = internal::config_bytes("LOCKSTEP_SEGMENT");
-  return set > 0 ? set : internal::kSegmentBytes;
-}
-
 }  // namespace
 
 Ground ground_of(const Communicator& communicator, const Options& options) {
@@ -63,7 +57,9 @@ Ground ground_of(const Options& options) {
           : domain   ? "shm"
                      : "tcp",
           options.threads > 0,
-          internal::choice_table(model.model, {world, load, segment_bytes()}),
+          internal::choice_table(
+              model.model,
+              {world, load, model.segment_bytes > 0 ? model.segment_bytes : internal::kSegmentBytes}),
           text_of(model)};
 }
 
@@ -76,7 +72,7 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   choice.shape.world = ground.capabilities.world;
   choice.shape.root = options.root;
   choice.shape.count = count;
-  choice.shape.segment = segment_bytes() / size_of(type);
+  choice.shape.segment = ground.table->ground().segment_bytes / size_of(type);
   choice.shape.staging = internal::kStagingBytes / 2 / size_of(type);
   internal::CallFacts facts;
   facts.collective = *collective;

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "collectives/engine/contender.hpp"
-#include "lib/base/config.hpp"
 #include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
@@ -42,11 +41,10 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       env_(env),
       reactor_(reactor),
       domain_(transport_ ? transport_->domain() : nullptr),
-      segment_bytes_(config_bytes("LOCKSTEP_SEGMENT")),
+      segment_bytes_(model.segment_bytes > 0 ? model.segment_bytes : kSegmentBytes),
       peer_probes_(static_cast<std::size_t>(group_.size())),
       lost_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
-  if (segment_bytes_ == 0) segment_bytes_ = kSegmentBytes;
   choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_});
   if (transport_) peers_ = std::make_unique<PeerTable>(*transport_, group_.size(), group_.rank);
   matcher_ = std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0);

@@ -184,7 +184,7 @@ class Engine final : public Progressor,
   Reactor* reactor_;
   Domain* domain_ = nullptr;
   Capabilities capabilities_;
-  std::uint64_t segment_bytes_;
+  const std::uint64_t segment_bytes_;
   std::shared_ptr<ChoiceTable> choices_;
   WaitPolicy wait_policy_;
   std::uint64_t past_caches_from_ = 0;  // Bytes from which registered results are written past the caches.

@@ -95,6 +95,7 @@ std::string announce_model() {
   std::string announcement;
   WireWriter writer(announcement);
   writer.integer(hash_of(content));
+  writer.integer(std::uint64_t{config_bytes("LOCKSTEP_SEGMENT")});
   writer.text(text.ok() ? std::string() : text.status().message().substr(0, kMaxKeyBytes));
   writer.text(text.ok() ? text->source.substr(0, kMaxKeyBytes) : std::string());
   writer.text(content);
@@ -102,11 +103,11 @@ std::string announce_model() {
 }
 
 Result<SharedModel> adopt_model(const std::string& announcement) {
-  std::uint64_t hash = 0;
+  std::uint64_t hash = 0, segment = 0;
   std::string_view error, source, content;
   WireReader reader(as_bytes(announcement));
-  if (!reader.integer(hash) || !reader.text(kMaxKeyBytes, error) || !reader.text(kMaxKeyBytes, source) ||
-      !reader.text(kMaxModelBytes, content)) {
+  if (!reader.integer(hash) || !reader.integer(segment) || !reader.text(kMaxKeyBytes, error) ||
+      !reader.text(kMaxKeyBytes, source) || !reader.text(kMaxModelBytes, content)) {
     return Status(ErrorCode::unauthorized, "rank 0's cost model in the store is damaged");
   }
   if (!error.empty()) return Status(ErrorCode::configuration, "rank 0 " + std::string(error), 0);
@@ -122,6 +123,7 @@ Result<SharedModel> adopt_model(const std::string& announcement) {
   SharedModel shared;
   shared.source = source;
   shared.hash = hash;
+  shared.segment_bytes = segment;
   if (content.empty()) return shared;
   auto model = parse_model(content);
   if (!model.ok()) return unusable(shared.source, model.status().message());

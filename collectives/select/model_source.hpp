@@ -1,5 +1,6 @@
-// Which cost model a job uses. Rank 0 loads it and announces it in its description (Member::notice); every
-// rank adopts that one, whatever it would have loaded itself, so that all decide alike.
+// Which cost model a job uses, and how long its pipelined messages are. Rank 0 loads it and announces it in
+// its description (Member::notice); every rank adopts that, whatever it would have loaded itself, so that all
+// decide alike.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ struct SharedModel {
   std::shared_ptr<const CostModel> model = builtin_model();
   std::string source = "built-in";  ///< Or the file, on rank 0's host.
   std::uint64_t hash = 0;           ///< Of the text.
+  std::uint64_t segment_bytes = 0;  ///< Of one pipelined message: rank 0's LOCKSTEP_SEGMENT; 0 = not said.
 };
 
 /// A model file larger than this is none.

@@ -63,6 +63,21 @@ TEST(Tuning, AllRanksTakeTheModelOfRankZero) {
   }
 }
 
+TEST(Tuning, AllRanksCutMessagesAsRankZeroDoes) {
+  const MeetingPlace place;
+  run_forked(kRanks, [&](int rank) {
+    setenv("LOCKSTEP_SEGMENT", rank == 0 ? "4K" : "64K", 1);
+    Communicator comm = place.join(rank, kRanks, "tcp");
+    EXPECT_EQ(comm.core().world().model.segment_bytes, 4096u);
+    std::vector<float> data(50'000, 1.0f);  // Each with its own, the ranks would count different messages.
+    CallOptions ring;
+    ring.algorithm = "ring";
+    comm.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum, ring);
+    EXPECT_EQ(data.back(), kRanks);
+    comm.finalize();
+  });
+}
+
 TEST(Tuning, ASplitGroupKeepsTheModel) {
   const Files files;
   const std::string mine = files.write("mine.json", text_with("broadcast:*=links/direct"));
