@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "collectives/communicator_core.hpp"
 #include "collectives/select/names.hpp"
@@ -38,8 +39,13 @@ std::string text_of(const internal::SharedModel& model) {
 Ground ground_of(const Communicator& communicator, const Options& options) {
   const internal::Engine& engine = communicator.core().engine();
   const internal::Transport* transport = engine.transport();
-  return {engine.capabilities(), transport != nullptr ? std::string(transport->name()) : "none",
-          options.threads > 0, engine.choices().shared_from_this(),
+  std::set<std::string_view> hosts;
+  for (const internal::Member& member : engine.group().members) hosts.insert(member.host_id);
+  return {engine.capabilities(),
+          transport != nullptr ? std::string(transport->name()) : "none",
+          static_cast<int>(hosts.size()),
+          options.threads > 0,
+          engine.choices().shared_from_this(),
           text_of(communicator.core().world().model)};
 }
 
@@ -56,6 +62,7 @@ Ground ground_of(const Options& options) {
           world == 1 ? "none"
           : domain   ? "shm"
                      : "tcp",
+          1,
           options.threads > 0,
           internal::choice_table(
               model.model,
@@ -74,6 +81,7 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   choice.shape.count = count;
   choice.shape.segment = ground.table->ground().segment_bytes / size_of(type);
   choice.shape.staging = internal::kStagingBytes / 2 / size_of(type);
+  choice.shape.hosts = ground.table->ground().hosts;
   internal::CallFacts facts;
   facts.collective = *collective;
   facts.type = type;

@@ -14,7 +14,8 @@ namespace lockstep::bench {
 /// What the ranks of a run have between them; equal on all ranks.
 struct Ground {
   internal::Capabilities capabilities;
-  std::string transport;                         ///< "shm", "tcp", "none" for one rank
+  std::string transport;  ///< "shm", "tcp", "shm+tcp", "none" for one rank
+  int hosts = 1;
   bool threads = false;                          ///< Any memory of a rank is addressable by the others.
   std::shared_ptr<internal::ChoiceTable> table;  ///< What the library chooses by.
   std::string model;                             ///< Its model: where from, and hash.

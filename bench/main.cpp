@@ -8,6 +8,7 @@
 #include "bench/measure.hpp"
 #include "bench/programs.hpp"
 #include "bench/report.hpp"
+#include "bench/topology.hpp"
 
 namespace {
 
@@ -17,6 +18,10 @@ using namespace lockstep::bench;
 constexpr int kWrongData = 3;  // exit status when the data were not what they must be
 
 int rank_main(const Options& options, Communicator& communicator, Board& board) {
+  if (options.topology) {
+    print_topology(communicator, std::cout);
+    return 0;
+  }
   if (options.explain) {
     explain(communicator, board, options, std::cout);
     return 0;

@@ -39,10 +39,12 @@ class Run {
     for (double& time : times) time = once();
     times.resize(iterations(times));
     std::uint64_t wrong = 0;
+    Traffic before{}, after{};
     for (std::size_t i = 0; i < times.size(); ++i) {
       const bool last = i + 1 == times.size();
       if (checks_) last ? data_.fill(memory_.input, i) : data_.fill_samples(memory_.input, i);
-      times[i] = once();
+      times[i] = once(last ? &before : nullptr);
+      if (last) after = sent_so_far(communicator_);
       if (checks_output_) {
         wrong += last ? data_.count_wrong(memory_.output, i) : data_.count_wrong_samples(memory_.output, i);
       }
@@ -50,14 +52,15 @@ class Run {
     board_.max(times);
     std::sort(times.begin(), times.end());
     const auto p99 = static_cast<std::size_t>(std::ceil(0.99 * static_cast<double>(times.size())));
-    return {times[times.size() / 2], times[p99 - 1], board_.sum(wrong)};
+    return {times[times.size() / 2], times[p99 - 1], board_.sum(wrong), sent_by_all(board_, before, after)};
   }
 
  private:
-  // Microseconds of one call, started together with the other ranks.
-  double once() {
+  // Microseconds of one call, started together with the other ranks. `sent`: what was sent before it.
+  double once(Traffic* sent = nullptr) {
     using Clock = std::chrono::steady_clock;
     board_.barrier();
+    if (sent != nullptr) *sent = sent_so_far(communicator_);
     const auto start = Clock::now();
     call_.operation->run(communicator_, arguments_);
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();

@@ -7,6 +7,7 @@
 
 #include "bench/board.hpp"
 #include "bench/options.hpp"
+#include "bench/traffic.hpp"
 
 namespace lockstep::bench {
 
@@ -15,6 +16,7 @@ struct Timing {
   double median_us = 0;
   double p99_us = 0;
   std::uint64_t wrong = 0;  ///< Elements on all ranks.
+  Traffic sent{};           ///< By all ranks in one operation, over links.
 };
 
 struct Row {

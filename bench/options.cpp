@@ -109,6 +109,8 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   app.add_flag("--programs", options.programs, "print the programs that would run instead of running them");
   app.add_flag("--calibrate", options.calibrate,
                "measure this machine and write the tuning file by which algorithms are chosen");
+  app.add_flag("--topology", options.topology,
+               "list hosts, NUMA nodes, caches, cores and interfaces, and what carries the links");
   try {
     app.parse(argc, argv);
     options.check = check != 0;
@@ -116,7 +118,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
     options.types = values_by_name(types, all_types(), "type");
     options.redops = values_by_name(redops, all_redops(), "operator");
     check_together(options);
-    if (options.operations.empty() && !options.list && !options.calibrate)
+    if (options.operations.empty() && !options.list && !options.calibrate && !options.topology)
       throw CLI::RequiredError("operation");
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

@@ -37,6 +37,7 @@ struct Options {
   bool programs = false;
   bool explain = false;
   bool calibrate = false;
+  bool topology = false;
 };
 
 /// Reads the command line. Prints help or an error and gives the exit status when there is nothing to run.

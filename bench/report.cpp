@@ -31,13 +31,28 @@ std::string p99_column(const std::optional<Timing>& timing) {
   return timing ? format(" %9.2f", timing->p99_us) : format(" %9s", "N/A");
 }
 
+// What one operation sent over links; shared memory that programs address themselves shows nothing here.
+std::string sent_column(const std::optional<Timing>& timing) {
+  const std::string text = timing ? text_of(timing->sent) : "";
+  return text.empty() ? "" : "  " + text;
+}
+
+nlohmann::ordered_json sent_json(const Traffic& sent) {
+  nlohmann::ordered_json media = nlohmann::ordered_json::object();
+  for (std::size_t medium = 0; medium < sent.size(); ++medium) {
+    if (sent[medium] > 0) media[std::string(kMedia[medium])] = sent[medium];
+  }
+  return media;
+}
+
 }  // namespace
 
 Report::Report(const Options& options, Ground ground, std::ostream* table)
     : options_(options), ground_(std::move(ground)), table_(table) {}
 
 void Report::heading(const Operation& operation) {
-  *table_ << "# " << operation.name << ": " << ground_.capabilities.world << " ranks, transport "
+  *table_ << "# " << operation.name << ": " << ground_.capabilities.world << " ranks"
+          << (ground_.hosts > 1 ? " on " + std::to_string(ground_.hosts) + " hosts" : "") << ", transport "
           << ground_.transport << ", " << (options_.registered ? "registered" : "private")
           << " buffers, algorithm " << (options_.algorithm.empty() ? "auto" : options_.algorithm)
           << "; time: median over iterations of the slowest rank\n"
@@ -45,7 +60,7 @@ void Report::heading(const Operation& operation) {
           << format("#%10s %12s %8s %8s %4s", "size", "count", "type", "redop", "root")
           << format(" %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong")
           << format(" %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong")
-          << format(" %9s %9s\n", "out", "in")
+          << format(" %9s %9s  %s\n", "out", "in", "sent (B)")
           << format("#%10s %12s %8s %8s %4s", "(B)", "(elements)", "", "", "")
           << format(" %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "")
           << format(" %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "")
@@ -68,6 +83,8 @@ void Report::add(const Row& row) {
     rows_.push_back({{"op", row.operation->name},
                      {"algorithm", algorithm_name(ground_, choice, options_.registered)},
                      {"transport", ground_.transport},
+                     {"hosts", ground_.hosts},
+                     {"sent_bytes", sent_json(timing->sent)},
                      {"buffers", options_.registered ? "registered" : "private"},
                      {"dtype", name_of(row.type)},
                      {"redop", row.operation->reduces() ? name_of(row.op) : "none"},
@@ -87,7 +104,8 @@ void Report::add(const Row& row) {
   *table_ << format("%11llu %12llu %8s %8s %4d", static_cast<unsigned long long>(row.bytes),
                     static_cast<unsigned long long>(row.count), std::string(name_of(row.type)).c_str(),
                     op.c_str(), row.operation->rooted ? row.root : -1)
-          << columns << p99_column(row.out_of_place) << p99_column(row.in_place) << std::endl;
+          << columns << p99_column(row.out_of_place) << p99_column(row.in_place)
+          << sent_column(row.out_of_place ? row.out_of_place : row.in_place) << std::endl;
 }
 
 void Report::finish() {

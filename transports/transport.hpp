@@ -87,6 +87,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;  ///< "tcp", "shm", "ucx" ...
+  /// The transport that carries the links to `peer`: this one, or a part of it.
+  virtual std::string_view link_name([[maybe_unused]] int peer) const { return name(); }
 
   /// The link to `peer`, or nullptr while it is being set up (asking starts that). Valid as long as the
   /// transport.

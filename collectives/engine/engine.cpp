@@ -45,7 +45,8 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       peer_probes_(static_cast<std::size_t>(group_.size())),
       lost_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
-  choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_});
+  hosts_ = hosts_of(group_);
+  choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_, hosts_});
   if (transport_) peers_ = std::make_unique<PeerTable>(*transport_, group_.size(), group_.rank);
   matcher_ = std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0);
   active_.reserve(kMaxInFlight);
@@ -53,7 +54,6 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   wait_policy_ = wait_policy(group_, model.model->spin_microseconds * 1000);
   past_caches_from_ =
       model.model->non_temporal_bytes > 0 ? model.model->non_temporal_bytes : nontemporal_threshold();
-  hosts_ = hosts_of(group_);
   one_process_ = std::all_of(group_.members.begin(), group_.members.end(), [&](const Member& m) {
     return m.process != 0 && m.process == group_.members.front().process;
   });

@@ -43,6 +43,7 @@ double walk(const MediumCost& cost, const CostGround& ground, const Algorithm& a
 double walk_large_world(const MediumCost& cost, const CostGround& ground, const Algorithm& algorithm,
                         std::uint64_t bytes) {
   CostGround smaller = ground;
+  smaller.hosts.clear();
   const auto seconds = [&](int world) {
     smaller.world = world;
     return walk(cost, smaller, algorithm, bytes);
@@ -74,6 +75,7 @@ Shape typical_shape(Collective collective, const CostGround& ground, std::uint64
   shape.count = bytes / element;
   shape.segment = ground.segment_bytes / element;
   shape.staging = kStagingBytes / 2 / element;
+  if (ground.world <= kWalkedRanks) shape.hosts = ground.hosts;
   add_counts(shape);
   return shape;
 }

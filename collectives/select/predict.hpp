@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "collectives/select/cost_model.hpp"
 
@@ -12,6 +13,7 @@ struct CostGround {
   int world = 1;
   Load load = Load::spare;
   std::uint64_t segment_bytes = 0;  ///< LOCKSTEP_SEGMENT or what the engine takes for it.
+  std::vector<int> hosts{};         ///< As Shape::hosts.
   bool operator==(const CostGround&) const = default;
 };
 

@@ -53,6 +53,10 @@ const std::vector<Floor>& floors() {
       {"bench/ddp/", {"bench/", "examples/matrix/"}},
       {"bench/calibrate", {"bench/", "collectives/", "lib/base/"}},
       {"bench/machine.cpp", {"bench/", "lib/base/"}},
+      // What the machine consists of, what carries a link, and what went over it.
+      {"bench/host_topology.cpp", {"bench/", "lib/base/", "lib/net/"}},
+      {"bench/topology.cpp", {"bench/", "collectives/"}},
+      {"bench/traffic.cpp", {"bench/", "collectives/"}},
       {"bench/", {}},
       {"examples/", {}},
       {"integrations/", {}},

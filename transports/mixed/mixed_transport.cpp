@@ -19,6 +19,9 @@ class MixedTransport final : public Transport {
   }
 
   std::string_view name() const override { return name_; }
+  std::string_view link_name(int peer) const override {
+    return is_near(peer) ? near_->link_name(number(peer)) : far_->link_name(peer);
+  }
   Result<Link*> link(int peer, Channel channel) override {
     return is_near(peer) ? near_->link(number(peer), channel) : far_->link(peer, channel);
   }

@@ -1,0 +1,75 @@
+"""lockstep-bench over hosts with 2, 1 and 3 ranks: every collective right, and what its rows and --topology say of the ways taken.
+
+usage: bench_hosts_test.py SOURCE_DIR LOCKSTEP_BENCH"""
+import json
+import sys
+import unittest
+
+SOURCE, BENCH = sys.argv[1:3]
+sys.path.insert(0, SOURCE + "/tools/lib")
+from hosts import Hosts, HostsProblem, processes  # noqa: E402
+
+LAYOUT = [0, 0, 1, 2, 2, 2]  # the host of each rank
+BYTES = 1 << 20
+
+
+def run(hosts, *arguments):
+    """What rank 0 prints; every rank must end well."""
+    commands = []
+    for rank, host in enumerate(LAYOUT):
+        environment = {"RANK": str(rank), "WORLD_SIZE": str(len(LAYOUT)), "LOCKSTEP_SECRET": "s3cret",
+                       "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29712"}
+        commands.append((hosts.enter(host) + [BENCH, *arguments], environment))
+    with processes(commands) as ranks:
+        outputs = [process.communicate() for process in ranks]
+        for process, (_, errors) in zip(ranks, outputs):
+            if process.returncode:
+                raise AssertionError(errors)
+    return outputs[0][0]
+
+
+class BenchOnHosts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = Hosts(3)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.hosts.end()
+
+    def test_every_collective_is_right_and_its_rows_name_the_ways(self):
+        sizes = ["-b", "1K", "-e", str(BYTES), "-f", "1024", "-n", "3", "-w", "1"]
+        rows = json.loads(run(self.hosts, "all", *sizes, "--json", "-"))["rows"]
+        self.assertGreaterEqual(len({row["op"] for row in rows}), 10)
+        for row in rows:
+            self.assertEqual((row["hosts"], row["transport"], row["wrong"] or 0), (3, "shm+tcp", 0), row)
+            self.assertGreater(row["sent_bytes"]["tcp"], 0, row)
+            self.assertEqual(set(row["sent_bytes"]) - {"shm", "tcp"}, set(), row)
+        large = [row for row in rows if row["op"] == "all_reduce" and row["bytes"] == BYTES]
+        self.assertEqual({row["algorithm"] for row in large}, {"hierarchical"})
+        for row in large:  # 2 (hosts - 1) / hosts of the message leave each host, whatever its ranks.
+            self.assertLess(row["sent_bytes"]["tcp"], 2 * (3 - 1) * BYTES * 1.02, row)
+
+    def test_topology_lists_hosts_and_links(self):
+        text = run(self.hosts, "--topology")
+        self.assertIn("hosts: 3, ranks: 6", text)
+        self.assertIn("ranks 0-1 on node-1", text)
+        self.assertIn("ranks 3-5 on node-3", text)
+        self.assertRegex(text, rf"\* eth0 {self.hosts.address(1)}, ")
+        links = [line.split() for line in text.splitlines()]
+        self.assertIn("0 - shm tcp tcp tcp tcp".split(), links)
+        self.assertIn("2 tcp tcp - tcp tcp tcp".split(), links)
+        self.assertIn("4 tcp tcp tcp shm - shm".split(), links)
+
+
+def main():
+    try:
+        Hosts(1).end()
+    except HostsProblem as problem:
+        print(f"skipped: {problem}")
+        return 77
+    result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
+    return 0 if result.wasSuccessful() else 1
+
+
+sys.exit(main())
