@@ -16,6 +16,10 @@ namespace {
 constexpr std::chrono::milliseconds kReportEvery{5'000};
 // How long a process that holds our port may take to prove that it is of our job.
 constexpr std::chrono::milliseconds kAnswerOfARival{1'000};
+// A cluster's name server may learn of a host only after its processes started. A misspelt name is an error
+// after this.
+constexpr std::chrono::milliseconds kNameComesWithin{20'000};
+constexpr std::chrono::milliseconds kLookUpEvery{200};
 
 /// What follows `scheme` in `address`, or nothing.
 std::optional<std::string> after(const std::string& address, std::string_view scheme) {
@@ -68,6 +72,17 @@ Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const s
   }
 }
 
+/// Many systems know their own name by a loopback address, where nobody else reaches them: rank 0 then
+/// listens on all addresses, once strangers are kept out.
+Result<HostPort> listening_address(const HostPort& at, bool open_to_others, const Deadline& start, Env& env) {
+  const Deadline deadline(env, std::min(start.left(), kNameComesWithin));
+  Status known = check_host(at.host);
+  for (; !known.ok() && !deadline.passed(); known = check_host(at.host)) sleep_for(kLookUpEvery);
+  if (!known.ok()) return known.with_context("rank 0 cannot host the meeting of the ranks");
+  const bool own_name = !is_numeric_address(at.host) && at.host != "localhost" && is_loopback(at.host);
+  return own_name && open_to_others ? HostPort{"0.0.0.0", at.port} : at;
+}
+
 /// The port is taken: by another process that is rank 0 of this job, who is met there and told, or by a
 /// stranger.
 Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client, const Status& cannot_listen,
@@ -111,8 +126,11 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
   const bool hidden = is_name_of_loopback(at->host);
   if (hidden) meeting.hint = loopback_hint(at->host);
   if (launch.rank == meeting.server_rank) {
+    const bool open_to_others = !secret.empty() || config_flag("LOCKSTEP_INSECURE");
+    auto listens_at = listening_address(*at, open_to_others, deadline, env);
+    if (!listens_at.ok()) return listens_at.status();
     StoreServerOptions options;
-    options.at = *at;
+    options.at = *listens_at;
     options.key = client.key;
     options.rank = launch.rank;
     const bool may_be_seen = !secret.empty() || config_flag("LOCKSTEP_INSECURE");

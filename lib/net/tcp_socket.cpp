@@ -190,6 +190,8 @@ HostPort remote_address(const Fd& socket) {
 
 bool is_numeric_address(const std::string& host) { return look_up({host, 0}, AI_NUMERICHOST).ok(); }
 
+Status check_host(const std::string& host) { return look_up({host, 0}, 0).status(); }
+
 bool is_loopback(const std::string& host) {
   auto addresses = look_up({host, 0}, 0);
   if (!addresses.ok()) return false;

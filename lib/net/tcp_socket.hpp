@@ -38,6 +38,9 @@ HostPort remote_address(const Fd& socket);
 /// Whether `host` is an address, not a name.
 bool is_numeric_address(const std::string& host);
 
+/// Whether an address of `host` can be found; the error says why not. May ask DNS.
+Status check_host(const std::string& host);
+
 /// Whether `host` names only this machine's loopback addresses. May ask DNS.
 bool is_loopback(const std::string& host);
 

@@ -22,11 +22,13 @@ make_head() {
   ip link set cluster up
 }
 
-# make_host NAME: its address is what /etc/hosts says.
+# make_host NAME: its address is what /etc/hosts says, but for the host itself: as Debian does it, that knows its own name by an
+# address that nobody else reaches.
 make_host() {
   local name=$1 address pid
   address=$(getent hosts "$name" | cut -d' ' -f1)
-  unshare --net --uts bash -c "hostname $name && exec sleep infinity" &
+  sed "s/^$address $name/127.0.1.1 $name/" "$TMPDIR/hosts" >"$TMPDIR/hosts-$name"
+  unshare --net --uts --mount bash -c "mount --bind '$TMPDIR/hosts-$name' /etc/hosts && hostname $name && exec sleep infinity" &
   pid=$!
   disown "$pid"
   until [[ $(nsenter -t "$pid" --uts hostname) == "$name" ]]; do sleep 0.02; done
@@ -42,7 +44,7 @@ make_host() {
 on() {
   local name=$1
   shift
-  nsenter -t "$(cat "$TMPDIR/$name.pid")" --net --uts -- "$@"
+  nsenter -t "$(cat "$TMPDIR/$name.pid")" --net --uts --mount -- "$@"
 }
 
 # make_remote_shell PATH: what mpirun starts its daemons with in place of ssh: PATH [OPTION...] HOST COMMAND...
@@ -52,7 +54,7 @@ make_remote_shell() {
 while [[ \$1 == -* ]]; do shift; done
 host=\$1
 shift
-exec nsenter -t "\$(cat "$TMPDIR/\$host.pid")" --net --uts -- bash -c "\$*"
+exec nsenter -t "\$(cat "$TMPDIR/\$host.pid")" --net --uts --mount -- bash -c "\$*"
 END
   chmod +x "$1"
 }

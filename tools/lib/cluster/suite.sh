@@ -48,7 +48,7 @@ trained() {
   expect "$hosts" hosts "$(cut -d' ' -f6 <<<"$hashes" | sort -u | wc -l)"
   expect 1 "hash of the parameters" "$(cut -d' ' -f8 <<<"$hashes" | sort -u | wc -l)"
   grep -Eq 'digits: accuracy 0\.9[0-9]+, replicas equal' "$out"
-  if ((hosts == 2)); then cut -d' ' -f8 <<<"$hashes" | sort -u >>"$TMPDIR/hashes-on-two-hosts"; fi
+  if ((ranks == 4 && hosts == 2)); then cut -d' ' -f8 <<<"$hashes" | sort -u >>"$TMPDIR/hashes-on-two-hosts"; fi
   echo "= $ranks rank(s) on $hosts host(s), parameters $(cut -d' ' -f8 <<<"$hashes" | head -n 1)"
 }
 
@@ -93,6 +93,7 @@ alone_and_lockstep_run() {
   check "alone" trained 1 1 "${train[@]}"
   check "lockstep-run" trained 4 1 "$bin/lockstep-run" -n 4 "${train[@]}"
   check "by hand, on two hosts" trained 4 2 by_hand "${train[@]}"
+  check "as the pods of a PyTorchJob" trained 2 2 in_pods "${train[@]}"
 }
 
 slurm() {
@@ -104,6 +105,20 @@ slurm() {
   check "srun with a rank from elsewhere is refused" \
     refused "but Slurm says rank" srun -N 2 -n 4 env LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=8 "${train[@]}"
   check "sbatch without srun is refused" refused "was not started by srun" sbatch_alone "${train[@]}"
+}
+
+# in_pods COMMAND...: what the training operator tells the pods of a PyTorchJob (see deploy/kubernetes), on two hosts. The master's name
+# is known only when the pods run already.
+in_pods() {
+  local rank pids=() status=0
+  for rank in 0 1; do
+    on "node$rank" env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=digits-master-0 MASTER_PORT=29400 PET_NNODES=2 PET_NODE_RANK=$rank "$@" &
+    pids+=($!)
+  done
+  sleep 1
+  for rank in 0 1; do on "node$rank" sh -c "echo $network.10 digits-master-0 >>/etc/hosts"; done
+  for rank in "${pids[@]}"; do wait "$rank" || status=$?; done
+  return "$status"
 }
 
 # sbatch_alone: a batch script of several tasks that forgot srun.
@@ -156,7 +171,7 @@ one_hash() {
   expect 1 "hash under all launchers" "$(sort -u "$TMPDIR/hashes-on-two-hosts" | wc -l)"
 }
 
-export -f on by_hand torchrun_on_both sbatch_alone
+export -f on by_hand in_pods torchrun_on_both sbatch_alone
 make_head
 make_host node0
 make_host node1
