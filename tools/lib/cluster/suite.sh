@@ -4,7 +4,7 @@
 # One binary under every launcher: `digits` trains on two hosts with two ranks each (on one host where a launcher knows no other), and
 # every rank says what its parameters hash to. On two hosts that is one number, whoever started the ranks.
 set -euo pipefail
-here=$(dirname "${BASH_SOURCE[0]}") bin=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) bin=$1
 source "$here/hosts.sh"
 source "$here/slurm.sh"
 passed=0 failed=0
@@ -166,6 +166,23 @@ torchrun_agents() {
     --rdzv_backend=c10d --rdzv_endpoint=node0:29508 --rdzv_id=nested "${command[@]}"
 }
 
+# misspelt_manifests: each change to the manifest must be found.
+misspelt_manifests() {
+  local changed=$TMPDIR/manifest.yaml edit
+  for edit in 's/containerPort/containerport/' 's/replicas: 1$/replicas: "1"/' 's/name: pytorch  /name: torch  /' \
+    's/cleanPodPolicy/cleanPodsPolicy/' 's/weight: 100/wait: 1/' 's/kind: PyTorchJob/kind: MPIJob/' '/containers:/d'; do
+    sed "$edit" "$here/../../../deploy/kubernetes/digits.yaml" >"$changed"
+    if "${manifest_check[@]}" "$changed"; then echo "$edit was not found"; return 1; fi
+  done
+}
+
+kubernetes_manifest() {
+  # Debian's Python, whose python3-yaml is installed.
+  local manifest_check=(/usr/bin/python3 "$here/check_manifest.py")
+  check "the Kubernetes manifest has the fields that a PyTorchJob has" "${manifest_check[@]}" "$here/../../../deploy/kubernetes/digits.yaml"
+  check "a misspelt manifest is refused" misspelt_manifests
+}
+
 one_hash() {
   sort "$TMPDIR/hashes-on-two-hosts" | uniq -c
   expect 1 "hash under all launchers" "$(sort -u "$TMPDIR/hashes-on-two-hosts" | wc -l)"
@@ -182,6 +199,7 @@ slurm
 open_mpi
 mpich
 torchrun_agents
+kubernetes_manifest
 check "the same bits on two hosts, whoever started them" one_hash
 echo "cluster: $passed passed, $failed failed"
 ((failed == 0))
