@@ -6,6 +6,7 @@
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/widening_hook.hpp"
+#include "lockstep/ddp/checkpoint.hpp"
 
 namespace lockstep {
 
@@ -44,7 +45,8 @@ Reducer::State::State(Communicator& c, std::span<const Parameter> p, const Reduc
       counts(counts_of(p)),
       layout(std::move(plan_of_all)),
       frozen(p.size()),
-      closing(c, p.size()) {
+      closing(c, p.size()),
+      hook_state(o.hook.get(), c.rank(), c.size()) {
   step.has_gradient.resize(p.size());
   step.average = o.average;
 }
@@ -91,6 +93,17 @@ bool Reducer::used(std::size_t parameter) const {
 }
 
 double Reducer::clip_gradients(double max_norm) { return clip_by_global_norm(state_->gradients(), max_norm); }
+
+std::vector<TensorSlice> Reducer::slices() const {
+  state_->require_between_steps("slices");
+  return state_->hook_state.to_save();
+}
+std::vector<TensorSlice> Reducer::slices(const CheckpointInfo& saved) {
+  state_->require_between_steps("slices");
+  return state_->hook_state.to_load(saved.world_size);
+}
+void Reducer::restored(std::uint64_t steps) { state_->restored(steps); }
+std::uint64_t Reducer::steps() const noexcept { return state_->step.number - 1; }
 
 const BucketPlan& Reducer::plan() const noexcept { return state_->plan; }
 StepStatistics Reducer::statistics() const { return state_->statistics; }

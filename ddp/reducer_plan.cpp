@@ -49,7 +49,17 @@ void Reducer::State::use_plan() {
   learning = options.static_graph;
   if (learning) tracker->learn();
   clock.set_buckets(plan.buckets.size());
+  internal::HookState::Values kept;
+  if (attached) kept = hook_state.take();
   carrier->attach(plan, parameters);
+  if (attached) hook_state.put(kept);
+  attached = true;
+}
+
+void Reducer::State::restored(std::uint64_t steps) {
+  require_between_steps("restored");
+  hook_state.restored(options.average);
+  step.number = steps + 1;
 }
 
 /// In wait(), after the step whose order was observed: the averages move along.

@@ -20,6 +20,7 @@
 #include "ddp/bucket_memory.hpp"
 #include "ddp/bucket_plan.hpp"
 #include "ddp/closing_exchange.hpp"
+#include "ddp/hook_state.hpp"
 #include "ddp/ready_order.hpp"
 #include "ddp/ready_tracker.hpp"
 #include "ddp/step_clock.hpp"
@@ -65,6 +66,7 @@ struct Reducer::State {
   void use_plan();
   void rebuild();
   void freeze(std::span<const std::size_t> list);
+  void restored(std::uint64_t steps);
 
   // reducer_modes.cpp
   void require_between_steps(const char* call) const;
@@ -103,6 +105,8 @@ struct Reducer::State {
 
   internal::StepClock clock;
   internal::ClosingExchange closing;
+  internal::HookState hook_state;
+  bool attached = false;                             // The hook has state, or has begun to.
   std::unique_ptr<internal::BucketCarrier> carrier;  // Its thread ends before anything else does.
 
   std::mutex mutex;         // Guards `started` while backward runs.

@@ -13,13 +13,23 @@ class CompressingHook : public CommunicationHook {
               std::span<const Parameter> parameters) final;
   Work start(Communicator& communicator, const GradientBucket& bucket) final;
   void finish(const GradientBucket& bucket) final;
+  std::vector<HookTensor> state() final;
   std::uint64_t bytes_on_wire() const final { return bytes_.load(std::memory_order_relaxed); }
 
  protected:
-  /// As CommunicationHook's calls of like names, for buckets that compresses() is true of.
+  /// As CommunicationHook's calls of like names, for buckets that compresses() is true of. With one rank only
+  /// prepare(), which needs no memory then, and add_state().
   virtual void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) = 0;
   virtual Work compress(Communicator& communicator, const GradientBucket& bucket) = 0;
   virtual void decompress(const GradientBucket& bucket) = 0;
+  /// What is kept of a part of a gradient.
+  virtual void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
+                         const Parameter& parameter) {
+    static_cast<void>(list), static_cast<void>(bucket), static_cast<void>(part), static_cast<void>(parameter);
+  }
+  /// A part of what was not sent of a bucket; of an empty one, with one rank, the name alone.
+  HookTensor residual_of(const GradientPart& part, const Parameter& parameter,
+                         std::vector<float>& bucket) const;
 
   /// All_reduce of the bucket as it is.
   Work send_as_is(Communicator& communicator, const GradientBucket& bucket);
@@ -28,6 +38,7 @@ class CompressingHook : public CommunicationHook {
   static bool compresses(DataType type, std::size_t count) { return type == DataType::f32 && count > 0; }
   bool compresses(const BucketPlan::Bucket& bucket) const { return compresses(bucket.type, bucket.count); }
   int ranks() const { return ranks_; }
+  bool alone() const { return ranks_ == 1; }
   int rank() const { return rank_; }
   /// What the sum over all ranks is multiplied by.
   float weight(const GradientBucket& bucket) const {
@@ -35,6 +46,8 @@ class CompressingHook : public CommunicationHook {
   }
 
  private:
+  const BucketPlan* plan_ = nullptr;
+  std::span<const Parameter> parameters_;
   int ranks_ = 1;
   int rank_ = 0;
   std::atomic<std::uint64_t> bytes_{0};

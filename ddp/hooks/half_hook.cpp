@@ -16,7 +16,7 @@ class HalfHook final : public internal::CompressingHook {
   void prepare(const BucketPlan& plan, std::span<const Parameter>) override {
     std::vector<std::size_t> bytes;
     for (const auto& bucket : plan.buckets)
-      bytes.push_back(compresses(bucket) ? bucket.count * size_of(type_) : 0);
+      bytes.push_back(compresses(bucket) && !alone() ? bucket.count * size_of(type_) : 0);
     encoded_ = internal::RegisteredBlock(bytes);
   }
 

@@ -32,7 +32,7 @@ class PowerSgdHook final : public internal::CompressingHook {
     std::size_t rank = 0;  // The hook's, or less for a small matrix.
     std::size_t p = 0;     // In the first message.
     std::size_t q = 0;     // In the second.
-    std::uint64_t seed = 0;
+    std::size_t parameter = 0;
   };
   /// One that travels as it is, at `packed` of the first message.
   struct Vector {
@@ -50,6 +50,8 @@ class PowerSgdHook final : public internal::CompressingHook {
   void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) override;
   Work compress(Communicator& communicator, const GradientBucket& bucket) override;
   void decompress(const GradientBucket& bucket) override;
+  void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
+                 const Parameter& parameter) override;
 
   void place(State& state, const GradientPart& part, const Parameter& parameter);
   void take_input(State& state, const GradientBucket& bucket);
@@ -82,8 +84,7 @@ void PowerSgdHook::place(State& state, const GradientPart& part, const Parameter
     state.first_count += part.count;
     return;
   }
-  state.matrices.push_back(
-      {part.offset, shape, rank, state.first_count, state.second_count, options_.seed + part.parameter});
+  state.matrices.push_back({part.offset, shape, rank, state.first_count, state.second_count, part.parameter});
   state.first_count += rank * shape.rows;
   state.second_count += rank * shape.columns;
 }
@@ -95,11 +96,26 @@ void PowerSgdHook::prepare(const BucketPlan& plan, std::span<const Parameter> pa
     State& state = states_[b];
     if (compresses(plan.buckets[b])) {
       for (const GradientPart& part : plan.buckets[b].parts) place(state, part, parameters[part.parameter]);
-      state.input.assign(plan.buckets[b].count, 0.0f);
+      if (!alone()) state.input.assign(plan.buckets[b].count, 0.0f);
     }
     bytes.insert(bytes.end(), {state.first_count * sizeof(float), state.second_count * sizeof(float)});
   }
-  memory_ = internal::RegisteredBlock(bytes);
+  if (!alone()) memory_ = internal::RegisteredBlock(bytes);
+}
+
+void PowerSgdHook::add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
+                             const Parameter& parameter) {
+  const std::vector<Matrix>& matrices = states_[bucket].matrices;
+  const auto matrix = std::find_if(matrices.begin(), matrices.end(),
+                                   [&](const Matrix& m) { return m.parameter == part.parameter; });
+  if (matrix == matrices.end()) return;  // Travels as it is.
+  if (options_.error_feedback) list.push_back(residual_of(part, parameter, states_[bucket].input));
+  if (!options_.warm_start) return;
+  const std::size_t count = matrix->rank * matrix->shape.columns;
+  float* factor = alone() ? nullptr : second(bucket) + matrix->q;
+  list.push_back(
+      {{parameter.name + "#factor", DataType::f32, {matrix->rank, matrix->shape.columns}, 0, count, factor},
+       false});
 }
 
 /// Packs the vectors, and adds the gradients of matrices to what was not sent of them.
@@ -124,7 +140,7 @@ Work PowerSgdHook::compress(Communicator& communicator, const GradientBucket& bu
   for (const Matrix& matrix : state.matrices) {
     const std::size_t count = matrix.rank * matrix.shape.columns;
     if (!options_.warm_start) std::fill_n(q + matrix.q, count, 0.0f);
-    internal::refill_empty(q + matrix.q, matrix.shape.columns, matrix.rank, matrix.seed);
+    internal::refill_empty(q + matrix.q, matrix.shape.columns, matrix.rank, options_.seed + matrix.parameter);
     internal::multiply(state.input.data() + matrix.offset, matrix.shape, matrix.rank, q + matrix.q,
                        p + matrix.p);
   }

@@ -41,6 +41,10 @@ class QuantisedHook final : public internal::CompressingHook {
   void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) override;
   Work compress(Communicator& communicator, const GradientBucket& bucket) override;
   void decompress(const GradientBucket& bucket) override;
+  void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
+                 const Parameter& parameter) override {
+    if (options_.error_feedback) list.push_back(residual_of(part, parameter, states_[bucket].residual));
+  }
 
   bool exchanges_whole_buckets() const { return ranks() == 2; }
   std::size_t chunks() const { return exchanges_whole_buckets() ? 1 : static_cast<std::size_t>(ranks()); }
@@ -62,7 +66,7 @@ void QuantisedHook::prepare(const BucketPlan& plan, std::span<const Parameter>) 
   std::vector<std::size_t> bytes;
   for (std::size_t b = 0; b < states_.size(); ++b) {
     State& state = states_[b];
-    if (!compresses(plan.buckets[b])) {
+    if (!compresses(plan.buckets[b]) || alone()) {
       bytes.insert(bytes.end(), {0, 0});
       continue;
     }

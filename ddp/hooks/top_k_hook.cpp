@@ -23,6 +23,10 @@ class TopKHook final : public internal::CompressingHook {
   void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) override;
   Work compress(Communicator& communicator, const GradientBucket& bucket) override;
   void decompress(const GradientBucket& bucket) override;
+  void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
+                 const Parameter& parameter) override {
+    list.push_back(residual_of(part, parameter, residuals_[bucket]));
+  }
 
   std::size_t kept(std::size_t count) const {
     return std::max<std::size_t>(1, static_cast<std::size_t>(options_.share * static_cast<double>(count)));
@@ -40,7 +44,7 @@ void TopKHook::prepare(const BucketPlan& plan, std::span<const Parameter>) {
   std::vector<std::size_t> bytes;
   for (std::size_t b = 0; b < residuals_.size(); ++b) {
     const std::size_t count = plan.buckets[b].count;
-    const std::size_t message = compresses(plan.buckets[b]) ? kept(count) * kBytesOfOne : 0;
+    const std::size_t message = compresses(plan.buckets[b]) && !alone() ? kept(count) * kBytesOfOne : 0;
     bytes.insert(bytes.end(), {message, static_cast<std::size_t>(ranks()) * message});
     if (message == 0) continue;
     if (count > std::numeric_limits<std::uint32_t>::max()) {

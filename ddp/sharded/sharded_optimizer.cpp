@@ -4,6 +4,8 @@
 // first.
 #include "lockstep/ddp/sharded_optimizer.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "ddp/bucket_plan.hpp"
@@ -80,6 +82,7 @@ struct ShardedOptimizer::State {
     return lending != nullptr ? lending->shard(b) : reducer.state_->bucket_data(b) + layout.shard_offset(b);
   }
   void check_values(std::size_t parameter) const;
+  std::vector<TensorSlice> with_hook(std::vector<TensorSlice> of_hook) const;
 
   Communicator& communicator;
   const std::vector<Parameter> parameters;
@@ -205,7 +208,16 @@ void ShardedOptimizer::wait_parameters() {
 
 // ---- checkpoints, and what happened
 
-std::vector<TensorSlice> ShardedOptimizer::slices() { return state_->values.slices(); }
+std::vector<TensorSlice> ShardedOptimizer::State::with_hook(std::vector<TensorSlice> of_hook) const {
+  std::vector<TensorSlice> list = values.slices();
+  std::move(of_hook.begin(), of_hook.end(), std::back_inserter(list));
+  return list;
+}
+
+std::vector<TensorSlice> ShardedOptimizer::slices() { return state_->with_hook(state_->reducer.slices()); }
+std::vector<TensorSlice> ShardedOptimizer::slices(const CheckpointInfo& saved) {
+  return state_->with_hook(state_->reducer.slices(saved));
+}
 
 std::uint64_t ShardedOptimizer::steps() const noexcept { return state_->steps; }
 
@@ -213,6 +225,7 @@ void ShardedOptimizer::restored(std::uint64_t steps) {
   State& s = *state_;
   wait_parameters();
   s.steps = steps;
+  s.reducer.restored(steps);
   for (std::size_t b = s.layout.buckets(); b-- > 0;) s.values.start_gather(b);
   wait_parameters();
 }

@@ -8,10 +8,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/communicator.hpp"
 #include "lockstep/ddp/bucket_plan.hpp"
 #include "lockstep/ddp/parameter.hpp"
+#include "lockstep/ddp/tensor_slice.hpp"
 #include "lockstep/export.hpp"
 
 namespace lockstep {
@@ -28,6 +30,15 @@ struct GradientBucket {
 
   std::size_t bytes() const noexcept { return count * size_of(type); }
   ReduceOp op() const noexcept { return average ? ReduceOp::avg : ReduceOp::sum; }
+};
+
+/// Something that a hook keeps between steps: a run of f32, as elements of a tensor whose name says what it
+/// is and of which parameter ("fc1.weight#residual"), so that it survives another layout of the buckets.
+struct HookTensor {
+  TensorSlice slice;
+  /// Each rank has its own, such as what it could not send: resumed on another number of ranks, they are
+  /// dealt out and added up. Otherwise the values are equal on all ranks.
+  bool of_each_rank = true;
 };
 
 /// Brings buckets to their sums. All calls but bytes_on_wire() come from one thread of the reducer's own, in
@@ -51,9 +62,9 @@ class LOCKSTEP_API CommunicationHook {
   /// matrices. Equal on all ranks.
   virtual bool wants_whole_gradients() const { return false; }
 
-  /// Once per plan: before the first step, and again when the buckets were rebuilt (state by bucket index
-  /// begins anew). `parameters` are the reducer's. May call collectives. The references live until the next
-  /// attach or the end of the reducer.
+  /// Once per plan: before the first step, and again when the buckets were rebuilt or parameters frozen
+  /// (state by bucket index begins anew, but for what state() names). `parameters` are the reducer's. May
+  /// call collectives. The references live until the next attach or the end of the reducer.
   virtual void attach(Communicator& communicator, const BucketPlan& plan,
                       std::span<const Parameter> parameters) {
     static_cast<void>(communicator), static_cast<void>(plan), static_cast<void>(parameters);
@@ -67,6 +78,11 @@ class LOCKSTEP_API CommunicationHook {
   /// The Work of start(bucket) is done: leaves the result in bucket.data. Starts no collective, which could
   /// come before a start() on one rank and after it on another.
   virtual void finish(const GradientBucket& bucket) { static_cast<void>(bucket); }
+
+  /// What the next steps depend on, but for their number: for checkpoints, and for a new plan, which the
+  /// reducer carries it over to. Between steps, after attach(). Names, shapes and elements are the same with
+  /// any number of ranks; on a single one, which has nothing to send, `data` may be null.
+  virtual std::vector<HookTensor> state() { return {}; }
 
   /// Bytes of this rank's gradients, as encoded, that start() has handed to collectives since construction.
   /// From any thread.

@@ -6,15 +6,19 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/communicator.hpp"
 #include "lockstep/ddp/bucket_plan.hpp"
 #include "lockstep/ddp/parameter.hpp"
 #include "lockstep/ddp/reducer_options.hpp"
 #include "lockstep/ddp/statistics.hpp"
+#include "lockstep/ddp/tensor_slice.hpp"
 #include "lockstep/export.hpp"
 
 namespace lockstep {
+
+struct CheckpointInfo;
 
 /// With ReducerOptions::check_finite: a rank's gradient has an infinity or a NaN. Thrown by wait() on every
 /// rank, of the same parameter and with the same culprit(). The sums do not contain it; leave the step out
@@ -117,6 +121,21 @@ class LOCKSTEP_API Reducer {
   /// max_norm. Returns the norm before. Between wait() and the optimizer's step; no communication, since
   /// every rank has all gradients, and with equal bits everywhere. See clip_by_global_norm for shards.
   double clip_gradients(double max_norm);
+
+  // ---- checkpoints
+
+  /// For save_checkpoint, beside the parameters' slices: what the communication hook keeps between steps.
+  /// Between steps; valid until the next one.
+  std::vector<TensorSlice> slices() const;
+  /// For load_checkpoint, of a checkpoint of any number of ranks: read_checkpoint_info() tells. With another
+  /// number than this group's, what ranks had not sent yet is dealt out so that averages lose nothing of it;
+  /// a single rank, which sends nothing, drops it.
+  std::vector<TensorSlice> slices(const CheckpointInfo& saved);
+  /// The slices were filled: goes on with step `steps` + 1, which hooks that begin late, or average now and
+  /// then, count on. Between steps, on all ranks.
+  void restored(std::uint64_t steps);
+  /// Steps ended so far, those before a checkpoint included.
+  std::uint64_t steps() const noexcept;
 
   // ---- what happened
 

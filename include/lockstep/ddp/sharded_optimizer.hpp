@@ -112,8 +112,11 @@ class LOCKSTEP_API ShardedOptimizer {
   void wait_parameters();  ///< All of them.
 
   /// For checkpoints: this rank's shards of all values and slots ("fc1.weight", "fc1.weight#momentum"), valid
-  /// for its life. Parameters without an element in this rank's shard have slices of no elements.
+  /// for its life. Parameters without an element in this rank's shard have slices of no elements. With a hook
+  /// also what that keeps, as Reducer::slices().
   std::vector<TensorSlice> slices();
+  /// To load a checkpoint: the same, but with a hook, whose state depends on the number of ranks that saved.
+  std::vector<TensorSlice> slices(const CheckpointInfo& saved);
   /// Steps done so far.
   std::uint64_t steps() const noexcept;
   /// Collective: the slices were filled from a checkpoint of that many steps. Gathers the values.

@@ -1,0 +1,47 @@
+// HookState: what a communication hook keeps between steps, on its way into checkpoints, out of them, and
+// from one layout of the buckets to the next.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/ddp.hpp"
+
+namespace lockstep::internal {
+
+/// In a checkpoint a tensor of which each rank has its own has one more dimension, the first: the rank.
+/// Between steps only, when no thread is inside the hook.
+class HookState {
+ public:
+  /// `hook` may be null.
+  HookState(CommunicationHook* hook, int rank, int ranks) : hook_(hook), rank_(rank), ranks_(ranks) {}
+
+  std::vector<TensorSlice> to_save() const;
+  /// Of a checkpoint that `saved_by` ranks wrote. With another number of ranks than this group's the slices
+  /// are of memory of its own, until restored().
+  std::vector<TensorSlice> to_load(int saved_by);
+  /// Those slices are filled. The ranks' own tensors were dealt round robin; they add up to the same average
+  /// (or sum) as before.
+  void restored(bool average);
+
+  /// The values by name and first element, and back where names have not changed.
+  using Values = std::map<std::string, std::vector<float>>;
+  Values take() const;
+  void put(const Values& values) const;
+
+ private:
+  struct TakenOver {
+    float* to;
+    std::vector<float> from;
+  };
+  std::vector<HookTensor> tensors() const;
+  void add_taken_over(std::vector<TensorSlice>& list, const HookTensor& tensor, int saved_by);
+
+  CommunicationHook* hook_;
+  int rank_, ranks_;
+  int saved_by_ = 0;
+  std::vector<TakenOver> taken_over_;
+};
+
+}  // namespace lockstep::internal
