@@ -194,11 +194,15 @@ class Backend {
 
   // Events.
   virtual Result<DeviceEvent> create_event() = 0;
+  /// One that tells when it was passed, which costs more: for elapsed().
+  virtual Result<DeviceEvent> create_timed_event() = 0;
   virtual Status destroy_event(DeviceEvent event) = 0;
   virtual Status record(DeviceEvent event, DeviceStream stream) = 0;
   /// True when the work recorded last has run, or nothing was recorded.
   virtual Result<bool> query(DeviceEvent event) = 0;
   virtual Status synchronize_event(DeviceEvent event) = 0;
+  /// Microseconds between what was recorded last in two timed events; both have passed.
+  virtual Result<double> elapsed_us(DeviceEvent start, DeviceEvent end) = 0;
   /// Enqueues a wait for the work that was recorded last before this call.
   virtual Status wait_event(DeviceStream stream, DeviceEvent event) = 0;
 

@@ -58,9 +58,13 @@ class RecordingBackend final : public Backend {
   Result<bool> idle(DeviceStream stream) override { return real_.idle(stream); }
   Result<bool> capturing(DeviceStream stream) override { return real_.capturing(stream); }
   Result<DeviceEvent> create_event() override { return real_.create_event(); }
+  Result<DeviceEvent> create_timed_event() override { return real_.create_timed_event(); }
   Status destroy_event(DeviceEvent event) override { return real_.destroy_event(event); }
   Result<bool> query(DeviceEvent event) override { return real_.query(event); }
   Status synchronize_event(DeviceEvent event) override { return real_.synchronize_event(event); }
+  Result<double> elapsed_us(DeviceEvent start, DeviceEvent end) override {
+    return real_.elapsed_us(start, end);
+  }
 
   Status record(DeviceEvent event, DeviceStream stream) override {
     note({.what = "record", .stream = stream, .event = event});

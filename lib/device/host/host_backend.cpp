@@ -165,6 +165,20 @@ Status HostBackend::synchronize_event(DeviceEvent handle) {
   return Status();
 }
 
+Result<double> HostBackend::elapsed_us(DeviceEvent start, DeviceEvent end) {
+  std::array<Nanos, 2> passed{};
+  for (std::size_t i = 0; i < passed.size(); ++i) {
+    Result<std::shared_ptr<HostEvent>> event = event_of(i == 0 ? start : end);
+    if (!event.ok()) return event.status();
+    const std::shared_ptr<Milestone> last = event.value()->last();
+    if (last == nullptr || !last->reached())
+      return Status(ErrorCode::invalid_argument, "an event was not recorded, or has not passed yet");
+    passed[i] = last->reached_at();
+  }
+  constexpr double kNanosPerMicrosecond = 1e3;
+  return static_cast<double>(passed[1] - passed[0]) / kNanosPerMicrosecond;
+}
+
 Status HostBackend::wait_event(DeviceStream stream_handle, DeviceEvent handle) {
   Result<std::shared_ptr<HostEvent>> event = event_of(handle);
   if (!event.ok()) return event.status();

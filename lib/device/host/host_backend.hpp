@@ -51,10 +51,12 @@ class HostBackend final : public Backend {
   Result<bool> capturing(DeviceStream stream) override;
 
   Result<DeviceEvent> create_event() override;
+  Result<DeviceEvent> create_timed_event() override { return create_event(); }
   Status destroy_event(DeviceEvent event) override;
   Status record(DeviceEvent event, DeviceStream stream) override;
   Result<bool> query(DeviceEvent event) override;
   Status synchronize_event(DeviceEvent event) override;
+  Result<double> elapsed_us(DeviceEvent start, DeviceEvent end) override;
   Status wait_event(DeviceStream stream, DeviceEvent event) override;
 
   Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) override;

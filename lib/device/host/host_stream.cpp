@@ -22,8 +22,14 @@ std::thread start_without_signals(std::function<void()> body) {
 
 void Milestone::reach() {
   const std::lock_guard lock(mutex_);
+  reached_at_ = real_env().now();
   reached_ = true;
   changed_.notify_all();
+}
+
+Nanos Milestone::reached_at() {
+  const std::lock_guard lock(mutex_);
+  return reached_at_;
 }
 
 bool Milestone::reached() {

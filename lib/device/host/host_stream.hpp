@@ -8,6 +8,8 @@
 #include <memory>
 #include <mutex>
 
+#include "lib/base/env.hpp"
+
 namespace lockstep::internal {
 
 /// A point that somebody reaches once and others wait for.
@@ -15,12 +17,15 @@ class Milestone {
  public:
   void reach();
   bool reached();
+  /// When; only once it is reached.
+  Nanos reached_at();
   void wait();
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   bool reached_ = false;
+  Nanos reached_at_ = 0;
 };
 
 /// Its thread outlives it until the queue is empty. A thread that waits for a word which nobody writes never
