@@ -45,6 +45,17 @@ TEST_P(Proof, ForEveryWorldRootAndSize) {
   }
 }
 
+/// So many segments that memory for some of them is used again and again.
+TEST_P(Proof, OfManySegments) {
+  for (int world = 1; world <= 9; ++world) {
+    for (int root = 0; root < (is_rooted(GetParam()->collective) ? world : 1); ++root) {
+      for (const std::uint64_t pieces : {9, 14})
+        ASSERT_NO_FATAL_FAILURE(
+            prove(shape_of(*GetParam(), world, root, 23 * static_cast<std::uint64_t>(world) + 2, pieces)));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, Proof, testing::ValuesIn(every_row()), row_test_name);
 
 /// Hosts of equal and of different sizes, in blocks and dealt round robin.

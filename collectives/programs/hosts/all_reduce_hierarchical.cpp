@@ -21,8 +21,10 @@ namespace {
 Program reduce_scatter_to_block(const Shape& shape, const Blocks& blocks) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
-  PartialSums sums(builder, blocks, shape.segment);
-  ring_reduce_scatter(shape, lanes, blocks, sums, output(blocks[shape.rank]));
+  RingReduceScatter ring(shape, builder, lanes, blocks);
+  for (int wave = 0; wave < ring.waves(); ++wave) {
+    ring.run(wave, [](int, Range segment) -> RingReduceScatter::Place { return {output(segment), {}}; });
+  }
   return std::move(builder).build();
 }
 

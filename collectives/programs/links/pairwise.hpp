@@ -3,6 +3,8 @@
 // spot. Works for any world size.
 #pragma once
 
+#include <vector>
+
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/program_builder.hpp"
 
@@ -17,10 +19,25 @@ void for_each_round(const Shape& shape, Visit visit) {
 }
 
 /// Sends block p of input to every rank p, receives everybody's version of the own block into scratch, and
-/// reduces them in rank order in one pass, finished, into `result` (as long as the block). Returns the ticket
-/// of the result. `sent`, when given: by rank, when its block has left. Bits: one rounding for f16 and bf16.
-After direct_reduce_scatter(const Shape& shape, ProgramBuilder& builder, LaneBuilder& sends,
-                            LaneBuilder& receives, const Blocks& blocks, Slice result,
-                            std::vector<After>* sent = nullptr);
+/// reduces them in rank order in one pass; segment by segment, so that scratch holds one of each rank.
+/// Bits: one rounding for f16 and bf16.
+class DirectReduceScatter {
+ public:
+  DirectReduceScatter(const Shape& shape, ProgramBuilder& builder, LaneBuilder& sends, LaneBuilder& receives,
+                      const Blocks& blocks);
+  /// Of the longest block.
+  int segments() const;
+  /// Segment `index` of a rank's block; empty where it has fewer.
+  Range segment(int rank, int index) const;
+  /// Segment `index` of the own block ends, finished, in `result` (as long as that segment). Returns its
+  /// ticket. `sent`, when given: by rank, when the segment of its block has left.
+  After run(int index, Slice result, std::vector<After>* sent = nullptr);
+
+ private:
+  const Shape& shape_;
+  LaneBuilder &sends_, &receives_;
+  const Blocks& blocks_;
+  std::vector<Range> arriving_;  // By rank. What reduces it stands in the lane that fills it again.
+};
 
 }  // namespace lockstep::internal

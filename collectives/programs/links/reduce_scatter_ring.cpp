@@ -11,8 +11,14 @@ Program reduce_scatter_ring(const Shape& shape) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
   const Blocks blocks = Blocks::of(shape);
-  PartialSums sums(builder, blocks, shape.segment);
-  ring_reduce_scatter(shape, lanes, blocks, sums, output({0, blocks[shape.rank].count}));
+  RingReduceScatter ring(shape, builder, lanes, blocks);
+  const Range own = blocks[shape.rank];
+  const Slice result = output({0, own.count});
+  for (int wave = 0; wave < ring.waves(); ++wave) {
+    ring.run(wave, [&](int, Range segment) -> RingReduceScatter::Place {
+      return {part_of_slice(result, own.begin, segment), {}};
+    });
+  }
   return std::move(builder).build();
 }
 

@@ -1,59 +1,51 @@
 #include "collectives/programs/links/ring.hpp"
 
-#include <algorithm>
-
 namespace lockstep::internal {
 
-PartialSums::PartialSums(ProgramBuilder& builder, const Blocks& blocks, std::uint64_t segment)
-    : segments_(segment_count(blocks.longest(), segment)),
-      stride_(segment == 0 ? blocks.longest() : std::min(segment, blocks.longest())) {
-  const int slots =
-      std::clamp(blocks.size() - 2, 0, 2);  // the last of world - 1 steps fills the result instead
-  sent_.resize(static_cast<std::size_t>(slots * segments_));
-  memory_ = builder.reserve(sent_.size() * stride_);
+RingReduceScatter::RingReduceScatter(const Shape& shape, ProgramBuilder& builder, RingLanes& lanes,
+                                     const Blocks& blocks)
+    : shape_(shape),
+      lanes_(lanes),
+      blocks_(blocks),
+      segments_(segment_count(blocks.longest(), shape.segment)),
+      width_(static_cast<std::size_t>(std::min(segments_, kWave))),
+      stride_(shape.segment == 0 ? blocks.longest() : std::min(shape.segment, blocks.longest())) {
+  const int halves = std::clamp(shape.world - 2, 0, 2);  // The last of world - 1 steps finishes instead.
+  for (int half = 0; half < halves; ++half) sums_[half] = reserve_wave(builder);
 }
 
-Slice PartialSums::at(int step, int index, Range segment) const {
-  return scratch({memory_.begin + cell(step, index) * stride_, segment.count});
+Range RingReduceScatter::segment(Range block, int index) const {
+  if (index >= segment_count(block.count, shape_.segment)) return {block.begin, 0};
+  return segment_of(block, shape_.segment, index);
 }
 
-RingReduced ring_reduce_scatter(const Shape& shape, RingLanes& lanes, const Blocks& blocks, PartialSums& sums,
-                                Slice result) {
-  const int right = wrap(shape.rank + 1, shape.world), left = wrap(shape.rank - 1, shape.world);
-  RingReduced reduced;
-  if (shape.world == 1) {
-    reduced.result.assign(1, lanes.receives.copy_finished(input(blocks[0]), result));
-    return reduced;
+void RingReduceScatter::run(int wave, const std::function<Place(int, Range)>& place) {
+  const int right = wrap(shape_.rank + 1, shape_.world), left = wrap(shape_.rank - 1, shape_.world);
+  if (shape_.world == 1) {
+    for (int s = first(wave); s < last(wave); ++s) {
+      const Range own = segment(blocks_[0], s);
+      arrived_[slot(s)] = lanes_.receives.copy_finished(input(own), place(s, own).slice);
+    }
   }
-  for (int step = 0; step < shape.world - 1; ++step) {
-    const Range leaving = blocks[shape.rank - 1 - step], coming = blocks[shape.rank - 2 - step];
-    const bool last = step == shape.world - 2;
-
-    SegmentTickets sent;
-    for (int s = 0; s < segment_count(leaving.count, shape.segment); ++s) {
-      const Range segment = segment_of(leaving, shape.segment, s);
+  for (int step = 0; step < shape_.world - 1; ++step) {
+    const Range leaving = blocks_[shape_.rank - 1 - step], coming = blocks_[shape_.rank - 2 - step];
+    for (int s = first(wave); s < last(wave); ++s) {
+      const Range part = segment(leaving, s);
       if (step == 0) {
-        sent.push_back(lanes.sends.send(right, input(segment)));
-        continue;
+        left_[slot(s)] = lanes_.sends.send(right, input(part));
+      } else {
+        keep(sent(step - 1, s),
+             lanes_.sends.send(right, in_wave(sums(step - 1), s, part), {arrived_[slot(s)]}));
       }
-      const After arrived = reduced.result[static_cast<std::size_t>(s)];
-      sent.push_back(lanes.sends.send(right, sums.at(step - 1, s, segment), {arrived}));
-      sums.sent(step - 1, s, sent.back());
     }
-    reduced.sent.push_back(std::move(sent));
-
-    SegmentTickets arrived;
-    for (int s = 0; s < segment_count(coming.count, shape.segment); ++s) {
-      const Range segment = segment_of(coming, shape.segment, s);
-      const Slice destination =
-          last ? part_of_slice(result, coming.begin, segment) : sums.at(step, s, segment);
-      const After free = last ? After{} : sums.free_after(step, s);
-      const Combine how{.received_first = true, .finish = last};
-      arrived.push_back(lanes.receives.recv_reduce(left, input(segment), destination, how, {free}));
+    const bool finishes = step == shape_.world - 2;
+    for (int s = first(wave); s < last(wave); ++s) {
+      const Range part = segment(coming, s);
+      const Place to = finishes ? place(s, part) : Place{in_wave(sums(step), s, part), sent(step, s)};
+      const Combine how{.received_first = true, .finish = finishes};
+      arrived_[slot(s)] = lanes_.receives.recv_reduce(left, input(part), to.slice, how, {to.free});
     }
-    reduced.result = std::move(arrived);
   }
-  return reduced;
 }
 
 void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks, Slice own,

@@ -18,6 +18,9 @@
 // P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <vector>
 
 #include "collectives/programs/blocks.hpp"
@@ -33,38 +36,60 @@ struct RingLanes {
   explicit RingLanes(ProgramBuilder& builder) : sends(builder.lane()), receives(builder.lane()) {}
 };
 
-/// Where the partial sums of a reduce-scatter wait between arriving in one step and leaving in the next: in
-/// two scratch slots used in turn. One fills while the other is sent.
-class PartialSums {
+/// A message without elements is not sent, and has no ticket: the one before still counts.
+inline void keep(After& last, After ticket) {
+  if (ticket.steps > 0) last = ticket;
+}
+
+/// Reduces `blocks` of input: rank r ends with block r. A wave of segments of every block makes the whole
+/// journey before the next one sets out, so that the partial sums that wait for their departure take no more
+/// memory than two waves, however long the blocks are.
+class RingReduceScatter {
  public:
-  PartialSums(ProgramBuilder& builder, const Blocks& blocks, std::uint64_t segment);
-  /// Memory for segment `index` (the range `segment`) that arrives in step `step`.
-  Slice at(int step, int index, Range segment) const;
-  /// Ticket of the send that must be over before that memory may be written.
-  After free_after(int step, int index) const { return sent_[cell(step, index)]; }
-  void sent(int step, int index, After ticket) { sent_[cell(step, index)] = ticket; }
+  RingReduceScatter(const Shape& shape, ProgramBuilder& builder, RingLanes& lanes, const Blocks& blocks);
+
+  int waves() const { return (segments_ + kWave - 1) / kWave; }
+  /// The segments of a wave: [first, last).
+  int first(int wave) const { return wave * kWave; }
+  int last(int wave) const { return std::min(segments_, first(wave) + kWave); }
+
+  /// Where a finished segment of the own block goes, and when that memory may be written.
+  struct Place {
+    Slice slice;
+    After free;
+  };
+  /// `place(index, segment)` is asked for every segment of the wave.
+  void run(int wave, const std::function<Place(int, Range)>& place);
+  /// Of a segment of the last wave that ran: the own block's is finished; the left neighbour's has left.
+  After complete(int index) const { return arrived_[slot(index)]; }
+  After left(int index) const { return left_[slot(index)]; }
+
+  /// Memory for one wave of segments of the own block.
+  Range reserve_wave(ProgramBuilder& builder) const { return builder.reserve(width_ * stride_); }
+  Slice in_wave(Range memory, int index, Range segment) const {
+    return scratch({memory.begin + slot(index) * stride_, segment.count});
+  }
+  /// Segment `index` of a block; empty where the block has fewer.
+  Range segment(Range block, int index) const;
 
  private:
-  /// Segments are stored at a fixed stride, so that only messages with the same index meet in a cell.
-  std::size_t cell(int step, int index) const {
-    return static_cast<std::size_t>((step % 2) * segments_ + index);
-  }
-  int segments_;
-  std::uint64_t stride_;
-  Range memory_;
-  std::vector<After> sent_;
-};
+  static constexpr int kWave = 4;
+  static std::size_t slot(int index) { return static_cast<std::size_t>(index % kWave); }
+  Range sums(int step) const { return sums_[static_cast<std::size_t>(step % 2)]; }
+  After& sent(int step, int index) { return sent_[static_cast<std::size_t>(step % 2)][slot(index)]; }
 
-/// What a reduce-scatter leaves behind.
-struct RingReduced {
-  SegmentTickets result;  ///< When each segment of the result is complete.
-  std::vector<SegmentTickets>
-      sent;  ///< By step k: when block rank - 1 - k has left, and its place may be overwritten.
+  const Shape& shape_;
+  RingLanes& lanes_;
+  const Blocks& blocks_;
+  const int segments_;  // Of the longest block.
+  const std::size_t width_;
+  const std::uint64_t stride_;
+  // Partial sums wait between arriving in one step and leaving in the next. One half fills while the other is
+  // sent.
+  Range sums_[2];
+  std::array<After, kWave> sent_[2];  // What may overwrite them waits for this.
+  std::array<After, kWave> arrived_, left_;
 };
-
-/// Reduces `blocks` of input; rank r ends with block r, finished, in `result` (as long as that block).
-RingReduced ring_reduce_scatter(const Shape& shape, RingLanes& lanes, const Blocks& blocks, PartialSums& sums,
-                                Slice result);
 
 /// Collects `blocks` in output: rank r begins with block r in `own`, whose segments are there after `ready`
 /// (empty: at once). Does not copy `own` to output.
