@@ -57,6 +57,11 @@ int run(const DdpOptions& options) {
   // The two hosts are this process's own, so their secret guards nothing; but hosts without one are refused.
   const ProcessGroup group{options.ranks, options.transport, hosts ? "two hosts in one process" : "", enter};
   return launch_processes(group, [&](Communicator& communicator, Board& board) {
+    if (options.zero >= 0) {
+      const ZeroResult result = measure_zero(communicator, board, options);
+      if (communicator.rank() == 0) report_zero(options, result);
+      return 0;
+    }
     const DdpResult result = measure_ddp(communicator, board, options);
     if (communicator.rank() == 0) report_ddp(options, result, link_gbits);
     return 0;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "bench/ddp/median.hpp"
 #include "bench/ddp/model.hpp"
 #include "bench/ddp/two_hosts.hpp"
 
@@ -17,12 +18,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kWarmUp = 2;
 
 double milliseconds(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 class Trainer {
  public:

@@ -35,28 +35,36 @@ void fill(std::vector<float>& values, float limit, std::size_t seed) {
 Model::Model(std::size_t parameters, std::size_t batch)
     : width_(width_for(parameters)),
       batch_(batch),
-      weights_(kLayers, std::vector<float>(width_ * width_)),
+      own_weights_(kLayers, std::vector<float>(width_ * width_)),
+      weights_(kLayers),
       activations_(kLayers + 1, std::vector<float>(batch * width_)),
       gradients_(kLayers) {
-  for (std::size_t l = 0; l < kLayers; ++l)
-    fill(weights_[l], std::sqrt(6.0f / static_cast<float>(width_)), l);
+  for (std::size_t l = 0; l < kLayers; ++l) {
+    fill(own_weights_[l], std::sqrt(6.0f / static_cast<float>(width_)), l);
+    weights_[l] = own_weights_[l].data();
+  }
   fill(activations_[0], 1.0f, kLayers);
 }
 
 std::vector<Parameter> Model::parameters() {
   std::vector<Parameter> list;
   for (std::size_t l = 0; l < layers(); ++l)
-    list.push_back(
-        {"layer" + std::to_string(l), DataType::f32, {width_, width_}, weights_[l].data(), nullptr});
+    list.push_back({"layer" + std::to_string(l), DataType::f32, {width_, width_}, weights_[l], nullptr});
   return list;
 }
 
-void Model::forward() {
+void Model::set_weight(std::size_t layer, float* weight) {
+  weights_[layer] = weight;
+  own_weights_[layer] = std::vector<float>();  // Frees the memory, as {} would not.
+}
+
+void Model::forward(const std::function<void(std::size_t)>& before) {
   for (std::size_t l = 0; l < layers(); ++l) {
+    before(l);
     std::vector<float>& out = activations_[l + 1];
     std::fill(out.begin(), out.end(), 0.0f);
-    multiply_add(row_major(activations_[l].data(), batch_, width_),
-                 row_major(weights_[l].data(), width_, width_), out.data());
+    multiply_add(row_major(activations_[l].data(), batch_, width_), row_major(weights_[l], width_, width_),
+                 out.data());
     for (float& value : out) value = std::max(value, 0.0f);
   }
 }
@@ -70,7 +78,7 @@ void Model::backward(const std::function<void(std::size_t)>& ready) {
     ready(l);
     if (l == 0) break;
     std::vector<float> by_input(batch_ * width_);
-    multiply_add(by_output, transposed(row_major(weights_[l].data(), width_, width_)), by_input.data());
+    multiply_add(by_output, transposed(row_major(weights_[l], width_, width_)), by_input.data());
     for (std::size_t i = 0; i < by_input.size(); ++i)
       by_input[i] = activations_[l][i] > 0.0f ? by_input[i] : 0.0f;
     delta = std::move(by_input);
@@ -81,9 +89,9 @@ void Model::step() {
   volatile float rate_to_be = 0.0f;  // Keeps the loop: the compiler must not see that it changes nothing.
   const float rate = rate_to_be;
   for (std::size_t l = 0; l < layers(); ++l) {
-    float* weight = weights_[l].data();
+    float* weight = weights_[l];
     const float* gradient = gradients_[l];
-    for (std::size_t i = 0; i < weights_[l].size(); ++i) weight[i] -= rate * gradient[i];
+    for (std::size_t i = 0; i < width_ * width_; ++i) weight[i] -= rate * gradient[i];
   }
 }
 

@@ -21,9 +21,13 @@ class Model {
   std::size_t parameter_count() const { return layers() * width_ * width_; }
   std::size_t layers() const { return weights_.size(); }
   std::size_t width() const { return width_; }
+  float* weight(std::size_t layer) const { return weights_[layer]; }
+  /// Somewhere else, where the values are by now.
+  void set_weight(std::size_t layer, float* weight);
   void set_gradient(std::size_t layer, float* gradient) { gradients_[layer] = gradient; }
 
-  void forward();
+  /// Calls before(layer) when it is about to read the layer's weights.
+  void forward(const std::function<void(std::size_t)>& before = [](std::size_t) {});
   /// From the last layer to the first; calls ready(layer) when its gradient is complete.
   void backward(const std::function<void(std::size_t)>& ready);
   /// Gradient descent at a rate of 0: costs what any rate costs, and steps without synchronisation leave the
@@ -32,7 +36,8 @@ class Model {
 
  private:
   std::size_t width_, batch_;
-  std::vector<std::vector<float>> weights_;
+  std::vector<std::vector<float>> own_weights_;
+  std::vector<float*> weights_;
   std::vector<std::vector<float>> activations_;  // Inputs of each layer; then the outputs of the last.
   std::vector<float*> gradients_;
 };

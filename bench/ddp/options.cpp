@@ -46,6 +46,8 @@ void check_together(const DdpOptions& options) {
     throw CLI::ValidationError("--ranks " + std::to_string(options.ranks) + " cannot be dealt evenly to " +
                                std::to_string(options.hosts) + " hosts");
   }
+  if (options.zero >= 0 && options.hook != "none")
+    throw CLI::ValidationError("--zero and --hook are measured one at a time");
 }
 
 }  // namespace
@@ -61,6 +63,10 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       ->check(CLI::Range(1, kMaxHosts));
   app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
   app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
+  app.add_option("--zero", options.zero,
+                 "measure AdamW with its state whole (0), sharded (1), or with the gradients (2)")
+      ->always_capture_default(false)
+      ->check(CLI::Range(0, 2));
   app.add_option("--parameters", options.parameters, "f32 parameters of the model, e.g. 25M")
       ->transform(as_count())
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{10'000'000'000}));

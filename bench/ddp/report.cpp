@@ -12,6 +12,9 @@ namespace {
 /// A step may cost this much more than the wire makes it: the promise that --hosts 2 is held against.
 constexpr double kAllowance = 0.02;
 
+/// What is a smaller share of the step disappears in its noise, and so does how much of it is hidden.
+constexpr double kWorthHiding = 0.05;
+
 /// Milliseconds that the bytes need at the link's measured rate.
 double wire_at_rate(const DdpResult& result, double link_gbits) {
   return 8e-6 * static_cast<double>(result.bytes_on_wire) / link_gbits;
@@ -58,18 +61,64 @@ void print(const DdpOptions& options, const DdpResult& result, std::optional<dou
   }
 }
 
-}  // namespace
+nlohmann::ordered_json to_json(const DdpOptions& options, const ZeroResult& result) {
+  return {{"ranks", options.ranks},
+          {"hosts", options.hosts},
+          {"parameters", result.parameters},
+          {"zero", options.zero},
+          {"step_ms", result.step_ms},
+          {"compute_ms", result.compute_ms},
+          {"gathered_at_once_ms", result.at_once_ms},
+          {"gather_ms", result.gather_ms},
+          {"gather_hidden", result.gather_hidden()},
+          {"memory",
+           {{"values", result.memory.values},
+            {"gradients", result.memory.gradients},
+            {"in_flight", result.memory.in_flight},
+            {"optimizer", result.memory.optimizer},
+            {"process", result.resident_bytes}}}};
+}
 
-void report_ddp(const DdpOptions& options, const DdpResult& result, std::optional<double> link_gbits) {
-  if (options.json != "-") print(options, result, link_gbits);
+void print(const DdpOptions& options, const ZeroResult& result) {
+  const auto mebibytes = [](auto bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  const ShardedMemory& m = result.memory;
+  std::printf("%d ranks on %d host%s, %zu f32 parameters, AdamW, ZeRO stage %d\n", options.ranks,
+              options.hosts, options.hosts == 1 ? "" : "s", result.parameters, options.zero);
+  std::printf("step %.2f ms, without communication %.2f ms\n", result.step_ms, result.compute_ms);
+  if (options.zero > 0) {
+    std::printf(
+        "all_gather of the parameters alone %.2f ms; with it before the forward the step takes %.2f ms\n",
+        result.gather_ms, result.at_once_ms);
+    if (result.gather_ms > kWorthHiding * result.step_ms)
+      std::printf("the forward hides %.0f %% of it\n", 100 * result.gather_hidden());
+  }
+  std::printf(
+      "a rank: values %.1f MiB, gradients %.1f, on their way %.1f, AdamW %.1f; its process gained %.1f MiB\n",
+      mebibytes(m.values), mebibytes(m.gradients), mebibytes(m.in_flight), mebibytes(m.optimizer),
+      mebibytes(result.resident_bytes));
+}
+
+void write(const DdpOptions& options, const nlohmann::ordered_json& json) {
   if (options.json.empty()) return;
-  const std::string text = to_json(options, result, link_gbits).dump(2) + "\n";
+  const std::string text = json.dump(2) + "\n";
   if (options.json == "-") {
     std::cout << text << std::flush;
     return;
   }
   std::ofstream file(options.json);
   if (!(file << text).flush()) throw std::runtime_error("cannot write " + options.json);
+}
+
+}  // namespace
+
+void report_ddp(const DdpOptions& options, const DdpResult& result, std::optional<double> link_gbits) {
+  if (options.json != "-") print(options, result, link_gbits);
+  write(options, to_json(options, result, link_gbits));
+}
+
+void report_zero(const DdpOptions& options, const ZeroResult& result) {
+  if (options.json != "-") print(options, result);
+  write(options, to_json(options, result));
 }
 
 }  // namespace lockstep::bench

@@ -72,6 +72,19 @@ TEST(DdpBench, OneHost) {
   }
 }
 
+TEST(DdpBench, ShardingSaysWhatARankKeeps) {
+  const double values = 4.0 * 24 * 32 * 32;
+  for (const int stage : {0, 1, 2}) {
+    const nlohmann::json result = json_of(kSmall + ("--ranks 2 --zero " + std::to_string(stage)));
+    EXPECT_EQ(result["zero"], stage);
+    for (const char* key : {"step_ms", "compute_ms", "gathered_at_once_ms"}) EXPECT_GT(result[key], 0) << key;
+    EXPECT_EQ(result["memory"]["values"], values);
+    EXPECT_EQ(result["memory"]["optimizer"], stage == 0 ? 2 * values : values);
+    EXPECT_EQ(result["memory"]["gradients"], stage == 2 ? values / 2 : values);
+    EXPECT_EQ(result["memory"]["in_flight"] > 0, stage == 2);
+  }
+}
+
 TEST(DdpBench, AHookSaysWhatItSent) {
   const double gradients = 4.0 * 24 * 32 * 32;
   for (const auto& [hook, share] : {std::pair("bf16", 0.5), std::pair("i8", 0.25)}) {

@@ -1,0 +1,15 @@
+// The middle of some times.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep::bench {
+
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace lockstep::bench
