@@ -27,8 +27,7 @@ struct Bf16 {
   }
   static HWY_INLINE hn::Vec<DStored> narrow(V v) {
     const auto even = hn::ShiftRight<16>(rounded(v.even));
-    const auto odd = hn::And(rounded(v.odd), hn::Set(U32(), 0xffff0000));
-    return hn::BitCast(DStored(), hn::Or(even, odd));
+    return hn::BitCast(DStored(), hn::OrAnd(even, rounded(v.odd), hn::Set(U32(), 0xffff0000)));
   }
   template <class Op>
   static HWY_INLINE V combine(V a, V b) {
@@ -45,8 +44,14 @@ struct Bf16 {
   /// NaN here is zero: it comes from a bf16, or is the processor's own.
   static HWY_INLINE hn::Vec<U32> rounded(hn::Vec<F32> v) {
     const auto bits = hn::BitCast(U32(), v);
-    const auto last_kept = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1));
-    return hn::Add(bits, hn::Add(last_kept, hn::Set(U32(), 0x7fff)));
+    const auto half = hn::Add(bits, hn::Set(U32(), 0x7fff));
+#if HWY_TARGET <= HWY_AVX3
+    // Masks are registers of their own there, and adding under one is one instruction.
+    const auto odd = hn::TestBit(bits, hn::Set(U32(), 0x10000));
+    return hn::IfThenElse(odd, hn::Add(half, hn::Set(U32(), 1)), half);
+#else
+    return hn::Add(half, hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1)));
+#endif
   }
 };
 
