@@ -16,7 +16,7 @@
 
 #include "lib/base/status.hpp"
 #include "lib/net/fd.hpp"
-#include "lockstep/types.hpp"
+#include "lib/reduce/job.hpp"
 
 namespace lockstep::internal {
 
@@ -72,55 +72,6 @@ struct MemoryExport {
   Fd descriptor;  ///< Maybe none.
 };
 
-/// What one source is multiplied by, in its own type.
-struct ScaleFactor {
-  double value = 1;
-  const void* device = nullptr;  ///< If set, one element of the reduction's type that kernels can read.
-};
-
-/// As `Reduction` in lib/reduce/reduce.hpp, stream-ordered: every destination gets finish(s[0] op s[1] op
-/// ...), combined from left to right, small floats accumulated in f32 and rounded once; a destination may be
-/// one of the sources. One source is copied (scaled, divided).
-struct ReduceJob {
-  DataType type = DataType::f32;
-  ReduceOp op = ReduceOp::sum;  ///< Not user.
-  std::size_t count = 0;        ///< Elements.
-  std::span<const void* const> sources;
-  std::span<void* const> destinations;
-  /// For avg: the value is divided by this before it is stored when > 1; else avg is sum.
-  std::uint32_t divisor = 0;
-  /// Empty, or one for each source, for real floats: the source is multiplied, rounded to its type, and then
-  /// reduced, with the same bits as if it had been scaled beforehand.
-  std::span<const ScaleFactor> factors = {};
-};
-
-/// f32 to (narrow) or from (widen) a smaller type, each element times `factor`: as lib/reduce/convert.hpp.
-struct ConvertJob {
-  DataType from = DataType::f32, to = DataType::f32;  ///< One of them is f32, the other a narrow type.
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::size_t count = 0;
-  float factor = 1;
-};
-
-/// Blocks of `block` elements with one f32 scale each: as quantise() in lib/reduce/convert.hpp.
-struct QuantiseJob {
-  DataType type = DataType::f8e4m3;
-  const float* input = nullptr;
-  std::size_t count = 0, block = 0;
-  float* scales = nullptr;
-  void* codes = nullptr;
-};
-struct DequantiseJob {
-  DataType type = DataType::f8e4m3;
-  const float* scales = nullptr;
-  const void* codes = nullptr;
-  std::size_t count = 0, block = 0;
-  float factor = 1;
-  float* output = nullptr;
-  bool add = false;  ///< Added to what `output` holds, else in its place.
-};
-
 /// A 32-bit word in device or pinned memory, written by a stream, or waited for until it has reached a value:
 /// (int32)(*where - value) >= 0, so that sequence numbers may wrap.
 struct WordOperation {
@@ -153,6 +104,9 @@ class Backend {
   /// The device on which the calling thread works.
   virtual Result<int> selected() = 0;
   virtual Status select(int device) = 0;
+  /// Loads what a first use would load. Call it before anything waits on a stream of this device: a first use
+  /// may itself wait until all streams have run.
+  virtual Status prepare(int device) = 0;
   /// Whether kernels and copies of `device` can reach memory of `peer` directly; enable_peer makes them
   /// (again is fine). A device is its own peer.
   virtual Result<bool> can_access(int device, int peer) = 0;

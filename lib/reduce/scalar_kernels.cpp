@@ -1,82 +1,13 @@
 // Every defined (type, op) in plain C++: the definition in code, and what runs where no SIMD kernel exists.
-#include <complex>
 #include <initializer_list>
-#include <type_traits>
 
-#include "lib/base/float16.hpp"
+#include "lib/reduce/element.hpp"
 #include "lib/reduce/kernel.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-/// Elements that are computed in f32.
-template <typename Float>
-struct Widened {
-  using Stored = typename Float::Bits;
-  static float load(Stored x) { return Float::to_float(x); }
-  static Stored store(float x) { return Float::from_float(x); }
-};
-
-/// Elements that are computed in the type in which they are stored.
-template <typename T>
-struct Direct {
-  using Stored = T;
-  static T load(T x) { return x; }
-  static T store(T x) { return x; }
-};
-
-/// Integers go by way of u64, which wraps: the low bits of a sum or product depend on nothing else.
-template <typename T>
-using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
-
-struct Sum {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
-  }
-};
-struct Prod {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
-  }
-  /// By the definition; operator* would also repair infinities, at the price of a call per element.
-  template <typename Part>
-  static std::complex<Part> apply(std::complex<Part> a, std::complex<Part> b) {
-    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-  }
-};
-// The first operand when it is NaN, the second when it is, because then the comparison is false.
-struct Min {
-  template <typename T>
-  static T apply(T a, T b) {
-    return a != a || a < b ? a : b;
-  }
-};
-struct Max {
-  template <typename T>
-  static T apply(T a, T b) {
-    return a != a || b < a ? a : b;
-  }
-};
-struct And {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-};
-struct Or {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-};
-struct Xor {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
+using namespace element;
 
 // What happens to a combined value before it is stored.
 struct Keep {
@@ -88,18 +19,13 @@ struct Keep {
 struct Divide {
   template <typename T>
   static T apply(T value, const Pass& pass) {
-    if constexpr (std::is_integral_v<T>) {
-      using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
-      return static_cast<T>(value / static_cast<Wide>(pass.divisor));
-    } else {
-      return value / static_cast<T>(pass.divisor);
-    }
+    return divided(value, pass.divisor);
   }
 };
 struct Multiply {
   template <typename T>
   static T apply(T value, const Pass& pass) {
-    return value * static_cast<T>(pass.factor);
+    return scaled(value, pass.factor);
   }
 };
 
@@ -153,7 +79,7 @@ template <typename Part, DataType kPart>
 void add_complex(KernelTable& table, DataType type) {
   table.at(type, ReduceOp::sum) = run_parts<kPart, ReduceOp::sum>;
   table.at(type, ReduceOp::avg) = run_parts<kPart, ReduceOp::avg>;
-  table.at(type, ReduceOp::prod) = run<Direct<std::complex<Part>>, Prod>;
+  table.at(type, ReduceOp::prod) = run<Direct<Complex<Part>>, Prod>;
 }
 
 /// One byte that is 0 or 1, so that the logical operators are the bitwise ones.

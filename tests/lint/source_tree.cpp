@@ -74,7 +74,10 @@ std::vector<SourceFile> read_tree(const std::filesystem::path& root,
     if (!std::filesystem::exists(root / folder)) continue;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension();
-      if (extension != ".hpp" && extension != ".cpp" && extension != ".h") continue;
+      if (extension != ".hpp" && extension != ".cpp" && extension != ".h" && extension != ".cu" &&
+          extension != ".cuh") {
+        continue;
+      }
       files.push_back(read_source(entry.path().lexically_relative(root), read_text(entry.path())));
     }
   }

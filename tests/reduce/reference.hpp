@@ -227,4 +227,27 @@ bool same_element(DataType type, T a, T b) {
   }
 }
 
+/// The first element whose bits differ in `a` and `b`, or how many there are. NaNs differ in nothing: the
+/// sign of one depends on the order of operands that a compiler chose.
+inline std::size_t first_difference(DataType type, const Bytes& a, const Bytes& b) {
+  return with_type(type, [&]<typename T>(T) -> std::size_t {
+    const std::size_t count = a.size() / sizeof(T);
+    for (std::size_t i = 0; i < count; ++i) {
+      T x, y;
+      std::memcpy(&x, a.data() + i * sizeof(T), sizeof(T));
+      std::memcpy(&y, b.data() + i * sizeof(T), sizeof(T));
+      if (std::memcmp(&x, &y, sizeof(T)) == 0) continue;
+      bool both_nan = false;
+      if constexpr (std::is_floating_point_v<T>) {
+        both_nan = x != x && y != y;
+      } else if constexpr (!kIsComplex<T>) {
+        both_nan = is_small_float(type) && std::isnan(widen(type, static_cast<std::uint16_t>(x))) &&
+                   std::isnan(widen(type, static_cast<std::uint16_t>(y)));
+      }
+      if (!both_nan) return i;
+    }
+    return count;
+  });
+}
+
 }  // namespace lockstep::internal::testing

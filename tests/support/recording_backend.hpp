@@ -36,6 +36,7 @@ class RecordingBackend final : public Backend {
   Result<DeviceIdentity> identify(int device) override { return real_.identify(device); }
   Result<int> selected() override { return real_.selected(); }
   Status select(int device) override { return real_.select(device); }
+  Status prepare(int device) override { return real_.prepare(device); }
   Result<bool> can_access(int device, int peer) override { return real_.can_access(device, peer); }
   Status enable_peer(int device, int peer) override { return real_.enable_peer(device, peer); }
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override {

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/device/check_job.hpp"
 #include "lib/device/host/host_kernels.hpp"
 
 namespace lockstep::internal {

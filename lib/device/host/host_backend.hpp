@@ -27,6 +27,7 @@ class HostBackend final : public Backend {
   Result<DeviceIdentity> identify(int device) override;
   Result<int> selected() override;
   Status select(int device) override;
+  Status prepare(int device) override { return identify(device).status(); }
   Result<bool> can_access(int device, int peer) override;
   Status enable_peer(int device, int peer) override;
 

@@ -1,0 +1,37 @@
+# CUDA, where nvcc is found: kernels for every GPU from sm_80 on, and PTX for those to come. The driver is never linked;
+# its functions are taken at run time, so the library starts where there is none.
+set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;86-real;89-real;90-real;100-real;100-virtual" CACHE STRING
+    "GPU architectures that kernels are compiled for; one is enough while developing, none is a build without CUDA")
+# Kernels are checked with compute-sanitizer: the sanitizers of the host's compiler have nothing to say about them.
+if(LOCKSTEP_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT LOCKSTEP_CUDA_ARCHITECTURES)
+  return()
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${LOCKSTEP_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+include(CheckLanguage)
+find_program(LOCKSTEP_NVCC nvcc PATHS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+mark_as_advanced(LOCKSTEP_NVCC)
+if(LOCKSTEP_NVCC AND NOT CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER ${LOCKSTEP_NVCC})
+endif()
+check_language(CUDA)
+find_package(CUDAToolkit QUIET)
+if(NOT CMAKE_CUDA_COMPILER OR NOT TARGET CUDA::cudart_static)
+  return()
+endif()
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc has it.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(LOCKSTEP_CUDA TRUE)
+
+# Everything that is CUDA's; each floor adds its own. The arithmetic of kernels is the host's: no fused multiply-add.
+add_library(lockstep_cuda OBJECT)
+target_link_libraries(lockstep_cuda PRIVATE lockstep_options CUDA::cudart_static)
+set_target_properties(lockstep_cuda PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden)
+target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false --expt-relaxed-constexpr
+  --compress-mode=size -Xcompiler=-Wall,-Wextra $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror=all-warnings>>)

@@ -1,0 +1,342 @@
+#include "lib/device/cuda/cuda_backend.hpp"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/device/cuda/cuda_errors.hpp"
+#include "lib/device/cuda/cuda_memory.hpp"
+#include "lib/reduce/cuda/kernels.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// Operations that the driver takes in one batch: below 256.
+constexpr std::size_t kBatch = 128;
+
+cudaStream_t native_stream(DeviceStream stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t native_event(DeviceEvent event) { return static_cast<cudaEvent_t>(event); }
+
+/// Turns "not ready" into false.
+Result<bool> readiness(cudaError_t error, const char* what) {
+  if (error == cudaErrorNotReady) {
+    static_cast<void>(::cudaGetLastError());
+    return false;
+  }
+  LOCKSTEP_RETURN_IF_ERROR(cuda_status(error, what));
+  return true;
+}
+
+CUstreamBatchMemOpParams native_operation(const WordOperation& operation) {
+  CUstreamBatchMemOpParams native{};
+  const auto address = reinterpret_cast<CUdeviceptr>(operation.where);
+  if (operation.kind == WordOperation::Kind::write) {
+    native.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    native.writeValue.address = address;
+    native.writeValue.value = operation.value;
+    native.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;  // After what the stream wrote before.
+  } else {
+    native.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    native.waitValue.address = address;
+    native.waitValue.value = operation.value;
+    native.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  }
+  return native;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const CudaDriver& driver, int devices)
+      : driver_(driver),
+        memory_(driver_),
+        devices_(devices),
+        facts_(new DeviceFacts[static_cast<std::size_t>(devices)]) {}
+
+  const char* name() const noexcept override { return "cuda"; }
+
+  Result<int> device_count() override { return devices_; }
+
+  Result<DeviceIdentity> identify(int device) override {
+    cudaDeviceProp properties;
+    LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaGetDeviceProperties(&properties, device),
+                                         "asking about device " + std::to_string(device)));
+    DeviceIdentity identity;
+    CUuuid uuid{};  // Of a MIG slice, where there is one.
+    LOCKSTEP_RETURN_IF_ERROR(
+        driver_status(driver_, driver_.device_uuid(&uuid, device), "asking for a device's id"));
+    std::memcpy(identity.uuid.data(), uuid.bytes, identity.uuid.size());
+    identity.name = properties.name;
+    identity.memory = properties.totalGlobalMem;
+    identity.sm = 10 * properties.major + properties.minor;
+    identity.multiprocessors = properties.multiProcessorCount;
+    identity.kernels_of_processes_overlap = attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
+    identity.stream_memory_operations = true;  // Of every device since CUDA 12.
+    identity.exports_descriptors =
+        attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+        attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+    return identity;
+  }
+
+  Result<int> selected() override {
+    int device = 0;
+    LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaGetDevice(&device), "asking for the selected device"));
+    return device;
+  }
+
+  Status select(int device) override {
+    return cuda_status(::cudaSetDevice(device), "selecting device " + std::to_string(device));
+  }
+
+  Status prepare(int device) override {
+    const DeviceScope scope(*this, device);
+    LOCKSTEP_RETURN_IF_ERROR(scope.status());
+    return multiprocessors().status();
+  }
+
+  Result<bool> can_access(int device, int peer) override {
+    int can = 0;
+    if (device == peer) return true;
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaDeviceCanAccessPeer(&can, device, peer), "asking for access between two devices"));
+    return can != 0;
+  }
+
+  Status enable_peer(int device, int peer) override {
+    if (device == peer) return Status();
+    const DeviceScope scope(*this, device);
+    LOCKSTEP_RETURN_IF_ERROR(scope.status());
+    const cudaError_t error = ::cudaDeviceEnablePeerAccess(peer, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+      static_cast<void>(::cudaGetLastError());
+      return Status();
+    }
+    return cuda_status(error, "access of device " + std::to_string(device) + " to the memory of device " +
+                                  std::to_string(peer));
+  }
+
+  Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override {
+    const DeviceScope scope(*this, device);
+    LOCKSTEP_RETURN_IF_ERROR(scope.status());
+    return memory_.allocate(device, bytes, kind);
+  }
+
+  Status free(void* memory) override { return memory_.free(memory); }
+
+  Result<void*> allocate_pinned(std::size_t bytes) override {
+    void* memory = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+                    std::to_string(bytes) + " bytes of pinned memory"));
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
+
+  Status free_pinned(void* memory) override {
+    return cuda_status(::cudaFreeHost(memory), "freeing pinned memory");
+  }
+
+  Result<void*> register_host(void* memory, std::size_t bytes) override {
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped),
+                    "pinning " + std::to_string(bytes) + " bytes of host memory"));
+    void* address = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaHostGetDevicePointer(&address, memory, 0), "mapping host memory"));
+    return address;
+  }
+
+  Status unregister_host(void* memory) override {
+    return cuda_status(::cudaHostUnregister(memory), "unpinning host memory");
+  }
+
+  Result<Allocation> locate(const void* pointer) override { return memory_.locate(pointer); }
+  Result<MemoryExport> export_memory(const void* memory) override { return memory_.export_memory(memory); }
+
+  Result<void*> import_memory(const MemoryExport& memory) override {
+    const Result<int> device = selected();
+    if (!device.ok()) return device.status();
+    return memory_.import_memory(device.value(), memory);
+  }
+
+  Status close_imported(void* base) override { return memory_.close_imported(base); }
+
+  Result<DeviceStream> create_stream(Priority priority) override {
+    int least = 0, greatest = 0;
+    LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                                         "asking for priorities of streams"));
+    cudaStream_t stream = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                                   priority == Priority::high ? greatest : least),
+                    "creating a stream"));
+    return DeviceStream{stream};
+  }
+
+  Status destroy_stream(DeviceStream stream) override {
+    return cuda_status(::cudaStreamDestroy(native_stream(stream)), "destroying a stream");
+  }
+
+  Status synchronize(DeviceStream stream) override {
+    return cuda_status(::cudaStreamSynchronize(native_stream(stream)), "waiting for a stream");
+  }
+
+  Result<bool> idle(DeviceStream stream) override {
+    return readiness(::cudaStreamQuery(native_stream(stream)), "asking for the state of a stream");
+  }
+
+  Result<bool> capturing(DeviceStream stream) override {
+    cudaStreamCaptureStatus status{};
+    LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaStreamIsCapturing(native_stream(stream), &status),
+                                         "asking whether a stream is being captured"));
+    return status != cudaStreamCaptureStatusNone;
+  }
+
+  Result<DeviceEvent> create_event() override {
+    cudaEvent_t event = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event"));
+    return DeviceEvent{event};
+  }
+
+  Result<DeviceEvent> create_timed_event() override {
+    cudaEvent_t event = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaEventCreate(&event), "creating an event"));
+    return DeviceEvent{event};
+  }
+
+  Result<double> elapsed_us(DeviceEvent start, DeviceEvent end) override {
+    constexpr double kMicrosecondsPerMillisecond = 1e3;
+    float milliseconds = 0;
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaEventElapsedTime(&milliseconds, native_event(start), native_event(end)),
+                    "asking for the time between two events"));
+    return kMicrosecondsPerMillisecond * static_cast<double>(milliseconds);
+  }
+
+  Status destroy_event(DeviceEvent event) override {
+    return cuda_status(::cudaEventDestroy(native_event(event)), "destroying an event");
+  }
+
+  Status record(DeviceEvent event, DeviceStream stream) override {
+    return cuda_status(::cudaEventRecord(native_event(event), native_stream(stream)), "recording an event");
+  }
+
+  Result<bool> query(DeviceEvent event) override {
+    return readiness(::cudaEventQuery(native_event(event)), "asking for the state of an event");
+  }
+
+  Status synchronize_event(DeviceEvent event) override {
+    return cuda_status(::cudaEventSynchronize(native_event(event)), "waiting for an event");
+  }
+
+  Status wait_event(DeviceStream stream, DeviceEvent event) override {
+    return cuda_status(::cudaStreamWaitEvent(native_stream(stream), native_event(event), 0),
+                       "letting a stream wait for an event");
+  }
+
+  Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) override {
+    return cuda_status(
+        ::cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, native_stream(stream)), "copying");
+  }
+
+  Status fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) override {
+    return cuda_status(::cudaMemsetAsync(destination, value, bytes, native_stream(stream)), "filling memory");
+  }
+
+  Status reduce(const ReduceJob& job, DeviceStream stream) override {
+    const bool copies = job.sources.size() == 1 && job.destinations.size() == 1 && job.factors.empty() &&
+                        (job.op != ReduceOp::avg || job.divisor <= 1);
+    if (copies) {
+      LOCKSTEP_RETURN_IF_ERROR(check_job(job));
+      if (job.sources[0] == job.destinations[0]) return Status();
+      return copy(job.destinations[0], job.sources[0], job.count * size_of(job.type), stream);
+    }
+    return start_job(job, stream);
+  }
+  Status convert(const ConvertJob& job, DeviceStream stream) override { return start_job(job, stream); }
+  Status quantise(const QuantiseJob& job, DeviceStream stream) override { return start_job(job, stream); }
+  Status dequantise(const DequantiseJob& job, DeviceStream stream) override { return start_job(job, stream); }
+
+  Status operate(std::span<const WordOperation> operations, DeviceStream stream) override {
+    CUstreamBatchMemOpParams batch[kBatch];
+    while (!operations.empty()) {
+      const std::size_t count = std::min(operations.size(), kBatch);
+      std::transform(operations.begin(), operations.begin() + static_cast<std::ptrdiff_t>(count), batch,
+                     native_operation);
+      LOCKSTEP_RETURN_IF_ERROR(driver_status(
+          driver_,
+          driver_.stream_batch(static_cast<CUstream>(stream), static_cast<unsigned>(count), batch, 0),
+          "writing and awaiting words on a stream"));
+      operations = operations.subspan(count);
+    }
+    return Status();
+  }
+
+  Status launch(const KernelLaunch& kernel, DeviceStream stream) override {
+    if (kernel.on_cuda == nullptr) {
+      return Status(ErrorCode::not_supported,
+                    std::string("kernel ") + kernel.name + " was not built for CUDA");
+    }
+    return cuda_status(static_cast<cudaError_t>(kernel.on_cuda(kernel.arguments, stream)),
+                       std::string("starting kernel ") + kernel.name);
+  }
+
+ private:
+  /// Learned when a device is first used for a kernel.
+  struct DeviceFacts {
+    std::atomic<int> multiprocessors{0};
+  };
+
+  bool attribute(int device, CUdevice_attribute which) const {
+    int value = 0;
+    return driver_.device_attribute(&value, which, device) == CUDA_SUCCESS && value != 0;
+  }
+
+  /// Of the selected device, whose kernels are loaded by the first call.
+  Result<int> multiprocessors() {
+    const Result<int> device = selected();
+    if (!device.ok()) return device.status();
+    std::atomic<int>& known = facts_[static_cast<std::size_t>(device.value())].multiprocessors;
+    if (known.load() == 0) {
+      int count = 0;
+      LOCKSTEP_RETURN_IF_ERROR(
+          cuda_status(::cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.value()),
+                      "asking for a device's multiprocessors"));
+      LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernels());
+      known.store(count);
+    }
+    return known.load();
+  }
+
+  template <typename Job>
+  Status start_job(const Job& job, DeviceStream stream) {
+    LOCKSTEP_RETURN_IF_ERROR(check_job(job));
+    const Result<int> processors = multiprocessors();
+    if (!processors.ok()) return processors.status();
+    return cuda::start(job, {stream, processors.value()});
+  }
+
+  const CudaDriver driver_;
+  CudaMemory memory_;
+  const int devices_;
+  const std::unique_ptr<DeviceFacts[]> facts_;
+};
+
+}  // namespace
+
+Result<Backend*> open_cuda_backend() {
+  const Result<CudaDriver> driver = load_cuda_driver();
+  if (!driver.ok()) return driver.status();
+  int devices = 0;
+  LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaGetDeviceCount(&devices), "counting devices"));
+  return new CudaBackend(driver.value(), devices);
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,27 @@
+// CUDA's errors as Status.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "lib/base/status.hpp"
+
+namespace lockstep::internal {
+
+/// "<what>: <CUDA's words>", and the error is taken back from the runtime, which would give it to the
+/// caller's next call too.
+inline Status cuda_status(cudaError_t error, const std::string& what) {
+  if (error == cudaSuccess) return Status();
+  static_cast<void>(::cudaGetLastError());
+  const ErrorCode code = error == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory
+                         : error == cudaErrorInvalidValue || error == cudaErrorInvalidDevice ||
+                                 error == cudaErrorInvalidResourceHandle
+                             ? ErrorCode::invalid_argument
+                         : error == cudaErrorNotSupported ? ErrorCode::not_supported
+                                                          : ErrorCode::system;
+  return Status(code, what + ": " + ::cudaGetErrorString(error));
+}
+
+}  // namespace lockstep::internal

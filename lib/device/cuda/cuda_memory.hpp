@@ -1,0 +1,49 @@
+// Memory of the CUDA backend: what it allocated by virtual memory management or imported, and the facts of
+// any pointer.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "lib/device/backend.hpp"
+#include "lib/device/cuda/cuda_driver.hpp"
+
+namespace lockstep::internal {
+
+class CudaMemory {
+ public:
+  explicit CudaMemory(const CudaDriver& driver) : driver_(driver) {}
+
+  /// Of the selected device, whose number is `device`.
+  Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind);
+  Status free(void* memory);
+  Result<Allocation> locate(const void* pointer) const;
+  Result<MemoryExport> export_memory(const void* memory) const;
+  Result<void*> import_memory(int device, const MemoryExport& memory);
+  Status close_imported(void* base);
+
+ private:
+  enum class Origin : std::uint8_t { created, imported, opened };
+  /// A handle of memory mapped at an address range of its own; `opened` legacy handles have no more than a
+  /// base.
+  struct Block {
+    Origin origin;
+    std::size_t bytes = 0;
+    CUmemGenericAllocationHandle handle = 0;
+  };
+  struct Facts;
+
+  Result<Facts> facts_of(const void* pointer) const;
+  Result<void*> create(int device, std::size_t bytes);
+  /// Maps `handle`, of which it becomes the owner, also when it fails.
+  Result<void*> map(int device, CUmemGenericAllocationHandle handle, std::size_t bytes, Origin origin);
+  Status unmap(void* base, const Block& block);
+  /// Removes the block at `base` from the list and gives it; false when there is none of this kind.
+  bool take(void* base, bool imported, Block& block);
+
+  const CudaDriver& driver_;
+  std::mutex mutex_;
+  std::map<void*, Block> blocks_;
+};
+
+}  // namespace lockstep::internal

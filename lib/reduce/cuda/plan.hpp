@@ -1,0 +1,25 @@
+// From a reduction to passes of kernels: which kernel, with what arguments.
+#pragma once
+
+#include <vector>
+
+#include "lib/reduce/cuda/pass.hpp"
+#include "lib/reduce/job.hpp"
+
+namespace lockstep::internal::cuda {
+
+/// A pass runs the kernel of (type, op), which are fewer than the defined reductions: complex sums are those
+/// of their parts, wrapping arithmetic has no sign, booleans are bits, and avg and premul_sum are finished
+/// sums.
+struct PlannedPass {
+  DataType type = DataType::u8;
+  ReduceOp op = ReduceOp::bor;
+  PassArguments arguments{};
+};
+
+/// The passes of a checked job, in order. More than kMaxPassBuffers sources are folded pass by pass, and
+/// small floats rounded after each, by way of a destination that is not a source of a later pass;
+/// not_supported when all are.
+Result<std::vector<PlannedPass>> plan_passes(const ReduceJob& job);
+
+}  // namespace lockstep::internal::cuda

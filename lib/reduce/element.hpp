@@ -1,0 +1,114 @@
+// The arithmetic of one element, as types.hpp defines it: how it is loaded, combined, finished and stored.
+// The scalar kernels and the kernels of GPUs are made of it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "lib/base/both.hpp"
+#include "lib/base/float16.hpp"
+#ifdef __CUDACC__
+#include "lib/reduce/cuda/small_float.cuh"
+#endif
+
+namespace lockstep::internal::element {
+
+/// Small floats, computed in f32.
+template <typename Float>
+struct Widened {
+  using Stored = typename Float::Bits;
+  using Value = float;
+#ifdef __CUDA_ARCH__  // With the processor's conversions.
+  static LOCKSTEP_BOTH Value load(Stored x) { return cuda::SmallFloatOf<Float>::to_float(x); }
+  static LOCKSTEP_BOTH Stored store(Value x) { return cuda::SmallFloatOf<Float>::from_float(x); }
+#else
+  static LOCKSTEP_BOTH Value load(Stored x) { return Float::to_float(x); }
+  static LOCKSTEP_BOTH Stored store(Value x) { return Float::from_float(x); }
+#endif
+};
+
+/// Elements that are computed in the type in which they are stored.
+template <typename T>
+struct Direct {
+  using Stored = T;
+  using Value = T;
+  static LOCKSTEP_BOTH Value load(Stored x) { return x; }
+  static LOCKSTEP_BOTH Stored store(Value x) { return x; }
+};
+
+template <typename Part>
+struct Complex {
+  Part real, imaginary;
+};
+
+/// Integers go by way of u64, which wraps: the low bits of a sum or product depend on nothing else.
+template <typename T>
+using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+
+struct Sum {
+  template <typename T>
+  static LOCKSTEP_BOTH T apply(T a, T b) {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
+};
+struct Prod {
+  template <typename T>
+  static LOCKSTEP_BOTH T apply(T a, T b) {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+  /// By the definition; the usual operator* would also repair infinities, at the price of a call per element.
+  template <typename Part>
+  static LOCKSTEP_BOTH Complex<Part> apply(Complex<Part> a, Complex<Part> b) {
+    return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
+  }
+};
+// The first operand when it is NaN, the second when it is, because then the comparison is false.
+struct Min {
+  template <typename T>
+  static LOCKSTEP_BOTH T apply(T a, T b) {
+    return a != a || a < b ? a : b;
+  }
+};
+struct Max {
+  template <typename T>
+  static LOCKSTEP_BOTH T apply(T a, T b) {
+    return a != a || b < a ? a : b;
+  }
+};
+struct And {
+  template <typename T>
+  static LOCKSTEP_BOTH T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <typename T>
+  static LOCKSTEP_BOTH T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <typename T>
+  static LOCKSTEP_BOTH T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+/// For avg.
+template <typename T>
+LOCKSTEP_BOTH T divided(T value, std::uint32_t divisor) {
+  if constexpr (std::is_integral_v<T>) {
+    using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+    return static_cast<T>(value / static_cast<Wide>(divisor));
+  } else {
+    return value / static_cast<T>(divisor);
+  }
+}
+
+/// For premul_sum.
+template <typename T>
+LOCKSTEP_BOTH T scaled(T value, double factor) {
+  return value * static_cast<T>(factor);
+}
+
+}  // namespace lockstep::internal::element
