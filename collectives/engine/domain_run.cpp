@@ -58,8 +58,7 @@ void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const 
   combine_ = combine;
   identity_ = identity;
   mine_ = offered;
-  program_.reset();
-  entered_ = offered_ = registered_ = false;
+  agreed_ = entered_ = offered_ = registered_ = false;
   next_ = 0;
   elements_ = 0;
   awaited_ = 0;
@@ -73,7 +72,7 @@ void DomainRun::enter(DomainPosition position) {
 
 Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
   RunProgress progress;
-  if (!program_) {
+  if (!agreed_) {
     auto agreed = agree(domain, cache);
     if (!agreed.ok()) return agreed.status();
     if (!*agreed) return progress;
@@ -151,7 +150,9 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
                   "algorithm " + std::string(choice_.registered->name) +
                       " needs buffers from lockstep::allocate() or register_buffer() on every rank");
   }
-  program_ = cache.get(*algorithm, *choice_.shape);
+  // A repeated call keeps its program, and counts no references.
+  if (const auto& program = cache.get(*algorithm, *choice_.shape); program_ != program) program_ = program;
+  agreed_ = true;
   registered_ = registered;
   if (!registered) {
     locate_staging(domain);
@@ -250,13 +251,13 @@ DomainPosition DomainRun::end() const { return {base_ + program_->program.phases
 void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   if (!entered_) return;
   const auto late = [&](MemberControl& control) {
-    if (!program_)
+    if (!agreed_)
       return control.offer[position_.calls & 1].call.load(std::memory_order_acquire) <= position_.calls;
     return control.phase.load(std::memory_order_acquire) <
            base_ + program_->program.lanes.front().steps[next_].phase;
   };
   int only = kSelf;
-  if (program_) {
+  if (agreed_) {
     if (program_->program.lanes.empty() || next_ >= program_->program.lanes.front().steps.size()) return;
     const Step& step = program_->program.lanes.front().steps[next_];
     if (step.kind != StepKind::await) return;
@@ -271,7 +272,7 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
 void DomainRun::abandon(Domain& domain) {
   if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
   program_.reset();
-  registered_ = false;
+  agreed_ = registered_ = false;
 }
 
 }  // namespace lockstep::internal

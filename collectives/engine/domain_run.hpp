@@ -69,7 +69,7 @@ class DomainRun {
   DomainPosition end() const;
   /// While this is true members' memory may be written by this rank (registered programs).
   bool writes_to_members() const { return registered_; }
-  const PreparedProgram* program() const { return program_.get(); }
+  const PreparedProgram* program() const { return agreed_ ? program_.get() : nullptr; }
   void waiting_for(Domain& domain, std::vector<int>& members) const;
   void abandon(Domain& domain);
 
@@ -91,7 +91,8 @@ class DomainRun {
   CallIdentity identity_;
   OfferedBuffers mine_;
   DomainPosition position_;
-  std::shared_ptr<const PreparedProgram> program_;  // Null until agreed.
+  std::shared_ptr<const PreparedProgram> program_;  // Until agreed, that of the run before or null.
+  bool agreed_ = false;
   bool entered_ = false;
   bool offered_ = false;
   bool registered_ = false;

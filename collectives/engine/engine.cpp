@@ -111,7 +111,12 @@ void Engine::release(Operation* operation) {
 Status Engine::run(const Call& call) {
   Contender lock(*this);
   apply_requests();
-  Operation* operation = may_run_inline(call) ? run_inline(call) : run_begun(call);
+  Operation* operation = nullptr;
+  if (!may_run_in_place(call)) {
+    operation = run_begun(call);
+  } else {
+    operation = last_in_domain_->selection.inline_line ? run_inline(call) : run_in_domain(call);
+  }
   if (operation == nullptr) return {};
   if (!operation->done.load(std::memory_order_relaxed)) {
     lock.unlock();
@@ -264,8 +269,11 @@ void Engine::activate_pending() {
   }
 }
 
-/// In place: the shape's lists keep their capacity.
-void Engine::set_shape(const Call& call, Shape& shape) const {
+/// In place: the shape's lists keep their capacity, and a repeated call finds what it had.
+void Engine::set_shape(Operation& operation) const {
+  const Call& call = operation.call;
+  if (operation.shape_facts == call.facts && call.counts.empty()) return;
+  Shape& shape = operation.shape;
   const std::size_t element = size_of(call.facts.type);
   shape.collective = call.facts.collective;
   shape.rank = group_.rank;
@@ -277,23 +285,37 @@ void Engine::set_shape(const Call& call, Shape& shape) const {
   if (!hosts_.empty()) shape.hosts = hosts_;
   shape.counts.assign(call.counts.begin(), call.counts.end());
   shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+  operation.shape_facts.reset();
+  if (call.counts.empty()) operation.shape_facts = call.facts;
 }
 
 Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
   CachedSelection& cached = selections_[fingerprint_of(facts, 0) % selections_.size()];
-  if (cached.valid && cached.facts == facts && shape.counts.empty()) return cached.selection;
-  auto selection = choose(facts, shape, capabilities_, *choices_);
-  if (selection.ok()) cached = {facts, shape.counts.empty(), *selection};
-  return selection;
+  if (!cached.valid || cached.facts != facts || !shape.counts.empty()) {
+    auto selection = choose(facts, shape, capabilities_, *choices_);
+    if (!selection.ok() || !shape.counts.empty()) return selection;
+    cached = {facts, true, *selection};
+  }
+  if (cached.selection.links == nullptr) last_in_domain_ = &cached;
+  return cached.selection;
 }
 
-Status Engine::launch(Operation& operation) {
-  const Call& call = operation.call;
+Buffers Engine::buffers_of(const Call& call) const {
   Buffers buffers;
   buffers.element = size_of(call.facts.type);
   buffers.self = group_.rank;
   buffers.input = static_cast<const std::byte*>(call.input);
   buffers.output = static_cast<std::byte*>(call.output);
+  return buffers;
+}
+
+Combine Engine::combine_of(const Call& call) const {
+  return {call.facts.type, call.facts.op, call.user_op, static_cast<std::uint32_t>(group_.size())};
+}
+
+Status Engine::launch(Operation& operation) {
+  const Call& call = operation.call;
+  Buffers buffers = buffers_of(call);
   if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) {
     operation.scaled.resize(call.input_elements * buffers.element);
     scale_copy(call.facts.type, call.input, operation.scaled.data(), call.input_elements, call.scale);
@@ -307,13 +329,14 @@ Status Engine::launch(Operation& operation) {
     }
     return {};
   }
-  const Combine combine{call.facts.type, call.facts.op, call.user_op,
-                        static_cast<std::uint32_t>(group_.size())};
-  set_shape(call, operation.shape);
+  set_shape(operation);
   auto selection = selection_for(call.facts, operation.shape);
   if (!selection.ok()) return selection.status();
-  if (selection->links != nullptr) return launch_links(operation, *selection->links, buffers, combine);
-  return launch_domain(operation, *selection, buffers, combine);
+  if (selection->links != nullptr)
+    return launch_links(operation, *selection->links, buffers, combine_of(call));
+  in_domain_.push_back(&operation);
+  launch_domain(operation, *selection, buffers, combine_of(call));
+  return {};
 }
 
 Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& plain,
@@ -332,16 +355,14 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   return {};
 }
 
-Status Engine::launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
-                             const Combine& combine) {
+void Engine::launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
+                           const Combine& combine) {
   const Call& call = operation.call;
-  in_domain_.push_back(&operation);
   const CallIdentity identity{operation.sequence, fingerprint_of(call.facts, operation.sequence)};
   if (selection.inline_line) {
     operation.path = Operation::Path::inline_line;
     operation.inline_run.begin(buffers, combine, call.facts.count, identity, inline_calls_++);
-    last_inline_ = call.facts;
-    return {};
+    return;
   }
   operation.path = Operation::Path::domain;
   const bool past_caches = call.facts.count * buffers.element >= past_caches_from_;
@@ -358,7 +379,6 @@ Status Engine::launch_domain(Operation& operation, const Selection& selection, c
   }
   operation.domain_run.begin({selection.staged, selection.registered, &operation.shape, past_caches}, buffers,
                              combine, identity, offered);
-  return {};
 }
 
 }  // namespace lockstep::internal

@@ -17,7 +17,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -124,17 +123,21 @@ class Engine final : public Progressor,
   Status launch(Operation& operation);
   Status launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& buffers,
                       const Combine& combine);
-  Status launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
-                       const Combine& combine);
+  void launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
+                     const Combine& combine);
   void finish_locally(Operation& operation);
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
-  void set_shape(const Call& call, Shape& shape) const;
+  void set_shape(Operation& operation) const;
+  Buffers buffers_of(const Call& call) const;
+  Combine combine_of(const Call& call) const;
   void record_call(std::uint64_t sequence, const CallFacts& facts);
 
   // engine_attempt.cpp
-  bool may_run_inline(const Call& call) const;
+  bool may_run_in_place(const Call& call) const;
   Operation* run_inline(const Call& call);
+  Operation* run_in_domain(const Call& call);
   Operation* run_begun(const Call& call);
+  Operation* make_late(Operation& operation);
   template <class Try>
   void attempt(Try&& try_once);
 
@@ -208,7 +211,7 @@ class Engine final : public Progressor,
   std::array<CachedSelection, 64> selections_{};
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
-  std::optional<CallFacts> last_inline_;  // Of the last call whose payload went inside the flags' lines.
+  const CachedSelection* last_in_domain_ = nullptr;  // Of the last call there without counts.
   std::array<History, kRecentCalls> history_{};
   int probes_kept_ = 0;                   // Of the next.
   std::vector<FrameHeader> peer_probes_;  // Last probe of each peer for a call not made here yet; sequence +

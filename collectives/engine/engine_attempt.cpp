@@ -15,26 +15,23 @@ void Engine::attempt(Try&& try_once) {
   }
 }
 
-/// A repeated call of a few bytes with nothing else under way needs no operation, unless its peers are late.
-bool Engine::may_run_inline(const Call& call) const {
-  return last_inline_ == call.facts && active_.empty() && pending_.empty() && state() == ErrorCode::ok &&
-         call.refusal.ok() && probes_kept_ == 0 && call.facts.op != ReduceOp::user &&
-         call.facts.op != ReduceOp::premul_sum;
+/// A repeated call with nothing else under way does not take the way of operations, unless its peers are
+/// late.
+bool Engine::may_run_in_place(const Call& call) const {
+  return last_in_domain_ != nullptr && last_in_domain_->facts == call.facts && call.counts.empty() &&
+         active_.empty() && pending_.empty() && state() == ErrorCode::ok && call.refusal.ok() &&
+         probes_kept_ == 0 && call.facts.op != ReduceOp::user && call.facts.op != ReduceOp::premul_sum;
 }
 
-/// nullptr when the call is done. Otherwise the operation that goes on with it, or meets its error again.
+// Both return nullptr when the call is done; otherwise the operation that goes on with it, or meets its error
+// again.
+
 Operation* Engine::run_inline(const Call& call) {
   const std::uint64_t sequence = sequence_++;
   record_call(sequence, call.facts);
-  Buffers buffers;
-  buffers.element = size_of(call.facts.type);
-  buffers.self = group_.rank;
-  buffers.input = static_cast<const std::byte*>(call.input);
-  buffers.output = static_cast<std::byte*>(call.output);
-  const Combine combine{call.facts.type, call.facts.op, {}, static_cast<std::uint32_t>(group_.size())};
   InlineRun run;
-  run.begin(buffers, combine, call.facts.count, {sequence, fingerprint_of(call.facts, sequence)},
-            inline_calls_++);
+  run.begin(buffers_of(call), combine_of(call), call.facts.count,
+            {sequence, fingerprint_of(call.facts, sequence)}, inline_calls_++);
   bool done = false;
   attempt([&] {
     auto progress = run.step(*domain_);
@@ -43,11 +40,35 @@ Operation* Engine::run_inline(const Call& call) {
   });
   if (done) return nullptr;
   Operation& operation = *new_operation(Operation::Kind::collective);
-  operation.attended = true;
   operation.call = call;
   operation.sequence = sequence;
   operation.path = Operation::Path::inline_line;
   operation.inline_run = run;
+  return make_late(operation);
+}
+
+Operation* Engine::run_in_domain(const Call& call) {
+  Operation& operation = *new_operation(Operation::Kind::collective);
+  operation.call = call;
+  operation.sequence = sequence_++;
+  record_call(operation.sequence, call.facts);
+  set_shape(operation);
+  launch_domain(operation, last_in_domain_->selection, buffers_of(call), combine_of(call));
+  operation.domain_run.enter(position_);
+  bool done = false;
+  attempt([&] {
+    auto progress = operation.domain_run.step(*domain_, programs_);
+    done = progress.ok() && progress->done;
+    return done || !progress.ok();
+  });
+  if (!done) return make_late(operation);
+  position_ = operation.domain_run.end();
+  free_.push_back(&operation);
+  return nullptr;
+}
+
+Operation* Engine::make_late(Operation& operation) {
+  operation.attended = true;
   active_.push_back(&operation);
   in_domain_.push_back(&operation);
   return &operation;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ class Operation {
   Call call;
   std::vector<std::size_t> counts, recv_counts;  ///< Of v-variants: what the call's spans refer to.
   Shape shape;                                   ///< What the programs are built for.
+  std::optional<CallFacts> shape_facts;          ///< Of the call whose shape that is, if it had no counts.
   std::uint64_t sequence = 0;
   Nanos started = 0;   ///< 0 until the slow path first looked at the clock.
   Nanos deadline = 0;  ///< 0 = none.

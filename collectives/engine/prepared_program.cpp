@@ -52,8 +52,9 @@ std::size_t ProgramCache::KeyHash::operator()(const Key& key) const noexcept {
   return hash;
 }
 
-std::shared_ptr<const PreparedProgram> ProgramCache::get(const Algorithm& algorithm, const Shape& shape) {
-  if (!shape.counts.empty() || !shape.recv_counts.empty()) return prepare(algorithm, shape);
+const std::shared_ptr<const PreparedProgram>& ProgramCache::get(const Algorithm& algorithm,
+                                                                const Shape& shape) {
+  if (!shape.counts.empty() || !shape.recv_counts.empty()) return unkept_ = prepare(algorithm, shape);
   const Key key{&algorithm, shape.count, shape.segment, shape.staging, shape.root};
   if (!entries_.empty() && entries_.front().key == key) return entries_.front().program;
   if (auto found = index_.find(key); found != index_.end()) {

@@ -33,8 +33,9 @@ std::shared_ptr<const PreparedProgram> prepare(const Algorithm& algorithm, const
 /// lookup allocates nothing.
 class ProgramCache {
  public:
-  /// v-shapes (with counts) are built afresh: their key would be as long as the program.
-  std::shared_ptr<const PreparedProgram> get(const Algorithm& algorithm, const Shape& shape);
+  /// v-shapes (with counts) are built afresh: their key would be as long as the program. The reference is
+  /// good until the next call.
+  const std::shared_ptr<const PreparedProgram>& get(const Algorithm& algorithm, const Shape& shape);
   std::size_t size() const { return entries_.size(); }
 
  private:
@@ -56,6 +57,7 @@ class ProgramCache {
   std::list<Entry> entries_;  // Most recently used first.
   std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
   std::size_t steps_ = 0;
+  std::shared_ptr<const PreparedProgram> unkept_;
 };
 
 }  // namespace lockstep::internal
