@@ -1,0 +1,264 @@
+// Device memory shared between processes, over the host backend, whose memory crosses processes for real.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "lib/device/host/host_backend.hpp"
+#include "lib/memory/descriptor_service.hpp"
+#include "tests/support/forked.hpp"
+#include "tests/support/must.hpp"
+#include "transports/cuda_ipc/device_imports.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::must;
+
+constexpr std::size_t kBytes = 50'000;
+
+/// What the processes of a test tell one another.
+struct Meeting {
+  testing::Board board;
+  std::uint64_t process[2];
+  std::array<SegmentRef, 300> ref;
+};
+
+/// One rank's side: rank 0 owns memory, rank 1 maps it.
+struct Side {
+  explicit Side(Meeting& meeting, int rank, std::size_t most = kMaxImportedAllocations)
+      : imports(backend, exports, most) {
+    meeting.process[rank] = process_token();
+    meeting.board.post(rank, must(descriptor_service_name()));
+    meeting.board.meet(2);
+    peer = {meeting.process[1 - rank], meeting.board.read(1 - rank)};
+  }
+  std::byte* allocate(MemoryKind kind = MemoryKind::plain, std::size_t bytes = kBytes) {
+    return static_cast<std::byte*>(must(backend.allocate(0, bytes, kind)));
+  }
+  SegmentRef share(const void* memory, std::size_t bytes) {
+    const std::optional<SegmentRef> ref = must(exports.share(memory, bytes));
+    if (!ref) throw std::runtime_error("not exportable");
+    return *ref;
+  }
+
+  HostBackend backend;
+  DeviceExports exports{backend};
+  DeviceImports imports;
+  DeviceOwner peer;
+};
+
+class EveryKind : public ::testing::TestWithParam<MemoryKind> {};
+
+TEST_P(EveryKind, IsMappedOnceAtAnyOffset) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) {
+      std::byte* const memory = side.allocate(GetParam());
+      std::memset(memory, 1, kBytes);
+      meeting.ref[0] = side.share(memory + 100, 1'000);
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      EXPECT_EQ(memory[100], std::byte{2});
+      return;
+    }
+    meeting.board.meet(2);
+    const DeviceLease lease = must(side.imports.resolve(side.peer, meeting.ref[0], 1'000, 0));
+    EXPECT_EQ(lease.address, lease.allocation->base() + 100);
+    EXPECT_EQ(lease.address[999], std::byte{1});
+    lease.address[0] = std::byte{2};
+    SegmentRef other = meeting.ref[0];
+    other.offset = 0;  // Any part of the allocation.
+    EXPECT_EQ(must(side.imports.resolve(side.peer, other, kBytes, 0)).address, lease.allocation->base());
+    EXPECT_EQ(side.imports.size(), 1u);
+    other.offset = 1;
+    EXPECT_EQ(side.imports.resolve(side.peer, other, kBytes, 0).status().code(), ErrorCode::internal);
+    EXPECT_NE(must(side.imports.resolve(side.peer, meeting.ref[0], 1, 3)).address, lease.address)
+        << "another device has its own mapping";
+    meeting.board.meet(2);
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryKind, ::testing::Values(MemoryKind::plain, MemoryKind::shareable));
+
+TEST(DeviceMemory, WhatCannotBeExportedIsStaged) {
+  testing::run_forked(1, [](int) {
+    HostBackend backend;
+    DeviceExports exports(backend);
+    void* const memory = must(backend.allocate(0, kBytes, MemoryKind::pool));
+    EXPECT_EQ(must(exports.share(memory, kBytes)), std::nullopt);
+    void* const pinned = must(backend.allocate_pinned(kBytes));
+    EXPECT_EQ(exports.share(pinned, kBytes).status().code(), ErrorCode::invalid_argument);
+    void* const plain = must(backend.allocate(0, kBytes, MemoryKind::plain));
+    EXPECT_EQ(exports.share(plain, kBytes + 1).status().code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(exports.share(plain, 0).status().code(), ErrorCode::invalid_argument);
+  });
+}
+
+TEST(DeviceMemory, OfTheSameProcessIsNotMappedAgain) {
+  testing::run_forked(1, [](int) {
+    HostBackend backend;
+    DeviceExports exports(backend);
+    DeviceImports imports(backend, exports);
+    auto* const memory = static_cast<std::byte*>(must(backend.allocate(1, kBytes, MemoryKind::plain)));
+    const SegmentRef ref = *must(exports.share(memory + 8, 16));
+    const DeviceOwner self{process_token(), "nobody answers here"};
+    EXPECT_EQ(must(imports.resolve(self, ref, 16, 1)).address, memory + 8);
+    EXPECT_EQ(must(imports.resolve(self, ref, 16, 5)).address, memory + 8)
+        << "another device of this process";
+    EXPECT_EQ(imports.size(), 0u);
+    exports.unshare(ref);
+    EXPECT_EQ(imports.resolve(self, ref, 16, 1).status().code(), ErrorCode::internal);
+    EXPECT_FALSE(exports.held(ref));
+  });
+}
+
+TEST(DeviceMemory, AnAddressThatIsAllocatedAgainIsMappedAgain) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    for (int round = 0; round < 3; ++round) {
+      if (rank == 0) {
+        std::byte* const memory = side.allocate();
+        memory[0] = static_cast<std::byte>(round + 1);
+        meeting.ref[0] = side.share(memory, kBytes);
+        meeting.board.meet(2);
+        meeting.board.meet(2);
+        side.exports.unshare(meeting.ref[0]);
+        must(side.backend.free(memory));
+        meeting.board.meet(2);
+      } else {
+        meeting.board.meet(2);
+        const SegmentRef ref = meeting.ref[0];
+        EXPECT_EQ(must(side.imports.resolve(side.peer, ref, 1, 0)).address[0],
+                  static_cast<std::byte>(round + 1));
+        EXPECT_EQ(side.imports.size(), 1u);
+        meeting.board.meet(2);
+        meeting.board.meet(2);
+        EXPECT_EQ(side.imports.resolve(side.peer, ref, 1, 0).status().code(), ErrorCode::internal);
+        EXPECT_EQ(side.imports.size(), 0u);
+      }
+    }
+  });
+}
+
+TEST(DeviceMemory, TheOwnerSeesWhoHoldsWhatItWithdrew) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) {
+      std::byte* const memory = side.allocate();
+      const SegmentRef ref = meeting.ref[0] = side.share(memory, kBytes);
+      const SegmentRef again = side.share(memory, 10);
+      meeting.board.meet(2);
+      meeting.board.meet(2);  // Mapped there, and in use.
+      side.exports.unshare(again);
+      EXPECT_TRUE(side.exports.find(ref.segment, ref.generation).has_value()) << "one user is left";
+      side.exports.unshare(ref);
+      EXPECT_TRUE(side.exports.held(ref));
+      meeting.board.meet(2);
+      meeting.board.meet(2);  // Dropped there, but leased.
+      EXPECT_TRUE(side.exports.held(ref));
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      EXPECT_FALSE(side.exports.held(ref));
+      must(side.backend.free(memory));
+      return;
+    }
+    meeting.board.meet(2);
+    std::optional<DeviceLease> lease = must(side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0));
+    meeting.board.meet(2);
+    meeting.board.meet(2);
+    side.imports.drop_withdrawn();
+    EXPECT_EQ(side.imports.size(), 0u);
+    meeting.board.meet(2);
+    meeting.board.meet(2);
+    lease.reset();
+    meeting.board.meet(2);
+  });
+}
+
+TEST(DeviceMemory, AKilledPeerHoldsNothingAndItsMemoryStaysUntilDropped) {
+  testing::Shared<Meeting> shared;
+  const std::vector<pid_t> ranks = testing::start_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    std::byte* const memory = side.allocate();
+    std::memset(memory, 5, kBytes);
+    meeting.ref[static_cast<std::size_t>(rank)] = side.share(memory, kBytes);
+    meeting.board.meet(2);
+    const SegmentRef theirs = meeting.ref[static_cast<std::size_t>(1 - rank)];
+    std::optional<DeviceLease> lease = must(side.imports.resolve(side.peer, theirs, kBytes, 0));
+    meeting.board.meet(2);
+    if (rank == 1) ::raise(SIGKILL);
+    const SegmentRef mine = meeting.ref[0];
+    side.exports.unshare(mine);
+    testing::wait_until([&] { return !side.exports.held(mine); });
+    must(side.backend.free(memory));
+    EXPECT_EQ(lease->address[kBytes - 1], std::byte{5});
+    lease.reset();
+    side.imports.drop_owner(side.peer.process);
+    EXPECT_EQ(side.imports.size(), 0u);
+    EXPECT_EQ(side.imports.resolve(side.peer, theirs, kBytes, 0).status().code(), ErrorCode::peer_lost);
+  });
+  EXPECT_EQ(testing::wait_for(ranks[0]), 0);
+  EXPECT_TRUE(WIFSIGNALED(testing::wait_for(ranks[1])));
+}
+
+TEST(DeviceMemory, TheLeastRecentlyUsedGoesFirst) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    constexpr std::size_t kAllocations = 6, kMost = 4;
+    Meeting& meeting = *shared;
+    Side side(meeting, rank, kMost);
+    if (rank == 0) {
+      for (std::size_t i = 0; i < kAllocations; ++i) {
+        std::byte* const memory = side.allocate(MemoryKind::plain, 100);
+        memory[0] = static_cast<std::byte>(i);
+        meeting.ref[i] = side.share(memory, 100);
+      }
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      return;
+    }
+    meeting.board.meet(2);
+    const auto base = [&](std::size_t i) {
+      const DeviceLease lease = must(side.imports.resolve(side.peer, meeting.ref[i], 100, 0));
+      EXPECT_EQ(lease.address[0], static_cast<std::byte>(i));
+      return std::weak_ptr<const ImportedAllocation>(lease.allocation);
+    };
+    const auto zero = base(0), one = base(1);
+    for (const std::size_t i : {2, 3, 0, 4}) static_cast<void>(base(i));
+    EXPECT_EQ(side.imports.size(), kMost);
+    EXPECT_FALSE(zero.expired()) << "used since";
+    EXPECT_TRUE(one.expired());
+    for (std::size_t i = 0; i < kAllocations; ++i) static_cast<void>(base(i));
+    EXPECT_EQ(side.imports.size(), kMost);
+    meeting.board.meet(2);
+  });
+}
+
+TEST(DeviceMemory, RefusesWhatIsNoCard) {
+  testing::run_forked(1, [](int) {
+    HostBackend backend;
+    DeviceExports exports(backend);
+    DeviceImports imports(backend, exports);
+    // A peer of the same user that offers nonsense under the right key.
+    std::vector<Fd> nonsense;
+    nonsense.push_back(must(make_memory_fd("nonsense", page_size())));
+    must(offer_descriptors(DeviceExports::key(7, 9), std::move(nonsense)));
+    const std::uint64_t stranger = process_token() + 1;
+    const DeviceOwner owner{stranger, must(descriptor_service_name())};
+    EXPECT_EQ(imports.resolve(owner, {stranger, 7, 0, 9}, 1, 0).status().message(),
+              "a peer shows something that is no card of device memory");
+    EXPECT_EQ(imports.resolve(owner, {stranger, 8, 0, 9}, 1, 0).status().code(), ErrorCode::internal);
+    EXPECT_EQ(imports.resolve(owner, {stranger + 1, 7, 0, 9}, 1, 0).status().code(), ErrorCode::internal);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::internal

@@ -1,0 +1,100 @@
+#include "transports/cuda_ipc/device_exports.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "lib/memory/descriptor_service.hpp"
+
+namespace lockstep::internal {
+
+DeviceExports& DeviceExports::of(Backend& backend) {
+  static std::mutex mutex;
+  static auto& all = *new std::map<Backend*, DeviceExports*>;
+  const std::lock_guard lock(mutex);
+  DeviceExports*& exports = all[&backend];
+  if (exports == nullptr) exports = new DeviceExports(backend);
+  return *exports;
+}
+
+DeviceExports::~DeviceExports() {
+  for (auto& [generation, shared] : shared_) withdraw_descriptors(key(shared.number, generation));
+}
+
+std::string DeviceExports::key(std::uint64_t segment, std::uint64_t generation) {
+  return "device/" + std::to_string(segment) + "/" + std::to_string(generation);
+}
+
+Result<std::optional<SegmentRef>> DeviceExports::share(const void* pointer, std::size_t bytes) {
+  Result<Allocation> located = backend_.locate(pointer);
+  if (!located.ok()) return located.status();
+  const Allocation& allocation = *located;
+  if (allocation.space == MemorySpace::managed) return std::optional<SegmentRef>();
+  if (allocation.space != MemorySpace::device) {
+    return Status(ErrorCode::invalid_argument, "only device memory is shared as such, and this is not");
+  }
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(pointer) - allocation.base);
+  if (bytes == 0 || bytes > allocation.bytes - offset) {
+    return Status(ErrorCode::invalid_argument,
+                  "the range is empty or runs over the end of its allocation of " +
+                      std::to_string(allocation.bytes) + " bytes");
+  }
+  const std::lock_guard lock(mutex_);
+  const auto known = shared_.find(allocation.generation);
+  if (known == shared_.end()) {
+    Result<MemoryExport> exported = backend_.export_memory(allocation.base);
+    if (exported.status().code() == ErrorCode::not_supported) return std::optional<SegmentRef>();
+    if (!exported.ok()) return exported.status();
+    Shared shared;
+    LOCKSTEP_RETURN_IF_ERROR(offer(allocation, std::move(*exported), shared));
+    shared_.emplace(allocation.generation, std::move(shared));
+  }
+  Shared& shared = shared_.at(allocation.generation);
+  ++shared.users;
+  return std::optional(SegmentRef{process_token(), shared.number, offset, allocation.generation});
+}
+
+Status DeviceExports::offer(const Allocation& allocation, MemoryExport exported, Shared& shared) {
+  const Result<DeviceIdentity> device = backend_.identify(allocation.device);
+  if (!device.ok()) return device.status();
+  Result<OwnedCard> card = OwnedCard::make(exported, device.value());
+  if (!card.ok()) return card.status();
+  Result<Fd> shown = card->descriptor();
+  if (!shown.ok()) return shown.status();
+  shared.allocation = allocation;
+  shared.number = number_of(allocation.base);
+  shared.card = std::move(*card);
+  std::vector<Fd> descriptors;
+  descriptors.push_back(std::move(*shown));
+  if (exported.descriptor) descriptors.push_back(std::move(exported.descriptor));
+  return offer_descriptors(key(shared.number, allocation.generation), std::move(descriptors));
+}
+
+std::uint64_t DeviceExports::number_of(std::byte* base) {
+  return numbers_.try_emplace(base, numbers_.size() + 1).first->second;
+}
+
+void DeviceExports::unshare(const SegmentRef& ref) {
+  const std::lock_guard lock(mutex_);
+  const auto found = shared_.find(ref.generation);
+  if (found == shared_.end() || --found->second.users > 0) return;
+  withdraw_descriptors(key(found->second.number, ref.generation));
+  found->second.card.withdraw();
+  std::erase_if(withdrawn_, [](const auto& entry) { return !entry.second.held(); });
+  withdrawn_.emplace(ref.generation, std::move(found->second.card));
+  shared_.erase(found);
+}
+
+bool DeviceExports::held(const SegmentRef& ref) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = withdrawn_.find(ref.generation);
+  return found != withdrawn_.end() && found->second.held();
+}
+
+std::optional<Allocation> DeviceExports::find(std::uint64_t segment, std::uint64_t generation) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = shared_.find(generation);
+  if (found == shared_.end() || found->second.number != segment) return std::nullopt;
+  return found->second.allocation;
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,145 @@
+#include "transports/cuda_ipc/device_imports.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "lib/memory/descriptor_service.hpp"
+
+namespace lockstep::internal {
+
+ImportedAllocation::~ImportedAllocation() {
+  if (!card_.has_value() || base_ == nullptr) return;
+  // The lock on the card goes after the mapping, so that the owner does not free what is mapped here.
+  const DeviceScope scope(backend_, device_);
+  static_cast<void>(backend_.close_imported(base_));
+}
+
+DeviceImports& DeviceImports::of(Backend& backend) {
+  static std::mutex mutex;
+  static auto& all = *new std::map<Backend*, DeviceImports*>;
+  const std::lock_guard lock(mutex);
+  DeviceImports*& imports = all[&backend];
+  if (imports == nullptr) imports = new DeviceImports(backend, DeviceExports::of(backend));
+  return *imports;
+}
+
+Result<DeviceLease> DeviceImports::resolve(const DeviceOwner& owner, const SegmentRef& ref, std::size_t bytes,
+                                           int device) {
+  if (ref.owner != owner.process) {
+    return Status(ErrorCode::internal, "a peer names device memory of another process");
+  }
+  auto allocation = ref.owner == process_token() ? own_memory(ref, device) : find_or_map(owner, ref, device);
+  if (!allocation.ok()) return allocation.status();
+  const std::size_t size = (*allocation)->bytes();
+  if (ref.offset > size || bytes > size - ref.offset) {
+    return Status(ErrorCode::internal, "a peer names device memory beyond the end of its allocation");
+  }
+  return DeviceLease{*allocation, (*allocation)->base() + ref.offset};
+}
+
+/// Memory of this process is not mapped again; another device of it needs peer access.
+Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::own_memory(const SegmentRef& ref,
+                                                                            int device) {
+  const std::optional<Allocation> found = own_.find(ref.segment, ref.generation);
+  if (!found) return Status(ErrorCode::internal, "this device memory is not shared any more");
+  const Result<bool> reach = backend_.can_access(device, found->device);
+  if (!reach.ok()) return reach.status();
+  if (!reach.value()) {
+    return Status(ErrorCode::not_supported, "device " + std::to_string(device) +
+                                                " has no access to the memory of device " +
+                                                std::to_string(found->device));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(backend_.enable_peer(device, found->device));
+  auto allocation = std::shared_ptr<ImportedAllocation>(new ImportedAllocation(backend_, device));
+  allocation->base_ = found->base;
+  allocation->bytes_ = found->bytes;
+  return std::shared_ptr<const ImportedAllocation>(std::move(allocation));
+}
+
+Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::find_or_map(const DeviceOwner& owner,
+                                                                             const SegmentRef& ref,
+                                                                             int device) {
+  const std::lock_guard lock(mutex_);
+  const Key key(ref.owner, ref.segment, device);
+  const auto known = entries_.find(key);
+  if (known != entries_.end()) {
+    if (known->second.generation == ref.generation && !known->second.allocation->withdrawn()) {
+      known->second.used = ++clock_;
+      return known->second.allocation;
+    }
+    entries_.erase(known);  // Of an earlier generation, or withdrawn.
+  }
+  auto mapped = map(owner, ref, device);
+  if (!mapped.ok()) return mapped.status();
+  make_room();
+  entries_[key] = {ref.generation, ++clock_, *mapped};
+  return mapped;
+}
+
+Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::map(const DeviceOwner& owner,
+                                                                     const SegmentRef& ref, int device) {
+  Result<std::vector<Fd>> descriptors = fetch_descriptors(
+      owner.service, DeviceExports::key(ref.segment, ref.generation), IfAbsent::fail, kImportTimeoutMs);
+  if (!descriptors.ok()) return descriptors.status();
+  Result<PeersCard> card = PeersCard::open(descriptors->front());
+  if (!card.ok()) return card.status();
+  LOCKSTEP_RETURN_IF_ERROR(check_reach(device, card->device()));
+  LOCKSTEP_RETURN_IF_ERROR(card->hold());
+  if (card->withdrawn()) return Status(ErrorCode::internal, "its owner has withdrawn this device memory");
+  MemoryExport memory;
+  card->describe(memory);
+  if (descriptors->size() > 1) memory.descriptor = std::move((*descriptors)[1]);
+  const DeviceScope scope(backend_, device);
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
+  Result<void*> base = backend_.import_memory(memory);
+  if (!base.ok()) return base.status();
+  auto allocation = std::shared_ptr<ImportedAllocation>(new ImportedAllocation(backend_, device));
+  allocation->base_ = static_cast<std::byte*>(*base);
+  allocation->bytes_ = memory.bytes;
+  allocation->card_ = std::move(*card);
+  return std::shared_ptr<const ImportedAllocation>(std::move(allocation));
+}
+
+/// Asks for access to the device of the memory, where this process sees that device; where it does not, the
+/// import itself will tell.
+Status DeviceImports::check_reach(int device, const std::array<std::uint8_t, 16>& uuid) {
+  const Result<int> count = backend_.device_count();
+  if (!count.ok()) return count.status();
+  for (int peer = 0; peer < count.value(); ++peer) {
+    const Result<DeviceIdentity> identity = backend_.identify(peer);
+    if (!identity.ok()) return identity.status();
+    if (identity.value().uuid != uuid) continue;
+    const Result<bool> reach = backend_.can_access(device, peer);
+    if (!reach.ok()) return reach.status();
+    if (reach.value()) return backend_.enable_peer(device, peer);
+    return Status(ErrorCode::not_supported, "device " + std::to_string(device) +
+                                                " has no access to the memory of device " +
+                                                std::to_string(peer));
+  }
+  return Status();
+}
+
+void DeviceImports::make_room() {
+  if (entries_.size() < most_) return;
+  entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+    return a.second.used < b.second.used;
+  }));
+}
+
+void DeviceImports::drop_owner(std::uint64_t process) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [process](const auto& entry) { return std::get<0>(entry.first) == process; });
+}
+
+void DeviceImports::drop_withdrawn() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.allocation->withdrawn(); });
+}
+
+std::size_t DeviceImports::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+}  // namespace lockstep::internal
