@@ -141,6 +141,7 @@ TEST(DeviceMemory, AnAddressThatIsAllocatedAgainIsMappedAgain) {
         EXPECT_EQ(side.imports.resolve(side.peer, ref, 1, 0).status().code(), ErrorCode::internal);
         EXPECT_EQ(side.imports.size(), 0u);
       }
+      meeting.board.meet(2);
     }
   });
 }
