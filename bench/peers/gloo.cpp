@@ -16,6 +16,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "bench/peers/harness.hpp"
@@ -33,7 +34,9 @@ Context connect(const peers::Place& place) {
   const std::string folder = place.folder + "/gloo";
   mkdir(folder.c_str(), 0700);
   gloo::rendezvous::FileStore store(folder);
-  auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
+  const char* address = std::getenv("PEERS_ADDRESS");  // Of this rank's host.
+  auto device = gloo::transport::tcp::CreateDevice(
+      gloo::transport::tcp::attr(address != nullptr ? address : "127.0.0.1"));
   auto context = std::make_shared<gloo::rendezvous::Context>(place.rank, place.world);
   context->connectFullMesh(store, device);
   return context;

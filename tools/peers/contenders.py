@@ -16,6 +16,7 @@ class Job:
     launcher: tuple = ()
     environment: dict = field(default_factory=dict, hash=False)
     argument: str = ""
+    hosts: object = field(default=None, hash=False, compare=False)  # Placement: where its ranks run, None for here
 
     @property
     def name(self):
@@ -66,6 +67,8 @@ def jobs(options, peers):
 def command(job, program, ranks, folder, cores):
     """What to start: one launcher, or one process a rank. As (arguments, additional environment) pairs."""
     environment = dict(job.environment)
+    if job.hosts:
+        return job.hosts.command(job, program, ranks, folder, environment)
     if not job.launcher:
         return [([str(program), str(folder), job.argument], environment | {"PEERS_RANK": str(rank), "PEERS_WORLD": str(ranks)})
                 for rank in range(ranks)]
