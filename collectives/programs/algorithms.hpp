@@ -39,8 +39,11 @@ Program all_reduce_hierarchical(const Shape& shape);
 Program all_reduce_leaders(const Shape& shape);
 Program broadcast_hierarchical(const Shape& shape);
 Program reduce_hierarchical(const Shape& shape);
-Program all_gather_hierarchical(const Shape& shape);
-Program reduce_scatter_hierarchical(const Shape& shape);
+Program all_gather_hierarchical(const Shape& shape);      ///< all_gather, all_gather_v
+Program reduce_scatter_hierarchical(const Shape& shape);  ///< reduce_scatter, reduce_scatter_v
+Program scatter_hierarchical(const Shape& shape);
+Program gather_hierarchical(const Shape& shape);
+Program all_to_all_hierarchical(const Shape& shape);
 Program barrier_hierarchical(const Shape& shape);
 
 // In a domain, through staging memory; fits_...: whether the staging area is large enough.

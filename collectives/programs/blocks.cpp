@@ -25,8 +25,15 @@ Blocks Blocks::of(const Shape& shape) {
   return parts(shape.count * static_cast<std::uint64_t>(shape.world), shape.world);
 }
 
+Blocks Blocks::in_order(std::vector<int> order) const {
+  Blocks blocks = *this;
+  blocks.order_ = std::move(order);
+  return blocks;
+}
+
 Range Blocks::operator[](int index) const {
-  const auto at = static_cast<std::size_t>(wrap(index, size()));
+  auto at = static_cast<std::size_t>(wrap(index, size()));
+  if (!order_.empty()) at = static_cast<std::size_t>(order_[at]);
   return {begins_[at], begins_[at + 1] - begins_[at]};
 }
 

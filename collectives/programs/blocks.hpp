@@ -21,9 +21,12 @@ class Blocks {
   /// all_to_all, and all_gather_v and reduce_scatter_v. For scatter_v and gather_v meaningful at root only.
   static Blocks of(const Shape& shape);
 
+  /// The same ranges in another order: index i is now that of `order[i]`.
+  Blocks in_order(std::vector<int> order) const;
+
   int size() const { return static_cast<int>(begins_.size()) - 1; }
   Range operator[](int index) const;
-  /// `blocks` blocks from `first` on, which must not run over the end.
+  /// `blocks` blocks from `first` on, which must not run over the end; of blocks in their own order.
   Range joined(int first, int blocks) const;
   std::uint64_t total() const { return begins_.back(); }
   std::uint64_t longest() const;
@@ -31,6 +34,7 @@ class Blocks {
  private:
   Blocks() = default;
   std::vector<std::uint64_t> begins_;  ///< size() + 1 entries.
+  std::vector<int> order_;             ///< Empty: their own.
 };
 
 /// Whether every rank passes its own counts (the collectives that end in _v).

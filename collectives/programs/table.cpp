@@ -155,6 +155,19 @@ constexpr std::array kAlgorithms{
     Algorithm{"hierarchical", barrier, kLinks,
               "each host's leader for its ranks, dissemination among leaders", has_shared_hosts,
               barrier_hierarchical},
+    Algorithm{"hierarchical", scatter, kLinks, "a host's blocks in one message, dealt there",
+              has_shared_hosts, scatter_hierarchical},
+    Algorithm{"hierarchical", gather, kLinks, "collected on each host, in one message to the root",
+              has_shared_hosts, gather_hierarchical},
+    Algorithm{"hierarchical", all_to_all, kLinks,
+              "collected by each host's leader, one message between two leaders, dealt there",
+              has_shared_hosts, all_to_all_hierarchical},
+    Algorithm{"hierarchical", all_gather_v, kLinks,
+              "each host's leader collects, the leaders exchange round a ring, broadcast on each host",
+              has_adjacent_hosts, all_gather_hierarchical},
+    Algorithm{"hierarchical", reduce_scatter_v, kLinks,
+              "reduce to each host's leader, ring among the leaders, scatter on each host",
+              has_adjacent_hosts, reduce_scatter_hierarchical},
 };
 
 const char* medium_name(Medium medium) {

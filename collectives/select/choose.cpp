@@ -27,9 +27,17 @@ const Algorithm* best_row(ChoiceTable& table, Collective collective, Medium medi
 /// Up to here all_reduce goes through the hosts' leaders, in few messages.
 constexpr std::uint64_t kLeadersBytes = 16384;
 
+/// Up to here a host's blocks travel together: what is saved is messages, which larger blocks do not feel.
+constexpr std::uint64_t kTogetherBytes = 4096;
+
+bool saves_messages_alone(Collective collective) {
+  return collective == Collective::scatter || collective == Collective::gather ||
+         collective == Collective::all_to_all;
+}
+
 /// Where ranks share hosts, the network between them is what costs: the programs that spare it.
 const Algorithm* of_shared_hosts(Collective collective, std::uint64_t bytes, const Shape& shape) {
-  if (shape.hosts.empty()) return nullptr;
+  if (shape.hosts.empty() || (saves_messages_alone(collective) && bytes > kTogetherBytes)) return nullptr;
   const bool small_sum = collective == Collective::all_reduce && bytes <= kLeadersBytes;
   return row(collective, Medium::links, small_sum ? "leaders" : "hierarchical", shape);
 }

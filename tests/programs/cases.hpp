@@ -48,6 +48,8 @@ inline std::vector<int> hosts_of(int world, const std::vector<int>& sizes) {
   return hosts;
 }
 inline bool needs_hosts(const Algorithm& row) { return row.name == "hierarchical" || row.name == "leaders"; }
+/// Those whose ring follows the hosts.
+inline bool follows_hosts(const Algorithm& row) { return row.name == "ring" || row.name == "chain"; }
 
 /// A shape of `count` elements. `pieces`: into how many segments a message, and blocks a staged buffer, is
 /// cut (1: not cut). v-counts are uneven, and some are 0.

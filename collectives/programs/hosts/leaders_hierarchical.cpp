@@ -1,4 +1,4 @@
-// all_gather, reduce_scatter and barrier "hierarchical": through the leaders of the hosts.
+// all_gather, reduce_scatter, their v-variants and barrier "hierarchical": through the leaders of the hosts.
 //
 // all_gather: the leader collects its host's blocks, the leaders exchange them round a ring, each spreads all
 // of them on its host. reduce_scatter: the other way round. Both need the blocks of a host to be adjacent.
@@ -13,10 +13,21 @@ namespace lockstep::internal {
 namespace {
 
 /// The blocks of each host, joined.
-std::vector<std::uint64_t> host_counts(const HostLayout& hosts, std::uint64_t count) {
+std::vector<std::uint64_t> host_counts(const HostLayout& hosts, const Blocks& blocks) {
   std::vector<std::uint64_t> counts;
-  for (int host = 0; host < hosts.size(); ++host) counts.push_back(count * hosts.ranks(host).size());
+  for (int host = 0; host < hosts.size(); ++host)
+    counts.push_back(
+        blocks.joined(hosts.ranks(host).front(), static_cast<int>(hosts.ranks(host).size())).count);
   return counts;
+}
+
+/// The collective on this rank's host that moves its ranks' blocks: of one size, or each of its own.
+Shape blocks_on_host(const Shape& shape, const HostLayout& hosts, Collective equal, Collective own_counts) {
+  const bool by_rank = has_counts(shape.collective);
+  Shape result = part_shape(shape, by_rank ? own_counts : equal, hosts.mine(), shape.count);
+  for (const int rank : hosts.mine())
+    if (by_rank) result.counts.push_back(shape.counts[static_cast<std::size_t>(rank)]);
+  return result;
 }
 
 Shape leaders_shape(const Shape& shape, Collective collective, std::span<const int> leaders,
@@ -31,14 +42,15 @@ Shape leaders_shape(const Shape& shape, Collective collective, std::span<const i
 Program all_gather_hierarchical(const Shape& shape) {
   const HostLayout hosts(shape);
   const std::vector<int> leaders = hosts.leaders();
-  const std::vector<std::uint64_t> counts = host_counts(hosts, shape.count);
+  const Blocks blocks = Blocks::of(shape);
+  const std::vector<std::uint64_t> counts = host_counts(hosts, blocks);
   const Range own = Blocks(counts)[hosts.own()];
-  const Slice all = output({0, shape.count * static_cast<std::uint64_t>(shape.world)});
+  const Slice all = output({0, blocks.total()}), mine = input({0, blocks[shape.rank].count});
   Composition composition;
   const auto near = composition.track(), far = composition.track();
-  const Shape collect = part_shape(shape, Collective::gather, hosts.mine(), shape.count);
-  Completion done =
-      composition.add(near, {gather_binomial(collect), hosts.mine(), input({0, shape.count}), output(own)});
+  const Shape collect = blocks_on_host(shape, hosts, Collective::gather, Collective::gather_v);
+  Program gather = collect.counts.empty() ? gather_binomial(collect) : gather_direct(collect);
+  Completion done = composition.add(near, {std::move(gather), hosts.mine(), mine, output(own)});
   if (hosts.local() == 0) {
     const Shape exchange = leaders_shape(shape, Collective::all_gather_v, leaders, counts);
     done = composition.add(far, {all_gather_ring(exchange), leaders, output(own), all}, done);
@@ -51,10 +63,11 @@ Program all_gather_hierarchical(const Shape& shape) {
 Program reduce_scatter_hierarchical(const Shape& shape) {
   const HostLayout hosts(shape);
   const std::vector<int> leaders = hosts.leaders();
-  const std::vector<std::uint64_t> counts = host_counts(hosts, shape.count);
+  const Blocks blocks = Blocks::of(shape);
+  const std::vector<std::uint64_t> counts = host_counts(hosts, blocks);
   const bool leads = hosts.local() == 0, alone = hosts.mine().size() == 1;
-  const std::uint64_t everything = shape.count * static_cast<std::uint64_t>(shape.world);
-  const Slice result = output({0, shape.count});
+  const std::uint64_t everything = blocks.total();
+  const Slice result = output({0, blocks[shape.rank].count});
   Composition composition;
   const auto near = composition.track(), far = composition.track();
   Slice sum = input({0, everything}), share = result;
@@ -70,7 +83,7 @@ Program reduce_scatter_hierarchical(const Shape& shape) {
     done = composition.add(far, {reduce_scatter_ring(exchange), leaders, sum, share, true}, done);
   }
   if (!alone) {
-    const Shape deal = part_shape(shape, Collective::scatter, hosts.mine(), shape.count);
+    const Shape deal = blocks_on_host(shape, hosts, Collective::scatter, Collective::scatter_v);
     composition.add(near, {scatter_direct(deal), hosts.mine(), share, result}, done);
   }
   return std::move(composition).build();

@@ -10,8 +10,9 @@ namespace lockstep::internal {
 Program all_gather_ring(const Shape& shape) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
-  const Blocks blocks = Blocks::of(shape);
-  const Range own = blocks[shape.rank];
+  const RingOrder order(shape);
+  const Blocks blocks = order.by_place(Blocks::of(shape));
+  const Range own = blocks[order.place()];
   ring_all_gather(shape, lanes, blocks, input({0, own.count}), {});
   builder.lane().copy(input({0, own.count}), output(own));
   return std::move(builder).build();

@@ -19,27 +19,29 @@ namespace {
 /// One piece on its way: `elements` of the message, a block of it for each rank.
 class Piece {
  public:
-  Piece(const Shape& shape, RingLanes& lanes, Range elements)
+  Piece(const Shape& shape, const RingOrder& order, RingLanes& lanes, Range elements)
       : lanes_(lanes),
+        order_(order),
         blocks_(Blocks::parts(elements.count, shape.world)),
         begin_(elements.begin),
-        rank_(shape.rank),
         world_(shape.world) {}
 
-  /// This rank sends block rank - 1 - step as far as it is summed, and adds its own to block rank - 2 - step.
+  /// This place sends block place - 1 - step as far as it is summed, and adds its own to block place - 2 -
+  /// step.
   void reduce(int step) {
-    const Range leaving = block(rank_ - 1 - step), coming = block(rank_ - 2 - step);
-    sent_.push_back(lanes_.sends.send(right(), step == 0 ? input(leaving) : output(leaving), {arrived_}));
+    const Range leaving = block(order_.place() - 1 - step), coming = block(order_.place() - 2 - step);
+    sent_.push_back(
+        lanes_.sends.send(order_.right(), step == 0 ? input(leaving) : output(leaving), {arrived_}));
     const Combine how{.received_first = true, .finish = step == world_ - 2};
-    arrived_ = lanes_.receives.recv_reduce(left(), input(coming), output(coming), how);
+    arrived_ = lanes_.receives.recv_reduce(order_.left(), input(coming), output(coming), how);
   }
 
-  /// This rank sends the complete block rank - step and receives block rank - 1 - step.
+  /// This place sends the complete block place - step and receives block place - 1 - step.
   void gather(int step) {
-    lanes_.sends.send(right(), output(block(rank_ - step)), {arrived_});
+    lanes_.sends.send(order_.right(), output(block(order_.place() - step)), {arrived_});
     // In place, that block lies where its unfinished sum was sent from.
     const After left_me = sent_[static_cast<std::size_t>(step)];
-    arrived_ = lanes_.receives.recv(left(), output(block(rank_ - 1 - step)), {left_me});
+    arrived_ = lanes_.receives.recv(order_.left(), output(block(order_.place() - 1 - step)), {left_me});
   }
 
  private:
@@ -47,13 +49,12 @@ class Piece {
     const Range range = blocks_[index];
     return {begin_ + range.begin, range.count};
   }
-  int right() const { return wrap(rank_ + 1, world_); }
-  int left() const { return wrap(rank_ - 1, world_); }
 
   RingLanes& lanes_;
+  const RingOrder& order_;
   const Blocks blocks_;
   const std::uint64_t begin_;
-  const int rank_, world_;
+  const int world_;
   After arrived_;            // The block that the last step received.
   std::vector<After> sent_;  // By step of reduce().
 };
@@ -63,12 +64,13 @@ class Piece {
 Program all_reduce_ring(const Shape& shape) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
+  const RingOrder order(shape);
   const Range whole{0, shape.count};
   if (shape.world == 1) lanes.receives.copy_finished(input(whole), output(whole));
   const std::uint64_t piece = shape.segment * static_cast<std::uint64_t>(shape.world);
   std::vector<Piece> pieces;
   for (int i = 0; i < segment_count(shape.count, piece); ++i) {
-    pieces.emplace_back(shape, lanes, segment_of(whole, piece, i));
+    pieces.emplace_back(shape, order, lanes, segment_of(whole, piece, i));
   }
   for (std::size_t i = 0; i <= pieces.size(); ++i) {
     for (int step = 0; step < shape.world - 1; ++step) {

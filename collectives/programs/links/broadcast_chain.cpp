@@ -5,6 +5,7 @@
 // Bytes sent: the message, once. The best for long messages on few ranks; useless without Shape::segment.
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/blocks.hpp"
+#include "collectives/programs/links/ring.hpp"
 #include "collectives/programs/program_builder.hpp"
 
 namespace lockstep::internal {
@@ -12,7 +13,8 @@ namespace lockstep::internal {
 Program broadcast_chain(const Shape& shape) {
   ProgramBuilder builder;
   LaneBuilder sends = builder.lane(), receives = builder.lane();
-  const int right = wrap(shape.rank + 1, shape.world), left = wrap(shape.rank - 1, shape.world);
+  const RingOrder order(shape);
+  const int right = order.right(), left = order.left();
   const Range whole{0, shape.count};
   for (int s = 0; s < segment_count(shape.count, shape.segment); ++s) {
     const Range segment = segment_of(whole, shape.segment, s);

@@ -12,13 +12,14 @@ namespace {
 /// Every rank's block but the root's own arrives, nearest left neighbour last in the ring's order.
 void collect_at_root(const Shape& shape, RingLanes& lanes, const Blocks& blocks,
                      const RingReduceScatter& ring, int wave) {
+  const RingOrder order(shape);
   for (int k = 1; k < shape.world; ++k) {
-    const int owner = wrap(shape.root + k, shape.world);
+    const int place = order.place() + k, owner = order.rank_at(place);
     // In place, the block of the left neighbour lies where the first message of the ring was read from.
-    const bool was_sent = owner == wrap(shape.root - 1, shape.world);
+    const bool was_sent = owner == order.left();
     for (int s = ring.first(wave); s < ring.last(wave); ++s) {
       const After left = was_sent ? ring.left(s) : After{};
-      lanes.receives.recv(owner, output(ring.segment(blocks[owner], s)), {left});
+      lanes.receives.recv(owner, output(ring.segment(blocks[place], s)), {left});
     }
   }
 }
@@ -56,7 +57,7 @@ Program reduce_ring(const Shape& shape) {
   if (shape.rank == shape.root) {
     reduce_at_root(shape, lanes, blocks, ring);
   } else {
-    reduce_and_send(shape, lanes, blocks[shape.rank], ring, builder);
+    reduce_and_send(shape, lanes, blocks[RingOrder(shape).place()], ring, builder);
   }
   return std::move(builder).build();
 }

@@ -10,9 +10,10 @@ namespace lockstep::internal {
 Program reduce_scatter_ring(const Shape& shape) {
   ProgramBuilder builder;
   RingLanes lanes(builder);
-  const Blocks blocks = Blocks::of(shape);
+  const RingOrder order(shape);
+  const Blocks blocks = order.by_place(Blocks::of(shape));
   RingReduceScatter ring(shape, builder, lanes, blocks);
-  const Range own = blocks[shape.rank];
+  const Range own = blocks[order.place()];
   const Slice result = output({0, own.count});
   for (int wave = 0; wave < ring.waves(); ++wave) {
     ring.run(wave, [&](int, Range segment) -> RingReduceScatter::Place {

@@ -1,10 +1,24 @@
 #include "collectives/programs/links/ring.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace lockstep::internal {
+
+RingOrder::RingOrder(const Shape& shape) : ranks_(static_cast<std::size_t>(shape.world)) {
+  std::iota(ranks_.begin(), ranks_.end(), 0);
+  if (!shape.hosts.empty()) {
+    std::stable_sort(ranks_.begin(), ranks_.end(), [&](int a, int b) {
+      return shape.hosts[static_cast<std::size_t>(a)] < shape.hosts[static_cast<std::size_t>(b)];
+    });
+  }
+  place_ = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), shape.rank) - ranks_.begin());
+}
 
 RingReduceScatter::RingReduceScatter(const Shape& shape, ProgramBuilder& builder, RingLanes& lanes,
                                      const Blocks& blocks)
     : shape_(shape),
+      order_(shape),
       lanes_(lanes),
       blocks_(blocks),
       segments_(segment_count(blocks.longest(), shape.segment)),
@@ -20,7 +34,7 @@ Range RingReduceScatter::segment(Range block, int index) const {
 }
 
 void RingReduceScatter::run(int wave, const std::function<Place(int, Range)>& place) {
-  const int right = wrap(shape_.rank + 1, shape_.world), left = wrap(shape_.rank - 1, shape_.world);
+  const int right = order_.right(), left = order_.left();
   if (shape_.world == 1) {
     for (int s = first(wave); s < last(wave); ++s) {
       const Range own = segment(blocks_[0], s);
@@ -28,7 +42,7 @@ void RingReduceScatter::run(int wave, const std::function<Place(int, Range)>& pl
     }
   }
   for (int step = 0; step < shape_.world - 1; ++step) {
-    const Range leaving = blocks_[shape_.rank - 1 - step], coming = blocks_[shape_.rank - 2 - step];
+    const Range leaving = blocks_[order_.place() - 1 - step], coming = blocks_[order_.place() - 2 - step];
     for (int s = first(wave); s < last(wave); ++s) {
       const Range part = segment(leaving, s);
       if (step == 0) {
@@ -50,9 +64,10 @@ void RingReduceScatter::run(int wave, const std::function<Place(int, Range)>& pl
 
 void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks, Slice own,
                      SegmentTickets ready) {
-  const int right = wrap(shape.rank + 1, shape.world), left = wrap(shape.rank - 1, shape.world);
+  const RingOrder order(shape);
+  const int right = order.right(), left = order.left();
   for (int step = 0; step < shape.world - 1; ++step) {
-    const Range leaving = blocks[shape.rank - step], coming = blocks[shape.rank - 1 - step];
+    const Range leaving = blocks[order.place() - step], coming = blocks[order.place() - 1 - step];
 
     for (int s = 0; s < segment_count(leaving.count, shape.segment); ++s) {
       const Range segment = segment_of(leaving, shape.segment, s);

@@ -13,6 +13,8 @@
 // With Shape::segment a block travels in segments: segment s of step k + 1 may leave as soon as segment s
 // of step k has arrived, so that a rank reduces one segment while the next arrives.
 //
+// Numbers in this account are places in the ring (RingOrder), not ranks.
+//
 // Steps: world - 1 for each phase.
 // Bytes sent: (world - 1) / world of the data by every rank for each phase, the least possible.
 // P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.
@@ -31,6 +33,25 @@ namespace lockstep::internal {
 /// The tickets of a block's segments, by segment.
 using SegmentTickets = std::vector<After>;
 
+/// The ring's order: that of the ranks, but those that share a host stand side by side, so that the ring
+/// enters and leaves every host once, however ranks are dealt to hosts.
+class RingOrder {
+ public:
+  explicit RingOrder(const Shape& shape);
+  /// This rank's place.
+  int place() const { return place_; }
+  int rank_at(int place) const { return ranks_[static_cast<std::size_t>(wrap(place, size()))]; }
+  int right() const { return rank_at(place_ + 1); }
+  int left() const { return rank_at(place_ - 1); }
+  /// Blocks that belong to ranks, by place.
+  Blocks by_place(const Blocks& by_rank) const { return by_rank.in_order(ranks_); }
+
+ private:
+  int size() const { return static_cast<int>(ranks_.size()); }
+  std::vector<int> ranks_;
+  int place_ = 0;
+};
+
 struct RingLanes {
   LaneBuilder sends, receives;
   explicit RingLanes(ProgramBuilder& builder) : sends(builder.lane()), receives(builder.lane()) {}
@@ -41,7 +62,7 @@ inline void keep(After& last, After ticket) {
   if (ticket.steps > 0) last = ticket;
 }
 
-/// Reduces `blocks` of input: rank r ends with block r. A wave of segments of every block makes the whole
+/// Reduces `blocks` of input: place p ends with block p. A wave of segments of every block makes the whole
 /// journey before the next one sets out, so that the partial sums that wait for their departure take no more
 /// memory than two waves, however long the blocks are.
 class RingReduceScatter {
@@ -79,6 +100,7 @@ class RingReduceScatter {
   After& sent(int step, int index) { return sent_[static_cast<std::size_t>(step % 2)][slot(index)]; }
 
   const Shape& shape_;
+  const RingOrder order_;
   RingLanes& lanes_;
   const Blocks& blocks_;
   const int segments_;  // Of the longest block.
@@ -91,7 +113,7 @@ class RingReduceScatter {
   std::array<After, kWave> arrived_, left_;
 };
 
-/// Collects `blocks` in output: rank r begins with block r in `own`, whose segments are there after `ready`
+/// Collects `blocks` in output: place p begins with block p in `own`, whose segments are there after `ready`
 /// (empty: at once). Does not copy `own` to output.
 void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks, Slice own,
                      SegmentTickets ready);
