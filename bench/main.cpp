@@ -3,6 +3,7 @@
 
 #include "bench/calibrate.hpp"
 #include "bench/choice.hpp"
+#include "bench/device/run.hpp"
 #include "bench/explain.hpp"
 #include "bench/launch.hpp"
 #include "bench/measure.hpp"
@@ -22,6 +23,7 @@ int rank_main(const Options& options, Communicator& communicator, Board& board) 
     print_topology(communicator, std::cout);
     return 0;
   }
+  if (!options.device.empty()) return run_on_device(options, communicator, board) == 0 ? 0 : kWrongData;
   if (options.explain) {
     explain(communicator, board, options, std::cout);
     return 0;
@@ -48,6 +50,7 @@ int main(int argc, char** argv) {
     if (options.list) return list_algorithms(std::cout);
     if (options.programs) return print_programs(options, std::cout);
     if (options.calibrate) return calibrate(options, std::cout);
+    if (!options.device.empty()) choose_backend(options);
     return launch(options, [&](Communicator& communicator, Board& board) {
       return rank_main(options, communicator, board);
     });

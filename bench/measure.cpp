@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <vector>
 
 #include "bench/buffer.hpp"
 #include "bench/data.hpp"
+#include "bench/sweep.hpp"
 
 namespace lockstep::bench {
 namespace {
-
-// Without -n: a row takes about this long, with at least that many iterations.
-constexpr double kMeasureSeconds = 0.3;
-constexpr double kMinIterations = 7;
 
 // One operation at one size, in place or out of place.
 class Run {
@@ -37,7 +33,7 @@ class Run {
     data_.fill_neutral(memory_.output, call_.count * call_.operation->output_blocks(call_.world));
     std::vector<double> times(static_cast<std::size_t>(std::max(options_.warmup, 1)));
     for (double& time : times) time = once();
-    times.resize(iterations(times));
+    times.resize(iterations_after(times, board_, options_));
     std::uint64_t wrong = 0;
     Traffic before{}, after{};
     for (std::size_t i = 0; i < times.size(); ++i) {
@@ -49,10 +45,10 @@ class Run {
         wrong += last ? data_.count_wrong(memory_.output, i) : data_.count_wrong_samples(memory_.output, i);
       }
     }
-    board_.max(times);
-    std::sort(times.begin(), times.end());
-    const auto p99 = static_cast<std::size_t>(std::ceil(0.99 * static_cast<double>(times.size())));
-    return {times[times.size() / 2], times[p99 - 1], board_.sum(wrong), sent_by_all(board_, before, after)};
+    Timing timing = summary_of(times, board_);
+    timing.wrong = board_.sum(wrong);
+    timing.sent = sent_by_all(board_, before, after);
+    return timing;
   }
 
  private:
@@ -64,17 +60,6 @@ class Run {
     const auto start = Clock::now();
     call_.operation->run(communicator_, arguments_);
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  }
-
-  // Equal on all ranks, because the times that it rests on are made equal first.
-  std::size_t iterations(std::vector<double>& times) {
-    if (options_.iterations > 0) return static_cast<std::size_t>(options_.iterations);
-    board_.max(times);
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
-                     times.end());
-    const double estimate_us = std::max(times[times.size() / 2], 0.01);
-    return static_cast<std::size_t>(
-        std::clamp(kMeasureSeconds * 1e6 / estimate_us, kMinIterations, double{kMaxIterations}));
   }
 
   Communicator& communicator_;
@@ -107,22 +92,7 @@ void measure(Communicator& communicator, Board& board, const Options& options,
     report(row);
   };
 
-  for (const Operation* operation : options.operations) {
-    if (operation->source == Source::none) {
-      measure_row(*operation, options.types.front(), options.redops.front(), 0);
-      continue;
-    }
-    for (DataType type : options.types) {
-      for (ReduceOp op : options.redops) {
-        if (operation->reduces() && options.types.size() * options.redops.size() > 1 &&
-            !Operation::defined(type, op)) {
-          continue;
-        }
-        for (std::uint64_t bytes : sweep(options)) measure_row(*operation, type, op, bytes);
-        if (!operation->reduces()) break;  // one operator stands for all where none is applied
-      }
-    }
-  }
+  for_each_row(options, measure_row);
 }
 
 }  // namespace lockstep::bench

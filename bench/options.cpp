@@ -65,6 +65,10 @@ void check_together(const Options& options) {
   if (options.ranks > 0 && options.threads > 0) {
     throw CLI::ValidationError("--ranks starts processes and --threads starts threads: give one of them");
   }
+  if (options.device.empty() && (!options.libraries.empty() || options.apart))
+    throw CLI::ValidationError("--lib measures collectives on devices: add --device cuda");
+  if (!options.device.empty() && options.explain)
+    throw CLI::ValidationError("--explain knows algorithms on host memory only: leave --device out");
   const int world = std::max(options.ranks, options.threads);
   if (world > 0 && options.root >= world) {
     throw CLI::ValidationError("root " + std::to_string(options.root) + " is not one of " +
@@ -102,6 +106,16 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
       ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs"}));
   app.add_option("--algorithm", options.algorithm, "by name, see --list; empty: the library chooses");
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
+  app.add_option("--device", options.device,
+                 "collectives on GPUs (cuda), or on the host backend, which shows that they are right (host)")
+      ->check(CLI::IsMember({"cuda", "host"}));
+  app.add_option("--lib", options.libraries,
+                 "a library with NCCL's interface, measured beside; needs --device")
+      ->check(CLI::ExistingFile);
+  app.add_flag(
+      "--lib-apart", options.apart,
+      "tell that library that every rank has a host of its own: NCCL before 2.30 refuses several ranks "
+      "on one GPU, and so talks over sockets");
   app.add_option("--json", options.json, "write the results to a file, or to standard output (-)");
   app.add_flag("--list", options.list, "list the algorithms of every collective");
   app.add_flag("--explain", options.explain,

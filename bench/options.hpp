@@ -33,6 +33,10 @@ struct Options {
   bool registered = false;
   std::string json;  ///< A file, "-" for standard output, empty for none.
 
+  std::string device;                  ///< "cuda", "host": collectives on devices; empty: on host memory.
+  std::vector<std::string> libraries;  ///< With NCCL's interface, to be measured beside.
+  bool apart = false;                  ///< Their ranks claim to be on hosts of their own.
+
   bool list = false;
   bool programs = false;
   bool explain = false;

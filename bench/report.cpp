@@ -1,35 +1,11 @@
 #include "bench/report.hpp"
 
-#include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <stdexcept>
+
+#include "bench/columns.hpp"
 
 namespace lockstep::bench {
 namespace {
-
-// GB/s as nccl-tests counts them: 10^9 bytes.
-double algbw(const Row& row, const Timing& timing) {
-  return timing.median_us > 0 ? static_cast<double>(row.bytes) / timing.median_us / 1e3 : 0;
-}
-
-template <typename... Values>
-std::string format(const char* pattern, Values... values) {
-  char line[256];
-  std::snprintf(line, sizeof line, pattern, values...);
-  return line;
-}
-
-std::string timing_columns(const std::optional<Timing>& timing, double algbw_gbs, double busbw_gbs,
-                           bool checked) {
-  if (!timing) return format(" %8s %7s %7s %6s", "N/A", "N/A", "N/A", "N/A");
-  const std::string wrong = checked ? std::to_string(timing->wrong) : "N/A";
-  return format(" %8.2f %7.2f %7.2f %6s", timing->median_us, algbw_gbs, busbw_gbs, wrong.c_str());
-}
-
-std::string p99_column(const std::optional<Timing>& timing) {
-  return timing ? format(" %9.2f", timing->p99_us) : format(" %9s", "N/A");
-}
 
 // What one operation sent over links; shared memory that programs address themselves shows nothing here.
 std::string sent_column(const std::optional<Timing>& timing) {
@@ -56,15 +32,10 @@ void Report::heading(const Operation& operation) {
           << ground_.transport << ", " << (options_.registered ? "registered" : "private")
           << " buffers, algorithm " << (options_.algorithm.empty() ? "auto" : options_.algorithm)
           << "; time: median over iterations of the slowest rank\n"
-          << format("#%46s %31s %31s %19s\n", "", "out-of-place", "in-place", "99th percentile")
-          << format("#%10s %12s %8s %8s %4s", "size", "count", "type", "redop", "root")
-          << format(" %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong")
-          << format(" %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong")
-          << format(" %9s %9s  %s\n", "out", "in", "sent (B)")
-          << format("#%10s %12s %8s %8s %4s", "(B)", "(elements)", "", "", "")
-          << format(" %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "")
-          << format(" %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "")
-          << format(" %9s %9s\n", "(us)", "(us)");
+          << format("#%46s %31s %31s %19s\n", "", "out-of-place", "in-place", "99th percentile") << "#"
+          << row_heading().names << timing_heading().names << timing_heading().names
+          << format(" %9s %9s  %s\n", "out", "in", "sent (B)") << "#" << row_heading().units
+          << timing_heading().units << timing_heading().units << format(" %9s %9s\n", "(us)", "(us)");
 }
 
 void Report::add(const Row& row) {
@@ -74,9 +45,9 @@ void Report::add(const Row& row) {
   std::string columns;
   for (const bool in_place : {false, true}) {
     const std::optional<Timing>& timing = in_place ? row.in_place : row.out_of_place;
-    const double bandwidth = timing ? algbw(row, *timing) : 0;
-    columns += timing_columns(timing, bandwidth, bandwidth * factor, checked);
+    columns += timing_columns(row, timing, factor, checked);
     if (!timing) continue;
+    const double bandwidth = algbw(row, *timing);
     busbw_sum_ += bandwidth * factor;
     ++timings_;
     wrong_ += timing->wrong;
@@ -100,11 +71,7 @@ void Report::add(const Row& row) {
   if (table_ == nullptr) return;
   if (heading_of_ != row.operation) heading(*row.operation);
   heading_of_ = row.operation;
-  const std::string op(row.operation->reduces() ? name_of(row.op) : "none");
-  *table_ << format("%11llu %12llu %8s %8s %4d", static_cast<unsigned long long>(row.bytes),
-                    static_cast<unsigned long long>(row.count), std::string(name_of(row.type)).c_str(),
-                    op.c_str(), row.operation->rooted ? row.root : -1)
-          << columns << p99_column(row.out_of_place) << p99_column(row.in_place)
+  *table_ << row_columns(row) << columns << p99_column(row.out_of_place) << p99_column(row.in_place)
           << sent_column(row.out_of_place ? row.out_of_place : row.in_place) << std::endl;
 }
 
@@ -115,14 +82,7 @@ void Report::finish() {
     *table_ << format("# Average bus bandwidth: %g GB/s\n", timings_ > 0 ? busbw_sum_ / timings_ : 0);
   }
   if (options_.json.empty()) return;
-  const nlohmann::ordered_json document{{"machine", describe_machine()}, {"rows", rows_}};
-  if (options_.json == "-") {
-    std::cout << document.dump(1) << "\n";
-    return;
-  }
-  std::ofstream file(options_.json);
-  file << document.dump(1) << "\n";
-  if (!file.flush()) throw std::runtime_error("cannot write " + options_.json);
+  write_json(options_.json, {{"machine", describe_machine()}, {"rows", rows_}});
 }
 
 }  // namespace lockstep::bench

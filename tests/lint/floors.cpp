@@ -49,6 +49,8 @@ const std::vector<Floor>& floors() {
       {"bench/explain.cpp", {"bench/", "collectives/programs/", "collectives/select/"}},
       {"bench/programs.cpp", {"bench/", "collectives/programs/"}},
       {"bench/choice.", {"bench/", "collectives/", "lib/base/"}},
+      // The bounds beside which collectives on devices are measured.
+      {"bench/device/floors/", {"bench/", "lib/"}},
       // The synthetic model multiplies as the examples do.
       {"bench/ddp/", {"bench/", "examples/matrix/"}},
       {"bench/calibrate", {"bench/", "collectives/", "lib/base/"}},

@@ -1,0 +1,130 @@
+// lockstep-device-floors MOST_BYTES RANKS...: what a device gives at best, and what processes that share one
+// cost each other; JSON on standard output. The bounds beside which collectives are reported.
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "bench/board.hpp"
+#include "bench/device/floors/rates.hpp"
+#include "bench/device/floors/ring.hpp"
+#include "bench/launch.hpp"
+#include "lockstep/device_runtime.hpp"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::bench;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kPage = 4096;
+// A hop by time slices may cost 2 ms: eight ranks' rounds must end in seconds.
+constexpr int kRounds = 100;
+constexpr Waiting kWays[] = {Waiting::host, Waiting::stream, Waiting::kernel};
+
+struct Results {
+  std::uint32_t word;  ///< On a page of its own.
+  std::byte rest[kPage - sizeof(std::uint32_t)];
+  double hop_us[3];  ///< By way; negative: unmeasured.
+  char why[3][256];
+};
+
+internal::Backend& backend() {
+  auto opened = internal::device_backend();
+  opened.status().throw_if_error();
+  return **opened;
+}
+
+int ring_rank(Results& results, Board& board, int rank, int ranks) {
+  auto registered = backend().register_host(&results, kPage);
+  registered.status().throw_if_error();
+  auto* const word = static_cast<std::uint32_t*>(*registered);
+  const Stream stream = device::create_stream();
+  std::uint32_t first = 0;
+  for (std::size_t way = 0; way < std::size(kWays); ++way) {
+    board.barrier();
+    const auto start = Clock::now();
+    const internal::Status status =
+        run_ring(backend(), kWays[way], word, rank, ranks, first, kRounds, stream);
+    board.barrier();
+    const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    first += static_cast<std::uint32_t>(kRounds * ranks);
+    if (rank != 0) continue;
+    results.hop_us[way] = status.ok() ? us / (kRounds * ranks) : -1;
+    status.message().copy(results.why[way], sizeof results.why[way] - 1);
+  }
+  device::destroy_stream(stream);
+  backend().unregister_host(&results).throw_if_error();
+  return 0;
+}
+
+nlohmann::ordered_json measure_ring(int ranks) {
+  void* const pages =
+      mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  auto& results = *new (pages) Results{};
+  SharedPages shared(ranks);
+  const int failed = run_in_processes(
+      ranks,
+      [&](int rank) {
+        try {
+          return ring_rank(results, *shared.board(rank), rank, ranks);
+        } catch (const std::exception& error) {
+          std::cerr << "lockstep-device-floors: rank " << rank << ": " << error.what() << "\n";
+          shared.fail();
+          return 1;
+        }
+      },
+      [&] { shared.fail(); });
+  nlohmann::ordered_json row{{"ranks", ranks}};
+  for (std::size_t way = 0; way < std::size(kWays); ++way) {
+    const bool measured = failed == 0 && results.hop_us[way] > 0;
+    row[name_of(kWays[way])] =
+        measured ? nlohmann::ordered_json(results.hop_us[way]) : nlohmann::ordered_json("unmeasured");
+  }
+  munmap(pages, sizeof(Results));
+  return row;
+}
+
+/// In a process of its own: whoever has used a device cannot fork ranks that use it.
+int measure_alone(std::size_t most_bytes) {
+  return run_in_processes(
+      1,
+      [&](int) {
+        const device::Properties facts = device::properties(0);
+        std::cout << nlohmann::ordered_json{{"backend", facts.backend},
+                                            {"name", facts.name},
+                                            {"devices", device::count()},
+                                            {"memory_bytes", facts.memory_bytes},
+                                            {"compute_capability", facts.compute_capability},
+                                            {"processes_overlap", facts.kernels_of_processes_overlap},
+                                            {"rates", measure_rates(backend(), most_bytes)}}
+                         .dump();
+        return 0;
+      },
+      [] {});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::cerr << "usage: lockstep-device-floors MOST_BYTES [RANKS...]\n";
+    return 2;
+  }
+  try {
+    nlohmann::ordered_json rings = nlohmann::ordered_json::array();
+    for (int i = 2; i < argc; ++i) rings.push_back(measure_ring(std::stoi(argv[i])));
+    std::cout << "{\"hop_us\": " << rings.dump() << ", \"device\": " << std::flush;
+    const int failed = measure_alone(std::stoull(argv[1]));
+    std::cout << (failed != 0 ? "null}" : "}") << "\n";
+    return failed;
+  } catch (const std::exception& error) {
+    std::cerr << "lockstep-device-floors: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,15 @@
+// What one process gets out of a device at best: the rates of copies and of reductions, and the shortest wait
+// for something on a stream.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "lib/device/backend.hpp"
+
+namespace lockstep::bench {
+
+/// {"copy": [{bytes, gbs}], "reduce_f32_sum": [{bytes, sources, gbs, of_copy}], "smallest_operation_us"}:
+/// bytes read and written together, 10^9 a second.
+nlohmann::ordered_json measure_rates(internal::Backend& backend, std::size_t most_bytes);
+
+}  // namespace lockstep::bench

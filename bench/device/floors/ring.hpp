@@ -1,0 +1,23 @@
+// A token that travels around a ring of processes which share a device: what one process costs another to
+// wait for, by each of the means that a library has.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/device/backend.hpp"
+
+namespace lockstep::bench {
+
+enum class Waiting : std::uint8_t {
+  kernel,  ///< A kernel spins until the word arrives. Without MPS it holds the GPU for its time slice.
+  stream,  ///< The stream waits (stream memory operations).
+  host,    ///< The host waits, then enqueues, then waits for the stream.
+};
+const char* name_of(Waiting waiting);
+
+/// This process's part of `rounds` rounds of a ring of `ranks`; the word starts at `first`. `word` is known
+/// to the streams. What the kernel waits for, it waits for at most two seconds.
+internal::Status run_ring(internal::Backend& backend, Waiting waiting, std::uint32_t* word, int rank,
+                          int ranks, std::uint32_t first, int rounds, internal::DeviceStream stream);
+
+}  // namespace lockstep::bench

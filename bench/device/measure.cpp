@@ -1,0 +1,103 @@
+#include "bench/device/measure.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "bench/data.hpp"
+#include "bench/device/check.hpp"
+#include "bench/device/memory.hpp"
+#include "bench/sweep.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+// One operation of one contender at one size, in place or out of place.
+class Run {
+ public:
+  Run(Contender& contender, Board& board, const Options& options, const Call& call, const Placement& memory,
+      const Stopwatch& watch)
+      : contender_(contender), board_(board), options_(options), call_(call), data_(call), watch_(watch) {
+    const double scale = call.op == ReduceOp::premul_sum ? premul_scale(call.rank) : 1;
+    enqueued_ = {memory.input, memory.output, call.count, call.type,
+                 call.op,      call.root,     scale,      watch.stream()};
+    input_bytes_ = call.count * call.operation->input_blocks(call.world) * size_of(call.type);
+  }
+
+  Timing measure() {
+    std::vector<double> times(static_cast<std::size_t>(std::max(options_.warmup, 1)));
+    fill(0);
+    for (double& time : times) time = once();
+    times.resize(iterations_after(times, board_, options_));
+    std::uint64_t wrong = 0;
+    const bool checks = options_.check && call_.count > 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      // The last as it comes after the others, the first as well: a round's result is never left from before.
+      const bool checked = checks && (i == 0 || i + 1 == times.size());
+      if (checked) fill(i + 1);
+      times[i] = once();
+      if (checked && call_.operation->writes_output(call_.rank, call_.root)) {
+        wrong += count_wrong_on_device(data_, call_, i + 1, static_cast<const std::byte*>(enqueued_.output),
+                                       watch_.stream());
+      }
+    }
+    contender_.check();
+    Timing timing = summary_of(times, board_);
+    timing.wrong = board_.sum(wrong);
+    return timing;
+  }
+
+ private:
+  double once() {
+    board_.barrier();
+    return watch_.time([&] { contender_.run(*call_.operation, enqueued_); });
+  }
+
+  void fill(std::uint64_t round) {
+    std::vector<std::byte> input(input_bytes_);
+    data_.fill(input.data(), round);
+    upload(const_cast<void*>(enqueued_.input), input, watch_.stream());
+  }
+
+  Contender& contender_;
+  Board& board_;
+  const Options& options_;
+  const Call& call_;
+  const Data data_;
+  const Stopwatch& watch_;
+  DeviceCall enqueued_{};
+  std::size_t input_bytes_ = 0;
+};
+
+}  // namespace
+
+void measure_on_device(std::span<const std::unique_ptr<Contender>> contenders, int rank, int world,
+                       Board& board, const Options& options,
+                       const std::function<void(const DeviceRow&)>& report) {
+  const DeviceBuffer first(options.max_bytes), second(options.max_bytes);
+  const Stopwatch watch;
+  if (options.registered) {
+    for (const auto& contender : contenders) {
+      contender->register_buffer(first.data(), first.bytes());
+      contender->register_buffer(second.data(), second.bytes());
+    }
+  }
+  for_each_row(options, [&](const Operation& operation, DataType type, ReduceOp op, std::uint64_t bytes) {
+    const Call call{&operation, type, op, options.root, operation.count(bytes, type, world), rank, world};
+    for (const auto& contender : contenders) {
+      if (!contender->offers(operation, type, op)) continue;
+      const auto run = [&](bool in_place) {
+        const Placement memory = place(operation, in_place, rank, options.root, call.count * size_of(type),
+                                       first.data(), second.data());
+        return Run(*contender, board, options, call, memory, watch).measure();
+      };
+      Row row{&operation, type, op, options.root, call.count, operation.bytes(call.count, type, world),
+              {},         {}};
+      if (operation.out_of_place) row.out_of_place = run(false);
+      if (operation.in_place) row.in_place = run(true);
+      report({contender.get(), row});
+    }
+  });
+}
+
+}  // namespace lockstep::bench
