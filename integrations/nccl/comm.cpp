@@ -1,0 +1,296 @@
+#include "integrations/nccl/comm.hpp"
+
+#include <cstring>
+#include <map>
+#include <shared_mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "integrations/nccl/result.hpp"
+#include "integrations/nccl/unique_id.hpp"
+
+namespace lockstep::nccl {
+namespace {
+
+constexpr std::size_t kJobBytes = 8;
+
+std::uint64_t this_process() {
+  static const std::uint64_t token = std::stoull(random_text(sizeof(std::uint64_t)), nullptr, 16);
+  return token;
+}
+
+// All tables are never destroyed: threads of the caller may end communicators while the process ends.
+
+/// The ranks of one group in this process.
+struct Siblings {
+  int alive = 0;  ///< Have not begun their end.
+  ncclComm::Endings endings;
+};
+
+struct Groups {
+  std::mutex mutex;
+  std::map<std::string, Siblings> by_name;  ///< The name of rank 0's refuge.
+};
+Groups& groups() {
+  static auto& instance = *new Groups;
+  return instance;
+}
+
+struct Table {
+  std::shared_mutex mutex;
+  std::unordered_map<ncclComm_t, std::shared_ptr<ncclComm>> comms;
+};
+Table& table() {
+  static auto& instance = *new Table;
+  return instance;
+}
+
+template <std::size_t N>
+void put(std::array<char, N>& field, const std::string& text) {
+  if (text.size() >= N) throw Refusal(ncclInternalError, "\"" + text + "\" is too long for a refuge");
+  std::memcpy(field.data(), text.c_str(), text.size() + 1);
+}
+
+}  // namespace
+
+ncclComm_t Handles::add(std::shared_ptr<ncclComm> comm) {
+  const std::lock_guard lock(table().mutex);
+  ncclComm_t const handle = comm.get();
+  table().comms.emplace(handle, std::move(comm));
+  return handle;
+}
+
+std::shared_ptr<ncclComm> Handles::find(ncclComm_t handle) {
+  if (handle == nullptr) throw invalid_argument("the communicator is NULL");
+  const std::shared_lock lock(table().mutex);
+  const auto found = table().comms.find(handle);
+  if (found != table().comms.end()) return found->second;
+  throw invalid_argument("the communicator is destroyed, or was not made by this library");
+}
+
+void Handles::remove(ncclComm_t handle) {
+  std::shared_ptr<ncclComm> removed;  // ends outside the lock
+  const std::lock_guard lock(table().mutex);
+  if (auto node = table().comms.extract(handle)) removed = std::move(node.mapped());
+}
+
+}  // namespace lockstep::nccl
+
+using lockstep::Communicator;
+using lockstep::DataType;
+using lockstep::DeviceCommunicator;
+using lockstep::Error;
+using lockstep::ErrorCode;
+using lockstep::InitOptions;
+using namespace lockstep::nccl;
+
+ncclComm::~ncclComm() { leave_siblings(nullptr); }
+
+void Ending::reach() {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  changed_.notify_all();
+}
+
+void Ending::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return over_; });
+}
+
+void Ending::wait_for(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, limit, [this] { return over_; });
+}
+
+void ncclComm::begin(Communicator ranks, Family family) {
+  family_ = std::move(family);
+  ranks_.emplace(std::move(ranks));
+  exchange_refuges();
+  collectives_.emplace(*ranks_, device_);
+  {
+    const std::lock_guard lock(groups().mutex);
+    ++groups().by_name[refuges_.front().job_id.data()].alive;
+    counted_ = true;
+  }
+  stage_.store(Stage::usable);
+}
+
+void ncclComm::fail(ncclResult_t why, const std::string& text) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = why;
+    text_ = text;
+  }
+  stage_.store(Stage::failed);
+}
+
+void ncclComm::exchange_refuges() {
+  Refuge own;
+  const std::string job_id = random_text(kJobBytes);
+  refuge_place_ = std::make_shared<lockstep::Rendezvous>(job_id, family_.secret);
+  put(own.address, refuge_place_->address());
+  put(own.job_id, job_id);
+  own.process = this_process();
+  refuges_.resize(static_cast<std::size_t>(ranks_->size()));
+  ranks_->all_gather(&own, refuges_.data(), sizeof own, DataType::u8);
+}
+
+void ncclComm::require(bool revoked_too) const {
+  switch (stage_.load()) {
+    case Stage::usable:
+      return;
+    case Stage::revoked:
+      if (revoked_too) return;
+      throw invalid_usage("the communicator is revoked: it can be split, shrunk and destroyed");
+    case Stage::beginning:
+      throw invalid_argument(
+          "the communicator is still being made: call ncclCommGetAsyncError until it is no longer "
+          "ncclInProgress");
+    case Stage::ending:
+    case Stage::ended:
+      throw invalid_usage("the communicator is finalized");
+    case Stage::failed: {
+      const std::lock_guard lock(mutex_);
+      throw Refusal(failure_, text_);
+    }
+  }
+}
+
+int ncclComm::rank() const {
+  require(true);
+  return ranks_->rank();
+}
+int ncclComm::size() const {
+  require(true);
+  return ranks_->size();
+}
+DeviceCommunicator& ncclComm::collectives() {
+  require(false);
+  return *collectives_;
+}
+
+void* ncclComm::register_buffer(void* buffer, std::size_t bytes) {
+  return registrations_.add(collectives(), buffer, bytes);
+}
+ncclWindow_t ncclComm::register_window(void* buffer, std::size_t bytes) {
+  return registrations_.add_window(collectives(), buffer, bytes);
+}
+void ncclComm::deregister(void* handle) {
+  if (stage_.load() == Stage::beginning || !collectives_) require(true);
+  registrations_.remove(*collectives_, handle);
+}
+
+ncclResult_t ncclComm::state() {
+  switch (stage_.load()) {
+    case Stage::beginning:
+    case Stage::ending:
+      return ncclInProgress;
+    case Stage::usable:
+      break;
+    case Stage::revoked:
+      return ncclSuccess;
+    case Stage::ended:
+    case Stage::failed: {
+      const std::lock_guard lock(mutex_);
+      return failure_;
+    }
+  }
+  const ErrorCode code = collectives_->state();
+  if (code == ErrorCode::ok) return ncclSuccess;
+  const std::string why = collectives_->error_text();
+  const std::lock_guard lock(mutex_);
+  text_ = why;
+  return to_result(code);
+}
+
+std::string ncclComm::text() {
+  state();
+  const std::lock_guard lock(mutex_);
+  return text_;
+}
+
+// ---- communicators that come out of it
+
+std::optional<Communicator> ncclComm::split(int color, int key) {
+  require(true);
+  return ranks_->split(color, key);
+}
+
+Communicator ncclComm::meet_again(const std::vector<int>& survivors, Family& family) {
+  if (met_again_.exchange(true)) {
+    throw invalid_usage("this communicator was shrunk before: shrink the one that came out of it");
+  }
+  const Refuge& refuge = refuges_[static_cast<std::size_t>(survivors.front())];
+  InitOptions options;
+  options.world_size = static_cast<int>(survivors.size());
+  for (int place = 0; place < *options.world_size; ++place) {
+    if (survivors[static_cast<std::size_t>(place)] == ranks_->rank()) options.rank = place;
+  }
+  options.rendezvous = refuge.address.data();
+  options.job_id = refuge.job_id.data();
+  options.secret = family_.secret;
+  family = {family_.secret, survivors.front() == ranks_->rank() ? refuge_place_ : nullptr};
+  return Communicator::create(options);
+}
+
+// ---- its end
+
+void ncclComm::revoke() {
+  Stage usable = Stage::usable;
+  if (!stage_.compare_exchange_strong(usable, Stage::revoked)) return require(true);
+  collectives_->abort("ncclCommRevoke was called");
+  try {
+    collectives_->wait();
+  } catch (const Error&) {
+    // That is what was asked for.
+  }
+}
+
+ncclComm::Endings ncclComm::leave_siblings(std::shared_ptr<Ending> ending) noexcept {
+  if (!counted_.exchange(false)) return {};
+  const std::lock_guard lock(groups().mutex);
+  const auto group = groups().by_name.find(refuges_.front().job_id.data());
+  Siblings& siblings = group->second;
+  if (ending != nullptr) siblings.endings.push_back(std::move(ending));
+  if (--siblings.alive > 0) return {};
+  return std::move(groups().by_name.extract(group).mapped().endings);
+}
+
+std::shared_ptr<Ending> ncclComm::ending() const {
+  const std::lock_guard lock(mutex_);
+  return ending_;
+}
+
+ncclComm::Endings ncclComm::begin_end() {
+  Stage usable = Stage::usable;
+  if (!stage_.compare_exchange_strong(usable, Stage::ending)) {
+    require(true);
+    throw invalid_usage("the communicator is revoked: it can only be destroyed");
+  }
+  auto ending = std::make_shared<Ending>();
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = ending;
+  }
+  std::thread([self = shared_from_this(), ending]() mutable {
+    self->end();
+    self.reset();
+    ending->reach();
+  }).detach();
+  return leave_siblings(ending);
+}
+
+void ncclComm::end() noexcept {
+  const ncclResult_t result = guarded("ncclCommFinalize", [this] {
+    collectives_->finalize();
+    ranks_->finalize();
+  });
+  if (result != ncclSuccess) fail(result, last_text());
+  stage_.store(Stage::ended);
+}
+
+void ncclComm::abort() {
+  leave_siblings(nullptr);
+  if (stage_.load() != Stage::beginning && collectives_) collectives_->abort("ncclCommAbort was called");
+}

@@ -1,0 +1,143 @@
+// ncclComm: what a communicator handle of this library points to.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "integrations/nccl/abi.hpp"
+#include "integrations/nccl/config.hpp"
+#include "integrations/nccl/operators.hpp"
+#include "integrations/nccl/registrations.hpp"
+#include "lockstep/communicator.hpp"
+#include "lockstep/device.hpp"
+#include "lockstep/rendezvous.hpp"
+
+namespace lockstep::nccl {
+
+/// What all communicators that descend from one unique id share.
+struct Family {
+  std::string secret;
+  std::shared_ptr<Rendezvous> rendezvous;  ///< Where they met, if this process serves it.
+};
+
+/// Where the survivors of a communicator can meet again when it is of no use any more: each rank serves a
+/// place of its own from the start. Travels between ranks.
+struct Refuge {
+  std::array<char, 64> address{};
+  std::array<char, 24> job_id{};
+  std::uint64_t process = 0;  ///< Equal for ranks of one process.
+};
+
+/// The orderly end of a communicator, which runs in the background.
+class Ending {
+ public:
+  void reach();
+  void wait();
+  void wait_for(std::chrono::milliseconds limit);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+};
+
+}  // namespace lockstep::nccl
+
+struct ncclComm : std::enable_shared_from_this<ncclComm> {
+ public:
+  ncclComm(int device, lockstep::nccl::Config config) : device_(device), config_(std::move(config)) {}
+  ~ncclComm();
+  ncclComm(const ncclComm&) = delete;
+  ncclComm& operator=(const ncclComm&) = delete;
+
+  // ---- its beginning, which begin() or fail() ends
+
+  /// Collective over `ranks`: exchanges the refuges and sets the device up.
+  void begin(lockstep::Communicator ranks, lockstep::nccl::Family family);
+  void fail(ncclResult_t why, const std::string& text);
+
+  // ---- while it lives: all of these throw Refusal while it begins, after a failure, and after its end
+
+  int rank() const;
+  int size() const;
+  int device() const noexcept { return device_; }
+  const lockstep::nccl::Config& config() const noexcept { return config_; }
+  const lockstep::nccl::Family& family() const noexcept { return family_; }
+  lockstep::DeviceCommunicator& collectives();
+  bool is_usable() const noexcept { return stage_.load() == Stage::usable; }
+  /// Also after a failure or revoke.
+  void deregister(void* handle);
+  lockstep::nccl::OperatorTable& operators() noexcept { return operators_; }
+  void* register_buffer(void* buffer, std::size_t bytes);
+  /// Collective and blocking.
+  ncclWindow_t register_window(void* buffer, std::size_t bytes);
+
+  /// ncclSuccess while usable or revoked, ncclInProgress while it begins or ends, else what happened.
+  ncclResult_t state();
+  std::string text();
+
+  // ---- communicators that come out of it
+
+  /// Collective over all ranks, also when revoked. Nothing for a negative color.
+  std::optional<lockstep::Communicator> split(int color, int key);
+  /// Collective over `survivors`, also when others are dead. Once: all later calls are refused.
+  lockstep::Communicator meet_again(const std::vector<int>& survivors, lockstep::nccl::Family& family);
+
+  // ---- its end
+
+  void revoke();
+  using Endings = std::vector<std::shared_ptr<lockstep::nccl::Ending>>;
+  /// Begins the orderly end. It runs in the background, because it needs all ranks, and several of them may
+  /// be the calling thread's to end: the last of this process is given the endings of all to wait for.
+  Endings begin_end();
+  /// Null before begin_end().
+  std::shared_ptr<lockstep::nccl::Ending> ending() const;
+  void abort();
+
+ private:
+  enum class Stage : std::uint8_t { beginning, usable, revoked, ending, ended, failed };
+  void exchange_refuges();
+  void require(bool revoked_too) const;
+  void end() noexcept;
+  /// Counted out of its process's ranks of this group. The last gets the endings of all.
+  Endings leave_siblings(std::shared_ptr<lockstep::nccl::Ending> ending) noexcept;
+
+  const int device_;
+  const lockstep::nccl::Config config_;
+  lockstep::nccl::Family family_;
+  std::optional<lockstep::Communicator> ranks_;
+  std::optional<lockstep::DeviceCommunicator> collectives_;
+  std::vector<lockstep::nccl::Refuge> refuges_;         ///< By rank.
+  std::shared_ptr<lockstep::Rendezvous> refuge_place_;  ///< This rank's.
+  std::atomic<bool> met_again_{false};
+  lockstep::nccl::OperatorTable operators_;
+  lockstep::nccl::Registrations registrations_;
+  std::atomic<Stage> stage_{Stage::beginning};
+  std::atomic<bool> counted_{false};  ///< Among its siblings.
+
+  mutable std::mutex mutex_;  ///< Guards what follows.
+  ncclResult_t failure_ = ncclSuccess;
+  std::string text_;
+  std::shared_ptr<lockstep::nccl::Ending> ending_;
+};
+
+namespace lockstep::nccl {
+
+/// The communicators of this process by handle: a handle that is not (or no longer) one is refused, and a
+/// communicator that is destroyed while another thread uses it lives until that call has returned.
+class Handles {
+ public:
+  static ncclComm_t add(std::shared_ptr<ncclComm> comm);
+  static std::shared_ptr<ncclComm> find(ncclComm_t handle);
+  static void remove(ncclComm_t handle);
+};
+
+}  // namespace lockstep::nccl

@@ -1,0 +1,20 @@
+// ncclConfig_t as this library reads it.
+#pragma once
+
+#include <string>
+
+#include "integrations/nccl/abi.hpp"
+
+namespace lockstep::nccl {
+
+struct Config {
+  bool blocking = true;
+  std::string name;  ///< commName, for describe and errors.
+};
+
+/// Checks size, magic and version; a NULL config gives `inherited`. Fields that only tune NCCL's own kernels
+/// (CTAs, channels, SHARP) are checked for their documented range and have no effect (docs/nccl.md). Throws
+/// Refusal. A config of a later header is read as far as this one knows it.
+Config read_config(const ncclConfig_t* config, const Config& inherited = {});
+
+}  // namespace lockstep::nccl

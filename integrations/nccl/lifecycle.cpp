@@ -1,0 +1,265 @@
+// Communicators: how they begin, what comes out of them, how they end.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "integrations/nccl/comm.hpp"
+#include "integrations/nccl/devices.hpp"
+#include "integrations/nccl/group.hpp"
+#include "integrations/nccl/result.hpp"
+#include "integrations/nccl/unique_id.hpp"
+
+using namespace lockstep::nccl;
+using lockstep::Communicator;
+using lockstep::InitOptions;
+
+namespace {
+
+// What ncclCommDestroy waits for the other ranks before it leaves the rest to the background.
+constexpr std::chrono::seconds kDestroyPatience{5};
+constexpr std::size_t kSecretBytes = 16;
+
+struct Met {
+  Communicator ranks;
+  Family family;
+};
+
+/// A handle at once; what it stands for when `meet` has given the ranks: now, at the end of the group, or in
+/// the background.
+ncclResult_t create(const char* function, ncclComm_t* out, int device, const Config& config,
+                    std::function<Met()> meet) {
+  const auto comm = std::make_shared<ncclComm>(device, config);
+  *out = Handles::add(comm);
+  return Group::current().add({comm, function, [=, meet = std::move(meet)] {
+                                 try {
+                                   Met met = meet();
+                                   comm->begin(std::move(met.ranks), std::move(met.family));
+                                 } catch (...) {
+                                   comm->fail(handle_exception(function), last_text());
+                                   if (!config.blocking) throw;
+                                   Handles::remove(comm.get());
+                                   *out = nullptr;
+                                   throw;
+                                 }
+                               }});
+}
+
+Met meet_at(const UniqueId& id, int ranks, int rank) {
+  InitOptions options;
+  options.rank = rank;
+  options.world_size = ranks;
+  options.rendezvous = id.address;
+  options.job_id = id.job_id;
+  options.secret = id.secret;
+  Family family{id.secret, adopt_rendezvous(id)};
+  Met met{Communicator::create(options), std::move(family)};
+  forget_rendezvous(id);
+  return met;
+}
+
+ncclResult_t init_rank(const char* function, ncclComm_t* out, int ranks, int rank, const ncclUniqueId& bytes,
+                       const ncclConfig_t* config) {
+  required(out, "comm") = nullptr;
+  if (ranks < 1) throw invalid_argument("nranks is " + std::to_string(ranks) + "; it counts from 1");
+  if (rank < 0 || rank >= ranks) {
+    throw invalid_argument("rank " + std::to_string(rank) + " is not one of 0 to " +
+                           std::to_string(ranks - 1));
+  }
+  const UniqueId id = read_unique_id(bytes);
+  const Config read = read_config(config);
+  return create(function, out, current_device(), read, [=] { return meet_at(id, ranks, rank); });
+}
+
+/// `devices[r]` becomes rank r of a group in this process.
+void init_all(ncclComm_t* out, const std::vector<int>& devices) {
+  std::vector<Communicator> ranks = Communicator::local_group(static_cast<int>(devices.size()));
+  const Family family{random_text(kSecretBytes), nullptr};
+  std::vector<std::shared_ptr<ncclComm>> comms;
+  std::vector<ncclResult_t> results(devices.size());
+  std::vector<std::string> texts(devices.size());
+  std::vector<std::thread> threads;
+  for (const int device : devices) comms.push_back(std::make_shared<ncclComm>(device, Config()));
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    threads.emplace_back([&, r] {
+      results[r] = guarded("rank", [&] { comms[r]->begin(std::move(ranks[r]), family); });
+      if (results[r] != ncclSuccess) texts[r] = std::to_string(r) + last_text();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    if (results[r] != ncclSuccess) throw Refusal(results[r], texts[r]);
+  }
+  for (std::size_t r = 0; r < devices.size(); ++r) out[r] = Handles::add(comms[r]);
+}
+
+std::vector<int> survivors_of(const ncclComm& comm, const int* excluded, int excluded_count) {
+  if (excluded_count < 1 || excluded == nullptr) throw invalid_argument("there are no ranks to exclude");
+  std::vector<bool> stays(static_cast<std::size_t>(comm.size()), true);
+  for (int i = 0; i < excluded_count; ++i) {
+    if (excluded[i] < 0 || excluded[i] >= comm.size()) {
+      throw invalid_argument("rank " + std::to_string(excluded[i]) + " to exclude is not one of " +
+                             std::to_string(comm.size()));
+    }
+    stays[static_cast<std::size_t>(excluded[i])] = false;
+  }
+  if (!stays[static_cast<std::size_t>(comm.rank())])
+    throw invalid_argument("this rank is among those to exclude: it does not call ncclCommShrink");
+  std::vector<int> survivors;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (stays[static_cast<std::size_t>(rank)]) survivors.push_back(rank);
+  }
+  return survivors;
+}
+
+ncclResult_t finalize(ncclComm& comm) {
+  const ncclComm::Endings all = comm.begin_end();
+  if (!comm.config().blocking) return ncclInProgress;
+  for (const auto& ending : all) ending->wait();
+  const ncclResult_t state = comm.state();
+  if (state != ncclSuccess && state != ncclInProgress) throw Refusal(state, comm.text());
+  return ncclSuccess;  // also while ranks of this process have yet to be finalized
+}
+
+void destroy(std::shared_ptr<ncclComm> comm) {
+  const auto until = std::chrono::steady_clock::now() + kDestroyPatience;
+  ncclComm::Endings endings;
+  if (comm->ending() != nullptr) {
+    endings = {comm->ending()};
+  } else if (comm->is_usable()) {
+    endings = comm->begin_end();
+  }
+  comm.reset();
+  for (const auto& ending : endings) {
+    const auto left = until - std::chrono::steady_clock::now();
+    ending->wait_for(std::chrono::ceil<std::chrono::milliseconds>(left));
+  }
+}
+
+}  // namespace
+
+ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
+  return guarded("ncclGetUniqueId", [&] { required(uniqueId, "uniqueId") = make_unique_id(); });
+}
+LOCKSTEP_NCCL_ALIAS(GetUniqueId);
+
+ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return grouped("ncclCommInitRank",
+                 [&] { return init_rank("ncclCommInitRank", comm, nranks, rank, commId, nullptr); });
+}
+LOCKSTEP_NCCL_ALIAS(CommInitRank);
+
+ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+                                     ncclConfig_t* config) {
+  return grouped("ncclCommInitRankConfig",
+                 [&] { return init_rank("ncclCommInitRankConfig", comm, nranks, rank, commId, config); });
+}
+LOCKSTEP_NCCL_ALIAS(CommInitRankConfig);
+
+// All ids have to be good, and the ranks meet at the first.
+ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
+                                       ncclUniqueId* commIds, ncclConfig_t* config) {
+  return grouped("ncclCommInitRankScalable", [&] {
+    if (nId < 1 || nId > nranks)
+      throw invalid_argument("nId is " + std::to_string(nId) + ", not one of 1 to nranks");
+    required(commIds, "commIds");
+    for (int i = 1; i < nId; ++i) read_unique_id(commIds[i]);
+    return init_rank("ncclCommInitRankScalable", newcomm, nranks, myrank, commIds[0], config);
+  });
+}
+LOCKSTEP_NCCL_ALIAS(CommInitRankScalable);
+
+ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  return grouped("ncclCommInitAll", [&] {
+    required(comm, "comm");
+    const int there = device_count();
+    if (ndev < 1) throw invalid_argument("ndev is " + std::to_string(ndev) + "; it counts from 1");
+    std::vector<int> devices;
+    for (int i = 0; i < ndev; ++i) devices.push_back(devlist != nullptr ? devlist[i] : i);
+    for (const int device : devices) {
+      if (device >= 0 && device < there) continue;
+      throw invalid_argument("device " + std::to_string(device) + " is not one of the " +
+                             std::to_string(there) + " here");
+    }
+    init_all(comm, devices);
+  });
+}
+LOCKSTEP_NCCL_ALIAS(CommInitAll);
+
+ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  return grouped("ncclCommSplit", [&]() -> ncclResult_t {
+    const auto parent = Handles::find(comm);
+    required(newcomm, "newcomm") = nullptr;
+    if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+      throw invalid_argument("color is " + std::to_string(color) +
+                             ", neither NCCL_SPLIT_NOCOLOR nor 0 or more");
+    parent->size();  // refuses what cannot be split
+    const Config read = read_config(config, parent->config());
+    if (color == NCCL_SPLIT_NOCOLOR) {
+      return Group::current().add({parent, "ncclCommSplit", [=] { parent->split(-1, key); }});
+    }
+    return create("ncclCommSplit", newcomm, parent->device(), read, [=] {
+      return Met{std::move(*parent->split(color, key)), parent->family()};
+    });
+  });
+}
+LOCKSTEP_NCCL_ALIAS(CommSplit);
+
+ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
+                             ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  return grouped("ncclCommShrink", [&] {
+    const auto parent = Handles::find(comm);
+    required(newcomm, "newcomm") = nullptr;
+    if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
+      throw invalid_argument("shrinkFlags is neither NCCL_SHRINK_DEFAULT nor NCCL_SHRINK_ABORT");
+    const std::vector<int> survivors = survivors_of(*parent, excludeRanksList, excludeRanksCount);
+    const Config read = read_config(config, parent->config());
+    if (shrinkFlags == NCCL_SHRINK_ABORT) {
+      parent->revoke();
+    } else if (parent->state() != ncclSuccess) {
+      throw invalid_usage("the communicator has failed (" + parent->text() +
+                          "): shrink it with NCCL_SHRINK_ABORT");
+    }
+    return create("ncclCommShrink", newcomm, parent->device(), read, [=] {
+      Family family;
+      Communicator ranks = parent->meet_again(survivors, family);
+      return Met{std::move(ranks), std::move(family)};
+    });
+  });
+}
+LOCKSTEP_NCCL_ALIAS(CommShrink);
+
+ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
+  return guarded("ncclCommRevoke", [&] {
+    const auto owner = Handles::find(comm);
+    if (revokeFlags != NCCL_REVOKE_DEFAULT) throw invalid_argument("revokeFlags is not NCCL_REVOKE_DEFAULT");
+    owner->revoke();
+  });
+}
+LOCKSTEP_NCCL_ALIAS(CommRevoke);
+
+ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+  return guarded("ncclCommFinalize", [&] { return finalize(*Handles::find(comm)); });
+}
+LOCKSTEP_NCCL_ALIAS(CommFinalize);
+
+ncclResult_t pncclCommDestroy(ncclComm_t comm) {
+  return guarded("ncclCommDestroy", [&] {
+    if (comm == nullptr) return;
+    auto owner = Handles::find(comm);
+    Handles::remove(comm);
+    destroy(std::move(owner));
+  });
+}
+LOCKSTEP_NCCL_ALIAS(CommDestroy);
+
+ncclResult_t pncclCommAbort(ncclComm_t comm) {
+  return guarded("ncclCommAbort", [&] {
+    if (comm == nullptr) return;
+    const auto owner = Handles::find(comm);
+    Handles::remove(comm);
+    owner->abort();
+  });
+}
+LOCKSTEP_NCCL_ALIAS(CommAbort);

@@ -1,0 +1,45 @@
+#include "integrations/nccl/registrations.hpp"
+
+#include "integrations/nccl/result.hpp"
+
+namespace lockstep::nccl {
+
+void* Registrations::keep(void* buffer) {
+  const std::lock_guard lock(mutex_);
+  ++uses_[buffer];
+  auto kept = std::make_unique<void*>(buffer);
+  void* const handle = kept.get();
+  buffers_.emplace(handle, std::move(kept));
+  return handle;
+}
+
+void* Registrations::add(DeviceCommunicator& ranks, void* buffer, std::size_t bytes) {
+  if (buffer == nullptr || bytes == 0) throw invalid_argument("there is nothing to register");
+  bool known = false;
+  {
+    const std::lock_guard lock(mutex_);
+    known = uses_.contains(buffer);
+  }
+  if (!known) ranks.register_buffer(buffer, bytes);
+  return keep(buffer);
+}
+
+ncclWindow_t Registrations::add_window(DeviceCommunicator& ranks, void* buffer, std::size_t bytes) {
+  if (buffer == nullptr || bytes == 0) throw invalid_argument("there is nothing to register");
+  ranks.register_window(buffer, bytes);
+  return static_cast<ncclWindow_t>(keep(buffer));
+}
+
+void Registrations::remove(DeviceCommunicator& ranks, void* handle) {
+  const std::lock_guard lock(mutex_);
+  const auto found = buffers_.find(handle);
+  if (found == buffers_.end())
+    throw invalid_argument("the handle is none of this communicator's registrations");
+  void* const buffer = *found->second;
+  buffers_.erase(found);
+  if (--uses_[buffer] > 0) return;
+  uses_.erase(buffer);
+  ranks.deregister(buffer);
+}
+
+}  // namespace lockstep::nccl

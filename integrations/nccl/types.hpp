@@ -1,0 +1,19 @@
+// NCCL's element types and operators in lockstep's terms.
+#pragma once
+
+#include <cstddef>
+
+#include "integrations/nccl/abi.hpp"
+#include "lockstep/types.hpp"
+
+namespace lockstep::nccl {
+
+/// Throws Refusal for a value that is no type of the header.
+DataType to_type(ncclDataType_t type);
+bool is_floating(ncclDataType_t type) noexcept;
+/// Of the built-in operators.
+ReduceOp to_op(ncclRedOp_t op);
+/// One element of a floating-point type that the host can read, as a number.
+double read_scalar(const void* scalar, ncclDataType_t type);
+
+}  // namespace lockstep::nccl

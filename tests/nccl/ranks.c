@@ -1,0 +1,100 @@
+#define _GNU_SOURCE
+#include "ranks.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SECONDS = 100, MOST_RANKS = 16, SHARED_BYTES = 4096 };
+
+struct pages {
+  atomic_int arrived, turn;
+  char shared[SHARED_BYTES];
+};
+
+static struct pages* pages;
+static int processes;
+int expected_signal = 0;
+
+void meet(void) {
+  const int turn = atomic_load(&pages->turn);
+  if (atomic_fetch_add(&pages->arrived, 1) + 1 == processes) {
+    atomic_store(&pages->arrived, 0);
+    atomic_store(&pages->turn, turn + 1);
+  }
+  while (atomic_load(&pages->turn) == turn) sched_yield();
+}
+
+void share(int from, int rank, void* data, size_t bytes) {
+  if (rank == from) memcpy(pages->shared, data, bytes);
+  meet();
+  memcpy(data, pages->shared, bytes);
+  meet();
+}
+
+static int reap(const char* name, pid_t* children, int ranks) {
+  int failures = 0;
+  for (int left = ranks; left > 0; --left) {
+    int status = 0, rank = 0;
+    const pid_t child = waitpid(-1, &status, 0);
+    while (rank < ranks && children[rank] != child) ++rank;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == expected_signal) continue;
+    if (failures++ == 0) {
+      fprintf(stderr, "%s: rank %d ended with status 0x%x\n", name, rank, status);
+      for (int other = 0; other < ranks; ++other) kill(children[other], SIGKILL);
+    }
+  }
+  return failures;
+}
+
+int run_ranks(const char* name, int ranks, void (*body)(int rank, int ranks)) {
+  pid_t children[MOST_RANKS];
+  processes = ranks;
+  pages = mmap(NULL, sizeof *pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  memset(pages, 0, sizeof *pages);
+  for (int rank = 0; rank < ranks; ++rank) {
+    children[rank] = fork();
+    if (children[rank] != 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(SECONDS);
+    CUDA(cudaSetDevice(device_of(rank)));
+    body(rank, ranks);
+    exit(0);
+  }
+  const int failures = reap(name, children, ranks);
+  munmap(pages, sizeof *pages);
+  printf("%-44s %d ranks: %s\n", name, ranks, failures == 0 ? "ok" : "FAILED");
+  fflush(stdout);
+  return failures;
+}
+
+ncclComm_t connect_ranks(int rank, int ranks) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  if (rank == 0) NCCL(ncclGetUniqueId(&id));
+  share(0, rank, &id, sizeof id);
+  NCCL(ncclCommInitRank(&comm, ranks, id, rank));
+  return comm;
+}
+
+int device_of(int rank) {
+  int devices = 0;
+  CUDA(cudaGetDeviceCount(&devices));
+  return rank % devices;
+}
+
+void check_refused(ncclResult_t result, ncclResult_t code, const char* word, const char* call,
+                   const char* file, int line) {
+  const char* text = ncclGetLastError(NULL);
+  if (result == code && strstr(text, word) != NULL) return;
+  fprintf(stderr, "%s:%d: %s gave %d (\"%s\"), not %d with \"%s\"\n", file, line, call, result, text, code,
+          word);
+  exit(1);
+}
