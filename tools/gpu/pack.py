@@ -1,0 +1,60 @@
+"""A bundle: programs, what they are linked with, and gpu-check itself, for a machine that has a driver and Python."""
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import kit
+from options import HERE, ROOT
+
+# The C library and the loader belong to the machine. It must be as new as this one's.
+OF_THE_SYSTEM = re.compile(r"^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|libresolv\.|linux-vdso)")
+PROGRAMS = ["lockstep-bench", "lockstep-run", "lockstep-device-floors"]
+
+
+def needed_libraries(program, found):
+    """{file name: path} of what `program` loads and this machine must not be expected to have."""
+    listed = subprocess.run(["ldd", str(program)], text=True, capture_output=True, check=False,
+                            env={"LD_LIBRARY_PATH": str(ROOT / "build/release/lib")})
+    for name, path in re.findall(r"^\s*(\S+) => (\S+) ", listed.stdout, re.MULTILINE):
+        if not OF_THE_SYSTEM.match(name) and "lockstep" not in name and "nccl" not in name:
+            found[name] = path
+
+
+def copy_program(source, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / source.name
+    shutil.copy2(source, target)
+    subprocess.run(["strip", str(target)], check=False, capture_output=True)
+
+
+def write(folder, options):
+    built = kit.build(ROOT / "build/release")
+    if folder.exists():
+        shutil.rmtree(folder)
+    carried = {}
+    programs = {built.folder / test["command"][0] for test in built.tests} | {built.program(name) for name in PROGRAMS}
+    libraries = [built.folder / "lib" / name for name in ("liblockstep.so.0.1", "liblockstep_nccl.so", "libhost_cudart.so")]
+    if options.nccl_tests:
+        for program in sorted(Path(options.nccl_tests).glob("*_perf")):
+            needed_libraries(program, carried)
+            copy_program(program, folder / "nccl-tests")
+    for source in sorted(programs):
+        needed_libraries(source, carried)
+        copy_program(source, folder / "bin")
+    for source in libraries:
+        needed_libraries(source, carried)
+        copy_program(source, folder / "lib")
+    (folder / "lib" / "lockstep-nccl").mkdir()
+    for name in ("libnccl.so.2", "libnccl.so"):
+        (folder / "lib" / "lockstep-nccl" / name).symlink_to("../liblockstep_nccl.so")
+    (folder / "lib" / "carried").mkdir()
+    for name, path in sorted(carried.items()):
+        shutil.copy2(path, folder / "lib" / "carried" / name)
+    (folder / "kit.json").write_text(json.dumps({"commit": built.commit, "tests": built.tests}, indent=1) + "\n", encoding="utf-8")
+    shutil.copytree(HERE, folder / "tools" / "gpu", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(ROOT / "tools" / "gpu-check", folder / "tools" / "gpu-check")
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+    print(f"gpu-check: {folder}: {len(built.tests)} tests, {len(carried)} carried libraries, {size / 2**20:.1f} MiB; run {folder}/tools/gpu-check there")
+    return 0

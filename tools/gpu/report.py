@@ -1,0 +1,117 @@
+"""The reports: everything as JSON, the essence as Markdown."""
+import json
+import re
+
+
+def size_name(count):
+    for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if count >= factor and count % factor == 0:
+            return f"{count // factor}{unit}"
+    return str(count)
+
+
+def table(heading, rows):
+    lines = ["| " + " | ".join(heading) + " |", "|" + "|".join([" --- "] + [" --: "] * (len(heading) - 1)) + "|"]
+    return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+
+
+def number(value, digits=1):
+    return value if isinstance(value, str) else f"{value:,.{digits}f}"
+
+
+def copy_rate(floors, size):
+    """GB/s of a copy of the nearest measured size, read and written together."""
+    if not floors:
+        return None
+    rates = floors["device"]["rates"]["copy"]
+    return min(rates, key=lambda rate: abs(rate["bytes"] - size))["gbs"]
+
+
+def floors_section(step):
+    lines = ["## Floors"]
+    if step["status"] != "passed":
+        return lines + [f"unmeasured: {step['why'] or step['status']}"]
+    floors = step["data"]
+    rates = floors["device"]["rates"]
+    lines += [f"The shortest operation of a stream, between two events: {rates['smallest_operation_us']:.1f} us.", "",
+              "Rates, bytes read and written together, GB/s:", ""]
+    reductions = {(rate["bytes"], rate["sources"]): rate for rate in rates["reduce_f32_sum"]}
+    rows = [[size_name(rate["bytes"]), number(rate["gbs"])]
+            + [f"{reductions[rate['bytes'], n]['gbs']:,.1f} ({100 * reductions[rate['bytes'], n]['of_copy']:.0f} %)" for n in (2, 4)]
+            for rate in rates["copy"]]
+    lines += table(["bytes", "copy", "reduce 2 sources (of copy)", "reduce 4 sources (of copy)"], rows)
+    lines += ["", "A token handed on by processes that share a device, microseconds a hop, by who waits for it:", ""]
+    rows = [[hop["ranks"]] + [number(hop[way], 2) for way in ("host", "stream", "kernel")] for hop in floors["hop_us"]]
+    return lines + table(["ranks", "host", "stream", "kernel"], rows)
+
+
+def all_reduce_section(steps, floors):
+    lines = ["## all_reduce, registered buffers, in place",
+             "Share of the copy rate: bytes touched (read n x S, written n x S) by all ranks together.", ""]
+    rows = []
+    for step in steps:
+        if not re.match(r"all_reduce registered", step["name"]):
+            continue
+        if step["status"] != "passed":
+            rows.append([step["name"].split(", ")[1], "", "unmeasured", "", "", ""])
+            continue
+        for row in step["data"]["rows"]:
+            if not row["in_place"]:
+                continue
+            touched = 2 * row["ranks"] * row["bytes"] / row["time_us"] / 1e3
+            rate = copy_rate(floors, row["bytes"])
+            share = f"{100 * touched / rate:.0f} %" if rate and row["bytes"] >= 1 << 20 else ""
+            rows.append([row["ranks"], size_name(row["bytes"]), number(row["time_us"]), number(row["p99_us"]), number(row["busbw_gbs"], 2), share])
+    return lines + table(["ranks", "bytes", "us", "p99 us", "busbw GB/s", "of the copy rate"], rows)
+
+
+def latency_section(steps):
+    lines = ["## Small messages by mode", "all_reduce in place, microseconds, median (99th percentile)", ""]
+    rows, sizes = [], [8, 512, 4096, 32768]
+    for step in steps:
+        match = re.match(r"latency (\w+), (\d+) ranks", step["name"])
+        if not match:
+            continue
+        times = {row["bytes"]: row for row in (step["data"] or {"rows": []})["rows"] if row["in_place"]} if step["status"] == "passed" else {}
+        rows.append([match[1], match[2]] + [f"{times[size]['time_us']:.1f} ({times[size]['p99_us']:.1f})" if size in times else "unmeasured" for size in sizes])
+    return lines + table(["mode", "ranks"] + [size_name(size) for size in sizes], rows)
+
+
+def beside_section(steps):
+    step = next(step for step in steps if step["name"] == "beside NCCL")
+    lines = ["## Beside NCCL"]
+    if step["status"] != "passed":
+        return lines + [f"unmeasured: {step['why'] or step['status']}"]
+    lines += [f"- {note}" for note in step["data"]["notes"]] + [""]
+    rows = [[row["op"], size_name(row["bytes"]), row["library"], number(row["time_us"]), number(row["p99_us"]), number(row["busbw_gbs"], 2), row["wrong"]]
+            for row in step["data"]["rows"] if row["in_place"]]
+    return lines + table(["operation", "bytes", "library", "us", "p99 us", "busbw GB/s", "wrong"], rows)
+
+
+def markdown(document):
+    gpu, steps = document["gpu"], document["steps"]
+    where = f"{gpu['name']} (driver {gpu['driver_version']}, MPS {'on' if gpu['mps'] else 'off'})" if gpu else (
+        "**no GPU**: the host backend ran the same operations on threads; its times say nothing about a GPU" if document["device"] == "host"
+        else "**no GPU was found**; everything is unmeasured")
+    machine = document["machine"]
+    lines = [f"# gpu-check, {document['date']}", "",
+             f"lockstep {document['commit']} on {where}; {machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}. "
+             f"Written by tools/gpu-check in {document['seconds']:.0f} s.", ""]
+    by_name = {step["name"]: step for step in steps}
+    if "floors" in by_name:
+        floors = by_name["floors"]["data"]
+        for section in (floors_section(by_name["floors"]), all_reduce_section(steps, floors), latency_section(steps), beside_section(steps)):
+            lines += section + [""]
+    lines += ["## Steps"] + table(["step", "result", "s", "why"],
+                                  [[step["name"], step["status"], step["seconds"], " ".join(step["why"].splitlines()[-2:]).replace("|", "/")] for step in steps])
+    return "\n".join(lines) + "\n"
+
+
+def write(document, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    device = document["gpu"]["name"] if document["gpu"] else f"no-gpu-{document['device']}"
+    name = f"gpu-{document['date'][:10]}-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    paths = [folder / f"{name}.json", folder / f"{name}.md"]
+    paths[0].write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    paths[1].write_text(markdown(document), encoding="utf-8")
+    return paths

@@ -1,0 +1,46 @@
+"""Runs programs, each within its limit and all within one."""
+import os
+import signal
+import subprocess
+import time
+
+LEAST_SECONDS = 5  # What would get less is not begun.
+
+
+class Outcome:
+    def __init__(self, status, output, seconds):
+        self.status, self.output, self.seconds = status, output, seconds
+
+    def tail(self, lines=12):
+        return "\n".join(self.output.strip().splitlines()[-lines:])
+
+
+class OutOfTime(Exception):
+    pass
+
+
+class Runner:
+    def __init__(self, kit, options):
+        self.kit, self.device, self.limit = kit, options.device, options.limit
+        self.began = time.monotonic()
+
+    def elapsed(self):
+        return time.monotonic() - self.began
+
+    def run(self, command, seconds, environment=None):
+        """Standard output and error together. Status 124: the limit ended it, with all of its processes."""
+        left = self.limit - self.elapsed()
+        if left < LEAST_SECONDS:
+            raise OutOfTime()
+        everything = {**os.environ, **self.kit.environment(), "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
+        began = time.monotonic()
+        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   errors="replace", env=everything, start_new_session=True)
+        try:
+            output, _ = process.communicate(timeout=min(seconds, left))
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            status = 124
+        return Outcome(status, output, time.monotonic() - began)

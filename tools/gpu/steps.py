@@ -1,0 +1,163 @@
+"""What is run, in the order of its worth: when time runs out, the rest is unmeasured."""
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import facts
+from options import HERE
+from runner import OutOfTime
+
+TEST_SECONDS = 90
+BENCH_SECONDS = 60
+WRONG_DATA = 3  # lockstep-bench's exit status
+MODES = ["host_sync", "stream_sync", "device_sync"]
+MIB = 1 << 20
+
+
+class Result:
+    def __init__(self, name, status, why="", data=None, seconds=0.0):
+        self.name, self.status, self.why, self.data, self.seconds = name, status, why, data, seconds
+
+    def as_json(self):
+        return {"name": self.name, "status": self.status, "seconds": round(self.seconds, 2), "why": self.why, "data": self.data}
+
+
+class Step:
+    """`body(runner)` gives a Result. A line is printed for each."""
+
+    def __init__(self, name, body):
+        self.name, self.body = name, body
+
+    def run(self, runner):
+        began = runner.elapsed()
+        try:
+            result = self.body(runner)
+        except OutOfTime:
+            result = Result(self.name, "unmeasured", "the time was over")
+        result.name, result.seconds = self.name, runner.elapsed() - began
+        print(f"{result.status:>10}  {self.name}  ({result.seconds:.1f} s)" + (f": {result.why.splitlines()[-1]}" if result.why else ""), flush=True)
+        return result
+
+
+def unmeasured(name, why):
+    return Step(name, lambda runner: Result(name, "unmeasured", why))
+
+
+def test_step(test):
+    def body(runner):
+        command = [runner.kit.folder / test["command"][0]] + test["command"][1:]
+        environment = {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
+        outcome = runner.run(command, TEST_SECONDS, environment)
+        if outcome.status == 77:
+            return Result("", "unmeasured", "not for this machine")
+        return Result("", "passed") if outcome.status == 0 else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
+    return Step(f"test {test['name']}", body)
+
+
+def sanitizer_step(about, tool, test):
+    name = f"compute-sanitizer {tool} {test['name']}"
+    if not about["gpu"]:
+        return unmeasured(name, "no GPU")
+    if not about["compute_sanitizer"]:
+        return unmeasured(name, "there is no compute-sanitizer")
+
+    def body(runner):
+        command = [about["compute_sanitizer"], "--tool", tool, "--target-processes", "all", "--error-exitcode", "99",
+                   runner.kit.folder / test["command"][0]] + test["command"][1:]
+        outcome = runner.run(command, TEST_SECONDS, {"LOCKSTEP_TIMEOUT": "5m"})
+        clean = outcome.status == 0 and "ERROR SUMMARY: 0 errors" in outcome.output
+        return Result("", "passed") if clean else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
+    return Step(name, body)
+
+
+def floors_step(options):
+    def body(runner):
+        most = (256 if options.device == "cuda" else 16) * MIB
+        outcome = runner.run([runner.kit.program("lockstep-device-floors"), most] + options.ranks, BENCH_SECONDS)
+        start = outcome.output.find("{")
+        if outcome.status != 0 or start < 0:
+            return Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
+        return Result("", "passed", data=json.loads(outcome.output[start:outcome.output.rindex("}") + 1]))
+    return Step("floors", body)
+
+
+def bench_step(name, options, arguments, environment=None):
+    """Rows of lockstep-bench, right in every element."""
+    def body(runner):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.json"
+            command = [runner.kit.program("lockstep-bench"), "--device", options.device, "--json", path] + arguments
+            outcome = runner.run(command, BENCH_SECONDS, environment)
+            if outcome.status == WRONG_DATA:
+                return Result("", "failed", "wrong data: " + outcome.tail())
+            if not path.exists():
+                return Result("", "unmeasured" if "cannot run" in outcome.output or "unmeasured: lockstep" in outcome.output else "failed",
+                              f"status {outcome.status}: {outcome.tail(4)}")
+            return Result("", "passed", data=json.loads(path.read_text(encoding="utf-8")))
+    return Step(name, body)
+
+
+def bench_steps(options, about):
+    largest = "256M" if options.device == "cuda" else "4M"
+    nccl = [path for _, path in facts.libraries_of_nccl(options)] if about["gpu"] else []
+    beside = [word for path in nccl[:1] for word in ("--lib", str(path), "--lib-apart")]
+    # NCCL from 2.30 lets several ranks on one GPU in when asked to.
+    ask = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_SOCKET_IFNAME": "lo"}
+    steps = []
+    for ranks in options.ranks:
+        few = ["--ranks", str(ranks), "-n", "20", "-w", "3"]
+        steps.append(bench_step(f"all_reduce registered, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", largest, "-f", "8", "--registered"] + few))
+        for mode in MODES:
+            steps.append(bench_step(f"latency {mode}, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", "64K", "-f", "8"] + few,
+                                    {"LOCKSTEP_DEVICE_MODE": mode}))
+    ranks = ["--ranks", str(options.ranks[0]), "-n", "10", "-w", "2"]
+    steps.append(bench_step("every operation", options, ["all", "-b", "4K", "-e", "1M", "-f", "256"] + ranks))
+    steps.append(bench_step("every type and operator", options, ["all_reduce", "reduce_scatter", "-b", "4001", "-e", "4001", "-d", "all", "-o", "all"] + ranks))
+    if beside:
+        steps.append(bench_step("beside NCCL", options, ["all_reduce", "all_gather", "-b", "8", "-e", "64M", "-f", "64"] + ranks + beside, ask))
+    else:
+        steps.append(unmeasured("beside NCCL", "no GPU" if not about["gpu"] else "no libnccl.so.2 was found"))
+    return steps
+
+
+def nccl_tests_steps(kit, options, about):
+    programs = sorted((kit.folder / "nccl-tests").glob("*_perf"))
+    if not programs:
+        return [unmeasured("nccl-tests", "not carried along (--pack --nccl-tests)")]
+    if not about["gpu"]:
+        return [unmeasured("nccl-tests", "no GPU: their kernels make and check the data (tests/nccl/nccl_tests.sh runs them on the host)")]
+
+    def step(program):
+        def body(runner):
+            command = [kit.program("lockstep-run"), "-n", str(options.ranks[0]), program, "-g", "1", "-b", "8", "-e", "16M", "-f", "64", "-n", "5"]
+            outcome = runner.run(command, BENCH_SECONDS, {"NCCL_TESTS_DEVICE": "0"})
+            right = outcome.status == 0 and re.search(r"Out of bounds values : 0 OK", outcome.output)
+            return Result("", "passed" if right else "failed", "" if right else f"status {outcome.status}: {outcome.tail()}")
+        return Step(f"nccl-tests {program.name}", body)
+    return [step(program) for program in programs]
+
+
+def torch_step(about):
+    name = "PyTorch DDP, 2 processes on one GPU"
+    if not about["gpu"]:
+        return unmeasured(name, "no GPU")
+    if not about["torch"]:
+        return unmeasured(name, "there is no PyTorch")
+
+    def body(runner):
+        outcome = runner.run([sys.executable, HERE / "torch_ddp.py"], BENCH_SECONDS, {"LD_PRELOAD": str(runner.kit.library())})
+        trained = outcome.status == 0 and "trained" in outcome.output
+        return Result("", "passed" if trained else "failed", outcome.tail(3 if trained else 12))
+    return Step(name, body)
+
+
+def plan(kit, options, about):
+    if options.device == "cuda" and not about["gpu"]:
+        return [unmeasured("everything", "no GPU was found (nvidia-smi names none); --device host runs what can be run without")]
+    tests = [test_step(test) for test in kit.tests]
+    sanitized = [test for test in kit.tests if "groups" in test["name"] or "kernel" in test["name"]]
+    sanitizers = [sanitizer_step(about, tool, test) for test in sanitized for tool in ("memcheck", "racecheck")]
+    return (tests + [floors_step(options)] + bench_steps(options, about) + [torch_step(about)]
+            + nccl_tests_steps(kit, options, about) + sanitizers)
