@@ -13,13 +13,13 @@ LAYOUT = [0, 0, 1, 2, 2, 2]  # the host of each rank
 BYTES = 1 << 20
 
 
-def run(hosts, *arguments):
+def run(hosts, *arguments, environment=None):
     """What rank 0 prints; every rank must end well."""
     commands = []
     for rank, host in enumerate(LAYOUT):
-        environment = {"RANK": str(rank), "WORLD_SIZE": str(len(LAYOUT)), "LOCKSTEP_SECRET": "s3cret",
-                       "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29712"}
-        commands.append((hosts.enter(host) + [BENCH, *arguments], environment))
+        own = {"RANK": str(rank), "WORLD_SIZE": str(len(LAYOUT)), "LOCKSTEP_SECRET": "s3cret",
+               "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29712"}
+        commands.append((hosts.enter(host) + [BENCH, *arguments], own | (environment or {})))
     with processes(commands) as ranks:
         outputs = [process.communicate() for process in ranks]
         for process, (_, errors) in zip(ranks, outputs):
@@ -49,6 +49,14 @@ class BenchOnHosts(unittest.TestCase):
         self.assertEqual({row["algorithm"] for row in large}, {"hierarchical"})
         for row in large:  # 2 (hosts - 1) / hosts of the message leave each host, whatever its ranks.
             self.assertLess(row["sent_bytes"]["tcp"], 2 * (3 - 1) * BYTES * 1.02, row)
+
+    def test_two_sockets_take_two_networks(self):
+        with Hosts(3) as hosts:
+            hosts.add_network()
+            run(hosts, "all_reduce", "-b", "8M", "-e", "8M", "-n", "5", environment={"LOCKSTEP_TCP_SOCKETS": "2"})
+            for host in range(3):
+                sent = [int(hosts.run(host, f"cat /sys/class/net/{name}/statistics/tx_bytes")) for name in ("eth0", "eth1")]
+                self.assertGreater(min(sent), 0.3 * sum(sent), sent)  # Short messages take the first.
 
     def test_topology_lists_hosts_and_links(self):
         text = run(self.hosts, "--topology")

@@ -278,7 +278,8 @@ TEST(Switchboard, RefusesANumberOfSocketsOutOfRange) {
 
 TEST(Switchboard, RefusesAddressesThatAreNone) {
   for (const char* text : {"nonsense", "127.0.0.1:1", "127.0.0.1:1 0", "127.0.0.1:1 99", "127.0.0.1:1 2x",
-                           ":1 1", "127.0.0.1:1  1", "a:1 a:1 a:1 a:1 a:1 a:1 a:1 a:1 a:1 1", "1"}) {
+                           ":1 1", "127.0.0.1:1  1", "a:1 a:1 a:1 a:1 a:1 a:1 a:1 a:1 a:1 1", "1",
+                           "127.0.0.1:1 1/2", "127.0.0.1:1 1/0", "127.0.0.1:1 1/", "127.0.0.1:1 1/1x"}) {
     const Status status = meet_alone(text);
     EXPECT_EQ(status.code(), ErrorCode::internal) << text;
     EXPECT_NE(status.message().find("is not a published address"), std::string::npos) << status.message();
@@ -350,6 +351,7 @@ TEST(PublishedAddress, SurvivesItsText) {
   auto same = PublishedAddress::parse(mine.text());
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(same->text(), mine.text());
+  EXPECT_EQ(PublishedAddress::parse("10.0.0.1:5 10.1.0.1:6 4/2").value().rails, 2);
 }
 
 TEST(ListenForPeers, HonoursTheInterfaceVariable) {
@@ -358,8 +360,9 @@ TEST(ListenForPeers, HonoursTheInterfaceVariable) {
     const ScopedVariable ifname("LOCKSTEP_IFNAME", "=lo");
     auto listeners = listen_for_peers(session);
     ASSERT_TRUE(listeners.ok()) << listeners.status().message();
-    EXPECT_EQ(local_address(listeners->front()).host, "127.0.0.1");
-    EXPECT_NE(local_address(listeners->front()).port, 0);
+    EXPECT_EQ(local_address(listeners->sockets.front()).host, "127.0.0.1");
+    EXPECT_NE(local_address(listeners->sockets.front()).port, 0);
+    EXPECT_EQ(listeners->rails, 1);
   }
   const ScopedVariable ifname("LOCKSTEP_IFNAME", "nosuch");
   auto listener = listen_for_peers(session);
@@ -386,7 +389,7 @@ TEST(ListenForPeers, LeavesLoopbackOnlyWithASecret) {
   secret.move_away(1);
   auto listeners = listen_for_peers(secret);
   ASSERT_TRUE(listeners.ok());
-  for (const Fd& listener : *listeners) EXPECT_NE(local_address(listener).host.substr(0, 4), "127.");
+  for (const Fd& listener : listeners->sockets) EXPECT_NE(local_address(listener).host.substr(0, 4), "127.");
 }
 
 }  // namespace

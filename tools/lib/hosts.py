@@ -69,6 +69,12 @@ class Hosts:
     def name(host):
         return f"node-{host + 1}"
 
+    def add_network(self, rate=None):
+        """A second interface of every host, eth1, and a switch of its own: 10.178.0.x."""
+        self._in(self.switch, "ip link add second type bridge && ip link set second up")
+        for host in range(self.count):
+            self._plug(host, self.holders[host + 1], "second", "eth1", f"10.178.0.{host + 1}", rate)
+
     def enter(self, host):
         """In front of a command: runs it there."""
         return self._enter(self.holders[host + 1])
@@ -94,7 +100,7 @@ class Hosts:
         before = self._enter(self.holders[0]) if self.holders and user else []
         ready = self.folder / f"ready-{len(self.holders)}"
         inside = ["unshare", "--net", "--uts", "--mount", *([] if before else user), "sh", "-c",
-                  f"echo > {ready} && exec sleep infinity"]
+                  f"mount -t sysfs sysfs /sys; echo > {ready} && exec sleep infinity"]  # Interfaces are this network's.
         holder = subprocess.Popen(before + inside, preexec_fn=end_with_parent, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.holders.append(holder)
@@ -113,13 +119,17 @@ class Hosts:
 
     def _connect(self, host, rate):
         holder = self._hold()
-        self._in(self.switch, f"ip link add port{host} type veth peer name eth0 netns {holder.pid} && "
-                              f"ip link set port{host} master switch up")
-        self._in(holder, f"hostname {self.name(host)} && ip link set lo up && ip link set eth0 up && "
-                         f"ip address add {self.address(host)}/24 dev eth0")
+        self._in(holder, f"hostname {self.name(host)} && ip link set lo up")
+        self._plug(host, holder, "switch", "eth0", self.address(host), rate)
+
+    def _plug(self, host, holder, switch, interface, address, rate):
+        port = f"{switch}-{host}"
+        self._in(self.switch, f"ip link add {port} type veth peer name {interface} netns {holder.pid} && "
+                              f"ip link set {port} master {switch} up")
+        self._in(holder, f"ip link set {interface} up && ip address add {address}/24 dev {interface}")
         if rate:
-            self._in(holder, f"tc qdisc add dev eth0 root tbf rate {rate} {QUEUE}")
-            self._in(self.switch, f"tc qdisc add dev port{host} root tbf rate {rate} {QUEUE}")
+            self._in(holder, f"tc qdisc add dev {interface} root tbf rate {rate} {QUEUE}")
+            self._in(self.switch, f"tc qdisc add dev {port} root tbf rate {rate} {QUEUE}")
 
 
 @contextlib.contextmanager

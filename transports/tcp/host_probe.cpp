@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/base/env.hpp"
+#include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
 
@@ -18,9 +19,10 @@ ReachRow HostProbe::run(const std::vector<ProbeTarget>& targets, std::chrono::mi
   const std::string silence = "no answer within " + std::to_string(timeout.count()) + " ms";
   ReachRow row;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    HostReach reach{targets[i].host, efforts_[i].reached, {}};
+    HostReach reach{targets[i].host, efforts_[i].reached, {}, {}};
     for (const Call& call : efforts_[i].calls) {
-      if (!reach.address.empty()) break;
+      if (all_ways_ && call.answered) reach.rails.push_back(call.address.host);
+      if (!reach.address.empty()) continue;
       reach.why +=
           "\n    " + (call.failure.empty() ? silence + " from " + call.address.text() : call.failure);
     }
@@ -33,7 +35,7 @@ void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::mill
   timer_ = reactor_.at(real_env().now() + to_nanos(timeout), [this] { end(); });
   for (const ProbeTarget& target : targets) {
     auto& calls = efforts_.emplace_back().calls;
-    for (const HostPort& address : target.addresses) calls.push_back({address, {}, {}});
+    for (const HostPort& address : target.addresses) calls.emplace_back().address = address;
   }
   // Nothing moves from here on: calls are known by their place.
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -57,20 +59,28 @@ void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome
   if (outcome != OutgoingCall::Outcome::connected) {
     call.failure = why.message();
     ++effort.failed;
-  } else if (effort.reached.empty()) {
-    effort.reached = call.address.host;
+  } else {
+    call.answered = true;
+    if (effort.answered++ == 0) effort.reached = call.address.host;
   }
   end_if_settled();
 }
 
 void HostProbe::end_if_settled() {
-  if (std::all_of(efforts_.begin(), efforts_.end(), [](const Effort& effort) { return effort.settled(); }))
-    end();
+  const auto all = [&](bool (Effort::*is)() const) {
+    return std::all_of(efforts_.begin(), efforts_.end(),
+                       [&](const Effort& effort) { return (effort.*is)(); });
+  };
+  if (!all(&Effort::settled)) return;
+  if (!all_ways_ || all(&Effort::complete)) return end();
+  if (patience_ == 0)
+    patience_ = reactor_.at(real_env().now() + to_nanos(kNextAddressDelay), [this] { end(); });
 }
 
 void HostProbe::end() {
   if (std::exchange(ended_, true)) return;
   reactor_.remove(timer_);
+  reactor_.remove(patience_);
   done_.set_value();
 }
 

@@ -20,8 +20,9 @@ struct ProbeTarget {
 
 class HostProbe {
  public:
-  HostProbe(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello)
-      : reactor_(reactor), key_(key), hello_(hello) {}
+  /// With `all_ways` it is not content with the first answer, and gives the others a moment.
+  HostProbe(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello, bool all_ways = false)
+      : reactor_(reactor), key_(key), hello_(hello), all_ways_(all_ways) {}
   HostProbe(const HostProbe&) = delete;
   HostProbe& operator=(const HostProbe&) = delete;
 
@@ -33,13 +34,16 @@ class HostProbe {
   struct Call {
     HostPort address;
     std::string failure;  ///< Empty while nothing is known.
+    bool answered = false;
     std::unique_ptr<OutgoingCall> call;
   };
   struct Effort {
     std::vector<Call> calls;
     std::string reached;  ///< The address that answered.
     std::size_t failed = 0;
-    bool settled() const { return !reached.empty() || failed == calls.size(); }
+    std::size_t answered = 0;
+    bool settled() const { return answered > 0 || failed == calls.size(); }
+    bool complete() const { return answered + failed == calls.size(); }
   };
 
   void start(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout);
@@ -50,8 +54,9 @@ class HostProbe {
   Reactor& reactor_;
   const HandshakeKey key_;
   const HandshakeHello hello_;
+  const bool all_ways_;
   std::vector<Effort> efforts_;  // Reactor's thread only, until done_.
-  Reactor::Handle timer_ = 0;
+  Reactor::Handle timer_ = 0, patience_ = 0;
   bool ended_ = false;
   std::promise<void> done_;
 };

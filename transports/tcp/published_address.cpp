@@ -17,13 +17,20 @@ bool on_one_host(const Session& session) {
                      [&](const Member& member) { return member.host_id == members.front().host_id; });
 }
 
-Result<std::vector<Fd>> listen_on_loopback() {
+Result<Listeners> listen_on_loopback() {
   auto listener = tcp_listen({"127.0.0.1", 0});
   if (!listener.ok()) listener = tcp_listen({"::1", 0});
   if (!listener.ok()) return listener.status();
-  std::vector<Fd> result;
-  result.push_back(std::move(*listener));
+  Listeners result;
+  result.sockets.push_back(std::move(*listener));
   return result;
+}
+
+/// A slower interface would hold up what is dealt out evenly.
+bool is_next_rail(std::span<const InterfaceAddress* const> rails, const InterfaceAddress& one) {
+  return std::all_of(rails.begin(), rails.end(), [&](const InterfaceAddress* other) {
+    return other->name != one.name && other->megabits == one.megabits && other->v6 == one.v6;
+  });
 }
 
 Status check_secret(const Session& session, const InterfaceAddress& exposed) {
@@ -34,25 +41,30 @@ Status check_secret(const Session& session, const InterfaceAddress& exposed) {
                     "LOCKSTEP_SECRET_FILE, or LOCKSTEP_INSECURE=1 to accept that");
 }
 
-Result<std::vector<Fd>> listen_on_interfaces(const Session& session, const InterfaceFilter& filter) {
+Result<Listeners> listen_on_interfaces(const Session& session, const InterfaceFilter& filter) {
   auto available = interface_addresses();
   if (!available.ok()) return available.status();
   auto usable = usable_interfaces(*available, filter);
   if (!usable.ok()) return usable.status();
-  std::vector<Fd> result;
+  Listeners result;
+  std::vector<const InterfaceAddress*> rails;
+  bool more_rails = true;
   Status first_error;
   for (const InterfaceAddress& one : *usable) {
-    if (result.size() == kMaxAddresses) break;
+    if (result.sockets.size() == kMaxAddresses) break;
     LOCKSTEP_RETURN_IF_ERROR(check_secret(session, one));
     auto listener = tcp_listen({one.address, 0});
     // An address that the kernel still examines, or has found twice on the network, cannot be bound.
     if (listener.ok()) {
-      result.push_back(std::move(*listener));
+      result.sockets.push_back(std::move(*listener));
+      more_rails = more_rails && is_next_rail(rails, one);
+      if (more_rails) rails.push_back(&one);
     } else if (first_error.ok()) {
       first_error = listener.status();
     }
   }
-  if (result.empty()) return first_error;
+  if (result.sockets.empty()) return first_error;
+  result.rails = static_cast<int>(rails.size());
   return result;
 }
 
@@ -61,7 +73,7 @@ Result<std::vector<Fd>> listen_on_interfaces(const Session& session, const Inter
 std::string PublishedAddress::text() const {
   std::string result;
   for (const HostPort& one : where) result += one.text() + " ";
-  return result + std::to_string(sockets);
+  return result + std::to_string(sockets) + (rails > 1 ? "/" + std::to_string(rails) : "");
 }
 
 Result<PublishedAddress> PublishedAddress::parse(const std::string& text) {
@@ -75,17 +87,22 @@ Result<PublishedAddress> PublishedAddress::parse(const std::string& text) {
     result.where.push_back(std::move(*where));
     rest.remove_prefix(space + 1);
   }
-  const char* end = rest.data() + rest.size();
-  const auto [last, error] = std::from_chars(rest.data(), end, result.sockets);
-  if (error != std::errc() || last != end || result.where.empty() || result.sockets < 1 ||
-      result.sockets > kMaxSockets)
+  const auto number = [](std::string_view digits, int& value) {
+    const char* end = digits.data() + digits.size();
+    const auto [last, error] = std::from_chars(digits.data(), end, value);
+    return error == std::errc() && last == end;
+  };
+  const auto slash = rest.find('/');
+  if (!number(rest.substr(0, slash), result.sockets) || result.sockets < 1 || result.sockets > kMaxSockets)
     return malformed;
+  if (slash != std::string_view::npos && !number(rest.substr(slash + 1), result.rails)) return malformed;
+  if (result.rails < 1 || result.rails > static_cast<int>(result.where.size())) return malformed;
   return result;
 }
 
 std::string published_key(int rank) { return exchange_key(kPublishedName, rank); }
 
-Result<std::vector<Fd>> listen_for_peers(const Session& session) {
+Result<Listeners> listen_for_peers(const Session& session) {
   const bool one_host = on_one_host(session);
   if (one_host && !config_is_set("LOCKSTEP_IFNAME")) return listen_on_loopback();
   return listen_on_interfaces(session, interface_filter_from_environment());

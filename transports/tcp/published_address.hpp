@@ -11,10 +11,11 @@
 
 namespace lockstep::internal {
 
-/// As text: "10.0.0.1:41833 10.1.0.1:37221 2".
+/// As text: "10.0.0.1:41833 10.1.0.1:37221 2/2".
 struct PublishedAddress {
   std::vector<HostPort> where;  ///< Best first, never empty.
   int sockets = 1;              ///< Connections that a link consists of.
+  int rails = 1;                ///< Of the first so many addresses each has an interface, all as fast.
   std::string text() const;
   static Result<PublishedAddress> parse(const std::string& text);
 };
@@ -26,6 +27,10 @@ std::string published_key(int rank);
 /// Listens on free ports: of loopback when all members share a host, else of every usable interface
 /// (usable_interfaces), at most kMaxAddresses; LOCKSTEP_IFNAME is followed on a single host, too. Several
 /// hosts without a secret are refused unless LOCKSTEP_INSECURE=1.
-Result<std::vector<Fd>> listen_for_peers(const Session& session);
+struct Listeners {
+  std::vector<Fd> sockets;
+  int rails = 1;  ///< As PublishedAddress::rails.
+};
+Result<Listeners> listen_for_peers(const Session& session);
 
 }  // namespace lockstep::internal

@@ -67,6 +67,8 @@ std::string encode(const ReachRow& row) {
     writer.integer(static_cast<std::int32_t>(reach.host));
     writer.text(reach.address);
     writer.text(reach.why);
+    writer.integer(static_cast<std::uint32_t>(reach.rails.size()));
+    for (const std::string& rail : reach.rails) writer.text(rail);
   }
   return text;
 }
@@ -82,7 +84,14 @@ Result<ReachRow> decode_reach_row(std::string_view text) {
     std::string_view address, why;
     if (!reader.integer(host) || !reader.text(kMaxKeyBytes, address) || !reader.text(kMaxValueBytes, why))
       return damaged;
-    row.push_back({host, std::string(address), std::string(why)});
+    HostReach reach{host, std::string(address), std::string(why), {}};
+    std::uint32_t rails = 0;
+    if (!reader.integer(rails) || rails > kMaxAddresses) return damaged;
+    for (std::uint32_t rail = 0; rail < rails; ++rail) {
+      if (!reader.text(kMaxKeyBytes, address)) return damaged;
+      reach.rails.emplace_back(address);
+    }
+    row.push_back(std::move(reach));
   }
   return row;
 }

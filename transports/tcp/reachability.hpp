@@ -13,8 +13,9 @@ namespace lockstep::internal {
 /// What a host found out about another one.
 struct HostReach {
   int host = 0;
-  std::string address;  ///< The one that answered first, without its port; empty: none did.
-  std::string why;      ///< What happened instead, a line for each address.
+  std::string address;               ///< The one that answered first, without its port; empty: none did.
+  std::string why;                   ///< What happened instead, a line for each address.
+  std::vector<std::string> rails{};  ///< All that answered, where a link is to have several ways.
 };
 
 /// All that one host found out; travels through the store as text.

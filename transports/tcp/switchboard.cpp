@@ -53,9 +53,11 @@ Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& en
   return board;
 }
 
-void Switchboard::open(std::vector<Fd> listeners) {
+void Switchboard::open(Listeners listeners) {
+  own_rails_ = listeners.rails;
+  rails_.assign(static_cast<std::size_t>(session_.size()), 1);
   addresses_.resize(static_cast<std::size_t>(session_.size()));
-  for (const Fd& listener : listeners) {
+  for (const Fd& listener : listeners.sockets) {
     addresses_[static_cast<std::size_t>(rank_)].push_back(local_address(listener));
   }
   session_.on_loss(loss_callback_, [this](const Loss& loss) { on_loss(loss); });
@@ -64,7 +66,7 @@ void Switchboard::open(std::vector<Fd> listeners) {
       .accepted = [this](Fd socket, const HandshakeHello& hello) { accepted(std::move(socket), hello); },
       .refused = {}};
   reactor_.run_there([&] {
-    for (Fd& listener : listeners) {
+    for (Fd& listener : listeners.sockets) {
       acceptors_.push_back(
           std::make_unique<Acceptor>(reactor_, std::move(listener), key_, rank_, session_.size(), events));
     }
@@ -74,7 +76,7 @@ void Switchboard::open(std::vector<Fd> listeners) {
 Status Switchboard::meet(std::chrono::milliseconds timeout) {
   std::vector<int> ranks(static_cast<std::size_t>(session_.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const PublishedAddress mine{addresses(), sockets_};
+  const PublishedAddress mine{addresses(), sockets_, own_rails_};
   auto published = exchange(session_, env_, kPublishedName, mine.text(), ranks, "the TCP addresses", timeout);
   if (!published.ok()) return published.status();
   LOCKSTEP_RETURN_IF_ERROR(learn(*published));
@@ -114,17 +116,23 @@ std::string Switchboard::probe_from(const JobHosts& hosts, std::chrono::millisec
   hello.world = session_.size();
   // The others wait for what is found, so half of the time must be left.
   const auto most = std::min<std::chrono::milliseconds>(kProbeDeadline, timeout / 2);
-  return encode(HostProbe(reactor_, key_, hello).run(targets, most));
+  return encode(HostProbe(reactor_, key_, hello, sockets_ > 1).run(targets, most));
 }
 
-// The ranks of a host share its networks: what answered its speaker is tried first for all of them.
+// The ranks of a host share its networks: what answered its speaker is tried first for all of them. Rails
+// are those of the peer's that answered.
 void Switchboard::prefer_reached(const JobHosts& hosts, const ReachRow& reached) {
   for (const HostReach& reach : reached) {
     for (int rank = 0; rank < session_.size(); ++rank) {
       if (hosts.of_rank(rank) != reach.host) continue;
       auto& addresses = addresses_[static_cast<std::size_t>(rank)];
-      std::stable_partition(addresses.begin(), addresses.end(),
-                            [&](const HostPort& address) { return address.host == reach.address; });
+      const auto answered = [&](const HostPort& address) {
+        return address.host == reach.address ||
+               std::find(reach.rails.begin(), reach.rails.end(), address.host) != reach.rails.end();
+      };
+      int& rails = rails_[static_cast<std::size_t>(rank)];
+      rails = static_cast<int>(std::count_if(addresses.begin(), addresses.begin() + rails, answered));
+      std::stable_partition(addresses.begin(), addresses.end(), answered);
     }
   }
 }
@@ -141,6 +149,7 @@ Status Switchboard::learn(const std::vector<std::string>& published) {
                     rank);
     }
     addresses_[static_cast<std::size_t>(rank)] = std::move(theirs->where);
+    rails_[static_cast<std::size_t>(rank)] = theirs->rails;
   }
   return {};
 }
@@ -157,7 +166,7 @@ Switchboard::~Switchboard() {
 
 // ---- the callers' side ----
 
-void Switchboard::want(int peer, std::uint64_t channel) {
+void Switchboard::want(int peer, std::uint64_t channel, int rail) {
   const Key key{peer, channel};
   std::lock_guard lock(mutex_);
   Slot& slot = slots_[key];
@@ -167,7 +176,7 @@ void Switchboard::want(int peer, std::uint64_t channel) {
     slot.failure = lost->second;
     return announce_change();
   }
-  post([this, key] { begin(key); });
+  post([this, key, rail] { begin(key, rail); });
 }
 
 void Switchboard::post(std::function<void()> task) {
@@ -220,10 +229,19 @@ void Switchboard::announce_change() {
 
 // ---- the reactor's side ----
 
-void Switchboard::begin(Key key) {
-  if (rank_ < key.first) return call(key);
+void Switchboard::begin(Key key, int rail) {
   Effort& effort = efforts_[key];
+  effort.rail = rail;
+  if (rank_ < key.first) return call(key);
   effort.timer = reactor_.at(env_.now() + to_nanos(kKnockDelay), [this, key] { call(key); });
+}
+
+// All addresses of the peer, first that of the rail.
+std::vector<HostPort> Switchboard::ways_to(int peer, int rail) const {
+  std::vector<HostPort> ways = addresses_[static_cast<std::size_t>(peer)];
+  const int rails = std::min(own_rails_, rails_[static_cast<std::size_t>(peer)]);
+  if (rails > 1) std::rotate(ways.begin(), ways.begin() + rail % rails, ways.begin() + rails);
+  return ways;
 }
 
 void Switchboard::call(Key key) {
@@ -236,7 +254,7 @@ void Switchboard::call(Key key) {
   hello.channel = channel;
   Effort& effort = efforts_[key];
   effort.call = std::make_unique<AddressRace>(
-      reactor_, key_, hello, addresses_[static_cast<std::size_t>(peer)], name_of(peer),
+      reactor_, key_, hello, ways_to(peer, effort.rail), name_of(peer),
       [this, key](AddressRace::Outcome outcome, Status why) { called(key, outcome, std::move(why)); });
   effort.call->start();
 }

@@ -25,6 +25,7 @@
 #include "lib/net/reactor.hpp"
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/address_race.hpp"
+#include "transports/tcp/published_address.hpp"
 #include "transports/tcp/reachability.hpp"
 
 namespace lockstep::internal {
@@ -42,8 +43,9 @@ class Switchboard {
   Switchboard(const Switchboard&) = delete;
   Switchboard& operator=(const Switchboard&) = delete;
 
-  /// Starts to make the connection. Repeated calls do nothing more.
-  void want(int peer, std::uint64_t channel);
+  /// Starts to make the connection. Repeated calls do nothing more. Where the hosts have several networks
+  /// that are as fast, connections of different `rail` take turns on them.
+  void want(int peer, std::uint64_t channel, int rail = 0);
   /// The connection, once: with the options of a data connection set, nothing read from it yet. Nothing while
   /// it is not here (also when the peer wanted it and this rank did not). Error: peer_lost, or unauthorized,
   /// naming the peer; final.
@@ -75,12 +77,13 @@ class Switchboard {
   // Reactor's thread only: what this rank does for a wanted connection.
   struct Effort {
     int attempts = 0;
+    int rail = 0;
     Reactor::Handle timer = 0;  // Higher rank: until it knocks.
     std::unique_ptr<AddressRace> call;
   };
 
   Switchboard(Session& session, Env& env, int sockets);
-  void open(std::vector<Fd> listeners);
+  void open(Listeners listeners);
   Status meet(std::chrono::milliseconds timeout);
   Status learn(const std::vector<std::string>& published);
   Status probe_hosts(std::chrono::milliseconds timeout);
@@ -88,7 +91,8 @@ class Switchboard {
   void prefer_reached(const JobHosts& hosts, const ReachRow& reached);
   void on_loss(const Loss& loss);
 
-  void begin(Key key);
+  void begin(Key key, int rail);
+  std::vector<HostPort> ways_to(int peer, int rail) const;
   void call(Key key);
   void called(Key key, AddressRace::Outcome outcome, Status why);
   HandshakeStatus admit(const HandshakeHello& hello) const;
@@ -108,7 +112,9 @@ class Switchboard {
   const HandshakeKey key_;
   const std::string congestion_;
   const std::uint64_t loss_callback_;
+  int own_rails_ = 1;
   std::vector<std::vector<HostPort>> addresses_;      // Index = rank; constant once made.
+  std::vector<int> rails_;                            // Index = rank: of so many first addresses.
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // Reactor's thread only.
   std::map<Key, Effort> efforts_;                     // Reactor's thread only.
   std::shared_ptr<const bool> alive_ =

@@ -85,7 +85,7 @@ Result<Link*> TcpTransport::link(int peer, Channel channel) {
   if (!slot.wanted) {
     slot.wanted = true;
     for (int i = 0; i < switchboard_.sockets_per_link(); ++i) {
-      switchboard_.want(world_rank(peer), wire_channel(channel, i));
+      switchboard_.want(world_rank(peer), wire_channel(channel, i), i);
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(collect(peer, channel));
