@@ -183,6 +183,32 @@ TEST(CommunicationHook, ThatReturnsTheWrongSizeIsNamedOnEveryRankAndLeavesGradie
   });
 }
 
+TEST(CommunicationHook, ThatReturnsTheWrongSizeOnOneRankIsThatRanksErrorEverywhere) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Model model(6, 1);
+    std::vector<float> result(100'000);
+    const std::size_t lacking = communicator.rank() == 1 ? 1 : 0;
+    ReducerOptions options;
+    options.gradients_as_views = false;
+    options.hook = make_hook("short", [&](Communicator& c, const GradientBucket& bucket) {
+      Work work = c.all_reduce_async(bucket.data, result.data(), bucket.count, bucket.type, bucket.op());
+      return HookResult{std::move(work), result.data(), bucket.count - lacking};
+    });
+    Reducer reducer(communicator, model.list(), options);
+    const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(
+        std::string(error.what()).find("hook \"short\" failed on rank 1 in start of bucket 0: it returned "),
+        std::string::npos)
+        << error.what();
+    for (std::size_t i = 0; i < model.tensors(); ++i) {
+      const auto* gradient = static_cast<const float*>(reducer.gradient(i));
+      for (std::size_t e = 0; e < model.elements(i); ++e)
+        ASSERT_EQ(gradient[e], local_gradient(communicator.rank(), 0, i, e));
+    }
+  });
+}
+
 /// Throws on rank 1, in the second step, where `where` says.
 class ThrowingHook final : public CommunicationHook {
  public:

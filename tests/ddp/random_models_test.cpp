@@ -1,9 +1,12 @@
 // A hundred random models: 1 to 500 tensors of 1 to 20 M elements, 64 M in all of the largest, mixed types,
 // random orders of marking, random unused sets, views and copies. The gradients are whole numbers whose sums
 // and averages are exact in every type, so that the result of one process is a formula.
+// `ddp_random_models_test --operations N` runs N of them; those beyond the first hundred are large ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -12,15 +15,17 @@
 #include "ddp/gradient_math.hpp"
 #include "lib/base/float16.hpp"
 #include "lockstep/ddp.hpp"
+#include "tests/engine/count_option.hpp"
 #include "tests/engine/local_ranks.hpp"
 
 namespace lockstep {
 namespace {
 
 constexpr int kRanks = 4;
-constexpr std::size_t kModels = 100;
+constexpr unsigned kModels = 100;
 constexpr std::size_t kLargestModel = 64'000'000;
 constexpr std::size_t kLargestTensor = 20'000'000;
+constexpr std::size_t kMostTensors = 500;
 
 struct Tensor {
   DataType type = DataType::f32;
@@ -34,7 +39,23 @@ struct RandomModel {
   unsigned seed = 0;
 };
 
-/// Small models but for a few: many small ones find more than many large ones.
+struct Limits {
+  std::size_t elements = 0;
+  std::size_t tensors = 0;
+};
+
+/// Small models but for the first three, which are the extremes: many small ones find more than many large
+/// ones. Of those beyond the usual number every order of magnitude is as likely as any other.
+Limits limits_of(unsigned seed, std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+  if (seed == 0) return {kLargestModel, 60};
+  if (seed == 1) return {1, 1};
+  if (seed == 2) return {300'000, kMostTensors};
+  if (seed < kModels) return {1 + below(300'000), 1 + below(kMostTensors)};
+  const double magnitude = std::uniform_real_distribution<double>(4, std::log10(kLargestModel))(random);
+  return {static_cast<std::size_t>(std::pow(10, magnitude)), 1 + below(kMostTensors)};
+}
+
 RandomModel random_model(unsigned seed) {
   std::mt19937 random(seed);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
@@ -43,21 +64,22 @@ RandomModel random_model(unsigned seed) {
   RandomModel model;
   model.seed = seed;
   const bool largest = seed == 0;
-  std::size_t budget = largest ? kLargestModel : 1 + below(300'000);
-  const std::size_t tensors = largest ? 60 : 1 + below(500);
+  auto [budget, tensors] = limits_of(seed, random);
+  const std::size_t share = budget / tensors;
   for (std::size_t i = 0; i < tensors && budget > 0; ++i) {
     Tensor t;
     const unsigned bits = static_cast<unsigned>(below(25));
     t.elements = std::min({std::size_t{1} + below(std::size_t{1} << bits), budget, kLargestTensor});
+    if (seed == 2) t.elements = std::min(t.elements, share);  // Something for each.
     if (largest && i == 30) t.elements = kLargestTensor;
-    if (!largest && i + 1 == tensors) t.elements = budget;
+    if (!largest && i + 1 == tensors) t.elements = std::min(budget, kLargestTensor);
     // Memory: the largest model is of small types.
     t.type = largest ? kTypes[2 + below(2)] : kTypes[below(std::size(kTypes))];
     budget -= t.elements;
     t.users = static_cast<unsigned>(below(1u << kRanks));
     model.tensors.push_back(t);
   }
-  if (largest) model.tensors.back().elements += budget;
+  if (largest && budget > 0) model.tensors.push_back({model.tensors.back().type, budget, 1});
   ReducerOptions& o = model.options;
   if (!largest) {
     o.bucket_bytes = 1 + below(400'000);
@@ -208,15 +230,49 @@ class RankRun {
   std::optional<Reducer> reducer_;
 };
 
+/// What the models of a run were.
+class Span {
+ public:
+  void add(const RandomModel& model) {
+    std::size_t all = 0;
+    for (const Tensor& t : model.tensors) {
+      all += t.elements;
+      smallest_ = std::min(smallest_, t.elements);
+      largest_ = std::max(largest_, t.elements);
+      types_ |= 1u << static_cast<unsigned>(t.type);
+    }
+    largest_model_ = std::max(largest_model_, all);
+    fewest_ = std::min(fewest_, model.tensors.size());
+    most_ = std::max(most_, model.tensors.size());
+  }
+  void expect_all() const {
+    EXPECT_EQ(smallest_, 1u);
+    EXPECT_EQ(largest_, kLargestTensor);
+    EXPECT_EQ(largest_model_, kLargestModel);
+    EXPECT_EQ(fewest_, 1u);
+    EXPECT_EQ(most_, kMostTensors);
+    EXPECT_EQ(std::popcount(types_), 6);
+  }
+
+ private:
+  std::size_t smallest_ = kLargestModel, largest_ = 0, largest_model_ = 0;
+  std::size_t fewest_ = kMostTensors, most_ = 0;
+  unsigned types_ = 0;
+};
+
 TEST(RandomModels, GiveTheResultOfOneProcessOnEveryRank) {
-  for (unsigned seed = 0; seed < kModels; ++seed) {
+  const auto models = static_cast<unsigned>(testing::count_option(kModels));
+  Span span;
+  for (unsigned seed = 0; seed < models; ++seed) {
     const RandomModel model = random_model(seed);
+    span.add(model);
     testing::on_ranks(kRanks, seed % 5 == 1 ? "tcp" : "shm", [&](Communicator& communicator) {
       RankRun run(communicator, model);
       for (std::size_t step = 0; step < 2 && !::testing::Test::HasFailure(); ++step) run.step(step);
     });
     if (::testing::Test::HasFailure()) return;
   }
+  if (models >= kModels) span.expect_all();
 }
 
 }  // namespace
