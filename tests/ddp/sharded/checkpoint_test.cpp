@@ -46,12 +46,17 @@ class Directory {
   fs::path path_;
 };
 
-/// A replicated model: one tensor larger than a piece, a small one, a scalar and an empty one.
+constexpr std::size_t kRows = 30;
+constexpr std::size_t kRowsOfMoreThanAPiece = 1'500;  // 6 MB, a piece being 4 MiB.
+
+/// A replicated model: a large tensor, a small one, a scalar and an empty one.
 struct Net {
-  std::vector<float> large = std::vector<float>(1'500'000);
+  explicit Net(std::size_t row_count = kRows) : rows(row_count) {}
+  std::size_t rows;
+  std::vector<float> large = std::vector<float>(rows * 1'000);
   std::vector<double> small = std::vector<double>(7);
   std::vector<float> scalar = std::vector<float>(1);
-  std::vector<Parameter> list{{"large", DataType::f32, {1500, 1000}, large.data(), nullptr},
+  std::vector<Parameter> list{{"large", DataType::f32, {rows, 1000}, large.data(), nullptr},
                               {"small", DataType::f64, {7}, small.data(), nullptr},
                               {"scalar", DataType::f32, {}, scalar.data(), nullptr},
                               {"empty", DataType::f32, {0, 3}, nullptr, nullptr}};
@@ -65,9 +70,9 @@ struct Net {
   }
 };
 
-void save(int ranks, const Directory& directory, float from, bool shared = true) {
+void save(int ranks, const Directory& directory, float from, bool shared = true, std::size_t rows = kRows) {
   on_ranks(ranks, "auto", [&](Communicator& communicator) {
-    Net net;
+    Net net(rows);
     net.fill(from);
     save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator, shared),
                     {.step = 12, .note = "{\"rate\": 0.1}"});
@@ -91,7 +96,7 @@ TEST(Checkpoint, IsLoadedByAnyNumberOfRanks) {
           EXPECT_EQ(info.step, 12u);
           EXPECT_EQ(info.note, "{\"rate\": 0.1}");
           EXPECT_EQ(info.world_size, writers);
-          EXPECT_EQ(info.bytes, 1'500'000 * 4 + 7 * 8 + 4u);
+          EXPECT_EQ(info.bytes, kRows * 1'000 * 4 + 7 * 8 + 4u);
         });
       }
       EXPECT_EQ(read_checkpoint_info(directory.checkpoint()).step, 12u);
@@ -99,16 +104,29 @@ TEST(Checkpoint, IsLoadedByAnyNumberOfRanks) {
   }
 }
 
+TEST(Checkpoint, MayHaveTensorsOfSeveralPieces) {
+  const Directory directory;
+  save(1, directory, 5, true, kRowsOfMoreThanAPiece);
+  Net expected(kRowsOfMoreThanAPiece);
+  expected.fill(5);
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Net net(kRowsOfMoreThanAPiece);
+    load_checkpoint(communicator, directory.checkpoint(), slices_to_load(net.list));
+    EXPECT_TRUE(net == expected);
+  });
+}
+
+/// Across the border of two ranks' files.
 TEST(Checkpoint, ASliceIsReadAlone) {
   const Directory directory;
   save(3, directory, 0);
   on_ranks(1, "auto", [&](Communicator& communicator) {
     Net net;
     std::vector<TensorSlice> slices = slices_to_load(net.list);
-    slices[0].first = 499'990;
+    slices[0].first = 9'990;
     slices[0].count = 20;
     load_checkpoint(communicator, directory.checkpoint(), slices);
-    for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(net.large[i], static_cast<float>(499'990 + i));
+    for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(net.large[i], static_cast<float>(9'990 + i));
     EXPECT_EQ(net.large[20], 0.0f);
   });
 }
@@ -134,7 +152,7 @@ TEST(Checkpoint, SurvivesASaveThatFails) {
     if (communicator.rank() == 1) slices[0].count -= 1;  // Nobody has the last element.
     const Error error =
         thrown_by([&] { save_checkpoint(communicator, directory.checkpoint(), slices, {.step = 13}); });
-    EXPECT_NE(std::string(error.what()).find("lacks element 1499999 of \"large\""), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("lacks element 29999 of \"large\""), std::string::npos)
         << error.what();
     slices[0].count += 10;
     const Error outside =
@@ -183,7 +201,7 @@ void expect_refused(ErrorCode code, const std::string& text,
 TEST(Checkpoint, DamageIsNamed) {
   expect_refused(ErrorCode::invalid_argument, "g1-rank1of2.bin is missing; the checkpoint is damaged",
                  [](const Directory& d) { fs::remove(d.file("g1-rank1of2.bin")); });
-  expect_refused(ErrorCode::invalid_argument, "g1-rank0of2.bin has 1000 bytes instead of 30000",
+  expect_refused(ErrorCode::invalid_argument, "g1-rank0of2.bin has 1000 bytes instead of 600",
                  [](const Directory& d) { fs::resize_file(d.file("g1-rank0of2.bin"), 1'000); });
   expect_refused(
       ErrorCode::invalid_argument, "of \"large\" do not have their checksum", [](const Directory& d) {
@@ -201,8 +219,8 @@ TEST(Checkpoint, DamageIsNamed) {
 TEST(Checkpoint, AnotherModelIsNamed) {
   const auto nothing = [](const Directory&) {};
   expect_refused(ErrorCode::mismatch,
-                 "the checkpoint has \"large\" f32 [1500, 1000], the model \"large\" f32 [1000, 1500]",
-                 nothing, [](auto& slices) { std::swap(slices[0].shape[0], slices[0].shape[1]); });
+                 "the checkpoint has \"large\" f32 [30, 1000], the model \"large\" f32 [1000, 30]", nothing,
+                 [](auto& slices) { std::swap(slices[0].shape[0], slices[0].shape[1]); });
   expect_refused(ErrorCode::mismatch, "the model has \"fc9\" f64 [7], which the checkpoint lacks", nothing,
                  [](auto& slices) { slices[1].name = "fc9"; });
   expect_refused(ErrorCode::mismatch, "the checkpoint has \"empty\" f32 [0, 3], which the model lacks",
