@@ -280,7 +280,13 @@ HandshakeStatus Switchboard::admit(const HandshakeHello& hello) const {
 
 void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
   if (hello.service == HandshakeService::probe) return;  // It knows by now.
-  if (hello.service == HandshakeService::knock) return want(hello.rank, hello.channel);
+  if (hello.service == HandshakeService::knock) {
+    // Who knocks comes by the rail on which it wants to be called.
+    const std::string here = local_address(socket).host;
+    const auto at = std::find_if(addresses().begin(), addresses().end(),
+                                 [&](const HostPort& address) { return address.host == here; });
+    return want(hello.rank, hello.channel, static_cast<int>(at - addresses().begin()));
+  }
   connected({hello.rank, hello.channel}, std::move(socket));
 }
 
