@@ -183,6 +183,34 @@ TEST(DeviceMemory, TheOwnerSeesWhoHoldsWhatItWithdrew) {
   });
 }
 
+TEST(DeviceMemory, WhatIsRetiredIsFreedWhenNobodyUsesIt) {
+  testing::run_forked(1, [](int) {
+    HostBackend backend;
+    DeviceExports exports(backend);
+    DeviceImports imports(backend, exports);
+    const auto exists = [&](void* memory) {
+      return must(backend.locate(memory)).space == MemorySpace::device;
+    };
+    void* const memory = must(backend.allocate(0, kBytes, MemoryKind::plain));
+    const SegmentRef ref = *must(exports.share(memory, kBytes));
+    const DeviceOwner self{process_token(), ""};
+    std::optional<DeviceLease> lease = must(imports.resolve(self, ref, kBytes, 0));
+    exports.unshare(ref);
+    EXPECT_TRUE(exports.held(ref));
+    exports.retire(memory);
+    EXPECT_TRUE(exists(memory)) << "leased";
+    lease.reset();
+    EXPECT_FALSE(exports.held(ref));
+    void* const other = must(backend.allocate(0, kBytes, MemoryKind::plain));
+    const SegmentRef second = *must(exports.share(other, kBytes));
+    EXPECT_FALSE(exists(memory));
+    exports.retire(other);  // Still shared.
+    EXPECT_TRUE(exists(other));
+    exports.unshare(second);
+    EXPECT_FALSE(exists(other));
+  });
+}
+
 TEST(DeviceMemory, AKilledPeerHoldsNothingAndItsMemoryStaysUntilDropped) {
   testing::Shared<Meeting> shared;
   const std::vector<pid_t> ranks = testing::start_forked(2, [&](int rank) {

@@ -39,6 +39,7 @@ Result<std::optional<SegmentRef>> DeviceExports::share(const void* pointer, std:
                       std::to_string(allocation.bytes) + " bytes");
   }
   const std::lock_guard lock(mutex_);
+  sweep();
   const auto known = shared_.find(allocation.generation);
   if (known == shared_.end()) {
     Result<MemoryExport> exported = backend_.export_memory(allocation.base);
@@ -49,7 +50,7 @@ Result<std::optional<SegmentRef>> DeviceExports::share(const void* pointer, std:
     shared_.emplace(allocation.generation, std::move(shared));
   }
   Shared& shared = shared_.at(allocation.generation);
-  ++shared.users;
+  ++shared.shares;
   return std::optional(SegmentRef{process_token(), shared.number, offset, allocation.generation});
 }
 
@@ -62,7 +63,7 @@ Status DeviceExports::offer(const Allocation& allocation, MemoryExport exported,
   if (!shown.ok()) return shown.status();
   shared.allocation = allocation;
   shared.number = number_of(allocation.base);
-  shared.card = std::move(*card);
+  shared.users.card = std::move(*card);
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(*shown));
   if (exported.descriptor) descriptors.push_back(std::move(exported.descriptor));
@@ -76,25 +77,45 @@ std::uint64_t DeviceExports::number_of(std::byte* base) {
 void DeviceExports::unshare(const SegmentRef& ref) {
   const std::lock_guard lock(mutex_);
   const auto found = shared_.find(ref.generation);
-  if (found == shared_.end() || --found->second.users > 0) return;
+  if (found == shared_.end() || --found->second.shares > 0) return;
   withdraw_descriptors(key(found->second.number, ref.generation));
-  found->second.card.withdraw();
-  std::erase_if(withdrawn_, [](const auto& entry) { return !entry.second.held(); });
-  withdrawn_.emplace(ref.generation, std::move(found->second.card));
+  found->second.users.card.withdraw();
+  withdrawn_.emplace(ref.generation, std::move(found->second.users));
   shared_.erase(found);
+  sweep();
+}
+
+bool DeviceExports::in_use(std::uint64_t generation) const {
+  const auto found = withdrawn_.find(generation);
+  return shared_.contains(generation) || (found != withdrawn_.end() && found->second.any());
 }
 
 bool DeviceExports::held(const SegmentRef& ref) const {
   const std::lock_guard lock(mutex_);
-  const auto found = withdrawn_.find(ref.generation);
-  return found != withdrawn_.end() && found->second.held();
+  return !shared_.contains(ref.generation) && in_use(ref.generation);
 }
 
-std::optional<Allocation> DeviceExports::find(std::uint64_t segment, std::uint64_t generation) const {
+void DeviceExports::retire(void* memory) {
+  const Result<Allocation> located = backend_.locate(memory);
+  const std::lock_guard lock(mutex_);
+  if (located.ok()) retired_.emplace(located.value().generation, memory);
+  sweep();
+}
+
+void DeviceExports::sweep() {
+  std::erase_if(withdrawn_, [](const auto& entry) { return !entry.second.any(); });
+  std::erase_if(retired_, [this](const auto& entry) {
+    if (in_use(entry.first)) return false;
+    static_cast<void>(backend_.free(entry.second));
+    return true;
+  });
+}
+
+std::optional<DeviceExports::Own> DeviceExports::find(std::uint64_t segment, std::uint64_t generation) const {
   const std::lock_guard lock(mutex_);
   const auto found = shared_.find(generation);
   if (found == shared_.end() || found->second.number != segment) return std::nullopt;
-  return found->second.allocation;
+  return Own{found->second.allocation, found->second.users.here};
 }
 
 }  // namespace lockstep::internal

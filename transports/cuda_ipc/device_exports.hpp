@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -35,30 +36,47 @@ class DeviceExports {
   Result<std::optional<SegmentRef>> share(const void* pointer, std::size_t bytes);
   /// The last one withdraws the allocation: nobody maps it any more.
   void unshare(const SegmentRef& ref);
-  /// Whether a living process still has this withdrawn allocation mapped; before it lets go the memory must
-  /// not be freed.
+  /// Whether this withdrawn allocation is still mapped by a living process, or leased in this one; before all
+  /// let go the memory must not be freed.
   bool held(const SegmentRef& ref) const;
-  /// This process's own address of a shared allocation and its device, for ranks that are threads of it.
-  std::optional<Allocation> find(std::uint64_t segment, std::uint64_t generation) const;
+  /// Frees an allocation of the backend's, which nobody shares any more: at once, or, while it is held, in a
+  /// later call of share(), unshare() or retire(). For memory of the library's own, whose owner cannot wait.
+  void retire(void* memory);
+
+  /// A shared allocation of this process, for ranks that are threads of it, and what says that it is in use.
+  struct Own {
+    Allocation allocation;
+    std::shared_ptr<const void> user;
+  };
+  std::optional<Own> find(std::uint64_t segment, std::uint64_t generation) const;
 
   /// Under which the descriptor service offers an allocation.
   static std::string key(std::uint64_t segment, std::uint64_t generation);
 
  private:
+  /// How users of an allocation are told from nobody.
+  struct Users {
+    OwnedCard card;                                                    ///< Other processes.
+    std::shared_ptr<const void> here = std::make_shared<const int>();  ///< Leases have copies of it.
+    bool any() const { return here.use_count() > 1 || card.held(); }
+  };
   struct Shared {
     Allocation allocation;
     std::uint64_t number = 0;
-    int users = 0;
-    OwnedCard card;
+    int shares = 0;
+    Users users;
   };
   Status offer(const Allocation& allocation, MemoryExport exported, Shared& shared);
   std::uint64_t number_of(std::byte* base);
+  bool in_use(std::uint64_t generation) const;
+  void sweep();  ///< Forgets and frees what nobody holds any more.
 
   Backend& backend_;
   mutable std::mutex mutex_;
-  std::map<std::byte*, std::uint64_t> numbers_;   ///< By base; kept, so that a number means one address.
-  std::map<std::uint64_t, Shared> shared_;        ///< By generation.
-  std::map<std::uint64_t, OwnedCard> withdrawn_;  ///< By generation, while they may be held.
+  std::map<std::byte*, std::uint64_t> numbers_;  ///< By base; kept, so that a number means one address.
+  std::map<std::uint64_t, Shared> shared_;       ///< By generation.
+  std::map<std::uint64_t, Users> withdrawn_;     ///< By generation, while they are held.
+  std::map<std::uint64_t, void*> retired_;       ///< By generation: to be freed.
 };
 
 }  // namespace lockstep::internal

@@ -41,19 +41,21 @@ Result<DeviceLease> DeviceImports::resolve(const DeviceOwner& owner, const Segme
 /// Memory of this process is not mapped again; another device of it needs peer access.
 Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::own_memory(const SegmentRef& ref,
                                                                             int device) {
-  const std::optional<Allocation> found = own_.find(ref.segment, ref.generation);
-  if (!found) return Status(ErrorCode::internal, "this device memory is not shared any more");
-  const Result<bool> reach = backend_.can_access(device, found->device);
+  std::optional<DeviceExports::Own> own = own_.find(ref.segment, ref.generation);
+  if (!own) return Status(ErrorCode::internal, "this device memory is not shared any more");
+  const Allocation& found = own->allocation;
+  const Result<bool> reach = backend_.can_access(device, found.device);
   if (!reach.ok()) return reach.status();
   if (!reach.value()) {
     return Status(ErrorCode::not_supported, "device " + std::to_string(device) +
                                                 " has no access to the memory of device " +
-                                                std::to_string(found->device));
+                                                std::to_string(found.device));
   }
-  LOCKSTEP_RETURN_IF_ERROR(backend_.enable_peer(device, found->device));
+  LOCKSTEP_RETURN_IF_ERROR(backend_.enable_peer(device, found.device));
   auto allocation = std::shared_ptr<ImportedAllocation>(new ImportedAllocation(backend_, device));
-  allocation->base_ = found->base;
-  allocation->bytes_ = found->bytes;
+  allocation->base_ = found.base;
+  allocation->bytes_ = found.bytes;
+  allocation->user_ = std::move(own->user);
   return std::shared_ptr<const ImportedAllocation>(std::move(allocation));
 }
 

@@ -37,7 +37,8 @@ class ImportedAllocation {
   const int device_;
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
-  std::optional<PeersCard> card_;  ///< None: memory of this process.
+  std::optional<PeersCard> card_;     ///< Of other processes' memory.
+  std::shared_ptr<const void> user_;  ///< Of this process's.
 };
 
 /// Bytes of a peer's memory, addressable while this lives.
