@@ -144,6 +144,17 @@ CallBuilder& CallBuilder::pair_counts(std::span<const std::size_t> send, std::sp
   return *this;
 }
 
+CallBuilder& CallBuilder::on_device(const void* scale) {
+  call_.device_scale = scale;
+  if (call_.facts.op == ReduceOp::user) {
+    refuse(
+        ErrorCode::not_supported,
+        "a user's operator is a function of the host and cannot run on a device: reduce host memory with a "
+        "Communicator");
+  }
+  return *this;
+}
+
 /// How many elements of input and output this rank's part touches.
 void CallBuilder::size_buffers() {
   const std::uint64_t count = call_.facts.count, world = static_cast<std::uint64_t>(world_);

@@ -26,11 +26,15 @@ class CallBuilder {
   CallBuilder& root_counts(std::span<const std::size_t> counts, std::size_t own);
   CallBuilder& pair_counts(std::span<const std::size_t> send, std::span<const std::size_t> recv);
 
-  /// Derives sizes and checks. The Call refers to this builder.
+  /// Of a call on device memory: `scale` as Call::device_scale. Refuses what only a processor can run.
+  CallBuilder& on_device(const void* scale);
+  /// The call is wrong for a reason that the caller found; the first one counts.
+  void refuse(ErrorCode code, std::string message);
+
+  /// Derives sizes and checks. The Call refers to this builder, wherever it is moved to.
   const Call& build();
 
  private:
-  void refuse(ErrorCode code, std::string message);
   void size_buffers();
   void choose_algorithm();
   void check_pointer(const char* which, const void* pointer, std::uint64_t elements);

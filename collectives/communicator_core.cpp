@@ -48,6 +48,18 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr
   return core;
 }
 
+std::shared_ptr<CommunicatorCore> CommunicatorCore::on_memory(std::string name,
+                                                              std::unique_ptr<Transport> transport,
+                                                              DomainMemory& memory) {
+  EngineGroup group = engine_->group();
+  group.name = std::move(name);
+  auto engine = std::make_shared<Engine>(std::move(group), std::move(transport), real_env(),
+                                         &Reactor::instance(), world_->model, &memory);
+  std::shared_ptr<CommunicatorCore> core(new CommunicatorCore(world_, std::move(engine), world_ranks_));
+  core->watch_losses();
+  return core;
+}
+
 void CommunicatorCore::watch_losses() {
   if (size() == 1) return;
   static std::atomic<std::uint64_t> next{1};

@@ -44,6 +44,10 @@ class CommunicatorCore {
   std::string describe() const;
 
   Result<std::shared_ptr<CommunicatorCore>> split(int color, int key);
+  /// The same ranks once more, with an order of calls of its own on the domain of `transport` (null for a
+  /// group of one), which is of `memory`. Local; `memory` outlives it.
+  std::shared_ptr<CommunicatorCore> on_memory(std::string name, std::unique_ptr<Transport> transport,
+                                              DomainMemory& memory);
   /// Barrier, then leave.
   Status finalize();
 

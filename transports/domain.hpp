@@ -20,7 +20,7 @@ inline constexpr std::size_t kLine = 128;  ///< Two cache lines: the adjacent-li
 inline constexpr std::size_t kInlinePayload = 40;  ///< Payload bytes that ride in a flag's cache line.
 inline constexpr std::size_t kRecentCalls = 64;    ///< How many calls back a mismatch can be explained.
 inline constexpr std::size_t kStagingBytes =
-    1 << 20;  ///< Staging area per member: two halves used alternately by consecutive calls.
+    1 << 20;  ///< Staging area per member of host memory: two halves used alternately by consecutive calls.
 
 /// A flag with room for a small payload beside it in one cache line. Single writer: the owner.
 struct alignas(kLine) InlineLine {
@@ -75,7 +75,9 @@ class Domain {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(controls_.size()); }
   MemberControl& control(int member) { return *controls_[static_cast<std::size_t>(member)]; }
-  /// kStagingBytes of `member`'s staging memory in this rank's address space. Populated.
+  /// Of each member's staging area; equal on all.
+  std::size_t staging_bytes() const { return staging_bytes_; }
+  /// `member`'s staging memory in this rank's address space. Populated.
   virtual std::byte* staging(int member) = 0;
   /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use (may block
   /// for its transfer) and drops older generations. The pointer stays valid until a newer generation is
@@ -90,10 +92,12 @@ class Domain {
 
  protected:
   /// `controls` by member; they outlive the domain.
-  Domain(int rank, std::vector<MemberControl*> controls) : rank_(rank), controls_(std::move(controls)) {}
+  Domain(int rank, std::vector<MemberControl*> controls, std::size_t staging_bytes = kStagingBytes)
+      : rank_(rank), staging_bytes_(staging_bytes), controls_(std::move(controls)) {}
 
  private:
   const int rank_;
+  const std::size_t staging_bytes_;
   const std::vector<MemberControl*> controls_;
 };
 

@@ -29,13 +29,13 @@ void DeviceCommunicator::send(const void* buffer, std::size_t count, DataType ty
                               Stream stream, const DeviceCallOptions& options) {
   const DeviceMessage message =
       checked(*core_, true, const_cast<void*>(buffer), count, type, destination, stream);
-  core_->start({&message, 1}, options).throw_if_error();
+  core_->start({message}, options).throw_if_error();
 }
 
 void DeviceCommunicator::recv(void* buffer, std::size_t count, DataType type, int source, Stream stream,
                               const DeviceCallOptions& options) {
   const DeviceMessage message = checked(*core_, false, buffer, count, type, source, stream);
-  core_->start({&message, 1}, options).throw_if_error();
+  core_->start({message}, options).throw_if_error();
 }
 
 struct DeviceBatch::State {
@@ -62,8 +62,8 @@ void DeviceBatch::recv(void* buffer, std::size_t count, DataType type, int sourc
 }
 
 void DeviceBatch::submit(const DeviceCallOptions& options) {
-  const std::vector<DeviceMessage> messages = std::exchange(state_->messages, {});
-  state_->core->start(messages, options).throw_if_error();
+  std::vector<DeviceMessage> messages = std::exchange(state_->messages, {});
+  state_->core->start(std::move(messages), options).throw_if_error();
 }
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ using Counts = std::span<const std::size_t>;
 
 static void enqueue(DeviceCore& core, CallBuilder call, Stream stream, const DeviceCallOptions& options,
                     void* copy_to = nullptr) {
-  core.start(call, stream, options, copy_to).throw_if_error();
+  core.start(std::move(call), stream, options, copy_to).throw_if_error();
 }
 
 void DeviceCommunicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,

@@ -19,10 +19,11 @@ std::string_view name_of(DeviceMode mode) noexcept {
 }
 
 DeviceCommunicator::DeviceCommunicator(Communicator& communicator, int device, const DeviceOptions& options) {
-  auto core = DeviceCore::make(communicator.core(), device, options);
+  auto core = DeviceCore::make(communicator.core(), internal::device_backend(), device, options);
   core.status().throw_if_error();
   core_ = std::move(*core);
 }
+DeviceCommunicator::DeviceCommunicator(std::shared_ptr<DeviceCore> core) noexcept : core_(std::move(core)) {}
 DeviceCommunicator::DeviceCommunicator(DeviceCommunicator&&) noexcept = default;
 DeviceCommunicator& DeviceCommunicator::operator=(DeviceCommunicator&&) noexcept = default;
 DeviceCommunicator::~DeviceCommunicator() = default;

@@ -1,21 +1,150 @@
+// Setting a DeviceCommunicator up and taking it down.
 #include "collectives/device/device_core.hpp"
 
-namespace lockstep {
-namespace internal {
+#include <cstdio>
+#include <utility>
 
-Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore&, int, const DeviceOptions&) {
-  return Status(ErrorCode::not_supported, "this build of lockstep has no collectives on devices");
+#include "collectives/device/device_domain.hpp"
+#include "collectives/device/exchange.hpp"
+#include "lib/base/config.hpp"
+#include "lib/base/hash.hpp"
+#include "transports/shm/shm_transport.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// Keeps the group that carries a DeviceCommunicator's phases apart from its control group.
+constexpr std::uint64_t kDeviceGroup = 0x6465766963650001;
+
+void print_decision(const ModeDecision& decision, int ranks) {
+  if (config_text("LOCKSTEP_LOG") != "info") return;
+  std::fprintf(stderr, "lockstep: %d ranks on devices, mode %s (%s)\n", ranks,
+               std::string(name_of(decision.mode)).c_str(), decision.reason.c_str());
 }
 
-}  // namespace internal
+}  // namespace
 
-void* allocate_device(std::size_t, int) {
-  throw Error(ErrorCode::not_supported, "this build of lockstep has no collectives on devices");
+DeviceCore::DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control,
+                       ModeDecision decision)
+    : backend_(backend),
+      device_(device),
+      device_name_(backend.identify(device).value().name),
+      control_(std::move(control)),
+      decision_(std::move(decision)) {}
+
+Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communicator, Result<Backend*> backend,
+                                                     int device, const DeviceOptions& options) {
+  auto control = communicator.split(0, communicator.rank());
+  if (!control.ok()) return control.status();
+  auto facts = exchange_records(**control, facts_of(backend, device, options));
+  if (!facts.ok()) return facts.status();
+  auto decision = decide_mode(*facts, (*control)->engine().group());
+  if (!decision.ok()) return decision.status();
+  if ((*control)->rank() == 0) print_decision(*decision, (*control)->size());
+  std::shared_ptr<DeviceCore> core(new DeviceCore(**backend, device, std::move(*control), *decision));
+  LOCKSTEP_RETURN_IF_ERROR(core->set_up(options));
+  return core;
 }
 
-void free_device(void* pointer) {
-  if (pointer != nullptr)
-    throw Error(ErrorCode::invalid_argument, "the pointer is not one of allocate_device()");
+/// Every step ends with the same result on all ranks, so that none is left waiting.
+Status DeviceCore::set_up(const DeviceOptions& options) {
+  const DeviceScope scope(backend_, device_);
+  auto areas = exchange_staging();
+  if (!areas.ok()) return areas.status();
+  LOCKSTEP_RETURN_IF_ERROR(agree(*control_, adopt_staging(*areas, options)));
+  worker_ = std::make_unique<DeviceWorker>([this](DeviceTask& task) { run(task); });
+  return {};
 }
 
-}  // namespace lockstep
+/// Makes what this rank needs for itself, and tells the others where its staging memory lies.
+Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
+  const auto make_own = [&]() -> Status {
+    auto stream = backend_.create_stream(Backend::Priority::high);
+    if (!stream.ok()) return stream.status();
+    stream_ = *stream;
+    auto gate = StreamGate::make(backend_, device_);
+    if (!gate.ok()) return gate.status();
+    gate_ = std::move(*gate);
+    buffers_ = std::make_unique<SharedBuffers>(backend_, device_, control_->engine().group().members);
+    if (control_->size() == 1) return {};
+    const std::size_t bytes = decision_.staging_bytes + message_area_bytes(decision_.staging_bytes);
+    auto memory = backend_.allocate(device_, bytes);
+    if (!memory.ok()) return memory.status();
+    staging_ = static_cast<std::byte*>(*memory);
+    return buffers_->add(staging_, bytes);
+  };
+  LOCKSTEP_RETURN_IF_ERROR(agree(*control_, make_own()));
+  return exchange_records(*control_, buffers_->find(staging_, 1));
+}
+
+Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options) {
+  steps_ = std::make_unique<DeviceSteps>(backend_, device_, stream_, *buffers_);
+  const EngineGroup& group = control_->engine().group();
+  MessageAreas messages{{}, message_area_bytes(decision_.staging_bytes)};
+  std::unique_ptr<Transport> transport;
+  if (group.size() > 1) {
+    std::vector<std::byte*> staging;
+    for (int member = 0; member < group.size(); ++member) {
+      Result<std::byte*> area = staging_;
+      if (member != group.rank)
+        area = buffers_->resolve(member, areas[static_cast<std::size_t>(member)],
+                                 decision_.staging_bytes + messages.bytes, true);
+      if (!area.ok()) return area.status();
+      staging.push_back(*area);
+      messages.by_member.push_back(*area + decision_.staging_bytes);
+    }
+    auto host = make_shm_transport(hash_combine(group.id, kDeviceGroup), group.rank, group.members,
+                                   options.timeout, real_env());
+    if (!host.ok()) return host.status();
+    transport =
+        make_device_transport(std::move(*host), std::move(staging), decision_.staging_bytes, *buffers_);
+  }
+  collectives_ = control_->on_memory(group.name + "/device", std::move(transport), *steps_);
+  messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
+                                                 std::move(messages));
+  return {};
+}
+
+DeviceCore::~DeviceCore() {
+  if (worker_ != nullptr && !worker_->idle()) abort("its DeviceCommunicator was destroyed");
+  worker_.reset();
+  if (gate_ != nullptr) gate_->release(issued_);
+  gate_.reset();
+  if (collectives_ != nullptr) collectives_->engine().close();
+  control_->engine().close();
+  messenger_.reset();
+  collectives_.reset();
+  steps_.reset();
+  buffers_.reset();
+  const DeviceScope scope(backend_, device_);
+  for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
+  if (stream_ != nullptr) static_cast<void>(backend_.destroy_stream(stream_));
+  if (staging_ != nullptr) static_cast<void>(backend_.free(staging_));
+}
+
+std::string DeviceCore::describe() const {
+  const EngineGroup& group = control_->engine().group();
+  return "rank " + std::to_string(group.rank) + " of " + std::to_string(group.size()) + " on device " +
+         std::to_string(device_) + " (" + device_name_ + "), mode " + std::string(name_of(decision_.mode)) +
+         " (" + decision_.reason + ")";
+}
+
+// ---- memory ----
+
+Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) {
+  Status status = buffers_->add(pointer, bytes);
+  // Such memory is staged, which serves every call.
+  return status.code() == ErrorCode::not_supported ? Status() : status;
+}
+
+Status DeviceCore::register_window(void* pointer, std::size_t bytes) {
+  return agree(*control_, register_buffer(pointer, bytes));
+}
+
+Status DeviceCore::deregister(void* pointer) { return buffers_->remove(pointer); }
+
+bool DeviceCore::is_registered(const void* pointer, std::size_t bytes) const {
+  return buffers_->find(pointer, bytes).owner != 0;
+}
+
+}  // namespace lockstep::internal

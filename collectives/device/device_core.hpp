@@ -1,53 +1,102 @@
 // DeviceCore: what a DeviceCommunicator handle points to.
+//
+// Beside it stands a host communicator of the same ranks, `control`, for the set-up and for the words of
+// sends and receives. In mode host_sync an engine whose domain is the ranks' device memory runs the same
+// programs as in shared memory: order, mismatches, deadlines, revokes are its. The worker waits on the host
+// for the caller's stream, for its own stream, and for the peers; the caller's stream waits for the worker.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "collectives/call_builder.hpp"
-#include "lockstep/device.hpp"
+#include "collectives/communicator_core.hpp"
+#include "collectives/device/device_facts.hpp"
+#include "collectives/device/device_steps.hpp"
+#include "collectives/device/device_worker.hpp"
+#include "collectives/device/messenger.hpp"
+#include "collectives/device/shared_buffers.hpp"
+#include "collectives/device/stream_gate.hpp"
 
 namespace lockstep::internal {
 
-/// One send or receive, checked.
-struct DeviceMessage {
-  bool is_send = false;
-  void* buffer = nullptr;  ///< Read only for a send.
-  std::uint64_t bytes = 0;
-  int peer = 0;
-  Stream stream = nullptr;
-};
-
 class DeviceCore {
  public:
-  /// Collective over `communicator`.
-  static Result<std::shared_ptr<DeviceCore>> make(CommunicatorCore& communicator, int device,
-                                                  const DeviceOptions& options);
-  virtual ~DeviceCore() = default;
+  /// Collective over `communicator`. Without a backend this rank tells the others why, and all fail.
+  static Result<std::shared_ptr<DeviceCore>> make(CommunicatorCore& communicator, Result<Backend*> backend,
+                                                  int device, const DeviceOptions& options);
+  /// Aborts what is in flight, and waits until the caller's streams have passed it.
+  ~DeviceCore();
 
   /// Whose group and sequence the calls belong to.
-  virtual Engine& engine() = 0;
-  virtual int device() const = 0;
-  virtual DeviceMode mode() const = 0;
-  virtual std::string describe() const = 0;
+  Engine& engine() { return collectives_->engine(); }
+  int device() const { return device_; }
+  DeviceMode mode() const { return decision_.mode; }
+  std::string describe() const;
 
   /// Enqueues a collective. `copy_to`: where a broadcast's root wants its input as well; null: nowhere.
-  virtual Status start(CallBuilder& call, Stream stream, const DeviceCallOptions& options,
-                       void* copy_to = nullptr) = 0;
+  Status start(CallBuilder call, Stream stream, const DeviceCallOptions& options, void* copy_to = nullptr);
   /// Enqueues messages that do not wait for one another.
-  virtual Status start(std::span<const DeviceMessage> messages, const DeviceCallOptions& options) = 0;
+  Status start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options);
 
-  virtual Status register_buffer(void* pointer, std::size_t bytes) = 0;
-  virtual Status register_window(void* pointer, std::size_t bytes) = 0;
-  virtual Status deregister(void* pointer) = 0;
-  virtual bool is_registered(const void* pointer, std::size_t bytes) const = 0;
+  Status register_buffer(void* pointer, std::size_t bytes);
+  Status register_window(void* pointer, std::size_t bytes);
+  Status deregister(void* pointer);
+  bool is_registered(const void* pointer, std::size_t bytes) const;
 
-  virtual Status wait() = 0;
+  Status wait();
   /// Why the communicator is not usable any more.
-  virtual Status state() = 0;
-  virtual void abort(std::string_view reason) = 0;
-  virtual Status finalize() = 0;
+  Status state();
+  void abort(std::string_view reason);
+  Status finalize();
+
+ private:
+  DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control, ModeDecision decision);
+  Status set_up(const DeviceOptions& options);
+  Result<std::vector<SegmentRef>> exchange_staging();
+  Status adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options);
+
+  // device_start.cpp
+  Status enqueue(DeviceTask task, std::span<const DeviceStream> streams);
+  Status hold(DeviceTask& task, std::span<const DeviceStream> streams);
+  void check_memory(CallBuilder& builder, const char* which, const void* pointer, std::uint64_t bytes);
+  Result<DeviceEvent> take_event();
+
+  // device_run.cpp
+  void run(DeviceTask& task);
+  Status run_collective(DeviceTask& task);
+  Status run_as_messages(const Call& call);
+  Status wait_until_ready(const DeviceTask& task);
+  Status explained(Status status);
+  void fail(const Status& why);
+  Status failure();
+
+  Backend& backend_;
+  const int device_;
+  const std::string device_name_;
+  const std::shared_ptr<CommunicatorCore> control_;
+  const ModeDecision decision_;
+  DeviceStream stream_ = nullptr;
+  std::byte* staging_ = nullptr;  ///< decision_.staging_bytes for collectives, then the message area.
+  std::unique_ptr<SharedBuffers> buffers_;
+  std::unique_ptr<DeviceSteps> steps_;
+  std::shared_ptr<CommunicatorCore> collectives_;
+  std::unique_ptr<DeviceMessenger> messenger_;
+
+  std::mutex start_mutex_;  ///< The order of the calls; guards the next three.
+  std::unique_ptr<StreamGate> gate_;
+  std::uint32_t issued_ = 0;  ///< Tickets.
+  bool finalized_ = false;
+  std::mutex state_mutex_;  ///< Guards the next two. Taken last.
+  Status failure_;
+  std::vector<DeviceEvent> events_;  ///< Not in use.
+  std::unique_ptr<DeviceWorker> worker_;
 };
+
+/// Bytes of device memory in which the messages of a rank wait for their receivers.
+constexpr std::size_t message_area_bytes(std::size_t staging_bytes) { return staging_bytes / 2; }
 
 }  // namespace lockstep::internal

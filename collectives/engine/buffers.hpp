@@ -51,6 +51,9 @@ struct Combine {
   UserOp user;
   std::uint32_t world = 1;
   bool past_caches = false;  ///< As in Reduction.
+  /// premul_sum on a device, where inputs are scaled as they are first read: as in Call.
+  double scale = 1.0;
+  const void* device_scale = nullptr;
 
   Reduction reduction(std::uint64_t count, bool finish) const {
     const bool divide = finish && op == ReduceOp::avg;

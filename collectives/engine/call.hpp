@@ -25,6 +25,7 @@ struct Call {
   Nanos timeout = 0;  ///< 0 = none.
   int priority = 0;
   double scale = 1.0;
+  const void* device_scale = nullptr;  ///< Device memory: one element that takes the place of `scale`.
   UserOp user_op;
   Status refusal;  ///< Not ok: the arguments are wrong. The call takes its sequence number and is refused.
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/link_run.hpp"
@@ -58,7 +59,7 @@ void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const 
   combine_ = combine;
   identity_ = identity;
   mine_ = offered;
-  agreed_ = entered_ = offered_ = registered_ = false;
+  agreed_ = entered_ = offered_ = registered_ = enqueued_ = false;
   next_ = 0;
   elements_ = 0;
   awaited_ = 0;
@@ -93,6 +94,7 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
     elements_ = 0;
     awaited_ = 0;
   }
+  LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
   if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
   progress.moved = progress.done = true;
   return progress;
@@ -164,7 +166,7 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
 }
 
 void DomainRun::locate_staging(Domain& domain) {
-  const std::size_t half = kStagingBytes / 2;
+  const std::size_t half = domain.staging_bytes() / 2;
   places_.staging.resize(static_cast<std::size_t>(domain.size()));
   for (int member = 0; member < domain.size(); ++member) {
     places_.staging[static_cast<std::size_t>(member)] = domain.staging(member) + (position_.calls & 1) * half;
@@ -208,12 +210,18 @@ Status DomainRun::resolve_members(Domain& domain) {
 Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
   switch (step.kind) {
     case StepKind::publish:
+      LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
       publish(domain, base_ + step.phase);
       return true;
     case StepKind::await:
       return await(domain, base_ + step.phase, step.peer);
     default:
       break;
+  }
+  if (choice_.memory != nullptr) {
+    enqueued_ = true;
+    LOCKSTEP_RETURN_IF_ERROR(choice_.memory->run(program_->program, step, buffers_, combine_));
+    return true;
   }
   const std::uint64_t total =
       step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
@@ -222,6 +230,10 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
   run_local_step(program_->program, step, buffers_, combine_, elements_, block);
   elements_ += block;
   return elements_ == total;
+}
+
+Status DomainRun::complete_enqueued() {
+  return std::exchange(enqueued_, false) ? choice_.memory->complete() : Status();
 }
 
 void DomainRun::publish(Domain& domain, std::uint64_t phase) {
@@ -270,6 +282,7 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
 }
 
 void DomainRun::abandon(Domain& domain) {
+  static_cast<void>(complete_enqueued());
   if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
   program_.reset();
   agreed_ = registered_ = false;

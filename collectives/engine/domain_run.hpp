@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/engine/buffers.hpp"
+#include "collectives/engine/domain_memory.hpp"
 #include "collectives/engine/prepared_program.hpp"
 #include "transports/domain.hpp"
 
@@ -41,8 +42,9 @@ inline constexpr std::uint64_t kUnusedBuffer = ~std::uint64_t{0};
 struct DomainChoice {
   const Algorithm* staged = nullptr;
   const Algorithm* registered = nullptr;
-  const Shape* shape = nullptr;  ///< Outlives the run.
-  bool past_caches = false;      ///< As in Reduction, if the registered one runs.
+  const Shape* shape = nullptr;    ///< Outlives the run.
+  bool past_caches = false;        ///< As in Reduction, if the registered one runs.
+  DomainMemory* memory = nullptr;  ///< Who runs the steps; null: this thread.
 };
 
 /// This rank's buffers as peers would address them; owner 0: not at all.
@@ -81,6 +83,7 @@ class DomainRun {
   void locate_staging(Domain& domain);
   Status resolve_members(Domain& domain);
   Result<bool> run_step(Domain& domain, const Step& step);
+  Status complete_enqueued();
   Result<bool> await(Domain& domain, std::uint64_t phase, int member);
   void publish(Domain& domain, std::uint64_t phase);
 
@@ -100,6 +103,7 @@ class DomainRun {
   std::uint32_t next_ = 0;      // Step to run.
   std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
   int awaited_ = 0;             // Members seen by the current await.
+  bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
 };
 
 class InlineRun {

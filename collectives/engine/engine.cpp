@@ -35,11 +35,12 @@ Load load_of(const EngineGroup& group) {
 }  // namespace
 
 Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor,
-               const SharedModel& model)
+               const SharedModel& model, DomainMemory* memory)
     : group_(std::move(group)),
       transport_(std::move(transport)),
       env_(env),
       reactor_(reactor),
+      memory_(memory),
       domain_(transport_ ? transport_->domain() : nullptr),
       segment_bytes_(model.segment_bytes > 0 ? model.segment_bytes : kSegmentBytes),
       peer_probes_(static_cast<std::size_t>(group_.size())),
@@ -281,7 +282,7 @@ void Engine::set_shape(Operation& operation) const {
   shape.root = call.facts.root;
   shape.count = call.facts.count;
   shape.segment = segment_bytes_ / element;
-  shape.staging = kStagingBytes / 2 / element;
+  shape.staging = (domain_ != nullptr ? domain_->staging_bytes() : kStagingBytes) / 2 / element;
   if (!hosts_.empty()) shape.hosts = hosts_;
   shape.counts.assign(call.counts.begin(), call.counts.end());
   shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
@@ -292,11 +293,13 @@ void Engine::set_shape(Operation& operation) const {
 Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
   CachedSelection& cached = selections_[fingerprint_of(facts, 0) % selections_.size()];
   if (!cached.valid || cached.facts != facts || !shape.counts.empty()) {
-    auto selection = choose(facts, shape, capabilities_, *choices_);
+    auto selection =
+        memory_ != nullptr ? memory_->choose(facts, shape) : choose(facts, shape, capabilities_, *choices_);
     if (!selection.ok() || !shape.counts.empty()) return selection;
     cached = {facts, true, *selection};
   }
-  if (cached.selection.links == nullptr) last_in_domain_ = &cached;
+  // Attempts in place are for what a core does at once.
+  if (cached.selection.links == nullptr && memory_ == nullptr) last_in_domain_ = &cached;
   return cached.selection;
 }
 
@@ -310,25 +313,19 @@ Buffers Engine::buffers_of(const Call& call) const {
 }
 
 Combine Engine::combine_of(const Call& call) const {
-  return {call.facts.type, call.facts.op, call.user_op, static_cast<std::uint32_t>(group_.size())};
+  const auto world = static_cast<std::uint32_t>(group_.size());
+  return {call.facts.type, call.facts.op, call.user_op, world, false, call.scale, call.device_scale};
 }
 
 Status Engine::launch(Operation& operation) {
   const Call& call = operation.call;
   Buffers buffers = buffers_of(call);
-  if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) {
+  if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective) && memory_ == nullptr) {
     operation.scaled.resize(call.input_elements * buffers.element);
     scale_copy(call.facts.type, call.input, operation.scaled.data(), call.input_elements, call.scale);
     buffers.input = operation.scaled.data();
   }
-  if (group_.size() == 1) {
-    operation.path = Operation::Path::local;
-    if (call.output_elements > 0 && buffers.input != buffers.output) {
-      copy_bytes(buffers.output, buffers.input,
-                 std::min(call.input_elements, call.output_elements) * buffers.element);
-    }
-    return {};
-  }
+  if (group_.size() == 1) return launch_alone(operation, buffers, combine_of(call));
   set_shape(operation);
   auto selection = selection_for(call.facts, operation.shape);
   if (!selection.ok()) return selection.status();
@@ -336,6 +333,23 @@ Status Engine::launch(Operation& operation) {
     return launch_links(operation, *selection->links, buffers, combine_of(call));
   in_domain_.push_back(&operation);
   launch_domain(operation, *selection, buffers, combine_of(call));
+  return {};
+}
+
+/// A group of one: the output is the input.
+Status Engine::launch_alone(Operation& operation, const Buffers& buffers, const Combine& combine) {
+  operation.path = Operation::Path::local;
+  const std::uint64_t count = std::min(operation.call.input_elements, operation.call.output_elements);
+  if (memory_ != nullptr) {
+    if (count == 0) return {};
+    Step copy;
+    copy.src = {Space::input, kSelf, 0, count};
+    copy.dst = {Space::output, kSelf, 0, count};
+    LOCKSTEP_RETURN_IF_ERROR(memory_->run({}, copy, buffers, combine));
+    return memory_->complete();
+  }
+  if (count > 0 && buffers.input != buffers.output)
+    copy_bytes(buffers.output, buffers.input, count * buffers.element);
   return {};
 }
 
@@ -370,6 +384,10 @@ void Engine::launch_domain(Operation& operation, const Selection& selection, con
   if (selection.registered != nullptr) {
     const auto reference = [&](const void* pointer, std::uint64_t elements) {
       if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
+      if (memory_ != nullptr) {  // Peers would read the input unscaled.
+        if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) return SegmentRef{};
+        return memory_->reference(pointer, elements * buffers.element);
+      }
       if (one_process_) return direct_ref(pointer);
       return find_segment(pointer, elements * buffers.element).value_or(SegmentRef{});
     };
@@ -377,8 +395,8 @@ void Engine::launch_domain(Operation& operation, const Selection& selection, con
     const bool in_place = buffers.input == buffers.output && call.input_elements == call.output_elements;
     offered.output = in_place ? offered.input : reference(buffers.output, call.output_elements);
   }
-  operation.domain_run.begin({selection.staged, selection.registered, &operation.shape, past_caches}, buffers,
-                             combine, identity, offered);
+  operation.domain_run.begin({selection.staged, selection.registered, &operation.shape, past_caches, memory_},
+                             buffers, combine, identity, offered);
 }
 
 }  // namespace lockstep::internal

@@ -48,9 +48,9 @@ class Engine final : public Progressor,
                      public std::enable_shared_from_this<Engine> {
  public:
   /// `transport` may be null for a group of one. With `reactor`, unattended operations are stepped by its
-  /// thread.
+  /// thread. With `memory`, which outlives the engine, the domain's operations are on it.
   Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env, Reactor* reactor,
-         const SharedModel& model = {});
+         const SharedModel& model = {}, DomainMemory* memory = nullptr);
   ~Engine() override;
 
   // ---- any thread ----
@@ -77,6 +77,8 @@ class Engine final : public Progressor,
   ErrorCode state() const { return static_cast<ErrorCode>(state_.load(std::memory_order_acquire)); }
   /// As state(), after a look at what peers have told meanwhile.
   ErrorCode poll_state();
+  /// Why it is not usable any more; ok while it is.
+  Status reason();
 
   /// One pass without waiting. True when something moved.
   bool step();
@@ -121,11 +123,11 @@ class Engine final : public Progressor,
   void activate(Operation& operation);
   void activate_pending();
   Status launch(Operation& operation);
+  Status launch_alone(Operation& operation, const Buffers& buffers, const Combine& combine);
   Status launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& buffers,
                       const Combine& combine);
   void launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
                      const Combine& combine);
-  void finish_locally(Operation& operation);
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
   void set_shape(Operation& operation) const;
   Buffers buffers_of(const Call& call) const;
@@ -185,6 +187,7 @@ class Engine final : public Progressor,
   std::unique_ptr<Transport> transport_;
   Env& env_;
   Reactor* reactor_;
+  DomainMemory* const memory_;
   Domain* domain_ = nullptr;
   Capabilities capabilities_;
   const std::uint64_t segment_bytes_;

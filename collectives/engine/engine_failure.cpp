@@ -94,6 +94,11 @@ ErrorCode Engine::poll_state() {
   return state();
 }
 
+Status Engine::reason() {
+  Contender lock(*this);
+  return reason_;
+}
+
 // ---- the revoke itself ----
 
 void Engine::revoke(const Status& why) {
@@ -180,7 +185,9 @@ void Engine::quiesce(Operation& operation) {
     }
     if (!quiet) sched_yield();
   }
-  if (!quiet && operation.call.output != nullptr) static_cast<void>(replace_segment(operation.call.output));
+  // On a device kernels look at the revoke themselves before they write.
+  if (!quiet && memory_ == nullptr && operation.call.output != nullptr)
+    static_cast<void>(replace_segment(operation.call.output));
 }
 
 bool Engine::drain() {

@@ -165,6 +165,7 @@ class LOCKSTEP_API DeviceCommunicator {
 
   /// For the library's own layers.
   internal::DeviceCore& core() const noexcept { return *core_; }
+  explicit DeviceCommunicator(std::shared_ptr<internal::DeviceCore> core) noexcept;
 
  private:
   std::shared_ptr<internal::DeviceCore> core_;

@@ -26,6 +26,13 @@ constexpr auto kVariables = std::to_array<Variable>({
      "What executes operations on device memory: CUDA, or threads of this `host`, for tests and for programs "
      "developed on machines without a GPU.",
      "cuda|host"},
+    {"LOCKSTEP_DEVICE_MODE", text, "auto",
+     "How streams of different ranks wait for one another in collectives on devices (docs/gpu.md); equal on "
+     "all ranks.",
+     "auto|host_sync|stream_sync|device_sync"},
+    {"LOCKSTEP_DEVICE_STAGING", bytes, "64M",
+     "Device memory of each rank and communicator through which the data of unregistered buffers pass; the "
+     "least of all ranks counts. Messages between ranks take half as much besides."},
     {"LOCKSTEP_HOST_ID", text, "",
      "Ranks of one machine with different values count as ranks of different hosts, which share no memory; "
      "for "

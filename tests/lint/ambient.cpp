@@ -17,10 +17,11 @@ const std::vector<Rule>& rules() {
         "timespec_get", "clock_nanosleep", "nanosleep", "usleep", "sleep_until"},
        {"lib/base/env."},
        "take time from Env"},
-      // The engine and the transports are stepped; only start-up may wait between two tries, and a stream of
-      // the host backend for a word.
+      // The engine and the transports are stepped; only start-up may wait between two tries, a stream of the
+      // host backend for a word, and the worker of a device for the caller's stream.
       {{"sleep_for"},
-       {"lib/base/env.", "lib/bootstrap/", "lib/device/host/host_kernels.cpp"},
+       {"lib/base/env.", "lib/bootstrap/", "lib/device/host/host_kernels.cpp",
+        "collectives/device/device_run.cpp"},
        "ask Env::wake_at to be stepped again"},
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},

@@ -1,0 +1,70 @@
+// Which programs run a call on a device. By rule, from what is known of such machines; nothing here is
+// measured.
+#include "collectives/device/device_steps.hpp"
+#include "collectives/programs/program.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// Up to here everybody reads everything: world times the traffic, but one synchronisation less.
+constexpr std::uint64_t kOneShotBytes = 512 << 10;
+/// From here on the ranks ask each other whether all buffers are registered. The question costs a line of
+/// memory; the answer saves the staging.
+constexpr std::uint64_t kOfferBytes = 32 << 10;
+
+const Algorithm* row(const Shape& shape, Medium medium, std::string_view name) {
+  const auto found = find_algorithm(shape.collective, medium, name);
+  return found.ok() && found.value()->supports(shape) ? found.value() : nullptr;
+}
+
+const Algorithm* staged_row(const Shape& shape, std::uint64_t bytes) {
+  const bool all_reduce = shape.collective == Collective::all_reduce;
+  if (all_reduce || shape.collective == Collective::reduce) {
+    const Algorithm* const small = row(shape, Medium::domain_staged, all_reduce ? "one_shot" : "direct");
+    if (bytes <= kOneShotBytes && small != nullptr) return small;
+    return row(shape, Medium::domain_staged, "two_shot");
+  }
+  return row(shape, Medium::domain_staged, shape.collective == Collective::barrier ? "flags" : "direct");
+}
+
+}  // namespace
+
+bool passes_as_messages(Collective collective) {
+  return collective == Collective::scatter_v || collective == Collective::gather_v ||
+         collective == Collective::all_to_all_v;
+}
+
+Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape) {
+  Selection selection;
+  if (facts.algorithm > 0) {
+    const Algorithm& forced = algorithms()[facts.algorithm - 1u];
+    if (forced.medium == Medium::links || !forced.supports(shape)) {
+      return Status(ErrorCode::not_supported, "algorithm " + std::string(forced.name) +
+                                                  " does not run this call on a device; leave the choice to "
+                                                  "the library");
+    }
+    const bool registered = forced.medium == Medium::domain_registered;
+    selection.registered = registered ? &forced : row(shape, Medium::domain_registered, forced.name);
+    if (!registered) selection.staged = &forced;
+    return selection;
+  }
+  if (passes_as_messages(facts.collective)) {
+    selection.staged = find_algorithm(Collective::barrier, Medium::domain_staged, "flags").value();
+    return selection;
+  }
+  const std::uint64_t bytes = call_bytes(facts, shape);
+  selection.staged = staged_row(shape, bytes);
+  if (bytes >= kOfferBytes || facts.collective == Collective::all_gather_v ||
+      facts.collective == Collective::reduce_scatter_v) {
+    const std::string_view name = facts.collective == Collective::all_reduce ? "fused" : "direct";
+    selection.registered = row(shape, Medium::domain_registered, name);
+  }
+  if (selection.staged == nullptr) {
+    return Status(ErrorCode::not_supported, "the staging area is too small for " +
+                                                std::to_string(shape.world) +
+                                                " ranks: raise LOCKSTEP_DEVICE_STAGING");
+  }
+  return selection;
+}
+
+}  // namespace lockstep::internal

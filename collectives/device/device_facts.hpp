@@ -1,0 +1,48 @@
+// DeviceFacts: what every rank tells all others about its device before the first operation, and the mode
+// that follows from it on every rank alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/engine/engine.hpp"
+#include "lib/device/backend.hpp"
+#include "lockstep/device.hpp"
+
+namespace lockstep::internal {
+
+/// Fixed size: travels through an all_gather of the ranks.
+struct DeviceFacts {
+  std::array<std::uint8_t, 16> uuid{};
+  std::int32_t device = -1;
+  std::int32_t wanted_mode = -1;  ///< A DeviceMode, or -1.
+  std::uint8_t overlap = 0;       ///< Kernels of processes that share the device run side by side.
+  std::uint8_t stream_memory_operations = 0;
+  std::uint8_t is_host_backend = 0;
+  std::uint8_t reserved[5] = {};
+  std::uint64_t staging_bytes = 0;
+  char fault[512] = {};  ///< Not empty: why this rank cannot take part.
+};
+
+struct ModeDecision {
+  DeviceMode mode = DeviceMode::host_sync;
+  std::string reason;  ///< "ranks 0 and 1 share a GPU without MPS"
+  /// Device memory is passed directly. Otherwise everything goes through pinned host memory and the host
+  /// communicator: ranks on several hosts.
+  bool direct = true;
+  std::uint64_t staging_bytes = 0;  ///< Equal on all ranks: the least.
+};
+
+/// This rank's facts; what fails becomes a fault, so that all ranks hear of it.
+DeviceFacts facts_of(Result<Backend*>& backend, int device, const DeviceOptions& options);
+
+/// A pure function of shared facts. `facts` by rank. Errors: a rank's fault, contradictory or impossible
+/// wishes.
+Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const EngineGroup& group);
+
+/// DeviceOptions::mode, else LOCKSTEP_DEVICE_MODE.
+std::optional<DeviceMode> wanted_mode(const DeviceOptions& options);
+
+}  // namespace lockstep::internal

@@ -1,0 +1,172 @@
+// What the worker does with a task; and how an operation ends.
+#include <sched.h>
+
+#include <numeric>
+#include <utility>
+
+#include "collectives/device/device_core.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// A stream that gets here within this is waited for busily; later the worker lets go of its core.
+constexpr Nanos kSpin = 50'000, kYield = 1'000'000;
+constexpr std::chrono::microseconds kPause{50};
+/// How often a waiting worker looks for what peers have told.
+constexpr Nanos kLookEvery = 10'000'000;
+
+/// The words that the engine has for the end of a group.
+Status reason_of(Engine& engine) {
+  return engine.reason().with_context("lockstep: the group \"" + engine.group().name + "\" ended on rank " +
+                                      std::to_string(engine.group().rank));
+}
+
+}  // namespace
+
+void DeviceCore::run(DeviceTask& task) {
+  Status status = failure();
+  if (status.ok()) {
+    const DeviceScope scope(backend_, device_);
+    status = wait_until_ready(task);
+    if (status.ok()) status = task.call ? run_collective(task) : messenger_->run(task.messages, task.timeout);
+    // Alone nobody was told of a refused call, and nobody is out of step.
+    const bool harmless = task.call && task.ticket == 0 && engine().group().size() == 1;
+    if (!status.ok() && !harmless) fail(explained(std::move(status)));
+  }
+  buffers_->forget_peers();
+  {
+    const std::lock_guard lock(state_mutex_);
+    events_.insert(events_.end(), task.ready.begin(), task.ready.end());
+  }
+  if (task.ticket != 0) gate_->release(task.ticket);
+}
+
+/// A peer that revoked a group and left may be missed before its words are heard.
+Status DeviceCore::explained(Status status) {
+  if (status.code() != ErrorCode::peer_lost) return status;
+  for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
+    const ErrorCode state = group->engine().poll_state();
+    if (state != ErrorCode::ok && state != ErrorCode::peer_lost) return reason_of(group->engine());
+  }
+  return status;
+}
+
+/// Until the caller's streams have come to the operation, the group ended, or a peer ended it.
+Status DeviceCore::wait_until_ready(const DeviceTask& task) {
+  const Nanos start = real_env().now();
+  Nanos looked = start;
+  for (const DeviceEvent event : task.ready) {
+    for (;;) {
+      auto come = backend_.query(event);
+      if (!come.ok()) return come.status();
+      if (*come) break;
+      const Nanos now = real_env().now();
+      if (now - looked > kLookEvery) {
+        looked = now;
+        if (engine().poll_state() != ErrorCode::ok) return reason_of(engine());
+        if (control_->engine().poll_state() != ErrorCode::ok) return reason_of(control_->engine());
+      }
+      if (engine().state() != ErrorCode::ok) return reason_of(engine());
+      if (now - start < kSpin) continue;
+      now - start < kYield ? void(sched_yield()) : sleep_for(kPause);
+    }
+  }
+  return {};
+}
+
+Status DeviceCore::run_collective(DeviceTask& task) {
+  const Call& call = task.call->build();
+  LOCKSTEP_RETURN_IF_ERROR(engine().run(call));
+  if (passes_as_messages(call.facts.collective) && engine().group().size() > 1) return run_as_messages(call);
+  if (task.copy_to == nullptr || call.output_elements == 0) return {};
+  LOCKSTEP_RETURN_IF_ERROR(
+      backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream_));
+  return steps_->complete();
+}
+
+/// scatter_v, gather_v, all_to_all_v: a message for every block that is not empty.
+Status DeviceCore::run_as_messages(const Call& call) {
+  const int self = engine().group().rank, world = engine().group().size();
+  const std::size_t element = size_of(call.facts.type);
+  std::vector<DeviceMessage> messages;
+  const auto add = [&](bool is_send, const void* base, std::size_t first, std::size_t count, int peer) {
+    auto* const at = static_cast<std::byte*>(const_cast<void*>(base)) + first * element;
+    messages.push_back({is_send, at, count * element, peer, nullptr});
+  };
+  const auto add_blocks = [&](bool is_send, const void* base, std::span<const std::size_t> counts) {
+    std::size_t first = 0;
+    for (int peer = 0; peer < world; first += counts[static_cast<std::size_t>(peer++)])
+      add(is_send, base, first, counts[static_cast<std::size_t>(peer)], peer);
+  };
+  const bool at_root = call.facts.root == self;
+  const std::size_t own = call.counts[static_cast<std::size_t>(self)];
+  switch (call.facts.collective) {
+    case Collective::scatter_v:
+      if (at_root) add_blocks(true, call.input, call.counts);
+      add(false, call.output, 0, own, call.facts.root);
+      break;
+    case Collective::gather_v:
+      add(true, call.input, 0, own, call.facts.root);
+      if (at_root) add_blocks(false, call.output, call.counts);
+      break;
+    default:
+      add_blocks(true, call.input, call.counts);
+      add_blocks(false, call.output, call.recv_counts);
+  }
+  Status status = messenger_->run(messages, call.timeout);
+  return status.with_context("lockstep: " + internal::describe(call.facts) + " failed on rank " +
+                             std::to_string(self));
+}
+
+// ---- ends ----
+
+/// The first failure ends everything: both groups are revoked, and every later task passes at once.
+void DeviceCore::fail(const Status& why) {
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (failure_.ok()) failure_ = why;
+  }
+  engine().request_revoke(why);
+  control_->engine().request_revoke(why);
+}
+
+Status DeviceCore::failure() {
+  const std::lock_guard lock(state_mutex_);
+  return failure_;
+}
+
+Status DeviceCore::wait() {
+  worker_->wait();
+  return failure();
+}
+
+Status DeviceCore::state() {
+  if (Status status = failure(); !status.ok()) return status;
+  for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
+    if (finalized_ || group->engine().poll_state() == ErrorCode::ok) continue;
+    fail(reason_of(group->engine()));
+  }
+  return failure();
+}
+
+void DeviceCore::abort(std::string_view reason) {
+  const int self = control_->rank();
+  const Status why(ErrorCode::aborted, engine().who(self) + " aborted: " + std::string(reason), self);
+  engine().request_revoke(why);
+  control_->engine().request_revoke(why);
+}
+
+Status DeviceCore::finalize() {
+  {
+    const std::lock_guard lock(start_mutex_);
+    if (finalized_) return {};
+  }
+  LOCKSTEP_RETURN_IF_ERROR(wait());
+  Status status = control_->finalize();
+  const std::lock_guard lock(start_mutex_);
+  finalized_ = true;
+  collectives_->engine().close();
+  return status;
+}
+
+}  // namespace lockstep::internal

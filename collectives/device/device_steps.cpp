@@ -1,0 +1,72 @@
+#include "collectives/device/device_steps.hpp"
+
+#include <vector>
+
+namespace lockstep::internal {
+namespace {
+
+/// The own input of a premul_sum is scaled where it is first read.
+bool is_scaled(const Slice& slice, const Combine& combine) {
+  return combine.op == ReduceOp::premul_sum && slice.space == Space::input && slice.member == kSelf;
+}
+
+Status enqueue_reduce(Backend& backend, DeviceStream stream, std::span<const Slice> operands,
+                      std::span<const Slice> destinations, bool finish, const Buffers& buffers,
+                      const Combine& combine) {
+  std::vector<const void*> sources;
+  std::vector<void*> targets;
+  std::vector<ScaleFactor> factors;
+  bool scaled = false;
+  for (const Slice& slice : operands) {
+    sources.push_back(buffers.read(slice));
+    factors.push_back(is_scaled(slice, combine) ? ScaleFactor{combine.scale, combine.device_scale}
+                                                : ScaleFactor{});
+    scaled |= is_scaled(slice, combine);
+  }
+  for (const Slice& slice : destinations) targets.push_back(buffers.write(slice));
+  const Reduction reduction = combine.reduction(destinations.front().count, finish);
+  ReduceJob job;
+  job.type = reduction.type;
+  job.op = reduction.op == ReduceOp::premul_sum ? ReduceOp::sum : reduction.op;
+  job.count = reduction.count;
+  job.sources = sources;
+  job.destinations = targets;
+  job.divisor = reduction.divisor;
+  if (scaled) job.factors = factors;
+  return backend.reduce(job, stream);
+}
+
+}  // namespace
+
+Status enqueue_step(Backend& backend, DeviceStream stream, const Program& program, const Step& step,
+                    const Buffers& buffers, const Combine& combine) {
+  if (step.kind == StepKind::reduce) {
+    const std::span<const Slice> slices(program.slices);
+    const auto destinations = slices.subspan(step.destinations, step.destination_count);
+    if (destinations.front().count == 0) return {};
+    return enqueue_reduce(backend, stream, slices.subspan(step.operands, step.operand_count), destinations,
+                          step.finish, buffers, combine);
+  }
+  if (step.dst.count == 0) return {};
+  const bool divides = step.finish && combine.op == ReduceOp::avg;
+  if (divides || is_scaled(step.src, combine))
+    return enqueue_reduce(backend, stream, {&step.src, 1}, {&step.dst, 1}, step.finish, buffers, combine);
+  const std::byte* const from = buffers.read(step.src);
+  std::byte* const to = buffers.write(step.dst);
+  return from == to ? Status() : backend.copy(to, from, buffers.bytes(step.dst), stream);
+}
+
+Status DeviceSteps::run(const Program& program, const Step& step, const Buffers& buffers,
+                        const Combine& combine) {
+  const DeviceScope scope(backend_, device_);
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
+  return enqueue_step(backend_, stream_, program, step, buffers, combine);
+}
+
+Status DeviceSteps::complete() {
+  const DeviceScope scope(backend_, device_);
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
+  return backend_.synchronize(stream_);
+}
+
+}  // namespace lockstep::internal

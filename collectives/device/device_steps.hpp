@@ -1,0 +1,46 @@
+// DeviceSteps: the steps of domain programs as operations of a stream.
+#pragma once
+
+#include "collectives/device/shared_buffers.hpp"
+#include "collectives/engine/domain_memory.hpp"
+#include "lib/device/backend.hpp"
+
+namespace lockstep::internal {
+
+/// Enqueues a copy or reduce step on `stream`, whose device is selected.
+Status enqueue_step(Backend& backend, DeviceStream stream, const Program& program, const Step& step,
+                    const Buffers& buffers, const Combine& combine);
+
+/// Where a block lies in a member's buffer is known to that member alone: such a collective passes as
+/// messages, after a barrier in which the ranks find out whether they all called the same.
+bool passes_as_messages(Collective collective);
+
+/// What runs a call of this shape on a device: the programs that a measured cost model would rank, by rule.
+Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape);
+
+/// The memory of an engine whose steps run on a stream of this rank's own. The engine's caller waits for it
+/// on the host, so that no stream ever waits for another rank.
+class DeviceSteps final : public DomainMemory {
+ public:
+  /// All outlive it. `stream` is of `device`.
+  DeviceSteps(Backend& backend, int device, DeviceStream stream, const SharedBuffers& buffers)
+      : backend_(backend), device_(device), stream_(stream), buffers_(buffers) {}
+
+  Status run(const Program& program, const Step& step, const Buffers& buffers,
+             const Combine& combine) override;
+  Status complete() override;
+  SegmentRef reference(const void* pointer, std::size_t bytes) override {
+    return buffers_.find(pointer, bytes);
+  }
+  Result<Selection> choose(const CallFacts& facts, const Shape& shape) override {
+    return choose_for_device(facts, shape);
+  }
+
+ private:
+  Backend& backend_;
+  const int device_;
+  const DeviceStream stream_;
+  const SharedBuffers& buffers_;
+};
+
+}  // namespace lockstep::internal

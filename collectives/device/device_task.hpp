@@ -1,0 +1,31 @@
+// DeviceTask: one operation between its call and its end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collectives/call_builder.hpp"
+#include "lib/device/backend.hpp"
+
+namespace lockstep::internal {
+
+/// One send or receive, checked.
+struct DeviceMessage {
+  bool is_send = false;
+  void* buffer = nullptr;  ///< Read only for a send.
+  std::uint64_t bytes = 0;
+  int peer = 0;
+  DeviceStream stream = nullptr;
+};
+
+struct DeviceTask {
+  std::optional<CallBuilder> call;      ///< A collective,
+  std::vector<DeviceMessage> messages;  ///< or messages that do not wait for one another.
+  void* copy_to = nullptr;              ///< Where a broadcast's root wants its input as well; null: nowhere.
+  Nanos timeout = 0;                    ///< 0 = none.
+  std::vector<DeviceEvent> ready;       ///< The caller's streams have come to the operation.
+  std::uint32_t ticket = 0;             ///< What they wait for afterwards.
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,40 @@
+// DeviceWorker: the thread that runs the operations of one DeviceCommunicator, in the order of the calls.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "collectives/device/device_task.hpp"
+
+namespace lockstep::internal {
+
+class DeviceWorker {
+ public:
+  /// `run` is called for one task after the other, on the worker's thread.
+  explicit DeviceWorker(std::function<void(DeviceTask&)> run);
+  /// What was pushed still runs.
+  ~DeviceWorker();
+  DeviceWorker(const DeviceWorker&) = delete;
+  DeviceWorker& operator=(const DeviceWorker&) = delete;
+
+  void push(DeviceTask task);
+  /// Blocks until everything pushed so far has run.
+  void wait();
+  bool idle();
+
+ private:
+  void work();
+
+  const std::function<void(DeviceTask&)> run_;
+  std::mutex mutex_;
+  std::condition_variable pushed_changed_, finished_changed_;
+  std::deque<DeviceTask> tasks_;
+  std::uint64_t pushed_ = 0, finished_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,271 @@
+#include "collectives/device/messenger.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::internal {
+namespace {
+
+constexpr int kSlots = 2;  ///< One is filled while the other is emptied.
+constexpr int kNoticeTag = 1, kAcknowledgementTag = 2;
+/// From here on a registered buffer is lent to the receiver: one copy less, but the send waits for it.
+constexpr std::uint64_t kLendBytes = 64 << 10;
+/// How long a wait for one arrival keeps from looking at the others.
+constexpr Nanos kMoment = 100'000;
+
+constexpr std::size_t kSlotAlignment = 256;
+
+}  // namespace
+
+DeviceMessenger::DeviceMessenger(Backend& backend, int device, DeviceStream stream, Engine& control,
+                                 SharedBuffers& buffers, MessageAreas areas)
+    : backend_(backend),
+      device_(device),
+      stream_(stream),
+      control_(control),
+      self_(control.group().rank),
+      buffers_(buffers),
+      areas_(std::move(areas)),
+      slot_bytes_(areas_.bytes / (static_cast<std::size_t>(control.group().size()) * kSlots) /
+                  kSlotAlignment * kSlotAlignment),
+      out_(static_cast<std::size_t>(control.group().size())),
+      in_(static_cast<std::size_t>(control.group().size())) {}
+
+DeviceMessenger::~DeviceMessenger() {
+  const auto release = [&](Operation* operation) {
+    if (operation == nullptr) return;
+    control_.wait(*operation);  // The group is closed or revoked: it ends at once.
+    control_.release(operation);
+  };
+  for (const Outbox& box : out_) release(box.acknowledgement);
+  for (const Inbox& box : in_) release(box.noticed);
+  for (const Outgoing& message : outgoing_) release(message.operation);
+}
+
+std::byte* DeviceMessenger::slot(int owner, int reader, std::uint64_t chunk) const {
+  const auto place = static_cast<std::size_t>(reader) * kSlots + chunk % kSlots;
+  return areas_.by_member[static_cast<std::size_t>(owner)] + place * slot_bytes_;
+}
+
+Status DeviceMessenger::run(std::span<const DeviceMessage> messages, Nanos timeout) {
+  const DeviceScope scope(backend_, device_);
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
+  for (int peer = 0; peer < size(); ++peer) {
+    out(peer).messages.clear();
+    in(peer).messages.clear();
+    out(peer).next = in(peer).next = 0;
+  }
+  for (const DeviceMessage& message : messages) {
+    if (message.is_send) {
+      out(message.peer).messages.push_back(message);
+    } else {
+      in(message.peer).messages.push_back(message);
+    }
+  }
+  const Nanos end = timeout == 0 ? kForever : control_.env().now() + timeout;
+  if (Status status = copy_own(); !status.ok()) return fail(status);
+  while (!finished()) {
+    bool moved = false;
+    Status status = advance(moved);
+    if (status.ok() && !moved) status = wait_a_moment(end);
+    if (!status.ok()) return fail(std::move(status));
+  }
+  return {};
+}
+
+/// What this rank sends to itself.
+Status DeviceMessenger::copy_own() {
+  Outbox& from = out(self_);
+  Inbox& to = in(self_);
+  if (from.messages.size() != to.messages.size()) {
+    return Status(ErrorCode::invalid_argument,
+                  "a send to the own rank needs its receive in the same batch, and the other way round",
+                  self_);
+  }
+  for (; from.next < from.messages.size(); ++from.next, ++to.next) {
+    const DeviceMessage& source = from.messages[from.next];
+    const DeviceMessage& target = to.messages[to.next];
+    if (source.bytes != target.bytes) return check(self_, {source.bytes, 0, source.bytes, {}}, target);
+    if (source.bytes > 0 && source.buffer != target.buffer)
+      LOCKSTEP_RETURN_IF_ERROR(backend_.copy(target.buffer, source.buffer, source.bytes, stream_));
+  }
+  return backend_.synchronize(stream_);
+}
+
+/// One round: enqueues every copy that can be made, waits for them, and tells the peers.
+Status DeviceMessenger::advance(bool& moved) {
+  bool copied = false;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == self_) continue;
+    LOCKSTEP_RETURN_IF_ERROR(send_next(peer, moved, copied));
+    LOCKSTEP_RETURN_IF_ERROR(receive_next(peer, moved, copied));
+  }
+  if (copied) LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
+  for (int peer = 0; peer < size(); ++peer) {
+    if (out(peer).copying) tell(peer);
+    if (in(peer).copying) take(peer);
+  }
+  std::erase_if(outgoing_, [&](Outgoing& message) {
+    auto sent = arrived(message.operation);  // A failure ends what is awaited, too.
+    return !sent.ok() || *sent;
+  });
+  return {};
+}
+
+Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
+  Outbox& box = out(peer);
+  auto heard = arrived(box.acknowledgement);
+  if (!heard.ok()) return heard.status();
+  if (*heard) box.freed = box.acknowledged;
+  moved |= *heard;
+  if (box.next == box.messages.size()) return {};
+  const DeviceMessage& message = box.messages[box.next];
+  const bool blocked = box.lent ? box.freed < box.chunks : box.chunks - box.freed >= kSlots;
+  if (blocked) {
+    if (box.acknowledgement == nullptr)
+      box.acknowledgement = expect(peer, kAcknowledgementTag, &box.acknowledged, sizeof box.acknowledged);
+    return {};
+  }
+  moved = true;
+  if (box.lent) {
+    box.lent = false;
+    ++box.next;
+    return {};
+  }
+  box.notice = {message.bytes, box.told, std::min<std::uint64_t>(slot_bytes_, message.bytes - box.told), {}};
+  if (message.bytes >= kLendBytes) box.notice.direct = buffers_.find(message.buffer, message.bytes);
+  if (box.notice.direct.owner != 0) {
+    box.notice.bytes = message.bytes;
+  } else if (box.notice.bytes > 0) {
+    copied = true;
+    const auto* const from = static_cast<const std::byte*>(message.buffer) + box.told;
+    LOCKSTEP_RETURN_IF_ERROR(backend_.copy(slot(self_, peer, box.chunks), from, box.notice.bytes, stream_));
+  }
+  box.copying = true;
+  return {};
+}
+
+/// The chunk is where its notice says.
+void DeviceMessenger::tell(int peer) {
+  Outbox& box = out(peer);
+  post(peer, kNoticeTag, {box.notice, 0, nullptr});
+  ++box.chunks;
+  box.copying = false;
+  box.told += box.notice.bytes;
+  if (box.told < box.notice.total) return;
+  box.told = 0;
+  if (box.notice.direct.owner != 0) {
+    box.lent = true;
+  } else {
+    ++box.next;
+  }
+}
+
+Status DeviceMessenger::receive_next(int peer, bool& moved, bool& copied) {
+  Inbox& box = in(peer);
+  if (box.next == box.messages.size()) return {};
+  if (box.noticed == nullptr) box.noticed = expect(peer, kNoticeTag, &box.notice, sizeof box.notice);
+  auto heard = arrived(box.noticed);
+  if (!heard.ok()) return heard.status();
+  if (!*heard) return {};
+  moved = true;
+  const DeviceMessage& message = box.messages[box.next];
+  LOCKSTEP_RETURN_IF_ERROR(check(peer, box.notice, message));
+  if (box.notice.bytes > 0) {
+    Result<std::byte*> from = slot(peer, self_, box.chunks);
+    if (box.notice.direct.owner != 0) from = buffers_.resolve(peer, box.notice.direct, box.notice.bytes);
+    if (!from.ok()) return from.status();
+    copied = true;
+    auto* const to = static_cast<std::byte*>(message.buffer) + box.received;
+    LOCKSTEP_RETURN_IF_ERROR(backend_.copy(to, *from, box.notice.bytes, stream_));
+  }
+  box.copying = true;
+  return {};
+}
+
+Status DeviceMessenger::check(int peer, const Notice& notice, const DeviceMessage& message) const {
+  if (notice.total != message.bytes) {
+    return Status(ErrorCode::mismatch,
+                  control_.who(peer) + " sends " + std::to_string(notice.total) + " bytes, but " +
+                      control_.who(self_) + " receives " + std::to_string(message.bytes),
+                  peer);
+  }
+  if (notice.offset > notice.total || notice.bytes > notice.total - notice.offset ||
+      (notice.direct.owner == 0 && notice.bytes > slot_bytes_)) {
+    return Status(ErrorCode::internal, control_.who(peer) + " tells of a chunk that is not in its message",
+                  peer);
+  }
+  return {};
+}
+
+/// The chunk is in the receiver's buffer: its slot is free.
+void DeviceMessenger::take(int peer) {
+  Inbox& box = in(peer);
+  ++box.chunks;
+  box.copying = false;
+  post(peer, kAcknowledgementTag, {{}, box.chunks, nullptr});
+  box.received += box.notice.bytes;
+  if (box.received < box.notice.total) return;
+  box.received = 0;
+  ++box.next;
+}
+
+bool DeviceMessenger::finished() const {
+  const auto done = [](const auto& box) { return box.next == box.messages.size(); };
+  return std::all_of(out_.begin(), out_.end(), done) && std::all_of(in_.begin(), in_.end(), done);
+}
+
+Status DeviceMessenger::wait_a_moment(Nanos end) {
+  const Nanos now = control_.env().now();
+  if (end != kForever && now >= end)
+    return Status(ErrorCode::timeout, "the deadline of its messages passed; " + waiting_text());
+  for (int peer = 0; peer < size(); ++peer) {
+    Operation* const awaited = in(peer).noticed != nullptr ? in(peer).noticed : out(peer).acknowledgement;
+    if (awaited == nullptr) continue;
+    control_.wait(*awaited, kMoment);
+    return {};
+  }
+  control_.step();
+  return {};
+}
+
+std::string DeviceMessenger::waiting_text() const {
+  for (std::size_t peer = 0; peer < in_.size(); ++peer) {
+    const auto rank = static_cast<int>(peer);
+    if (in_[peer].next < in_[peer].messages.size()) return "it waits for a send of " + control_.who(rank);
+    if (out_[peer].next < out_[peer].messages.size())
+      return "it waits for a receive of " + control_.who(rank);
+  }
+  return "it waits for nobody";
+}
+
+Status DeviceMessenger::fail(Status why) {
+  control_.request_revoke(why);
+  static_cast<void>(backend_.synchronize(stream_));
+  return why;
+}
+
+// ---- small messages ----
+
+Operation* DeviceMessenger::expect(int peer, int tag, void* bytes, std::size_t size) {
+  return control_.start(Message{false, bytes, size, DataType::u8, peer, tag, 0});
+}
+
+void DeviceMessenger::post(int peer, int tag, Outgoing message) {
+  Outgoing& kept = outgoing_.emplace_back(message);
+  const bool notice = tag == kNoticeTag;
+  void* const bytes = notice ? static_cast<void*>(&kept.notice) : &kept.taken;
+  const std::size_t size = notice ? sizeof kept.notice : sizeof kept.taken;
+  kept.operation = control_.start(Message{true, bytes, size, DataType::u8, peer, tag, 0});
+}
+
+/// Whether the operation ended, which is then forgotten; false where there is none.
+Result<bool> DeviceMessenger::arrived(Operation*& operation) {
+  if (operation == nullptr || !control_.test(*operation)) return false;
+  Status status = operation->status;
+  control_.release(std::exchange(operation, nullptr));
+  if (!status.ok()) return status;
+  return true;
+}
+
+}  // namespace lockstep::internal

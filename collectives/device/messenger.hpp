@@ -1,0 +1,107 @@
+// DeviceMessenger: sends and receives between devices of one host.
+//
+// The sender tells the receiver in a small message over the host communicator where a chunk lies: whole in
+// its own registered buffer, or in one of the two slots that its staging area has for this receiver. The
+// receiver copies it from there and acknowledges, which frees the slot. So a send that fits the slots ends
+// without its receiver; no stream and no kernel waits for another rank.
+#pragma once
+
+#include <list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/device/device_task.hpp"
+#include "collectives/device/shared_buffers.hpp"
+#include "collectives/engine/engine.hpp"
+#include "lib/device/backend.hpp"
+
+namespace lockstep::internal {
+
+/// The message areas of all members, as this rank's device addresses them, and the size of each.
+struct MessageAreas {
+  std::vector<std::byte*> by_member;
+  std::size_t bytes = 0;
+};
+
+class DeviceMessenger {
+ public:
+  /// All outlive it. `control` carries nothing else; `stream` is of `device` and idle between calls of run().
+  DeviceMessenger(Backend& backend, int device, DeviceStream stream, Engine& control, SharedBuffers& buffers,
+                  MessageAreas areas);
+  ~DeviceMessenger();
+
+  /// Blocks until all messages are sent and received, or one of them failed: then `control` is revoked.
+  /// Messages to the own rank have their receive among them.
+  Status run(std::span<const DeviceMessage> messages, Nanos timeout);
+
+ private:
+  /// Where a chunk lies, and which part of its message it is.
+  struct Notice {
+    std::uint64_t total = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    SegmentRef direct;  ///< owner 0: in the slot whose turn it is.
+  };
+  /// A small message on its way.
+  struct Outgoing {
+    Notice notice;
+    std::uint64_t taken = 0;
+    Operation* operation = nullptr;
+  };
+  /// One direction of the traffic with a peer. `chunks` rises for ever: chunk k is in slot k modulo kSlots.
+  struct Outbox {
+    std::vector<DeviceMessage> messages;  ///< Of the run, in order.
+    std::size_t next = 0;                 ///< The first that is not done.
+    std::uint64_t told = 0;               ///< Bytes of it that the peer knows of.
+    std::uint64_t chunks = 0, freed = 0;  ///< Told of; acknowledged.
+    bool copying = false;                 ///< `notice` is to be sent when the stream is idle.
+    bool lent = false;                    ///< The peer reads the message's own buffer.
+    Notice notice;
+    std::uint64_t acknowledged = 0;  ///< Where the next acknowledgement arrives.
+    Operation* acknowledgement = nullptr;
+  };
+  struct Inbox {
+    std::vector<DeviceMessage> messages;
+    std::size_t next = 0;
+    std::uint64_t received = 0;  ///< Bytes of it.
+    std::uint64_t chunks = 0;    ///< Copied.
+    bool copying = false;
+    Notice notice;  ///< Where the next one arrives, or of the chunk being copied.
+    Operation* noticed = nullptr;
+  };
+
+  Status copy_own();
+  Status advance(bool& moved);
+  Status send_next(int peer, bool& moved, bool& copied);
+  Status receive_next(int peer, bool& moved, bool& copied);
+  Status check(int peer, const Notice& notice, const DeviceMessage& message) const;
+  void tell(int peer);
+  void take(int peer);
+  bool finished() const;
+  Status wait_a_moment(Nanos end);
+  std::string waiting_text() const;
+  Status fail(Status why);
+
+  Operation* expect(int peer, int tag, void* bytes, std::size_t size);
+  void post(int peer, int tag, Outgoing message);
+  Result<bool> arrived(Operation*& operation);
+  std::byte* slot(int owner, int reader, std::uint64_t chunk) const;
+  Outbox& out(int peer) { return out_[static_cast<std::size_t>(peer)]; }
+  Inbox& in(int peer) { return in_[static_cast<std::size_t>(peer)]; }
+  int size() const { return static_cast<int>(out_.size()); }
+
+  Backend& backend_;
+  const int device_;
+  const DeviceStream stream_;
+  Engine& control_;
+  const int self_;
+  SharedBuffers& buffers_;
+  const MessageAreas areas_;
+  const std::size_t slot_bytes_;
+  std::vector<Outbox> out_;
+  std::vector<Inbox> in_;
+  std::list<Outgoing> outgoing_;
+};
+
+}  // namespace lockstep::internal

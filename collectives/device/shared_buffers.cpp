@@ -1,0 +1,86 @@
+#include "collectives/device/shared_buffers.hpp"
+
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace lockstep::internal {
+
+SharedBuffers::SharedBuffers(Backend& backend, int device, const std::vector<Member>& members)
+    : device_(device), exports_(DeviceExports::of(backend)), imports_(DeviceImports::of(backend)) {
+  for (const Member& member : members) owners_.push_back({member.process, member.descriptor_service});
+}
+
+SharedBuffers::~SharedBuffers() {
+  for (const auto& [address, buffer] : buffers_) exports_.unshare(buffer.ref);
+  leases_.clear();
+  kept_leases_.clear();
+  imports_.drop_withdrawn();
+}
+
+Status SharedBuffers::add(void* pointer, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto after = buffers_.upper_bound(begin);
+  const bool overlaps =
+      (after != buffers_.end() && after->first < begin + bytes) ||
+      (after != buffers_.begin() && std::prev(after)->first + std::prev(after)->second.bytes > begin);
+  if (overlaps)
+    return Status(ErrorCode::invalid_argument, "the range overlaps one that is registered already");
+  auto shared = exports_.share(pointer, bytes);
+  if (!shared.ok()) return shared.status();
+  if (!shared->has_value()) {
+    return Status(ErrorCode::not_supported,
+                  "this memory cannot be exported (a pool's, managed, or of another process): its data are "
+                  "staged");
+  }
+  buffers_[begin] = {bytes, **shared};
+  return {};
+}
+
+Status SharedBuffers::remove(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = buffers_.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == buffers_.end())
+    return Status(ErrorCode::invalid_argument, "no registered buffer begins at this address");
+  exports_.unshare(found->second.ref);
+  buffers_.erase(found);
+  return {};
+}
+
+SegmentRef SharedBuffers::find(const void* pointer, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto after = buffers_.upper_bound(begin);
+  if (after == buffers_.begin()) return {};
+  const auto& [at, buffer] = *std::prev(after);
+  if (begin + bytes > at + buffer.bytes) return {};
+  SegmentRef ref = buffer.ref;
+  ref.offset += begin - at;
+  return ref;
+}
+
+Result<std::byte*> SharedBuffers::resolve(int member, const SegmentRef& ref, std::size_t bytes,
+                                          bool for_ever) {
+  auto lease = imports_.resolve(owners_[static_cast<std::size_t>(member)], ref, bytes, device_);
+  if (!lease.ok()) {
+    return Status(lease.status().code(),
+                  "mapping device memory of rank " + std::to_string(member) + ": " + lease.status().message(),
+                  member);
+  }
+  std::byte* const address = lease->address;
+  const std::lock_guard lock(mutex_);
+  (for_ever ? kept_leases_ : leases_).push_back(std::move(*lease));
+  return address;
+}
+
+void SharedBuffers::forget_peers() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (leases_.empty()) return;
+    leases_.clear();
+  }
+  imports_.drop_withdrawn();
+}
+
+}  // namespace lockstep::internal

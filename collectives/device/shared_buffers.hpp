@@ -1,0 +1,54 @@
+// SharedBuffers: the registered buffers of one communicator, and those of its peers that operations use.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "lib/bootstrap/member.hpp"
+#include "lib/device/backend.hpp"
+#include "lib/memory/segment.hpp"
+#include "transports/cuda_ipc/device_imports.hpp"
+
+namespace lockstep::internal {
+
+/// Thread-safe.
+class SharedBuffers {
+ public:
+  SharedBuffers(Backend& backend, int device, const std::vector<Member>& members);
+  /// Shares nothing any more.
+  ~SharedBuffers();
+  SharedBuffers(const SharedBuffers&) = delete;
+  SharedBuffers& operator=(const SharedBuffers&) = delete;
+
+  /// Lets peers map [pointer, pointer + bytes). Errors: invalid_argument when that is not memory of this
+  /// device or overlaps a buffer that is here already; not_supported when it cannot be exported.
+  Status add(void* pointer, std::size_t bytes);
+  /// invalid_argument when no buffer begins there.
+  Status remove(void* pointer);
+  /// owner 0 where [pointer, pointer + bytes) lies in no buffer.
+  SegmentRef find(const void* pointer, std::size_t bytes) const;
+
+  /// This rank's address of `bytes` of `member`'s memory at `ref`, mapped on first use. Valid until
+  /// forget_peers() or, if `for_ever`, as long as this object.
+  Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes, bool for_ever = false);
+  /// No operation is under way: peers' memory that was withdrawn is let go.
+  void forget_peers();
+
+ private:
+  struct Buffer {
+    std::size_t bytes = 0;
+    SegmentRef ref;
+  };
+
+  const int device_;
+  DeviceExports& exports_;
+  DeviceImports& imports_;
+  std::vector<DeviceOwner> owners_;  ///< By member.
+  mutable std::mutex mutex_;
+  std::map<std::uintptr_t, Buffer> buffers_;  ///< By address.
+  std::vector<DeviceLease> leases_, kept_leases_;
+};
+
+}  // namespace lockstep::internal

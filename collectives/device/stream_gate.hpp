@@ -1,0 +1,37 @@
+// StreamGate: where the caller's streams wait for operations that a thread of this process runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "lib/device/backend.hpp"
+
+namespace lockstep::internal {
+
+/// One word of pinned memory counts the operations that ended, in the order of their tickets; a stream waits
+/// until it reaches the ticket that it was given. Not thread-safe, but release() may run beside the others.
+class StreamGate {
+ public:
+  static Result<std::unique_ptr<StreamGate>> make(Backend& backend, int device);
+  /// Every ticket must be released. Waits until the streams have passed the word, which then is freed.
+  ~StreamGate();
+  StreamGate(const StreamGate&) = delete;
+  StreamGate& operator=(const StreamGate&) = delete;
+
+  /// What is enqueued to `stream` from here on runs after `ticket` is released. Its device is selected.
+  Status hold(DeviceStream stream, std::uint32_t ticket);
+  /// And all tickets before it.
+  void release(std::uint32_t ticket);
+
+ private:
+  StreamGate(Backend& backend, int device, std::uint32_t* word)
+      : backend_(backend), device_(device), word_(word) {}
+
+  Backend& backend_;
+  const int device_;
+  std::uint32_t* const word_;
+  std::map<DeviceStream, DeviceEvent> passed_;  ///< Recorded after the last wait of each stream.
+};
+
+}  // namespace lockstep::internal

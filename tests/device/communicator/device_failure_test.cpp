@@ -1,0 +1,221 @@
+// How operations on devices end when they cannot go on: no stream stays blocked, the error names its cause,
+// and nothing is written afterwards.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/bounds.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::DeviceArena;
+using internal::testing::Shared;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
+using internal::testing::wait_until;
+using testing::allowed;
+using testing::DeviceRank;
+using testing::MeetingPlace;
+using testing::run_on_devices;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+
+void all_reduce(DeviceRank& self, DeviceArena& arena, std::size_t count,
+                const DeviceCallOptions& options = {}) {
+  self.communicator.all_reduce(arena.device(), arena.device(), count, DataType::f32, ReduceOp::sum,
+                               self.stream, options);
+}
+
+struct KillBoard {
+  std::array<std::atomic<int>, 3> running{};
+  std::atomic<std::int64_t> killed_at{0};
+  std::atomic<int> named{0};
+};
+
+/// Rank 1 of three is killed in the middle of operations that are enqueued ahead.
+void survive_a_kill(bool registered) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  Shared<KillBoard> board;
+  constexpr std::size_t kCount = 1 << 18;
+  auto children = start_forked(3, [&](int rank) {
+    DeviceRank self(rank, 3, place, {});
+    DeviceArena arena(kCount * sizeof(float), rank);
+    arena.upload(arena.size(), self.stream);
+    if (registered) self.communicator.register_buffer(arena.device(), arena.size());
+    try {
+      while (true) {
+        for (int ahead = 0; ahead < 4; ++ahead) all_reduce(self, arena, kCount);
+        self.synchronize();
+        board->running[static_cast<std::size_t>(rank)].fetch_add(1);
+      }
+    } catch (const Error& error) {
+      self.stream.synchronize();  // Everything enqueued has passed.
+      const auto late = Clock::now().time_since_epoch() - Clock::duration(board->killed_at.load());
+      EXPECT_LT(late, allowed(std::chrono::seconds(2)));
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+      EXPECT_THROW(all_reduce(self, arena, 8), Error);
+      board->named.fetch_add(1);
+    }
+  });
+  for (auto& running : board->running) wait_until([&] { return running.load() > 3; });
+  board->killed_at = Clock::now().time_since_epoch().count();
+  kill(children[1], SIGKILL);
+  EXPECT_EQ(wait_for(children[0]), 0);
+  EXPECT_EQ(wait_for(children[2]), 0);
+  wait_for(children[1]);
+  EXPECT_EQ(board->named.load(), 2);
+}
+
+TEST(DeviceFailure, AKilledRankIsNamedAndStreamsDrain) { survive_a_kill(false); }
+TEST(DeviceFailure, AKilledRankIsNamedAndStreamsDrainWithRegisteredMemory) { survive_a_kill(true); }
+
+TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    if (self.rank() == 0) {
+      for (int i = 0; i < 5; ++i) all_reduce(self, arena, 100);  // Rank 1 never comes.
+      internal::sleep_for(std::chrono::milliseconds(20));
+      self.communicator.abort("enough");
+    } else {
+      self.communicator.recv(arena.device(), 100, DataType::f32, 0, self.stream);
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::aborted) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("enough"), std::string::npos)
+        << self.communicator.error_text();
+    EXPECT_THROW(all_reduce(self, arena, 1), Error);
+  });
+}
+
+TEST(DeviceFailure, ADeadlineNamesWhoIsAwaited) {
+  Shared<std::atomic<bool>> over;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    if (self.rank() == 0) {
+      DeviceCallOptions options;
+      options.timeout = std::chrono::milliseconds(200);
+      all_reduce(self, arena, 100, options);
+      self.stream.synchronize();
+      EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+      EXPECT_NE(self.communicator.error_text().find("rank 1"), std::string::npos)
+          << self.communicator.error_text();
+      over->store(true);
+    } else {
+      wait_until([&] { return over->load(); });
+      EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+    }
+  });
+}
+
+TEST(DeviceFailure, DifferentCallsNameBothSides) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 16, self.rank());
+    all_reduce(self, arena, 100);
+    all_reduce(self, arena, self.rank() == 0 ? 100 : 101);
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    for (const char* part : {"f32 x 100", "f32 x 101", "rank 0", "rank 1"}) {
+      EXPECT_NE(self.communicator.error_text().find(part), std::string::npos)
+          << self.communicator.error_text();
+    }
+  });
+}
+
+TEST(DeviceFailure, WrongArgumentsAreRefusedHereAndToldThere) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    std::vector<float> host(100);
+    if (self.rank() == 0) {
+      const auto [code, text] = testing::error_of([&] {
+        self.communicator.all_reduce(host.data(), arena.device(), 100, DataType::f32, ReduceOp::sum,
+                                     self.stream);
+      });
+      EXPECT_EQ(code, ErrorCode::invalid_argument);
+      EXPECT_NE(text.find("input is not memory of a device"), std::string::npos) << text;
+    } else {
+      all_reduce(self, arena, 100);
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), self.rank() == 0 ? ErrorCode::invalid_argument : ErrorCode::refused)
+        << self.communicator.error_text();
+  });
+}
+
+TEST(DeviceFailure, AUsersOperatorIsRefused) {
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, 0);
+    DeviceCallOptions options;
+    options.user_op.combine = [](const void*, void*, std::size_t, void*) {};
+    const auto [code, text] = testing::error_of([&] {
+      self.communicator.all_reduce(arena.device(), arena.device(), 1, DataType::f32, ReduceOp::user,
+                                   self.stream, options);
+    });
+    EXPECT_EQ(code, ErrorCode::not_supported) << text;
+    all_reduce(self, arena, 1);  // Alone nobody is out of step after that.
+    self.synchronize();
+  });
+}
+
+/// A rank that is stopped inside a call with registered memory, and resumes after the others gave up, writes
+/// nothing into their buffers any more.
+TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  struct Stage {
+    std::atomic<int> running{0}, gave_up{0}, resumed{0};
+  };
+  Shared<Stage> stage;
+  constexpr std::size_t kCount = 1 << 16;
+  auto children = start_forked(2, [&](int rank) {
+    DeviceRank self(rank, 2, place, {});
+    DeviceArena arena(kCount * sizeof(float), rank);
+    self.communicator.register_buffer(arena.device(), arena.size());
+    DeviceCallOptions options;
+    options.timeout = std::chrono::milliseconds(300);
+    try {
+      while (true) {
+        all_reduce(self, arena, kCount, options);
+        self.synchronize();
+        stage->running.fetch_add(1);
+      }
+    } catch (const Error&) {
+    }
+    if (rank == 1) {
+      stage->resumed.store(1);
+      return;
+    }
+    self.stream.synchronize();
+    for (auto& byte : arena.host()) byte = std::byte{0x5a};
+    arena.upload(arena.size(), self.stream);
+    self.stream.synchronize();
+    stage->gave_up.store(1);
+    wait_until([&] { return stage->resumed.load() == 1; });
+    internal::sleep_for(std::chrono::milliseconds(50));
+    arena.download(arena.size(), self.stream);
+    self.stream.synchronize();
+    EXPECT_TRUE(std::all_of(arena.host().begin(), arena.host().end(),
+                            [](std::byte byte) { return byte == std::byte{0x5a}; }));
+  });
+  wait_until([&] { return stage->running.load() > 6; });
+  kill(children[1], SIGSTOP);
+  wait_until([&] { return stage->gave_up.load() == 1; });
+  kill(children[1], SIGCONT);
+  EXPECT_EQ(wait_for(children[0]), 0);
+  EXPECT_EQ(wait_for(children[1]), 0);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+// Every collective on devices between real processes, against the reference: types, operators, odd counts, in
+// place and not, private and registered memory and both mixed across the ranks. Buffers lie at odd places
+// among canaries; what is uploaded, called and downloaded is in one stream, and nothing is waited for in
+// between.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/device/communicator/device_call.hpp"
+#include "tests/engine/process_group.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using lockstep::testing::MeetingPlace;
+
+constexpr std::size_t kArenaBytes = std::size_t{2} << 20;
+enum class Memory { private_memory, registered, mixed };
+
+class Rank {
+ public:
+  Rank(int rank, int world, const MeetingPlace& place)
+      : host_(place.join(rank, world, "shm")),
+        communicator_(host_, rank % 3),  // Some ranks share a device, some have their own.
+        stream_(rank % 3),
+        private_(kArenaBytes, rank % 3),
+        registered_(kArenaBytes, rank % 3) {
+    communicator_.register_buffer(registered_.device(), kArenaBytes);
+    EXPECT_EQ(name_of(communicator_.mode()), LOCKSTEP_TEST_MODE) << communicator_.describe();
+  }
+
+  void run_everything() {
+    for (int c = 0; c < kCollectiveCount; ++c) {
+      for (const Memory memory : {Memory::private_memory, Memory::registered, Memory::mixed})
+        run_counts(static_cast<Collective>(c), memory);
+    }
+  }
+
+  void run_types_and_operators() {
+    for (int t = 0; t <= static_cast<int>(DataType::u64); ++t) {
+      for (int o = 0; o <= static_cast<int>(ReduceOp::premul_sum); ++o) {
+        const auto type = static_cast<DataType>(t);
+        const auto op = static_cast<ReduceOp>(o);
+        const bool is_float = t <= static_cast<int>(DataType::f64);
+        if (op == ReduceOp::premul_sum ? !is_float : op >= ReduceOp::band && is_float) continue;
+        for (const Collective collective :
+             {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}) {
+          run(collective, type, op, 777, Memory::mixed);
+        }
+      }
+    }
+  }
+
+  void finish() {
+    communicator_.finalize();
+    host_.finalize();
+  }
+
+ private:
+  void run_counts(Collective collective, Memory memory) {
+    const auto n = static_cast<std::size_t>(communicator_.size());
+    constexpr DataType kTypes[] = {DataType::f32, DataType::bf16, DataType::i64, DataType::u8};
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{1001}, std::size_t{20'011}}) {
+      const DataType type = kTypes[turn_ % 4];
+      const ReduceOp op = turn_ % 3 == 0 ? ReduceOp::avg : ReduceOp::sum;
+      run(collective, type, op, count, memory);
+    }
+  }
+
+  void run(Collective collective, DataType type, ReduceOp op, std::size_t count, Memory memory) {
+    ++turn_;
+    const CollectiveCase what{collective,
+                              type,
+                              op,
+                              communicator_.size(),
+                              static_cast<int>(turn_ % static_cast<std::uint64_t>(communicator_.size())),
+                              count,
+                              turn_};
+    DeviceArena& arena = arena_of(memory);
+    const std::size_t bytes = CallBuffers::bytes_needed(what);
+    ASSERT_LE(bytes, arena.size());
+    const CallBuffers buffers(what, communicator_.rank(), turn_ % 2 == 0, arena.host());
+    arena.upload(bytes, stream_);
+    start_on_device(communicator_, what, buffers, arena, stream_);
+    arena.download(bytes, stream_);
+    stream_.synchronize();
+    if (communicator_.state() != ErrorCode::ok) throw std::runtime_error(communicator_.error_text());
+    const std::string wrong = buffers.check_result();
+    if (!wrong.empty()) throw std::runtime_error(what.describe() + ": " + wrong);
+  }
+
+  DeviceArena& arena_of(Memory memory) {
+    const bool mine = (static_cast<std::uint64_t>(communicator_.rank()) + turn_) % 2 == 0;
+    return memory == Memory::registered || (memory == Memory::mixed && mine) ? registered_ : private_;
+  }
+
+  Communicator host_;
+  DeviceCommunicator communicator_;
+  TestStream stream_;
+  DeviceArena private_, registered_;
+  std::uint64_t turn_ = 0;
+};
+
+class DeviceMatrix : public ::testing::TestWithParam<int> {
+ protected:
+  static void on_ranks(void (Rank::*part)()) {
+    ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 1);
+    ::setenv("LOCKSTEP_DEVICE_MODE", LOCKSTEP_TEST_MODE, 1);
+    ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);  // Large messages pass in many blocks.
+    const MeetingPlace place;
+    testing::run_forked(GetParam(), [&](int rank) {
+      try {
+        Rank self(rank, GetParam(), place);
+        (self.*part)();
+        self.finish();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      }
+    });
+  }
+};
+
+TEST_P(DeviceMatrix, Everything) { on_ranks(&Rank::run_everything); }
+TEST_P(DeviceMatrix, TypesAndOperators) { on_ranks(&Rank::run_types_and_operators); }
+
+INSTANTIATE_TEST_SUITE_P(Worlds, DeviceMatrix, ::testing::Values(1, 2, 3, 4));
+
+}  // namespace
+}  // namespace lockstep::internal

@@ -1,0 +1,121 @@
+// Sends and receives between devices: order, sizes above and below the slots, lent buffers, batches, and the
+// errors that name both sides.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/device/communicator/device_world.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::DeviceArena;
+using testing::DeviceRank;
+using testing::run_on_devices;
+
+constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+
+void fill(DeviceArena& arena, std::size_t bytes, int seed, Stream stream) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    arena.host()[i] = static_cast<std::byte>((i * 7 + static_cast<std::size_t>(seed) * 31) % 251);
+  arena.upload(bytes, stream);
+}
+
+/// Index of the first byte that is not what rank `seed` filled in, or `bytes`.
+std::size_t first_wrong(DeviceArena& arena, std::size_t bytes, int seed) {
+  std::size_t i = 0;
+  while (i < bytes &&
+         arena.host()[i] == static_cast<std::byte>((i * 7 + static_cast<std::size_t>(seed) * 31) % 251))
+    ++i;
+  return i;
+}
+
+class DeviceMessages : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Memory, DeviceMessages, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "registered" : "private"; });
+
+TEST_P(DeviceMessages, GoRoundARing) {
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "64K", 1);  // Slots of 5 KiB: most messages take several.
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kMost = 300'000;
+    DeviceArena mine(kMost, self.rank()), theirs(kMost, self.rank());
+    if (GetParam()) self.communicator.register_buffer(mine.device(), kMost);
+    const int right = (self.rank() + 1) % 3, left = (self.rank() + 2) % 3;
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, std::size_t{4097}, std::size_t{65'537}, kMost}) {
+      fill(mine, bytes, self.rank(), self.stream);
+      DeviceBatch batch = self.communicator.batch();
+      batch.send(mine.device(), bytes, DataType::u8, right, self.stream);
+      batch.recv(theirs.device(), bytes, DataType::u8, left, self.stream);
+      batch.submit();
+      theirs.download(bytes, self.stream);
+      self.synchronize();
+      EXPECT_EQ(first_wrong(theirs, bytes, left), bytes);
+    }
+  });
+}
+
+TEST(DeviceMessages, SmallOnesDoNotWaitForTheirReceiver) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena mine(1000, self.rank()), theirs(1000, self.rank());
+    fill(mine, 1000, self.rank(), self.stream);
+    self.communicator.send(mine.device(), 1000, DataType::u8, 1 - self.rank(), self.stream);
+    self.communicator.recv(theirs.device(), 250, DataType::f32, 1 - self.rank(), self.stream);
+    theirs.download(1000, self.stream);
+    self.synchronize();
+    EXPECT_EQ(first_wrong(theirs, 1000, 1 - self.rank()), 1000u);
+  });
+}
+
+TEST(DeviceMessages, ArriveInOrderBetweenCollectives) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena one(64, self.rank()), sum(64, self.rank());
+    for (int round = 0; round < 50; ++round) {
+      fill(one, 64, round, self.stream);
+      if (self.rank() == 0) {
+        self.communicator.send(one.device(), 64, DataType::u8, 1, self.stream);
+      } else {
+        self.communicator.recv(one.device(), 64, DataType::u8, 0, self.stream);
+      }
+      self.communicator.all_reduce(one.device(), sum.device(), 64, DataType::u8, ReduceOp::max, self.stream);
+      sum.download(64, self.stream);
+      self.synchronize();
+      ASSERT_EQ(first_wrong(sum, 64, round), 64u) << "round " << round;
+    }
+  });
+}
+
+TEST(DeviceMessages, ToTheOwnRankMeetInABatch) {
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    DeviceArena mine(512, 0), theirs(512, 0);
+    fill(mine, 512, 3, self.stream);
+    DeviceBatch batch = self.communicator.batch();
+    batch.recv(theirs.device(), 512, DataType::u8, 0, self.stream);
+    batch.send(mine.device(), 512, DataType::u8, 0, self.stream);
+    batch.submit();
+    theirs.download(512, self.stream);
+    self.synchronize();
+    EXPECT_EQ(first_wrong(theirs, 512, 3), 512u);
+  });
+}
+
+TEST(DeviceMessages, OfDifferentSizesNameBothSides) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena memory(4096, self.rank());
+    if (self.rank() == 0) {
+      self.communicator.send(memory.device(), 100, DataType::u8, 1, self.stream);
+    } else {
+      self.communicator.recv(memory.device(), 200, DataType::u8, 0, self.stream);
+    }
+    self.stream.synchronize();
+    internal::testing::wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("sends 100 bytes"), std::string::npos)
+        << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("receives 200"), std::string::npos)
+        << self.communicator.error_text();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
