@@ -8,6 +8,8 @@
 namespace lockstep::internal {
 namespace {
 
+/// What this version runs.
+constexpr DeviceMode kFastestBuilt = DeviceMode::host_sync;
 constexpr DeviceMode kModes[] = {DeviceMode::host_sync, DeviceMode::stream_sync, DeviceMode::device_sync};
 
 /// Below this a slot of the staging area would hold nothing for hundreds of ranks.
@@ -57,7 +59,7 @@ ModeDecision best_mode(const std::vector<DeviceFacts>& facts) {
       }
     }
   }
-  best.reason = "the other modes are chosen by LOCKSTEP_DEVICE_MODE until they have been measured";
+  best.reason = "the only one that is right everywhere";
   return best;
 }
 
@@ -116,14 +118,16 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
     return member.host_id == group.members.front().host_id;
   });
   if (!one_host) {
-    decision = {DeviceMode::host_sync, "the ranks are on several hosts", false, decision.staging_bytes};
-    if (*wish && **wish != DeviceMode::host_sync)
-      return Status(ErrorCode::configuration, "device mode " + std::string(name_of(**wish)) +
-                                                  " needs all ranks on one host; leave the choice to the "
-                                                  "library");
-    return decision;
+    return Status(ErrorCode::not_supported,
+                  "the ranks are on several hosts, which collectives on devices do not reach yet: split the "
+                  "communicator by host, and pass between the hosts in host memory");
   }
   if (*wish) {
+    if (**wish > kFastestBuilt) {
+      return Status(ErrorCode::not_supported, "device mode " + std::string(name_of(**wish)) +
+                                                  " is not in this version: the fastest is " +
+                                                  std::string(name_of(kFastestBuilt)));
+    }
     decision.mode = **wish;
     decision.reason = "as asked for";
   }

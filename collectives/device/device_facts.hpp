@@ -28,10 +28,7 @@ struct DeviceFacts {
 
 struct ModeDecision {
   DeviceMode mode = DeviceMode::host_sync;
-  std::string reason;  ///< "ranks 0 and 1 share a GPU without MPS"
-  /// Device memory is passed directly. Otherwise everything goes through pinned host memory and the host
-  /// communicator: ranks on several hosts.
-  bool direct = true;
+  std::string reason;               ///< "ranks 0 and 1 share a GPU without MPS"
   std::uint64_t staging_bytes = 0;  ///< Equal on all ranks: the least.
 };
 

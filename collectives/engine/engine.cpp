@@ -281,7 +281,7 @@ void Engine::set_shape(Operation& operation) const {
   shape.world = group_.size();
   shape.root = call.facts.root;
   shape.count = call.facts.count;
-  shape.segment = segment_bytes_ / element;
+  shape.segment = memory_ != nullptr ? 0 : segment_bytes_ / element;  // A device wants few large steps.
   shape.staging = (domain_ != nullptr ? domain_->staging_bytes() : kStagingBytes) / 2 / element;
   if (!hosts_.empty()) shape.hosts = hosts_;
   shape.counts.assign(call.counts.begin(), call.counts.end());
