@@ -43,7 +43,7 @@ TEST(BucketPlan, TakesParametersFromTheLastToTheFirst) {
 
 TEST(BucketPlan, KeepsTheFirstBucketSmall) {
   const std::size_t mib = (1u << 20) / sizeof(float);
-  const std::vector<Parameter> model{parameter({5 * mib}), parameter({2 * mib}), parameter({mib / 2}),
+  const std::vector<Parameter> model{parameter({2 * mib}), parameter({2 * mib}), parameter({mib / 2}),
                                      parameter({mib / 2})};
   EXPECT_EQ(members(plan_buckets(model, {})), (Members{{3, 2}, {1, 0}}));
 }

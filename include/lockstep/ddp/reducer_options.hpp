@@ -20,8 +20,8 @@ enum class UnevenInputs : std::uint8_t {
 struct ReducerOptions {
   // ---- buckets
   /// Cap of a bucket. What is left when backward ends is about this much, and a slow link sends it alone; on
-  /// a fast one buckets of this size cost no more than larger ones.
-  std::size_t bucket_bytes = 8u << 20;
+  /// one host buckets of this size cost no more than larger ones.
+  std::size_t bucket_bytes = 4u << 20;
   std::size_t first_bucket_bytes = 1u << 20;  ///< Cap of the first: communication starts early.
   bool gradients_as_views = true;  ///< Gradients live in the buckets: no copy. May differ between ranks.
   /// Divide by the world size; false sums.

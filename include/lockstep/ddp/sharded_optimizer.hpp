@@ -30,7 +30,7 @@ enum class ZeroStage : std::uint8_t {
 
 /// What ReducerOptions has under the same names means the same here.
 struct ShardedOptions {
-  std::size_t bucket_bytes = 8u << 20;
+  std::size_t bucket_bytes = 4u << 20;
   std::size_t first_bucket_bytes = 1u << 20;
   ZeroStage stage = ZeroStage::gradients;
   bool average = true;  ///< Divide by the world size; false sums.
