@@ -358,6 +358,40 @@ TEST(Sharded, WhatRanksMustShareIsCompared) {
   });
 }
 
+/// A rank without samples takes part in every step, and the values of all stay equal.
+TEST(Sharded, AveragesBySamplesWithUnevenInputs) {
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      const std::uint64_t samples[][2] = {{4, 4}, {6, 2}, {0, 8}};
+      const int rank = communicator.rank();
+      Model model(8, 2);
+      ShardedOptions options = small_buckets(arrangement);
+      options.weighted = true;
+      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0), options);
+      std::vector<float> expected(model.elements(3));
+      for (std::size_t step = 0; step < std::size(samples); ++step) {
+        const std::uint64_t mine = samples[step][rank];
+        ASSERT_TRUE(sharded.begin_step(mine));
+        if (mine > 0) {
+          run_step(sharded, model, rank, step);
+        } else {
+          sharded.wait();
+        }
+        sharded.step();
+        for (std::size_t e = 0; e < expected.size(); ++e) {
+          for (const int r : {0, 1})
+            expected[e] -= static_cast<float>(samples[step][r]) / 8 * local_gradient(r, step, 3, e);
+        }
+      }
+      EXPECT_FALSE(sharded.begin_step(0));
+      sharded.wait_parameters();
+      for (std::size_t e = 0; e < expected.size(); ++e)
+        ASSERT_NEAR(floats(sharded.value(3))[e], expected[e], 1e-4) << e;
+      EXPECT_EQ(sharded.statistics().step, std::size(samples));
+    });
+  }
+}
+
 TEST(Sharded, AHookNeedsBucketsThatLast) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
