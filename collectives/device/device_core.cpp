@@ -119,7 +119,8 @@ DeviceCore::~DeviceCore() {
   const DeviceScope scope(backend_, device_);
   for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
   if (stream_ != nullptr) static_cast<void>(backend_.destroy_stream(stream_));
-  if (staging_ != nullptr) static_cast<void>(backend_.free(staging_));
+  // Peers that are not through with the last call may be reading it.
+  if (staging_ != nullptr) DeviceExports::of(backend_).retire(staging_);
 }
 
 std::string DeviceCore::describe() const {
