@@ -13,10 +13,13 @@ namespace {
 /// which those come first.
 class CostWalk {
  public:
-  CostWalk(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost)
+  CostWalk(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost,
+           const SharedHosts& shared)
       : programs_(programs),
         element_bytes_(static_cast<double>(element_bytes)),
         cost_(cost),
+        shared_(shared),
+        crossing_(programs.size()),
         touch_(!programs.empty() && programs.front().phases > 0 ? cost.step : 0),
         ranks_(programs.size()) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -40,7 +43,7 @@ class CostWalk {
         last = std::max(last, time(rank, lane));
       }
     }
-    return cost_.call + last;
+    return cost_.call + std::max(last, network_seconds());
   }
 
  private:
@@ -91,23 +94,45 @@ class CostWalk {
     return true;
   }
 
+  bool crosses(std::size_t rank, std::size_t peer) const {
+    return shared_.of_rank.empty() || shared_.of_rank[rank] != shared_.of_rank[peer];
+  }
+  const MediumCost& cost_between(std::size_t rank, std::size_t peer) const {
+    return crosses(rank, peer) ? cost_ : shared_.near;
+  }
+  /// What the busiest host's network needs for all that crosses it one way.
+  double network_seconds() const {
+    double most = 0;
+    for (const Crossing& host : crossing_) most = std::max({most, host.out, host.in});
+    return most * cost_.beta;
+  }
+  void count_crossing(std::size_t rank, std::size_t peer, double bytes) {
+    if (shared_.of_rank.empty() || !crosses(rank, peer)) return;
+    crossing_[static_cast<std::size_t>(shared_.of_rank[rank])].out += bytes;
+    crossing_[static_cast<std::size_t>(shared_.of_rank[peer])].in += bytes;
+  }
+
   /// When the step ends; false when that is not known yet.
   bool walk(std::size_t rank, const Step& step, double start, double& end) {
     switch (step.kind) {
       case StepKind::send: {
         const auto peer = static_cast<std::size_t>(step.peer);
-        end = start + cost_.step + bytes(step.src) * cost_.beta;
-        arrivals_[rank * ranks_.size() + peer].push_back(end + cost_.alpha);
+        const MediumCost& link = cost_between(rank, peer);
+        end = start + link.step + bytes(step.src) * link.beta;
+        arrivals_[rank * ranks_.size() + peer].push_back(end + link.alpha);
+        count_crossing(rank, peer, bytes(step.src));
         wake(peer);
         return true;
       }
       case StepKind::recv:
       case StepKind::recv_reduce: {
-        auto& queue = arrivals_[static_cast<std::size_t>(step.peer) * ranks_.size() + rank];
+        const auto peer = static_cast<std::size_t>(step.peer);
+        const MediumCost& link = cost_between(rank, peer);
+        auto& queue = arrivals_[peer * ranks_.size() + rank];
         if (queue.empty()) return false;
-        end = std::max(queue.front(), start + bytes(step.dst) * cost_.beta) + cost_.step;
+        end = std::max(queue.front(), start + bytes(step.dst) * link.beta) + link.step;
         queue.pop_front();
-        if (step.kind == StepKind::recv_reduce) end += bytes(step.dst) * cost_.gamma;
+        if (step.kind == StepKind::recv_reduce) end += bytes(step.dst) * link.gamma;
         return true;
       }
       case StepKind::copy:
@@ -143,9 +168,15 @@ class CostWalk {
     return true;
   }
 
+  struct Crossing {
+    double out = 0, in = 0;  // Bytes.
+  };
+
   std::span<const Program> programs_;
   double element_bytes_;
   MediumCost cost_;
+  const SharedHosts& shared_;
+  std::vector<Crossing> crossing_;  ///< By host.
   double touch_;  ///< What a copy or reduction takes whatever its length: next to nothing beside messages.
   std::vector<Rank> ranks_;
   std::unordered_map<std::size_t, std::deque<double>> arrivals_;  ///< By sender * world + receiver.
@@ -154,8 +185,9 @@ class CostWalk {
 
 }  // namespace
 
-double predict_seconds(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost) {
-  return CostWalk(programs, element_bytes, cost).run();
+double predict_seconds(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost,
+                       const SharedHosts& shared) {
+  return CostWalk(programs, element_bytes, cost, shared).run();
 }
 
 }  // namespace lockstep::internal

@@ -22,9 +22,19 @@ struct MediumCost {
   bool operator==(const MediumCost&) const = default;
 };
 
+/// Ranks that share hosts: messages within one cost what `near` says, and what leaves or enters a host shares
+/// one network.
+struct SharedHosts {
+  std::span<const int> of_rank;  ///< As Shape::hosts; empty: every rank has a host of its own.
+  MediumCost near;
+};
+
 /// Seconds from everybody's start to the last rank's end. `programs`: one per rank, proved; infinite when
 /// they do not end. Links carry messages side by side and buffer them; a rank sends and receives at most 1 /
 /// beta bytes per second in each lane. Lanes of a rank do not slow one another down.
-double predict_seconds(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost);
+/// With shared hosts no host's network carries more than 1 / beta bytes per second each way, however many of
+/// its ranks use it.
+double predict_seconds(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost,
+                       const SharedHosts& shared = {});
 
 }  // namespace lockstep::internal

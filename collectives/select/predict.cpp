@@ -29,24 +29,36 @@ void add_counts(Shape& shape) {
   if (shape.collective == Collective::all_to_all_v) shape.recv_counts = shape.counts;
 }
 
-double walk(const MediumCost& cost, const CostGround& ground, const Algorithm& algorithm,
-            std::uint64_t bytes) {
+/// What a link through shared memory costs: it is written and read once, and its reader must look.
+MediumCost link_through(const MediumCost& memory) {
+  MediumCost cost = memory;
+  cost.alpha = memory.sync;
+  cost.beta = memory.copy;
+  return cost;
+}
+
+/// What a walk takes from the model.
+struct Costs {
+  MediumCost far, near;
+};
+
+double walk(const Costs& costs, const CostGround& ground, const Algorithm& algorithm, std::uint64_t bytes) {
   Shape shape = typical_shape(algorithm.collective, ground, bytes);
   std::vector<Program> programs;
   for (shape.rank = 0; shape.rank < shape.world; ++shape.rank) programs.push_back(algorithm.build(shape));
   const std::size_t element = bytes % 4 == 0 ? 4 : 1;
-  return predict_seconds(programs, element, cost);
+  return predict_seconds(programs, element, costs.far, {shape.hosts, costs.near});
 }
 
 /// Doubling the ranks adds what the last doubling added (trees), twice that (rings), or something between.
 /// Only sums and products: see exact_cost.
-double walk_large_world(const MediumCost& cost, const CostGround& ground, const Algorithm& algorithm,
+double walk_large_world(const Costs& costs, const CostGround& ground, const Algorithm& algorithm,
                         std::uint64_t bytes) {
   CostGround smaller = ground;
   smaller.hosts.clear();
   const auto seconds = [&](int world) {
     smaller.world = world;
-    return walk(cost, smaller, algorithm, bytes);
+    return walk(costs, smaller, algorithm, bytes);
   };
   const double quarter = seconds(kWalkedRanks / 4), half = seconds(kWalkedRanks / 2);
   double whole = seconds(kWalkedRanks);
@@ -85,11 +97,12 @@ bool supports(const Algorithm& algorithm, const CostGround& ground, std::uint64_
 }
 
 double predict_uncorrected(const LinkCost& link, const CostGround& ground, const Algorithm& algorithm,
-                           std::uint64_t bytes) {
-  const MediumCost cost = link.at(larger_side(algorithm.collective, bytes, ground.world));
+                           std::uint64_t bytes, const LinkCost* memory) {
+  const std::uint64_t side = larger_side(algorithm.collective, bytes, ground.world);
+  const Costs costs{link.at(side), memory != nullptr ? link_through(memory->at(side)) : link.at(side)};
   const auto seconds = [&](std::uint64_t size) {
-    return ground.world > kWalkedRanks ? walk_large_world(cost, ground, algorithm, size)
-                                       : walk(cost, ground, algorithm, size);
+    return ground.world > kWalkedRanks ? walk_large_world(costs, ground, algorithm, size)
+                                       : walk(costs, ground, algorithm, size);
   };
   std::uint64_t walked = bytes;
   while (larger_side(algorithm.collective, walked, std::min(ground.world, kWalkedRanks)) > kWalkedBytes)
@@ -105,7 +118,9 @@ double predict_uncorrected(const LinkCost& link, const CostGround& ground, const
 double predict_call(const CostModel& model, const CostGround& ground, const Algorithm& algorithm,
                     std::uint64_t bytes) {
   const LinkClass link = class_of(algorithm.medium);
-  const double seconds = predict_uncorrected(model.cost(link, ground.load), ground, algorithm, bytes);
+  const LinkCost& memory = model.cost(LinkClass::staged, ground.load);
+  const double seconds =
+      predict_uncorrected(model.cost(link, ground.load), ground, algorithm, bytes, &memory);
   const auto found =
       model.corrections.find({ground.load, link, algorithm.collective, std::string(algorithm.name)});
   return found == model.corrections.end() ? seconds : seconds * found->second.at(log2_class(bytes));

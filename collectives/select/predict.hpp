@@ -26,8 +26,10 @@ bool supports(const Algorithm& algorithm, const CostGround& ground, std::uint64_
 /// than kWalkedRanks and calls of more than kWalkedBytes are extrapolated from smaller ones.
 inline constexpr int kWalkedRanks = 16;
 inline constexpr std::uint64_t kWalkedBytes = 4 << 20;
+/// `memory`: where ranks share hosts, what staged shared memory costs there; links within a host are taken to
+/// be like it.
 double predict_uncorrected(const LinkCost& link, const CostGround& ground, const Algorithm& algorithm,
-                           std::uint64_t bytes);
+                           std::uint64_t bytes, const LinkCost* memory = nullptr);
 
 /// Seconds, with the factor that the model has for this algorithm.
 double predict_call(const CostModel& model, const CostGround& ground, const Algorithm& algorithm,

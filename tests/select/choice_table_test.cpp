@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "collectives/select/choose.hpp"
@@ -130,6 +131,34 @@ TEST(ChoiceTable, LargeWorldsAreExtrapolated) {
     return predict_call(*model, {world, Load::spare, kSegment}, *ring.value(), 8);
   };
   EXPECT_NEAR(at(64) / at(16), 4, 0.4) << "a ring of four times the ranks has four times the steps";
+}
+
+TEST(ChoiceTable, RanksThatShareHostsSpareTheNetwork) {
+  const auto model = plain_model();
+  LinkCost& tcp = model->cost(LinkClass::tcp, Load::spare);
+  tcp.alpha = 50e-6;  // A network of 1 Gbit/s.
+  for (LinkCost::Regime& regime : tcp.regimes) regime.beta = 8e-9;
+  constexpr std::uint64_t kLarge = 4 << 20;
+  for (const std::vector<int>& hosts :
+       {std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}, {0, 1, 0, 1, 0, 1, 0, 1}, {0, 0, 1, 2, 2, 2}}) {
+    const CostGround ground{static_cast<int>(hosts.size()), Load::spare, kSegment, hosts};
+    ChoiceTable table(model, ground);
+    const auto first = [&](Collective collective, std::uint64_t bytes) {
+      return std::string(table.ranking(collective, Medium::links, bytes).front()->name);
+    };
+    // Of each host's data its half must leave it, and as much come in.
+    const int count = 1 + *std::max_element(hosts.begin(), hosts.end());
+    const double least = 2.0 * (count - 1) / count * kLarge * 8e-9;
+    const Algorithm& chosen = *table.ranking(Collective::all_reduce, Medium::links, kLarge).front();
+    EXPECT_LT(predict_call(*model, ground, chosen, kLarge), least * 1.2) << chosen.name;
+    // With hosts alike others cross the network as rarely.
+    if (count == 2) continue;
+    EXPECT_EQ(first(Collective::all_reduce, kLarge), "hierarchical");
+    EXPECT_EQ(first(Collective::all_reduce, 64), "leaders");
+    EXPECT_EQ(first(Collective::all_to_all, 64), "hierarchical");
+    for (const Algorithm* row : table.ranking(Collective::all_reduce, Medium::links, kLarge))
+      EXPECT_GE(predict_call(*model, ground, *row, kLarge), least) << row->name;
+  }
 }
 
 TEST(ChoiceTable, OneTableForCommunicatorsAlike) {
