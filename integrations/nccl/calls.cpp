@@ -99,8 +99,17 @@ LOCKSTEP_NCCL_ALIAS(AllGather);
 
 ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                            ncclComm_t comm, cudaStream_t stream) {
-  return enqueue("ncclAlltoAll", comm, datatype,
-                 [=](auto& ranks, DataType t) { ranks.all_to_all(sendbuff, recvbuff, count, t, stream); });
+  if (sendbuff != recvbuff || count == 0) {
+    return enqueue("ncclAlltoAll", comm, datatype,
+                   [=](auto& ranks, DataType t) { ranks.all_to_all(sendbuff, recvbuff, count, t, stream); });
+  }
+  return grouped("ncclAlltoAll", [&] {
+    const auto owner = Handles::find(comm);
+    const DataType t = to_type(datatype);
+    Group::current().add(owner, [=](DeviceCommunicator& ranks) {
+      owner->in_place().all_to_all(ranks, recvbuff, count, t, stream);
+    });
+  });
 }
 LOCKSTEP_NCCL_ALIAS(AlltoAll);
 

@@ -201,7 +201,7 @@ ncclResult_t ncclComm::state() {
   const std::string why = collectives_->error_text();
   const std::lock_guard lock(mutex_);
   text_ = why;
-  return to_result(code);
+  return remember(to_result(code), "an operation that was enqueued before", why.c_str());
 }
 
 std::string ncclComm::text() {

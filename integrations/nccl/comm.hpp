@@ -14,6 +14,7 @@
 
 #include "integrations/nccl/abi.hpp"
 #include "integrations/nccl/config.hpp"
+#include "integrations/nccl/in_place.hpp"
 #include "integrations/nccl/operators.hpp"
 #include "integrations/nccl/registrations.hpp"
 #include "lockstep/communicator.hpp"
@@ -76,6 +77,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   /// Also after a failure or revoke.
   void deregister(void* handle);
   lockstep::nccl::OperatorTable& operators() noexcept { return operators_; }
+  lockstep::nccl::InPlace& in_place() noexcept { return in_place_; }
   void* register_buffer(void* buffer, std::size_t bytes);
   /// Collective and blocking.
   ncclWindow_t register_window(void* buffer, std::size_t bytes);
@@ -114,6 +116,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   const lockstep::nccl::Config config_;
   lockstep::nccl::Family family_;
   std::optional<lockstep::Communicator> ranks_;
+  lockstep::nccl::InPlace in_place_;
   std::optional<lockstep::DeviceCommunicator> collectives_;
   std::vector<lockstep::nccl::Refuge> refuges_;         ///< By rank.
   std::shared_ptr<lockstep::Rendezvous> refuge_place_;  ///< This rank's.

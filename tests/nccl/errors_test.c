@@ -72,7 +72,7 @@ static void calls(int rank, int ranks) {
   REFUSED(ncclCommDeregister(comm, memory), ncclInvalidArgument, "handle");
   NCCL(ncclCommDeregister(comm, NULL));
   REFUSED(ncclMemAlloc(NULL, 1), ncclInvalidArgument, "ptr is NULL");
-  REFUSED(ncclMemFree(&half), ncclInvalidArgument, "allocate_device");
+  REFUSED(ncclMemFree(&half), ncclInvalidArgument, "allocate");
   NCCL(ncclMemFree(NULL));
   NCCL(ncclMemFree(memory));
   NCCL(ncclCommDestroy(comm));

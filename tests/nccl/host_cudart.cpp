@@ -204,6 +204,11 @@ void __cudaRegisterFunction(void**, const char*, char*, const char*, int, void*,
 void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
 unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void*) { return 0; }
 cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) { return cudaSuccess; }
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void*) {
+  *kernel = nullptr;
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) { return refuse(); }
 cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, cudaStream_t) { return refuse(); }
 
 #pragma GCC visibility pop

@@ -5,10 +5,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
-extern "C" {
 #include "tests/nccl/values.h"
-}
 
 namespace {
 
@@ -67,15 +66,19 @@ cudaError_t ncclVerifiablePrepareExpected(void* elements, std::intptr_t count, i
   return error;
 }
 
-cudaError_t ncclVerifiableVerify(const void* results, const void*, std::intptr_t count, int type, int op,
-                                 int ranks, std::uint64_t seed, std::intptr_t first, std::int64_t* wrong,
-                                 cudaStream_t stream) {
-  const cudaError_t error = cudaStreamSynchronize(stream);
+// What is expected is given, or made here as nccl-tests' own function would.
+cudaError_t ncclVerifiableVerify(const void* results, const void* given, std::intptr_t count, int type,
+                                 int op, int ranks, std::uint64_t seed, std::intptr_t first,
+                                 std::int64_t* wrong, cudaStream_t stream) {
+  const std::size_t size = size_of_type(static_cast<ncclDataType_t>(type));
+  std::vector<char> wanted(static_cast<std::size_t>(count) * size);
+  const cudaError_t error =
+      ncclVerifiablePrepareExpected(wanted.data(), count, type, op, ranks, seed, first, stream);
+  const char* const expectation = given != nullptr ? static_cast<const char*>(given) : wanted.data();
   *wrong = 0;
-  for (std::intptr_t i = 0; i < count; ++i) {
-    const int wanted = expected(op, ranks, seed, static_cast<std::uint64_t>(first + i));
-    const int found = get_value(static_cast<ncclDataType_t>(type), results, static_cast<std::size_t>(i));
-    *wrong += found != wanted;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    const char* const result = static_cast<const char*>(results) + i * size;
+    *wrong += std::memcmp(result, expectation + i * size, size) != 0;
   }
   return error;
 }

@@ -6,6 +6,10 @@
 #include <nccl.h>
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 size_t size_of_type(ncclDataType_t type);
 int is_floating_type(ncclDataType_t type);
 /* 0 <= value <= 8 */
@@ -18,5 +22,9 @@ int input_value(int rank, int ranks, size_t index);
 /* Of all ranks' values at `index`. `premul`: rank r's are multiplied by scale_of(r) first, and summed. */
 int reduced_value(int ranks, size_t index, ncclRedOp_t op, int premul);
 int scale_of(int rank);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
