@@ -20,7 +20,7 @@ std::vector<int> hosts_of(const EngineGroup& group) {
     if (found == seen.end()) found = seen.insert(seen.end(), member.host_id);
     hosts.push_back(static_cast<int>(found - seen.begin()));
   }
-  if (seen.size() == 1 || seen.size() == hosts.size()) hosts.clear();
+  if (seen.size() == 1) hosts.clear();
   return hosts;
 }
 

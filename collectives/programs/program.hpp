@@ -99,7 +99,7 @@ struct Shape {
   std::uint64_t staging =
       0;  ///< Domain: elements in the half of each member's staging area that this call may use.
   /// By rank: which host it is on, numbered in the order in which the ranks meet them. Empty where all ranks
-  /// are on one host, or each on its own.
+  /// are on one host.
   std::vector<int> hosts;
   std::uint64_t inline_elements = 0;  ///< Unused by programs; elements that fit a flag's line.
 };

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <string>
 
+#include "collectives/programs/algorithms.hpp"
 #include "collectives/select/names.hpp"
 #include "transports/domain.hpp"
 
@@ -30,6 +31,10 @@ constexpr std::uint64_t kLeadersBytes = 16384;
 /// Up to here a host's blocks travel together: what is saved is messages, which larger blocks do not feel.
 constexpr std::uint64_t kTogetherBytes = 4096;
 
+/// From here on all_reduce among hosts of one rank each goes round a ring: it has always something on the
+/// wire, where rabenseifner's steps wait for each other (4 hosts at 1 Gbit/s: equal at 1 MiB, 0.84 at 4 MiB).
+constexpr std::uint64_t kRingBytes = 4 << 20;
+
 bool saves_messages_alone(Collective collective) {
   return collective == Collective::scatter || collective == Collective::gather ||
          collective == Collective::all_to_all;
@@ -38,8 +43,11 @@ bool saves_messages_alone(Collective collective) {
 /// Where ranks share hosts, the network between them is what costs: the programs that spare it. The table has
 /// their price, too, but as long as that of TCP is the loopback's it makes too little of the network: between
 /// hosts at 1 Gbit/s its choice for 32 KiB took 3.5 times the best.
-const Algorithm* of_shared_hosts(Collective collective, std::uint64_t bytes, const Shape& shape) {
-  if (shape.hosts.empty() || (saves_messages_alone(collective) && bytes > kTogetherBytes)) return nullptr;
+const Algorithm* between_hosts(Collective collective, std::uint64_t bytes, const Shape& shape) {
+  if (shape.hosts.empty()) return nullptr;
+  const bool large_sum = collective == Collective::all_reduce && bytes >= kRingBytes;
+  if (large_sum && !has_shared_hosts(shape)) return row(collective, Medium::links, "ring", shape);
+  if (saves_messages_alone(collective) && bytes > kTogetherBytes) return nullptr;
   const bool small_sum = collective == Collective::all_reduce && bytes <= kLeadersBytes;
   return row(collective, Medium::links, small_sum ? "leaders" : "hierarchical", shape);
 }
@@ -113,7 +121,7 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
       selection.registered = best_row(table, facts.collective, Medium::domain_registered, bytes, shape);
     if (selection.staged != nullptr) return selection;
   }
-  selection.links = of_shared_hosts(facts.collective, bytes, shape);
+  selection.links = between_hosts(facts.collective, bytes, shape);
   if (selection.links == nullptr)
     selection.links = best_row(table, facts.collective, Medium::links, bytes, shape);
   if (selection.links == nullptr) {
