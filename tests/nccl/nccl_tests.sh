@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# nccl_tests.sh SOURCE BUILD_DIR OUTPUT [PROGRAM...]: builds programs of nccl-tests (a checkout of github.com/NVIDIA/nccl-tests, whose
+# nccl_tests.sh [--for-gpu] SOURCE BUILD_DIR OUTPUT [PROGRAM...]: builds programs of nccl-tests (a checkout of github.com/NVIDIA/nccl-tests, whose
 # code is no part of this project) unchanged: their objects by nvcc, linked with the host's CUDA runtime of tests/nccl in place of
 # CUDA's, with liblockstep_nccl.so under NCCL's name, and with MPI where mpicxx is found. Then runs them, checked, between 2 and 3
 # ranks on the host backend. Their own kernels cannot run there: the checked data come from tests/nccl/host_verifiable.cpp.
+# --for-gpu: builds only, with CUDA's runtime and their own kernels: for tools/gpu-check --pack DIR --nccl-tests OUTPUT.
 set -euo pipefail
+for_gpu=no
+if [[ $1 == --for-gpu ]]; then for_gpu=yes; shift; fi
 source_dir=$1 build=$(realpath "$2") output=$3
 shift 3
 programs=("$@")
@@ -31,10 +34,19 @@ for file in common util "${programs[@]}"; do
 done
 compile timer.o g++ -std=c++17 -O1 -DNCCL_OS_LINUX -I"$source_dir/os" "$source_dir/src/timer.cc"
 compile os.o g++ -std=c++17 -O1 -DNCCL_OS_LINUX -I"$source_dir/src" "$source_dir/os/linux.cc"
+folder=$build/lib/lockstep-nccl
+if [[ $for_gpu == yes ]]; then
+  compile verifiable_gpu.o "$cuda/bin/nvcc" "${flags[@]}" "$source_dir/verifiable/verifiable.cu"
+  for program in "${programs[@]}"; do
+    "$cuda/bin/nvcc" -arch=sm_90 -cudart static -o "$output/${program}_perf" "$output"/{"$program",common,util,timer,os,verifiable_gpu}.o \
+      -L"$folder" -lnccl -Xlinker --allow-shlib-undefined "${mpi_libraries[@]}" -lpthread
+  done
+  echo "nccl-tests: ${#programs[@]} programs for a GPU in $output"
+  exit
+fi
 compile verifiable.o g++ -std=c++20 -O2 -I"$cuda/include" -I"$here/../.." "$here/host_verifiable.cpp"
 compile values.o gcc -O2 -I"$cuda/include" "$here/values.c"
 
-folder=$build/lib/lockstep-nccl
 for program in "${programs[@]}"; do
   g++ -o "$output/${program}_perf" "$output"/{"$program",common,util,timer,os,verifiable,values}.o -L"$folder" -lnccl \
     -L"$build/lib" -lhost_cudart -Wl,-rpath,"$folder:$build/lib" "${mpi_libraries[@]}" -lpthread

@@ -40,6 +40,10 @@ def write(folder, options):
         for program in sorted(Path(options.nccl_tests).glob("*_perf")):
             needed_libraries(program, carried)
             copy_program(program, folder / "nccl-tests")
+        for launcher in ("mpiexec.hydra", "hydra_pmi_proxy"):  # of MPICH, with which they are built here
+            if shutil.which(launcher):
+                needed_libraries(shutil.which(launcher), carried)
+                copy_program(Path(shutil.which(launcher)), folder / "nccl-tests")
     for source in sorted(programs):
         needed_libraries(source, carried)
         copy_program(source, folder / "bin")

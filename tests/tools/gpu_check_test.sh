@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# gpu_check_test.sh GPU_CHECK BUILD_DIR: gpu-check runs to its end without a GPU, and says that there was none.
+set -euo pipefail
+check=$1 build=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() {
+  echo "$*"
+  cat "$folder/log"
+  exit 1
+}
+
+"$check" --device host --kit "$build" --out "$folder/host" --ranks 2 >"$folder/log" 2>&1 || fail "gpu-check --device host failed"
+grep -q 'NO GPU WAS HERE' "$folder/log" || fail "it does not say that there was no GPU"
+for step in floors 'every operation' 'every type and operator' 'latency host_sync, 2 ranks' 'test nccl_collectives_test'; do
+  grep -Eq "passed +$step " "$folder/log" || fail "$step did not pass"
+done
+grep -q 'unmeasured  PyTorch' "$folder/log" || fail "PyTorch on a GPU is claimed"
+report=("$folder"/host/gpu-*-no-gpu-host.md)
+grep -q 'no GPU' "${report[0]}" || fail "the report does not say that there was no GPU"
+python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["gpu"] is None' "${report[0]%.md}.json" || fail "the JSON names a GPU"
+
+# Out of time: what was not begun is unmeasured, and nothing hangs.
+"$check" --device host --kit "$build" --out "$folder/short" --ranks 2 --limit 5 >"$folder/log" 2>&1 || fail "a short run failed"
+grep -q 'unmeasured  every operation.*the time was over' "$folder/log" || fail "a short run measured everything"
+
+if ! command -v nvidia-smi >/dev/null; then
+  "$check" --kit "$build" --out "$folder/cuda" >"$folder/log" 2>&1 || fail "without a GPU there is nothing that can fail"
+  grep -q 'unmeasured  everything.*no GPU was found' "$folder/log" || fail "it does not say what is missing"
+fi
