@@ -18,7 +18,8 @@ def needed_libraries(program, found):
     listed = subprocess.run(["ldd", str(program)], text=True, capture_output=True, check=False,
                             env={"LD_LIBRARY_PATH": str(ROOT / "build/release/lib")})
     for name, path in re.findall(r"^\s*(\S+) => (\S+) ", listed.stdout, re.MULTILINE):
-        if not OF_THE_SYSTEM.match(name) and "lockstep" not in name and "nccl" not in name:
+        own = any(word in name for word in ("lockstep", "nccl", "host_cudart"))
+        if not OF_THE_SYSTEM.match(name) and not own:
             found[name] = path
 
 
