@@ -5,7 +5,6 @@
 #include <string>
 
 namespace digits {
-namespace {
 
 std::vector<std::size_t> widths(const TrainingOptions& options) {
   std::vector<std::size_t> all{kPixels};
@@ -22,7 +21,7 @@ std::size_t divide_batch(std::size_t batch, int ranks) {
 }
 
 /// Bytes of a layer's gradients in a bucket.
-std::size_t layer_bytes(std::size_t inputs, std::size_t outputs) {
+static std::size_t layer_bytes(std::size_t inputs, std::size_t outputs) {
   return (inputs + 1) * outputs * sizeof(float) + lockstep::BucketPlan::kAlignment;
 }
 
@@ -36,6 +35,8 @@ lockstep::ReducerOptions bucket_caps(const TrainingOptions& options) {
   caps.first_bucket_bytes = std::min(defaults.first_bucket_bytes, layer_bytes(options.hidden, kClasses));
   return caps;
 }
+
+namespace {
 
 /// FNV-1a over the bits of every parameter.
 std::uint64_t hash(const std::vector<lockstep::Parameter>& parameters) {

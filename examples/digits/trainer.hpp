@@ -24,6 +24,12 @@ struct TrainingOptions {
   std::uint64_t seed = 1;  ///< Of the weights and of the order of the samples.
 };
 
+/// What the options mean: the widths of all layers, the samples of one rank in a step, and buckets for about
+/// a layer each.
+std::vector<std::size_t> widths(const TrainingOptions& options);
+std::size_t divide_batch(std::size_t batch, int ranks);
+lockstep::ReducerOptions bucket_caps(const TrainingOptions& options);
+
 /// Where a step stands in the training, for whoever shows it.
 struct Progress {
   std::size_t epoch;

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Training on devices, as processes: two ranks over the host backend must have the loss curve of the training in host memory, and one that
+# is compressed to 8 bits must still learn. digits_device_test.sh BIN_DIRECTORY
+set -euo pipefail
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  cat "$work"/*.out >&2
+  exit 1
+}
+
+size=(--epochs 6 --hidden 96)
+"$bin/digits" "${size[@]}" --loss-file "$work/host.loss" >"$work/host.out" 2>&1 || fail "in host memory"
+export LOCKSTEP_DEVICE_BACKEND=host
+"$bin/lockstep-run" -n 2 "$bin/digits-device" "${size[@]}" --loss-file "$work/device.loss" >"$work/device.out" 2>&1 || fail "on devices"
+"$bin/lockstep-run" -n 2 "$bin/digits-device" "${size[@]}" --device 0 --compress f8e4m3 >"$work/fp8.out" 2>&1 || fail "in 8 bits"
+
+grep -Eq 'digits-device: accuracy 0\.9[0-9]*, replicas equal, 2 ranks$' "$work/device.out" || fail "the closing line"
+grep -Eq 'digits-device: accuracy 0\.9[0-9]*, replicas equal, 2 ranks$' "$work/fp8.out" || fail "the closing line in 8 bits"
+(($(wc -l <"$work/device.loss") == 6 * 22)) || fail "6 epochs of 22 steps were expected"
+paste -d ' ' "$work/host.loss" "$work/device.loss" | awk '
+  { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || NF != 4) bad = 1; if (d > worst) worst = d }
+  END { printf "largest difference over %d steps: %g\n", NR, worst; exit bad || worst > 1e-4 }' || fail "the loss curves differ"
