@@ -100,8 +100,8 @@ struct Case {
 class DeviceReducerBits : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DeviceReducerBits, AreThoseOfTheHostsReducer) {
-  const auto [ranks, compression] = GetParam();
-  on_ranks(ranks, "shm", [&](Communicator& host) {
+  const DeviceCompression compression = GetParam().compression;
+  on_ranks(GetParam().ranks, "shm", [&](Communicator& host) {
     DeviceCommunicator device(host, host.rank());
     Model model(host.rank(), host.rank()), twin(host.rank(), host.rank());
     const DeviceReducerOptions options = small_buckets(compression);
