@@ -33,6 +33,8 @@ class CallBuilder {
 
   /// Derives sizes and checks. The Call refers to this builder, wherever it is moved to.
   const Call& build();
+  /// What build() gave.
+  const Call& call() const { return call_; }
 
  private:
   void size_buffers();

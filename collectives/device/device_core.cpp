@@ -67,14 +67,18 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
     gate_ = std::move(*gate);
     buffers_ = std::make_unique<SharedBuffers>(backend_, device_, control_->engine().group().members);
     if (control_->size() == 1) return {};
-    const std::size_t bytes = decision_.staging_bytes + message_area_bytes(decision_.staging_bytes);
-    auto memory = backend_.allocate(device_, bytes);
+    auto memory = backend_.allocate(device_, area_bytes());
     if (!memory.ok()) return memory.status();
-    staging_ = static_cast<std::byte*>(*memory);
-    return buffers_->add(staging_, bytes);
+    area_ = static_cast<std::byte*>(*memory);
+    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(control_->size()), stream_));
+    LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
+    LOCKSTEP_RETURN_IF_ERROR(buffers_->add(area_, area_bytes()));
+    if (buffers_->find(area_, 1).owner != 0) return {};
+    return Status(ErrorCode::not_supported,
+                  "the memory of device " + std::to_string(device_) + " cannot be shared between processes");
   };
   LOCKSTEP_RETURN_IF_ERROR(agree(*control_, make_own()));
-  return exchange_records(*control_, buffers_->find(staging_, 1));
+  return exchange_records(*control_, buffers_->find(area_, 1));
 }
 
 Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options) {
@@ -82,22 +86,25 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
   const EngineGroup& group = control_->engine().group();
   MessageAreas messages{{}, message_area_bytes(decision_.staging_bytes)};
   std::unique_ptr<Transport> transport;
+  StreamAreas streams{group.rank, {}, {}, decision_.staging_bytes};
+  for (int member = 0; member < group.size() && group.size() > 1; ++member) {
+    Result<std::byte*> area = area_;
+    if (member != group.rank)
+      area = buffers_->resolve(member, areas[static_cast<std::size_t>(member)], area_bytes(), true);
+    if (!area.ok()) return area.status();
+    streams.words.push_back(*area);
+    streams.staging.push_back(*area + word_bytes(group.size()));
+    messages.by_member.push_back(streams.staging.back() + decision_.staging_bytes);
+  }
   if (group.size() > 1) {
-    std::vector<std::byte*> staging;
-    for (int member = 0; member < group.size(); ++member) {
-      Result<std::byte*> area = staging_;
-      if (member != group.rank)
-        area = buffers_->resolve(member, areas[static_cast<std::size_t>(member)],
-                                 decision_.staging_bytes + messages.bytes, true);
-      if (!area.ok()) return area.status();
-      staging.push_back(*area);
-      messages.by_member.push_back(*area + decision_.staging_bytes);
-    }
     auto host = make_shm_transport(hash_combine(group.id, kDeviceGroup), group.rank, group.members,
                                    options.timeout, real_env());
     if (!host.ok()) return host.status();
-    transport =
-        make_device_transport(std::move(*host), std::move(staging), decision_.staging_bytes, *buffers_);
+    transport = make_device_transport(std::move(*host), streams.staging, decision_.staging_bytes, *buffers_);
+  }
+  if (decision_.mode == DeviceMode::stream_sync) {
+    if (group.size() == 1) streams.words = {nullptr};
+    runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams));
   }
   collectives_ = control_->on_memory(group.name + "/device", std::move(transport), *steps_);
   messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
@@ -119,8 +126,9 @@ DeviceCore::~DeviceCore() {
   const DeviceScope scope(backend_, device_);
   for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
   if (stream_ != nullptr) static_cast<void>(backend_.destroy_stream(stream_));
+  if (last_end_ != nullptr) static_cast<void>(backend_.destroy_event(last_end_));
   // Peers that are not through with the last call may be reading it.
-  if (staging_ != nullptr) DeviceExports::of(backend_).retire(staging_);
+  if (area_ != nullptr) DeviceExports::of(backend_).retire(area_);
 }
 
 std::string DeviceCore::describe() const {
@@ -130,16 +138,19 @@ std::string DeviceCore::describe() const {
          " (" + decision_.reason + ")";
 }
 
-// ---- memory ----
-
-Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) {
-  Status status = buffers_->add(pointer, bytes);
-  // Such memory is staged, which serves every call.
-  return status.code() == ErrorCode::not_supported ? Status() : status;
+std::size_t DeviceCore::area_bytes() const {
+  return word_bytes(control_->size()) + decision_.staging_bytes + message_area_bytes(decision_.staging_bytes);
 }
 
+// ---- memory ----
+
+Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) { return buffers_->add(pointer, bytes); }
+
 Status DeviceCore::register_window(void* pointer, std::size_t bytes) {
-  return agree(*control_, register_buffer(pointer, bytes));
+  const Status own = register_buffer(pointer, bytes);
+  Status all = agree(*control_, own);
+  if (own.ok() && !all.ok()) static_cast<void>(deregister(pointer));
+  return all;
 }
 
 Status DeviceCore::deregister(void* pointer) { return buffers_->remove(pointer); }

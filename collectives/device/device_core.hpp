@@ -4,6 +4,8 @@
 // sends and receives. In mode host_sync an engine whose domain is the ranks' device memory runs the same
 // programs as in shared memory: order, mismatches, deadlines, revokes are its. The worker waits on the host
 // for the caller's stream, for its own stream, and for the peers; the caller's stream waits for the worker.
+// In mode stream_sync the caller's stream runs the programs; the worker watches for deadlines, mismatches and
+// revokes, and lets the stream's waits pass when the group ended.
 #pragma once
 
 #include <atomic>
@@ -20,6 +22,7 @@
 #include "collectives/device/messenger.hpp"
 #include "collectives/device/shared_buffers.hpp"
 #include "collectives/device/stream_gate.hpp"
+#include "collectives/device/stream_runner.hpp"
 
 namespace lockstep::internal {
 
@@ -57,6 +60,7 @@ class DeviceCore {
   DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control, ModeDecision decision);
   Status set_up(const DeviceOptions& options);
   Result<std::vector<SegmentRef>> exchange_staging();
+  std::size_t area_bytes() const;
   Status adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options);
 
   // device_start.cpp
@@ -64,6 +68,18 @@ class DeviceCore {
   Status hold(DeviceTask& task, std::span<const DeviceStream> streams);
   void check_memory(CallBuilder& builder, const char* which, const void* pointer, std::uint64_t bytes);
   Result<DeviceEvent> take_event();
+  Status refuse_capture(DeviceStream stream);
+
+  // device_stream.cpp
+  bool runs_on_stream(const DeviceTask& task);
+  Status start_on_stream(DeviceTask& task, DeviceStream stream);
+  Status follow_last(DeviceStream stream);
+  Status note_last(DeviceStream stream);
+  CallRecord* record_of(int member, std::uint64_t sequence);
+  Status watch(const DeviceTask& task);
+  Status compare_calls(const DeviceTask& task);
+  Status late(const DeviceTask& task);
+  void let_pass(const DeviceTask& task);
 
   // device_run.cpp
   void run(DeviceTask& task);
@@ -80,16 +96,20 @@ class DeviceCore {
   const std::shared_ptr<CommunicatorCore> control_;
   const ModeDecision decision_;
   DeviceStream stream_ = nullptr;
-  std::byte* staging_ = nullptr;  ///< decision_.staging_bytes for collectives, then the message area.
+  std::byte* area_ = nullptr;  ///< Shared with the peers: words, staging for collectives, message area.
   std::unique_ptr<SharedBuffers> buffers_;
   std::unique_ptr<DeviceSteps> steps_;
   std::shared_ptr<CommunicatorCore> collectives_;
   std::unique_ptr<DeviceMessenger> messenger_;
 
-  std::mutex start_mutex_;  ///< The order of the calls; guards the next three.
+  std::mutex start_mutex_;  ///< The order of the calls; guards what follows, up to state_mutex_.
   std::unique_ptr<StreamGate> gate_;
   std::uint32_t issued_ = 0;  ///< Tickets.
   bool finalized_ = false;
+  std::unique_ptr<StreamRunner> runner_;  ///< stream_sync only.
+  std::uint64_t stream_calls_ = 0;
+  DeviceStream last_stream_ = nullptr;  ///< Of the last operation; with the event of its end.
+  DeviceEvent last_end_ = nullptr;
   std::mutex state_mutex_;  ///< Guards the next two. Taken last.
   Status failure_;
   std::vector<DeviceEvent> events_;  ///< Not in use.

@@ -27,12 +27,14 @@ void DeviceCore::run(DeviceTask& task) {
   Status status = failure();
   if (status.ok()) {
     const DeviceScope scope(backend_, device_);
-    status = wait_until_ready(task);
-    if (status.ok()) status = task.call ? run_collective(task) : messenger_->run(task.messages, task.timeout);
+    status = task.watched ? watch(task) : wait_until_ready(task);
+    if (status.ok() && !task.watched)
+      status = task.call ? run_collective(task) : messenger_->run(task.messages, task.timeout);
     // Alone nobody was told of a refused call, and nobody is out of step.
     const bool harmless = task.call && task.ticket == 0 && engine().group().size() == 1;
     if (!status.ok() && !harmless) fail(explained(std::move(status)));
   }
+  if (task.watched) let_pass(task);
   buffers_->forget_peers();
   {
     const std::lock_guard lock(state_mutex_);
@@ -137,7 +139,7 @@ Status DeviceCore::failure() {
 
 Status DeviceCore::wait() {
   worker_->wait();
-  return failure();
+  return state();
 }
 
 Status DeviceCore::state() {

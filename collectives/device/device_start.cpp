@@ -5,6 +5,27 @@
 
 namespace lockstep::internal {
 
+namespace {
+
+Status check_messages(Backend& backend, std::span<const DeviceMessage> messages, int self) {
+  int own_sends = 0, own_receives = 0;
+  for (const DeviceMessage& message : messages) {
+    if (message.peer == self) ++(message.is_send ? own_sends : own_receives);
+    if (message.bytes == 0) continue;
+    auto place = backend.locate(message.buffer);
+    if (!place.ok()) return place.status();
+    if (place->space == MemorySpace::unregistered)
+      return Status(ErrorCode::invalid_argument,
+                    std::string(message.is_send ? "the sent" : "the receiving") +
+                        " buffer is not memory of a device: use a Communicator for host memory");
+  }
+  if (own_sends == own_receives) return {};
+  return Status(ErrorCode::invalid_argument,
+                "a send to the own rank needs its receive in the same batch, and the other way round");
+}
+
+}  // namespace
+
 Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOptions& options,
                          void* copy_to) {
   DeviceTask task;
@@ -21,6 +42,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
 }
 
 Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(check_messages(backend_, messages, control_->rank()));
   DeviceTask task;
   task.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
   std::vector<DeviceStream> streams;
@@ -56,9 +78,12 @@ Status DeviceCore::enqueue(DeviceTask task, std::span<const DeviceStream> stream
   const DeviceScope scope(backend_, device_);
   const std::lock_guard lock(start_mutex_);
   if (Status status = failure(); !status.ok()) return status;
+  const bool ended = engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok;
+  if (ended && !finalized_) return state();
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
   Status refusal = task.call ? task.call->build().refusal : Status();
-  if (refusal.ok()) refusal = hold(task, streams);
+  if (refusal.ok())
+    refusal = runs_on_stream(task) ? start_on_stream(task, streams.front()) : hold(task, streams);
   if (refusal.ok()) {
     worker_->push(std::move(task));
     return {};
@@ -74,18 +99,9 @@ Status DeviceCore::enqueue(DeviceTask task, std::span<const DeviceStream> stream
 
 /// Notes where the streams are, and makes them wait for the task's end.
 Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams) {
+  for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(refuse_capture(stream));
   for (const DeviceStream stream : streams) {
-    auto capturing = backend_.capturing(stream);
-    if (!capturing.ok()) return capturing.status();
-    if (*capturing) {
-      return Status(ErrorCode::not_supported,
-                    "the stream is being captured in a graph, and in mode " +
-                        std::string(name_of(decision_.mode)) +
-                        " a thread runs this operation: keep it out of the graph, or choose another "
-                        "LOCKSTEP_DEVICE_MODE");
-    }
-  }
-  for (const DeviceStream stream : streams) {
+    LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
     auto event = take_event();
     if (!event.ok()) return event.status();
     task.ready.push_back(*event);
@@ -94,7 +110,17 @@ Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams)
   const std::uint32_t ticket = issued_ + 1;
   for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(gate_->hold(stream, ticket));
   task.ticket = issued_ = ticket;
-  return {};
+  return streams.empty() ? Status() : note_last(streams.back());
+}
+
+/// Phases and tickets are numbers of this call; replayed, they would have passed already.
+Status DeviceCore::refuse_capture(DeviceStream stream) {
+  auto capturing = backend_.capturing(stream);
+  if (!capturing.ok()) return capturing.status();
+  if (!*capturing) return {};
+  return Status(ErrorCode::not_supported, "the stream is being captured in a graph, which mode " +
+                                              std::string(name_of(decision_.mode)) +
+                                              " cannot replay: keep collectives out of the graph");
 }
 
 Result<DeviceEvent> DeviceCore::take_event() {

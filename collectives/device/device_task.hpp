@@ -19,7 +19,14 @@ struct DeviceMessage {
   DeviceStream stream = nullptr;
 };
 
+/// A collective that the caller's stream runs itself; the worker only watches it.
+struct WatchedCall {
+  std::uint64_t sequence = 0;  ///< Of the calls on streams.
+  DeviceEvent end = nullptr;
+};
+
 struct DeviceTask {
+  std::optional<WatchedCall> watched;
   std::optional<CallBuilder> call;      ///< A collective,
   std::vector<DeviceMessage> messages;  ///< or messages that do not wait for one another.
   void* copy_to = nullptr;              ///< Where a broadcast's root wants its input as well; null: nowhere.

@@ -12,7 +12,9 @@ SharedBuffers::SharedBuffers(Backend& backend, int device, const std::vector<Mem
 }
 
 SharedBuffers::~SharedBuffers() {
-  for (const auto& [address, buffer] : buffers_) exports_.unshare(buffer.ref);
+  for (const auto& [address, buffer] : buffers_) {
+    if (buffer.ref.owner != 0) exports_.unshare(buffer.ref);
+  }
   leases_.clear();
   kept_leases_.clear();
   imports_.drop_withdrawn();
@@ -29,12 +31,7 @@ Status SharedBuffers::add(void* pointer, std::size_t bytes) {
     return Status(ErrorCode::invalid_argument, "the range overlaps one that is registered already");
   auto shared = exports_.share(pointer, bytes);
   if (!shared.ok()) return shared.status();
-  if (!shared->has_value()) {
-    return Status(ErrorCode::not_supported,
-                  "this memory cannot be exported (a pool's, managed, or of another process): its data are "
-                  "staged");
-  }
-  buffers_[begin] = {bytes, **shared};
+  buffers_[begin] = {bytes, shared->value_or(SegmentRef{})};
   return {};
 }
 
@@ -43,7 +40,7 @@ Status SharedBuffers::remove(void* pointer) {
   const auto found = buffers_.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (found == buffers_.end())
     return Status(ErrorCode::invalid_argument, "no registered buffer begins at this address");
-  exports_.unshare(found->second.ref);
+  if (found->second.ref.owner != 0) exports_.unshare(found->second.ref);
   buffers_.erase(found);
   return {};
 }
@@ -54,7 +51,7 @@ SegmentRef SharedBuffers::find(const void* pointer, std::size_t bytes) const {
   const auto after = buffers_.upper_bound(begin);
   if (after == buffers_.begin()) return {};
   const auto& [at, buffer] = *std::prev(after);
-  if (begin + bytes > at + buffer.bytes) return {};
+  if (buffer.ref.owner == 0 || begin + bytes > at + buffer.bytes) return {};
   SegmentRef ref = buffer.ref;
   ref.offset += begin - at;
   return ref;

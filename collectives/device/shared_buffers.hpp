@@ -22,8 +22,8 @@ class SharedBuffers {
   SharedBuffers(const SharedBuffers&) = delete;
   SharedBuffers& operator=(const SharedBuffers&) = delete;
 
-  /// Lets peers map [pointer, pointer + bytes). Errors: invalid_argument when that is not memory of this
-  /// device or overlaps a buffer that is here already; not_supported when it cannot be exported.
+  /// Lets peers map [pointer, pointer + bytes), where it can be exported; otherwise find() does not find it.
+  /// Errors: invalid_argument when that is not device memory or overlaps a buffer that is here already.
   Status add(void* pointer, std::size_t bytes);
   /// invalid_argument when no buffer begins there.
   Status remove(void* pointer);

@@ -36,21 +36,22 @@ class DeviceCore;
 /// A cudaStream_t; nullptr is the legacy default stream.
 using Stream = void*;
 
-/// How the ranks' streams wait for one another. All ranks use the same; from the most careful to the fastest.
+/// How the ranks' streams wait for one another; docs/gpu.md tells when each is right. A stream that is being
+/// captured in a graph is refused in every mode, with an error that says so. All ranks use the same; from the
+/// most careful to the fastest.
 enum class DeviceMode : std::uint8_t {
   host_sync = 0,    ///< A thread of each rank does: no kernel and no stream waits for another process. Right
-                    ///< always, also where several processes share one GPU. Not capturable.
-  stream_sync = 1,  ///< Streams do, by stream memory operations. Capturable in a CUDA graph where the buffers
-                    ///< lie in windows.
+                    ///< always, also where several processes share one GPU.
+  stream_sync = 1,  ///< Streams do, by stream memory operations.
   device_sync = 2,  ///< Kernels do, by flags in device memory: for ranks that run at the same time (a GPU
-                    ///< each, or MPS). Capturable as stream_sync.
+                    ///< each, or MPS). Not in this version: refused.
 };
 /// "host_sync" ...
 LOCKSTEP_API std::string_view name_of(DeviceMode mode) noexcept;
 
 struct DeviceOptions {
-  /// Unset: LOCKSTEP_DEVICE_MODE, else the fastest mode that is right for the devices of all ranks. A mode
-  /// that these cannot run is an error on all ranks.
+  /// Unset: LOCKSTEP_DEVICE_MODE, else the mode that is right for the devices of all ranks. A mode that these
+  /// cannot run is an error on all ranks.
   std::optional<DeviceMode> mode;
   std::chrono::milliseconds timeout{60'000};  ///< For all ranks to set up.
 };
@@ -139,10 +140,8 @@ class LOCKSTEP_API DeviceCommunicator {
   /// so that its data pass without staging. Register the same buffers on all ranks for the gain. Memory that
   /// cannot be exported stays valid for every call, and is_registered() of it false: its data are staged.
   void register_buffer(void* pointer, std::size_t bytes);
-  /// Collective and blocking: as register_buffer, and every rank learns where the others' memory lies, so
-  /// that streams and kernels of the other modes use it without asking. `bytes` is equal on all ranks. A
-  /// call whose buffers lie in a window on one rank must have them in the same window at the same offset on
-  /// all; a difference is ErrorCode::mismatch.
+  /// Collective and blocking: register_buffer on all ranks, or, where one of them is refused, an error on all
+  /// and no registration.
   void register_window(void* pointer, std::size_t bytes);
   /// Undoes either. No operation may be using the memory. Local.
   void deregister(void* pointer);

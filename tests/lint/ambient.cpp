@@ -21,7 +21,7 @@ const std::vector<Rule>& rules() {
       // host backend for a word, and the worker of a device for the caller's stream.
       {{"sleep_for"},
        {"lib/base/env.", "lib/bootstrap/", "lib/device/host/host_kernels.cpp",
-        "collectives/device/device_run.cpp"},
+        "collectives/device/device_run.cpp", "collectives/device/device_stream.cpp"},
        "ask Env::wake_at to be stepped again"},
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},

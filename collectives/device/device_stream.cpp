@@ -1,0 +1,146 @@
+// Mode stream_sync: what the caller's stream runs itself, and what the worker does about it.
+#include <sched.h>
+
+#include "collectives/device/device_core.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// Calls on streams have records of their own beside those of the engine.
+constexpr std::uint64_t kFirstSequence = std::uint64_t{1} << 40;
+constexpr Nanos kYield = 1'000'000;
+constexpr std::chrono::microseconds kPause{100};
+/// How often a watched call is compared with the peers'.
+constexpr Nanos kLookEvery = 10'000'000;
+
+}  // namespace
+
+bool DeviceCore::runs_on_stream(const DeviceTask& task) {
+  return runner_ != nullptr && task.call && !passes_as_messages(task.call->call().facts.collective);
+}
+
+/// Operations on different streams run in the order of the calls all the same.
+Status DeviceCore::follow_last(DeviceStream stream) {
+  if (runner_ == nullptr || last_end_ == nullptr || stream == last_stream_) return {};
+  return backend_.wait_event(stream, last_end_);
+}
+
+Status DeviceCore::note_last(DeviceStream stream) {
+  if (runner_ == nullptr) return {};
+  if (last_end_ == nullptr) {
+    auto event = backend_.create_event();
+    if (!event.ok()) return event.status();
+    last_end_ = *event;
+  }
+  last_stream_ = stream;
+  return backend_.record(last_end_, stream);
+}
+
+Status DeviceCore::start_on_stream(DeviceTask& task, DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(refuse_capture(stream));
+  LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
+  for (int i = 0; i < 2; ++i) {
+    auto event = take_event();
+    if (!event.ok()) return event.status();
+    task.ready.push_back(*event);
+  }
+  const Call& call = task.call->call();
+  task.watched = WatchedCall{kFirstSequence + stream_calls_++, task.ready.back()};
+  if (CallRecord* const own = record_of(control_->rank(), task.watched->sequence)) {
+    own->sequence.store(0, std::memory_order_release);
+    own->facts = call.facts;
+    own->sequence.store(task.watched->sequence + 1, std::memory_order_release);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(backend_.record(task.ready.front(), stream));
+  LOCKSTEP_RETURN_IF_ERROR(runner_->enqueue(call, stream));
+  if (task.copy_to != nullptr && call.output_elements > 0) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(backend_.record(task.watched->end, stream));
+  return note_last(stream);
+}
+
+/// Where a member tells what it called; null in a group of one.
+CallRecord* DeviceCore::record_of(int member, std::uint64_t sequence) {
+  Transport* const transport = engine().transport();
+  if (transport == nullptr) return nullptr;
+  return &transport->domain()->control(member).recent[sequence % kRecentCalls];
+}
+
+// ---- the worker's side ----
+
+/// Until the stream has passed the call, or it cannot any more.
+Status DeviceCore::watch(const DeviceTask& task) {
+  const Nanos watched = real_env().now();
+  Nanos begun = 0, looked = watched;
+  for (;;) {
+    auto passed = backend_.query(task.watched->end);
+    if (!passed.ok()) return passed.status();
+    if (*passed) return compare_calls(task);
+    if (engine().state() != ErrorCode::ok) return engine().reason();
+    const Nanos now = real_env().now();
+    if (now - looked > kLookEvery) {
+      looked = now;
+      LOCKSTEP_RETURN_IF_ERROR(compare_calls(task));
+      for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
+        if (group->engine().poll_state() != ErrorCode::ok) return group->engine().reason();
+      }
+      auto ready = backend_.query(task.ready.front());
+      if (!ready.ok()) return ready.status();
+      if (*ready && begun == 0) begun = now;
+      if (begun != 0 && task.timeout != 0 && now - begun > task.timeout) return late(task);
+    }
+    now - watched < kYield ? void(sched_yield()) : sleep_for(kPause);
+  }
+}
+
+/// A rank that called something else at this place is named on all ranks.
+Status DeviceCore::compare_calls(const DeviceTask& task) {
+  const std::uint64_t sequence = task.watched->sequence;
+  const CallFacts& mine = task.call->call().facts;
+  for (int member = 0; member < control_->size(); ++member) {
+    const CallRecord* const record = record_of(member, sequence);
+    if (record == nullptr || record->sequence.load(std::memory_order_acquire) != sequence + 1) continue;
+    const CallFacts theirs = record->facts;
+    if (record->sequence.load(std::memory_order_acquire) != sequence + 1 || theirs == mine) continue;
+    return Status(ErrorCode::mismatch,
+                  "lockstep: operation #" + std::to_string(sequence - kFirstSequence) +
+                      " differs: " + engine().who(member) + " called " + internal::describe(theirs) +
+                      ", but " + engine().who(control_->rank()) + " called " + internal::describe(mine),
+                  member);
+  }
+  return {};
+}
+
+/// The deadline passed: who has not made the call.
+Status DeviceCore::late(const DeviceTask& task) {
+  const std::uint64_t sequence = task.watched->sequence;
+  std::string text = "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) + " ms for " +
+                     internal::describe(task.call->call().facts) + " passed";
+  for (int member = 0; member < control_->size(); ++member) {
+    const CallRecord* const record = record_of(member, sequence);
+    if (record != nullptr && record->sequence.load(std::memory_order_acquire) < sequence + 1)
+      text += "; " + engine().who(member) + " has not made it";
+  }
+  return Status(ErrorCode::timeout, std::move(text));
+}
+
+/// After a failure the stream's waits are let pass, again and again: peers that are still alive go on writing
+/// their phases.
+void DeviceCore::let_pass(const DeviceTask& task) {
+  if (failure().ok()) return;
+  const DeviceScope scope(backend_, device_);
+  for (;;) {
+    const auto passed = backend_.query(task.watched->end);
+    if (!passed.ok() || passed.value()) return;
+    {
+      const std::lock_guard lock(start_mutex_);
+      static_cast<void>(runner_->let_pass(stream_));
+    }
+    static_cast<void>(backend_.synchronize(stream_));
+    sleep_for(kPause);
+  }
+}
+
+}  // namespace lockstep::internal

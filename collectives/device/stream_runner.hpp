@@ -1,0 +1,65 @@
+// StreamRunner: the programs of a domain as operations of the caller's stream, for mode stream_sync.
+//
+// Every rank has a word for each member in its own device memory. publish writes this rank's phase into its
+// word at every member; await makes the stream wait for the members' words. Phases rise for ever (modulo
+// 2^32) and no word is reset, so a program needs no acknowledgement beyond those that it has.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collectives/engine/buffers.hpp"
+#include "collectives/engine/call.hpp"
+#include "collectives/engine/prepared_program.hpp"
+#include "lib/device/backend.hpp"
+
+namespace lockstep::internal {
+
+/// Where the members' words and staging areas lie as this rank's device addresses them.
+struct StreamAreas {
+  int rank = 0;
+  std::vector<std::byte*> words;  ///< By member; word_bytes(world) each, zero at first.
+  std::vector<std::byte*> staging;
+  std::size_t staging_bytes = 0;
+  int world() const { return static_cast<int>(words.size()); }
+};
+
+/// Words are a cache line apart: each has another writer.
+inline constexpr std::size_t kWordStride = 128;
+/// Of one rank's words, rounded up to what memory is aligned to.
+constexpr std::size_t word_bytes(int world) {
+  constexpr std::size_t kPage = 4096;
+  return (static_cast<std::size_t>(world) * kWordStride + kPage - 1) / kPage * kPage;
+}
+
+/// Not thread-safe. All ranks enqueue the same calls in the same order.
+class StreamRunner {
+ public:
+  /// `backend` outlives it.
+  StreamRunner(Backend& backend, StreamAreas areas) : backend_(backend), areas_(std::move(areas)) {}
+
+  /// Enqueues the whole call, whose device is selected. After an error some of it may be enqueued.
+  Status enqueue(const Call& call, DeviceStream stream);
+  /// Enqueues, on a stream of this rank's own, what lets every wait of this rank pass; again as long as peers
+  /// may overwrite it.
+  Status let_pass(DeviceStream stream);
+
+ private:
+  Status enqueue_alone(const Call& call, const Buffers& buffers, const Combine& combine, DeviceStream stream);
+  Status enqueue_phase(const Step& step, DeviceStream stream);
+  std::uint32_t* word(int owner, int writer) const {
+    return reinterpret_cast<std::uint32_t*>(areas_.words[static_cast<std::size_t>(owner)] +
+                                            static_cast<std::size_t>(writer) * kWordStride);
+  }
+
+  Backend& backend_;
+  const StreamAreas areas_;
+  ProgramCache programs_;
+  Shape shape_;
+  std::vector<std::byte*> halves_;  ///< Of the members' staging areas, those of the current call.
+  std::vector<WordOperation> words_;
+  std::uint32_t base_ = 0;  ///< Phase before the current call's first.
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace lockstep::internal

@@ -1,0 +1,217 @@
+// What the public header promises beyond right results: calls return before completion, order over streams,
+// data that never pass through the host, registered memory that is touched once, nothing that grows.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/must.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::Backend;
+using internal::CallBuffers;
+using internal::CollectiveCase;
+using internal::DeviceArena;
+using internal::MemorySpace;
+using internal::testing::Enqueued;
+using internal::testing::must;
+using testing::DeviceRank;
+using testing::run_on_devices;
+
+constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+
+Backend& backend() { return *must(internal::device_backend()); }
+
+TEST(DeviceContract, ACallReturnsBeforeItsStreamIsThere) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    auto* const gate = static_cast<std::uint32_t*>(must(backend().allocate_pinned(4)));
+    must(backend().wait_value(gate, 1, self.stream));  // Nothing in the stream can run yet.
+    for (int i = 0; i < 20; ++i)
+      self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32, ReduceOp::sum,
+                                   self.stream);
+    EXPECT_FALSE(must(backend().idle(self.stream)));
+    std::atomic_ref(*gate).store(1);
+    self.synchronize();
+    must(backend().free_pinned(gate));
+  });
+}
+
+TEST(DeviceContract, OperationsRunInTheOrderOfCallsOverStreams) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    internal::TestStream other(self.rank());
+    DeviceArena arena(4096, self.rank());
+    auto* const values = reinterpret_cast<std::int32_t*>(arena.host().data());
+    values[0] = 1;
+    arena.upload(4, self.stream);
+    self.stream.synchronize();
+    for (int i = 0; i < 20; ++i)  // Each doubles the value, on the one stream or the other.
+      self.communicator.all_reduce(arena.device(), arena.device(), 1, DataType::i32, ReduceOp::sum,
+                                   i % 2 == 0 ? Stream(self.stream) : Stream(other));
+    arena.download(4, other);
+    other.synchronize();
+    EXPECT_EQ(values[0], 1 << 20);
+  });
+}
+
+/// Every pointer that the communicator's operations moved data from or to is device memory.
+void expect_on_device(DeviceRank& self, const std::vector<Enqueued>& list) {
+  for (const Enqueued& one : list) {
+    if (one.what != "copy" && one.what != "reduce") continue;
+    std::vector<const void*> places = one.sources;
+    places.insert(places.end(), one.destinations.begin(), one.destinations.end());
+    for (const void* place : places)
+      EXPECT_EQ(must(self.recorder.locate(place)).space, MemorySpace::device) << one.what;
+  }
+}
+
+TEST(DeviceContract, NoByteOfDataPassesThroughTheHost) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kBytes = 1 << 20;
+    DeviceArena arena(kBytes, self.rank());
+    static_cast<void>(self.recorder.take());
+    std::size_t enqueued = 0;
+    for (int c = 0; c < kCollectiveCount; ++c) {
+      const CollectiveCase what{static_cast<Collective>(c), DataType::f32, ReduceOp::sum, 3, 1, 5'001, 7};
+      const CallBuffers buffers(what, self.rank(), false, arena.host());
+      start_on_device(self.communicator, what, buffers, arena, self.stream);
+    }
+    self.communicator.broadcast(arena.device(), arena.device() + kBytes / 2, 1000, DataType::u8, 0,
+                                self.stream);
+    self.synchronize();
+    const auto list = self.recorder.take();
+    expect_on_device(self, list);
+    for (const Enqueued& one : list) enqueued += one.what == "copy" || one.what == "reduce" ? 1 : 0;
+    EXPECT_GT(enqueued, 20u);
+  });
+}
+
+TEST(DeviceContract, ARegisteredAllReduceTouchesEachByteOnce) {
+  if (std::string_view(kMode) != "host_sync") GTEST_SKIP() << "host_sync only";
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kCount = 100'000;
+    DeviceArena arena(kCount * 4, self.rank());
+    self.communicator.register_buffer(arena.device(), arena.size());
+    EXPECT_TRUE(self.communicator.is_registered(arena.device() + 4, 100));
+    static_cast<void>(self.recorder.take());
+    self.communicator.all_reduce(arena.device(), arena.device(), kCount, DataType::f32, ReduceOp::sum,
+                                 self.stream);
+    self.synchronize();
+    std::size_t reductions = 0;
+    for (const Enqueued& one : self.recorder.take()) {
+      EXPECT_NE(one.what, "copy");
+      if (one.what != "reduce") continue;
+      ++reductions;
+      EXPECT_EQ(one.sources.size(), 2u);
+      EXPECT_EQ(one.destinations.size(), 2u);
+      EXPECT_NEAR(static_cast<double>(one.bytes), kCount * 4 / 2, 256);
+    }
+    EXPECT_EQ(reductions, 1u);
+    self.communicator.deregister(arena.device());
+    EXPECT_FALSE(self.communicator.is_registered(arena.device(), 1));
+  });
+}
+
+TEST(DeviceContract, AStreamRunsTheProgramItself) {
+  if (std::string_view(kMode) != "stream_sync") GTEST_SKIP() << "stream_sync only";
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    static_cast<void>(self.recorder.take());
+    self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32, ReduceOp::sum,
+                                 self.stream);
+    const auto list = self.recorder.take();
+    std::vector<std::string> what;
+    for (const Enqueued& one : list) {
+      EXPECT_EQ(one.stream, Stream(self.stream)) << one.what;
+      what.push_back(one.what);
+    }
+    // one_shot: copy in, tell the other, wait for it, reduce both; around it the events of its begin and end.
+    const std::vector<std::string> expected{"record", "copy", "write", "wait", "reduce", "record", "record"};
+    EXPECT_EQ(what, expected);
+    self.synchronize();
+  });
+}
+
+TEST(DeviceContract, RanksMayBeThreadsOfOneProcess) {
+  testing::use_host_backend(kMode);
+  internal::testing::run_forked(1, [](int) {
+    testing::on_ranks(3, "auto", [](Communicator& host) {
+      const int rank = host.rank();
+      must(backend().select(rank));
+      DeviceCommunicator communicator(host, rank);
+      internal::TestStream stream(rank);
+      DeviceArena arena(1 << 18, rank);
+      if (rank != 1) communicator.register_buffer(arena.device(), arena.size());
+      for (const std::size_t count : {std::size_t{3}, std::size_t{20'001}}) {
+        for (const Collective collective :
+             {Collective::all_reduce, Collective::all_gather_v, Collective::all_to_all_v}) {
+          const CollectiveCase what{collective, DataType::i32, ReduceOp::sum, 3, 0, count / 3, count};
+          const CallBuffers buffers(what, rank, false, arena.host());
+          arena.upload(arena.size(), stream);
+          start_on_device(communicator, what, buffers, arena, stream);
+          arena.download(arena.size(), stream);
+          communicator.wait();
+          stream.synchronize();
+          EXPECT_EQ(buffers.check_result(), "") << what.describe();
+        }
+      }
+      communicator.finalize();
+    });
+  });
+}
+
+std::size_t open_descriptors() {
+  const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
+}
+
+std::size_t resident_kib() {
+  std::size_t total = 0, resident = 0;
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  EXPECT_EQ(std::fscanf(file, "%zu %zu", &total, &resident), 2);
+  std::fclose(file);
+  return resident * 4;
+}
+
+TEST(DeviceContract, TenThousandMixedOperationsLeaveNothingBehind) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 18, self.rank());
+    std::mt19937 shared(5);
+    std::size_t descriptors = 0, memory = 0;
+    for (int i = 0; i < 10'000; ++i) {
+      const CollectiveCase what{static_cast<Collective>(shared() % kCollectiveCount),
+                                shared() % 2 == 0 ? DataType::f32 : DataType::i64,
+                                ReduceOp::sum,
+                                2,
+                                static_cast<int>(shared() % 2),
+                                shared() % 500,
+                                7};
+      const CallBuffers buffers(what, self.rank(), false, arena.host());
+      if (i % 100 == 50) self.communicator.register_buffer(arena.device(), arena.size());
+      if (i % 100 == 0) arena.upload(arena.size(), self.stream);
+      start_on_device(self.communicator, what, buffers, arena, self.stream);
+      if (i % 100 == 99) {
+        self.synchronize();
+        self.communicator.deregister(arena.device());
+        static_cast<void>(self.recorder.take());
+      }
+      if (i == 2'000) {
+        descriptors = open_descriptors();
+        memory = resident_kib();
+      }
+    }
+    self.synchronize();
+    EXPECT_LE(open_descriptors(), descriptors + 4);
+    EXPECT_LE(resident_kib(), memory + 4096);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
