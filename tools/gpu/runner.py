@@ -5,6 +5,7 @@ import subprocess
 import time
 
 LEAST_SECONDS = 5  # What would get less is not begun.
+ASKED_SECONDS = 3  # From the request to end to the end.
 
 
 class Outcome:
@@ -17,6 +18,17 @@ class Outcome:
 
 class OutOfTime(Exception):
     pass
+
+
+def end(process):
+    """Its output. Programs are asked first: they remove what they have made."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        output, _ = process.communicate(timeout=ASKED_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+    return output
 
 
 class Runner:
@@ -40,7 +52,5 @@ class Runner:
             output, _ = process.communicate(timeout=min(seconds, left))
             status = process.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            status = 124
+            output, status = end(process), 124
         return Outcome(status, output, time.monotonic() - began)
