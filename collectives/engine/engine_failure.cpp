@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
@@ -26,6 +27,14 @@ const char* next_step(ErrorCode code) {
     default:
       return "end the program, or create a new communicator";
   }
+}
+
+/// Whether `rank` tells `peer` of a revoke though they have no link yet. All pass it on, so in a large group
+/// it reaches everybody by way of distances that are powers of two, and nobody connects to all.
+bool is_neighbour(int rank, int peer, int size) {
+  const auto up = static_cast<unsigned>((peer - rank + size) % size);
+  return size <= kToldDirectly || std::has_single_bit(up) ||
+         std::has_single_bit(static_cast<unsigned>(size) - up);
 }
 
 }  // namespace
@@ -134,8 +143,9 @@ void Engine::tell_peers() {
   header.kind = FrameKind::revoke;
   const std::string text = encode_reason(reason_);
   for (int peer = 0; peer < group_.size(); ++peer) {
-    const bool by_memory = domain_ != nullptr;
-    if (!by_memory && !lost_[static_cast<std::size_t>(peer)]) peers_->post(peer, header, text);
+    if (domain_ != nullptr || lost_[static_cast<std::size_t>(peer)]) continue;  // Told by memory, or gone.
+    const bool linked = transport_->existing_link(peer, Channel::collective) != nullptr;
+    if (linked || is_neighbour(group_.rank, peer, group_.size())) peers_->post(peer, header, text);
   }
 }
 

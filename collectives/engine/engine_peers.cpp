@@ -118,11 +118,8 @@ Status Engine::true_cause(const Status& why) {
 void Engine::ask_around(Operation& operation, Nanos now) {
   if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
   if (domain_ == nullptr && transport_) {
-    static_cast<void>(transport_->service());
-    for (int peer = 0; peer < group_.size(); ++peer) {
-      // A peer that waits for this rank with another call can only say so over a link that exists.
-      if (peer != group_.rank) static_cast<void>(peers_->link(peer));
-    }
+    static_cast<void>(
+        transport_->service());  // A peer that waits for this rank with another call comes to it.
     if (Status status = scan_links(); !status.ok()) return revoke(status);
   }
   if (operation.path != Operation::Path::links) return;

@@ -37,6 +37,10 @@ inline constexpr Nanos kLastWords = 200'000'000;
 /// How long a revoked communicator goes on telling its peers why.
 inline constexpr Nanos kDrainTime = 2'000'000'000;
 
+/// Ranks up to which each tells all others of a revoke itself; beyond, those that it is linked to and a few
+/// more, who pass it on. A link costs descriptors and memory, and a failure is no time for many new ones.
+inline constexpr int kToldDirectly = 16;
+
 /// Members up to which the payload may ride in the flags' lines: every rank reads every line.
 inline constexpr int kMaxInlineMembers = 64;
 
