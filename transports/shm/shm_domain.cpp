@@ -28,7 +28,7 @@ ShmDomain::ShmDomain(int rank, std::vector<Member> members, std::vector<Attachme
   }
 }
 
-void ShmDomain::ring(int member) { internal::ring(control(member).doorbell, peer(member).bell.get()); }
+void ShmDomain::ring(int member) { internal::ring(control(member).doorbell, peer(member).bell->get()); }
 
 Result<std::byte*> ShmDomain::resolve(int member, const SegmentRef& ref, std::size_t bytes) {
   Peer& owner = peer(member);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -22,7 +23,7 @@ class ShmDomain final : public Domain {
   std::byte* staging(int member) override { return ShmLayout::staging(segment(member)); }
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
   void ring(int member) override;
-  int bell_fd() override { return peer(rank()).bell.get(); }
+  int bell_fd() override { return peer(rank()).bell->get(); }
 
   /// The rings between this rank and `member`, for links.
   Ring ring_to(int member, Channel channel) { return layout_.ring(segment(member), rank(), channel); }
@@ -37,7 +38,7 @@ class ShmDomain final : public Domain {
   struct Peer {
     Member member;
     SharedMapping segment;
-    Fd bell;
+    std::shared_ptr<const Fd> bell;
     std::unordered_map<std::uint64_t, Mapped> mapped;  ///< By segment.
   };
 

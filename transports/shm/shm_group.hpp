@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "lib/base/env.hpp"
@@ -22,10 +23,10 @@ struct ShmGroup {
   int name_of(int member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
 };
 
-/// A member as seen from this rank.
+/// A member as seen from this process.
 struct Attachment {
-  SharedMapping segment;  ///< See shm_layout.hpp.
-  Fd bell;                ///< Its eventfd (for this rank: the own one).
+  SharedMapping segment;           ///< See shm_layout.hpp.
+  std::shared_ptr<const Fd> bell;  ///< Its eventfd.
 };
 
 /// Blocks until every member has mapped every segment (so that a member may leave right after), or the

@@ -23,6 +23,7 @@ inline constexpr int kChannels = 2;
 
 struct SegmentHead {
   alignas(kLine) std::atomic<std::uint32_t> attached;  ///< 1: the owner has mapped every member's segment.
+  std::atomic<std::uint32_t> complete;  ///< In member 0's segment, 1: it saw that every member has.
 };
 
 /// `bytes` rounded up so that the next part begins on a page: 64 KiB are the largest pages in use (aarch64),
