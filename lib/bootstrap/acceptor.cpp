@@ -33,7 +33,7 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
       if (const auto self = weak.lock()) self->move_bytes();
     });
     timer_ = reactor_.at(real_env().now() + to_nanos(kHandshakeDeadline), [weak] {
-      if (const auto self = weak.lock()) self->done_();
+      if (const auto self = weak.lock()) self->end_of_time();
     });
     if (watch_ == 0) done_();
   }
@@ -48,6 +48,13 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
   void stop() {
     reactor_.remove(std::exchange(watch_, 0));
     reactor_.remove(std::exchange(timer_, 0));
+  }
+
+  /// What is here already is in time: it was this process that had no turn to look. The peer may hold its
+  /// last words for the end of the handshake, and would take a hang-up now for the death of this rank.
+  void end_of_time() {
+    move_bytes();
+    done_();
   }
 
   void move_bytes() {
