@@ -9,6 +9,7 @@
 #include "bench/measure.hpp"
 #include "bench/programs.hpp"
 #include "bench/report.hpp"
+#include "bench/startup.hpp"
 #include "bench/topology.hpp"
 
 namespace {
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
     if (options.list) return list_algorithms(std::cout);
     if (options.programs) return print_programs(options, std::cout);
     if (options.calibrate) return calibrate(options, std::cout);
+    if (options.startup) return measure_startup(options, std::cout);
     if (!options.device.empty()) choose_backend(options);
     return launch(options, [&](Communicator& communicator, Board& board) {
       return rank_main(options, communicator, board);

@@ -123,6 +123,8 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   app.add_flag("--programs", options.programs, "print the programs that would run instead of running them");
   app.add_flag("--calibrate", options.calibrate,
                "measure this machine and write the tuning file by which algorithms are chosen");
+  app.add_flag("--startup", options.startup,
+               "time, memory, descriptors and threads that starting the ranks takes");
   app.add_flag("--topology", options.topology,
                "list hosts, NUMA nodes, caches, cores and interfaces, and what carries the links");
   try {
@@ -132,7 +134,8 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
     options.types = values_by_name(types, all_types(), "type");
     options.redops = values_by_name(redops, all_redops(), "operator");
     check_together(options);
-    if (options.operations.empty() && !options.list && !options.calibrate && !options.topology)
+    if (options.operations.empty() && !options.list && !options.calibrate && !options.topology &&
+        !options.startup)
       throw CLI::RequiredError("operation");
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

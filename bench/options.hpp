@@ -42,6 +42,7 @@ struct Options {
   bool explain = false;
   bool calibrate = false;
   bool topology = false;
+  bool startup = false;
 };
 
 /// Reads the command line. Prints help or an error and gives the exit status when there is nothing to run.

@@ -1,4 +1,4 @@
-"""Time over size as SVG, log-log, one picture for each number of ranks and transport."""
+"""Time over size as SVG, log-log, one picture for each number of ranks and transport. `picture` draws any such curves."""
 import math
 
 from options import size_name
@@ -48,48 +48,55 @@ def duration(us):
     return f"{us:g} us" if us < 1000 else f"{us / 1000:g} ms" if us < 1e6 else f"{us / 1e6:g} s"
 
 
-def grid(axes):
+class Labels:
+    """How the axes are called, and their values written."""
+
+    def __init__(self, below="bytes", along=size_name, up=duration):
+        self.below, self.along, self.up = below, along, up
+
+
+def grid(axes, labels):
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     for power in range(axes.low, axes.high + 1):
         y = axes.y(10.0 ** power)
         yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#dddddd"/>'
-        yield text(LEFT - 8, y + 4, duration(10.0 ** power), "end")
+        yield text(LEFT - 8, y + 4, labels.up(10.0 ** power), "end")
     last = -100.0
     for size in axes.sizes:
         x = axes.x(size)
         yield f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#eeeeee"/>'
         if x - last >= 30:
-            yield text(x, bottom + 18, size_name(size), "middle")
+            yield text(x, bottom + 18, labels.along(size), "middle")
             last = x
-    yield text((LEFT + right) / 2, HEIGHT - 12, "bytes", "middle")
+    yield text((LEFT + right) / 2, HEIGHT - 12, labels.below, "middle")
 
 
-def curve(axes, name, points):
+def curve(axes, name, points, colours):
     path = " ".join(f"{axes.x(size):.1f},{axes.y(us):.1f}" for size, us in points)
     dash = ' stroke-dasharray="5 4"' if name.startswith("floor") else ""
     width = 2.5 if name.startswith("lockstep") else 1.5
-    yield f'<polyline points="{path}" fill="none" stroke="{COLOURS[name]}" stroke-width="{width}"{dash}/>'
+    yield f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="{width}"{dash}/>'
     if not dash:
-        yield from (f'<circle cx="{axes.x(size):.1f}" cy="{axes.y(us):.1f}" r="2.5" fill="{COLOURS[name]}"/>' for size, us in points)
+        yield from (f'<circle cx="{axes.x(size):.1f}" cy="{axes.y(us):.1f}" r="2.5" fill="{colours[name]}"/>' for size, us in points)
 
 
-def names_beside(axes, series):
+def names_beside(axes, series, colours):
     """At the ends of the curves, moved apart where they would overlap."""
     below = 0.0
     for name, points in sorted(series.items(), key=lambda item: axes.y(item[1][-1][1])):
         y = max(axes.y(points[-1][1]) + 4, below + 15)
         below = y
-        yield text(WIDTH - RIGHT + 8, y, name, extra=f'fill="{COLOURS[name]}"')
+        yield text(WIDTH - RIGHT + 8, y, name, extra=f'fill="{colours[name]}"')
 
 
-def picture(title, series):
+def picture(title, series, labels=Labels(), colours=COLOURS):
     axes = Axes(series)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
              'font-family="sans-serif" font-size="12">', f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-             text(LEFT, 24, title, extra='font-size="15"'), *grid(axes)]
+             text(LEFT, 24, title, extra='font-size="15"'), *grid(axes, labels)]
     for name, points in series.items():
-        parts += curve(axes, name, points)
-    return "\n".join(parts + list(names_beside(axes, series)) + ["</svg>"]) + "\n"
+        parts += curve(axes, name, points, colours)
+    return "\n".join(parts + list(names_beside(axes, series, colours)) + ["</svg>"]) + "\n"
 
 
 def draw(results, folder):
