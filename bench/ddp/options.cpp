@@ -1,7 +1,7 @@
 #include "bench/ddp/options.hpp"
 
 #include <CLI/CLI.hpp>
-#include <regex>
+#include <charconv>
 
 #include "lockstep/ddp.hpp"
 
@@ -27,9 +27,14 @@ CLI::Validator as_count() {
       std::map<std::string, std::uint64_t>{{"k", 1'000}, {"m", 1'000'000}, {"g", 1'000'000'000}});
 }
 
+/// As tc writes rates.
 std::string check_link(const std::string& text) {
-  static const std::regex rate("[0-9]+(\\.[0-9]+)?(k|m|g)bit");
-  return std::regex_match(text, rate) ? "" : "\"" + text + "\" is no rate; write 100mbit, 1gbit or 2.5gbit";
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [unit, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const std::string_view rest(unit, static_cast<std::size_t>(end - unit));
+  const bool good = error == std::errc() && number > 0 && (rest == "kbit" || rest == "mbit" || rest == "gbit");
+  return good ? "" : "\"" + text + "\" is no rate; write 100mbit, 1gbit or 2.5gbit";
 }
 
 std::string check_hook(const std::string& name) {
