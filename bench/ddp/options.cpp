@@ -33,7 +33,8 @@ std::string check_link(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [unit, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   const std::string_view rest(unit, static_cast<std::size_t>(end - unit));
-  const bool good = error == std::errc() && number > 0 && (rest == "kbit" || rest == "mbit" || rest == "gbit");
+  const bool good =
+      error == std::errc() && number > 0 && (rest == "kbit" || rest == "mbit" || rest == "gbit");
   return good ? "" : "\"" + text + "\" is no rate; write 100mbit, 1gbit or 2.5gbit";
 }
 
