@@ -1,6 +1,7 @@
 // Device memory that peers can map.
 #include "lib/device/backend.hpp"
 #include "lockstep/device.hpp"
+#include "transports/cuda_ipc/device_exports.hpp"
 
 namespace lockstep {
 
@@ -22,8 +23,13 @@ void free_device(void* pointer) {
   backend.status().throw_if_error();
   const auto place = (*backend)->locate(pointer);
   place.status().throw_if_error();
-  const DeviceScope scope(**backend, place.value().device < 0 ? 0 : place.value().device);
-  (*backend)->free(pointer).throw_if_error();
+  if (place.value().space != internal::MemorySpace::device || place.value().base != pointer) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "free_device was given a pointer that allocate_device did not return, or that is freed already");
+  }
+  const DeviceScope scope(**backend, place.value().device);
+  internal::DeviceExports::of(**backend).retire(pointer);  // A peer may still have it mapped.
 }
 
 }  // namespace lockstep

@@ -59,6 +59,7 @@ Status DeviceCore::set_up(const DeviceOptions& options) {
 /// Makes what this rank needs for itself, and tells the others where its staging memory lies.
 Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
   const auto make_own = [&]() -> Status {
+    LOCKSTEP_RETURN_IF_ERROR(backend_.prepare(device_));
     auto stream = backend_.create_stream(Backend::Priority::high);
     if (!stream.ok()) return stream.status();
     stream_ = *stream;

@@ -38,9 +38,9 @@ Environment current_environment();
 struct Launch {
   int rank = 0;
   int world_size = 1;
-  std::string source;      ///< "torchrun", "explicit arguments", "single process" ...
-  std::string rendezvous;  ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
-                           ///< local://name. Empty for a single process.
+  std::string source;            ///< "torchrun", "explicit arguments", "single process" ...
+  std::string rendezvous;        ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
+                                 ///< local://name. Empty for a single process.
   bool store_is_served = false;  ///< Somebody listens at the rendezvous already; else rank 0 has to.
   std::string job_id;            ///< May be empty.
 };

@@ -103,7 +103,9 @@ static void killed(int rank, int ranks) {
   CUDA(cudaMalloc((void**)&sum, sizeof *sum));
   meet();
   if (rank == gone) kill(getpid(), SIGKILL);
-  NCCL(ncclAllReduce(sum, sum, 1, ncclInt32, ncclSum, comm, NULL));
+  /* The call already tells, if the loss was noticed before it. */
+  const ncclResult_t started = ncclAllReduce(sum, sum, 1, ncclInt32, ncclSum, comm, NULL);
+  CHECK(started == ncclSuccess || started == ncclRemoteError, "%d: %s", started, ncclGetLastError(comm));
   CUDA(cudaStreamSynchronize(NULL));
   while (state == ncclSuccess) NCCL(ncclCommGetAsyncError(comm, &state));
   CHECK(state == ncclRemoteError, "%d: %s", state, ncclGetLastError(comm));

@@ -44,6 +44,23 @@ TEST(DeviceContract, ACallReturnsBeforeItsStreamIsThere) {
   });
 }
 
+TEST(DeviceContract, OnlyWhatWasAllocatedIsFreed) {
+  run_on_devices(1, kMode, [](DeviceRank&) {
+    auto* const memory = static_cast<std::byte*>(allocate_device(4096, 0));
+    int on_host = 0;
+    for (void* const wrong : {static_cast<void*>(memory + 64), static_cast<void*>(&on_host)}) {
+      try {
+        free_device(wrong);
+        ADD_FAILURE() << "it was freed";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+      }
+    }
+    free_device(memory);
+    free_device(nullptr);
+  });
+}
+
 TEST(DeviceContract, OperationsRunInTheOrderOfCallsOverStreams) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     internal::TestStream other(self.rank());
