@@ -38,6 +38,8 @@ inline constexpr std::chrono::milliseconds kNextAddressDelay{250};
 /// At start one rank of each host tries whether it reaches the other hosts; an address that has not answered
 /// for so long does not count as a way there.
 inline constexpr std::chrono::seconds kProbeDeadline{10};
+/// How long a rank that knows of a closed way waits for the others to know too, before it ends.
+inline constexpr std::chrono::milliseconds kReadDeadline{5'000};
 /// A host tries so many others, those that follow it. Of larger jobs every rank still hears of a fault.
 inline constexpr int kProbedHosts = 64;
 /// Hosts up to which the matrix of who reaches whom is printed whole; beyond only its gaps.

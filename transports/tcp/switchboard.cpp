@@ -27,6 +27,12 @@ Result<int> sockets_of_link(int usual) {
                     " sockets");
 }
 
+std::vector<int> all_ranks(const Session& session) {
+  std::vector<int> ranks(static_cast<std::size_t>(session.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 }  // namespace
 
 // ---- making and ending ----
@@ -74,10 +80,9 @@ void Switchboard::open(Listeners listeners) {
 }
 
 Status Switchboard::meet(std::chrono::milliseconds timeout) {
-  std::vector<int> ranks(static_cast<std::size_t>(session_.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
   const PublishedAddress mine{addresses(), sockets_, own_rails_};
-  auto published = exchange(session_, env_, kPublishedName, mine.text(), ranks, "the TCP addresses", timeout);
+  auto published = exchange(session_, env_, kPublishedName, mine.text(), all_ranks(session_),
+                            "the TCP addresses", timeout);
   if (!published.ok()) return published.status();
   LOCKSTEP_RETURN_IF_ERROR(learn(*published));
   return probe_hosts(timeout);
@@ -98,7 +103,13 @@ Status Switchboard::probe_hosts(std::chrono::milliseconds timeout) {
     if (!row.ok()) return row.status();
     rows.push_back(std::move(*row));
   }
-  LOCKSTEP_RETURN_IF_ERROR(judge_reachability(hosts, rows));
+  if (Status closed = judge_reachability(hosts, rows); !closed.ok()) {
+    // A rank that ended now would take the store with it, or be what the others are told of, before all have
+    // read of the closed ways.
+    static_cast<void>(exchange(session_, env_, "tcp-reach-read", {}, all_ranks(session_),
+                               "the ranks to read of closed ways", std::min(timeout, kReadDeadline)));
+    return closed;
+  }
   prefer_reached(hosts, rows[static_cast<std::size_t>(hosts.of_rank(rank_))]);
   return {};
 }
