@@ -1,12 +1,10 @@
-// Starting operations: validation, order, selection, the first attempt.
+// Starting operations: validation and order.
 #include "collectives/engine/engine.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "collectives/engine/contender.hpp"
-#include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -268,135 +266,6 @@ void Engine::activate_pending() {
     pending_.pop_front();
     activate(*next);
   }
-}
-
-/// In place: the shape's lists keep their capacity, and a repeated call finds what it had.
-void Engine::set_shape(Operation& operation) const {
-  const Call& call = operation.call;
-  if (operation.shape_facts == call.facts && call.counts.empty()) return;
-  Shape& shape = operation.shape;
-  const std::size_t element = size_of(call.facts.type);
-  shape.collective = call.facts.collective;
-  shape.rank = group_.rank;
-  shape.world = group_.size();
-  shape.root = call.facts.root;
-  shape.count = call.facts.count;
-  shape.segment = memory_ != nullptr ? 0 : segment_bytes_ / element;  // A device wants few large steps.
-  shape.staging = (domain_ != nullptr ? domain_->staging_bytes() : kStagingBytes) / 2 / element;
-  if (!hosts_.empty()) shape.hosts = hosts_;
-  shape.counts.assign(call.counts.begin(), call.counts.end());
-  shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
-  operation.shape_facts.reset();
-  if (call.counts.empty()) operation.shape_facts = call.facts;
-}
-
-Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
-  CachedSelection& cached = selections_[fingerprint_of(facts, 0) % selections_.size()];
-  if (!cached.valid || cached.facts != facts || !shape.counts.empty()) {
-    auto selection =
-        memory_ != nullptr ? memory_->choose(facts, shape) : choose(facts, shape, capabilities_, *choices_);
-    if (!selection.ok() || !shape.counts.empty()) return selection;
-    cached = {facts, true, *selection};
-  }
-  // Attempts in place are for what a core does at once.
-  if (cached.selection.links == nullptr && memory_ == nullptr) last_in_domain_ = &cached;
-  return cached.selection;
-}
-
-Buffers Engine::buffers_of(const Call& call) const {
-  Buffers buffers;
-  buffers.element = size_of(call.facts.type);
-  buffers.self = group_.rank;
-  buffers.input = static_cast<const std::byte*>(call.input);
-  buffers.output = static_cast<std::byte*>(call.output);
-  return buffers;
-}
-
-Combine Engine::combine_of(const Call& call) const {
-  const auto world = static_cast<std::uint32_t>(group_.size());
-  return {call.facts.type, call.facts.op, call.user_op, world, false, call.scale, call.device_scale};
-}
-
-Status Engine::launch(Operation& operation) {
-  const Call& call = operation.call;
-  Buffers buffers = buffers_of(call);
-  if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective) && memory_ == nullptr) {
-    operation.scaled.resize(call.input_elements * buffers.element);
-    scale_copy(call.facts.type, call.input, operation.scaled.data(), call.input_elements, call.scale);
-    buffers.input = operation.scaled.data();
-  }
-  if (group_.size() == 1) return launch_alone(operation, buffers, combine_of(call));
-  set_shape(operation);
-  auto selection = selection_for(call.facts, operation.shape);
-  if (!selection.ok()) return selection.status();
-  if (selection->links != nullptr)
-    return launch_links(operation, *selection->links, buffers, combine_of(call));
-  in_domain_.push_back(&operation);
-  launch_domain(operation, *selection, buffers, combine_of(call));
-  return {};
-}
-
-/// A group of one: the output is the input.
-Status Engine::launch_alone(Operation& operation, const Buffers& buffers, const Combine& combine) {
-  operation.path = Operation::Path::local;
-  const std::uint64_t count = std::min(operation.call.input_elements, operation.call.output_elements);
-  if (memory_ != nullptr) {
-    if (count == 0) return {};
-    Step copy;
-    copy.src = {Space::input, kSelf, 0, count};
-    copy.dst = {Space::output, kSelf, 0, count};
-    LOCKSTEP_RETURN_IF_ERROR(memory_->run({}, copy, buffers, combine));
-    return memory_->complete();
-  }
-  if (count > 0 && buffers.input != buffers.output)
-    copy_bytes(buffers.output, buffers.input, count * buffers.element);
-  return {};
-}
-
-Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& plain,
-                            const Combine& combine) {
-  operation.path = Operation::Path::links;
-  auto program = programs_.get(algorithm, operation.shape);
-  Buffers buffers = plain;
-  const std::size_t bytes = program->program.scratch * buffers.element;
-  if (bytes > operation.scratch_bytes) {
-    operation.scratch = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    operation.scratch_bytes = bytes;
-  }
-  buffers.scratch = operation.scratch.get();
-  peers_->enter(operation.sequence, program->send_peers);
-  operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence, 0);
-  return {};
-}
-
-void Engine::launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
-                           const Combine& combine) {
-  const Call& call = operation.call;
-  const CallIdentity identity{operation.sequence, fingerprint_of(call.facts, operation.sequence)};
-  if (selection.inline_line) {
-    operation.path = Operation::Path::inline_line;
-    operation.inline_run.begin(buffers, combine, call.facts.count, identity, inline_calls_++);
-    return;
-  }
-  operation.path = Operation::Path::domain;
-  const bool past_caches = call.facts.count * buffers.element >= past_caches_from_;
-  OfferedBuffers offered;
-  if (selection.registered != nullptr) {
-    const auto reference = [&](const void* pointer, std::uint64_t elements) {
-      if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
-      if (memory_ != nullptr) {  // Peers would read the input unscaled.
-        if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) return SegmentRef{};
-        return memory_->reference(pointer, elements * buffers.element);
-      }
-      if (one_process_) return direct_ref(pointer);
-      return find_segment(pointer, elements * buffers.element).value_or(SegmentRef{});
-    };
-    offered.input = reference(buffers.input, call.input_elements);
-    const bool in_place = buffers.input == buffers.output && call.input_elements == call.output_elements;
-    offered.output = in_place ? offered.input : reference(buffers.output, call.output_elements);
-  }
-  operation.domain_run.begin({selection.staged, selection.registered, &operation.shape, past_caches, memory_},
-                             buffers, combine, identity, offered);
 }
 
 }  // namespace lockstep::internal

@@ -4,7 +4,8 @@
 // Progress is made by whoever calls: a thread in wait() drives every operation; operations that nobody waits
 // for are stepped by the reactor's thread; a simulator calls step(). One lock guards everything; it is never
 // held while sleeping.
-//   engine.cpp          starting operations: validation, order, selection
+//   engine.cpp          starting operations: validation, order
+//   engine_launch.cpp   from a call to what runs: shape, selection, program
 //   engine_attempt.cpp  the short path of a blocking call: attempts in place, before anybody waits
 //   engine_step.cpp     one pass over what is in flight
 //   engine_wait.cpp     waiting: spin, yield, sleep; the reactor's side
@@ -122,6 +123,9 @@ class Engine final : public Progressor,
   Status compare_with_probes(const Operation& operation);
   void activate(Operation& operation);
   void activate_pending();
+  void record_call(std::uint64_t sequence, const CallFacts& facts);
+
+  // engine_launch.cpp
   Status launch(Operation& operation);
   Status launch_alone(Operation& operation, const Buffers& buffers, const Combine& combine);
   Status launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& buffers,
@@ -132,7 +136,6 @@ class Engine final : public Progressor,
   void set_shape(Operation& operation) const;
   Buffers buffers_of(const Call& call) const;
   Combine combine_of(const Call& call) const;
-  void record_call(std::uint64_t sequence, const CallFacts& facts);
 
   // engine_attempt.cpp
   bool may_run_in_place(const Call& call) const;

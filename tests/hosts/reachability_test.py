@@ -7,7 +7,8 @@ import unittest
 
 SOURCE, TCP_RANK = sys.argv[1:3]
 sys.path.insert(0, SOURCE + "/tools/lib")
-from hosts import Hosts, HostsProblem, processes  # noqa: E402
+from hosts import Hosts, processes  # noqa: E402
+from on_hosts import main  # noqa: E402
 
 PORT = 29711
 # Every host has the same one: who takes it for a way to the others talks to itself.
@@ -74,16 +75,6 @@ class Reachability(unittest.TestCase):
             text = self.refused([rank(hosts, 0, 2, 0, meet, **open_to_none)])[0]
             self.assertIn("node-1 leads to a loopback address here (see /etc/hosts)", text)
             self.assertIn("LOCKSTEP_SECRET_FILE", text)
-
-
-def main():
-    try:
-        Hosts(1).end()
-    except HostsProblem as problem:
-        print(f"skipped: {problem}")
-        return 77
-    result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
-    return 0 if result.wasSuccessful() else 1
 
 
 sys.exit(main())

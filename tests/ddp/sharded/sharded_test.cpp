@@ -1,5 +1,5 @@
 // ShardedOptimizer: the same values as one process that has all gradients, for every stage, world and
-// arrangement; memory of a rank; misuse.
+// arrangement; memory of a rank. Misuse: sharded_misuse_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,48 +7,20 @@
 #include <thread>
 
 #include "lib/base/float16.hpp"
-#include "lockstep/ddp/hooks.hpp"
-#include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/digits_data.hpp"
-#include "tests/ddp/model.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/ddp/sharded/arrangements.hpp"
 #include "tests/engine/local_ranks.hpp"
 
 namespace lockstep {
 namespace {
 
+using testing::Arrangement;
 using testing::expect_equal_values;
+using testing::floats;
+using testing::kArrangements;
 using testing::on_ranks;
-using testing::thrown_by;
-
-struct Arrangement {
-  ZeroStage stage;
-  bool values_as_views;
-};
-constexpr Arrangement kArrangements[] = {{ZeroStage::optimizer, false},
-                                         {ZeroStage::optimizer, true},
-                                         {ZeroStage::gradients, false},
-                                         {ZeroStage::gradients, true}};
-
-float* floats(void* data) { return static_cast<float*>(data); }
-
-ShardedOptions small_buckets(const Arrangement& arrangement) {
-  return {.bucket_bytes = 8'192,
-          .first_bucket_bytes = 2'000,
-          .stage = arrangement.stage,
-          .values_as_views = arrangement.values_as_views};
-}
-
-/// One whole step of `rank`, whose gradients are local_gradient()'s small whole numbers.
-void run_step(ShardedOptimizer& sharded, const Model& model, int rank, std::size_t step) {
-  for (std::size_t i = 0; i < model.tensors(); ++i) sharded.wait_parameters(i);
-  for (std::size_t i = model.tensors(); i-- > 0;) {
-    auto* gradient = static_cast<float*>(sharded.gradient(i));
-    for (std::size_t e = 0; e < model.elements(i); ++e) gradient[e] = local_gradient(rank, step, i, e);
-    sharded.mark_ready(i);
-  }
-  sharded.wait();
-}
+using testing::run_step;
+using testing::small_buckets;
 
 /// What one process computes from the average of the gradients: exact, as that of whole numbers by 2 or 4
 /// ranks is.
@@ -222,86 +194,6 @@ TEST(Sharded, MarksMayComeFromThreadsInAnyOrder) {
   }
 }
 
-TEST(Sharded, AStepThatIsBadAnywhereIsTheSameErrorEverywhereAndTheNextOneWorks) {
-  for (const Arrangement& arrangement : kArrangements) {
-    on_ranks(3, "auto", [&](Communicator& communicator) {
-      Model model(8, 2);
-      const auto optimizer = std::make_shared<SgdMomentum>(1.0, 0.0);
-      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
-      const bool culprit = communicator.rank() == 1;
-      const auto expect_failure = [&](const std::string& text) {
-        const Error error = thrown_by([&] { sharded.wait(); });
-        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-        EXPECT_EQ(error.culprit(), 1);
-        EXPECT_NE(std::string(error.what()).find("gradients of step 1: rank 1 " + text), std::string::npos)
-            << error.what();
-      };
-      for (std::size_t i = 0; i < model.tensors(); ++i) {
-        if (!culprit || i != 2) sharded.mark_ready(i);
-      }
-      expect_failure("did not mark 1 of 8 gradients: \"tensor2\" (2); mark every gradient");
-      for (std::size_t i = 0; i < model.tensors(); ++i) sharded.mark_ready(i);
-      if (culprit) {
-        EXPECT_NE(std::string(thrown_by([&] { sharded.mark_ready(5); }).what())
-                      .find("\"tensor5\" was already marked in step 1"),
-                  std::string::npos);
-      }
-      expect_failure("marked \"tensor5\" (5) once too often");
-      run_step(sharded, model, communicator.rank(), 0);
-      sharded.step();
-      sharded.wait_parameters();
-      for (std::size_t e = 0; e < model.elements(3); ++e)
-        EXPECT_FLOAT_EQ(floats(sharded.value(3))[e], -summed_gradient(3, 0, 3, e) / 3);
-    });
-  }
-}
-
-TEST(Sharded, GradientsThatAreNotFiniteAreNamedAndLeftOut) {
-  for (const Arrangement& arrangement : kArrangements) {
-    on_ranks(2, "auto", [&](Communicator& communicator) {
-      Model model(8, 2);
-      ShardedOptions options = small_buckets(arrangement);
-      options.check_finite = true;
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1), options);
-      for (std::size_t i = 0; i < model.tensors(); ++i) {
-        if (communicator.rank() == 0 && i == 6) floats(sharded.gradient(i))[0] = std::nanf("");
-        sharded.mark_ready(i);
-      }
-      try {
-        sharded.wait();
-        ADD_FAILURE() << "no error";
-      } catch (const NonFiniteGradient& error) {
-        EXPECT_EQ(error.parameter(), 6u);
-        EXPECT_EQ(error.culprit(), 0);
-      }
-      run_step(sharded, model, communicator.rank(), 0);
-      sharded.step();
-      sharded.wait_parameters();
-      for (std::size_t e = 0; e < model.elements(6); ++e)
-        EXPECT_TRUE(std::isfinite(floats(sharded.value(6))[e]));
-    });
-  }
-}
-
-TEST(Sharded, AnIndexOrAnOldValueIsRefusedOnTheSpot) {
-  on_ranks(2, "auto", [](Communicator& communicator) {
-    Model model(4, 2);
-    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.01));
-    const auto message = [](const std::function<void()>& call) {
-      const Error error = thrown_by(call);
-      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-      return std::string(error.what());
-    };
-    EXPECT_NE(message([&] { sharded.mark_ready(4); }).find("has 4 parameters"), std::string::npos);
-    EXPECT_NE(message([&] { sharded.wait_parameters(7); }).find("has 4 parameters"), std::string::npos);
-    run_step(sharded, model, communicator.rank(), 0);
-    sharded.step();
-    EXPECT_NE(message([&] { sharded.mark_ready(0); }).find("call wait_parameters(0) before forward"),
-              std::string::npos);
-    sharded.wait_parameters();
-  });
-}
-
 /// Steps of a 1024th of the value: bf16, with 8 bits of precision, would lose every one of them.
 TEST(Sharded, SmallStepsOfHalvesAreKeptInF32) {
   constexpr std::size_t kCount = 5'000;
@@ -341,23 +233,6 @@ TEST(Sharded, SmallStepsOfHalvesAreKeptInF32) {
   }
 }
 
-TEST(Sharded, WhatRanksMustShareIsCompared) {
-  on_ranks(2, "auto", [](Communicator& communicator) {
-    Model model(4, 2);
-    const double momentum = communicator.rank() == 0 ? 0.9 : 0.8;
-    const Error settings = thrown_by(
-        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1, momentum)); });
-    EXPECT_EQ(settings.code(), ErrorCode::mismatch);
-    EXPECT_EQ(settings.culprit(), 1);
-    std::vector<double> wide(3);
-    const std::vector<Parameter> doubles{{"wide", DataType::f64, {3}, wide.data(), wide.data()}};
-    const Error type =
-        thrown_by([&] { ShardedOptimizer(communicator, doubles, std::make_shared<SgdMomentum>(0.1)); });
-    EXPECT_EQ(type.code(), ErrorCode::not_supported);
-    EXPECT_NE(std::string(type.what()).find("\"wide\" f64 [3] is not f32, bf16 or f16"), std::string::npos);
-  });
-}
-
 /// A rank without samples takes part in every step, and the values of all stay equal.
 TEST(Sharded, AveragesBySamplesWithUnevenInputs) {
   for (const Arrangement& arrangement : kArrangements) {
@@ -390,34 +265,6 @@ TEST(Sharded, AveragesBySamplesWithUnevenInputs) {
       EXPECT_EQ(sharded.statistics().step, std::size(samples));
     });
   }
-}
-
-TEST(Sharded, AHookNeedsBucketsThatLast) {
-  on_ranks(2, "auto", [](Communicator& communicator) {
-    Model model(4, 2);
-    ShardedOptions options;
-    options.hook = make_half_hook();
-    const Error error = thrown_by(
-        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options); });
-    EXPECT_EQ(error.code(), ErrorCode::not_supported);
-    EXPECT_NE(std::string(error.what()).find("hook \"bf16\" needs buckets that last"), std::string::npos)
-        << error.what();
-  });
-}
-
-TEST(Sharded, DestructionInTheMidstOfAStepTellsThePeers) {
-  on_ranks(3, "auto", [](Communicator& communicator) {
-    Model model(20, 5);
-    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.1),
-                             small_buckets({ZeroStage::gradients, false}));
-    const bool quitter = communicator.rank() == 0;
-    for (std::size_t i = model.tensors(); i-- > (quitter ? 12u : 0u);) sharded.mark_ready(i);
-    if (quitter) return;
-    const Error error = thrown_by([&] { sharded.wait(); });
-    EXPECT_EQ(error.code(), ErrorCode::aborted);
-    EXPECT_NE(std::string(error.what()).find("destroyed its ShardedOptimizer"), std::string::npos)
-        << error.what();
-  });
 }
 
 }  // namespace
