@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <set>
 #include <vector>
 
@@ -20,15 +19,20 @@ namespace {
 
 #ifdef LOCKSTEP_HAVE_HWLOC
 
-using Topology = std::unique_ptr<hwloc_topology, void (*)(hwloc_topology_t)>;
-
-Topology load_topology() {
+hwloc_topology_t load_topology() {
   hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
-  Topology owner(topology, hwloc_topology_destroy);
+  if (hwloc_topology_init(&topology) != 0) return nullptr;
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  if (hwloc_topology_load(topology) != 0) owner.reset();
-  return owner;
+  if (hwloc_topology_load(topology) == 0) return topology;
+  hwloc_topology_destroy(topology);
+  return nullptr;
+}
+
+/// This host, or null where hwloc cannot tell. Kept until the process ends: destroying the last topology
+/// unloads hwloc's plugins, and the one for PCI then loses the table of names that it has read.
+hwloc_topology_t host_topology() {
+  static const hwloc_topology_t topology = load_topology();
+  return topology;
 }
 
 std::string list_of(hwloc_const_cpuset_t cores) {
@@ -85,8 +89,8 @@ std::string describe_host() {
   std::string text = std::string(system.nodename) + ": " + internal::processor_name() + ", " +
                      system.machine + ", kernel " + system.release + "\n";
 #ifdef LOCKSTEP_HAVE_HWLOC
-  const Topology topology = load_topology();
-  text += topology ? groups_of(topology.get()) : std::string("  hwloc cannot read this machine\n");
+  const hwloc_topology_t topology = host_topology();
+  text += topology ? groups_of(topology) : std::string("  hwloc cannot read this machine\n");
 #else
   text += "  NUMA nodes, cache groups and the place of interfaces are not known: built without hwloc\n";
 #endif
@@ -101,7 +105,7 @@ std::string describe_host() {
   for (const auto& one : all.value()) {
     std::string locality;
 #ifdef LOCKSTEP_HAVE_HWLOC
-    if (topology) locality = ", " + locality_of(topology.get(), one.name);
+    if (topology) locality = ", " + locality_of(topology, one.name);
 #endif
     text += interface_line(one, locality, used.contains(one.name + one.address));
   }
