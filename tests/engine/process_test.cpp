@@ -199,7 +199,7 @@ TEST_P(Processes, ARepeatedSmallAllReduceAllocatesNothingAndWakesNoThread) {
       // Not one per call. A rank that was not scheduled for 50 ms is asked for, which allocates and wakes; on
       // a machine so busy another attempt may do without.
       std::array<std::int64_t, 2> least = costs(count);
-      for (int attempt = 0; attempt < 9 && (least[0] >= 30 || least[1] >= 30); ++attempt)
+      for (int attempt = 0; attempt < 40 && (least[0] >= 30 || least[1] >= 30); ++attempt)
         least = costs(count);
       EXPECT_LT(least[0], 30) << "allocations in 300 calls of " << count << " elements";
       EXPECT_LT(least[1], 30) << "the calling thread does the work";
