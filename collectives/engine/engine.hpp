@@ -155,6 +155,7 @@ class Engine final : public Progressor,
   void look_around();
 
   // engine_wait.cpp
+  void leave_wait();
   bool shares_processor();
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
   void wake_self();
@@ -202,7 +203,7 @@ class Engine final : public Progressor,
 
   std::mutex mutex_;
   std::atomic<int> contenders_{0};  // Threads that want the lock while another makes progress.
-  std::atomic<int> waiters_{0};     // Threads inside wait(). Written under the lock.
+  std::atomic<int> waiters_{0};     // Threads that wait in a call. Written under the lock.
   int sleepers_ = 0;                // Of those, asleep: completions by other threads must wake them.
   std::uint64_t sequence_ = 0;      // Of the next collective.
   std::vector<std::unique_ptr<Operation>> pool_;

@@ -4,15 +4,19 @@
 
 namespace lockstep::internal {
 
-/// Calls `try_once` until it says that there is nothing left to try, or the peers are late.
+/// Calls `try_once` until it says that there is nothing left to try, or the peers are late. Who gives others
+/// the processor is a waiter: the reactor's thread would otherwise find the lock taken whenever it runs, and
+/// come back at each call.
 template <class Try>
 void Engine::attempt(Try&& try_once) {
-  bool yields = wait_policy_.inline_yields;
+  bool yields = wait_policy_.inline_yields, waits = false;
   for (int i = 0; i < wait_policy_.inline_attempts; ++i) {
-    if (try_once() || contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) return;
+    if (try_once() || contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
     if (i == kAttemptsBeforeLook) yields |= shares_processor();
+    if (yields && !waits) waits = ++waiters_ > 0;
     relax(yields);
   }
+  if (waits) leave_wait();
 }
 
 /// A repeated call with nothing else under way does not take the way of operations, unless its peers are

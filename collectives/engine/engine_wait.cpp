@@ -36,10 +36,15 @@ bool Engine::wait(Operation& operation, Nanos limit) {
       lock.lock();
     }
   }
-  --waiters_;
-  if (sleepers_ > 0) wake_self();  // Another waiter must drive now.
-  if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
+  leave_wait();
   return operation.done.load(std::memory_order_relaxed);
+}
+
+/// Leaves what is in flight to those who still wait, or to the reactor.
+void Engine::leave_wait() {
+  --waiters_;
+  if (sleepers_ > 0) wake_self();
+  if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
 }
 
 /// Whether a peer was last seen on this very processor: then it needs this one's turn, however many cores are
