@@ -101,6 +101,7 @@ class Engine final : public Progressor,
   void disarm() override;
   Result<bool> on_frame(int peer, const FrameHeader& header, Link& link) override;
   void complete(Operation& operation, Status status) override;
+  Status true_cause(const Status& why) override;
 
  private:
   struct History {  // Calls made here, to compare with what peers say they wait for.
@@ -175,11 +176,11 @@ class Engine final : public Progressor,
   Status failure(const Operation& operation, const Status& cause) const;
 
   // engine_peers.cpp
+  Status reason_in_domain() const;
   bool check_domain();
   Status on_probe(int peer, const FrameHeader& header);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
   Status scan_links();
-  Status true_cause(const Status& why);
   void ask_around(Operation& operation, Nanos now);
   Status explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const;
   Status compare_records(const Operation& operation);

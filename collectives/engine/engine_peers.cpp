@@ -8,16 +8,21 @@
 
 namespace lockstep::internal {
 
-/// Looks whether a peer has revoked the communicator through shared memory.
-bool Engine::check_domain() {
+/// Why a peer has revoked the communicator, as shared memory says; ok when none has.
+Status Engine::reason_in_domain() const {
   MemberControl& own = domain_->control(group_.rank);
-  if (own.revoked.load(std::memory_order_acquire) == 0) return false;
   // 1: the reason is being written, which takes a moment; unless its writer died there, then the loss is the
   // reason.
   for (int i = 0; i < 1000 && own.revoked.load(std::memory_order_acquire) == 1; ++i) sched_yield();
-  if (own.revoked.load(std::memory_order_acquire) != 2) return false;
-  revoke(decode_reason(own.reason, group_.size()));
-  return true;
+  return own.revoked.load(std::memory_order_acquire) == 2 ? decode_reason(own.reason, group_.size())
+                                                          : Status();
+}
+
+bool Engine::check_domain() {
+  if (domain_->control(group_.rank).revoked.load(std::memory_order_acquire) == 0) return false;
+  const Status why = reason_in_domain();
+  if (!why.ok()) revoke(why);
+  return !why.ok();
 }
 
 Result<bool> Engine::on_frame(int peer, const FrameHeader& header, Link& link) {
@@ -91,10 +96,13 @@ Status Engine::scan_links() {
   return {};
 }
 
-/// A peer that left may have done so because of another's failure. It then said so on its link, behind what
-/// it sent before: that is the cause, and not that it is gone.
+/// A peer that left may have done so because of another's failure. It then said so in shared memory, or on
+/// its link for collectives, behind what it sent before: that is the cause, and not that it is gone.
 Status Engine::true_cause(const Status& why) {
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
+  if (left && domain_ != nullptr) {
+    if (Status said = reason_in_domain(); !said.ok()) return said;
+  }
   Link* link = left && transport_ ? transport_->existing_link(why.culprit(), Channel::collective) : nullptr;
   if (link == nullptr) return why;
   std::uint64_t taken = 0;

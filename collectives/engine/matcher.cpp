@@ -216,7 +216,9 @@ void Matcher::lose_peer(int peer, const Status& status) {
   entry.awaiting_message.clear();
   entry.outgoing.clear();
   entry.incoming = {};
-  for (Operation* operation : lost) end(*operation, status);
+  if (lost.empty()) return;
+  const Status cause = sink_.true_cause(status);
+  for (Operation* operation : lost) end(*operation, cause);
 }
 
 }  // namespace lockstep::internal

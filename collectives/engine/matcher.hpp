@@ -18,11 +18,14 @@ namespace lockstep::internal {
 
 class Matcher {
  public:
-  /// Ends an operation of the engine.
+  /// What the engine does for it.
   class Sink {
    public:
     virtual ~Sink() = default;
+    /// Ends an operation of the engine.
     virtual void complete(Operation& operation, Status status) = 0;
+    /// Why a peer that is gone has left, if it said so elsewhere; otherwise `why`.
+    virtual Status true_cause(const Status& why) = 0;
   };
 
   /// `transport` is null in a group of one, whose messages are all to itself.

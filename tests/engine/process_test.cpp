@@ -121,6 +121,27 @@ TEST_P(Processes, WhoLeftWithAReasonIsHeardByWhoWasStopped) {
   EXPECT_EQ(wait_for(children[0]), 0);
 }
 
+TEST_P(Processes, WhoLeftWithAReasonIsHeardByAMessageThatWaits) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, GetParam());
+    float x = 1;
+    comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
+    if (rank == 1) {
+      comm.send(&x, 1, DataType::f32, 0);
+      return comm.abort("its user gave up");
+    }
+    comm.recv(&x, 1, DataType::f32, 1);
+    try {
+      comm.recv(&x, 1, DataType::f32, 1);
+      ADD_FAILURE() << "nobody sent this";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_NE(std::string(error.what()).find("its user gave up"), std::string::npos) << error.what();
+    }
+  });
+}
+
 TEST_P(Processes, UseInAForkedChildIsANamedError) {
   MeetingPlace place;
   run_forked(2, [&](int rank) {
