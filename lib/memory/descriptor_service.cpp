@@ -1,5 +1,5 @@
-// The serving side. All sockets are touched on the reactor's thread only; the table of offers is shared under
-// a lock.
+// The serving side. All sockets are touched on the serving reactor's thread only; the table of offers is
+// shared under a lock.
 #include "lib/memory/descriptor_service.hpp"
 
 #include <sys/epoll.h>
@@ -87,9 +87,9 @@ Status DescriptorService::start() {
   if (::listen(listener_.get(), SOMAXCONN) != 0)
     return system_error("listening for descriptor requests", errno);
   name_ = name.data();
-  Reactor::instance().post([this] {
+  Reactor::serving().post([this] {
     listening_ =
-        Reactor::instance().watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
+        Reactor::serving().watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
   });
   return Status();
 }
@@ -108,9 +108,9 @@ void DescriptorService::accept_clients() {
 }
 
 void DescriptorService::pause_accepting() {
-  Reactor::instance().modify(listening_, 0);
-  Reactor::instance().at(real_env().now() + kAcceptPauseNanos,
-                         [this] { Reactor::instance().modify(listening_, EPOLLIN); });
+  Reactor::serving().modify(listening_, 0);
+  Reactor::serving().at(real_env().now() + kAcceptPauseNanos,
+                        [this] { Reactor::serving().modify(listening_, EPOLLIN); });
 }
 
 void DescriptorService::add_client(Fd socket) {
@@ -119,8 +119,8 @@ void DescriptorService::add_client(Fd socket) {
   const Id id = ++last_id_;
   Client& client = clients_[id];
   client.socket = std::move(socket);
-  client.watch = Reactor::instance().watch(client.socket.get(), EPOLLIN | EPOLLRDHUP,
-                                           [this, id](std::uint32_t) { hear(id); });
+  client.watch = Reactor::serving().watch(client.socket.get(), EPOLLIN | EPOLLRDHUP,
+                                          [this, id](std::uint32_t) { hear(id); });
 }
 
 void DescriptorService::drop(Id id) {
@@ -130,7 +130,7 @@ void DescriptorService::drop(Id id) {
     std::lock_guard lock(mutex_);
     if (--parked_[key] == 0) parked_.erase(key);
   }
-  Reactor::instance().remove(found->second.watch);
+  Reactor::serving().remove(found->second.watch);
   clients_.erase(found);
 }
 
@@ -182,7 +182,7 @@ Status DescriptorService::offer(const std::string& key, std::vector<Fd> descript
   if (!offers_.emplace(key, std::move(descriptors)).second) {
     return Status(ErrorCode::internal, "descriptors are offered under \"" + key + "\" already");
   }
-  if (parked_.count(key) != 0) Reactor::instance().post([this, key] { serve_parked(key); });
+  if (parked_.count(key) != 0) Reactor::serving().post([this, key] { serve_parked(key); });
   return Status();
 }
 

@@ -1,9 +1,10 @@
 // Descriptor service: how processes of one user on one host hand each other memory.
 //
-// Each process answers on an abstract Unix socket (SOCK_SEQPACKET) with a random name; its reactor serves it.
-// A request is one packet, the key; the answer is one packet, with the descriptors attached. Both ends check
-// that the other runs as the same user (SO_PEERCRED), since an abstract name can be connected to, or taken,
-// by anybody. An abstract socket leaves nothing in the file system, and a process that died refuses
+// Each process answers on an abstract Unix socket (SOCK_SEQPACKET) with a random name, on a thread of its
+// own: two processes may ask each other, each on the thread that makes progress or with an engine's lock
+// held. A request is one packet, the key; the answer is one packet, with the descriptors attached. Both ends
+// check that the other runs as the same user (SO_PEERCRED), since an abstract name can be connected to, or
+// taken, by anybody. An abstract socket leaves nothing in the file system, and a process that died refuses
 // connections at once, which is how a fetch learns of a death.
 #pragma once
 
@@ -30,9 +31,8 @@ enum class IfAbsent {
 };
 
 /// Fetches the descriptors of `key` from the process whose service is `service`, at most `timeout_ms`. Blocks
-/// until the owner's reactor answered, so never call it on this process's reactor thread with this process's
-/// own service. Errors: peer_lost when the process is gone, timeout, unauthorized when it runs as another
-/// user.
+/// until it answered, which waits for no operation of its owner. Errors: peer_lost when the process is gone,
+/// timeout, unauthorized when it runs as another user.
 Result<std::vector<Fd>> fetch_descriptors(const std::string& service, std::string_view key,
                                           IfAbsent if_absent, int timeout_ms);
 

@@ -38,7 +38,8 @@ constexpr int kEventsPerLook = 32;
 // Descriptors that only wake the thread carry this instead of a handle.
 constexpr Reactor::Handle kNoHandle = 0;
 
-thread_local bool t_on_reactor = false;
+/// The reactor whose thread this is.
+thread_local const void* t_reactor = nullptr;
 
 /// The kernel's sched_attr, first version; C libraries before glibc 2.41 do not declare it.
 struct SchedulingAttributes {
@@ -65,7 +66,7 @@ void ask_for_short_turns() {
 
 class ThreadReactor final : public Reactor {
  public:
-  ThreadReactor();
+  explicit ThreadReactor(const char* thread_name);
 
   Handle watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready) override;
   void modify(Handle handle, std::uint32_t events) override;
@@ -87,7 +88,8 @@ class ThreadReactor final : public Reactor {
   };
   using Events = std::array<epoll_event, kEventsPerLook>;
 
-  void start_thread();
+  bool on_this_thread() const { return t_reactor == this; }
+  void start_thread(const char* name);
   [[noreturn]] void run();
   void sleep();
   void look();
@@ -115,19 +117,19 @@ class ThreadReactor final : public Reactor {
   Handle next_ = 1;
 };
 
-ThreadReactor::ThreadReactor()
+ThreadReactor::ThreadReactor(const char* thread_name)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // Edge-triggered: every ring wakes once, and nobody has to read the counter back.
   if (!epoll_ || !bell_ || !control(EPOLL_CTL_ADD, bell_.get(), EPOLLIN | EPOLLET, kNoHandle)) std::abort();
-  start_thread();
+  start_thread(thread_name);
 }
 
-void ThreadReactor::start_thread() {
+void ThreadReactor::start_thread(const char* name) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // Signals belong to the application's threads.
   std::thread thread([this] { run(); });
-  pthread_setname_np(thread.native_handle(), "lockstep");
+  pthread_setname_np(thread.native_handle(), name);
   thread.detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -187,7 +189,7 @@ void ThreadReactor::remove(Handle handle) {
   entries_.erase(found);
   timers_.erase({entry->when, handle});
   if (entry->fd >= 0) control(EPOLL_CTL_DEL, entry->fd, 0, handle);
-  if (!t_on_reactor) finished_.wait(lock, [&] { return !entry->running; });
+  if (!on_this_thread()) finished_.wait(lock, [&] { return !entry->running; });
 }
 
 void ThreadReactor::post(std::function<void()> task) {
@@ -201,7 +203,7 @@ void ThreadReactor::post(std::function<void()> task) {
 
 void ThreadReactor::run_there(const std::function<void()>& task) {
   if (in_forked_child()) return;
-  if (t_on_reactor) return task();
+  if (on_this_thread()) return task();
   std::promise<void> done;
   post([&] {
     task();
@@ -219,7 +221,7 @@ void ThreadReactor::add(Progressor* progressor) {
 void ThreadReactor::remove(Progressor* progressor) {
   if (in_forked_child()) return;
   roster_.remove(
-      progressor, t_on_reactor ? std::function<void()>() : [this] { wake(); });
+      progressor, on_this_thread() ? std::function<void()>() : [this] { wake(); });
 }
 
 void ThreadReactor::notify() {
@@ -238,7 +240,7 @@ void ThreadReactor::wake() noexcept {
 }
 
 void ThreadReactor::run() {
-  t_on_reactor = true;
+  t_reactor = this;
   ask_for_short_turns();
   int stuck_rounds = 0;
   for (unsigned round = 1;; ++round) {
@@ -349,7 +351,12 @@ Nanos ThreadReactor::until_next_timer() {
 }  // namespace
 
 Reactor& Reactor::instance() {
-  static ThreadReactor* reactor = new ThreadReactor;  // Its thread may outlive main(): never destroyed.
+  static ThreadReactor* reactor = new ThreadReactor("lockstep");  // May outlive main(): never destroyed.
+  return *reactor;
+}
+
+Reactor& Reactor::serving() {
+  static ThreadReactor* reactor = new ThreadReactor("lockstep-serve");
   return *reactor;
 }
 

@@ -1,6 +1,7 @@
-// Reactor: the one control-and-progress thread of the process. It accepts connections, runs handshakes,
-// serves descriptors to local peers, watches for dead peers, and steps the operations that nobody waits for.
-// Nothing on the fast path passes through it.
+// Reactor: a thread that waits for descriptors, timers and tasks. The process has one for control and
+// progress: it accepts connections, runs handshakes, watches for dead peers, and steps the operations that
+// nobody waits for. It may wait for another process, which hands over memory; so that two never wait for each
+// other, what others wait for is served by a second one. Nothing on the fast path passes through either.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,8 @@ class Reactor {
  public:
   /// The process's reactor; its thread starts with the first use. Never destroyed before exit.
   static Reactor& instance();
+  /// The second one. Its callbacks wait for nobody.
+  static Reactor& serving();
   virtual ~Reactor() = default;
 
   using Handle = std::uint64_t;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "lib/memory/limits.hpp"
+#include "lib/net/reactor.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -55,6 +56,17 @@ TEST(DescriptorService, WaitsForAnOffer) {
   EXPECT_TRUE(fetched.ok()) << fetched.status().message();
   offerer.join();
   withdraw_descriptors("test/late");
+}
+
+/// Two processes whose operations are stepped by their reactors fetch each other's memory there.
+TEST(DescriptorService, AnswersWhileItsProcesssReactorWaits) {
+  EXPECT_TRUE(offer_descriptors("test/busy", bells(1)).ok());
+  const std::string name = service();
+  Reactor::instance().run_there([&] {
+    auto fetched = fetch_descriptors(name, "test/busy", IfAbsent::fail, 5000);
+    EXPECT_TRUE(fetched.ok()) << fetched.status().message();
+  });
+  withdraw_descriptors("test/busy");
 }
 
 TEST(DescriptorService, ErrorsNameWhatIsMissing) {
