@@ -69,15 +69,16 @@ class Staged {
   std::uint64_t step_ = 0;
 };
 
-/// Two ranks over one TCP connection on loopback, driven by the caller: halves are exchanged, each piece is
-/// reduced while it is hot, and goes back at once.
+/// Two ranks over TCP on loopback, driven by the caller: halves are exchanged, each piece is reduced while it
+/// is hot, and goes back at once. Each congestion control has a connection of its own, which began with it:
+/// what bbr leaves on a connection (pacing) would slow its successor.
 class Tcp {
  public:
   explicit Tcp(const peers::Place& place);
   ~Tcp();
   Tcp(const Tcp&) = delete;
   Tcp& operator=(const Tcp&) = delete;
-  /// With this congestion control from now on; false when this process may not have it.
+  /// With this congestion control from now on, on both ranks; false when this process may not have it.
   bool congestion(const std::string& name);
   Run bind(std::size_t bytes, float* memory);
 
@@ -85,7 +86,9 @@ class Tcp {
   void whole(char* data, std::size_t bytes);
   void halves(char* data, std::size_t bytes);
 
-  int rank_, socket_;
+  int rank_, socket_ = -1;
+  std::string folder_;
+  std::map<std::string, int> connections_;  ///< By congestion control.
   std::vector<char> piece_;
 };
 

@@ -30,9 +30,26 @@ sockaddr_in loopback(int port) {
   return address;
 }
 
+int make_socket(const std::string& congestion) {
+  const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  check(made >= 0, "socket");
+  check(setsockopt(made, IPPROTO_TCP, TCP_CONGESTION, congestion.c_str(),
+                   static_cast<socklen_t>(congestion.size())) == 0,
+        "TCP_CONGESTION");
+  return made;
+}
+
+bool allowed(const std::string& congestion) {
+  try {
+    return close(make_socket(congestion)) == 0;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
 // Rank 0 listens at a port of the system's choice and writes it where rank 1 looks.
-int listen_for_peer(const std::string& port_file) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+int listen_for_peer(const std::string& port_file, const std::string& congestion) {
+  const int listener = make_socket(congestion);
   sockaddr_in address = loopback(0);
   socklen_t length = sizeof address;
   check(bind(listener, reinterpret_cast<sockaddr*>(&address), length) == 0, "bind");
@@ -46,10 +63,10 @@ int listen_for_peer(const std::string& port_file) {
   return peer;
 }
 
-int connect_to_peer(const std::string& port_file) {
+int connect_to_peer(const std::string& port_file, const std::string& congestion) {
   int port = 0;
   while (!(std::ifstream(port_file) >> port)) sched_yield();
-  const int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int peer = make_socket(congestion);
   const sockaddr_in address = loopback(port);
   check(connect(peer, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "connect");
   return peer;
@@ -63,19 +80,24 @@ void add(char* to, const char* from, std::size_t bytes) {
 
 }  // namespace
 
-Tcp::Tcp(const peers::Place& place) : rank_(place.rank), piece_(kPiece) {
-  const std::string port_file = place.folder + "/port";
-  socket_ = rank_ == 0 ? listen_for_peer(port_file) : connect_to_peer(port_file);
-  const int on = 1;
-  check(setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
-  check(fcntl(socket_, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
+Tcp::Tcp(const peers::Place& place) : rank_(place.rank), folder_(place.folder), piece_(kPiece) {}
+
+Tcp::~Tcp() {
+  for (const auto& [name, connection] : connections_) close(connection);
 }
 
-Tcp::~Tcp() { close(socket_); }
-
 bool Tcp::congestion(const std::string& name) {
-  return setsockopt(socket_, IPPROTO_TCP, TCP_CONGESTION, name.c_str(),
-                    static_cast<socklen_t>(name.size())) == 0;
+  if (!connections_.contains(name)) {
+    if (!allowed(name)) return false;
+    const std::string port_file = folder_ + "/port-" + name;
+    const int made = rank_ == 0 ? listen_for_peer(port_file, name) : connect_to_peer(port_file, name);
+    connections_[name] = made;
+    const int on = 1;
+    check(setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
+    check(fcntl(made, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
+  }
+  socket_ = connections_[name];
+  return true;
 }
 
 Run Tcp::bind(std::size_t bytes, float* memory) {

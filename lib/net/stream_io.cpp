@@ -1,13 +1,15 @@
 #include "lib/net/stream_io.hpp"
 
+#include <linux/tcp.h>  // Not netinet/tcp.h, whose tcp_info ends earlier.
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <memory>
+#include <string_view>
 
 namespace lockstep::internal {
 namespace {
@@ -45,13 +47,39 @@ std::string allowed_congestion_controls() {
   return line.empty() ? "unknown" : line;
 }
 
+// Every kernel has it, every process may use it, and it does not pace.
+constexpr std::string_view kUnpaced = "reno";
+// Better than that where queues are short, but not allowed to every process.
+constexpr std::string_view kUnpacedBetweenHosts = "cubic";
+
+bool change_congestion(const Fd& socket, std::string_view name) {
+  return setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                    static_cast<socklen_t>(name.size())) == 0;
+}
+
+// What the system gives to a new socket.
+std::string usual_congestion() {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
+  return congestion_of(socket);
+}
+
+std::chrono::microseconds least_round_trip(const Fd& socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return kNear;
+  return std::chrono::microseconds(info.tcpi_min_rtt);
+}
+
+void choose_congestion(const Fd& socket, bool between_hosts) {
+  if (congestion_of(socket) != kUnpaced) return;  // Its route has one of its own.
+  static const std::string usual = usual_congestion();
+  if (between_hosts) (void)change_congestion(socket, better_congestion(usual, least_round_trip(socket)));
+}
+
 Status set_congestion(const Fd& socket, const StreamOptions& options) {
   const std::string& name = options.congestion;
-  if (name.empty()) return {};
-  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
-                 static_cast<socklen_t>(name.size())) == 0) {
-    return {};
-  }
+  if (name.empty()) choose_congestion(socket, options.between_hosts);
+  if (name.empty() || change_congestion(socket, name)) return {};
   if (!options.congestion_required) return {};
   return Status(ErrorCode::configuration,
                 "TCP congestion control \"" + name +
@@ -112,9 +140,23 @@ Result<Fd> start_connect(const HostPort& to) {
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(list, freeaddrinfo);
   Fd fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   if (!fd) return system_error("socket", errno);
+  start_unpaced(fd);
   if (::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR)
     return fd;
   return system_error("cannot connect to " + to.text(), errno);
+}
+
+void start_unpaced(const Fd& socket) noexcept { (void)change_congestion(socket, kUnpaced); }
+
+std::string congestion_of(const Fd& socket) {
+  std::array<char, 16> name{};  // TCP_CA_NAME_MAX
+  socklen_t size = name.size() - 1;
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) != 0) return {};
+  return name.data();
+}
+
+std::string_view better_congestion(std::string_view usual, std::chrono::microseconds round_trip) noexcept {
+  return usual.starts_with("bbr") && round_trip < kNear ? kUnpacedBetweenHosts : usual;
 }
 
 int connect_error(const Fd& socket) noexcept {

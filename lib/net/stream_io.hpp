@@ -4,10 +4,12 @@
 
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lib/base/status.hpp"
 #include "lib/net/fd.hpp"
@@ -29,7 +31,16 @@ Transfer send_some(int fd, std::span<const iovec> parts) noexcept;
 Transfer receive_some(int fd, std::span<std::byte> into) noexcept;
 Transfer receive_some(int fd, std::span<const iovec> parts) noexcept;
 
-/// Starts to connect to a numeric address; poll says POLLOUT when it has ended, then ask connect_error().
+/// Before a socket listens or connects. Linux never takes the timer of a pacing congestion control (bbr) off
+/// a connection that began with it, whatever replaces it: after a pause that holds each message back for as
+/// long as the one before it took. set_stream_options gives such a socket what it shall have; a connection
+/// that is accepted begins as its listener.
+void start_unpaced(const Fd& socket) noexcept;
+/// The name of a socket's congestion control; empty where it has none.
+std::string congestion_of(const Fd& socket);
+
+/// Starts, unpaced, to connect to a numeric address; poll says POLLOUT when it has ended, then ask
+/// connect_error().
 Result<Fd> start_connect(const HostPort& to);
 /// errno of a connect that has ended; 0 = connected.
 int connect_error(const Fd& socket) noexcept;
@@ -38,12 +49,19 @@ int connect_error(const Fd& socket) noexcept;
 /// an error means that the process or the machine is out of descriptors or memory.
 Result<std::optional<Fd>> accept_connection(const Fd& listener);
 
-/// Options of a data connection. `congestion`: name of a congestion control, empty = leave the system's.
-/// Between hosts, a peer that vanished without a word is noticed within kSilenceLimit.
+/// What goes before the system's `usual` congestion control on a connection of this round trip: bbr paces by
+/// timers, which costs a near connection twice its time and gives it nothing, since its queues are short.
+std::string_view better_congestion(std::string_view usual, std::chrono::microseconds round_trip) noexcept;
+/// A round trip within a building.
+inline constexpr std::chrono::microseconds kNear{1000};
+
+/// Options of a data connection that began unpaced. `congestion`: name of a congestion control; empty
+/// chooses: inside a host it stays as it began, between hosts it gets the better one. Between hosts, a peer
+/// that vanished without a word is noticed within kSilenceLimit.
 struct StreamOptions {
   std::string congestion;
-  bool congestion_required =
-      false;  ///< Whether a refused `congestion` is an error, which lists what is allowed.
+  /// Whether a refused `congestion` is an error, which lists what is allowed.
+  bool congestion_required = false;
   bool between_hosts = false;
 };
 Status set_stream_options(const Fd& socket, const StreamOptions& options);

@@ -17,16 +17,20 @@ struct Pair {
   Fd client, server;
 };
 
-Pair connect_pair() {
+Fd listen_on_loopback() {
   auto listener = tcp_listen({"127.0.0.1", 0});
   EXPECT_TRUE(listener.ok());
-  auto nobody = accept_connection(*listener);
+  return std::move(*listener);
+}
+
+Pair connect_pair(const Fd& listener = listen_on_loopback()) {
+  auto nobody = accept_connection(listener);
   EXPECT_TRUE(nobody.ok() && !*nobody) << "nobody called yet";
-  auto client = start_connect(local_address(*listener));
+  auto client = start_connect(local_address(listener));
   EXPECT_TRUE(client.ok());
-  pollfd entry{listener->get(), POLLIN, 0};
+  pollfd entry{listener.get(), POLLIN, 0};
   EXPECT_EQ(poll(&entry, 1, 10'000), 1);
-  auto server = accept_connection(*listener);
+  auto server = accept_connection(listener);
   EXPECT_TRUE(server.ok() && *server);
   return {std::move(*client), std::move(**server)};
 }
@@ -90,6 +94,24 @@ TEST(StreamIo, SetsTheOptionsOfADataConnection) {
   EXPECT_EQ(option(pair.server, IPPROTO_TCP, TCP_KEEPINTVL), 1);
   EXPECT_EQ(option(pair.server, IPPROTO_TCP, TCP_KEEPCNT), kSilenceLimit);
   EXPECT_EQ(option(pair.server, IPPROTO_TCP, TCP_USER_TIMEOUT), kSilenceLimit * 1000);
+}
+
+TEST(StreamIo, ConnectionsBeginUnpaced) {
+  const Fd listener = listen_on_loopback();
+  start_unpaced(listener);
+  const Pair pair = connect_pair(listener);
+  EXPECT_EQ(congestion_of(pair.client), "reno");
+  EXPECT_EQ(congestion_of(pair.server), "reno");
+  ASSERT_TRUE(set_stream_options(pair.client, {}).ok());
+  EXPECT_EQ(congestion_of(pair.client), "reno") << "inside a host it stays so";
+}
+
+TEST(StreamIo, OnlyNearConnectionsGiveUpPacing) {
+  using std::chrono::microseconds;
+  EXPECT_EQ(better_congestion("bbr", microseconds(80)), "cubic");
+  EXPECT_EQ(better_congestion("bbr", microseconds(20'000)), "bbr");
+  EXPECT_EQ(better_congestion("cubic", microseconds(80)), "cubic");
+  EXPECT_EQ(better_congestion("dctcp", microseconds(80)), "dctcp");
 }
 
 TEST(StreamIo, AnUnknownCongestionControlIsAnErrorOnlyWhenItWasAskedFor) {

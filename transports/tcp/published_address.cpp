@@ -6,6 +6,7 @@
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/net/interfaces.hpp"
+#include "lib/net/stream_io.hpp"
 #include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
@@ -17,9 +18,15 @@ bool on_one_host(const Session& session) {
                      [&](const Member& member) { return member.host_id == members.front().host_id; });
 }
 
+Result<Fd> listen_at(const std::string& address) {
+  auto listener = tcp_listen({address, 0});
+  if (listener.ok()) start_unpaced(*listener);
+  return listener;
+}
+
 Result<Listeners> listen_on_loopback() {
-  auto listener = tcp_listen({"127.0.0.1", 0});
-  if (!listener.ok()) listener = tcp_listen({"::1", 0});
+  auto listener = listen_at("127.0.0.1");
+  if (!listener.ok()) listener = listen_at("::1");
   if (!listener.ok()) return listener.status();
   Listeners result;
   result.sockets.push_back(std::move(*listener));
@@ -53,7 +60,7 @@ Result<Listeners> listen_on_interfaces(const Session& session, const InterfaceFi
   for (const InterfaceAddress& one : *usable) {
     if (result.sockets.size() == kMaxAddresses) break;
     LOCKSTEP_RETURN_IF_ERROR(check_secret(session, one));
-    auto listener = tcp_listen({one.address, 0});
+    auto listener = listen_at(one.address);
     // An address that the kernel still examines, or has found twice on the network, cannot be bound.
     if (listener.ok()) {
       result.sockets.push_back(std::move(*listener));

@@ -307,8 +307,7 @@ void Switchboard::connected(Key key, Fd socket) {
   const bool same_host = members[static_cast<std::size_t>(key.first)].host_id ==
                          members[static_cast<std::size_t>(rank_)].host_id;
   StreamOptions options;
-  // Reno is allowed to every process, and over loopback it moves several times what bbr does.
-  options.congestion = congestion_.empty() && same_host ? "reno" : congestion_;
+  options.congestion = congestion_;
   options.congestion_required = !congestion_.empty();
   options.between_hosts = !same_host;
   if (Status set = set_stream_options(socket, options); !set.ok()) return fail(key, std::move(set));
