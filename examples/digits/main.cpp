@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
@@ -75,11 +76,14 @@ void print_start(const lockstep::Communicator& communicator, const Trainer& trai
               trainer.reducer().plan().buckets.size(), data.train.size(), data.test.size());
 }
 
-/// What there was to hide, as the closing line says it.
+/// What there was to hide, as the closing line says it. Where synchronisation costs more than the
+/// communication alone, because ranks wait for each other, nothing is hidden; the line before says how much
+/// it costs.
 std::string hidden_share(const Overlap& overlap, int ranks) {
   if (ranks == 1) return "no communication";
   char text[64];
-  std::snprintf(text, sizeof text, "%.0f %% of communication hidden", 100.0 * overlap.hidden());
+  std::snprintf(text, sizeof text, "%.0f %% of communication hidden",
+                100.0 * std::max(0.0, overlap.hidden()));
   return text;
 }
 
