@@ -13,7 +13,13 @@ namespace lockstep::internal {
 namespace {
 
 // Up to here one copy is cheaper than making the kernel look at two pieces.
-constexpr std::size_t kCopiedPayload = 1 << 10;
+constexpr std::size_t kCopiedToSend = 8 << 10;
+constexpr std::size_t kCopiedToPlace = 1 << 10;
+
+// Whether an awaited payload is worth a call that tells it from its header. What will be lent need not move.
+bool goes_apart(const Awaited& awaited) {
+  return awaited.header.bytes > (awaited.place.empty() ? kPeekBytes - sizeof awaited.header : kCopiedToPlace);
+}
 
 iovec piece(std::span<const std::byte> bytes) {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // sendmsg only reads.
@@ -58,10 +64,10 @@ Transfer TcpLink::send_rest(const FrameHeader& header, std::span<const std::byte
   const auto body =
       payload.subspan(cursor.payload_bytes, std::min(payload.size() - cursor.payload_bytes, kSendSlice));
   if (head.empty()) return send_some(socket_.get(), body);
-  if (body.size() > kCopiedPayload) {
+  if (body.size() > kCopiedToSend) {
     return send_some(socket_.get(), std::array{piece(head), piece(body)});
   }
-  std::array<std::byte, sizeof header + kCopiedPayload> both;
+  std::array<std::byte, sizeof header + kCopiedToSend> both;
   std::memcpy(both.data(), head.data(), head.size());
   if (!body.empty()) std::memcpy(both.data() + head.size(), body.data(), body.size());
   return send_some(socket_.get(), std::span<const std::byte>(both).first(head.size() + body.size()));
@@ -83,7 +89,7 @@ std::size_t TcpLink::receive(std::span<const iovec> pieces) {
 Result<const FrameHeader*> TcpLink::peek(const Awaited* awaited) {
   if (have_header_) return &header_;
   if (buffer_.size() < sizeof header_) {
-    if (awaited != nullptr && awaited->header.bytes > kCopiedPayload) {
+    if (awaited != nullptr && goes_apart(*awaited)) {
       receive_awaited(*awaited);
       if (have_header_) return &header_;
     } else {
