@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "ddp/step_clock.hpp"
+#include "ddp/wrong_result.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep::internal {
@@ -19,6 +21,9 @@ class BucketCarrier {
   /// Before the first bucket of a plan; what came before is finished. Throws Error. The references live until
   /// the next attach.
   virtual void attach(const BucketPlan& plan, std::span<const Parameter> parameters) = 0;
+
+  /// Whether it changes the buckets that it is given.
+  virtual bool overwrites() const { return true; }
 
   /// Where a bucket is filled, of carriers that bring their own memory; may wait for an earlier one to be
   /// done. Null after a failure. Any thread.
@@ -32,14 +37,19 @@ class BucketCarrier {
 
   /// Ends the step: returns when no operation touches the buckets any more, with the first error.
   virtual std::optional<Error> finish() = 0;
+
+  /// After finish(): what this rank's hook did wrong in the step without harm to the others.
+  virtual std::optional<WrongResult> wrong_result() const { return std::nullopt; }
 };
 
 /// Each bucket is one all_reduce in place, started on the thread that brings it: no hand-over.
 /// Tells `clock` when each bucket is done.
 std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator, StepClock& clock);
 
-/// Buckets pass through `hook` on a thread of the carrier's own.
+/// Buckets pass through `hook` on a thread of the carrier's own, which calls `done`, unless null, with each
+/// that neither the hook nor a collective touches any more, good or not.
 std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator, StepClock& clock,
-                                                 std::shared_ptr<CommunicationHook> hook);
+                                                 std::shared_ptr<CommunicationHook> hook,
+                                                 std::function<void(const GradientBucket&)> done = nullptr);
 
 }  // namespace lockstep::internal

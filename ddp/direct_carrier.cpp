@@ -15,6 +15,8 @@ class DirectCarrier final : public BucketCarrier {
     works_.reserve(plan.buckets.size());
   }
 
+  bool overwrites() const override { return communicator_.size() > 1; }
+
   void start(const GradientBucket& bucket) noexcept override {
     works_.start([&] { return start_all_reduce(communicator_, clock_, bucket); });
   }

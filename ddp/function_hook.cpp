@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/wrong_result.hpp"
 #include "lockstep/ddp/communication_hook.hpp"
 
 namespace lockstep {
@@ -25,9 +26,8 @@ class FunctionHook final : public CommunicationHook {
     HookResult result = function_(communicator, bucket);
     if (result.data != nullptr && result.count != bucket.count) {
       result.work.wait();  // The memory that it works on is the caller's again after the error.
-      throw Error(ErrorCode::invalid_argument,
-                  "it returned " + std::to_string(result.count) + " elements for a bucket of " +
-                      std::to_string(bucket.count) + "; a result has the bucket's type and size");
+      results_[bucket.index] = nullptr;
+      throw internal::WrongResult(bucket.index, result.count);
     }
     results_[bucket.index] = result.data;
     bytes_ += bucket.bytes();

@@ -18,13 +18,20 @@ constexpr std::chrono::microseconds kGlance{200};
 
 class HookCarrier final : public BucketCarrier {
  public:
-  HookCarrier(Communicator& communicator, StepClock& clock, std::shared_ptr<CommunicationHook> hook)
-      : communicator_(communicator), clock_(clock), hook_(std::move(hook)), thread_([this] { run(); }) {}
+  using Done = std::function<void(const GradientBucket&)>;
+  HookCarrier(Communicator& communicator, StepClock& clock, std::shared_ptr<CommunicationHook> hook,
+              Done done)
+      : communicator_(communicator),
+        clock_(clock),
+        hook_(std::move(hook)),
+        done_(std::move(done)),
+        thread_([this] { run(); }) {}
   ~HookCarrier() override;
 
   void attach(const BucketPlan& plan, std::span<const Parameter> parameters) override;
   void start(const GradientBucket& bucket) noexcept override;
   std::optional<Error> finish() override;
+  std::optional<WrongResult> wrong_result() const override { return wrong_result_; }
 
  private:
   bool has_to_do() const { return attaching_ != nullptr || started_ < queue_.size() || finished_ < started_; }
@@ -41,6 +48,7 @@ class HookCarrier final : public BucketCarrier {
   Communicator& communicator_;
   StepClock& clock_;
   const std::shared_ptr<CommunicationHook> hook_;
+  const Done done_;
 
   std::mutex mutex_;
   std::condition_variable work_arrived_, work_done_;
@@ -50,7 +58,8 @@ class HookCarrier final : public BucketCarrier {
   std::vector<GradientBucket> queue_;  // Of this step, in plan order.
   std::vector<Work> works_;            // Of those started; only the thread touches them.
   std::size_t started_ = 0, finished_ = 0;
-  std::optional<Error> failure_;  // The first of the step; the hook is not called any more.
+  std::optional<Error> failure_;             // The first of the step; the hook is not called any more.
+  std::optional<WrongResult> wrong_result_;  // The first of the step.
   bool stopping_ = false;
   std::thread thread_;  // Last: it uses the members above.
 };
@@ -79,6 +88,7 @@ void HookCarrier::attach(const BucketPlan& plan, std::span<const Parameter> para
 void HookCarrier::start(const GradientBucket& bucket) noexcept {
   {
     const std::lock_guard lock(mutex_);
+    if (queue_.empty()) wrong_result_.reset();
     queue_.push_back(bucket);
   }
   work_arrived_.notify_one();
@@ -114,8 +124,11 @@ bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string&
   if (failure_) return false;
   lock.unlock();
   std::optional<Error> failed;
+  std::optional<WrongResult> wrong;
   try {
     action();
+  } catch (const WrongResult& result) {
+    wrong = result;
   } catch (const Error& error) {
     const int culprit = error.culprit() >= 0 ? error.culprit() : communicator_.rank();
     failed.emplace(error.code(), error.what(), culprit);
@@ -131,7 +144,8 @@ bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string&
   }
   lock.lock();
   if (failed) failure_ = failed;
-  return !failed;
+  if (wrong && !wrong_result_) wrong_result_ = wrong;
+  return !failed && !wrong;
 }
 
 void HookCarrier::attach_hook(std::unique_lock<std::mutex>& lock) {
@@ -171,14 +185,20 @@ void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
   }
   if (!done) return;
   clock_.bucket_done(bucket.index);
+  if (done_) {
+    lock.unlock();
+    done_(bucket);
+    lock.lock();
+  }
   ++finished_;
 }
 
 }  // namespace
 
 std::unique_ptr<BucketCarrier> make_hook_carrier(Communicator& communicator, StepClock& clock,
-                                                 std::shared_ptr<CommunicationHook> hook) {
-  return std::make_unique<HookCarrier>(communicator, clock, std::move(hook));
+                                                 std::shared_ptr<CommunicationHook> hook,
+                                                 std::function<void(const GradientBucket&)> done) {
+  return std::make_unique<HookCarrier>(communicator, clock, std::move(hook), std::move(done));
 }
 
 }  // namespace lockstep::internal

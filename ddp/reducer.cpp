@@ -49,6 +49,8 @@ Reducer::State::State(Communicator& c, std::span<const Parameter> p, const Reduc
       hook_state(o.hook.get(), c.rank(), c.size()) {
   step.has_gradient.resize(p.size());
   step.average = o.average;
+  const bool judges_before = o.check_first && !o.hook;  // What a hook does wrong shows only afterwards.
+  if (o.gradients_as_views && o.undo && !judges_before) undo.emplace();
 }
 
 Reducer::Reducer(Communicator& communicator, std::span<const Parameter> parameters,
@@ -106,6 +108,7 @@ void Reducer::restored(std::uint64_t steps) { state_->restored(steps); }
 std::uint64_t Reducer::steps() const noexcept { return state_->step.number - 1; }
 
 const BucketPlan& Reducer::plan() const noexcept { return state_->plan; }
+std::size_t Reducer::undo_bytes() const noexcept { return state_->undo ? state_->undo->bytes() : 0; }
 StepStatistics Reducer::statistics() const { return state_->statistics; }
 std::string Reducer::report() const {
   return internal::report_of(state_->statistics, state_->communicator.rank());

@@ -126,6 +126,18 @@ void Reducer::State::start_all_buckets() {
   while (started < plan.buckets.size()) start_bucket(started++);
 }
 
+/// Of what completing the bucket and carrying it will change. Gradients that the caller keeps do not change.
+void Reducer::State::keep_for_undo(std::size_t index, std::byte* data) {
+  if (!undo) return;
+  const BucketPlan::Bucket& bucket = plan.buckets[index];
+  const std::size_t size = size_of(bucket.type);
+  if (step.factor != 1 || carrier->overwrites()) return undo->keep(index, data, 0, bucket.count * size);
+  for (const GradientPart& part : bucket.parts) {
+    if (step.has_gradient[part.parameter] != 0) continue;
+    undo->keep(index, data, part.offset * size, part.count * size);
+  }
+}
+
 /// What this rank has no gradient for is zero; weights are applied.
 void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) const {
   const std::size_t size = size_of(bucket.type);
@@ -140,7 +152,10 @@ void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte
 void Reducer::State::start_bucket(std::size_t index) {
   const BucketPlan::Bucket& bucket = plan.buckets[index];
   std::byte* data = bucket_data(index);
-  if (data != nullptr) complete_bucket(bucket, data);
+  if (data != nullptr) {
+    keep_for_undo(index, data);
+    complete_bucket(bucket, data);
+  }
   clock.bucket_started(index);
   carrier->start({index, step.number, bucket.type, data, bucket.count, step.average, bucket.parts});
 }

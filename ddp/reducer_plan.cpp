@@ -49,6 +49,7 @@ void Reducer::State::use_plan() {
   learning = options.static_graph;
   if (learning) tracker->learn();
   clock.set_buckets(plan.buckets.size());
+  if (undo) undo->attach(plan);
   internal::HookState::Values kept;
   if (attached) kept = hook_state.take();
   carrier->attach(plan, parameters);

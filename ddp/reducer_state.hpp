@@ -25,6 +25,7 @@
 #include "ddp/ready_tracker.hpp"
 #include "ddp/step_clock.hpp"
 #include "ddp/step_record.hpp"
+#include "ddp/undo_copy.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep {
@@ -46,6 +47,7 @@ struct Reducer::State {
   bool starts_in_wait() const { return options.check_first || learning; }
   void start_full_buckets();
   void start_all_buckets();
+  void keep_for_undo(std::size_t index, std::byte* data);
   void complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) const;
   void start_bucket(std::size_t index);
 
@@ -54,6 +56,7 @@ struct Reducer::State {
   void run_to_end();
   void settle_marks();
   void settle_learned();
+  void note_wrong_result();
   void judge();
   void judge_replicas();
   void end_step();
@@ -102,6 +105,7 @@ struct Reducer::State {
   std::unique_ptr<internal::ReadyTracker> tracker;
   internal::ReadyOrder order;  // Observed until the plan was rebuilt.
   bool learning = false;       // Static graph, until the marks of a step were counted.
+  std::optional<internal::UndoCopy> undo;                // Of views; none where it is not wanted.
 
   internal::StepClock clock;
   internal::ClosingExchange closing;
@@ -123,6 +127,7 @@ struct Reducer::State {
     bool shadowing = false;                  // This rank has no data.
     bool average = true;                     // Divide by the world size.
     double factor = 1;                       // Multiplies this rank's gradients before they are summed.
+    std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.
   } step;
 
   int pauses = 0;  // NoSyncs alive.

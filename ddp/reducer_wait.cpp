@@ -20,6 +20,7 @@ void Reducer::State::wait() {
   try {
     run_to_end();
   } catch (const Error& error) {
+    if (undo) undo->restore();
     const std::string where = "gradients of " + step_name() + ": ";
     reset_step();
     clock.restart();
@@ -33,7 +34,8 @@ void Reducer::State::run_to_end() {
   if (options.check_first) judge();
   start_all_buckets();
   if (auto failed = carrier->finish()) throw *failed;
-  if (!options.check_first) judge();
+  note_wrong_result();
+  if (!options.check_first || options.hook) judge();
   end_step();
 }
 
@@ -62,12 +64,23 @@ void Reducer::State::settle_learned() {
   learning = false;
 }
 
+void Reducer::State::note_wrong_result() {
+  const auto wrong = carrier->wrong_result();
+  if (!wrong) return;
+  step.trouble.set(Trouble::wrong_result, wrong->bucket());
+  step.wrong_elements = wrong->elements();
+}
+
 /// The closing exchange. Throws, the same on every rank, unless the step is good on all of them.
 void Reducer::State::judge() {
   StepRecord record;
   step.trouble.write_to(record);
   record.computed = clock.computed();
-  if (compares_replicas()) record.values = internal::combined(internal::hash_values(parameters));
+  if (record.trouble == Trouble::wrong_result) {
+    record.values = step.wrong_elements;
+  } else if (compares_replicas()) {
+    record.values = internal::combined(internal::hash_values(parameters));
+  }
   const bool finds_unused = options.find_unused || options.static_graph;
   closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
   const auto records = closing.records();
@@ -120,6 +133,7 @@ void Reducer::State::copy_back() {
 void Reducer::State::reset_step() {
   started = 0;
   step.marked = false;
+  if (undo) undo->forget();
   step.trouble.clear();
   std::fill(step.has_gradient.begin(), step.has_gradient.end(), std::uint8_t{0});
   step.missing.clear();

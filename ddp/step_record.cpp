@@ -48,6 +48,10 @@ std::string quote(std::span<const Parameter> parameters, std::size_t index) {
 }
 
 std::string describe(const StepRecord& record, std::span<const Parameter> parameters) {
+  if (record.trouble == Trouble::wrong_result) {
+    return "got " + std::to_string(record.values) + " elements from its hook for bucket " +
+           std::to_string(record.parameter);
+  }
   const std::string name = quote(parameters, record.parameter);
   switch (record.trouble) {
     case Trouble::marked_twice:
@@ -58,6 +62,7 @@ std::string describe(const StepRecord& record, std::span<const Parameter> parame
       return "marked " + name + ", which it did not in the first step";
     case Trouble::not_finite:
       return "has an infinity or a NaN in the gradient of " + name;
+    case Trouble::wrong_result:
     case Trouble::none:
       break;
   }
@@ -76,6 +81,8 @@ std::string advice(Trouble trouble) {
       return "leave static_graph off for a model whose graph changes";
     case Trouble::not_finite:
       return "leave this step out; a lower loss scale or learning rate avoids it";
+    case Trouble::wrong_result:
+      return "a hook's result has the type and as many elements as GradientBucket says";
     case Trouble::none:
       break;
   }

@@ -22,13 +22,15 @@ enum class Trouble : std::uint32_t {
   not_marked = 2,
   not_in_graph = 3,  ///< Static graph: marked, but not in the first step.
   not_finite = 4,
+  wrong_result = 5,  ///< A hook's, of a bucket.
 };
 
 struct StepRecord {
   Trouble trouble = Trouble::none;
-  std::uint32_t parameter = 0;  ///< The first that `trouble` is about.
+  std::uint32_t parameter = 0;  ///< The first that `trouble` is about; the bucket of a wrong result.
   Nanos computed = 0;           ///< From the step's begin to wait().
-  std::uint64_t values = 0;     ///< Hash of the parameters, in steps that compare replicas.
+  std::uint64_t values = 0;     ///< Hash of the parameters, in steps that compare replicas; elements of a
+                                ///< wrong result.
 };
 /// It travels as whole words.
 inline constexpr std::size_t kRecordWords = sizeof(StepRecord) / sizeof(std::uint64_t);

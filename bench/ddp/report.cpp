@@ -74,6 +74,7 @@ nlohmann::ordered_json to_json(const DdpOptions& options, const ZeroResult& resu
           {"memory",
            {{"values", result.memory.values},
             {"gradients", result.memory.gradients},
+            {"undo", result.memory.undo},
             {"in_flight", result.memory.in_flight},
             {"optimizer", result.memory.optimizer},
             {"process", result.resident_bytes}}}};
@@ -93,9 +94,10 @@ void print(const DdpOptions& options, const ZeroResult& result) {
       std::printf("the forward hides %.0f %% of it\n", 100 * result.gather_hidden());
   }
   std::printf(
-      "a rank: values %.1f MiB, gradients %.1f, on their way %.1f, AdamW %.1f; its process gained %.1f MiB\n",
-      mebibytes(m.values), mebibytes(m.gradients), mebibytes(m.in_flight), mebibytes(m.optimizer),
-      mebibytes(result.resident_bytes));
+      "a rank: values %.1f MiB, gradients %.1f, undo %.1f, on their way %.1f, AdamW %.1f; its process gained "
+      "%.1f MiB\n",
+      mebibytes(m.values), mebibytes(m.gradients), mebibytes(m.undo), mebibytes(m.in_flight),
+      mebibytes(m.optimizer), mebibytes(result.resident_bytes));
 }
 
 void write(const DdpOptions& options, const nlohmann::ordered_json& json) {

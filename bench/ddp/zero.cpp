@@ -74,7 +74,11 @@ class WholeTrainer final : public Trainer {
   void gather() override {}
   ShardedMemory memory() const override {
     const std::size_t bytes = model_.parameter_count() * sizeof(float);
-    return {.values = bytes, .gradients = bytes, .in_flight = 0, .optimizer = 2 * bytes};
+    return {.values = bytes,
+            .gradients = bytes,
+            .undo = reducer_.undo_bytes(),
+            .in_flight = 0,
+            .optimizer = 2 * bytes};
   }
 
  private:

@@ -34,6 +34,7 @@ ReducerOptions reducer_options(const ShardedOptions& options) {
           .rebuild = false,
           .find_unused = options.find_unused,
           .uneven = options.uneven,
+          .undo = options.undo,
           .check_first = options.check_first,
           .check_finite = options.check_finite,
           .hook = options.hook};
@@ -56,12 +57,7 @@ void check_settings(Communicator& communicator, const Optimizer& optimizer, cons
 }
 
 /// The same verdict on every rank, since their lists and options are equal.
-void check_support(std::span<const Parameter> parameters, const ShardedOptions& options) {
-  if (options.hook && options.stage == ZeroStage::gradients) {
-    throw Error(ErrorCode::not_supported,
-                "ShardedOptimizer: hook \"" + options.hook->name() +
-                    "\" needs buckets that last, and those of stage 2 do not; use ZeroStage::optimizer");
-  }
+void check_types(std::span<const Parameter> parameters) {
   for (const Parameter& parameter : parameters) {
     const DataType type = parameter.type;
     if (type == DataType::f32 || type == DataType::f16 || type == DataType::bf16) continue;
@@ -78,8 +74,9 @@ struct ShardedOptimizer::State {
         const ShardedOptions& given);
 
   Reducer make_reducer(const BucketPlan& plan);
+  std::unique_ptr<internal::BucketCarrier> make_carrier(Reducer::State& of);
   std::byte* shard_gradients(std::size_t b) const {
-    return lending != nullptr ? lending->shard(b) : reducer.state_->bucket_data(b) + layout.shard_offset(b);
+    return shards != nullptr ? shards->shard(b) : reducer.state_->bucket_data(b) + layout.shard_offset(b);
   }
   void check_values(std::size_t parameter) const;
   std::vector<TensorSlice> with_hook(std::vector<TensorSlice> of_hook) const;
@@ -91,7 +88,7 @@ struct ShardedOptimizer::State {
   const BucketPlan plan;
   const ShardLayout layout;
   internal::ParameterShards values;
-  internal::LendingCarrier* lending = nullptr;  // The reducer's, in stage 2.
+  internal::ShardCarrier* shards = nullptr;  // The reducer's, when shards do not lie in its buckets.
   Reducer reducer;
   std::uint64_t steps = 0;
 };
@@ -110,16 +107,26 @@ ShardedOptimizer::State::State(Communicator& c, std::span<const Parameter> p,
 Reducer ShardedOptimizer::State::make_reducer(const BucketPlan& padded) {
   auto state = std::make_unique<Reducer::State>(communicator, parameters, reducer_options(options), padded);
   state->owner = "ShardedOptimizer";
-  if (options.stage == ZeroStage::gradients) {
-    auto carrier = internal::make_lending_carrier(communicator, state->clock, layout);
-    lending = carrier.get();
-    state->carrier = std::move(carrier);
-  } else {
+  if (options.stage == ZeroStage::optimizer)
     state->memory = std::make_unique<internal::BucketMemory>(padded, parameters.size());
-    state->carrier = options.hook ? internal::make_hook_carrier(communicator, state->clock, options.hook)
-                                  : internal::make_scatter_carrier(communicator, state->clock, layout);
-  }
+  state->carrier = make_carrier(*state);
   return Reducer(std::move(state));
+}
+
+std::unique_ptr<internal::BucketCarrier> ShardedOptimizer::State::make_carrier(Reducer::State& of) {
+  std::unique_ptr<internal::ShardCarrier> made;
+  if (options.stage == ZeroStage::gradients) {
+    made = options.hook ? internal::make_lending_hook_carrier(communicator, of.clock, layout, options.hook)
+                        : internal::make_lending_carrier(communicator, of.clock, layout);
+  } else if (options.hook) {
+    return internal::make_hook_carrier(communicator, of.clock, options.hook);
+  } else if (of.undo) {  // Cheaper than copies of whole buckets.
+    made = internal::make_scatter_carrier(communicator, of.clock, layout);
+  } else {
+    return internal::make_scatter_in_place_carrier(communicator, of.clock, layout);
+  }
+  shards = made.get();
+  return made;
 }
 
 ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
@@ -127,7 +134,7 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const P
                                    const ShardedOptions& options) {
   internal::check_parameters(communicator, parameters, reducer_options(options));
   check_settings(communicator, *optimizer, options);
-  check_support(parameters, options);
+  check_types(parameters);
   try {
     state_ = std::make_unique<State>(communicator, parameters, std::move(optimizer), options);
   } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
@@ -237,9 +244,11 @@ std::string ShardedOptimizer::report() const { return state_->reducer.report(); 
 ShardedMemory ShardedOptimizer::memory() const noexcept {
   const State& s = *state_;
   const auto& buckets = s.reducer.state_->memory;
+  const std::size_t shards = s.shards != nullptr ? s.shards->shard_bytes() : 0;
   return {.values = s.values.value_bytes(),
-          .gradients = buckets ? buckets->bytes() : s.lending->shard_bytes(),
-          .in_flight = buckets ? 0 : s.lending->most_lent_bytes(),
+          .gradients = buckets ? buckets->bytes() : shards,
+          .undo = s.reducer.undo_bytes() + (buckets ? shards : 0),
+          .in_flight = s.shards != nullptr ? s.shards->most_lent_bytes() : 0,
           .optimizer = s.values.optimizer_bytes()};
 }
 

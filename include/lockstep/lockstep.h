@@ -259,6 +259,7 @@ typedef struct {
   int own_gradients;                       /* not views: gradients stay where the parameters say */
   int sum;                                 /* no average */
   int weighted, find_unused, static_graph, check_first, check_finite;
+  int no_undo; /* no copy of the gradients: a step that fails then leaves views undefined */
   uint64_t check_replicas_every;
   const char* hook; /* as lockstep::hook_by_name takes it: "bf16"; NULL: none */
 } lockstep_reducer_options_t;

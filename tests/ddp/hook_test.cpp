@@ -171,9 +171,9 @@ TEST(CommunicationHook, ThatReturnsTheWrongSizeIsNamedOnEveryRankAndLeavesGradie
     });
     Reducer reducer(communicator, model.list(), {.hook = hook});
     const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
-    EXPECT_NE(std::string(error.what()).find("hook \"short\" failed on rank "), std::string::npos)
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_NE(std::string(error.what()).find("gradients of step 1: rank 0 got "), std::string::npos)
         << error.what();
-    EXPECT_NE(std::string(error.what()).find("it returned "), std::string::npos) << error.what();
     for (std::size_t i = 0; i < model.tensors(); ++i) {
       const auto* gradient = static_cast<const float*>(reducer.gradient(i));
       for (std::size_t e = 0; e < model.elements(i); ++e) {
@@ -197,9 +197,7 @@ TEST(CommunicationHook, ThatReturnsTheWrongSizeOnOneRankIsThatRanksErrorEverywhe
     Reducer reducer(communicator, model.list(), options);
     const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
     EXPECT_EQ(error.culprit(), 1);
-    EXPECT_NE(
-        std::string(error.what()).find("hook \"short\" failed on rank 1 in start of bucket 0: it returned "),
-        std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("gradients of step 1: rank 1 got "), std::string::npos)
         << error.what();
     for (std::size_t i = 0; i < model.tensors(); ++i) {
       const auto* gradient = static_cast<const float*>(reducer.gradient(i));

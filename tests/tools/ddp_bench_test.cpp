@@ -81,6 +81,7 @@ TEST(DdpBench, ShardingSaysWhatARankKeeps) {
     EXPECT_EQ(result["memory"]["values"], values);
     EXPECT_EQ(result["memory"]["optimizer"], stage == 0 ? 2 * values : values);
     EXPECT_EQ(result["memory"]["gradients"], stage == 2 ? values / 2 : values);
+    EXPECT_EQ(result["memory"]["undo"], stage == 0 ? values : stage == 1 ? values / 2 : 0);
     EXPECT_EQ(result["memory"]["in_flight"] > 0, stage == 2);
   }
 }

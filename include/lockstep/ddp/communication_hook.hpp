@@ -45,8 +45,9 @@ struct HookTensor {
 /// the order of the plan, the same on all ranks:
 ///   attach, then per step start(0), start(1), ..., with finish(0), finish(1), ... in between: finish(b)
 ///   comes after start(b), often after start(b + 1), so that encoding and decoding overlap with the wire.
-/// A hook belongs to one reducer. It keeps its state (error feedback, warm starts) per bucket index; the
-/// data's address does not change between two calls of attach().
+/// A hook belongs to one reducer. It keeps its state (error feedback, warm starts) per bucket index. A
+/// bucket's data stays where it is from start(b) to finish(b); in ShardedOptimizer's stage 2 it is elsewhere
+/// in the next step.
 ///
 /// What a hook throws ends the step on every rank with an error that names the hook; the communicator is then
 /// revoked, since nobody knows which of its collectives the hook still called.
@@ -99,7 +100,8 @@ struct HookResult {
 };
 
 /// A hook from one function, called as CommunicationHook::start is. A result of another size than the
-/// bucket's is an error of the step that names the hook and both sizes, and leaves the bucket alone.
+/// bucket's fails the step on every rank, with an error that names rank, bucket and size, and leaves the
+/// bucket alone.
 /// `bytes_on_wire` of such a hook counts whole buckets.
 LOCKSTEP_API std::shared_ptr<CommunicationHook> make_hook(
     std::string name, std::function<HookResult(Communicator&, const GradientBucket&)> function);

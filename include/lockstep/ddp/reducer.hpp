@@ -21,8 +21,8 @@ namespace lockstep {
 struct CheckpointInfo;
 
 /// With ReducerOptions::check_finite: a rank's gradient has an infinity or a NaN. Thrown by wait() on every
-/// rank, of the same parameter and with the same culprit(). The sums do not contain it; leave the step out
-/// (no optimizer step) and go on.
+/// rank, of the same parameter and with the same culprit(). Leave the step out (no optimizer step) and go
+/// on.
 class LOCKSTEP_API NonFiniteGradient : public Error {
  public:
   NonFiniteGradient(const std::string& message, int culprit, std::size_t parameter);
@@ -38,10 +38,10 @@ class LOCKSTEP_API NonFiniteGradient : public Error {
 /// Thread safety: gradient(), mark_ready(), mark_unused() and plan() from any thread while backward runs;
 /// everything else from one thread at a time, and while no other thread is in a call.
 ///
-/// Errors of use (a gradient marked twice, or never) fail the step on every rank: wait() throws the same
-/// Error(invalid_argument) everywhere, naming rank and parameters; afterwards the next step may begin. What
-/// became of the gradients: kept by the caller, they are as they were; as views they are undefined, unless
-/// ReducerOptions::check_first is set.
+/// Errors of use (a gradient marked twice, or never; a hook's result of the wrong size) fail the step on
+/// every rank: wait() throws the same Error(invalid_argument) everywhere, naming rank and parameters;
+/// afterwards the next step may begin. Gradients are then as backward left them, to the last bit, so they may
+/// be marked again (see ReducerOptions::undo).
 class LOCKSTEP_API Reducer {
  public:
   /// Collective. Checks that all ranks have the same names, shapes, types and options: Error(mismatch), on
@@ -74,8 +74,8 @@ class LOCKSTEP_API Reducer {
 
   /// Ends the step: returns when all gradients are averaged, and all ranks know that every rank's step is
   /// good. Error(invalid_argument) and NonFiniteGradient (see there) end the step without harm to the
-  /// reducer; a failed collective throws its Error after every bucket came to rest: the gradients are then
-  /// undefined and the communicator is revoked.
+  /// reducer; a failed collective, or a hook that throws, throws its Error after every bucket came to rest:
+  /// the communicator is then revoked. Gradients are as they were in either case.
   void wait();
 
   // ---- modes
@@ -139,6 +139,8 @@ class LOCKSTEP_API Reducer {
 
   // ---- what happened
 
+  /// Memory of the copies that ReducerOptions::undo asks for; those of the gradients that travel, with views.
+  std::size_t undo_bytes() const noexcept;
   const BucketPlan& plan() const noexcept;
   StepStatistics statistics() const;
   /// The last step in one sentence: "step 312: 41.8 ms; communication 12.3 ms, 91 % hidden; waited 1.1 ms for

@@ -53,8 +53,13 @@ struct ReducerOptions {
   bool half_in_f32 = false;
 
   // ---- checks
+  /// Views: keep a copy of what a step changes, so that a wait() that throws leaves every gradient as it was.
+  /// As much memory again as the gradients; on one host some 2 % of a step. May differ between ranks. Without
+  /// views it costs nothing and cannot be turned off.
+  bool undo = true;
   /// wait() starts the buckets only after all ranks agreed that every gradient is there (and finite, if that
-  /// is checked): an error then leaves all gradients as they were. Costs the overlap with backward.
+  /// is checked): an error of use then leaves all gradients as they were without `undo`'s memory, which is
+  /// needed with a hook only. Costs the overlap with backward. Views are undefined after a failed collective.
   bool check_first = false;
   /// A gradient with an infinity or a NaN is taken for zero, and wait() throws NonFiniteGradient on every
   /// rank. Costs one read of each gradient where it is marked.

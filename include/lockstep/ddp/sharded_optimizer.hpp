@@ -41,9 +41,13 @@ struct ShardedOptions {
   bool weighted = false;
   bool find_unused = false;
   UnevenInputs uneven = UnevenInputs::shadow;
+  /// Stage 1; stage 2 leaves gradients alone in any case. Costs no time without a hook: the sums of this
+  /// rank's shards then have memory of their own, and the views keep this rank's gradients.
+  bool undo = true;
   bool check_first = false;  ///< In stage 2 whole gradients wait in buckets then.
   bool check_finite = false;
-  /// Stage 1 only, since hooks want buckets that last. It brings every rank the whole sum.
+  /// It brings every rank the whole sum, of which the rank keeps its shard: in stage 2 over buckets whose
+  /// memory serves others afterwards.
   std::shared_ptr<CommunicationHook> hook = nullptr;
 };
 
@@ -51,6 +55,7 @@ struct ShardedOptions {
 struct ShardedMemory {
   std::size_t values = 0;     ///< Whole parameters, registered. With values_as_views the only copy.
   std::size_t gradients = 0;  ///< Lasting: of the whole model (stage 1) or of this rank's shards (stage 2).
+  std::size_t undo = 0;       ///< Stage 1: what lets gradients survive a step that fails.
   std::size_t in_flight = 0;  ///< Stage 2: buckets on their way, at their most so far.
   std::size_t optimizer = 0;  ///< This rank's shards of the optimizer's slots, and of values in f32.
 };
@@ -70,7 +75,7 @@ struct ShardedMemory {
 class LOCKSTEP_API ShardedOptimizer {
  public:
   /// Collective. Compares the ranks' models, options and optimizers (Error(mismatch) on all), then gives
-  /// everyone rank 0's values. Another type is Error(not_supported), as is stage 2 with a hook;
+  /// everyone rank 0's values. Another type is Error(not_supported);
   /// stage 2 without Parameter::gradient is Error(invalid_argument). `communicator` must outlive it.
   ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
                    std::shared_ptr<const Optimizer> optimizer, const ShardedOptions& options = {});

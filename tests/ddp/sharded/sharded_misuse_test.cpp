@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "lockstep/ddp/hooks.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
@@ -117,15 +118,21 @@ TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
   });
 }
 
-TEST(ShardedMisuse, AHookNeedsBucketsThatLast) {
-  on_ranks(2, "auto", [](Communicator& communicator) {
-    Model model(4, 2);
-    ShardedOptions options;
-    options.hook = make_half_hook();
-    const Error error = thrown_by(
-        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options); });
-    EXPECT_EQ(error.code(), ErrorCode::not_supported);
-    EXPECT_NE(std::string(error.what()).find("hook \"bf16\" needs buckets that last"), std::string::npos)
+/// Every bucket that was lent comes back, and nobody waits for a hook that is not called any more.
+TEST(ShardedMisuse, AHookThatThrowsEndsTheStepOnEveryRank) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Model model(20, 5);
+    ShardedOptions options = small_buckets({ZeroStage::gradients, false});
+    options.hook = make_hook("throwing", [](Communicator& c, const GradientBucket& bucket) {
+      if (c.rank() == 1 && bucket.index == 1) throw std::runtime_error("no more paper");
+      return HookResult{c.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op())};
+    });
+    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options);
+    ASSERT_GT(sharded.plan().buckets.size(), 3u);
+    const Error error = thrown_by([&] { run_step(sharded, model, communicator.rank(), 0); });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(std::string(error.what()).find("hook \"throwing\" failed on rank 1 in start of bucket 1"),
+              std::string::npos)
         << error.what();
   });
 }
