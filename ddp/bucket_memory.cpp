@@ -24,12 +24,15 @@ std::size_t bytes_of(const BucketPlan& plan) {
 
 void BucketMemory::Free::operator()(std::byte* block) const noexcept { lockstep::free(block); }
 
-BucketMemory::BucketMemory(const BucketPlan& plan, std::size_t parameters)
-    : bytes_(bytes_of(plan)),
-      block_(static_cast<std::byte*>(lockstep::allocate(bytes_))),
-      places_(parameters) {
-  std::byte* next = block_.get();
-  for (const auto& bucket : plan.buckets) {
+BucketMemory::BucketMemory(const BucketPlan& plan, std::size_t parameters) { add(plan, parameters); }
+
+void BucketMemory::add(const BucketPlan& more, std::size_t parameters) {
+  const std::size_t bytes = bytes_of(more);
+  blocks_.emplace_back(static_cast<std::byte*>(lockstep::allocate(bytes)));
+  bytes_ += bytes;
+  places_.resize(parameters);
+  std::byte* next = blocks_.back().get();
+  for (const auto& bucket : more.buckets) {
     const std::size_t size = size_of(bucket.type);
     for (const GradientPart& part : bucket.parts) {
       // Pieces of a split gradient follow each other in the plan, and are whole pages but for the last.
@@ -45,10 +48,6 @@ std::byte* BucketMemory::start_of(const BucketPlan::Bucket& bucket) const noexce
   const GradientPart& part = bucket.parts.front();
   return places_[part.parameter].data + part.first * size_of(bucket.type) -
          part.offset * size_of(bucket.type);
-}
-
-void BucketMemory::clear() noexcept {
-  for (std::size_t i = 0; i < places_.size(); ++i) clear(i);
 }
 
 void BucketMemory::clear(std::size_t parameter) noexcept {

@@ -1,4 +1,4 @@
-// The memory of the buckets: one block of lockstep::allocate, so that every transport reduces in it without
+// The memory of the buckets: blocks of lockstep::allocate, so that every transport reduces in it without
 // copying.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace lockstep::internal {
 
-/// Owns the block. Zeroed at construction. Not thread-safe but for reading; different parameters may be
-/// written by different threads.
+/// Owns the blocks, one for each plan. Zeroed at first. Not thread-safe but for reading; different parameters
+/// may be written by different threads.
 class BucketMemory {
  public:
   /// The place of one parameter's gradient, in one piece whatever the number of its buckets.
@@ -22,21 +22,23 @@ class BucketMemory {
 
   /// Throws Error(out_of_memory). `plan` covers parameters 0 to `parameters` - 1.
   BucketMemory(const BucketPlan& plan, std::size_t parameters);
+  /// As much again for `more`, which covers those up to `parameters` - 1 that had no place yet. Nothing
+  /// moves.
+  void add(const BucketPlan& more, std::size_t parameters);
 
   const Place& place(std::size_t parameter) const noexcept { return places_[parameter]; }
   /// Where a bucket of the plan begins, or of a plan that leaves out some of its parameters.
   std::byte* start_of(const BucketPlan::Bucket& bucket) const noexcept;
   std::size_t bytes() const noexcept { return bytes_; }
-  /// All gradients become zero.
-  void clear() noexcept;
+  /// The gradient becomes zero.
   void clear(std::size_t parameter) noexcept;
 
  private:
   struct Free {
     void operator()(std::byte* block) const noexcept;
   };
-  std::size_t bytes_;
-  std::unique_ptr<std::byte, Free> block_;
+  std::size_t bytes_ = 0;
+  std::vector<std::unique_ptr<std::byte, Free>> blocks_;
   std::vector<Place> places_;
 };
 

@@ -84,6 +84,11 @@ lockstep_error_t lockstep_reducer_wait(lockstep_reducer_t reducer) {
   return guarded([&] { of(reducer).wait(); });
 }
 
+lockstep_error_t lockstep_reducer_add_parameters(lockstep_reducer_t reducer,
+                                                 const lockstep_parameter_t* parameters, size_t count) {
+  return guarded([&] { of(reducer).add_parameters(lockstep::internal::to_parameters(parameters, count)); });
+}
+
 lockstep_error_t lockstep_reducer_no_sync(lockstep_reducer_t reducer, int on) {
   return guarded([&] {
     lockstep_reducer& handle = required(reducer, "reducer");

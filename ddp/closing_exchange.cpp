@@ -10,6 +10,11 @@ ClosingExchange::ClosingExchange(Communicator& communicator, std::size_t paramet
       records_(static_cast<std::size_t>(communicator.size())),
       bits_((parameters + 7) / 8, 0xff) {}
 
+void ClosingExchange::resize(std::size_t parameters) {
+  parameters_ = parameters;
+  bits_.assign((parameters + 7) / 8, 0xff);
+}
+
 void ClosingExchange::exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient) {
   communicator_.all_gather(&record, records_.data(), kRecordWords, DataType::u64);
   if (has_gradient == nullptr) return;

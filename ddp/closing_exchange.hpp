@@ -14,6 +14,9 @@ class ClosingExchange {
  public:
   ClosingExchange(Communicator& communicator, std::size_t parameters);
 
+  /// There are as many parameters from now on.
+  void resize(std::size_t parameters);
+
   /// Exchanges this rank's record and, unless null, which gradients it has (one byte each). Blocks: the ranks
   /// come together here anyway, and nothing is handed from thread to thread. Throws Error.
   void exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient);
@@ -29,7 +32,7 @@ class ClosingExchange {
 
  private:
   Communicator& communicator_;
-  const std::size_t parameters_;
+  std::size_t parameters_;
   std::vector<StepRecord> records_;
   std::vector<std::uint8_t> bits_;
 };

@@ -25,17 +25,15 @@ bool is_half(const Parameter& parameter) {
   return parameter.type == DataType::f16 || parameter.type == DataType::bf16;
 }
 
-std::unique_ptr<internal::BucketCarrier> make_carrier(Communicator& communicator, internal::StepClock& clock,
-                                                      std::span<const Parameter> parameters,
-                                                      const ReducerOptions& options) {
+}  // namespace
+
+std::unique_ptr<internal::BucketCarrier> Reducer::State::make_carrier() {
   if (options.hook) return internal::make_hook_carrier(communicator, clock, options.hook);
   if (options.half_in_f32 && std::any_of(parameters.begin(), parameters.end(), is_half)) {
     return internal::make_hook_carrier(communicator, clock, internal::make_widening_hook());
   }
   return internal::make_direct_carrier(communicator, clock);
 }
-
-}  // namespace
 
 Reducer::State::State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o,
                       BucketPlan plan_of_all)
@@ -59,13 +57,13 @@ Reducer::Reducer(Communicator& communicator, std::span<const Parameter> paramete
   try {
     state_ = std::make_unique<State>(communicator, parameters, options, plan_buckets(parameters, options));
     state_->memory = std::make_unique<internal::BucketMemory>(state_->layout, parameters.size());
-    state_->carrier = make_carrier(communicator, state_->clock, parameters, options);
+    state_->carrier = state_->make_carrier();
     if (may_move) state_->order.observe(parameters.size());
   } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
     communicator.abort("Reducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
     throw;
   }
-  state_->broadcast_values();
+  state_->broadcast_values(state_->layout, 0);
   state_->use_plan();
 }
 
@@ -87,6 +85,7 @@ void Reducer::mark_unused(std::size_t parameter) { state_->mark_unused(parameter
 void Reducer::wait() { state_->wait(); }
 bool Reducer::begin_step(std::uint64_t samples) { return state_->begin_step(samples); }
 void Reducer::freeze(std::span<const std::size_t> parameters) { state_->freeze(parameters); }
+void Reducer::add_parameters(std::span<const Parameter> added) { state_->add_parameters(added); }
 void Reducer::broadcast(std::span<const Parameter> tensors, int root) { state_->broadcast(tensors, root); }
 
 bool Reducer::used(std::size_t parameter) const {
@@ -107,8 +106,8 @@ std::vector<TensorSlice> Reducer::slices(const CheckpointInfo& saved) {
 void Reducer::restored(std::uint64_t steps) { state_->restored(steps); }
 std::uint64_t Reducer::steps() const noexcept { return state_->step.number - 1; }
 
-const BucketPlan& Reducer::plan() const noexcept { return state_->plan; }
 std::size_t Reducer::undo_bytes() const noexcept { return state_->undo ? state_->undo->bytes() : 0; }
+const BucketPlan& Reducer::plan() const noexcept { return state_->plan; }
 StepStatistics Reducer::statistics() const { return state_->statistics; }
 std::string Reducer::report() const {
   return internal::report_of(state_->statistics, state_->communicator.rank());

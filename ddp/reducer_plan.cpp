@@ -1,9 +1,10 @@
-// Plans of a Reducer: the first, that of the observed order, that without frozen parameters.
+// Plans of a Reducer: the first, that of the observed order, with fewer parameters and with more.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "ddp/bucket_plan.hpp"
+#include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
 #include "lib/base/hash.hpp"
 
@@ -20,38 +21,36 @@ void copy_tensor(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
-/// The buckets have the layout of the parameters, so they carry the values once before they carry gradients.
-void Reducer::State::broadcast_values() {
+/// The buckets `of` the parameters from `first` on have the layout of their values, so they carry these once
+/// before they carry gradients.
+void Reducer::State::broadcast_values(const BucketPlan& of, std::size_t first) {
   const bool root = communicator.rank() == kRoot;
-  if (root) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      copy_tensor(memory->place(i).data, parameters[i].value, memory->place(i).bytes);
-    }
+  for (std::size_t i = first; root && i < parameters.size(); ++i) {
+    copy_tensor(memory->place(i).data, parameters[i].value, memory->place(i).bytes);
   }
-  for (const BucketPlan::Bucket& bucket : layout.buckets) {
+  for (const BucketPlan::Bucket& bucket : of.buckets) {
     communicator.broadcast(memory->start_of(bucket), bucket.count, bucket.type, kRoot);
   }
-  if (!root) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      copy_tensor(parameters[i].value, memory->place(i).data, memory->place(i).bytes);
-    }
+  for (std::size_t i = first; i < parameters.size(); ++i) {
+    if (!root) copy_tensor(parameters[i].value, memory->place(i).data, memory->place(i).bytes);
+    memory->clear(i);
   }
-  memory->clear();
 }
 
-/// `layout` or `frozen` changed.
+/// `layout`, `frozen` or `parameters` changed.
 void Reducer::State::use_plan() {
+  internal::HookState::Values kept;
+  if (attached) kept = hook_state.take();  // The hook still looks at the plan before.
   plan = internal::without_frozen(layout, frozen);
   plan_bytes = 0;
   for (const BucketPlan::Bucket& bucket : plan.buckets) plan_bytes += internal::gradient_bytes(bucket);
   places = internal::places_of(plan, parameters.size());
   tracker = std::make_unique<internal::ReadyTracker>(plan, parameters.size());
   learning = options.static_graph;
+  learns_in = learning ? step.number : 0;
   if (learning) tracker->learn();
-  clock.set_buckets(plan.buckets.size());
   if (undo) undo->attach(plan);
-  internal::HookState::Values kept;
-  if (attached) kept = hook_state.take();
+  clock.set_buckets(plan.buckets.size());
   carrier->attach(plan, parameters);
   if (attached) hook_state.put(kept);
   attached = true;
@@ -61,6 +60,7 @@ void Reducer::State::restored(std::uint64_t steps) {
   require_between_steps("restored");
   hook_state.restored(options.average);
   step.number = steps + 1;
+  if (learning) learns_in = step.number;
 }
 
 /// In wait(), after the step whose order was observed: the averages move along.
@@ -109,6 +109,44 @@ void Reducer::State::freeze(std::span<const std::size_t> list) {
   for (std::size_t i = 0; i < frozen.size(); ++i) {
     if (frozen[i]) memory->clear(i);
   }
+  use_plan();
+}
+
+void Reducer::State::add_parameters(std::span<const Parameter> added) {
+  require_between_steps("add_parameters");
+  std::vector<Parameter> all = parameters;
+  all.insert(all.end(), added.begin(), added.end());
+  const bool may_move = internal::check_parameters(communicator, all, options);
+  if (added.empty()) return;
+  try {
+    grow(added);
+  } catch (const Error& error) {  // The peers are on their way to the broadcast.
+    communicator.abort("Reducer::add_parameters on rank " + std::to_string(communicator.rank()) + ": " +
+                       error.what());
+    throw;
+  }
+  if (may_move) order.observe(parameters.size());
+}
+
+/// New parameters get buckets of their own, so that nothing moves; they come first, as backward reaches what
+/// was registered last.
+void Reducer::State::grow(std::span<const Parameter> added) {
+  const std::size_t first = parameters.size();
+  BucketPlan more = plan_buckets(added, options);
+  for (BucketPlan::Bucket& bucket : more.buckets) {
+    for (GradientPart& part : bucket.parts) part.parameter += first;
+  }
+  memory->add(more, first + added.size());
+  const std::vector<Parameter> before = std::move(parameters);  // The hook looks at them until use_plan().
+  parameters = before;
+  parameters.insert(parameters.end(), added.begin(), added.end());
+  for (const Parameter& p : added) counts.push_back(internal::element_count(p).value());
+  frozen.resize(parameters.size());
+  step.has_gradient.resize(parameters.size());
+  closing.resize(parameters.size());
+  layout.buckets.insert(layout.buckets.begin(), more.buckets.begin(), more.buckets.end());
+  if (options.half_in_f32) carrier = make_carrier();
+  broadcast_values(more, first);
   use_plan();
 }
 

@@ -2,7 +2,7 @@
 //   reducer_mark.cpp   any thread: a gradient is complete, a bucket is full, buckets start in plan order
 //   reducer_wait.cpp   wait(): the marks are settled, the buckets end, all ranks judge the step
 // and between steps there are
-//   reducer_plan.cpp   plans: the first, that of the observed order, that without frozen parameters
+//   reducer_plan.cpp   plans: the first, that of the observed order, with fewer parameters and with more
 //   reducer_modes.cpp  uneven inputs, buffers
 // Buckets start in plan order on every rank, each as soon as it and all before it are full. The order is what
 // keeps the ranks matched: their threads may mark gradients in any order, but every rank calls the same
@@ -65,10 +65,13 @@ struct Reducer::State {
   void abandon_step();
 
   // reducer_plan.cpp
-  void broadcast_values();
+  std::unique_ptr<internal::BucketCarrier> make_carrier();
+  void broadcast_values(const BucketPlan& of, std::size_t first);
   void use_plan();
   void rebuild();
   void freeze(std::span<const std::size_t> list);
+  void add_parameters(std::span<const Parameter> added);
+  void grow(std::span<const Parameter> added);
   void restored(std::uint64_t steps);
 
   // reducer_modes.cpp
@@ -92,9 +95,9 @@ struct Reducer::State {
 
   Communicator& communicator;
   const ReducerOptions options;
-  const std::vector<Parameter> parameters;
-  const std::vector<std::size_t> counts;  // Elements of each.
-  std::string owner = "Reducer";          // Whose inside this is, for messages.
+  std::vector<Parameter> parameters;
+  std::vector<std::size_t> counts;  // Elements of each.
+  std::string owner = "Reducer";    // Whose inside this is, for messages.
 
   BucketPlan layout;                                     // Of all parameters: `memory` is made from it.
   BucketPlan plan;                                       // What travels: `layout` without frozen parameters.
@@ -102,10 +105,11 @@ struct Reducer::State {
   std::size_t plan_bytes = 0;                            // Gradients that travel, without gaps.
   std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
   std::unique_ptr<internal::BucketMemory> memory;        // Null: the carrier lends buckets.
-  std::unique_ptr<internal::ReadyTracker> tracker;
-  internal::ReadyOrder order;  // Observed until the plan was rebuilt.
-  bool learning = false;       // Static graph, until the marks of a step were counted.
   std::optional<internal::UndoCopy> undo;                // Of views; none where it is not wanted.
+  std::unique_ptr<internal::ReadyTracker> tracker;
+  internal::ReadyOrder order;   // Observed until the plan was rebuilt.
+  bool learning = false;        // Static graph, until the marks of a step were counted:
+  std::uint64_t learns_in = 0;  // that step, the same on all ranks.
 
   internal::StepClock clock;
   internal::ClosingExchange closing;
@@ -123,11 +127,11 @@ struct Reducer::State {
     internal::TroubleNote trouble;
     std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
     std::vector<std::size_t> missing;        // Should have been marked.
+    std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.
     bool opened = false;                     // begin_step was called.
     bool shadowing = false;                  // This rank has no data.
     bool average = true;                     // Divide by the world size.
     double factor = 1;                       // Multiplies this rank's gradients before they are summed.
-    std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.
   } step;
 
   int pauses = 0;  // NoSyncs alive.

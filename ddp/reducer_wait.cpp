@@ -118,7 +118,7 @@ void Reducer::State::end_step() {
     statistics.timeline[b].bytes = internal::gradient_bytes(plan.buckets[b]);
   }
   // A step that only counted marks saw no order.
-  if (order.observing() && step.number >= (options.static_graph ? 2 : 1)) rebuild();
+  if (order.observing() && step.number != learns_in) rebuild();
   ++step.number;
   reset_step();
 }

@@ -276,6 +276,10 @@ LOCKSTEP_C_API lockstep_error_t lockstep_reducer_gradient(lockstep_reducer_t red
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_mark_ready(lockstep_reducer_t reducer, size_t parameter);
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_mark_unused(lockstep_reducer_t reducer, size_t parameter);
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_wait(lockstep_reducer_t reducer);
+/* Collective; between steps. More parameters, numbered on from those before. */
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_add_parameters(lockstep_reducer_t reducer,
+                                                                const lockstep_parameter_t* parameters,
+                                                                size_t count);
 /* on != 0: gradients stay on this rank until it is called with 0. */
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_no_sync(lockstep_reducer_t reducer, int on);
 /* *goes_on is 0 when no rank has data left. */

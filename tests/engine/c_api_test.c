@@ -132,6 +132,19 @@ static void gradients(lockstep_comm_t comm, float rank) {
   CHECK(norm * norm > 12.99 && norm * norm < 13.01);
   CHECK(strstr(lockstep_reducer_report(reducer), "step 2: ") != NULL);
   CHECK(lockstep_reducer_mark_ready(reducer, 2) == LOCKSTEP_INVALID_ARGUMENT);
+  float more[3];
+  fill(more, 3, rank);
+  const lockstep_parameter_t joins = {"bias", LOCKSTEP_F32, shape, 1, more, NULL};
+  OK(lockstep_reducer_add_parameters(reducer, &joins, 1));
+  CHECK(more[2] == 0); /* rank 0's */
+  for (size_t i = 3; i-- > 0;) {
+    OK(lockstep_reducer_gradient(reducer, i, (void**)&gradient));
+    gradient[0] = 2 * rank;
+    OK(lockstep_reducer_mark_ready(reducer, i));
+  }
+  OK(lockstep_reducer_wait(reducer));
+  OK(lockstep_reducer_gradient(reducer, 2, (void**)&gradient));
+  CHECK(gradient[0] == 1);
   CHECK(lockstep_reducer_wait(NULL) == LOCKSTEP_INVALID_ARGUMENT);
   const lockstep_reducer_options_t options = {.hook = "none of these"};
   lockstep_reducer_t other = NULL;

@@ -63,9 +63,9 @@ class LOCKSTEP_API CommunicationHook {
   /// matrices. Equal on all ranks.
   virtual bool wants_whole_gradients() const { return false; }
 
-  /// Once per plan: before the first step, and again when the buckets were rebuilt or parameters frozen
-  /// (state by bucket index begins anew, but for what state() names). `parameters` are the reducer's. May
-  /// call collectives. The references live until the next attach or the end of the reducer.
+  /// Once per plan: before the first step, and again when the buckets were rebuilt, parameters frozen or
+  /// added (state by bucket index begins anew, but for what state() names). `parameters` are the reducer's.
+  /// May call collectives. The references live until the next attach or the end of the reducer.
   virtual void attach(Communicator& communicator, const BucketPlan& plan,
                       std::span<const Parameter> parameters) {
     static_cast<void>(communicator), static_cast<void>(plan), static_cast<void>(parameters);

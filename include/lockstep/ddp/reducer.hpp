@@ -109,6 +109,14 @@ class LOCKSTEP_API Reducer {
   /// frozen gradients are zero.
   void freeze(std::span<const std::size_t> parameters);
 
+  /// Collective; between steps. The reducer has these parameters as well from now on, numbered on from those
+  /// before: layers that join later. All ranks are compared as in construction, with the same errors, after
+  /// which the reducer is as it was; then the new values become rank 0's. They get buckets of their own in
+  /// front of the others: no gradient moves, and what a hook keeps of the others stays. Where every rank
+  /// allows it (ReducerOptions::rebuild) the next step is observed and the buckets are laid out anew. A
+  /// static graph is learned anew. The new values must outlive the reducer.
+  void add_parameters(std::span<const Parameter> added);
+
   /// Whether any rank had a gradient for parameter i in the last step; true without find_unused. A gradient
   /// that no rank had is zero; an optimizer with momentum or decay may want to leave its parameter alone.
   bool used(std::size_t parameter) const;
