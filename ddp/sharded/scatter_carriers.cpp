@@ -49,15 +49,17 @@ class ScatterCarrier final : public ShardCarrier {
 class ScatterInPlaceCarrier final : public BucketCarrier {
  public:
   ScatterInPlaceCarrier(Communicator& communicator, StepClock& clock, const ShardLayout& layout)
-      : layout_(layout), scatters_(communicator, clock, layout) {}
+      : alone_(communicator.size() == 1), layout_(layout), scatters_(communicator, clock, layout) {}
 
   void attach(const BucketPlan&, std::span<const Parameter>) override {}
+  bool overwrites() const override { return !alone_; }
   void start(const GradientBucket& bucket) noexcept override {
     scatters_.start(bucket, static_cast<std::byte*>(bucket.data) + layout_.shard_offset(bucket.index));
   }
   std::optional<Error> finish() override { return scatters_.finish(); }
 
  private:
+  const bool alone_;
   const ShardLayout& layout_;
   Scatters scatters_;
 };

@@ -120,7 +120,7 @@ std::unique_ptr<internal::BucketCarrier> ShardedOptimizer::State::make_carrier(R
                         : internal::make_lending_carrier(communicator, of.clock, layout);
   } else if (options.hook) {
     return internal::make_hook_carrier(communicator, of.clock, options.hook);
-  } else if (of.undo) {  // Cheaper than copies of whole buckets.
+  } else if (of.undo && communicator.size() > 1) {  // Cheaper than copies of whole buckets.
     made = internal::make_scatter_carrier(communicator, of.clock, layout);
   } else {
     return internal::make_scatter_in_place_carrier(communicator, of.clock, layout);
