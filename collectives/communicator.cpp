@@ -32,14 +32,21 @@ Work start(CommunicatorCore& core, CallBuilder call) {
   return Work(core.engine().start(call.build()));
 }
 
-Work start_message(CommunicatorCore& core, bool is_send, void* buffer, std::size_t count, DataType type,
-                   int peer, int tag, const CallOptions& options) {
+Message checked(CommunicatorCore& core, Message message, const CallOptions& options) {
   require_usable();
-  Message message{
-      is_send, buffer, count, type, peer, tag, options.timeout ? internal::to_nanos(*options.timeout) : 0};
-  if (!options.timeout) message.timeout = internal::default_timeout();
+  message.timeout = options.timeout ? internal::to_nanos(*options.timeout) : internal::default_timeout();
   internal::check_message(message, core.size()).throw_if_error();
-  return Work(core.engine().start(message));
+  return message;
+}
+
+RecvStatus run(CommunicatorCore& core, const Message& message, const CallOptions& options) {
+  auto done = core.engine().run(checked(core, message, options));
+  done.status().throw_if_error();
+  return *done;
+}
+
+Work start(CommunicatorCore& core, const Message& message, const CallOptions& options) {
+  return Work(core.engine().start(checked(core, message, options)));
 }
 
 }  // namespace
@@ -75,23 +82,28 @@ void Communicator::finalize() {
 
 // ---- point to point ----
 
+static Message outgoing(const void* buffer, std::size_t count, DataType type, int destination, int tag) {
+  return {true, const_cast<void*>(buffer), count, type, destination, tag, 0};
+}
+static Message incoming(void* buffer, std::size_t count, DataType type, int source, int tag) {
+  return {false, buffer, count, type, source, tag, 0};
+}
+
 void Communicator::send(const void* buffer, std::size_t count, DataType type, int destination, int tag,
                         const CallOptions& options) {
-  send_async(buffer, count, type, destination, tag, options).wait();
+  run(*core_, outgoing(buffer, count, type, destination, tag), options);
 }
 Work Communicator::send_async(const void* buffer, std::size_t count, DataType type, int destination, int tag,
                               const CallOptions& options) {
-  return start_message(*core_, true, const_cast<void*>(buffer), count, type, destination, tag, options);
+  return start(*core_, outgoing(buffer, count, type, destination, tag), options);
 }
 RecvStatus Communicator::recv(void* buffer, std::size_t count, DataType type, int source, int tag,
                               const CallOptions& options) {
-  Work work = recv_async(buffer, count, type, source, tag, options);
-  work.wait();
-  return work.status();
+  return run(*core_, incoming(buffer, count, type, source, tag), options);
 }
 Work Communicator::recv_async(void* buffer, std::size_t count, DataType type, int source, int tag,
                               const CallOptions& options) {
-  return start_message(*core_, false, buffer, count, type, source, tag, options);
+  return start(*core_, incoming(buffer, count, type, source, tag), options);
 }
 
 // ---- collectives: the arguments become a CallBuilder once; the blocking and the asynchronous form differ in

@@ -117,14 +117,31 @@ Status Engine::run(const Call& call) {
     operation = last_in_domain_->selection.inline_line ? run_inline(call) : run_in_domain(call);
   }
   if (operation == nullptr) return {};
-  if (!operation->done.load(std::memory_order_relaxed)) {
-    lock.unlock();
-    wait(*operation);
-    lock.lock();
-  }
+  wait_out(*operation, lock);
   Status status = std::move(operation->status);
   unreference(*operation);
   return status;
+}
+
+Result<RecvStatus> Engine::run(const Message& message) {
+  Contender lock(*this);
+  apply_requests();
+  Operation& operation = *new_operation(Operation::Kind::message);
+  operation.attended = true;
+  begin(operation, message);
+  wait_out(operation, lock);
+  Status status = std::move(operation.status);
+  const RecvStatus received = operation.received;
+  unreference(operation);
+  if (!status.ok()) return status;
+  return received;
+}
+
+void Engine::wait_out(Operation& operation, Contender& lock) {
+  if (operation.done.load(std::memory_order_relaxed)) return;
+  lock.unlock();
+  wait(operation);
+  lock.lock();
 }
 
 Operation* Engine::start(const Call& call, std::function<void(bool)> on_complete) {

@@ -57,6 +57,8 @@ class Engine final : public Progressor,
   // ---- any thread ----
   /// Runs a collective to its end. On the short path: one lock, no clock, no allocation.
   Status run(const Call& call);
+  /// Sends or receives a message. Unlike start() and wait(), this never wakes the reactor's thread.
+  Result<RecvStatus> run(const Message& message);
   /// Starts a collective; the caller gets one reference. A call that is refused gives an operation that has
   /// ended with the error.
   Operation* start(const Call& call, std::function<void(bool)> on_complete = {});
@@ -118,6 +120,7 @@ class Engine final : public Progressor,
   // engine.cpp
   Operation* new_operation(Operation::Kind kind);
   void unreference(Operation& operation);
+  void wait_out(Operation& operation, Contender& lock);
   void begin(Operation& operation, const Call& call);
   void begin(Operation& operation, const Message& message);
   Status admit(Operation& operation);

@@ -1,0 +1,143 @@
+// pair-bench: one message between two processes, through Communicator::send and recv: there and back, or one
+// after another. tools/compare-ucx runs it beside ucx_perftest.
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <numeric>
+#include <vector>
+
+#include "bench/buffer.hpp"
+#include "bench/launch.hpp"
+
+namespace lockstep::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+struct PairOptions {
+  std::string transport = "ucx";
+  std::uint64_t bytes = 1 << 20;
+  int iterations = 1000, warmup = 100;
+  bool stream = false, registered = false, pinned = false;
+};
+
+/// There and back: half of the time, in microseconds, as the first rank sees it.
+class PingPong {
+ public:
+  PingPong(Communicator& communicator, const PairOptions& options)
+      : communicator_(communicator),
+        options_(options),
+        there_(options.bytes, options.registered),
+        back_(options.bytes, options.registered) {}
+
+  double once() {
+    const auto start = Clock::now();
+    if (communicator_.rank() == 0) send();
+    communicator_.recv(back_.data(), options_.bytes, DataType::u8, 1 - communicator_.rank(), 0);
+    if (communicator_.rank() == 1) send();
+    return microseconds_since(start) / 2;
+  }
+
+ private:
+  void send() {
+    communicator_.send(there_.data(), options_.bytes, DataType::u8, 1 - communicator_.rank(), 0);
+  }
+
+  Communicator& communicator_;
+  const PairOptions& options_;
+  const Buffer there_, back_;
+};
+
+/// From the first rank to the second, one after another: the time of each, in microseconds.
+class Stream {
+ public:
+  Stream(Communicator& communicator, const PairOptions& options)
+      : communicator_(communicator), bytes_(options.bytes), memory_(options.bytes, options.registered) {}
+
+  double once() {
+    const auto start = Clock::now();
+    if (communicator_.rank() == 0) communicator_.send(memory_.data(), bytes_, DataType::u8, 1, 0);
+    if (communicator_.rank() == 1) communicator_.recv(memory_.data(), bytes_, DataType::u8, 0, 0);
+    return microseconds_since(start);
+  }
+
+ private:
+  Communicator& communicator_;
+  const std::uint64_t bytes_;
+  const Buffer memory_;
+};
+
+/// What tells of the message: ucx_perftest gives the median of those there and back, and the mean of a
+/// stream, in which a message may take the time of another.
+struct Summary {
+  double median, mean;
+};
+
+template <class Test>
+Summary measure(Test test, const PairOptions& options) {
+  for (int i = 0; i < options.warmup; ++i) test.once();
+  std::vector<double> times(static_cast<std::size_t>(options.iterations));
+  for (double& time : times) time = test.once();
+  const double sum = std::accumulate(times.begin(), times.end(), 0.0);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return {*middle, sum / static_cast<double>(times.size())};
+}
+
+int take_part(Communicator& communicator, const PairOptions& options) {
+  const Summary summary = options.stream ? measure(Stream(communicator, options), options)
+                                         : measure(PingPong(communicator, options), options);
+  if (communicator.rank() == 0) std::printf("median %.2f us, mean %.2f us\n", summary.median, summary.mean);
+  std::fflush(stdout);
+  return 0;
+}
+
+/// Rank 0 to the first core that this process may use, rank 1 to the last.
+void pin(int rank) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  int core = rank == 0 ? 0 : CPU_SETSIZE - 1;
+  while (!CPU_ISSET(core, &allowed)) core += rank == 0 ? 1 : -1;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  sched_setaffinity(0, sizeof one, &one);
+}
+
+int run(int argc, char** argv) {
+  PairOptions options;
+  CLI::App app("What a message between two processes takes.", "pair-bench");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--transport", options.transport)
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs"}));
+  app.add_option("-s,--size", options.bytes, "bytes of the message")->transform(CLI::AsSizeValue(false));
+  app.add_option("-n,--iters", options.iterations)->check(CLI::Range(1, 10'000'000));
+  app.add_option("-w,--warmup_iters", options.warmup)->check(CLI::Range(0, 1'000'000));
+  app.add_flag("--stream", options.stream, "one after another; without it there and back, halved");
+  app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
+  app.add_flag("--pin", options.pinned, "each process to a core");
+  CLI11_PARSE(app, argc, argv);
+  return launch_processes(
+      {2, options.transport, {}, options.pinned ? std::function<void(int)>(pin) : nullptr},
+      [&](Communicator& communicator, Board&) { return take_part(communicator, options); });
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "pair-bench: " << error.what() << '\n';
+    return 1;
+  }
+}
