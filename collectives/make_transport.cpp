@@ -23,14 +23,18 @@ Status unknown_transport(const std::string& name) {
                 "transport '" + name + "' is unknown: use auto, shm, tcp, ucx or verbs");
 }
 
+/// Under the world's lock.
+Status need_switchboard(World& world) {
+  if (world.switchboard) return {};
+  auto made = Switchboard::make(*world.session, real_env(), world.model.model->tcp_sockets);
+  if (made.ok()) world.switchboard = std::move(*made);
+  return made.status();
+}
+
 Result<std::unique_ptr<Transport>> make_tcp(World& world, const EngineGroup& group,
                                             const std::vector<int>& world_ranks) {
   std::lock_guard lock(world.mutex);
-  if (!world.switchboard) {
-    auto made = Switchboard::make(*world.session, real_env(), world.model.model->tcp_sockets);
-    if (!made.ok()) return made.status();
-    world.switchboard = std::move(*made);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world));
   return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard);
 }
 
@@ -48,16 +52,15 @@ Result<std::unique_ptr<Transport>> make_ucx(World& world, const EngineGroup& gro
 }
 
 Result<std::unique_ptr<Transport>> make_verbs(World& world, const EngineGroup& group,
-                                              const std::vector<int>& world_ranks,
-                                              std::chrono::milliseconds timeout) {
+                                              const std::vector<int>& world_ranks) {
   std::lock_guard lock(world.mutex);
   if (!world.verbs) {
     auto opened = open_verbs(world.session->rank());
     if (!opened.ok()) return opened.status();
     world.verbs = std::move(*opened);
   }
-  return make_verbs_transport(group.id, group.rank, world_ranks, *world.session, world.verbs, timeout,
-                              real_env());
+  LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world));
+  return make_verbs_transport(group.id, group.rank, world_ranks, *world.switchboard, world.verbs, real_env());
 }
 
 /// The ranks of the group that share this rank's host.
@@ -95,7 +98,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   const std::string& wanted = world.transports;
   if (wanted == "tcp") return make_tcp(world, group, world_ranks);
   if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout);
-  if (wanted == "verbs") return make_verbs(world, group, world_ranks, timeout);
+  if (wanted == "verbs") return make_verbs(world, group, world_ranks);
   if (wanted != "auto" && wanted != "shm") return unknown_transport(wanted);
   if (on_one_host(group)) {
     return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());

@@ -34,8 +34,9 @@ inline constexpr Nanos kLongestSleep = 100'000'000;
 inline constexpr Nanos kQuiesceWait = 500'000'000;
 /// How long the end of a communicator waits for peers that have not taken in why it was revoked.
 inline constexpr Nanos kLastWords = 200'000'000;
-/// How long a revoked communicator goes on telling its peers why.
-inline constexpr Nanos kDrainTime = 2'000'000'000;
+/// How long a revoked communicator goes on telling its peers why. Some it has to connect to first, which may
+/// take seconds on a busy machine; a rank that is not told waits until its own deadline.
+inline constexpr Nanos kDrainTime = 10'000'000'000;
 
 /// Ranks up to which each tells all others of a revoke itself; beyond, those that it is linked to and a few
 /// more, who pass it on. A link costs descriptors and memory, and a failure is no time for many new ones.

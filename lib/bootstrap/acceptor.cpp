@@ -32,9 +32,7 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
     watch_ = reactor_.watch(socket_.get(), EPOLLIN, [weak](std::uint32_t) {
       if (const auto self = weak.lock()) self->move_bytes();
     });
-    timer_ = reactor_.at(real_env().now() + to_nanos(kHandshakeDeadline), [weak] {
-      if (const auto self = weak.lock()) self->end_of_time();
-    });
+    end_after(kHandshakeDeadline);
     if (watch_ == 0) done_();
   }
   /// Called once by done(): the result, and the socket with it.
@@ -45,6 +43,13 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
   }
 
  private:
+  void end_after(std::chrono::milliseconds time) {
+    reactor_.remove(timer_);
+    timer_ = reactor_.at(real_env().now() + to_nanos(time), [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->end_of_time();
+    });
+  }
+
   void stop() {
     reactor_.remove(std::exchange(watch_, 0));
     reactor_.remove(std::exchange(timer_, 0));
@@ -71,6 +76,7 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
           reply.empty() ? 0 : send(socket_.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
       if (written != static_cast<ssize_t>(reply.size())) return done_();
       handshake_.sent(reply.size());
+      if (!reply.empty()) end_after(kProofDeadline);
     }
     done_();
   }

@@ -1,6 +1,6 @@
 // Acceptor: a listening socket whose clients have to pass the handshake. At most kMaxHalfOpen handshakes are
-// under way at once (more clients wait in the kernel's backlog), each for at most kHandshakeDeadline, in
-// fixed memory.
+// under way at once (more clients wait in the kernel's backlog), in fixed memory, each for at most
+// kHandshakeDeadline until it is answered and kProofDeadline from then on.
 #pragma once
 
 #include <cstdint>

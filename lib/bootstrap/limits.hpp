@@ -14,6 +14,10 @@ inline constexpr std::size_t kMaxHandshakeBytes = 160;
 /// A stranger has this long to finish the handshake; long enough for a congested link, short enough to shed
 /// port scanners.
 inline constexpr std::chrono::milliseconds kHandshakeDeadline{5'000};
+/// A client that was answered takes its own proof for the end, and sends data behind it: hung up on, it would
+/// take this rank for dead. So it has longer than any client keeps trying, also on a machine that gives it no
+/// turn.
+inline constexpr std::chrono::milliseconds kProofDeadline{60'000};
 /// Connections that have not finished their handshake. More wait in the kernel's backlog.
 inline constexpr std::size_t kMaxHalfOpen = 64;
 /// How long nobody is accepted after descriptors ran out.

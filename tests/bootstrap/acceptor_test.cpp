@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <future>
 #include <vector>
 
 #include "lib/net/stream_io.hpp"
@@ -86,6 +88,54 @@ TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
   }
   reactor.run_there([&] { acceptor.reset(); });
   EXPECT_EQ(refused.load(), 2);
+}
+
+/// Moves the client's side on until it has nothing to write and `wanted` bytes to read.
+void talk(const Fd& socket, HandshakeClient& client, std::size_t wanted) {
+  std::array<std::byte, kMaxHandshakeBytes> bytes;
+  while (!client.outgoing().empty() || client.wanted() > wanted) {
+    pollfd ready{socket.get(), static_cast<short>(client.outgoing().empty() ? POLLIN : POLLOUT), 0};
+    ASSERT_GT(poll(&ready, 1, 30'000), 0);
+    if (!client.outgoing().empty()) {
+      client.sent(send_some(socket.get(), client.outgoing()).bytes);
+    } else {
+      client.consume(
+          std::span(bytes).first(receive_some(socket.get(), std::span(bytes).first(client.wanted())).bytes));
+    }
+  }
+}
+
+TEST(Acceptor, AClientThatWasAnsweredIsNotHungUpOnBeforeItsProof) {
+  Reactor& reactor = Reactor::instance();
+  auto listener = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok()) << listener.status().message();
+  const HostPort at = local_address(*listener);
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  std::promise<int> accepted;
+  std::unique_ptr<Acceptor> acceptor;
+  reactor.run_there([&] {
+    acceptor = std::make_unique<Acceptor>(
+        reactor, std::move(*listener), key, 0, 2,
+        Acceptor::Events{.admit = {},
+                         .accepted = [&](Fd, const HandshakeHello& hello) { accepted.set_value(hello.rank); },
+                         .refused = {}});
+  });
+  auto slow = start_connect(at), silent = start_connect(at);
+  ASSERT_TRUE(silent.ok() && slow.ok());
+  HandshakeHello hello;
+  hello.rank = 1;
+  hello.world = 2;
+  HandshakeClient client(key, hello, "the acceptor");
+  talk(*slow, client, kReplyBytes);
+  // The reply lies here unread until the acceptor has given up the client that said nothing.
+  pollfd hung_up{silent->get(), POLLIN, 0};
+  ASSERT_EQ(poll(&hung_up, 1, 60'000), 1);
+  talk(*slow, client, 0);
+  EXPECT_EQ(client.state(), HandshakeState::established);
+  auto done = accepted.get_future();
+  ASSERT_EQ(done.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(done.get(), 1);
+  reactor.run_there([&] { acceptor.reset(); });
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ lossy_all_reduce() {
 
 case $part in
   one)
+    check "verbs: pairs connect when they are first wanted" "$bin/verbs_transport_test"
     for ranks in 2 3 4; do
       check "verbs: every collective, $ranks ranks" "$bin/matrix_verbs_test" --gtest_filter="*/$ranks"
     done

@@ -67,6 +67,7 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
   virtual std::string_view name() const = 0;
+  /// Null while the way to the peer is being made (asking starts that).
   virtual Result<std::unique_ptr<Wire>> wire(int peer, Channel channel) = 0;
   /// A peer that sent something over a channel for which no wire was asked yet.
   virtual std::optional<std::pair<int, Channel>> caller() = 0;
@@ -76,6 +77,10 @@ class Fabric {
   /// Becomes readable when there may be progress, once arm() was called after the last progress().
   virtual int descriptor() const = 0;
   virtual void arm() = 0;
+  /// Some peers' ways are being made, wanted here or there: only further progress finishes them.
+  virtual bool connecting() { return false; }
+  /// What tells of that, beside the descriptor; -1 where nothing does.
+  virtual int connections() const { return -1; }
   /// Whether all that was sent has left for its peers; call progress() in between.
   virtual bool flushed() = 0;
 

@@ -34,6 +34,7 @@ void FabricDriver::arm() {
 void FabricDriver::append_poll_entries(std::vector<pollfd>& entries) const {
   entries.push_back({fabric_->descriptor(), POLLIN, 0});
   entries.push_back({bell_.get(), POLLIN, 0});
+  if (fabric_->connections() >= 0) entries.push_back({fabric_->connections(), POLLIN, 0});
 }
 
 }  // namespace lockstep::internal

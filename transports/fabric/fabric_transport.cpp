@@ -24,9 +24,10 @@ class FabricTransport final : public Transport {
   Domain* domain() override { return nullptr; }
   void close() override;
   bool withdraw(int peer, bool force) override;
-  bool unfinished() override;
+  bool unfinished() override { return driver_->fabric().connecting() || links_unfinished(); }
 
  private:
+  bool links_unfinished();
   std::unique_ptr<FabricLink>& slot(int peer, Channel channel) {
     return links_[static_cast<std::size_t>(peer) * kChannels + static_cast<std::size_t>(channel)];
   }
@@ -49,6 +50,7 @@ Result<Link*> FabricTransport::link(int peer, Channel channel) {
   if (!link) {
     auto wire = driver_->fabric().wire(peer, channel);
     if (!wire.ok()) return wire.status();
+    if (*wire == nullptr) return nullptr;
     link = std::make_unique<FabricLink>(*driver_, std::move(*wire), peer);
   }
   return link.get();
@@ -60,6 +62,7 @@ Status FabricTransport::service() {
   while (const auto caller = driver_->fabric().caller()) {
     auto made = link(caller->first, caller->second);
     if (!made.ok()) return made.status();
+    if (*made == nullptr) break;
   }
   for (auto& link : links_) {
     if (link) link->pump();
@@ -75,7 +78,7 @@ void FabricTransport::close() {
     if (link) link->say_farewell();
   }
   const Nanos end = env_.now() + kLinger;
-  while ((unfinished() || !driver_->fabric().flushed()) && env_.now() < end) {
+  while ((links_unfinished() || !driver_->fabric().flushed()) && env_.now() < end) {
     if (!driver_->progress()) sched_yield();
   }
 }
@@ -88,7 +91,7 @@ bool FabricTransport::withdraw(int peer, bool force) {
   return free;
 }
 
-bool FabricTransport::unfinished() {
+bool FabricTransport::links_unfinished() {
   for (auto& link : links_) {
     if (link && link->unfinished()) return true;
   }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transports/fabric/limits.hpp"
+
 namespace lockstep::internal {
 
 /// Work requests that a queue pair may have under way: enough to keep a wire busy between completions.
@@ -11,6 +13,9 @@ inline constexpr std::uint32_t kSendDepth = 128;
 /// Every so many requests one asks for a completion, which retires those before it.
 inline constexpr std::uint32_t kSignalEvery = 16;
 static_assert(kSendDepth >= 2 * kSignalEvery, "one half is retired while the other is posted");
+
+/// Receives that a peer may use, over its two channels: its messages, and the word of each transfer.
+inline constexpr std::uint32_t kReceivesOfPeer = 2 * (kLinkSlots + kLandings);
 
 /// Bytes that travel inside the work request: a note with a frame's header and a small payload.
 inline constexpr std::uint32_t kInlineBytes = 128;

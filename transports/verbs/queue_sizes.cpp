@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <string>
 
-#include "transports/fabric/limits.hpp"
 #include "transports/verbs/limits.hpp"
 
 namespace lockstep::internal {
 
 Result<QueueSizes> queue_sizes(int size, const DeviceLimits& device) {
-  constexpr std::uint64_t kChannels = 2;
   const auto peers = static_cast<std::uint64_t>(size) - 1;
-  const std::uint64_t receives = peers * kChannels * (kLinkSlots + kLandings);
+  const std::uint64_t receives = peers * kReceivesOfPeer;
   const std::uint64_t completions = receives + peers * kSendDepth;
   const struct {
     const char* what;

@@ -1,23 +1,14 @@
 // VerbsDevice: one RDMA device of this process, opened, with its protection domain.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
 
+#include "transports/verbs/queue_pair_address.hpp"
 #include "transports/verbs/queue_sizes.hpp"
 #include "transports/verbs/verbs_library.hpp"
 
 namespace lockstep::internal {
-
-/// Where a port is reached.
-struct PortAddress {
-  std::array<std::uint8_t, 16> gid{};
-  std::uint16_t lid = 0;    ///< InfiniBand only.
-  std::uint8_t mtu = 0;     ///< ibv_mtu.
-  std::uint8_t routed = 0;  ///< By GID (RoCE).
-};
-static_assert(sizeof(PortAddress) == 20);
 
 class VerbsDevice {
  public:

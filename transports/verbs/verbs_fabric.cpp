@@ -3,10 +3,9 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
-#include "transports/fabric/limits.hpp"
 #include "transports/verbs/verbs_wire.hpp"
 
 namespace lockstep::internal {
@@ -17,21 +16,14 @@ constexpr int kMostRounds = 64;  // So often in one go.
 
 }  // namespace
 
-Result<std::unique_ptr<VerbsFabric>> VerbsFabric::make(std::shared_ptr<VerbsDevice> device, int rank,
-                                                       int size, Env& env) {
+Result<std::unique_ptr<VerbsFabric>> VerbsFabric::make(std::shared_ptr<VerbsDevice> device,
+                                                       std::unique_ptr<VerbsMeeting> meeting, int size,
+                                                       Env& env) {
   auto sizes = queue_sizes(size, device->limits());
   if (!sizes.ok()) return sizes.status();
-  std::unique_ptr<VerbsFabric> fabric(new VerbsFabric(device, rank, size, *sizes));
+  std::unique_ptr<VerbsFabric> fabric(
+      new VerbsFabric(std::move(device), std::move(meeting), size, *sizes, env));
   LOCKSTEP_RETURN_IF_ERROR(fabric->open_queues());
-  for (int peer = 0; peer < size; ++peer) {
-    auto& pair = fabric->pairs_.emplace_back();
-    if (peer == rank) continue;
-    auto made = VerbsQueuePair::make(device, peer, fabric->queue_, fabric->receives_,
-                                     static_cast<std::uint32_t>(env.random()), *sizes);
-    if (!made.ok()) return made.status();
-    pair = std::move(*made);
-    fabric->by_number_[pair->number()] = pair.get();
-  }
   return fabric;
 }
 
@@ -47,52 +39,100 @@ Status VerbsFabric::open_queues() {
   wanted.attr.max_sge = 1;
   receives_ = verbs.create_srq(device_->domain(), &wanted);
   if (receives_ == nullptr) return system_error("creating a shared RDMA receive queue", errno);
-  auto slots = memory_.allocate(sizes_.receives * kSlotBytes);
-  if (!slots.ok()) return slots.status();
-  slots_ = *slots;
-  slots_key_ = memory_.find(slots_.data(), slots_.size())->lkey;
-  for (std::uint32_t slot = 0; slot < sizes_.receives; ++slot) post(slot);
+  // Memory that may not be locked is an error at the start, not in the first collective.
+  return sizes_.receives > 0 ? add_slots() : Status();
+}
+
+Status VerbsFabric::add_slots() {
+  auto memory = memory_.allocate(kReceivesOfPeer * kSlotBytes);
+  if (!memory.ok()) return memory.status();
+  const auto first = static_cast<std::uint32_t>(slots_.size()) * kReceivesOfPeer;
+  slots_.push_back({*memory, memory_.find(memory->data(), memory->size())->lkey});
+  for (std::uint32_t slot = first; slot < first + kReceivesOfPeer; ++slot) post(slot);
   return {};
 }
 
 VerbsFabric::~VerbsFabric() {
   const VerbsLibrary& verbs = device_->verbs();
-  pairs_.clear();
+  peers_.clear();
   if (receives_ != nullptr) verbs.destroy_srq(receives_);
   if (queue_ != nullptr) verbs.destroy_cq(queue_);
   if (events_ != nullptr) verbs.destroy_comp_channel(events_);
 }
 
-std::string VerbsFabric::addresses() const {
-  std::string text;
-  for (const auto& pair : pairs_) {
-    const QueuePairAddress address = pair ? pair->address() : QueuePairAddress{};
-    text.append(reinterpret_cast<const char*>(&address), sizeof address);
+// ---- connecting ----
+
+// Moves the connections on that are being made, wanted here or by the peer. Whether anything moved.
+bool VerbsFabric::meet() {
+  bool moved = false;
+  for (auto& met : meeting_->met()) {
+    Peer& peer = peers_[static_cast<std::size_t>(met.peer)];
+    peer.failure = met.socket.ok() ? begin(met.peer, std::move(*met.socket)) : met.socket.status();
+    if (peer.failure.ok()) under_way_.push_back(met.peer);
+    moved = true;
   }
-  return text;
+  for (std::size_t left = under_way_.size(); left > 0; --left) {
+    const int rank = under_way_.front();
+    under_way_.pop_front();
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    peer.failure = go_on(peer);
+    const bool over = peer.usable || !peer.failure.ok();
+    if (over) peer.swap.reset();
+    if (!over) under_way_.push_back(rank);
+    moved |= over;
+  }
+  return moved;
 }
 
-Status VerbsFabric::meet(const std::vector<std::string>& addresses) {
-  for (std::size_t peer = 0; peer < pairs_.size(); ++peer) {
-    if (!pairs_[peer]) continue;
-    if (addresses[peer].size() != pairs_.size() * sizeof(QueuePairAddress)) {
-      return Status(ErrorCode::internal, "rank " + std::to_string(peer) + " published no RDMA address",
-                    static_cast<int>(peer));
-    }
-    QueuePairAddress theirs;
-    std::memcpy(&theirs, addresses[peer].data() + static_cast<std::size_t>(rank_) * sizeof theirs,
-                sizeof theirs);
-    LOCKSTEP_RETURN_IF_ERROR(pairs_[peer]->connect(theirs));
-  }
+Status VerbsFabric::begin(int rank, Fd socket) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (slots_.size() < by_number_.size() + 1) LOCKSTEP_RETURN_IF_ERROR(add_slots());
+  auto pair = VerbsQueuePair::make(device_, rank, queue_, receives_,
+                                   static_cast<std::uint32_t>(env_.random()), sizes_);
+  if (!pair.ok()) return pair.status();
+  peer.pair = std::move(*pair);
+  by_number_[peer.pair->number()] = peer.pair.get();
+  auto swap = AddressSwap::begin(std::move(socket), rank, peer.pair->address());
+  if (!swap.ok()) return swap.status();
+  peer.swap.emplace(std::move(*swap));
+  meeting_->watch(peer.swap->descriptor());
   return {};
 }
 
-Result<std::unique_ptr<Wire>> VerbsFabric::wire(int peer, Channel channel) {
-  auto made = VerbsWire::make(*this, *pairs_[static_cast<std::size_t>(peer)], channel);
-  if (made.ok()) inbox(peer, channel).has_wire = true;
+Status VerbsFabric::go_on(Peer& peer) {
+  if (!peer.receives) {
+    const auto theirs = peer.swap->address();
+    if (!theirs.ok()) return theirs.status();
+    if (!theirs.value()) return {};
+    LOCKSTEP_RETURN_IF_ERROR(peer.pair->connect(*theirs.value()));
+    LOCKSTEP_RETURN_IF_ERROR(peer.swap->say_ready());
+    peer.receives = true;
+  }
+  const auto ready = peer.swap->peer_is_ready();
+  if (!ready.ok()) return ready.status();
+  peer.usable = ready.value();
+  return {};
+}
+
+bool VerbsFabric::connecting() {
+  meet();
+  return !under_way_.empty();
+}
+
+Result<std::unique_ptr<Wire>> VerbsFabric::wire(int rank, Channel channel) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (!peer.wanted) meeting_->want(rank);
+  peer.wanted = true;
+  if (!peer.usable) meet();
+  if (!peer.failure.ok()) return peer.failure;
+  if (!peer.usable) return std::unique_ptr<Wire>();
+  auto made = VerbsWire::make(*this, *peer.pair, channel);
   if (!made.ok()) return made.status();
+  inbox(rank, channel).has_wire = true;
   return std::unique_ptr<Wire>(std::move(*made));
 }
+
+// ---- moving ----
 
 std::optional<std::pair<int, Channel>> VerbsFabric::caller() {
   for (std::size_t i = 0; i < inboxes_.size(); ++i) {
@@ -102,8 +142,13 @@ std::optional<std::pair<int, Channel>> VerbsFabric::caller() {
   return std::nullopt;
 }
 
+std::byte* VerbsFabric::memory_of(std::uint32_t slot) const {
+  return slots_[slot / kReceivesOfPeer].memory.data() + slot % kReceivesOfPeer * kSlotBytes;
+}
+
 void VerbsFabric::post(std::uint32_t slot) {
-  ibv_sge place{reinterpret_cast<std::uint64_t>(slots_.data() + slot * kSlotBytes), kSlotBytes, slots_key_};
+  ibv_sge place{reinterpret_cast<std::uint64_t>(memory_of(slot)), kSlotBytes,
+                slots_[slot / kReceivesOfPeer].key};
   ibv_recv_wr request{};
   request.wr_id = slot;
   request.sg_list = &place;
@@ -113,7 +158,7 @@ void VerbsFabric::post(std::uint32_t slot) {
 }
 
 bool VerbsFabric::progress() {
-  bool moved = false;
+  bool moved = meet();
   for (int round = 0; round < kMostRounds; ++round) {
     ibv_wc completions[kPolled];
     const int count = ibv_poll_cq(queue_, kPolled, completions);
@@ -141,7 +186,7 @@ void VerbsFabric::received(const ibv_wc& completion) {
     ++box.landed;
     return post(slot);
   }
-  box.messages.push_back({{slots_.data() + slot * kSlotBytes, completion.byte_len}, slot});
+  box.messages.push_back({{memory_of(slot), completion.byte_len}, slot});
 }
 
 void VerbsFabric::drain_events() {
@@ -159,10 +204,9 @@ void VerbsFabric::arm() {
 }
 
 bool VerbsFabric::flushed() {
-  for (const auto& pair : pairs_) {
-    if (pair && pair->failure().ok() && !pair->idle()) return false;
-  }
-  return true;
+  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return !peer.pair || !peer.pair->failure().ok() || peer.pair->idle();
+  });
 }
 
 }  // namespace lockstep::internal

@@ -1,15 +1,17 @@
 // VerbsFabric: the queue pairs of one communicator, with one completion queue and one shared receive queue
-// for all of them, as a Fabric.
+// for all of them, as a Fabric. A pair is connected when one of the two ranks first wants the other.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "transports/fabric/fabric.hpp"
+#include "transports/verbs/address_swap.hpp"
 #include "transports/verbs/registrations.hpp"
+#include "transports/verbs/verbs_meeting.hpp"
 #include "transports/verbs/verbs_queue_pair.hpp"
 
 namespace lockstep::internal {
@@ -24,14 +26,12 @@ struct VerbsInbox {
 class VerbsFabric final : public Fabric {
  public:
   /// `random` numbers the first packets.
-  static Result<std::unique_ptr<VerbsFabric>> make(std::shared_ptr<VerbsDevice> device, int rank, int size,
-                                                   Env& env);
+  static Result<std::unique_ptr<VerbsFabric>> make(std::shared_ptr<VerbsDevice> device,
+                                                   std::unique_ptr<VerbsMeeting> meeting, int size, Env& env);
   ~VerbsFabric() override;
 
-  /// This rank's ends of the connections, for all peers.
-  std::string addresses() const;
-  /// Everybody's; connects.
-  Status meet(const std::vector<std::string>& addresses);
+  /// Peers to which a queue pair leads.
+  std::size_t connected() const { return by_number_.size(); }
 
   std::string_view name() const override { return "verbs"; }
   Result<std::unique_ptr<Wire>> wire(int peer, Channel channel) override;
@@ -39,6 +39,8 @@ class VerbsFabric final : public Fabric {
   bool progress() override;
   int descriptor() const override { return events_->fd; }
   void arm() override;
+  bool connecting() override;
+  int connections() const override { return meeting_->descriptor(); }
   bool flushed() override;
   Result<std::span<std::byte>> bounce_memory(std::size_t bytes) override { return memory_.allocate(bytes); }
   bool direct(const void* memory, std::size_t bytes) override {
@@ -54,26 +56,47 @@ class VerbsFabric final : public Fabric {
   void post(std::uint32_t slot);
 
  private:
-  VerbsFabric(std::shared_ptr<VerbsDevice> device, int rank, int size, const QueueSizes& sizes)
+  struct Peer {
+    bool wanted = false;
+    std::optional<AddressSwap> swap;       // While the pair is being connected.
+    std::unique_ptr<VerbsQueuePair> pair;  // Null before that.
+    bool receives = false;                 // The peer's address is known: the pair is able to receive, and
+    bool usable = false;                   // to be sent to: so is the peer's.
+    Status failure;
+  };
+  struct Slots {  // For what one more peer may send.
+    std::span<std::byte> memory;
+    std::uint32_t key;
+  };
+  VerbsFabric(std::shared_ptr<VerbsDevice> device, std::unique_ptr<VerbsMeeting> meeting, int size,
+              const QueueSizes& sizes, Env& env)
       : device_(device),
+        meeting_(std::move(meeting)),
         memory_(device),
-        rank_(rank),
         sizes_(sizes),
+        env_(env),
+        peers_(static_cast<std::size_t>(size)),
         inboxes_(static_cast<std::size_t>(size) * 2) {}
   Status open_queues();
+  Status add_slots();
+  bool meet();
+  Status begin(int peer, Fd socket);
+  Status go_on(Peer& peer);
+  std::byte* memory_of(std::uint32_t slot) const;
   void received(const ibv_wc& completion);
   void drain_events();
 
   const std::shared_ptr<VerbsDevice> device_;
+  const std::unique_ptr<VerbsMeeting> meeting_;
   Registrations memory_;
-  const int rank_;
   const QueueSizes sizes_;
+  Env& env_;
   ibv_comp_channel* events_ = nullptr;
   ibv_cq* queue_ = nullptr;
   ibv_srq* receives_ = nullptr;
-  std::span<std::byte> slots_;
-  std::uint32_t slots_key_ = 0;
-  std::vector<std::unique_ptr<VerbsQueuePair>> pairs_;  // Index = rank; this rank's own is null.
+  std::vector<Slots> slots_;
+  std::vector<Peer> peers_;    // Index = rank.
+  std::deque<int> under_way_;  // Peers that are being connected.
   std::map<std::uint32_t, VerbsQueuePair*> by_number_;
   std::vector<VerbsInbox> inboxes_;
 };

@@ -4,20 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 
 #include "transports/transport.hpp"
 #include "transports/verbs/queue_sizes.hpp"
 #include "transports/verbs/verbs_device.hpp"
 
 namespace lockstep::internal {
-
-/// What a rank tells a peer about its end of the connection.
-struct QueuePairAddress {
-  PortAddress port;
-  std::uint32_t number = 0;
-  std::uint32_t first_packet = 0;
-};
-static_assert(sizeof(QueuePairAddress) == 28);
 
 class VerbsQueuePair {
  public:

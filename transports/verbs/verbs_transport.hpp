@@ -2,13 +2,12 @@
 // libibverbs alone.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
 
 #include "lib/base/env.hpp"
-#include "lib/bootstrap/session.hpp"
+#include "transports/tcp/switchboard.hpp"
 #include "transports/transport.hpp"
 
 namespace lockstep::internal {
@@ -22,11 +21,11 @@ class VerbsDevice;
 Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank);
 
 /// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
-/// world_ranks[i]. Connects all pairs, through the session's store: blocks until all members did, at most
-/// `timeout`.
+/// world_ranks[i]. Does not communicate: pairs connect when one of the two first wants the other, and tell
+/// each other their addresses over the switchboard, which must outlive the transport.
 Result<std::unique_ptr<Transport>> make_verbs_transport(std::uint64_t group, int rank,
-                                                        std::span<const int> world_ranks, Session& session,
-                                                        std::shared_ptr<VerbsDevice> device,
-                                                        std::chrono::milliseconds timeout, Env& env);
+                                                        std::span<const int> world_ranks,
+                                                        Switchboard& switchboard,
+                                                        std::shared_ptr<VerbsDevice> device, Env& env);
 
 }  // namespace lockstep::internal

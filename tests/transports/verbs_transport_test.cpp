@@ -1,0 +1,119 @@
+// Queue pairs of ranks in one process, over a real RDMA device; tools/test --rdma brings one.
+#include "transports/verbs/verbs_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lib/bootstrap/local_session.hpp"
+#include "tests/transports/link_traffic.hpp"
+#include "transports/fabric/fabric_transport.hpp"
+#include "transports/verbs/verbs_fabric.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr int kRanks = 4;
+
+/// The fabrics of four ranks that have met nobody yet.
+struct Ranks {
+  std::vector<std::unique_ptr<Session>> sessions = make_local_sessions(kRanks);
+  std::unique_ptr<Switchboard> boards[kRanks];
+  std::shared_ptr<VerbsDevice> device;
+  std::unique_ptr<VerbsFabric> fabrics[kRanks];
+
+  /// False where there is no device.
+  bool start() {
+    auto opened = open_verbs(0);
+    if (!opened.ok()) return false;
+    device = *opened;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back([this, rank] { make(rank); });
+    for (auto& thread : threads) thread.join();
+    return true;
+  }
+  void make(int rank) {
+    auto board = Switchboard::make(*sessions[static_cast<std::size_t>(rank)], real_env());
+    ASSERT_TRUE(board.ok()) << board.status().message();
+    boards[rank] = std::move(*board);
+    const int all[kRanks] = {0, 1, 2, 3};
+    auto meeting = VerbsMeeting::make(7, rank, all, *boards[rank]);
+    ASSERT_TRUE(meeting.ok()) << meeting.status().message();
+    auto fabric = VerbsFabric::make(device, std::move(*meeting), kRanks, real_env());
+    ASSERT_TRUE(fabric.ok()) << fabric.status().message();
+    fabrics[rank] = std::move(*fabric);
+  }
+  /// From `rank` to `peer`, which only makes progress.
+  std::unique_ptr<Wire> wire(int rank, int peer) {
+    for (;;) {
+      auto made = fabrics[rank]->wire(peer, Channel::collective);
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      if (!made.ok() || *made != nullptr) return made.ok() ? std::move(*made) : nullptr;
+      fabrics[peer]->progress();
+    }
+  }
+};
+
+#define START(ranks) \
+  Ranks ranks;       \
+  if (!ranks.start()) GTEST_SKIP() << "no RDMA device"
+
+TEST(VerbsFabric, ConnectsOnlyToThosePeersThatAreWanted) {
+  START(ranks);
+  for (const auto& fabric : ranks.fabrics) EXPECT_EQ(fabric->connected(), 0u);
+  const auto low_to_high = ranks.wire(0, 1);
+  EXPECT_EQ(ranks.fabrics[0]->connected(), 1u);
+  EXPECT_EQ(ranks.fabrics[1]->connected(), 1u);
+  const auto high_to_low = ranks.wire(3, 1);  // The higher of a pair has to ask for the connection.
+  EXPECT_EQ(ranks.fabrics[1]->connected(), 2u);
+  EXPECT_EQ(ranks.fabrics[0]->connected(), 1u);
+  EXPECT_EQ(ranks.fabrics[2]->connected(), 0u);
+}
+
+TEST(VerbsFabric, APeerThatWantedNobodyFindsItsCaller) {
+  START(ranks);
+  const auto out = ranks.wire(0, 1);
+  const std::byte text[3] = {std::byte{1}, std::byte{2}, std::byte{3}};
+  ASSERT_TRUE(out->send(text, {}).value());
+  std::optional<std::pair<int, Channel>> caller;
+  while (!(caller = ranks.fabrics[1]->caller())) ranks.fabrics[1]->progress();
+  EXPECT_EQ(caller->first, 0);
+  const auto in = ranks.wire(1, 0);
+  const auto arrival = in->next();
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->bytes.size(), 3u);
+  EXPECT_EQ(arrival->bytes[2], std::byte{3});
+}
+
+TEST(VerbsFabric, APeerThatIsGoneBeforeTheyMetIsAnError) {
+  START(ranks);
+  ranks.fabrics[1].reset();
+  ranks.boards[1].reset();
+  Result<std::unique_ptr<Wire>> made = std::unique_ptr<Wire>();
+  while (made.ok() && *made == nullptr) made = ranks.fabrics[0]->wire(1, Channel::collective);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().culprit(), 1);
+}
+
+TEST(VerbsTransport, CarriesEverySizeBothWaysOnBothChannels) {
+  START(ranks);
+  std::unique_ptr<Transport> transports[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    auto made = make_fabric_transport(std::move(ranks.fabrics[rank]), kRanks, real_env());
+    ASSERT_TRUE(made.ok());
+    transports[rank] = std::move(*made);
+  }
+  const std::vector<std::size_t> sizes{0, 1, 8112, 8113, 64 << 10, (64 << 10) + 1, 300'003, 1u << 20, 17};
+  std::vector<testing::Traffic> traffic;
+  for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+    Link* links[2] = {nullptr, nullptr};
+    while (links[0] == nullptr || links[1] == nullptr) {
+      for (int rank = 0; rank < 2; ++rank) links[rank] = transports[rank]->link(1 - rank, channel).value();
+    }
+    for (Link* link : links) traffic.emplace_back(*link, sizes, sizes);
+  }
+  run_all(traffic);
+}
+
+}  // namespace
+}  // namespace lockstep::internal

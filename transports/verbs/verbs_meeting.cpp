@@ -1,0 +1,75 @@
+#include "transports/verbs/verbs_meeting.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "lib/base/hash.hpp"
+#include "lib/net/reactor.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+// Apart from the channels of TCP links of the same group.
+constexpr std::uint64_t kPurpose = 0x7665726273;  // "verbs"
+
+}  // namespace
+
+Result<std::unique_ptr<VerbsMeeting>> VerbsMeeting::make(std::uint64_t group, int rank,
+                                                         std::span<const int> world_ranks,
+                                                         Switchboard& switchboard) {
+  const std::uint64_t channel = hash_combine(hash_combine(kFnvOffset, group), kPurpose);
+  std::unique_ptr<VerbsMeeting> made(new VerbsMeeting(channel, rank, world_ranks, switchboard));
+  LOCKSTEP_RETURN_IF_ERROR(made->open());
+  return made;
+}
+
+Status VerbsMeeting::open() {
+  bell_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!bell_ || !events_) return system_error("eventfd, epoll", errno);
+  watch(bell_.get());
+  switchboard_.attach(bell_.get());
+  Reactor& reactor = Reactor::instance();
+  // Told of each event once: the engine that is stepped then takes all of them.
+  watch_ = reactor.watch(events_.get(), EPOLLIN | EPOLLET, [&reactor](std::uint32_t) { reactor.notify(); });
+  return watch_ != 0 ? Status() : system_error("watching for peers", errno);
+}
+
+VerbsMeeting::~VerbsMeeting() {
+  Reactor::instance().remove(watch_);
+  if (bell_) switchboard_.detach(bell_.get());
+  for (const int peer : world_ranks_) switchboard_.forget(peer, channel_);
+}
+
+void VerbsMeeting::watch(int socket) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = socket}};
+  // Refused only without memory; then the sleeper's own looks find what came.
+  static_cast<void>(epoll_ctl(events_.get(), EPOLL_CTL_ADD, socket, &event));
+}
+
+std::vector<VerbsMeeting::Met> VerbsMeeting::met() {
+  std::vector<Met> all;
+  const std::uint64_t changes = switchboard_.changes();
+  if (changes == seen_changes_) return all;
+  seen_changes_ = changes;
+  std::uint64_t rung = 0;
+  [[maybe_unused]] const ssize_t drained = ::read(bell_.get(), &rung, sizeof rung);
+  for (std::size_t peer = 0; peer < met_.size(); ++peer) {
+    if (met_[peer] || static_cast<int>(peer) == rank_) continue;
+    auto socket = switchboard_.take(world_ranks_[peer], channel_);
+    if (socket.ok() && !*socket) continue;
+    met_[peer] = true;
+    if (socket.ok()) {
+      all.push_back({static_cast<int>(peer), std::move(**socket)});
+    } else {
+      const Status& why = socket.status();
+      all.push_back({static_cast<int>(peer), Status(why.code(), why.message(), static_cast<int>(peer))});
+    }
+  }
+  return all;
+}
+
+}  // namespace lockstep::internal
