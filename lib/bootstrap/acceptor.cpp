@@ -58,8 +58,9 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
   /// What is here already is in time: it was this process that had no turn to look. The peer may hold its
   /// last words for the end of the handshake, and would take a hang-up now for the death of this rank.
   void end_of_time() {
+    timer_ = 0;
     move_bytes();
-    done_();
+    if (timer_ == 0) done_();  // Else the hello was here, and is answered by now.
   }
 
   void move_bytes() {

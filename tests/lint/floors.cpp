@@ -33,7 +33,9 @@ const std::vector<Floor>& floors() {
       // What links over UCX and over verbs share.
       {"transports/fabric/", {"transports/*", "lib/"}},
       {"transports/ucx/", {"transports/fabric/", "transports/*", "lib/"}},
-      {"transports/verbs/", {"transports/fabric/", "transports/*", "lib/"}},
+      // The two ends of a reliable connection tell each other where they are over a connection of the
+      // switchboard.
+      {"transports/verbs/", {"transports/fabric/", "transports/tcp/switchboard.hpp", "transports/*", "lib/"}},
       {"transports/cuda_ipc/", {"transports/*", "lib/"}},
       // Programs do no I/O, and whoever proves them needs nothing else.
       {"collectives/programs/", {"lib/base/"}},
