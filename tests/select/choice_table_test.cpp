@@ -168,6 +168,25 @@ TEST(ChoiceTable, OneTableForCommunicatorsAlike) {
   EXPECT_NE(table, choice_table(builtin_model(), {4, Load::spare, kSegment}));
 }
 
+TEST(Choose, LeadersCarryWhatTwoHostsExchangeInOneMessage) {
+  const auto chosen = [](const std::vector<int>& hosts, std::uint64_t bytes) {
+    const CostGround ground{static_cast<int>(hosts.size()), Load::spare, kSegment, hosts};
+    ChoiceTable table(plain_model(), ground);
+    CallFacts facts;
+    facts.collective = Collective::all_reduce;
+    facts.type = DataType::f32;
+    facts.count = bytes / 4;
+    const auto selection = choose(facts, typical_shape(Collective::all_reduce, ground, bytes),
+                                  {static_cast<int>(hosts.size()), false, true}, table);
+    EXPECT_TRUE(selection.ok()) << selection.status().message();
+    return std::string(selection.value().links->name);
+  };
+  EXPECT_EQ(chosen({0, 0, 1, 1}, 64 << 10), "leaders");
+  EXPECT_EQ(chosen({0, 0, 1, 1}, 128 << 10), "hierarchical");
+  EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2}, 32 << 10), "leaders");
+  EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2}, 64 << 10), "hierarchical");
+}
+
 TEST(Choose, TheModelsOverridesGoBeforeItsPredictions) {
   const auto model = plain_model();
   model->rules = *AlgorithmRules::parse("all_reduce:0-1k=direct,1k-inf=staged/two_shot");
