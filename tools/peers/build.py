@@ -28,7 +28,7 @@ def require(script):
 def build_own(options):
     """Our own programs; gives their folder."""
     if options.bin:
-        folder = Path(options.bin)
+        folder = Path(options.bin).resolve()
         for name in OWN:
             if not (folder / name).exists():
                 raise Problem(f"there is no {name} in {folder}: build it, or leave --bin out")
