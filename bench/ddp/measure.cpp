@@ -66,6 +66,7 @@ class Trainer {
   ReducerOptions reducer_options(const DdpOptions& options) const {
     ReducerOptions chosen;
     chosen.hook = hook_;
+    chosen.undo = options.undo;
     if (options.bucket_bytes > 0) chosen.bucket_bytes = options.bucket_bytes;
     return chosen;
   }

@@ -69,6 +69,8 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       ->check(CLI::Range(1, kMaxHosts));
   app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
   app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
+  app.add_flag("!--no-undo", options.undo, "keep no copies: gradients do not survive a step that fails")
+      ->always_capture_default(false);
   app.add_option("--zero", options.zero,
                  "measure AdamW with its state whole (0), sharded (1), or with the gradients (2)")
       ->always_capture_default(false)

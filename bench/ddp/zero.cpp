@@ -55,7 +55,7 @@ class Trainer {
 class WholeTrainer final : public Trainer {
  public:
   WholeTrainer(Communicator& communicator, const DdpOptions& options)
-      : Trainer(options), reducer_(communicator, model_.parameters()) {
+      : Trainer(options), reducer_(communicator, model_.parameters(), {.undo = options.undo}) {
     for (std::size_t l = 0; l < model_.layers(); ++l)
       model_.set_gradient(l, static_cast<float*>(reducer_.gradient(l)));
     slots_.assign(2 * model_.layers(), std::vector<float>(layer()));
@@ -115,6 +115,7 @@ class ShardedTrainer final : public Trainer {
     ShardedOptions chosen;
     chosen.stage = static_cast<ZeroStage>(options.zero);
     chosen.values_as_views = true;
+    chosen.undo = options.undo;
     if (options.bucket_bytes > 0) chosen.bucket_bytes = options.bucket_bytes;
     return chosen;
   }

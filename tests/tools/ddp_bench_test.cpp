@@ -86,6 +86,13 @@ TEST(DdpBench, ShardingSaysWhatARankKeeps) {
   }
 }
 
+TEST(DdpBench, WithoutUndoARankKeepsLess) {
+  for (const int stage : {0, 1}) {
+    const nlohmann::json result = json_of(kSmall + ("--no-undo --zero " + std::to_string(stage)));
+    EXPECT_EQ(result["memory"]["undo"], 0) << "stage " << stage;
+  }
+}
+
 TEST(DdpBench, AHookSaysWhatItSent) {
   const double gradients = 4.0 * 24 * 32 * 32;
   for (const auto& [hook, share] : {std::pair("bf16", 0.5), std::pair("i8", 0.25)}) {
