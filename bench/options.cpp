@@ -65,8 +65,8 @@ void check_together(const Options& options) {
   if (options.ranks > 0 && options.threads > 0) {
     throw CLI::ValidationError("--ranks starts processes and --threads starts threads: give one of them");
   }
-  if (options.device.empty() && (!options.libraries.empty() || options.apart))
-    throw CLI::ValidationError("--lib measures collectives on devices: add --device cuda");
+  if (options.device.empty() && (!options.libraries.empty() || options.apart || options.graph))
+    throw CLI::ValidationError("--lib and --graph measure collectives on devices: add --device cuda");
   if (!options.device.empty() && options.explain)
     throw CLI::ValidationError("--explain knows algorithms on host memory only: leave --device out");
   const int world = std::max(options.ranks, options.threads);
@@ -109,6 +109,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   app.add_option("--device", options.device,
                  "collectives on GPUs (cuda), or on the host backend, which shows that they are right (host)")
       ->check(CLI::IsMember({"cuda", "host"}));
+  app.add_flag("--graph", options.graph, "replay each call from a graph (with --device; docs/gpu.md)");
   app.add_option("--lib", options.libraries,
                  "a library with NCCL's interface, measured beside; needs --device")
       ->check(CLI::ExistingFile);

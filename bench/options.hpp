@@ -31,7 +31,8 @@ struct Options {
   std::string transport = "auto";
   std::string algorithm;  ///< Empty: chosen by the library.
   bool registered = false;
-  std::string json;  ///< A file, "-" for standard output, empty for none.
+  bool graph = false;  ///< On devices: calls are captured once and replayed.
+  std::string json;    ///< A file, "-" for standard output, empty for none.
 
   std::string device;                  ///< "cuda", "host": collectives on devices; empty: on host memory.
   std::vector<std::string> libraries;  ///< With NCCL's interface, to be measured beside.

@@ -2,15 +2,41 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "bench/data.hpp"
 #include "bench/device/check.hpp"
 #include "bench/device/memory.hpp"
 #include "bench/sweep.hpp"
+#include "lockstep/device_runtime.hpp"
 
 namespace lockstep::bench {
 namespace {
+
+// A call in a graph.
+class Captured {
+ public:
+  template <typename Call>
+  Captured(Stream stream, Call call) : stream_(stream) {
+    device::begin_capture(stream);
+    try {
+      call();
+    } catch (...) {
+      device::destroy_graph(device::end_capture(stream));
+      throw;
+    }
+    graph_ = device::end_capture(stream);
+  }
+  ~Captured() { device::destroy_graph(graph_); }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+  void replay() const { device::replay(graph_, stream_); }
+
+ private:
+  const Stream stream_;
+  device::Graph graph_ = nullptr;
+};
 
 // One operation of one contender at one size, in place or out of place.
 class Run {
@@ -25,6 +51,7 @@ class Run {
   }
 
   Timing measure() {
+    if (options_.graph) captured_.emplace(watch_.stream(), [&] { call(); });
     std::vector<double> times(static_cast<std::size_t>(std::max(options_.warmup, 1)));
     fill(0);
     for (double& time : times) time = once();
@@ -50,8 +77,9 @@ class Run {
  private:
   double once() {
     board_.barrier();
-    return watch_.time([&] { contender_.run(*call_.operation, enqueued_); });
+    return watch_.time([&] { captured_ ? captured_->replay() : call(); });
   }
+  void call() { contender_.run(*call_.operation, enqueued_); }
 
   void fill(std::uint64_t round) {
     std::vector<std::byte> input(input_bytes_);
@@ -66,6 +94,7 @@ class Run {
   const Data data_;
   const Stopwatch& watch_;
   DeviceCall enqueued_{};
+  std::optional<Captured> captured_;
   std::size_t input_bytes_ = 0;
 };
 

@@ -20,6 +20,18 @@ void print_decision(const ModeDecision& decision, int ranks) {
   if (config_text("LOCKSTEP_LOG") != "info") return;
   std::fprintf(stderr, "lockstep: %d ranks on devices, mode %s (%s)\n", ranks,
                std::string(name_of(decision.mode)).c_str(), decision.reason.c_str());
+  if (decision.mode != DeviceMode::host_sync)
+    std::fprintf(
+        stderr,
+        "lockstep: messages, scatter_v, gather_v and all_to_all_v pass by a thread of each rank as in "
+        "mode host_sync\n");
+}
+
+/// Packets are for kernels that wait: in calls, or in graphs.
+InboxShare inbox_of(const ModeDecision& decision, int world) {
+  const bool in_graphs = decision.mode == DeviceMode::stream_sync && decision.kernels_may_wait;
+  if (decision.mode != DeviceMode::device_sync && !in_graphs) return {};
+  return inbox_share(decision.staging_bytes, world);
 }
 
 }  // namespace
@@ -30,7 +42,8 @@ DeviceCore::DeviceCore(Backend& backend, int device, std::shared_ptr<Communicato
       device_(device),
       device_name_(backend.identify(device).value().name),
       control_(std::move(control)),
-      decision_(std::move(decision)) {}
+      decision_(std::move(decision)),
+      inbox_(inbox_of(decision_, control_->size())) {}
 
 Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communicator, Result<Backend*> backend,
                                                      int device, const DeviceOptions& options) {
@@ -52,7 +65,8 @@ Status DeviceCore::set_up(const DeviceOptions& options) {
   auto areas = exchange_staging();
   if (!areas.ok()) return areas.status();
   LOCKSTEP_RETURN_IF_ERROR(agree(*control_, adopt_staging(*areas, options)));
-  worker_ = std::make_unique<DeviceWorker>([this](DeviceTask& task) { run(task); });
+  worker_ = std::make_unique<DeviceWorker>([this](DeviceTask& task) { run(task); },
+                                           [this] { look_after_graphs(); });
   return {};
 }
 
@@ -71,7 +85,7 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
     auto memory = backend_.allocate(device_, area_bytes());
     if (!memory.ok()) return memory.status();
     area_ = static_cast<std::byte*>(*memory);
-    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(control_->size()), stream_));
+    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(control_->size()) + inbox_.bytes, stream_));
     LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
     LOCKSTEP_RETURN_IF_ERROR(buffers_->add(area_, area_bytes()));
     if (buffers_->find(area_, 1).owner != 0) return {};
@@ -87,25 +101,27 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
   const EngineGroup& group = control_->engine().group();
   MessageAreas messages{{}, message_area_bytes(decision_.staging_bytes)};
   std::unique_ptr<Transport> transport;
-  StreamAreas streams{group.rank, {}, {}, decision_.staging_bytes};
+  std::vector<std::byte*> members, staging;
   for (int member = 0; member < group.size() && group.size() > 1; ++member) {
     Result<std::byte*> area = area_;
     if (member != group.rank)
       area = buffers_->resolve(member, areas[static_cast<std::size_t>(member)], area_bytes(), true);
     if (!area.ok()) return area.status();
-    streams.words.push_back(*area);
-    streams.staging.push_back(*area + word_bytes(group.size()));
-    messages.by_member.push_back(streams.staging.back() + decision_.staging_bytes);
+    members.push_back(*area);
+    staging.push_back(*area + word_bytes(group.size()) + inbox_.bytes);
+    messages.by_member.push_back(staging.back() + program_staging());
   }
   if (group.size() > 1) {
     auto host = make_shm_transport(hash_combine(group.id, kDeviceGroup), group.rank, group.members,
                                    options.timeout, real_env());
     if (!host.ok()) return host.status();
-    transport = make_device_transport(std::move(*host), streams.staging, decision_.staging_bytes, *buffers_);
+    transport = make_device_transport(std::move(*host), std::move(staging), program_staging(), *buffers_);
   }
-  if (decision_.mode == DeviceMode::stream_sync) {
-    if (group.size() == 1) streams.words = {nullptr};
-    runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams));
+  LOCKSTEP_RETURN_IF_ERROR(make_runners(members));
+  if (group.size() > 1 && group.size() <= sync::kMaxPhaseRanks) {
+    auto guard = WriteGuard::make(backend_, device_, group.rank, members);
+    if (!guard.ok()) return guard.status();
+    steps_->set_guard(std::move(*guard));
   }
   collectives_ = control_->on_memory(group.name + "/device", std::move(transport), *steps_);
   messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
@@ -113,9 +129,36 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
   return {};
 }
 
+/// `areas`: those of all members; none in a group of one, where nothing waits.
+Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
+  if (decision_.mode == DeviceMode::host_sync) return {};
+  const int rank = control_->rank(), world = control_->size();
+  StreamAreas streams{rank, areas, {}, program_staging()};
+  SyncAreas kernels{rank, areas, {}, inbox_.slot_bytes, {}, program_staging()};
+  for (std::byte* const area : areas) {
+    kernels.inboxes.push_back(area + word_bytes(world));
+    kernels.staging.push_back(kernels.inboxes.back() + inbox_.bytes);
+  }
+  streams.staging = kernels.staging;
+  if (world == 1) streams.words = kernels.words = {nullptr};
+  const bool streams_wait = decision_.mode == DeviceMode::stream_sync;
+  if (!streams_wait || decision_.kernels_may_wait) {
+    auto waiting = SyncRunner::make(backend_, device_, std::move(kernels), streams_wait, stream_);
+    if (!waiting.ok()) return waiting.status();
+    graph_runner_ = std::move(*waiting);
+    capturer_ = graph_runner_.get();
+  }
+  if (streams_wait) runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams));
+  if (!streams_wait) runner_ = std::move(graph_runner_);
+  return {};
+}
+
 DeviceCore::~DeviceCore() {
+  if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   if (worker_ != nullptr && !worker_->idle()) abort("its DeviceCommunicator was destroyed");
   worker_.reset();
+  runner_.reset();
+  graph_runner_.reset();
   if (gate_ != nullptr) gate_->release(issued_);
   gate_.reset();
   if (collectives_ != nullptr) collectives_->engine().close();

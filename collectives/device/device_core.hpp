@@ -4,8 +4,8 @@
 // sends and receives. In mode host_sync an engine whose domain is the ranks' device memory runs the same
 // programs as in shared memory: order, mismatches, deadlines, revokes are its. The worker waits on the host
 // for the caller's stream, for its own stream, and for the peers; the caller's stream waits for the worker.
-// In mode stream_sync the caller's stream runs the programs; the worker watches for deadlines, mismatches and
-// revokes, and lets the stream's waits pass when the group ended.
+// In modes stream_sync and device_sync the caller's stream runs the programs; the worker watches for
+// deadlines, mismatches and revokes, and lets the stream's waits pass when the group ended.
 #pragma once
 
 #include <atomic>
@@ -23,6 +23,7 @@
 #include "collectives/device/shared_buffers.hpp"
 #include "collectives/device/stream_gate.hpp"
 #include "collectives/device/stream_runner.hpp"
+#include "collectives/device/sync_runner.hpp"
 
 namespace lockstep::internal {
 
@@ -61,6 +62,8 @@ class DeviceCore {
   Status set_up(const DeviceOptions& options);
   Result<std::vector<SegmentRef>> exchange_staging();
   std::size_t area_bytes() const;
+  std::size_t program_staging() const { return decision_.staging_bytes - inbox_.bytes; }
+  Status make_runners(const std::vector<std::byte*>& areas);
   Status adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options);
 
   // device_start.cpp
@@ -73,6 +76,10 @@ class DeviceCore {
   // device_stream.cpp
   bool runs_on_stream(const DeviceTask& task);
   Status start_on_stream(DeviceTask& task, DeviceStream stream);
+  Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
+  Status record_in_graph(DeviceTask& task, DeviceStream stream);
+  void note_call(std::uint64_t sequence, const CallFacts& facts);
+  void look_after_graphs();
   Status follow_last(DeviceStream stream);
   Status note_last(DeviceStream stream);
   CallRecord* record_of(int member, std::uint64_t sequence);
@@ -95,8 +102,10 @@ class DeviceCore {
   const std::string device_name_;
   const std::shared_ptr<CommunicatorCore> control_;
   const ModeDecision decision_;
+  const InboxShare inbox_;
   DeviceStream stream_ = nullptr;
-  std::byte* area_ = nullptr;  ///< Shared with the peers: words, staging for collectives, message area.
+  /// Shared with the peers: words, inbox of packets, staging for collectives, message area.
+  std::byte* area_ = nullptr;
   std::unique_ptr<SharedBuffers> buffers_;
   std::unique_ptr<DeviceSteps> steps_;
   std::shared_ptr<CommunicatorCore> collectives_;
@@ -106,7 +115,10 @@ class DeviceCore {
   std::unique_ptr<StreamGate> gate_;
   std::uint32_t issued_ = 0;  ///< Tickets.
   bool finalized_ = false;
-  std::unique_ptr<StreamRunner> runner_;  ///< stream_sync only.
+  std::unique_ptr<CallRunner> runner_;        ///< Of calls; not in host_sync.
+  std::unique_ptr<CallRunner> graph_runner_;  ///< Of captured calls, where another one does.
+  CallRunner* capturer_ = nullptr;            ///< One of both, or null: no call can be captured.
+  std::atomic<bool> recorded_{false};         ///< A call was.
   std::uint64_t stream_calls_ = 0;
   DeviceStream last_stream_ = nullptr;  ///< Of the last operation; with the event of its end.
   DeviceEvent last_end_ = nullptr;

@@ -4,12 +4,11 @@
 #include <cstring>
 
 #include "lib/base/config.hpp"
+#include "lib/device/sync/phase_body.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-/// What this version runs.
-constexpr DeviceMode kFastestBuilt = DeviceMode::stream_sync;
 constexpr DeviceMode kModes[] = {DeviceMode::host_sync, DeviceMode::stream_sync, DeviceMode::device_sync};
 
 /// Below this a slot of the staging area would hold nothing for hundreds of ranks.
@@ -47,20 +46,33 @@ Result<std::optional<DeviceMode>> common_wish(const std::vector<DeviceFacts>& fa
   return std::optional(static_cast<DeviceMode>(facts[0].wanted_mode));
 }
 
-/// The fastest mode that is right for these devices, and what keeps it from being a faster one.
-ModeDecision best_mode(const std::vector<DeviceFacts>& facts) {
-  ModeDecision best;
-  best.mode = DeviceMode::host_sync;
+/// Two ranks whose kernels take turns on one GPU; empty where there are none.
+std::string time_slices(const std::vector<DeviceFacts>& facts, const EngineGroup& group) {
   for (std::size_t a = 0; a < facts.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) {
-      if (facts[a].uuid == facts[b].uuid && !(facts[a].overlap != 0 && facts[b].overlap != 0)) {
-        best.reason = ranks_text(b, a) + " share a GPU without MPS";
-        return best;
-      }
+      const bool overlap = facts[a].overlap != 0 && facts[b].overlap != 0;
+      const bool one_process = group.members[a].process == group.members[b].process;
+      if (facts[a].uuid == facts[b].uuid && !overlap && !one_process)
+        return ranks_text(b, a) + " share a GPU without MPS";
     }
   }
-  best.reason = "the others were never measured: LOCKSTEP_DEVICE_MODE chooses them";
+  return {};
+}
+
+/// What is right for these devices, and what keeps it from being faster.
+ModeDecision best_mode(const std::string& slices) {
+  ModeDecision best;
+  best.mode = DeviceMode::host_sync;
+  best.reason = slices.empty() ? "the others were never measured: LOCKSTEP_DEVICE_MODE chooses them" : slices;
   return best;
+}
+
+/// A wish is granted even where waits cost time slices: bounded they are, and so it can be measured.
+void grant(DeviceMode wish, const std::string& slices, ModeDecision& decision) {
+  decision.mode = wish;
+  decision.reason = "as asked for";
+  if (wish != DeviceMode::host_sync && !slices.empty())
+    decision.reason += ", though " + slices + ": every wait costs them a time slice";
 }
 
 }  // namespace
@@ -110,7 +122,9 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   }
   auto wish = common_wish(facts);
   if (!wish.ok()) return wish.status();
-  ModeDecision decision = best_mode(facts);
+  const std::string slices = time_slices(facts, group);
+  ModeDecision decision = best_mode(slices);
+  decision.kernels_may_wait = slices.empty() && facts.size() <= sync::kMaxPhaseRanks;
   decision.staging_bytes = std::min_element(facts.begin(), facts.end(), [](const auto& a, const auto& b) {
                              return a.staging_bytes < b.staging_bytes;
                            })->staging_bytes;
@@ -122,15 +136,12 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
                   "the ranks are on several hosts, which collectives on devices do not reach yet: split the "
                   "communicator by host, and pass between the hosts in host memory");
   }
-  if (*wish) {
-    if (**wish > kFastestBuilt) {
-      return Status(ErrorCode::not_supported, "device mode " + std::string(name_of(**wish)) +
-                                                  " is not in this version: the fastest is " +
-                                                  std::string(name_of(kFastestBuilt)));
-    }
-    decision.mode = **wish;
-    decision.reason = "as asked for";
-  }
+  if (!*wish) return decision;
+  if (**wish == DeviceMode::device_sync && facts.size() > sync::kMaxPhaseRanks)
+    return Status(ErrorCode::not_supported, "device mode device_sync serves up to " +
+                                                std::to_string(sync::kMaxPhaseRanks) +
+                                                " ranks of a host: leave the mode to the library");
+  grant(**wish, slices, decision);
   return decision;
 }
 

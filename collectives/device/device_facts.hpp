@@ -30,6 +30,8 @@ struct ModeDecision {
   DeviceMode mode = DeviceMode::host_sync;
   std::string reason;               ///< "ranks 0 and 1 share a GPU without MPS"
   std::uint64_t staging_bytes = 0;  ///< Equal on all ranks: the least.
+  /// All ranks' kernels run at the same time, so that one may wait for another: calls can be captured.
+  bool kernels_may_wait = false;
 };
 
 /// This rank's facts; what fails becomes a fault, so that all ranks hear of it.

@@ -32,7 +32,10 @@ void DeviceCore::run(DeviceTask& task) {
       status = task.call ? run_collective(task) : messenger_->run(task.messages, task.timeout);
     // Alone nobody was told of a refused call, and nobody is out of step.
     const bool harmless = task.call && task.ticket == 0 && engine().group().size() == 1;
-    if (!status.ok() && !harmless) fail(explained(std::move(status)));
+    if (!status.ok() && !harmless) {
+      fail(explained(std::move(status)));
+      steps_->close();
+    }
   }
   if (task.watched) let_pass(task);
   buffers_->forget_peers();
@@ -144,6 +147,11 @@ Status DeviceCore::wait() {
 
 Status DeviceCore::state() {
   if (Status status = failure(); !status.ok()) return status;
+  if (const int late = recorded_ ? capturer_->late_member() : -1; late >= 0)
+    fail(Status(
+        ErrorCode::timeout,
+        "lockstep: the deadline of a collective in a graph passed; it waited for " + engine().who(late),
+        late));
   for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
     if (finalized_ || group->engine().poll_state() == ErrorCode::ok) continue;
     fail(reason_of(group->engine()));

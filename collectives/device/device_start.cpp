@@ -85,7 +85,7 @@ Status DeviceCore::enqueue(DeviceTask task, std::span<const DeviceStream> stream
   if (refusal.ok())
     refusal = runs_on_stream(task) ? start_on_stream(task, streams.front()) : hold(task, streams);
   if (refusal.ok()) {
-    worker_->push(std::move(task));
+    if (!task.recorded) worker_->push(std::move(task));
     return {};
   }
   // The call keeps its place in the order, and the peers are told.
@@ -113,14 +113,15 @@ Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams)
   return streams.empty() ? Status() : note_last(streams.back());
 }
 
-/// Phases and tickets are numbers of this call; replayed, they would have passed already.
+/// What the thread does, and the words that streams wait for, are of this one call.
 Status DeviceCore::refuse_capture(DeviceStream stream) {
   auto capturing = backend_.capturing(stream);
   if (!capturing.ok()) return capturing.status();
   if (!*capturing) return {};
   return Status(ErrorCode::not_supported, "the stream is being captured in a graph, which mode " +
                                               std::string(name_of(decision_.mode)) +
-                                              " cannot replay: keep collectives out of the graph");
+                                              " cannot replay for this operation: capture "
+                                              "collectives in mode device_sync");
 }
 
 Result<DeviceEvent> DeviceCore::take_event() {

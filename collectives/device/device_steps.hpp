@@ -2,14 +2,18 @@
 #pragma once
 
 #include "collectives/device/shared_buffers.hpp"
+#include "collectives/device/write_guard.hpp"
 #include "collectives/engine/domain_memory.hpp"
 #include "lib/device/backend.hpp"
 
 namespace lockstep::internal {
 
-/// Enqueues a copy or reduce step on `stream`, whose device is selected.
+/// Enqueues a copy or reduce step on `stream`, whose device is selected. `permit` not null: what it writes it
+/// writes only while that word is not 0.
 Status enqueue_step(Backend& backend, DeviceStream stream, const Program& program, const Step& step,
-                    const Buffers& buffers, const Combine& combine);
+                    const Buffers& buffers, const Combine& combine, const std::uint32_t* permit = nullptr);
+/// Whether the step writes to memory of another rank's caller.
+bool writes_to_peers(const Program& program, const Step& step);
 
 /// Where a block lies in a member's buffer is known to that member alone: such a collective passes as
 /// messages, after a barrier in which the ranks find out whether they all called the same.
@@ -25,6 +29,10 @@ class DeviceSteps final : public DomainMemory {
   /// All outlive it. `stream` is of `device`.
   DeviceSteps(Backend& backend, int device, DeviceStream stream, const SharedBuffers& buffers)
       : backend_(backend), device_(device), stream_(stream), buffers_(buffers) {}
+  /// Null: there are no peers, or too many for it.
+  void set_guard(std::unique_ptr<WriteGuard> guard) { guard_ = std::move(guard); }
+  /// The operation failed: nobody writes to this rank's memory any more.
+  void close();
 
   Status run(const Program& program, const Step& step, const Buffers& buffers,
              const Combine& combine) override;
@@ -41,6 +49,7 @@ class DeviceSteps final : public DomainMemory {
   const int device_;
   const DeviceStream stream_;
   const SharedBuffers& buffers_;
+  std::unique_ptr<WriteGuard> guard_;
 };
 
 }  // namespace lockstep::internal

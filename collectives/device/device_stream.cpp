@@ -1,4 +1,4 @@
-// Mode stream_sync: what the caller's stream runs itself, and what the worker does about it.
+// Modes stream_sync and device_sync: what the caller's stream runs itself, and what the worker does about it.
 #include <sched.h>
 
 #include "collectives/device/device_core.hpp"
@@ -37,28 +37,51 @@ Status DeviceCore::note_last(DeviceStream stream) {
 }
 
 Status DeviceCore::start_on_stream(DeviceTask& task, DeviceStream stream) {
-  LOCKSTEP_RETURN_IF_ERROR(refuse_capture(stream));
+  auto capturing = backend_.capturing(stream);
+  if (!capturing.ok()) return capturing.status();
+  if (*capturing) return record_in_graph(task, stream);
   LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
   for (int i = 0; i < 2; ++i) {
     auto event = take_event();
     if (!event.ok()) return event.status();
     task.ready.push_back(*event);
   }
-  const Call& call = task.call->call();
   task.watched = WatchedCall{kFirstSequence + stream_calls_++, task.ready.back()};
-  if (CallRecord* const own = record_of(control_->rank(), task.watched->sequence)) {
-    own->sequence.store(0, std::memory_order_release);
-    own->facts = call.facts;
-    own->sequence.store(task.watched->sequence + 1, std::memory_order_release);
-  }
+  note_call(task.watched->sequence, task.call->call().facts);
   LOCKSTEP_RETURN_IF_ERROR(backend_.record(task.ready.front(), stream));
-  LOCKSTEP_RETURN_IF_ERROR(runner_->enqueue(call, stream));
-  if (task.copy_to != nullptr && call.output_elements > 0) {
-    LOCKSTEP_RETURN_IF_ERROR(
-        backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*runner_, task, stream));
   LOCKSTEP_RETURN_IF_ERROR(backend_.record(task.watched->end, stream));
   return note_last(stream);
+}
+
+Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream) {
+  const Call& call = task.call->call();
+  LOCKSTEP_RETURN_IF_ERROR(runner.enqueue(call, stream));
+  if (task.copy_to == nullptr || call.output_elements == 0) return {};
+  return backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream);
+}
+
+/// No event and no task: the call runs when the graph does, and as often. Its kernels have their own
+/// deadline; the worker looks from time to time whether the group ended.
+Status DeviceCore::record_in_graph(DeviceTask& task, DeviceStream stream) {
+  if (capturer_ == nullptr) return refuse_capture(stream);
+  note_call(kFirstSequence + stream_calls_++, task.call->call().facts);
+  LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*capturer_, task, stream));
+  task.recorded = true;
+  if (!recorded_.exchange(true)) worker_->look_when_idle();
+  return {};
+}
+
+void DeviceCore::look_after_graphs() {
+  if (!state().ok()) static_cast<void>(capturer_->let_pass(stream_));
+}
+
+void DeviceCore::note_call(std::uint64_t sequence, const CallFacts& facts) {
+  CallRecord* const own = record_of(control_->rank(), sequence);
+  if (own == nullptr) return;
+  own->sequence.store(0, std::memory_order_release);
+  own->facts = facts;
+  own->sequence.store(sequence + 1, std::memory_order_release);
 }
 
 /// Where a member tells what it called; null in a group of one.
@@ -77,7 +100,7 @@ Status DeviceCore::watch(const DeviceTask& task) {
   for (;;) {
     auto passed = backend_.query(task.watched->end);
     if (!passed.ok()) return passed.status();
-    if (*passed) return compare_calls(task);
+    if (*passed) return runner_->late_member() < 0 ? compare_calls(task) : late(task);
     if (engine().state() != ErrorCode::ok) return engine().reason();
     const Nanos now = real_env().now();
     if (now - looked > kLookEvery) {

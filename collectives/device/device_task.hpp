@@ -27,6 +27,7 @@ struct WatchedCall {
 
 struct DeviceTask {
   std::optional<WatchedCall> watched;
+  bool recorded = false;                ///< In a graph: there is nothing to run or to watch.
   std::optional<CallBuilder> call;      ///< A collective,
   std::vector<DeviceMessage> messages;  ///< or messages that do not wait for one another.
   void* copy_to = nullptr;              ///< Where a broadcast's root wants its input as well; null: nowhere.

@@ -3,11 +3,18 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <chrono>
 #include <utility>
 
 namespace lockstep::internal {
+namespace {
 
-DeviceWorker::DeviceWorker(std::function<void(DeviceTask&)> run) : run_(std::move(run)) {
+constexpr std::chrono::milliseconds kLookEvery{10};
+
+}  // namespace
+
+DeviceWorker::DeviceWorker(std::function<void(DeviceTask&)> run, std::function<void()> look)
+    : run_(std::move(run)), look_(std::move(look)) {
   sigset_t all, before;  // The program's signal handlers run on its own threads.
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -44,10 +51,26 @@ bool DeviceWorker::idle() {
   return finished_ == pushed_;
 }
 
+void DeviceWorker::look_when_idle() {
+  const std::lock_guard lock(mutex_);
+  looks_ = true;
+  pushed_changed_.notify_one();
+}
+
+void DeviceWorker::await_task(std::unique_lock<std::mutex>& lock) {
+  const auto due = [this] { return stopping_ || !tasks_.empty(); };
+  pushed_changed_.wait(lock, [&] { return due() || looks_; });
+  while (!due() && !pushed_changed_.wait_for(lock, kLookEvery, due)) {
+    lock.unlock();
+    look_();
+    lock.lock();
+  }
+}
+
 void DeviceWorker::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    pushed_changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+    await_task(lock);
     if (tasks_.empty()) return;
     DeviceTask task = std::move(tasks_.front());
     tasks_.pop_front();

@@ -13,8 +13,9 @@ namespace lockstep::internal {
 
 class DeviceWorker {
  public:
-  /// `run` is called for one task after the other, on the worker's thread.
-  explicit DeviceWorker(std::function<void(DeviceTask&)> run);
+  /// `run` is called for one task after the other, on the worker's thread; `look`, when that was asked for,
+  /// from time to time while there are none.
+  DeviceWorker(std::function<void(DeviceTask&)> run, std::function<void()> look);
   /// What was pushed still runs.
   ~DeviceWorker();
   DeviceWorker(const DeviceWorker&) = delete;
@@ -24,16 +25,20 @@ class DeviceWorker {
   /// Blocks until everything pushed so far has run.
   void wait();
   bool idle();
+  /// From now on.
+  void look_when_idle();
 
  private:
   void work();
+  void await_task(std::unique_lock<std::mutex>& lock);
 
   const std::function<void(DeviceTask&)> run_;
+  const std::function<void()> look_;
   std::mutex mutex_;
   std::condition_variable pushed_changed_, finished_changed_;
   std::deque<DeviceTask> tasks_;
   std::uint64_t pushed_ = 0, finished_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, looks_ = false;
   std::thread thread_;
 };
 

@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/engine/buffers.hpp"
-#include "collectives/engine/call.hpp"
+#include "collectives/device/call_runner.hpp"
 #include "collectives/engine/prepared_program.hpp"
 #include "lib/device/backend.hpp"
 
@@ -32,20 +31,15 @@ constexpr std::size_t word_bytes(int world) {
   return (static_cast<std::size_t>(world) * kWordStride + kPage - 1) / kPage * kPage;
 }
 
-/// Not thread-safe. All ranks enqueue the same calls in the same order.
-class StreamRunner {
+class StreamRunner final : public CallRunner {
  public:
   /// `backend` outlives it.
   StreamRunner(Backend& backend, StreamAreas areas) : backend_(backend), areas_(std::move(areas)) {}
 
-  /// Enqueues the whole call, whose device is selected. After an error some of it may be enqueued.
-  Status enqueue(const Call& call, DeviceStream stream);
-  /// Enqueues, on a stream of this rank's own, what lets every wait of this rank pass; again as long as peers
-  /// may overwrite it.
-  Status let_pass(DeviceStream stream);
+  Status enqueue(const Call& call, DeviceStream stream) override;
+  Status let_pass(DeviceStream stream) override;
 
  private:
-  Status enqueue_alone(const Call& call, const Buffers& buffers, const Combine& combine, DeviceStream stream);
   Status enqueue_phase(const Step& step, DeviceStream stream);
   std::uint32_t* word(int owner, int writer) const {
     return reinterpret_cast<std::uint32_t*>(areas_.words[static_cast<std::size_t>(owner)] +

@@ -36,15 +36,21 @@ class DeviceCore;
 /// A cudaStream_t; nullptr is the legacy default stream.
 using Stream = void*;
 
-/// How the ranks' streams wait for one another; docs/gpu.md tells when each is right. A stream that is being
-/// captured in a graph is refused in every mode, with an error that says so. All ranks use the same; from the
-/// most careful to the fastest.
+/// How the ranks' streams wait for one another; docs/gpu.md tells when each is right. All ranks use the same;
+/// from the most careful to the fastest.
+///
+/// Capture in a graph: in device_sync, and in stream_sync where every rank's kernels run at the same time (no
+/// GPU shared without MPS). Elsewhere, and for send, recv, scatter_v, gather_v and all_to_all_v, a stream
+/// that is being captured is refused with an error that says so. All ranks capture the same calls, and replay
+/// in the same order among their replays and calls; these must not overlap on one rank: use one stream, or
+/// events. A replay that fails shows in state(), which looks for it. Replays end before the communicator is
+/// destroyed.
 enum class DeviceMode : std::uint8_t {
   host_sync = 0,    ///< A thread of each rank does: no kernel and no stream waits for another process. Right
                     ///< always, also where several processes share one GPU.
   stream_sync = 1,  ///< Streams do, by stream memory operations.
   device_sync = 2,  ///< Kernels do, by flags in device memory: for ranks that run at the same time (a GPU
-                    ///< each, or MPS). Not in this version: refused.
+                    ///< each, or MPS).
 };
 /// "host_sync" ...
 LOCKSTEP_API std::string_view name_of(DeviceMode mode) noexcept;

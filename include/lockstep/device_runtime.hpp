@@ -49,6 +49,16 @@ LOCKSTEP_API void wait(Stream stream, Event event);
 /// Microseconds between the last records of two timed events that have passed.
 LOCKSTEP_API double elapsed_us(Event start, Event end);
 
+/// A cudaGraphExec_t.
+using Graph = void*;
+/// From here on what is enqueued to `stream` (not the default one) is recorded in place of run: copies, and
+/// the collectives of communicators whose mode allows it (docs/gpu.md). Events and questions are errors.
+LOCKSTEP_API void begin_capture(Stream stream);
+[[nodiscard]] LOCKSTEP_API Graph end_capture(Stream stream);
+/// Enqueues what was recorded, as often as wanted. All ranks replay theirs in the same order.
+LOCKSTEP_API void replay(Graph graph, Stream stream);
+LOCKSTEP_API void destroy_graph(Graph graph);
+
 /// Enqueued; between any two memories. The ranges do not overlap, and stay valid until the stream has passed.
 LOCKSTEP_API void copy(void* destination, const void* source, std::size_t bytes, Stream stream);
 LOCKSTEP_API void fill(void* destination, std::uint8_t value, std::size_t bytes, Stream stream);

@@ -24,6 +24,8 @@ namespace lockstep::internal {
 using DeviceStream = void*;
 /// A cudaEvent_t.
 using DeviceEvent = void*;
+/// A cudaGraphExec_t.
+using DeviceGraph = void*;
 
 struct DeviceIdentity {
   std::array<std::uint8_t, 16>
@@ -145,6 +147,16 @@ class Backend {
   virtual Result<bool> idle(DeviceStream stream) = 0;
   /// True while a graph is recorded from it: the operations will run later, perhaps more than once.
   virtual Result<bool> capturing(DeviceStream stream) = 0;
+
+  // Graphs.
+  /// What is enqueued to `stream` from here on does not run, but is recorded. Not the default stream. Asking
+  /// or waiting for a recorded stream, and events in it, are errors (on CUDA events that stay inside work).
+  virtual Status begin_capture(DeviceStream stream) = 0;
+  virtual Result<DeviceGraph> end_capture(DeviceStream stream) = 0;
+  /// Enqueues everything recorded, with the arguments that it had then.
+  virtual Status replay(DeviceGraph graph, DeviceStream stream) = 0;
+  /// What was enqueued still runs.
+  virtual Status destroy_graph(DeviceGraph graph) = 0;
 
   // Events.
   virtual Result<DeviceEvent> create_event() = 0;

@@ -40,6 +40,11 @@ void record(Event event, Stream stream) { backend().record(event, stream).throw_
 void wait(Stream stream, Event event) { backend().wait_event(stream, event).throw_if_error(); }
 double elapsed_us(Event start, Event end) { return value_of(backend().elapsed_us(start, end)); }
 
+void begin_capture(Stream stream) { backend().begin_capture(stream).throw_if_error(); }
+Graph end_capture(Stream stream) { return value_of(backend().end_capture(stream)); }
+void replay(Graph graph, Stream stream) { backend().replay(graph, stream).throw_if_error(); }
+void destroy_graph(Graph graph) { backend().destroy_graph(graph).throw_if_error(); }
+
 void copy(void* destination, const void* source, std::size_t bytes, Stream stream) {
   backend().copy(destination, source, bytes, stream).throw_if_error();
 }

@@ -30,6 +30,8 @@ struct ReduceJob {
   /// Empty, or one for each source, for real floats: the source is multiplied, rounded to its type, and then
   /// reduced, with the same bits as if it had been scaled beforehand.
   std::span<const ScaleFactor> factors = {};
+  /// Not null: a word that the device can read; while it is 0 the reduction does nothing.
+  const std::uint32_t* permit = nullptr;
 };
 
 /// f32 to (narrow) or from (widen) a smaller type, each element times `factor`: as lib/reduce/convert.hpp.

@@ -1,6 +1,7 @@
 #include "tests/engine/reference.hpp"
 
 #include <algorithm>
+#include <complex>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -17,10 +18,28 @@ constexpr std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-bool is_float(DataType type) { return type <= DataType::f64; }
-bool is_unsigned(DataType type) {
-  return type == DataType::u8 || type == DataType::u32 || type == DataType::u64;
+using Complex = std::complex<double>;
+
+bool is_float(DataType type) {
+  return type <= DataType::f64 || type == DataType::f8e4m3 || type == DataType::f8e5m2;
 }
+bool is_complex(DataType type) { return type == DataType::complex64 || type == DataType::complex128; }
+bool is_unsigned(DataType type) {
+  return type == DataType::u8 || type == DataType::u32 || type == DataType::u64 || type == DataType::boolean;
+}
+
+// Calls visit(T{}) with the type in which the elements are combined: double, Complex, or std::int64_t
+// (wrapping).
+template <typename Visit>
+auto with_number(DataType type, Visit visit) {
+  if (is_float(type)) return visit(double{});
+  if (is_complex(type)) return visit(Complex{});
+  return visit(std::int64_t{});
+}
+template <typename T>
+inline constexpr bool kIsComplex = false;
+template <typename Part>
+inline constexpr bool kIsComplex<std::complex<Part>> = true;
 
 // Integers up to this magnitude are exact in the type, and so are the sums that stay below it.
 std::int64_t exact_limit(DataType type) {
@@ -29,9 +48,17 @@ std::int64_t exact_limit(DataType type) {
       return std::int64_t{1} << 11;
     case DataType::bf16:
       return std::int64_t{1} << 8;
+    case DataType::f8e4m3:
+      return 16;
+    case DataType::f8e5m2:
+      return 8;
+    case DataType::boolean:
+      return 1;
     case DataType::f32:
+    case DataType::complex64:
       return std::int64_t{1} << 24;
     case DataType::f64:
+    case DataType::complex128:
       return std::int64_t{1} << 53;
     case DataType::i8:
     case DataType::u8:
@@ -58,7 +85,14 @@ auto with_storage(DataType type, Visit visit) {
     case DataType::i8:
       return visit(std::int8_t{});
     case DataType::u8:
+    case DataType::boolean:
+    case DataType::f8e4m3:
+    case DataType::f8e5m2:
       return visit(std::uint8_t{});
+    case DataType::complex64:
+      return visit(std::complex<float>{});
+    case DataType::complex128:
+      return visit(std::complex<double>{});
     case DataType::i32:
       return visit(std::int32_t{});
     case DataType::u32:
@@ -70,21 +104,48 @@ auto with_storage(DataType type, Visit visit) {
   }
 }
 
-// Number is double for floats and std::int64_t (wrapping) for integers.
+template <typename Stored, typename Number>
+Stored stored_as(DataType type, Number number) {
+  if constexpr (kIsComplex<Stored> != kIsComplex<Number>) {
+    return {};  // Never asked for.
+  } else if constexpr (kIsComplex<Number>) {
+    using Part = typename Stored::value_type;
+    return {static_cast<Part>(number.real()), static_cast<Part>(number.imag())};
+  } else {
+    const auto small = static_cast<float>(number);
+    if (type == DataType::f16) return static_cast<Stored>(F16::from_float(small));
+    if (type == DataType::bf16) return static_cast<Stored>(BF16::from_float(small));
+    if (type == DataType::f8e4m3) return static_cast<Stored>(F8E4M3::from_float(small));
+    if (type == DataType::f8e5m2) return static_cast<Stored>(F8E5M2::from_float(small));
+    return static_cast<Stored>(number);
+  }
+}
+
+template <typename Number, typename Stored>
+Number number_of(DataType type, Stored stored) {
+  if constexpr (kIsComplex<Stored> != kIsComplex<Number>) {
+    return {};
+  } else if constexpr (kIsComplex<Number>) {
+    return {stored.real(), stored.imag()};
+  } else {
+    const auto bits = static_cast<std::uint16_t>(static_cast<std::uint64_t>(stored));
+    if (type == DataType::f16) return static_cast<Number>(F16::to_float(bits));
+    if (type == DataType::bf16) return static_cast<Number>(BF16::to_float(bits));
+    if (type == DataType::f8e4m3)
+      return static_cast<Number>(F8E4M3::to_float(static_cast<std::uint8_t>(bits)));
+    if (type == DataType::f8e5m2)
+      return static_cast<Number>(F8E5M2::to_float(static_cast<std::uint8_t>(bits)));
+    return static_cast<Number>(stored);
+  }
+}
+
 template <typename Number>
 std::vector<std::byte> encode(DataType type, const std::vector<Number>& numbers) {
   std::vector<std::byte> bytes(numbers.size() * size_of(type));
   with_storage(type, [&](auto stored) {
-    using Stored = decltype(stored);
     std::byte* into = bytes.data();
     for (const Number number : numbers) {
-      if (type == DataType::f16) {
-        stored = static_cast<Stored>(F16::from_float(static_cast<float>(number)));
-      } else if (type == DataType::bf16) {
-        stored = static_cast<Stored>(BF16::from_float(static_cast<float>(number)));
-      } else {
-        stored = static_cast<Stored>(number);
-      }
+      stored = stored_as<decltype(stored)>(type, number);
       std::memcpy(into, &stored, sizeof stored);
       into += sizeof stored;
     }
@@ -94,12 +155,9 @@ std::vector<std::byte> encode(DataType type, const std::vector<Number>& numbers)
 
 template <typename Number>
 Number decode(DataType type, const std::byte* from) {
-  return with_storage(type, [&](auto stored) -> Number {
+  return with_storage(type, [&](auto stored) {
     std::memcpy(&stored, from, sizeof stored);
-    if (type == DataType::f16) return static_cast<Number>(F16::to_float(static_cast<std::uint16_t>(stored)));
-    if (type == DataType::bf16)
-      return static_cast<Number>(BF16::to_float(static_cast<std::uint16_t>(stored)));
-    return static_cast<Number>(stored);
+    return number_of<Number>(type, stored);
   });
 }
 
@@ -118,17 +176,25 @@ std::int64_t largest_value(const CollectiveCase& c) {
 template <typename Number>
 std::vector<Number> input_values(const CollectiveCase& c, int rank, std::size_t first, std::size_t count) {
   const bool is_signed = !is_unsigned(c.type);
-  const bool multiplies = c.reduces() && c.op == ReduceOp::prod;
+  const bool multiplies = c.reduces() && c.op == ReduceOp::prod && c.type != DataType::boolean;
   const auto range = static_cast<std::uint64_t>(largest_value(c)) + 1;
   const std::int64_t stretch =
       adds(c) && c.op == ReduceOp::premul_sum ? 2 : 1;  // times one half is an integer
   const std::uint64_t stream = mix(c.seed * 1'000'003 + static_cast<std::uint64_t>(rank));
+  const auto whole_number = [&](std::uint64_t random) {
+    auto value = static_cast<std::int64_t>((random >> 1) % range) * stretch;
+    if (multiplies) value = rank < 6 && (random & 2) == 0 ? 2 : 1;  // 2^6 is exact in every type
+    return is_signed && (random & 1) != 0 ? -value : value;
+  };
   std::vector<Number> values(count);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t random = mix(stream + first + i);
-    auto value = static_cast<std::int64_t>((random >> 1) % range) * stretch;
-    if (multiplies) value = rank < 6 && (random & 2) == 0 ? 2 : 1;  // 2^6 is exact in every type
-    values[i] = static_cast<Number>(is_signed && (random & 1) != 0 ? -value : value);
+    if constexpr (kIsComplex<Number>) {
+      values[i] = {static_cast<double>(whole_number(random)),
+                   static_cast<double>(whole_number(mix(~random)))};
+    } else {
+      values[i] = static_cast<Number>(whole_number(random));
+    }
   }
   return values;
 }
@@ -170,9 +236,19 @@ double combine(ReduceOp op, double a, double b) {
   }
 }
 
+Complex combine(ReduceOp op, Complex a, Complex b) { return op == ReduceOp::prod ? a * b : a + b; }
+
+// Arithmetic on booleans is logic.
+ReduceOp meaning(DataType type, ReduceOp op) {
+  if (type != DataType::boolean) return op;
+  if (op == ReduceOp::sum || op == ReduceOp::max) return ReduceOp::bor;
+  return op == ReduceOp::prod || op == ReduceOp::min ? ReduceOp::band : op;
+}
+
 // The reduction of elements first .. first + count over all ranks.
 template <typename Number>
 std::vector<Number> reduced(const CollectiveCase& c, std::size_t first, std::size_t count) {
+  const ReduceOp op = meaning(c.type, c.op);
   std::vector<Number> result;
   for (int rank = 0; rank < c.world; ++rank) {
     auto values = input_values<Number>(c, rank, first, count);
@@ -181,10 +257,11 @@ std::vector<Number> reduced(const CollectiveCase& c, std::size_t first, std::siz
     }
     if (rank == 0) result.swap(values);
     if (rank == 0) continue;
-    for (std::size_t i = 0; i < count; ++i) result[i] = combine(c.op, result[i], values[i]);
+    for (std::size_t i = 0; i < count; ++i) result[i] = combine(op, result[i], values[i]);
   }
   if (c.op == ReduceOp::avg) {
-    for (Number& value : result) value /= static_cast<Number>(c.world);
+    using Divisor = std::conditional_t<kIsComplex<Number>, double, Number>;
+    for (Number& value : result) value /= static_cast<Divisor>(c.world);
   }
   return result;
 }
@@ -354,13 +431,14 @@ UserOp CollectiveCase::user_op() const {
 
 std::vector<std::byte> CollectiveCase::input(int rank) const {
   const std::size_t elements = input_elements(rank);
-  return is_float(type) ? encode(type, input_values<double>(*this, rank, 0, elements))
-                        : encode(type, input_values<std::int64_t>(*this, rank, 0, elements));
+  return with_number(type, [&](auto number) {
+    return encode(type, input_values<decltype(number)>(*this, rank, 0, elements));
+  });
 }
 
 std::vector<std::byte> CollectiveCase::expected(int rank) const {
   const auto work_out = [this](int who) {
-    return is_float(type) ? expected_output<double>(*this, who) : expected_output<std::int64_t>(*this, who);
+    return with_number(type, [&](auto number) { return expected_output<decltype(number)>(*this, who); });
   };
   if (collective != Collective::all_reduce) return work_out(rank);
   // The same on every rank: a world of a thousand simulated ranks works it out once, not a thousand times.
@@ -375,8 +453,14 @@ std::string first_difference(DataType type, const std::byte* actual, const std::
   const std::size_t size = size_of(type);
   const auto index = static_cast<std::size_t>(differs.first - expected.begin()) / size;
   const auto show = [&](const std::byte* element) {
-    return is_float(type) ? std::to_string(decode<double>(type, element))
-                          : std::to_string(decode<std::int64_t>(type, element));
+    return with_number(type, [&](auto number) {
+      const auto value = decode<decltype(number)>(type, element);
+      if constexpr (kIsComplex<decltype(number)>) {
+        return std::to_string(value.real()) + " + " + std::to_string(value.imag()) + " i";
+      } else {
+        return std::to_string(value);
+      }
+    });
   };
   return "element " + std::to_string(index) + " of " + std::to_string(expected.size() / size) + " is " +
          show(actual + index * size) + ", expected " + show(expected.data() + index * size);

@@ -3,9 +3,9 @@
 //
 // Inputs are small integers of every type, chosen so that each sum and product is exact whatever the order of
 // summation; so results are compared bit for bit. Values depend on seed, rank and index: a lost, doubled or
-// swapped chunk shows. Integers are combined in 64-bit, floats in double. Covers f16, bf16, f32, f64 and all
-// integer types; bitwise ops on integers. The type must hold world (in f16: 2048, in bf16: 256) distinct
-// steps for sums to stay exact.
+// swapped chunk shows. Integers are combined in 64-bit, floats and the parts of complex numbers in double.
+// Covers all types; bitwise ops on integers and booleans. The type must hold world (in f16: 2048, in bf16:
+// 256) distinct steps for sums to stay exact; sums of 8-bit floats are exact before they are rounded once.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // A backend that does what another does, and lists what was enqueued.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -24,6 +25,9 @@ struct Enqueued {
 class RecordingBackend final : public Backend {
  public:
   explicit RecordingBackend(Backend& real) : real_(real) {}
+
+  /// Called before what was listed is passed on.
+  std::function<void(const Enqueued&)> before;
 
   /// What was enqueued since the last call, in the order of the calls.
   std::vector<Enqueued> take() {
@@ -58,6 +62,10 @@ class RecordingBackend final : public Backend {
   Status synchronize(DeviceStream stream) override { return real_.synchronize(stream); }
   Result<bool> idle(DeviceStream stream) override { return real_.idle(stream); }
   Result<bool> capturing(DeviceStream stream) override { return real_.capturing(stream); }
+  Status begin_capture(DeviceStream stream) override { return real_.begin_capture(stream); }
+  Result<DeviceGraph> end_capture(DeviceStream stream) override { return real_.end_capture(stream); }
+  Status replay(DeviceGraph graph, DeviceStream stream) override { return real_.replay(graph, stream); }
+  Status destroy_graph(DeviceGraph graph) override { return real_.destroy_graph(graph); }
   Result<DeviceEvent> create_event() override { return real_.create_event(); }
   Result<DeviceEvent> create_timed_event() override { return real_.create_timed_event(); }
   Status destroy_event(DeviceEvent event) override { return real_.destroy_event(event); }
@@ -119,6 +127,7 @@ class RecordingBackend final : public Backend {
   void note(Enqueued one) {
     const std::lock_guard lock(mutex_);
     list_.push_back(std::move(one));
+    if (before) before(list_.back());
   }
 
   Backend& real_;

@@ -12,7 +12,7 @@ fail() {
 
 "$check" --device host --kit "$build" --out "$folder/host" --ranks 2 >"$folder/log" 2>&1 || fail "gpu-check --device host failed"
 grep -q 'NO GPU WAS HERE' "$folder/log" || fail "it does not say that there was no GPU"
-for step in floors 'every operation' 'every type and operator' 'latency host_sync, 2 ranks' 'test nccl_collectives_test'; do
+for step in floors 'every operation' 'every type and operator' 'latency host_sync, 2 ranks' 'latency device_sync, 2 ranks' 'graph replay device_sync, 2 ranks' 'test nccl_collectives_test'; do
   grep -Eq "passed +$step " "$folder/log" || fail "$step did not pass"
 done
 grep -q 'unmeasured  PyTorch' "$folder/log" || fail "PyTorch on a GPU is claimed"

@@ -65,16 +65,25 @@ def all_reduce_section(steps, floors):
     return lines + table(["ranks", "bytes", "us", "p99 us", "busbw GB/s", "of the copy rate"], rows)
 
 
-def latency_section(steps):
-    lines = ["## Small messages by mode", "all_reduce in place, microseconds, median (99th percentile)", ""]
+def floor_rows(floors):
+    """An empty kernel, and a kernel that waits for the flag of another rank and sets the next."""
+    if not floors:
+        return ["", "The floor (an empty kernel, a flag from kernel to kernel): unmeasured."]
+    hops = ", ".join(f"{number(hop['kernel'], 2)} us among {hop['ranks']}" for hop in floors["hop_us"])
+    return ["", f"The floor: the shortest operation of a stream takes {floors['device']['rates']['smallest_operation_us']:.1f} us, "
+            f"a flag from kernel to kernel {hops} ranks."]
+
+
+def latency_section(steps, floors, heading, kind):
+    lines = [f"## {heading}", "all_reduce in place, microseconds, median (99th percentile)", ""]
     rows, sizes = [], [8, 512, 4096, 32768]
     for step in steps:
-        match = re.match(r"latency (\w+), (\d+) ranks", step["name"])
+        match = re.match(kind + r" (\w+), (\d+) ranks", step["name"])
         if not match:
             continue
         times = {row["bytes"]: row for row in (step["data"] or {"rows": []})["rows"] if row["in_place"]} if step["status"] == "passed" else {}
         rows.append([match[1], match[2]] + [f"{times[size]['time_us']:.1f} ({times[size]['p99_us']:.1f})" if size in times else "unmeasured" for size in sizes])
-    return lines + table(["mode", "ranks"] + [size_name(size) for size in sizes], rows)
+    return lines + table(["mode", "ranks"] + [size_name(size) for size in sizes], rows) + floor_rows(floors)
 
 
 def beside_section(steps):
@@ -100,7 +109,8 @@ def markdown(document):
     by_name = {step["name"]: step for step in steps}
     if "floors" in by_name:
         floors = by_name["floors"]["data"]
-        for section in (floors_section(by_name["floors"]), all_reduce_section(steps, floors), latency_section(steps), beside_section(steps)):
+        for section in (floors_section(by_name["floors"]), all_reduce_section(steps, floors), latency_section(steps, floors, "Small messages by mode", "latency"),
+                        latency_section(steps, floors, "Calls replayed from a graph", "graph replay"), beside_section(steps)):
             lines += section + [""]
     lines += ["## Steps"] + table(["step", "result", "s", "why"],
                                   [[step["name"], step["status"], step["seconds"], " ".join(step["why"].splitlines()[-2:]).replace("|", "/")] for step in steps])

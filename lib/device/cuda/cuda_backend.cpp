@@ -198,6 +198,31 @@ class CudaBackend final : public Backend {
     return status != cudaStreamCaptureStatusNone;
   }
 
+  Status begin_capture(DeviceStream stream) override {
+    return cuda_status(::cudaStreamBeginCapture(native_stream(stream), cudaStreamCaptureModeThreadLocal),
+                       "capturing a stream in a graph");
+  }
+
+  Result<DeviceGraph> end_capture(DeviceStream stream) override {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaStreamEndCapture(native_stream(stream), &graph),
+                                         "ending the capture of a stream in a graph"));
+    const cudaError_t error = ::cudaGraphInstantiate(&ready, graph, 0);
+    static_cast<void>(::cudaGraphDestroy(graph));
+    LOCKSTEP_RETURN_IF_ERROR(cuda_status(error, "making a graph ready to run"));
+    return DeviceGraph{ready};
+  }
+
+  Status replay(DeviceGraph graph, DeviceStream stream) override {
+    return cuda_status(::cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), native_stream(stream)),
+                       "starting a graph");
+  }
+
+  Status destroy_graph(DeviceGraph graph) override {
+    return cuda_status(::cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)), "destroying a graph");
+  }
+
   Result<DeviceEvent> create_event() override {
     cudaEvent_t event = nullptr;
     LOCKSTEP_RETURN_IF_ERROR(
@@ -252,7 +277,7 @@ class CudaBackend final : public Backend {
 
   Status reduce(const ReduceJob& job, DeviceStream stream) override {
     const bool copies = job.sources.size() == 1 && job.destinations.size() == 1 && job.factors.empty() &&
-                        (job.op != ReduceOp::avg || job.divisor <= 1);
+                        job.permit == nullptr && (job.op != ReduceOp::avg || job.divisor <= 1);
     if (copies) {
       LOCKSTEP_RETURN_IF_ERROR(check_job(job));
       if (job.sources[0] == job.destinations[0]) return Status();

@@ -101,23 +101,72 @@ Result<std::shared_ptr<HostStream>> HostBackend::stream_of(DeviceStream handle) 
   return Status(ErrorCode::invalid_argument, "no such stream: it was destroyed, or is of another backend");
 }
 
-Status HostBackend::synchronize(DeviceStream handle) {
+Result<std::shared_ptr<HostStream>> HostBackend::running_stream_of(DeviceStream handle, const char* what) {
   Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok() || !stream.value()->recording()) return stream;
+  return Status(ErrorCode::invalid_argument,
+                std::string(what) + " is not possible while the stream is being captured in a graph");
+}
+
+Status HostBackend::synchronize(DeviceStream handle) {
+  Result<std::shared_ptr<HostStream>> stream = running_stream_of(handle, "waiting for it");
   if (!stream.ok()) return stream.status();
   stream.value()->synchronize();
   return Status();
 }
 
 Result<bool> HostBackend::idle(DeviceStream handle) {
-  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  Result<std::shared_ptr<HostStream>> stream = running_stream_of(handle, "asking for its state");
   if (!stream.ok()) return stream.status();
   return stream.value()->idle();
 }
 
+// Graphs.
+
 Result<bool> HostBackend::capturing(DeviceStream handle) {
   const Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
   if (!stream.ok()) return stream.status();
-  return false;  // This backend has no graphs.
+  return stream.value()->recording();
+}
+
+Status HostBackend::begin_capture(DeviceStream handle) {
+  if (handle == nullptr)
+    return Status(ErrorCode::invalid_argument, "the default stream cannot be captured: create one");
+  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok()) return stream.status();
+  if (stream.value()->begin_recording()) return Status();
+  return Status(ErrorCode::invalid_argument, "the stream is being captured already");
+}
+
+Result<DeviceGraph> HostBackend::end_capture(DeviceStream handle) {
+  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok()) return stream.status();
+  auto tasks = stream.value()->end_recording();
+  if (!tasks) return Status(ErrorCode::invalid_argument, "the stream is not being captured");
+  auto graph = std::make_shared<const HostGraph>(HostGraph{stream.value()->device(), std::move(*tasks)});
+  const std::lock_guard lock(mutex_);
+  const DeviceGraph made = const_cast<HostGraph*>(graph.get());
+  graphs_.emplace(made, std::move(graph));
+  return made;
+}
+
+Status HostBackend::replay(DeviceGraph handle, DeviceStream stream) {
+  std::shared_ptr<const HostGraph> graph;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = graphs_.find(handle); found != graphs_.end()) graph = found->second;
+  }
+  if (graph == nullptr)
+    return Status(ErrorCode::invalid_argument, "no such graph: it was destroyed, or is of another backend");
+  return enqueue(stream, [graph] {
+    for (const HostStream::Task& task : graph->tasks) task();
+  });
+}
+
+Status HostBackend::destroy_graph(DeviceGraph handle) {
+  const std::lock_guard lock(mutex_);
+  if (graphs_.erase(handle) == 1) return Status();
+  return Status(ErrorCode::invalid_argument, "this graph was not made by end_capture(), or is destroyed");
 }
 
 Result<DeviceEvent> HostBackend::create_event() {
@@ -144,7 +193,7 @@ Result<std::shared_ptr<HostEvent>> HostBackend::event_of(DeviceEvent handle) {
 Status HostBackend::record(DeviceEvent handle, DeviceStream stream_handle) {
   Result<std::shared_ptr<HostEvent>> event = event_of(handle);
   if (!event.ok()) return event.status();
-  Result<std::shared_ptr<HostStream>> stream = stream_of(stream_handle);
+  Result<std::shared_ptr<HostStream>> stream = running_stream_of(stream_handle, "recording an event");
   if (!stream.ok()) return stream.status();
   event.value()->record(*stream.value());
   return Status();
@@ -181,7 +230,7 @@ Result<double> HostBackend::elapsed_us(DeviceEvent start, DeviceEvent end) {
 Status HostBackend::wait_event(DeviceStream stream_handle, DeviceEvent handle) {
   Result<std::shared_ptr<HostEvent>> event = event_of(handle);
   if (!event.ok()) return event.status();
-  Result<std::shared_ptr<HostStream>> stream = stream_of(stream_handle);
+  Result<std::shared_ptr<HostStream>> stream = running_stream_of(stream_handle, "waiting for an event");
   if (!stream.ok()) return stream.status();
   if (const std::shared_ptr<Milestone> last = event.value()->last()) {
     stream.value()->enqueue([last] { last->wait(); });

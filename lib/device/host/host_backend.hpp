@@ -7,13 +7,19 @@
 #include <array>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <vector>
 
 #include "lib/device/backend.hpp"
 #include "lib/device/host/host_memory.hpp"
 #include "lib/device/host/host_stream.hpp"
 
 namespace lockstep::internal {
+
+/// What was recorded from a stream.
+struct HostGraph {
+  int device = 0;
+  std::vector<HostStream::Task> tasks;
+};
 
 class HostBackend final : public Backend {
  public:
@@ -50,6 +56,10 @@ class HostBackend final : public Backend {
   Status synchronize(DeviceStream stream) override;
   Result<bool> idle(DeviceStream stream) override;
   Result<bool> capturing(DeviceStream stream) override;
+  Status begin_capture(DeviceStream stream) override;
+  Result<DeviceGraph> end_capture(DeviceStream stream) override;
+  Status replay(DeviceGraph graph, DeviceStream stream) override;
+  Status destroy_graph(DeviceGraph graph) override;
 
   Result<DeviceEvent> create_event() override;
   Result<DeviceEvent> create_timed_event() override { return create_event(); }
@@ -74,12 +84,15 @@ class HostBackend final : public Backend {
   Result<std::shared_ptr<HostStream>> stream_of(DeviceStream handle);
   Result<std::shared_ptr<HostEvent>> event_of(DeviceEvent handle);
   Status enqueue(DeviceStream handle, HostStream::Task task);
+  /// The stream, unless it is being recorded, where `what` has no meaning.
+  Result<std::shared_ptr<HostStream>> running_stream_of(DeviceStream handle, const char* what);
 
   HostMemory memory_;
   std::mutex mutex_;
   std::map<DeviceStream, std::shared_ptr<HostStream>> streams_;
   std::array<std::shared_ptr<HostStream>, kDevices> default_streams_;
   std::map<DeviceEvent, std::shared_ptr<HostEvent>> events_;
+  std::map<DeviceGraph, std::shared_ptr<const HostGraph>> graphs_;
 };
 
 }  // namespace lockstep::internal

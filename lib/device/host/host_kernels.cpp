@@ -75,21 +75,11 @@ bool reached(const WordOperation& wait) {
   return static_cast<std::int32_t>(now - wait.value) >= 0;
 }
 
-void wait_for(const WordOperation& wait) {
-  for (int polls = 0; !reached(wait); ++polls) {
-    if (polls < kBusyPolls) {
-      ::sched_yield();
-    } else {
-      sleep_for(kPollPause);
-    }
-  }
-}
-
 }  // namespace
 
 void reduce(const ReduceJob& job) {
   const Reduction whole{.type = job.type, .op = job.op, .count = job.count, .divisor = job.divisor};
-  if (job.count == 0) return;
+  if (job.count == 0 || (job.permit != nullptr && *job.permit == 0)) return;
   if (job.factors.empty()) return internal::reduce(whole, job.sources, job.destinations);
   reduce_scaled(job, whole);
 }
@@ -111,10 +101,18 @@ void dequantise(const DequantiseJob& job) {
                        job.add ? Into::add : Into::replace);
 }
 
+void pause_poll(int polls) {
+  if (polls < kBusyPolls) {
+    ::sched_yield();
+  } else {
+    sleep_for(kPollPause);
+  }
+}
+
 void operate(std::span<const WordOperation> operations) {
   for (const WordOperation& operation : operations) {
     if (operation.kind == WordOperation::Kind::wait) {
-      wait_for(operation);
+      for (int polls = 0; !reached(operation); ++polls) pause_poll(polls);
     } else {
       std::atomic_ref(*operation.where).store(operation.value, std::memory_order_release);
     }

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <thread>
+#include <utility>
 
 namespace lockstep::internal {
 namespace {
@@ -54,6 +55,7 @@ HostStream::~HostStream() {
 
 void HostStream::enqueue(Task task) {
   const std::lock_guard lock(queue_->mutex);
+  if (queue_->recorded) return queue_->recorded->push_back(std::move(task));
   queue_->tasks.push_back(std::move(task));
   ++queue_->enqueued;
   queue_->changed.notify_all();
@@ -68,6 +70,23 @@ void HostStream::synchronize() {
 bool HostStream::idle() {
   const std::lock_guard lock(queue_->mutex);
   return queue_->finished == queue_->enqueued;
+}
+
+bool HostStream::begin_recording() {
+  const std::lock_guard lock(queue_->mutex);
+  if (queue_->recorded) return false;
+  queue_->recorded.emplace();
+  return true;
+}
+
+bool HostStream::recording() {
+  const std::lock_guard lock(queue_->mutex);
+  return queue_->recorded.has_value();
+}
+
+std::optional<std::vector<HostStream::Task>> HostStream::end_recording() {
+  const std::lock_guard lock(queue_->mutex);
+  return std::exchange(queue_->recorded, std::nullopt);
 }
 
 void HostStream::work(const std::shared_ptr<Queue>& queue) {

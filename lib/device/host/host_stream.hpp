@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "lib/base/env.hpp"
 
@@ -40,10 +42,17 @@ class HostStream {
   HostStream& operator=(const HostStream&) = delete;
 
   int device() const { return device_; }
+  /// Runs later, or is only recorded.
   void enqueue(Task task);
   /// Everything enqueued so far has run.
   void synchronize();
   bool idle();
+
+  /// From here on tasks are recorded in place of run. False: they are already.
+  bool begin_recording();
+  bool recording();
+  /// What was recorded; nothing where nobody began.
+  std::optional<std::vector<Task>> end_recording();
 
  private:
   struct Queue {
@@ -52,6 +61,7 @@ class HostStream {
     std::deque<Task> tasks;
     std::uint64_t enqueued = 0, finished = 0;
     bool closed = false;  ///< No more will come.
+    std::optional<std::vector<Task>> recorded;
   };
   static void work(const std::shared_ptr<Queue>& queue);
 

@@ -29,6 +29,7 @@ struct PassArguments {
   bool scaled;            ///< The sources have factors.
   double factors[kMaxPassBuffers];
   const void* device_factors[kMaxPassBuffers];  ///< Where not null: one element in place of the factor.
+  const std::uint32_t* permit;                  ///< Not null: nothing is done while the word is 0.
 };
 
 inline constexpr std::size_t kVectorBytes = 16;
@@ -67,6 +68,7 @@ class PassBody {
  public:
   /// The part of `thread` out of `threads`.
   static LOCKSTEP_BOTH void run(const PassArguments& pass, std::size_t thread, std::size_t threads) {
+    if (pass.permit != nullptr && *pass.permit == 0) return;
     for (std::size_t v = thread; v < pass.vectors; v += threads) vector(pass, pass.head + v * kLanes);
     const std::size_t rest = pass.count - pass.vectors * kLanes;
     for (std::size_t r = thread; r < rest; r += threads) {

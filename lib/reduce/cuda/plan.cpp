@@ -6,15 +6,6 @@
 namespace lockstep::internal::cuda {
 namespace {
 
-/// What the kernels see of a job.
-struct Work {
-  DataType type;
-  ReduceOp op;
-  std::size_t count;
-  std::uint32_t divisor;  ///< Of the last pass.
-  bool scaled;            ///< In the first use of each source.
-};
-
 DataType without_sign(DataType type) {
   switch (type) {
     case DataType::i8:
@@ -42,6 +33,8 @@ ReduceOp of_bits(ReduceOp op) {
   }
 }
 
+}  // namespace
+
 Work work_of(const ReduceJob& job) {
   Work work{job.type, job.op, job.count, 1, !job.factors.empty()};
   if (job.op == ReduceOp::avg) work.divisor = std::max(job.divisor, 1u);
@@ -59,6 +52,8 @@ Work work_of(const ReduceJob& job) {
   if (!ordered) work.type = without_sign(work.type);
   return work;
 }
+
+namespace {
 
 /// Where 16-byte accesses begin, and how many there are.
 void place_vectors(PassArguments& pass, std::size_t size) {
@@ -146,6 +141,7 @@ Result<std::vector<PlannedPass>> plan_passes(const ReduceJob& job) {
     const auto rest = job.destinations.subspan(done, std::min(kMost, job.destinations.size() - done));
     passes.push_back(pass_of(copy, {&result, 1}, rest));
   }
+  for (PlannedPass& pass : passes) pass.arguments.permit = job.permit;
   return passes;
 }
 

@@ -17,6 +17,16 @@ struct PlannedPass {
   PassArguments arguments{};
 };
 
+/// What the kernels see of a job.
+struct Work {
+  DataType type;
+  ReduceOp op;
+  std::size_t count;      ///< Elements of `type`.
+  std::uint32_t divisor;  ///< Of the last pass.
+  bool scaled;            ///< In the first use of each source.
+};
+Work work_of(const ReduceJob& job);
+
 /// The passes of a checked job, in order. More than kMaxPassBuffers sources are folded pass by pass, and
 /// small floats rounded after each, by way of a destination that is not a source of a later pass;
 /// not_supported when all are.

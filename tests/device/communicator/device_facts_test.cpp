@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "lib/device/sync/phase_body.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -25,6 +27,7 @@ EngineGroup group(int ranks, bool several_hosts = false) {
   for (int r = 0; r < ranks; ++r) {
     Member member;
     member.rank = r;
+    member.process = static_cast<std::uint64_t>(r) + 1;
     member.host_id = several_hosts ? std::to_string(r) : "one";
     result.members.push_back(member);
   }
@@ -60,12 +63,34 @@ TEST(DeviceFacts, DifferentWishesNameBoth) {
       << decision.status().message();
 }
 
-TEST(DeviceFacts, AModeThatIsNotHereIsRefusedByName) {
-  auto all = facts(2);
-  for (auto& one : all) one.wanted_mode = static_cast<int>(DeviceMode::device_sync);
-  const auto decision = decide_mode(all, group(2));
+std::vector<DeviceFacts> facts_with_wish(int ranks, DeviceMode mode) {
+  auto all = facts(ranks);
+  for (auto& one : all) one.wanted_mode = static_cast<int>(mode);
+  return all;
+}
+
+TEST(DeviceFacts, KernelsMayWaitWhereTheyRunAtTheSameTime) {
+  auto decision = decide_mode(facts_with_wish(2, DeviceMode::device_sync), group(2));
+  ASSERT_TRUE(decision.ok());
+  EXPECT_EQ(decision->mode, DeviceMode::device_sync);
+  EXPECT_EQ(decision->reason, "as asked for");
+  EXPECT_TRUE(decision->kernels_may_wait);
+  auto shared = facts_with_wish(2, DeviceMode::stream_sync);
+  shared[1].uuid = shared[0].uuid;
+  decision = decide_mode(shared, group(2));
+  ASSERT_TRUE(decision.ok());
+  EXPECT_FALSE(decision->kernels_may_wait);
+  EXPECT_NE(decision->reason.find("ranks 0 and 1 share a GPU without MPS"), std::string::npos);
+  EngineGroup threads = group(2);
+  threads.members[1].process = threads.members[0].process;
+  EXPECT_TRUE(decide_mode(shared, threads)->kernels_may_wait);
+}
+
+TEST(DeviceFacts, MoreRanksThanKernelsServeAreRefused) {
+  const int ranks = sync::kMaxPhaseRanks + 1;
+  const auto decision = decide_mode(facts_with_wish(ranks, DeviceMode::device_sync), group(ranks));
   EXPECT_EQ(decision.status().code(), ErrorCode::not_supported);
-  EXPECT_NE(decision.status().message().find("device_sync"), std::string::npos);
+  EXPECT_NE(decision.status().message().find("128 ranks"), std::string::npos);
 }
 
 TEST(DeviceFacts, SeveralHostsAreRefused) {

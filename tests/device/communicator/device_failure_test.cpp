@@ -171,9 +171,9 @@ TEST(DeviceFailure, AUsersOperatorIsRefused) {
   });
 }
 
-/// A rank that is stopped, and comes to a call with registered memory after the others gave it up, writes
-/// nothing into their buffers. (Stopped in the middle of a kernel it would: docs/gpu.md.)
-TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) {
+/// A rank that is stopped, and resumes after the others gave it up, writes nothing into their buffers.
+/// `stops_at`: in its fifth call before it, or in it when what it enqueues next is called so.
+void stop_and_resume(const std::string& stops_at) {
   testing::use_host_backend(kMode);
   const MeetingPlace place;
   struct Stage {
@@ -189,7 +189,12 @@ TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) {
     options.timeout = std::chrono::milliseconds(300);
     try {
       for (int call = 0;; ++call) {
-        if (rank == 1 && call == 4) kill(getpid(), SIGSTOP);
+        if (rank == 1 && call == 4) {
+          if (stops_at.empty()) kill(getpid(), SIGSTOP);
+          self.recorder.before = [&](const internal::testing::Enqueued& next) {
+            if (next.what == stops_at) kill(getpid(), SIGSTOP);
+          };
+        }
         all_reduce(self, arena, kCount, options);
         self.synchronize();
       }
@@ -215,6 +220,17 @@ TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) {
   kill(children[1], SIGCONT);
   EXPECT_EQ(wait_for(children[0]), 0);
   EXPECT_EQ(wait_for(children[1]), 0);
+}
+
+TEST(DeviceFailure, AStoppedRankWritesNothingAfterTheOthersReturned) { stop_and_resume(""); }
+/// Its last look at the revoke is behind it, its kernel is not started.
+TEST(DeviceFailure, ARankStoppedBeforeItsKernelWritesNothingAfterTheOthersReturned) {
+  if (std::string_view(kMode) != "host_sync") GTEST_SKIP() << "nobody writes to members' memory";
+  stop_and_resume("reduce");
+}
+TEST(DeviceFailure, ARankStoppedBehindItsKernelWritesNothingAfterTheOthersReturned) {
+  if (std::string_view(kMode) != "host_sync") GTEST_SKIP() << "nobody writes to members' memory";
+  stop_and_resume("leave");
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
 
+#include "lib/reduce/reduce.hpp"
 #include "tests/device/communicator/device_call.hpp"
 #include "tests/engine/process_group.hpp"
 
@@ -14,7 +16,7 @@ namespace {
 
 using lockstep::testing::MeetingPlace;
 
-constexpr std::size_t kArenaBytes = std::size_t{2} << 20;
+constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
 enum class Memory { private_memory, registered, mixed };
 
 class Rank {
@@ -37,12 +39,11 @@ class Rank {
   }
 
   void run_types_and_operators() {
-    for (int t = 0; t <= static_cast<int>(DataType::u64); ++t) {
+    for (int t = 0; t < kDataTypeCount; ++t) {
       for (int o = 0; o <= static_cast<int>(ReduceOp::premul_sum); ++o) {
         const auto type = static_cast<DataType>(t);
         const auto op = static_cast<ReduceOp>(o);
-        const bool is_float = t <= static_cast<int>(DataType::f64);
-        if (op == ReduceOp::premul_sum ? !is_float : op >= ReduceOp::band && is_float) continue;
+        if (!check_reduction(type, op).ok()) continue;
         for (const Collective collective :
              {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}) {
           run(collective, type, op, 777, Memory::mixed);
@@ -59,10 +60,11 @@ class Rank {
  private:
   void run_counts(Collective collective, Memory memory) {
     const auto n = static_cast<std::size_t>(communicator_.size());
-    constexpr DataType kTypes[] = {DataType::f32, DataType::bf16, DataType::i64, DataType::u8};
+    constexpr DataType kTypes[] = {DataType::f32, DataType::bf16,       DataType::i64,
+                                   DataType::u8,  DataType::complex128, DataType::f8e4m3};
     for (const std::size_t count :
          {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{1001}, std::size_t{20'011}}) {
-      const DataType type = kTypes[turn_ % 4];
+      const DataType type = kTypes[turn_ % std::size(kTypes)];
       const ReduceOp op = turn_ % 3 == 0 ? ReduceOp::avg : ReduceOp::sum;
       run(collective, type, op, count, memory);
     }

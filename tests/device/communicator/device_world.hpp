@@ -1,4 +1,4 @@
-// Ranks on devices as forked processes on the host backend.
+// Ranks on devices as forked processes: on the host backend, or on that which LOCKSTEP_DEVICE_BACKEND names.
 #pragma once
 
 #include <cstdlib>
@@ -12,13 +12,19 @@
 
 namespace lockstep::testing {
 
-/// What `run_on_devices` gives each rank. Rank r works on device r.
+/// Ranks take the devices in turn; the host backend has enough for all.
+inline int device_of(int rank) {
+  internal::Backend& backend = **internal::device_backend();
+  return rank % backend.device_count().value();
+}
+
+/// What `run_on_devices` gives each rank.
 struct DeviceRank {
   DeviceRank(int rank, int world, const MeetingPlace& place, const DeviceOptions& options)
       : host(place.join(rank, world, "shm")),
         recorder(**internal::device_backend()),
-        communicator(make(host, recorder, rank, options)),
-        stream(rank) {}
+        communicator(make(host, recorder, device_of(rank), options)),
+        stream(device_of(rank)) {}
 
   static DeviceCommunicator make(Communicator& host, internal::Backend& backend, int device,
                                  const DeviceOptions& options) {
@@ -28,6 +34,7 @@ struct DeviceRank {
   }
   int rank() const { return communicator.rank(); }
   int size() const { return communicator.size(); }
+  int device() const { return communicator.device(); }
   /// Waits for the stream, and throws what the communicator failed with.
   void synchronize() {
     stream.synchronize();
@@ -41,7 +48,7 @@ struct DeviceRank {
 };
 
 inline void use_host_backend(const char* mode) {
-  ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 1);
+  ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 0);
   ::setenv("LOCKSTEP_DEVICE_MODE", mode, 1);
 }
 

@@ -1,0 +1,47 @@
+#include "collectives/device/call_runner.hpp"
+
+#include <algorithm>
+
+#include "collectives/device/device_steps.hpp"
+
+namespace lockstep::internal {
+
+void set_shape(Shape& shape, const Call& call, int rank, int world) {
+  shape.collective = call.facts.collective;
+  shape.rank = rank;
+  shape.world = world;
+  shape.root = call.facts.root;
+  shape.count = call.facts.count;
+  shape.counts.assign(call.counts.begin(), call.counts.end());
+  shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+}
+
+Buffers buffers_of(const Call& call, int rank) {
+  Buffers buffers;
+  buffers.element = size_of(call.facts.type);
+  buffers.self = rank;
+  buffers.input = static_cast<const std::byte*>(call.input);
+  buffers.output = static_cast<std::byte*>(call.output);
+  return buffers;
+}
+
+Combine combine_of(const Call& call, int world) {
+  return {call.facts.type, call.facts.op,    {}, static_cast<std::uint32_t>(world), false,
+          call.scale,      call.device_scale};
+}
+
+Status enqueue_alone(Backend& backend, const Call& call, DeviceStream stream) {
+  const std::uint64_t count = std::min(call.input_elements, call.output_elements);
+  Step copy;
+  copy.src = {Space::input, kSelf, 0, count};
+  copy.dst = {Space::output, kSelf, 0, count};
+  return enqueue_step(backend, stream, {}, copy, buffers_of(call, 0), combine_of(call, 1));
+}
+
+Status needs_host_sync(const Algorithm& algorithm) {
+  return Status(ErrorCode::not_supported, "algorithm " + std::string(algorithm.name) +
+                                              " writes to the memory of other ranks, which needs mode "
+                                              "host_sync; leave the choice to the library");
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,146 @@
+#include "collectives/device/sync_runner.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "collectives/device/device_steps.hpp"
+#include "collectives/device/packet_plan.hpp"
+#include "collectives/device/stream_runner.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// An inbox is cleared once, and no call fills more of it.
+constexpr std::size_t kMostInbox = 8 << 20;
+/// Of a word's line: the other belongs to mode stream_sync.
+constexpr std::size_t kPhaseWord = kWordStride / 2;
+
+std::uint32_t* phase_word(std::byte* words, int writer) {
+  return reinterpret_cast<std::uint32_t*>(words + static_cast<std::size_t>(writer) * kWordStride +
+                                          kPhaseWord);
+}
+
+bool is_phase(const Step& step) { return step.kind == StepKind::publish || step.kind == StepKind::await; }
+
+}  // namespace
+
+InboxShare inbox_share(std::size_t staging_bytes, int world) {
+  if (world < 2 || world > sync::kMaxPacketRanks) return {};
+  constexpr std::size_t kUnit = 4096;
+  const std::size_t bytes = std::min(kMostInbox, staging_bytes / 4 / kUnit * kUnit);
+  const std::uint64_t slots = 4u * static_cast<std::uint64_t>(world);
+  const std::uint64_t each = (bytes - sync::token_bytes(world)) / slots;
+  return {bytes, each / sizeof(sync::Packet) * sizeof(sync::Packet)};
+}
+
+Result<std::unique_ptr<SyncRunner>> SyncRunner::make(Backend& backend, int device, SyncAreas areas,
+                                                     bool opens, DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(sync::load(backend));
+  std::unique_ptr<SyncRunner> runner(new SyncRunner(backend, std::move(areas), opens));
+  auto counters = backend.allocate(device, sizeof(Counters));
+  if (!counters.ok()) return counters.status();
+  runner->counters_ = static_cast<Counters*>(*counters);
+  auto signals = backend.allocate_pinned(sizeof(Signals));
+  if (!signals.ok()) return signals.status();
+  runner->signals_ = static_cast<Signals*>(*signals);
+  LOCKSTEP_RETURN_IF_ERROR(backend.fill(runner->counters_, 0, sizeof(Counters), stream));
+  LOCKSTEP_RETURN_IF_ERROR(backend.synchronize(stream));
+  return runner;
+}
+
+SyncRunner::~SyncRunner() {
+  if (counters_ != nullptr) static_cast<void>(backend_.free(counters_));
+  if (signals_ != nullptr) static_cast<void>(backend_.free_pinned(signals_));
+}
+
+Status SyncRunner::enqueue(const Call& call, DeviceStream stream) {
+  set_shape(shape_, call, areas_.rank, areas_.world());
+  if (areas_.world() == 1) return enqueue_alone(backend_, call, stream);
+  if (const auto packets = plan_packets(call.facts, shape_, areas_.slot_bytes))
+    return enqueue_packets(*packets, call, stream);
+  return enqueue_program(call, stream);
+}
+
+Status SyncRunner::enqueue_packets(sync::PacketArguments packets, const Call& call, DeviceStream stream) {
+  packets.input = static_cast<const std::byte*>(call.input);
+  packets.output = static_cast<std::byte*>(call.output);
+  packets.factor = call.scale;
+  packets.device_factor = call.device_scale;
+  std::copy(areas_.inboxes.begin(), areas_.inboxes.end(), packets.inboxes);
+  packets.slot_bytes = areas_.slot_bytes;
+  packets.epochs = counters_->epochs;
+  packets.bounds = bounds(static_cast<std::uint64_t>(call.timeout));
+  return sync::start(backend_, packets, stream);
+}
+
+Status SyncRunner::enqueue_program(const Call& call, DeviceStream stream) {
+  shape_.staging = areas_.staging_bytes / size_of(call.facts.type);
+  auto selection = choose_for_device(call.facts, shape_);
+  if (!selection.ok()) return selection.status();
+  if (selection->staged == nullptr) return needs_host_sync(*selection->registered);
+  const auto program = programs_.get(*selection->staged, shape_);
+  Buffers buffers = buffers_of(call, areas_.rank);
+  buffers.member_staging = areas_.staging.data();
+  const Combine combine = combine_of(call, areas_.world());
+  const std::span<const Step> steps(program->program.lanes.front().steps);
+  sync::PhaseArguments phase = phase_arguments(static_cast<std::uint64_t>(call.timeout));
+  if (opens_) {
+    phase.publish = phase.await = phase.advance = 1;
+    LOCKSTEP_RETURN_IF_ERROR(sync::start(backend_, phase, stream));
+    phase.advance = 0;
+  }
+  for (std::size_t next = 0; next < steps.size();) {
+    if (is_phase(steps[next])) {
+      LOCKSTEP_RETURN_IF_ERROR(enqueue_phases(phase, steps, next, stream));
+    } else {
+      LOCKSTEP_RETURN_IF_ERROR(
+          enqueue_step(backend_, stream, program->program, steps[next++], buffers, combine));
+    }
+  }
+  phase.publish = phase.await = phase.advance = program->program.phases + 1;
+  phase.awaited = -1;
+  return sync::start(backend_, phase, stream);
+}
+
+/// A publish and the await behind it are one kernel.
+Status SyncRunner::enqueue_phases(sync::PhaseArguments& phase, std::span<const Step> steps, std::size_t& next,
+                                  DeviceStream stream) {
+  phase.publish = phase.await = 0;
+  phase.awaited = -1;
+  if (steps[next].kind == StepKind::publish) phase.publish = steps[next++].phase;
+  if (next < steps.size() && steps[next].kind == StepKind::await) {
+    phase.await = steps[next].phase;
+    phase.awaited = steps[next++].peer;
+  }
+  return sync::start(backend_, phase, stream);
+}
+
+sync::PhaseArguments SyncRunner::phase_arguments(std::uint64_t limit) const {
+  sync::PhaseArguments phase{};
+  phase.rank = areas_.rank;
+  phase.world = areas_.world();
+  for (int member = 0; member < areas_.world(); ++member)
+    phase.told[member] = phase_word(areas_.words[static_cast<std::size_t>(member)], areas_.rank);
+  phase.heard = phase_word(areas_.words[static_cast<std::size_t>(areas_.rank)], 0);
+  phase.stride = kWordStride / sizeof(std::uint32_t);
+  phase.base = &counters_->base;
+  phase.awaited = -1;
+  phase.bounds = bounds(limit);
+  return phase;
+}
+
+sync::SpinBounds SyncRunner::bounds(std::uint64_t limit) const {
+  return {&signals_->abort, &signals_->report, limit};
+}
+
+Status SyncRunner::let_pass(DeviceStream) {
+  std::atomic_ref(signals_->abort).store(1, std::memory_order_release);
+  return {};
+}
+
+int SyncRunner::late_member() const {
+  const std::uint32_t report = std::atomic_ref(signals_->report).load(std::memory_order_acquire);
+  return sync::Report::why(report) == sync::Report::Why::late ? sync::Report::awaited(report) : -1;
+}
+
+}  // namespace lockstep::internal

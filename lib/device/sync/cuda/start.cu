@@ -1,0 +1,98 @@
+// Starting the kernels; and those of which there is one for all types.
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "lib/device/sync/cuda_kernels.hpp"
+#include "lib/device/sync/packet_body.hpp"
+#include "lib/device/sync/permit_body.hpp"
+#include "lib/device/sync/phase_body.hpp"
+
+namespace lockstep::internal::sync {
+namespace {
+
+__global__ void __launch_bounds__(kMaxPhaseRanks) phase_kernel(const __grid_constant__ PhaseArguments phase) {
+  const int peer = static_cast<int>(threadIdx.x);
+  PhaseBody::publish(phase, peer);
+  PhaseBody::await(phase, peer);
+  __syncthreads();
+  if (peer == 0 && phase.advance != 0) PhaseBody::end(phase);
+}
+
+__global__ void __launch_bounds__(kMaxPhaseRanks)
+    enter_kernel(const __grid_constant__ PermitArguments permit) {
+  const int open = __syncthreads_and(PermitBody::enter(permit, static_cast<int>(threadIdx.x)));
+  if (threadIdx.x == 0) *permit.permit = open != 0 ? 1 : 0;
+}
+
+__global__ void __launch_bounds__(kMaxPhaseRanks)
+    leave_kernel(const __grid_constant__ PermitArguments permit) {
+  PermitBody::leave(permit, static_cast<int>(threadIdx.x));
+}
+
+__global__ void __launch_bounds__(kMaxPhaseRanks)
+    close_kernel(const __grid_constant__ PermitArguments permit) {
+  if (threadIdx.x == 0) PermitBody::close(permit);
+  __syncthreads();
+  PermitBody::await_writer(permit, static_cast<int>(threadIdx.x));
+}
+
+const PacketKernels& packet_kernels() {
+  static const PacketKernels kernels = [] {
+    PacketKernels all;
+    add_packet_floats(all);
+    add_packet_small_floats(all);
+    add_packet_integers(all);
+    return all;
+  }();
+  return kernels;
+}
+
+int launch(const void* kernel, const void* arguments, unsigned blocks, unsigned threads, void* stream) {
+  void* list[] = {const_cast<void*>(arguments)};
+  return static_cast<int>(
+      ::cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), list, 0, static_cast<cudaStream_t>(stream)));
+}
+
+int start_packets(const void* arguments, void* stream) {
+  const auto& call = *static_cast<const PacketArguments*>(arguments);
+  return launch(packet_kernels().at({call.type, call.op}), arguments, static_cast<unsigned>(call.blocks),
+                kPacketThreads, stream);
+}
+
+/// A thread for each member.
+template <typename Arguments, void (*kKernel)(Arguments)>
+int start_one(const void* arguments, void* stream) {
+  return launch(reinterpret_cast<const void*>(kKernel), arguments, 1, kMaxPhaseRanks, stream);
+}
+
+Status load_one(const void* kernel) {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = ::cudaFuncGetAttributes(&attributes, kernel);
+  if (error == cudaSuccess) return Status();
+  return Status(ErrorCode::not_supported, std::string("this build has no kernels for this GPU (") +
+                                              ::cudaGetErrorString(error) +
+                                              "): add its architecture to LOCKSTEP_CUDA_ARCHITECTURES");
+}
+
+Status load_all() {
+  for (const auto& [key, kernel] : packet_kernels()) LOCKSTEP_RETURN_IF_ERROR(load_one(kernel));
+  for (const void* const kernel :
+       {reinterpret_cast<const void*>(&phase_kernel), reinterpret_cast<const void*>(&enter_kernel),
+        reinterpret_cast<const void*>(&leave_kernel), reinterpret_cast<const void*>(&close_kernel)})
+    LOCKSTEP_RETURN_IF_ERROR(load_one(kernel));
+  return Status();
+}
+
+}  // namespace
+
+CudaKernels cuda_kernels() {
+  return {start_packets,
+          start_one<const PhaseArguments, phase_kernel>,
+          start_one<const PermitArguments, enter_kernel>,
+          start_one<const PermitArguments, leave_kernel>,
+          start_one<const PermitArguments, close_kernel>,
+          load_all};
+}
+
+}  // namespace lockstep::internal::sync

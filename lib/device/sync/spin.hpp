@@ -1,0 +1,90 @@
+// Spin: how a kernel waits for another rank, and what ends every such wait: what it waits for, an abort, or
+// a deadline.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/base/both.hpp"
+#include "lib/device/sync/word.hpp"
+#ifndef __CUDACC__
+#include "lib/base/env.hpp"
+#include "lib/device/host/host_kernels.hpp"
+#endif
+
+namespace lockstep::internal::sync {
+
+/// Both words lie in pinned memory of this rank.
+struct SpinBounds {
+  const std::uint32_t* abort = nullptr;  ///< Not 0: give up.
+  std::uint32_t* report = nullptr;       ///< Takes a Report.
+  std::uint64_t limit = 0;               ///< Nanoseconds from the kernel's start; 0 = none.
+};
+
+/// Why a kernel gave up.
+struct Report {
+  enum class Why : std::uint32_t { none = 0, aborted = 1, late = 2 };
+  static constexpr std::uint32_t kMemberShift = 8;
+  static LOCKSTEP_BOTH std::uint32_t make(Why why, int awaited) {
+    return static_cast<std::uint32_t>(why) | static_cast<std::uint32_t>(awaited) << kMemberShift;
+  }
+  static Why why(std::uint32_t report) { return static_cast<Why>(report & ((1u << kMemberShift) - 1)); }
+  static int awaited(std::uint32_t report) { return static_cast<int>(report >> kMemberShift); }
+};
+
+/// One thread's waits of one kernel. After the first that gave up all give up at once.
+class Spin {
+ public:
+  LOCKSTEP_BOTH explicit Spin(const SpinBounds& bounds) : bounds_(bounds), begun_(now()) {}
+
+  LOCKSTEP_BOTH bool over() const { return over_; }
+
+  /// Until look() is true; false when it gave up. `awaited`: whom a report names.
+  template <typename Look>
+  LOCKSTEP_BOTH bool until(int awaited, Look look) {
+    for (std::uint32_t polls = 1; !over_; ++polls) {
+      if (look()) return true;
+      if (polls % kPollsPerCheck == 0) check(awaited);
+      pause(polls);
+    }
+    return false;
+  }
+
+ private:
+  // The abort word is a read over the bus: seldom.
+#ifdef __CUDA_ARCH__
+  static constexpr std::uint32_t kPollsPerCheck = 1024;
+  static __device__ void pause(std::uint32_t) {}
+  static __device__ std::uint64_t now() {
+    std::uint64_t nanoseconds;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+    return nanoseconds;
+  }
+#elif defined(__CUDACC__)
+  // nvcc's pass for the host: nobody calls it there.
+  static constexpr std::uint32_t kPollsPerCheck = 1;
+  static LOCKSTEP_BOTH void pause(std::uint32_t) {}
+  static LOCKSTEP_BOTH std::uint64_t now() { return 0; }
+#else
+  static constexpr std::uint32_t kPollsPerCheck = 16;
+  static void pause(std::uint32_t polls) { host_kernels::pause_poll(static_cast<int>(polls)); }
+  static std::uint64_t now() { return static_cast<std::uint64_t>(real_env().now()); }
+#endif
+
+  LOCKSTEP_BOTH void check(int awaited) {
+    if (load_word(bounds_.abort) != 0) {
+      give_up(Report::Why::aborted, awaited);
+    } else if (bounds_.limit != 0 && now() - begun_ > bounds_.limit) {
+      give_up(Report::Why::late, awaited);
+    }
+  }
+  LOCKSTEP_BOTH void give_up(Report::Why why, int awaited) {
+    over_ = true;
+    store_word(bounds_.report, Report::make(why, awaited));
+  }
+
+  const SpinBounds bounds_;
+  const std::uint64_t begun_;
+  bool over_ = false;
+};
+
+}  // namespace lockstep::internal::sync

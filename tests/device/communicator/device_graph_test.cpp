@@ -1,0 +1,233 @@
+// Collectives captured in a graph: right in every replay, in turn with calls outside, and bounded as calls
+// are.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/must.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::Backend;
+using internal::DeviceArena;
+using internal::DeviceGraph;
+using internal::testing::must;
+using internal::testing::Shared;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
+using internal::testing::wait_until;
+using testing::DeviceRank;
+using testing::MeetingPlace;
+using testing::run_on_devices;
+
+constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+
+Backend& backend() { return *must(internal::device_backend()); }
+
+/// What `calls` enqueues to the rank's stream.
+class Graph {
+ public:
+  Graph(DeviceRank& self, const std::function<void()>& calls) : stream_(self.stream) {
+    must(backend().begin_capture(stream_));
+    calls();
+    graph_ = must(backend().end_capture(stream_));
+  }
+  ~Graph() { must(backend().destroy_graph(graph_)); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void replay() { must(backend().replay(graph_, stream_)); }
+
+ private:
+  const Stream stream_;
+  DeviceGraph graph_ = nullptr;
+};
+
+/// Values that grow by the factor `world` in every all_reduce, without ever becoming 0 where that is odd.
+class Growing {
+ public:
+  Growing(DeviceRank& self, std::size_t count)
+      : self_(self), count_(count), arena_(count * 4, self.device()) {
+    std::fill_n(values(), count_, 1u);
+    arena_.upload(arena_.size(), self.stream);
+  }
+  void all_reduce(const DeviceCallOptions& options = {}) {
+    self_.communicator.all_reduce(arena_.device(), arena_.device(), count_, DataType::u32, ReduceOp::sum,
+                                  self_.stream, options);
+  }
+  /// After `times` of them.
+  void check(int times) {
+    arena_.download(arena_.size(), self_.stream);
+    self_.synchronize();
+    std::uint32_t expected = 1;
+    for (int i = 0; i < times; ++i) expected *= static_cast<std::uint32_t>(self_.size());
+    EXPECT_EQ(std::count(values(), values() + count_, expected), static_cast<std::ptrdiff_t>(count_));
+  }
+
+ private:
+  std::uint32_t* values() { return reinterpret_cast<std::uint32_t*>(arena_.host().data()); }
+
+  DeviceRank& self_;
+  const std::size_t count_;
+  DeviceArena arena_;
+};
+
+/// Small: in packets. Large: in phases, with the staging memory of these tests.
+constexpr std::size_t kSmall = 50, kLarge = 20'000;
+
+class DeviceGraphs : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1); }
+};
+
+TEST_F(DeviceGraphs, AThousandReplaysAreRight) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    Growing small(self, kSmall), large(self, kLarge);
+    Graph graph(self, [&] {
+      small.all_reduce();
+      large.all_reduce();
+      self.communicator.barrier(self.stream);
+    });
+    constexpr int kReplays = 1'000;
+    for (int i = 0; i < kReplays; ++i) graph.replay();
+    small.check(kReplays);
+    large.check(kReplays);
+  });
+}
+
+TEST_F(DeviceGraphs, CallsAndReplaysTakeTurns) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    Growing small(self, kSmall), large(self, kLarge);
+    Graph one(self, [&] { small.all_reduce(); });
+    Graph two(self, [&] {
+      large.all_reduce();
+      small.all_reduce();
+    });
+    for (int i = 0; i < 30; ++i) {
+      one.replay();
+      large.all_reduce();
+      two.replay();
+      small.all_reduce();
+      if (i % 7 == 0) self.communicator.barrier(self.stream);
+    }
+    small.check(90);
+    large.check(60);
+  });
+}
+
+TEST_F(DeviceGraphs, EveryCollectiveOfAGraphIsRight) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    for (int c = 0; c < kCollectiveCount; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      if (internal::passes_as_messages(collective)) continue;
+      for (const std::size_t count : {std::size_t{7}, std::size_t{9'000}}) {
+        const internal::CollectiveCase what{collective, DataType::f32, ReduceOp::avg, 2, 1, count, 5};
+        DeviceArena arena(internal::CallBuffers::bytes_needed(what) + 64, self.device());
+        const internal::CallBuffers buffers(what, self.rank(), false, arena.host());
+        arena.upload(arena.size(), self.stream);
+        Graph graph(self, [&] { start_on_device(self.communicator, what, buffers, arena, self.stream); });
+        for (int i = 0; i < 3; ++i) graph.replay();
+        arena.download(arena.size(), self.stream);
+        self.synchronize();
+        EXPECT_EQ(buffers.check_result(), "") << what.describe();
+      }
+    }
+  });
+}
+
+TEST_F(DeviceGraphs, WhatAThreadRunsIsNotCaptured) {
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    must(backend().begin_capture(self.stream));
+    const auto [code, text] = testing::error_of([&] {
+      self.communicator.batch().submit();
+      self.communicator.send(arena.device(), 1, DataType::u8, 0, self.stream);
+    });
+    EXPECT_NE(code, ErrorCode::ok) << text;
+    must(backend().destroy_graph(must(backend().end_capture(self.stream))));
+  });
+}
+
+TEST_F(DeviceGraphs, AReplayKeepsItsDeadline) {
+  Shared<std::atomic<bool>> over;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    Growing small(self, kSmall);
+    DeviceCallOptions options;
+    options.timeout = std::chrono::milliseconds(200);
+    Graph graph(self, [&] { small.all_reduce(options); });
+    if (self.rank() == 0) {
+      graph.replay();
+      self.stream.synchronize();  // Rank 1 never comes.
+      EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+      EXPECT_NE(self.communicator.error_text().find("rank 1"), std::string::npos)
+          << self.communicator.error_text();
+      over->store(true);
+    } else {
+      wait_until([&] { return over->load() && self.communicator.state() != ErrorCode::ok; });
+    }
+  });
+}
+
+TEST_F(DeviceGraphs, AnAbortReleasesReplays) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    Growing small(self, kSmall), large(self, kLarge);
+    Graph graph(self, [&] {
+      small.all_reduce();
+      large.all_reduce();
+    });
+    if (self.rank() == 0) {
+      for (int i = 0; i < 5; ++i) graph.replay();
+    } else {
+      internal::sleep_for(std::chrono::milliseconds(20));
+      self.communicator.abort("enough");
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::aborted) << self.communicator.error_text();
+  });
+}
+
+TEST_F(DeviceGraphs, AKilledRankIsNamedAndReplaysDrain) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  struct Board {
+    std::atomic<int> rounds[3]{};
+    std::atomic<int> named{0};
+  };
+  Shared<Board> board;
+  auto children = start_forked(3, [&](int rank) {
+    DeviceRank self(rank, 3, place, {});
+    Growing small(self, kSmall), large(self, kLarge);
+    Graph graph(self, [&] {
+      small.all_reduce();
+      large.all_reduce();
+    });
+    try {
+      while (true) {
+        for (int ahead = 0; ahead < 4; ++ahead) graph.replay();
+        self.synchronize();
+        board->rounds[rank].fetch_add(1);
+      }
+    } catch (const Error& error) {
+      self.stream.synchronize();
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+      board->named.fetch_add(1);
+    }
+  });
+  for (auto& rounds : board->rounds) wait_until([&] { return rounds.load() > 3; });
+  kill(children[1], SIGKILL);
+  EXPECT_EQ(wait_for(children[0]), 0);
+  EXPECT_EQ(wait_for(children[2]), 0);
+  wait_for(children[1]);
+  EXPECT_EQ(board->named.load(), 2);
+}
+
+}  // namespace
+}  // namespace lockstep
