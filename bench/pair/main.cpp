@@ -1,13 +1,16 @@
 // pair-bench: one message between two processes, through Communicator::send and recv: there and back, or one
 // after another. tools/compare-ucx runs it beside ucx_perftest.
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <new>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "bench/buffer.hpp"
@@ -26,7 +29,31 @@ struct PairOptions {
   std::string transport = "ucx";
   std::uint64_t bytes = 1 << 20;
   int iterations = 1000, warmup = 100;
-  bool stream = false, registered = false, pinned = false;
+  bool stream = false, registered = false, unwritten = false, pinned = false;
+};
+
+/// What is sent. Memory that was never written reads as one page of zeros, which stays in a core's cache.
+class Source {
+ public:
+  explicit Source(const PairOptions& options) : bytes_(options.bytes + 1) {
+    if (options.unwritten) {
+      memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    } else {
+      written_.emplace(options.bytes, options.registered);
+    }
+  }
+  ~Source() {
+    if (memory_ != nullptr) munmap(memory_, bytes_);
+  }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  const void* data() const { return memory_ != nullptr ? memory_ : written_->data(); }
+
+ private:
+  std::size_t bytes_;
+  void* memory_ = nullptr;
+  std::optional<Buffer> written_;
 };
 
 /// There and back: half of the time, in microseconds, as the first rank sees it.
@@ -35,7 +62,7 @@ class PingPong {
   PingPong(Communicator& communicator, const PairOptions& options)
       : communicator_(communicator),
         options_(options),
-        there_(options.bytes, options.registered),
+        there_(options),
         back_(options.bytes, options.registered) {}
 
   double once() {
@@ -53,18 +80,22 @@ class PingPong {
 
   Communicator& communicator_;
   const PairOptions& options_;
-  const Buffer there_, back_;
+  const Source there_;
+  const Buffer back_;
 };
 
 /// From the first rank to the second, one after another: the time of each, in microseconds.
 class Stream {
  public:
   Stream(Communicator& communicator, const PairOptions& options)
-      : communicator_(communicator), bytes_(options.bytes), memory_(options.bytes, options.registered) {}
+      : communicator_(communicator),
+        bytes_(options.bytes),
+        source_(options),
+        memory_(options.bytes, options.registered) {}
 
   double once() {
     const auto start = Clock::now();
-    if (communicator_.rank() == 0) communicator_.send(memory_.data(), bytes_, DataType::u8, 1, 0);
+    if (communicator_.rank() == 0) communicator_.send(source_.data(), bytes_, DataType::u8, 1, 0);
     if (communicator_.rank() == 1) communicator_.recv(memory_.data(), bytes_, DataType::u8, 0, 0);
     return microseconds_since(start);
   }
@@ -72,6 +103,7 @@ class Stream {
  private:
   Communicator& communicator_;
   const std::uint64_t bytes_;
+  const Source source_;
   const Buffer memory_;
 };
 
@@ -82,7 +114,7 @@ struct Summary {
 };
 
 template <class Test>
-Summary measure(Test test, const PairOptions& options) {
+Summary measure(Test& test, const PairOptions& options) {
   for (int i = 0; i < options.warmup; ++i) test.once();
   std::vector<double> times(static_cast<std::size_t>(options.iterations));
   for (double& time : times) time = test.once();
@@ -93,8 +125,14 @@ Summary measure(Test test, const PairOptions& options) {
 }
 
 int take_part(Communicator& communicator, const PairOptions& options) {
-  const Summary summary = options.stream ? measure(Stream(communicator, options), options)
-                                         : measure(PingPong(communicator, options), options);
+  Summary summary{};
+  if (options.stream) {
+    Stream stream(communicator, options);
+    summary = measure(stream, options);
+  } else {
+    PingPong there_and_back(communicator, options);
+    summary = measure(there_and_back, options);
+  }
   if (communicator.rank() == 0) std::printf("median %.2f us, mean %.2f us\n", summary.median, summary.mean);
   std::fflush(stdout);
   return 0;
@@ -123,6 +161,7 @@ int run(int argc, char** argv) {
   app.add_option("-w,--warmup_iters", options.warmup)->check(CLI::Range(0, 1'000'000));
   app.add_flag("--stream", options.stream, "one after another; without it there and back, halved");
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
+  app.add_flag("--unwritten", options.unwritten, "send from memory that was never written");
   app.add_flag("--pin", options.pinned, "each process to a core");
   CLI11_PARSE(app, argc, argv);
   return launch_processes(
