@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lib/bootstrap/local_session.hpp"
+#include "lockstep/communicator.hpp"
 #include "tests/transports/link_traffic.hpp"
 #include "transports/fabric/fabric_transport.hpp"
 #include "transports/verbs/verbs_fabric.hpp"
@@ -113,6 +114,22 @@ TEST(VerbsTransport, CarriesEverySizeBothWaysOnBothChannels) {
     for (Link* link : links) traffic.emplace_back(*link, sizes, sizes);
   }
   run_all(traffic);
+}
+
+TEST(VerbsTransport, ARankThatIsInNoCallIsConnectedToAllTheSame) {
+  if (!open_verbs(0).ok()) GTEST_SKIP() << "no RDMA device";
+  std::vector<Communicator> group = Communicator::local_group(2, "verbs");
+  CallOptions options;
+  options.timeout = std::chrono::seconds(60);
+  const int sent = 4711;
+  int received = 0;
+  group[0].send(&sent, 1, DataType::i32, 1, 0, options);  // Rank 1 has called nothing yet.
+  group[1].recv(&received, 1, DataType::i32, 0, 0, options);
+  EXPECT_EQ(received, sent);
+  const int back = 4712;
+  group[1].send(&back, 1, DataType::i32, 0, 0, options);
+  group[0].recv(&received, 1, DataType::i32, 1, 0, options);
+  EXPECT_EQ(received, back);
 }
 
 }  // namespace
