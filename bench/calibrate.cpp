@@ -14,6 +14,7 @@
 
 #include "bench/calibrate_probes.hpp"
 #include "bench/calibrate_samples.hpp"
+#include "collectives/select/choice_table.hpp"
 #include "collectives/select/model_source.hpp"
 
 namespace lockstep::bench {
@@ -73,11 +74,29 @@ void add_corrections(CostModel& model, const std::vector<Sample>& samples) {
   }
 }
 
+// From the size on from which pulling wins clearly, there and at all larger sizes: two at least, so that no
+// single measurement decides.
+void add_pulls(CostModel& model, Load load, const std::vector<PullSample>& samples) {
+  std::map<Collective, std::vector<std::uint64_t>> won;
+  for (const PullSample& sample : samples) {
+    std::vector<std::uint64_t>& sizes = won[sample.collective];
+    if (sample.pulled < sample.staged * (1 - internal::kSwitchGain)) {
+      sizes.push_back(sample.bytes);
+    } else {
+      sizes.clear();
+    }
+  }
+  for (const auto& [collective, sizes] : won) {
+    if (sizes.size() >= 2) model.pulls[{load, collective}] = sizes.front();
+  }
+}
+
 CostModel measure_machine(int rounds, std::ostream& out) {
   CostModel model = *internal::builtin_model();
   model.fingerprint = internal::this_machine();
   model.calibrated_ranks = *std::max_element(std::begin(kWorlds), std::end(kWorlds));
   model.corrections.clear();
+  model.pulls.clear();
   const int cores = model.fingerprint->cores;
   set_regimes(model, cores);
   model.spin_microseconds = worthwhile_spin();
@@ -88,6 +107,7 @@ CostModel measure_machine(int rounds, std::ostream& out) {
     const Load load = ranks > cores ? Load::crowded : Load::spare;
     model.cost(LinkClass::inline_line, load).sync =
         internal::exact_cost(sample_inline({ranks, "shm", cores, rounds}));
+    add_pulls(model, load, sample_pulls({ranks, "shm", cores, rounds}));
     for (const char* transport : {"shm", "tcp"}) {
       out << "# measuring " << ranks << " ranks, " << transport << std::endl;
       const auto more = sample_world({ranks, transport, cores, rounds});
@@ -128,6 +148,10 @@ void print_costs(const CostModel& model, std::ostream& out) {
       }
       out << "\n";
     }
+  }
+  for (const auto& [key, bytes] : model.pulls) {
+    out << "# " << name_of(key.second) << (key.first == Load::crowded ? ", crowded," : "")
+        << " is pulled from private memory from " << bytes << " bytes on\n";
   }
   out << "# stores past the caches from " << model.non_temporal_bytes << " bytes on, spin "
       << model.spin_microseconds << " us, " << model.tcp_sockets << " TCP connections per peer\n";

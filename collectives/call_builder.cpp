@@ -22,11 +22,6 @@ std::uint64_t sum(std::span<const std::size_t> counts) {
 
 }  // namespace
 
-Nanos default_timeout() {
-  static const Nanos timeout = config_milliseconds("LOCKSTEP_TIMEOUT") * 1'000'000;
-  return timeout;
-}
-
 CallBuilder::CallBuilder(Collective collective, const Engine& engine, const CallOptions& options)
     : rank_(engine.group().rank),
       world_(engine.group().size()),

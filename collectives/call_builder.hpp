@@ -50,9 +50,6 @@ class CallBuilder {
   std::vector<std::size_t> counts_, recv_counts_;
 };
 
-/// LOCKSTEP_TIMEOUT; 0 = none.
-Nanos default_timeout();
-
 /// The checks of a send or receive.
 Status check_message(const Message& message, int world);
 

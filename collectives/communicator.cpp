@@ -27,6 +27,15 @@ void run(CommunicatorCore& core, CallBuilder call) {
   core.engine().run(call.build()).throw_if_error();
 }
 
+/// Whether the call was like the one before, and so has run.
+bool ran_again(CommunicatorCore& core, const internal::CallFacts& facts, const void* input, void* output,
+               const CallOptions& options) {
+  require_usable();
+  const auto ended = core.engine().run_again(facts, input, output, options);
+  if (ended) ended->throw_if_error();
+  return ended.has_value();
+}
+
 Work start(CommunicatorCore& core, CallBuilder call) {
   require_usable();
   return Work(core.engine().start(call.build()));
@@ -117,6 +126,9 @@ static CallBuilder all_reduce_call(CommunicatorCore& core, const CallOptions& op
 }
 void Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                               const CallOptions& options) {
+  const internal::CallFacts facts{
+      .collective = Collective::all_reduce, .type = type, .op = op, .count = count};
+  if (ran_again(*core_, facts, input, output, options)) return;
   run(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
 }
 Work Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
@@ -233,7 +245,10 @@ static CallBuilder barrier_call(CommunicatorCore& core, const CallOptions& optio
   CallBuilder call(Collective::barrier, core.engine(), options);
   return call;
 }
-void Communicator::barrier(const CallOptions& options) { run(*core_, barrier_call(*core_, options)); }
+void Communicator::barrier(const CallOptions& options) {
+  if (ran_again(*core_, {.collective = Collective::barrier}, nullptr, nullptr, options)) return;
+  run(*core_, barrier_call(*core_, options));
+}
 Work Communicator::barrier_async(const CallOptions& options) {
   return start(*core_, barrier_call(*core_, options));
 }

@@ -37,6 +37,7 @@ struct alignas(kLine) Offer {
   std::uint64_t fingerprint;        ///< Of that call.
   SegmentRef input;
   std::uint64_t in_place;  ///< Not 0: the output is the input.
+  std::uint64_t pulls;     ///< Not 0: the owner can read plain memory of every member (Domain::can_pull).
   SegmentRef output;       ///< Unless in place.
 };
 static_assert(offsetof(Offer, output) <= 64);
@@ -56,6 +57,10 @@ struct MemberControl {
       fingerprints[4];  ///< Of the last domain calls, by call modulo 4; in the phase's line.
   alignas(kLine) InlineLine inline_line[2];  ///< One-shot payloads, used alternately.
   Offer offer[2];                            ///< By parity of the domain call.
+  /// Where this control lies in its owner's address space, and the owner's process_token(): what a probe of
+  /// Domain::can_pull reads. Set before the group is complete.
+  alignas(kLine) std::uint64_t home;
+  std::uint64_t process;
   /// The processor that the owner was seen on, from 1. In a line of its own: it seldom changes.
   alignas(kLine) std::atomic<std::uint32_t> processor;
   alignas(kLine) Doorbell doorbell;  ///< Rung by peers when they publish and the owner sleeps.
@@ -84,6 +89,14 @@ class Domain {
   /// resolved, or a number of other segments of the member that operations in flight never reach
   /// (kMaxMappedSegments in shm).
   virtual Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) = 0;
+  /// Whether this rank may read memory of every member that no segment holds, as the kernel lets related
+  /// processes do (CMA). Probed at the first question; the answer stays.
+  virtual bool can_pull() { return false; }
+  /// Copies `bytes` at `address` of `member`'s process to `to`. Only where can_pull().
+  virtual Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) {
+    static_cast<void>(address), static_cast<void>(to), static_cast<void>(bytes);
+    return Status(ErrorCode::not_supported, "this domain cannot read plain memory of its members", member);
+  }
   /// Ring `member`'s doorbell if it declared itself asleep.
   virtual void ring(int member) = 0;
   /// An eventfd of this rank that becomes readable when it is rung while it sleeps in poll (Doorbell::asleep

@@ -6,6 +6,7 @@
 
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/link_run.hpp"
+#include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -22,23 +23,33 @@ bool made_call(const MemberControl& control, const CallIdentity& identity) {
   const CallRecord& record = control.recent[identity.sequence % kRecentCalls];
   const std::uint64_t sequence = record.sequence.load(std::memory_order_acquire);
   if (sequence == identity.sequence + 1)
-    return fingerprint_of(record.facts, identity.sequence) == identity.fingerprint;
+    return fingerprint_of(hash_of(record.facts), identity.sequence) == identity.fingerprint;
   return sequence > identity.sequence + 1;
+}
+
+std::uint64_t mix(std::uint64_t word) {
+  word *= 0x9E3779B97F4A7C15u;
+  return word ^ word >> 32;
 }
 
 bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
 
+bool in_process_of_its_own(const SegmentRef& reference) {
+  return reference.segment == 0 && reference.owner != kUnusedBuffer && reference.owner != process_token();
+}
+
 }  // namespace
 
-std::uint64_t fingerprint_of(const CallFacts& facts, std::uint64_t sequence) {
+std::uint64_t hash_of(const CallFacts& facts) {
   std::uint64_t words[sizeof(CallFacts) / 8];
   std::memcpy(words, &facts, sizeof facts);
-  std::uint64_t hash = sequence;
-  for (const std::uint64_t word : words) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 32;
-  }
+  std::uint64_t hash = 0;
+  for (const std::uint64_t word : words) hash = mix(hash ^ word);
   return hash;
+}
+
+std::uint64_t fingerprint_of(std::uint64_t facts_hash, std::uint64_t sequence) {
+  return mix(facts_hash ^ sequence);
 }
 
 Status fingerprint_mismatch(int member) { return Status(ErrorCode::mismatch, {}, member); }
@@ -59,7 +70,7 @@ void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const 
   combine_ = combine;
   identity_ = identity;
   mine_ = offered;
-  agreed_ = entered_ = offered_ = registered_ = enqueued_ = false;
+  agreed_ = entered_ = offered_ = registered_ = pulled_ = enqueued_ = false;
   next_ = 0;
   elements_ = 0;
   awaited_ = 0;
@@ -102,25 +113,40 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
 
 /// Chooses the program. When both kinds are possible the ranks exchange offers first, which says as much as a
 /// registered program's own first phase (everybody is ready). A rank whose buffers are not registered knows
-/// the outcome and goes on at once.
+/// the outcome and goes on at once, unless they may be pulled.
 Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
-  bool registered = choice_.registered != nullptr;
-  if (registered) {
+  Way way = Way::staged;
+  if (choice_.registered != nullptr) {
     if (!offered_) publish_offer(domain);
-    registered = addressable(mine_.input) && addressable(mine_.output);
-  }
-  if (registered || (choice_.registered != nullptr && choice_.staged == nullptr)) {
-    auto all = await_offers(domain);
-    if (!all.ok()) return all.status();
-    if (!*all) return false;
-    for (int member = 0; member < domain.size(); ++member) {
-      const Offer& offer = domain.control(member).offer[position_.calls & 1];
-      registered &= addressable(offer.input) && (offer.in_place != 0 || addressable(offer.output));
+    const bool can_be =
+        choice_.pull || choice_.staged == nullptr || (mapped(mine_.input) && mapped(mine_.output));
+    if (can_be) {
+      auto all = await_offers(domain);
+      if (!all.ok()) return all.status();
+      if (!*all) return false;
+      way = common_way(domain);
+      awaited_ = 0;
     }
-    awaited_ = 0;
   }
-  LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, registered));
+  LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, way));
   return true;
+}
+
+/// Whether peers can map it. Where pulling is possible, plain memory is offered too.
+bool DomainRun::mapped(const SegmentRef& reference) const {
+  return addressable(reference) &&
+         !(choice_.pull && reference.segment == 0 && reference.owner != kUnusedBuffer);
+}
+
+/// By all offers, so that every rank comes to the same.
+DomainRun::Way DomainRun::common_way(Domain& domain) const {
+  bool registered = true, pulled = choice_.pull;
+  for (int member = 0; member < domain.size(); ++member) {
+    const Offer& offer = domain.control(member).offer[position_.calls & 1];
+    registered &= mapped(offer.input) && (offer.in_place != 0 || mapped(offer.output));
+    pulled &= offer.pulls != 0 && addressable(offer.input);
+  }
+  return registered ? Way::registered : pulled ? Way::pulled : Way::staged;
 }
 
 void DomainRun::publish_offer(Domain& domain) {
@@ -128,6 +154,7 @@ void DomainRun::publish_offer(Domain& domain) {
   offer.fingerprint = identity_.fingerprint;
   offer.input = mine_.input;
   offer.in_place = mine_.output == mine_.input ? 1 : 0;
+  offer.pulls = choice_.pull && domain.can_pull() ? 1 : 0;
   if (offer.in_place == 0) offer.output = mine_.output;
   offer.call.store(position_.calls + 1, std::memory_order_seq_cst);  // As in publish().
   ring_sleepers(domain);
@@ -145,8 +172,8 @@ Result<bool> DomainRun::await_offers(Domain& domain) {
   return true;
 }
 
-Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
-  const Algorithm* algorithm = registered ? choice_.registered : choice_.staged;
+Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
+  const Algorithm* algorithm = way == Way::staged ? choice_.staged : choice_.registered;
   if (algorithm == nullptr) {
     return Status(ErrorCode::not_supported,
                   "algorithm " + std::string(choice_.registered->name) +
@@ -155,12 +182,14 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, bool registered) {
   // A repeated call keeps its program, and counts no references.
   if (const auto& program = cache.get(*algorithm, *choice_.shape); program_ != program) program_ = program;
   agreed_ = true;
-  registered_ = registered;
-  if (!registered) {
+  registered_ = way == Way::registered;
+  pulled_ = way == Way::pulled;
+  if (way == Way::staged) {
     locate_staging(domain);
     return {};
   }
   if (starts_with_all_ready(program_->program)) next_ = 2;
+  if (pulled_) return resolve_inputs(domain);
   combine_.past_caches = choice_.past_caches;
   return resolve_members(domain);
 }
@@ -207,6 +236,33 @@ Status DomainRun::resolve_members(Domain& domain) {
   return {};
 }
 
+/// Pulled programs touch nothing of the members but their inputs.
+Status DomainRun::resolve_inputs(Domain& domain) {
+  const auto members = static_cast<std::size_t>(domain.size());
+  places_.input.assign(members, nullptr);
+  places_.elsewhere.assign(members, false);
+  for (int member = 0; member < domain.size(); ++member) {
+    const auto m = static_cast<std::size_t>(member);
+    const SegmentRef& input = domain.control(member).offer[position_.calls & 1].input;
+    if (member == domain.rank() || input.owner == kUnusedBuffer) continue;
+    places_.elsewhere[m] = in_process_of_its_own(input);
+    if (places_.elsewhere[m]) {
+      places_.input[m] = reinterpret_cast<std::byte*>(input.offset);
+      continue;
+    }
+    auto place = domain.resolve(member, input, 0);
+    if (!place.ok()) return place.status();
+    places_.input[m] = *place;
+  }
+  buffers_.member_input = places_.input.data();
+  return {};
+}
+
+bool DomainRun::pulls(const Step& step) const {
+  return pulled_ && step.kind == StepKind::copy && step.src.member != kSelf &&
+         places_.elsewhere[static_cast<std::size_t>(step.src.member)];
+}
+
 Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
   switch (step.kind) {
     case StepKind::publish:
@@ -227,7 +283,14 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
       step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
   const std::uint64_t block =
       std::min<std::uint64_t>(total - elements_, kReduceBlockBytes / buffers_.element);
-  run_local_step(program_->program, step, buffers_, combine_, elements_, block);
+  if (pulls(step)) {
+    const std::size_t skip = elements_ * buffers_.element;
+    const auto from = reinterpret_cast<std::uintptr_t>(buffers_.read(step.src)) + skip;
+    LOCKSTEP_RETURN_IF_ERROR(
+        domain.pull(step.src.member, from, buffers_.write(step.dst) + skip, block * buffers_.element));
+  } else {
+    run_local_step(program_->program, step, buffers_, combine_, elements_, block);
+  }
   elements_ += block;
   return elements_ == total;
 }
@@ -285,7 +348,7 @@ void DomainRun::abandon(Domain& domain) {
   static_cast<void>(complete_enqueued());
   if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
   program_.reset();
-  agreed_ = registered_ = false;
+  agreed_ = registered_ = pulled_ = false;
 }
 
 }  // namespace lockstep::internal

@@ -21,9 +21,10 @@ struct DomainPosition {
 /// A call as peers must have made it too.
 struct CallIdentity {
   std::uint64_t sequence = 0;
-  std::uint64_t fingerprint = 0;  ///< fingerprint_of(facts, sequence)
+  std::uint64_t fingerprint = 0;  ///< fingerprint_of(hash_of(facts), sequence)
 };
-std::uint64_t fingerprint_of(const CallFacts& facts, std::uint64_t sequence);
+std::uint64_t hash_of(const CallFacts& facts);
+std::uint64_t fingerprint_of(std::uint64_t facts_hash, std::uint64_t sequence);
 
 struct RunProgress {
   bool moved = false;
@@ -42,6 +43,7 @@ inline constexpr std::uint64_t kUnusedBuffer = ~std::uint64_t{0};
 struct DomainChoice {
   const Algorithm* staged = nullptr;
   const Algorithm* registered = nullptr;
+  bool pull = false;  ///< `registered` may run on private buffers too, where all ranks can read each other's.
   const Shape* shape = nullptr;    ///< Outlives the run.
   bool past_caches = false;        ///< As in Reduction, if the registered one runs.
   DomainMemory* memory = nullptr;  ///< Who runs the steps; null: this thread.
@@ -56,6 +58,7 @@ struct OfferedBuffers {
 /// call.
 struct MemberPlaces {
   std::vector<std::byte*> input, output, staging;
+  std::vector<bool> elsewhere;  ///< Pulled: the input's address is one of its owner's process.
 };
 
 class DomainRun {
@@ -79,9 +82,14 @@ class DomainRun {
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   void publish_offer(Domain& domain);
   Result<bool> await_offers(Domain& domain);
-  Status adopt(Domain& domain, ProgramCache& cache, bool registered);
+  enum class Way : std::uint8_t { staged, registered, pulled };
+  Way common_way(Domain& domain) const;
+  bool mapped(const SegmentRef& reference) const;
+  Status adopt(Domain& domain, ProgramCache& cache, Way way);
+  bool pulls(const Step& step) const;
   void locate_staging(Domain& domain);
   Status resolve_members(Domain& domain);
+  Status resolve_inputs(Domain& domain);
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
   Result<bool> await(Domain& domain, std::uint64_t phase, int member);
@@ -99,6 +107,7 @@ class DomainRun {
   bool entered_ = false;
   bool offered_ = false;
   bool registered_ = false;
+  bool pulled_ = false;
   std::uint64_t base_ = 0;      // Phase before the program's first.
   std::uint32_t next_ = 0;      // Step to run.
   std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
@@ -106,18 +115,26 @@ class DomainRun {
   bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
 };
 
+/// An all_reduce or a barrier as far as the flags' lines are concerned. `user`: for ReduceOp::user.
+struct InlineCall {
+  CallFacts facts;
+  const void* input = nullptr;
+  void* output = nullptr;
+  const UserOp* user = nullptr;
+};
+
 class InlineRun {
  public:
-  void begin(const Buffers& buffers, const Combine& combine, std::uint64_t count,
-             const CallIdentity& identity, std::uint64_t call);
+  /// The domain's `number`-th call of this kind.
+  void begin(const InlineCall& call, std::uint64_t fingerprint, std::uint64_t number);
   Result<RunProgress> step(Domain& domain);
   void waiting_for(Domain& domain, std::vector<int>& members) const;
 
  private:
-  Buffers buffers_;
-  Combine combine_;
-  CallIdentity identity_;
-  std::uint64_t count_ = 0, call_ = 0;
+  void reduce_payloads(Domain& domain) const;
+
+  InlineCall call_;
+  std::uint64_t fingerprint_ = 0, number_ = 0;
   bool written_ = false;
   int seen_ = 0;
 };

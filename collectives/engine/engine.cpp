@@ -111,16 +111,12 @@ Status Engine::run(const Call& call) {
   Contender lock(*this);
   apply_requests();
   Operation* operation = nullptr;
-  if (!may_run_in_place(call)) {
+  if (!may_run_in_place(call.facts) || !call.counts.empty() || !call.refusal.ok()) {
     operation = run_begun(call);
   } else {
     operation = last_in_domain_->selection.inline_line ? run_inline(call) : run_in_domain(call);
   }
-  if (operation == nullptr) return {};
-  wait_out(*operation, lock);
-  Status status = std::move(operation->status);
-  unreference(*operation);
-  return status;
+  return finish(operation, lock);
 }
 
 Result<RecvStatus> Engine::run(const Message& message) {

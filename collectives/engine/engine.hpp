@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,10 @@ class Engine final : public Progressor,
   Status run(const Call& call);
   /// Sends or receives a message. Unlike start() and wait(), this never wakes the reactor's thread.
   Result<RecvStatus> run(const Message& message);
+  /// As run() of a call without root and counts that is the same as the one before but for its buffers, which
+  /// costs the least. Nothing, and nothing has happened, where it is not, or something speaks against it.
+  std::optional<Status> run_again(const CallFacts& facts, const void* input, void* output,
+                                  const CallOptions& options);
   /// Starts a collective; the caller gets one reference. A call that is refused gives an operation that has
   /// ended with the error.
   Operation* start(const Call& call, std::function<void(bool)> on_complete = {});
@@ -112,6 +117,7 @@ class Engine final : public Progressor,
   };
   struct CachedSelection {
     CallFacts facts;
+    std::uint64_t hash = 0;  // hash_of(facts)
     bool valid = false;
     Selection selection;
   };
@@ -142,8 +148,11 @@ class Engine final : public Progressor,
   Combine combine_of(const Call& call) const;
 
   // engine_attempt.cpp
-  bool may_run_in_place(const Call& call) const;
+  bool may_run_in_place(const CallFacts& facts) const;
+  bool end_inline(const InlineCall& call, InlineRun& run);
+  Operation* make_late_inline(const Call& call, const InlineRun& run);
   Operation* run_inline(const Call& call);
+  Status finish(Operation* operation, Contender& lock);
   Operation* run_in_domain(const Call& call);
   Operation* run_begun(const Call& call);
   Operation* make_late(Operation& operation);

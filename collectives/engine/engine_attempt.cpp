@@ -1,8 +1,22 @@
 // The short path of a blocking call: attempts in place, before anybody waits. In shared memory the peers are
 // most often on time, and a small call ends here.
+#include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+/// Not null, aligned for any type, the same or apart: nothing that needs a closer look.
+bool are_plain(const CallFacts& facts, const void* input, const void* output) {
+  if (facts.count == 0) return true;
+  constexpr std::uintptr_t kAligned = 8;
+  const auto in = reinterpret_cast<std::uintptr_t>(input), out = reinterpret_cast<std::uintptr_t>(output);
+  const std::uintptr_t bytes = facts.count * size_of(facts.type);
+  return in != 0 && out != 0 && (in | out) % kAligned == 0 &&
+         (in == out || in + bytes <= out || out + bytes <= in);
+}
+
+}  // namespace
 
 /// Calls `try_once` until it says that there is nothing left to try, or the peers are late. Who gives others
 /// the processor is a waiter: the reactor's thread would otherwise find the lock taken whenever it runs, and
@@ -21,31 +35,66 @@ void Engine::attempt(Try&& try_once) {
 
 /// A repeated call with nothing else under way does not take the way of operations, unless its peers are
 /// late.
-bool Engine::may_run_in_place(const Call& call) const {
-  return last_in_domain_ != nullptr && last_in_domain_->facts == call.facts && call.counts.empty() &&
-         active_.empty() && pending_.empty() && state() == ErrorCode::ok && call.refusal.ok() &&
-         probes_kept_ == 0 && call.facts.op != ReduceOp::user && call.facts.op != ReduceOp::premul_sum;
+bool Engine::may_run_in_place(const CallFacts& facts) const {
+  return last_in_domain_ != nullptr && last_in_domain_->facts == facts && active_.empty() &&
+         pending_.empty() && state() == ErrorCode::ok && probes_kept_ == 0 && facts.op != ReduceOp::user &&
+         facts.op != ReduceOp::premul_sum;
 }
 
-// Both return nullptr when the call is done; otherwise the operation that goes on with it, or meets its error
-// again.
+std::optional<Status> Engine::run_again(const CallFacts& facts, const void* input, void* output,
+                                        const CallOptions& options) {
+  Contender lock(*this);
+  apply_requests();
+  if (!may_run_in_place(facts) || !are_plain(facts, input, output) || !options.algorithm.empty())
+    return std::nullopt;
+  const bool in_line = last_in_domain_->selection.inline_line;
+  InlineRun run;
+  if (in_line && end_inline({facts, input, output}, run)) return Status();
+  Call call;
+  call.facts = facts;
+  call.input = input;
+  call.output = output;
+  call.input_elements = call.output_elements = facts.count;
+  call.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
+  call.priority = options.priority;
+  return finish(in_line ? make_late_inline(call, run) : run_in_domain(call), lock);
+}
 
-Operation* Engine::run_inline(const Call& call) {
+/// What is left of a call after its attempts: null, it is done.
+Status Engine::finish(Operation* operation, Contender& lock) {
+  if (operation == nullptr) return {};
+  wait_out(*operation, lock);
+  Status status = std::move(operation->status);
+  unreference(*operation);
+  return status;
+}
+
+/// Whether it ended here.
+bool Engine::end_inline(const InlineCall& call, InlineRun& run) {
   const std::uint64_t sequence = sequence_++;
   record_call(sequence, call.facts);
-  InlineRun run;
-  run.begin(buffers_of(call), combine_of(call), call.facts.count,
-            {sequence, fingerprint_of(call.facts, sequence)}, inline_calls_++);
+  run.begin(call, fingerprint_of(last_in_domain_->hash, sequence), inline_calls_++);
   bool done = false;
   attempt([&] {
     auto progress = run.step(*domain_);
     done = progress.ok() && progress->done;
     return done || !progress.ok();
   });
-  if (done) return nullptr;
+  return done;
+}
+
+// The following return nullptr when the call is done; otherwise the operation that goes on with it, or meets
+// its error again.
+
+Operation* Engine::run_inline(const Call& call) {
+  InlineRun run;
+  return end_inline({call.facts, call.input, call.output}, run) ? nullptr : make_late_inline(call, run);
+}
+
+Operation* Engine::make_late_inline(const Call& call, const InlineRun& run) {
   Operation& operation = *new_operation(Operation::Kind::collective);
   operation.call = call;
-  operation.sequence = sequence;
+  operation.sequence = sequence_ - 1;
   operation.path = Operation::Path::inline_line;
   operation.inline_run = run;
   return make_late(operation);

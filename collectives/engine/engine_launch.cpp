@@ -27,12 +27,13 @@ void Engine::set_shape(Operation& operation) const {
 }
 
 Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
-  CachedSelection& cached = selections_[fingerprint_of(facts, 0) % selections_.size()];
+  const std::uint64_t hash = hash_of(facts);
+  CachedSelection& cached = selections_[hash % selections_.size()];
   if (!cached.valid || cached.facts != facts || !shape.counts.empty()) {
     auto selection =
         memory_ != nullptr ? memory_->choose(facts, shape) : choose(facts, shape, capabilities_, *choices_);
     if (!selection.ok() || !shape.counts.empty()) return selection;
-    cached = {facts, true, *selection};
+    cached = {facts, hash, true, *selection};
   }
   // Attempts in place are for what a core does at once.
   if (cached.selection.links == nullptr && memory_ == nullptr) last_in_domain_ = &cached;
@@ -108,14 +109,16 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
 void Engine::launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
                            const Combine& combine) {
   const Call& call = operation.call;
-  const CallIdentity identity{operation.sequence, fingerprint_of(call.facts, operation.sequence)};
+  const CallIdentity identity{operation.sequence, fingerprint_of(hash_of(call.facts), operation.sequence)};
   if (selection.inline_line) {
     operation.path = Operation::Path::inline_line;
-    operation.inline_run.begin(buffers, combine, call.facts.count, identity, inline_calls_++);
+    operation.inline_run.begin({call.facts, buffers.input, buffers.output, &call.user_op},
+                               identity.fingerprint, inline_calls_++);
     return;
   }
   operation.path = Operation::Path::domain;
   const bool past_caches = call.facts.count * buffers.element >= past_caches_from_;
+  const bool pull = selection.pull && !one_process_ && memory_ == nullptr;
   OfferedBuffers offered;
   if (selection.registered != nullptr) {
     const auto reference = [&](const void* pointer, std::uint64_t elements) {
@@ -125,14 +128,16 @@ void Engine::launch_domain(Operation& operation, const Selection& selection, con
         return memory_->reference(pointer, elements * buffers.element);
       }
       if (one_process_) return direct_ref(pointer);
-      return find_segment(pointer, elements * buffers.element).value_or(SegmentRef{});
+      const auto segment = find_segment(pointer, elements * buffers.element);
+      return segment ? *segment : pull ? direct_ref(pointer) : SegmentRef{};
     };
     offered.input = reference(buffers.input, call.input_elements);
     const bool in_place = buffers.input == buffers.output && call.input_elements == call.output_elements;
     offered.output = in_place ? offered.input : reference(buffers.output, call.output_elements);
   }
-  operation.domain_run.begin({selection.staged, selection.registered, &operation.shape, past_caches, memory_},
-                             buffers, combine, identity, offered);
+  operation.domain_run.begin(
+      {selection.staged, selection.registered, pull, &operation.shape, past_caches, memory_}, buffers,
+      combine, identity, offered);
 }
 
 }  // namespace lockstep::internal

@@ -10,50 +10,54 @@
 
 namespace lockstep::internal {
 
-void InlineRun::begin(const Buffers& buffers, const Combine& combine, std::uint64_t count,
-                      const CallIdentity& identity, std::uint64_t call) {
-  buffers_ = buffers;
-  combine_ = combine;
-  count_ = count;
-  identity_ = identity;
+void InlineRun::begin(const InlineCall& call, std::uint64_t fingerprint, std::uint64_t number) {
   call_ = call;
+  fingerprint_ = fingerprint;
+  number_ = number;
   written_ = false;
   seen_ = 0;
 }
 
 Result<RunProgress> InlineRun::step(Domain& domain) {
   RunProgress progress;
-  const std::size_t bytes = count_ * buffers_.element;
+  const std::size_t turn = number_ & 1;
   if (!written_) {
-    InlineLine& own = domain.control(domain.rank()).inline_line[call_ & 1];
-    if (bytes > 0) std::memcpy(own.payload, buffers_.input, bytes);
-    own.fingerprint = identity_.fingerprint;
-    own.flag.store(call_ + 1, std::memory_order_seq_cst);
+    InlineLine& own = domain.control(domain.rank()).inline_line[turn];
+    if (call_.facts.count > 0)
+      std::memcpy(own.payload, call_.input, call_.facts.count * size_of(call_.facts.type));
+    own.fingerprint = fingerprint_;
+    own.flag.store(number_ + 1, std::memory_order_seq_cst);
     ring_sleepers(domain);
     written_ = progress.moved = true;
   }
   for (; seen_ < domain.size(); ++seen_) {
-    const InlineLine& line = domain.control(seen_).inline_line[call_ & 1];
-    if (line.flag.load(std::memory_order_acquire) < call_ + 1) return progress;
-    if (line.fingerprint != identity_.fingerprint) return fingerprint_mismatch(seen_);
+    const InlineLine& line = domain.control(seen_).inline_line[turn];
+    if (line.flag.load(std::memory_order_acquire) < number_ + 1) return progress;
+    if (line.fingerprint != fingerprint_) return fingerprint_mismatch(seen_);
     progress.moved = true;
   }
-  if (bytes > 0) {
-    const void* sources[kMaxInlineMembers];
-    for (int member = 0; member < domain.size(); ++member)
-      sources[member] = domain.control(member).inline_line[call_ & 1].payload;
-    void* output = buffers_.output;
-    reduce(combine_.reduction(count_, true), {sources, static_cast<std::size_t>(domain.size())},
-           {&output, 1});
-  }
-  prefetch_for_write(&domain.control(domain.rank()).inline_line[(call_ + 1) & 1]);
+  if (call_.facts.count > 0) reduce_payloads(domain);
+  prefetch_for_write(&domain.control(domain.rank()).inline_line[turn ^ 1]);
   progress.moved = progress.done = true;
   return progress;
 }
 
+void InlineRun::reduce_payloads(Domain& domain) const {
+  const void* sources[kMaxInlineMembers];
+  const int members = domain.size();
+  for (int member = 0; member < members; ++member)
+    sources[member] = domain.control(member).inline_line[number_ & 1].payload;
+  const Reduction reduction{.type = call_.facts.type,
+                            .op = call_.facts.op,
+                            .user = call_.user,
+                            .count = call_.facts.count,
+                            .divisor = static_cast<std::uint32_t>(members)};
+  reduce(reduction, {sources, static_cast<std::size_t>(members)}, {&call_.output, 1});
+}
+
 void InlineRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   for (int member = 0; member < domain.size(); ++member) {
-    if (domain.control(member).inline_line[call_ & 1].flag.load(std::memory_order_acquire) < call_ + 1)
+    if (domain.control(member).inline_line[number_ & 1].flag.load(std::memory_order_acquire) < number_ + 1)
       members.push_back(member);
   }
 }

@@ -59,6 +59,11 @@ WaitPolicy wait_policy(const EngineGroup& group, Nanos measured) {
   return {spare ? kInlineAttempts : kInlineYields, !spare, spare ? spin : 0, kYield};
 }
 
+Nanos default_timeout() {
+  static const Nanos timeout = config_milliseconds("LOCKSTEP_TIMEOUT") * 1'000'000;
+  return timeout;
+}
+
 void relax(bool yield) {
   if (yield) {
     sched_yield();

@@ -27,6 +27,9 @@ bool a_core_each(const EngineGroup& group, const std::string& host);
 /// LOCKSTEP_SPIN overrides.
 WaitPolicy wait_policy(const EngineGroup& group, Nanos measured);
 
+/// How long a call may take that does not say: LOCKSTEP_TIMEOUT; 0 = for ever.
+Nanos default_timeout();
+
 /// Between two tries.
 void relax(bool yield);
 

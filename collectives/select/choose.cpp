@@ -5,6 +5,7 @@
 #include <string>
 
 #include "collectives/programs/algorithms.hpp"
+#include "collectives/programs/domain/pulled.hpp"
 #include "collectives/select/names.hpp"
 #include "transports/domain.hpp"
 
@@ -76,6 +77,7 @@ Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const C
   }
   if (algorithm.medium == Medium::domain_registered) {
     selection.registered = &algorithm;
+    selection.pull = only_pulls(algorithm.collective);
   } else {
     selection.staged = &algorithm;
     selection.registered = row(algorithm.collective, Medium::domain_registered, algorithm.name, shape);
@@ -123,7 +125,9 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
       return selection;
     }
     selection.staged = best_row(table, facts.collective, Medium::domain_staged, bytes, shape);
-    if (selection.staged != nullptr && table.offers_pay(facts.collective, bytes))
+    selection.pull = only_pulls(facts.collective) &&
+                     bytes >= table.model().pulls_from(facts.collective, table.ground().load);
+    if (selection.staged != nullptr && (selection.pull || table.offers_pay(facts.collective, bytes)))
       selection.registered = best_row(table, facts.collective, Medium::domain_registered, bytes, shape);
     if (selection.staged != nullptr) return selection;
   }

@@ -21,6 +21,7 @@ struct Selection {
   const Algorithm* links = nullptr;   ///< Set: run over links.
   const Algorithm* staged = nullptr;  ///< Domain candidates otherwise; see DomainChoice.
   const Algorithm* registered = nullptr;
+  bool pull = false;  ///< As DomainChoice::pull.
 };
 
 /// Chooses for `facts` (facts.algorithm > 0: that row of the table, checked by the caller to be for this

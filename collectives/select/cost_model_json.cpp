@@ -102,6 +102,12 @@ void read_correction(const Json& from, CostModel& model) {
                      from.at("algorithm").get<std::string>()}] = std::move(correction);
 }
 
+void read_pulls(const Json& from, CostModel& model) {
+  model.pulls.clear();
+  for (const Json& one : from)
+    model.pulls[{read_load(one), read_collective(one)}] = one.at("from").get<std::uint64_t>();
+}
+
 void read_fingerprint(const Json& from, CostModel& model) {
   if (from.is_null()) return;
   model.fingerprint = MachineFingerprint{from.at("cpu").get<std::string>(),
@@ -126,6 +132,7 @@ void read_model(const Json& from, CostModel& model) {
     cost = read_link(link);
   }
   for (const Json& correction : from.value("corrections", Json::array())) read_correction(correction, model);
+  if (from.contains("pulls")) read_pulls(from.at("pulls"), model);
   if (from.contains("overrides")) read_overrides(from.at("overrides"), model);
   model.non_temporal_bytes = from.value("non_temporal_bytes", model.non_temporal_bytes);
   model.spin_microseconds = from.value("spin_microseconds", model.spin_microseconds);
@@ -163,6 +170,11 @@ std::string to_json(const CostModel& model) {
                            {"crowded", load == Load::crowded},
                            {"by_log2", std::move(points)}});
   }
+  Json pulls = Json::array();
+  for (const auto& [key, bytes] : model.pulls) {
+    pulls.push_back(
+        {{"collective", name_of(key.second)}, {"crowded", key.first == Load::crowded}, {"from", bytes}});
+  }
   Json fingerprint;
   if (model.fingerprint) {
     fingerprint = {{"cpu", model.fingerprint->cpu},
@@ -178,7 +190,8 @@ std::string to_json(const CostModel& model) {
                    {"tcp_sockets", model.tcp_sockets},
                    {"overrides", model.overrides},
                    {"links", std::move(links)},
-                   {"corrections", std::move(corrections)}});
+                   {"corrections", std::move(corrections)},
+                   {"pulls", std::move(pulls)}});
 }
 
 Result<CostModel> parse_model(std::string_view text) {

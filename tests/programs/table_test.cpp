@@ -4,7 +4,8 @@
 #include <set>
 #include <tuple>
 
-#include "collectives/programs/program.hpp"
+#include "collectives/programs/domain/pulled.hpp"
+#include "tests/programs/cases.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -28,6 +29,35 @@ TEST(Table, EveryCollectiveHasAnAlgorithmOverLinks) {
       found = found || (row.collective == collective && row.medium == Medium::links);
     }
     EXPECT_TRUE(found) << name_of(collective);
+  }
+}
+
+/// Whether a step does to members' memory only what can be done by reading it.
+bool reads_inputs_only(const Program& program, const Step& step) {
+  if (step.kind == StepKind::copy) {
+    return step.dst.member == kSelf && (step.src.member == kSelf || step.src.space == Space::input);
+  }
+  const auto own = [&](std::uint32_t first, std::uint32_t count) {
+    for (std::uint32_t i = first; i < first + count; ++i) {
+      if (program.slices[i].member != kSelf) return false;
+    }
+    return true;
+  };
+  return own(step.operands, step.operand_count) && own(step.destinations, step.destination_count);
+}
+
+TEST(Table, WhatOnlyPullsDoesNothingElse) {
+  for (const Algorithm& row : algorithms()) {
+    if (row.medium != Medium::domain_registered) continue;
+    bool reads_only = true;
+    for (int rank = 0; rank < 3; ++rank) {
+      Shape shape = shape_of(row, 3, 0, 200, 1);
+      shape.rank = rank;
+      const Program program = row.build(shape);
+      for (const Step& step : program.lanes.front().steps)
+        reads_only = reads_only && reads_inputs_only(program, step);
+    }
+    EXPECT_EQ(reads_only, only_pulls(row.collective)) << name_of(row.collective);
   }
 }
 

@@ -187,6 +187,27 @@ TEST(Choose, LeadersCarryWhatTwoHostsExchangeInOneMessage) {
   EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2}, 64 << 10), "hierarchical");
 }
 
+TEST(Choose, PrivateMemoryIsPulledFromTheMeasuredSizeOn) {
+  const auto model = plain_model();
+  model->pulls[{Load::crowded, Collective::broadcast}] = 1 << 20;
+  const auto pulls = [&](Load load, Collective collective, std::uint64_t bytes) {
+    ChoiceTable table(model, {3, load, kSegment});
+    CallFacts facts;
+    facts.collective = collective;
+    facts.type = DataType::f32;
+    facts.count = bytes / 4;
+    const auto selection =
+        choose(facts, typical_shape(collective, table.ground(), bytes), {3, true, true}, table);
+    EXPECT_TRUE(selection.ok() && selection.value().staged != nullptr);
+    EXPECT_TRUE(!selection.value().pull || selection.value().registered != nullptr);
+    return selection.value().pull;
+  };
+  EXPECT_TRUE(pulls(Load::crowded, Collective::broadcast, 1 << 20));
+  EXPECT_FALSE(pulls(Load::crowded, Collective::broadcast, (1 << 20) - 4));
+  EXPECT_FALSE(pulls(Load::spare, Collective::broadcast, 1 << 20));
+  EXPECT_FALSE(pulls(Load::crowded, Collective::scatter, 1 << 20));
+}
+
 TEST(Choose, TheModelsOverridesGoBeforeItsPredictions) {
   const auto model = plain_model();
   model->rules = *AlgorithmRules::parse("all_reduce:0-1k=direct,1k-inf=staged/two_shot");

@@ -24,6 +24,7 @@ CostModel example() {
   Correction& ring = model.corrections[{Load::crowded, LinkClass::tcp, Collective::all_reduce, "ring"}];
   ring.add(6, 0.9);
   ring.add(20, 1.7);
+  model.pulls[{Load::crowded, Collective::all_to_all}] = 4 << 20;
   return model;
 }
 
@@ -47,6 +48,7 @@ TEST(CostModel, SurvivesATripThroughAText) {
   EXPECT_EQ(read.non_temporal_bytes, model.non_temporal_bytes);
   EXPECT_EQ(read.spin_microseconds, model.spin_microseconds);
   EXPECT_EQ(read.tcp_sockets, model.tcp_sockets);
+  EXPECT_EQ(read.pulls, model.pulls);
   EXPECT_EQ(to_json(read), to_json(model));
 }
 

@@ -6,6 +6,7 @@
 
 #include "lib/memory/descriptor_service.hpp"
 #include "transports/doorbell.hpp"
+#include "transports/shm/read_process.hpp"
 
 namespace lockstep::internal {
 
@@ -49,18 +50,36 @@ Result<std::byte*> ShmDomain::resolve(int member, const SegmentRef& ref, std::si
 }
 
 // The segment's mapping; an older generation is dropped.
-Result<SharedMapping> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
+Result<const Mapping*> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
   ++clock_;
   const auto known = owner.mapped.find(ref.segment);
   if (known != owner.mapped.end() && known->second.generation == ref.generation) {
     known->second.used = clock_;
-    return known->second.mapping;
+    return known->second.mapping.get();
   }
   auto fetched = fetch(owner, ref);
   if (!fetched.ok()) return fetched.status();
   if (known == owner.mapped.end() && owner.mapped.size() >= kMaxMappedSegments) drop_least_recent(owner);
-  owner.mapped[ref.segment] = {ref.generation, clock_, *fetched};
-  return fetched;
+  Mapped& fresh = owner.mapped[ref.segment] = {ref.generation, clock_, std::move(*fetched)};
+  return fresh.mapping.get();
+}
+
+bool ShmDomain::can_pull() {
+  if (!can_pull_) {
+    can_pull_ = true;
+    for (int member = 0; member < size(); ++member) {
+      const MemberControl& theirs = control(member);
+      std::uint64_t process = 0;
+      const std::uint64_t place = theirs.home + offsetof(MemberControl, process);
+      if (!pull(member, place, &process, sizeof process).ok() || process != peer(member).member.process)
+        can_pull_ = false;
+    }
+  }
+  return *can_pull_;
+}
+
+Status ShmDomain::pull(int member, std::uint64_t address, void* to, std::size_t bytes) {
+  return read_process(peer(member).member.pid, address, to, bytes, member);
 }
 
 Result<SharedMapping> ShmDomain::fetch(const Peer& owner, const SegmentRef& ref) {

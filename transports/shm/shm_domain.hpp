@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -22,6 +23,8 @@ class ShmDomain final : public Domain {
 
   std::byte* staging(int member) override { return ShmLayout::staging(segment(member)); }
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
+  bool can_pull() override;
+  Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) override;
   void ring(int member) override;
   int bell_fd() override { return peer(rank()).bell->get(); }
 
@@ -44,13 +47,14 @@ class ShmDomain final : public Domain {
 
   Peer& peer(int member) { return peers_[static_cast<std::size_t>(member)]; }
   std::byte* segment(int member) { return peer(member).segment->data(); }
-  Result<SharedMapping> mapped(Peer& peer, const SegmentRef& ref);
+  Result<const Mapping*> mapped(Peer& peer, const SegmentRef& ref);
   Result<SharedMapping> fetch(const Peer& peer, const SegmentRef& ref);
   static void drop_least_recent(Peer& peer);
 
   const ShmLayout layout_;
   std::vector<Peer> peers_;
   std::uint64_t clock_ = 0;
+  std::optional<bool> can_pull_;  // Once it was asked.
 };
 
 }  // namespace lockstep::internal

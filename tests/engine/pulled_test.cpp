@@ -1,0 +1,126 @@
+// Calls on private buffers that read members' memory through the kernel, and what becomes of them where one
+// rank may not.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <fstream>
+
+#include "collectives/communicator_core.hpp"
+#include "tests/engine/process_group.hpp"
+#include "tests/engine/public_call.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::CallBuffers;
+using internal::CollectiveCase;
+using internal::testing::run_forked;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
+using testing::MeetingPlace;
+
+constexpr std::array kPulled{Collective::broadcast, Collective::scatter, Collective::all_to_all};
+
+bool can_pull(Communicator& communicator) {
+  return communicator.core().engine().transport()->domain()->can_pull();
+}
+
+/// From now on reading another process's memory fails here, as in a container without that system call. False
+/// where system calls cannot be forbidden.
+bool forbid_reading() {
+  std::array<sock_filter, 4> rules{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{static_cast<unsigned short>(rules.size()), rules.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+bool can_forbid() {
+  return wait_for(start_forked(1, [](int) { _exit(forbid_reading() ? 0 : 1); }).front()) == 0;
+}
+
+/// Runs `what` on memory that is registered on the ranks that `registered` names, and checks the result.
+void run_checked(Communicator& communicator, const CollectiveCase& what, bool registered,
+                 const std::string& algorithm) {
+  const std::size_t bytes = CallBuffers::bytes_needed(what);
+  std::vector<std::byte> heap(registered ? 0 : bytes);
+  auto* const segment = registered ? static_cast<std::byte*>(allocate(bytes)) : nullptr;
+  {
+    const CallBuffers buffers(what, communicator.rank(), false,
+                              registered ? std::span(segment, bytes) : std::span(heap));
+    CallOptions options;
+    options.algorithm = algorithm;
+    start_public(communicator, what, buffers, options).wait();
+    EXPECT_EQ(buffers.check_result(), "") << what.describe();
+  }
+  if (registered) lockstep::free(segment);
+}
+
+TEST(Pulled, IsRightOnPrivateMemoryAndOnSomeRegistered) {
+  for (const int world : {2, 3}) {
+    const MeetingPlace place;
+    run_forked(world, [&](int rank) {
+      Communicator communicator = place.join(rank, world, "shm");
+      if (!can_pull(communicator)) GTEST_SKIP() << "these processes may not read each other's memory";
+      std::uint64_t turn = 0;
+      for (const Collective collective : kPulled) {
+        for (const std::size_t count : {0, 1, 1001, 200'000}) {
+          for (const bool mixed : {false, true}) {
+            const CollectiveCase what{collective,
+                                      DataType::f32,
+                                      ReduceOp::sum,
+                                      world,
+                                      static_cast<int>(++turn % static_cast<std::uint64_t>(world)),
+                                      count,
+                                      turn};
+            run_checked(communicator, what, mixed && rank == 1, "registered/direct");
+          }
+        }
+      }
+      communicator.finalize();
+    });
+  }
+}
+
+TEST(Pulled, WhereOneRankMayNotReadAllStage) {
+  if (!can_forbid()) GTEST_SKIP() << "system calls cannot be forbidden here";
+  const MeetingPlace place;
+  constexpr int kRanks = 3;
+  const std::string tuning =
+      std::filesystem::temp_directory_path() / ("lockstep-pulled-" + std::to_string(getpid()) + ".json");
+  std::ofstream(tuning) << R"({"schema": "lockstep-tuning", "version": 1, "pulls": [
+    {"collective": "broadcast", "crowded": false, "from": 4}, {"collective": "broadcast", "crowded": true, "from": 4},
+    {"collective": "all_to_all", "crowded": false, "from": 4}, {"collective": "all_to_all", "crowded": true, "from": 4}]})";
+  run_forked(kRanks, [&](int rank) {
+    setenv("LOCKSTEP_TUNING", tuning.c_str(), 1);
+    EXPECT_TRUE(rank != 1 || forbid_reading());
+    Communicator communicator = place.join(rank, kRanks, "shm");
+    EXPECT_FALSE(rank == 1 && can_pull(communicator));
+    for (const Collective collective : kPulled) {
+      for (const std::size_t count : {1, 1001, 200'000})
+        run_checked(communicator, {collective, DataType::f32, ReduceOp::sum, kRanks, 1, count, count}, false,
+                    "");
+    }
+    // Who insists is told what is missing.
+    const CollectiveCase what{Collective::broadcast, DataType::f32, ReduceOp::sum, kRanks, 0, 1001, 1};
+    try {
+      run_checked(communicator, what, false, "registered/direct");
+      ADD_FAILURE() << "pulled where one rank cannot";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("lockstep::allocate()"), std::string::npos) << error.what();
+    }
+  });
+  std::filesystem::remove(tuning);
+}
+
+}  // namespace
+}  // namespace lockstep
