@@ -185,6 +185,8 @@ void stop_and_resume(const std::string& stops_at) {
     DeviceRank self(rank, 2, place, {});
     DeviceArena arena(kCount * sizeof(float), rank);
     self.communicator.register_buffer(arena.device(), arena.size());
+    std::fill(arena.host().begin(), arena.host().end(), std::byte{0x5b});  // A late sum would show.
+    arena.upload(arena.size(), self.stream);
     DeviceCallOptions options;
     options.timeout = std::chrono::milliseconds(300);
     try {
