@@ -19,8 +19,9 @@
 
 namespace lockstep::internal::testing {
 
-/// A child that takes longer is killed by its alarm, so that a hang is a failure and not a hang.
-inline constexpr unsigned kChildSeconds = 60;
+/// A child that takes longer is killed by its alarm, so that a hang is a failure and not a hang. Nothing here
+/// takes a minute; a machine with much else to do gets four.
+inline constexpr unsigned kChildSeconds = 240;
 
 /// Starts `count` children that run body(rank). A child exits 0, or 1 when one of its expectations failed.
 /// The calling process must not have used the library (lockstep refuses to work in a child forked after
