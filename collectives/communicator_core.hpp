@@ -41,6 +41,8 @@ class CommunicatorCore {
   World& world() { return *world_; }
   int rank() const { return engine_->group().rank; }
   int size() const { return engine_->group().size(); }
+  /// By rank of this communicator, as the session numbers them.
+  const std::vector<int>& world_ranks() const { return world_ranks_; }
   std::string describe() const;
 
   Result<std::shared_ptr<CommunicatorCore>> split(int color, int key);

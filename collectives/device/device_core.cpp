@@ -1,11 +1,13 @@
 // Setting a DeviceCommunicator up and taking it down.
 #include "collectives/device/device_core.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "collectives/device/device_domain.hpp"
 #include "collectives/device/exchange.hpp"
+#include "collectives/engine/group_hosts.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "transports/shm/shm_transport.hpp"
@@ -14,7 +16,10 @@ namespace lockstep::internal {
 namespace {
 
 /// Keeps the group that carries a DeviceCommunicator's phases apart from its control group.
-constexpr std::uint64_t kDeviceGroup = 0x6465766963650001;
+constexpr std::uint64_t kDeviceGroup = 0x6465766963650001, kFarGroup = 0x6465766963650002;
+
+/// Pinned memory for staged collectives between hosts.
+constexpr std::size_t pinned_bytes(std::size_t staging_bytes) { return staging_bytes / 2; }
 
 void print_decision(const ModeDecision& decision, int ranks) {
   if (config_text("LOCKSTEP_LOG") != "info") return;
@@ -34,14 +39,25 @@ InboxShare inbox_of(const ModeDecision& decision, int world) {
   return inbox_share(decision.staging_bytes, world);
 }
 
+/// Of every rank its number among those of this host, or -1.
+std::vector<int> near_ranks(const CommunicatorCore& all, const CommunicatorCore& near) {
+  std::vector<int> numbers(all.world_ranks().size(), -1);
+  for (std::size_t n = 0; n < near.world_ranks().size(); ++n) {
+    const auto found = std::find(all.world_ranks().begin(), all.world_ranks().end(), near.world_ranks()[n]);
+    numbers[static_cast<std::size_t>(found - all.world_ranks().begin())] = static_cast<int>(n);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 DeviceCore::DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control,
-                       ModeDecision decision)
+                       std::shared_ptr<CommunicatorCore> near, ModeDecision decision)
     : backend_(backend),
       device_(device),
       device_name_(backend.identify(device).value().name),
       control_(std::move(control)),
+      near_(std::move(near)),
       decision_(std::move(decision)),
       inbox_(inbox_of(decision_, control_->size())) {}
 
@@ -54,7 +70,15 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communica
   auto decision = decide_mode(*facts, (*control)->engine().group());
   if (!decision.ok()) return decision.status();
   if ((*control)->rank() == 0) print_decision(*decision, (*control)->size());
-  std::shared_ptr<DeviceCore> core(new DeviceCore(**backend, device, std::move(*control), *decision));
+  std::shared_ptr<CommunicatorCore> near = *control;
+  if (decision->several_hosts) {
+    const std::vector<int> hosts = hosts_of((*control)->engine().group());
+    auto of_host = (*control)->split(hosts[static_cast<std::size_t>((*control)->rank())], 0);
+    if (!of_host.ok()) return of_host.status();
+    near = std::move(*of_host);
+  }
+  std::shared_ptr<DeviceCore> core(
+      new DeviceCore(**backend, device, std::move(*control), std::move(near), *decision));
   LOCKSTEP_RETURN_IF_ERROR(core->set_up(options));
   return core;
 }
@@ -65,6 +89,7 @@ Status DeviceCore::set_up(const DeviceOptions& options) {
   auto areas = exchange_staging();
   if (!areas.ok()) return areas.status();
   LOCKSTEP_RETURN_IF_ERROR(agree(*control_, adopt_staging(*areas, options)));
+  if (near_ != control_) LOCKSTEP_RETURN_IF_ERROR(agree(*control_, connect_hosts(options)));
   worker_ = std::make_unique<DeviceWorker>([this](DeviceTask& task) { run(task); },
                                            [this] { look_after_graphs(); });
   return {};
@@ -80,12 +105,12 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
     auto gate = StreamGate::make(backend_, device_);
     if (!gate.ok()) return gate.status();
     gate_ = std::move(*gate);
-    buffers_ = std::make_unique<SharedBuffers>(backend_, device_, control_->engine().group().members);
-    if (control_->size() == 1) return {};
+    buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
+    if (near_->size() == 1) return {};
     auto memory = backend_.allocate(device_, area_bytes());
     if (!memory.ok()) return memory.status();
     area_ = static_cast<std::byte*>(*memory);
-    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(control_->size()) + inbox_.bytes, stream_));
+    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(near_->size()) + inbox_.bytes, stream_));
     LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
     LOCKSTEP_RETURN_IF_ERROR(buffers_->add(area_, area_bytes()));
     if (buffers_->find(area_, 1).owner != 0) return {};
@@ -93,13 +118,14 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
                   "the memory of device " + std::to_string(device_) + " cannot be shared between processes");
   };
   LOCKSTEP_RETURN_IF_ERROR(agree(*control_, make_own()));
-  return exchange_records(*control_, buffers_->find(area_, 1));
+  return exchange_records(*near_, buffers_->find(area_, 1));
 }
 
 Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options) {
   steps_ = std::make_unique<DeviceSteps>(backend_, device_, stream_, *buffers_);
-  const EngineGroup& group = control_->engine().group();
-  MessageAreas messages{{}, message_area_bytes(decision_.staging_bytes)};
+  const EngineGroup& group = near_->engine().group();
+  MessageAreas messages;
+  messages.bytes = message_area_bytes(decision_.staging_bytes);
   std::unique_ptr<Transport> transport;
   std::vector<std::byte*> members, staging;
   for (int member = 0; member < group.size() && group.size() > 1; ++member) {
@@ -123,7 +149,14 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
     if (!guard.ok()) return guard.status();
     steps_->set_guard(std::move(*guard));
   }
-  collectives_ = control_->on_memory(group.name + "/device", std::move(transport), *steps_);
+  collectives_ = near_->on_memory(group.name + "/device", std::move(transport), *steps_);
+  messages.near = near_ranks(*control_, *near_);
+  if (near_ != control_) {
+    auto memory = PinnedMemory::make(backend_, message_area_bytes(decision_.staging_bytes));
+    if (!memory.ok()) return memory.status();
+    far_mail_ = std::move(*memory);
+    messages.far = {far_mail_->data(), far_mail_->bytes()};
+  }
   messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
                                                  std::move(messages));
   return {};
@@ -153,6 +186,28 @@ Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
   return {};
 }
 
+/// What adopt_staging made becomes that of this host; above it stands what all ranks do.
+Status DeviceCore::connect_hosts(const DeviceOptions& options) {
+  EngineGroup group = control_->engine().group();
+  auto across =
+      AcrossHosts::make(backend_, stream_, *control_, collectives_, pinned_bytes(decision_.staging_bytes));
+  if (!across.ok()) return across.status();
+  across_ = std::move(*across);
+  group.id = hash_combine(group.id, kFarGroup);
+  auto transport = make_transport(control_->world(), group, control_->world_ranks(), options.timeout);
+  if (!transport.ok()) return transport.status();
+  collectives_ = control_->on_memory(group.name + "/devices", std::move(*transport), no_memory_);
+  return {};
+}
+
+std::vector<CommunicatorCore*> DeviceCore::groups() const {
+  std::vector<CommunicatorCore*> groups{collectives_.get(), control_.get()};
+  if (across_ != nullptr) {
+    for (CommunicatorCore* const group : across_->groups()) groups.push_back(group);
+  }
+  return groups;
+}
+
 DeviceCore::~DeviceCore() {
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   if (worker_ != nullptr && !worker_->idle()) abort("its DeviceCommunicator was destroyed");
@@ -161,10 +216,13 @@ DeviceCore::~DeviceCore() {
   graph_runner_.reset();
   if (gate_ != nullptr) gate_->release(issued_);
   gate_.reset();
-  if (collectives_ != nullptr) collectives_->engine().close();
+  if (collectives_ != nullptr) {
+    for (CommunicatorCore* const group : groups()) group->engine().close();
+  }
   control_->engine().close();
   messenger_.reset();
   collectives_.reset();
+  across_.reset();
   steps_.reset();
   buffers_.reset();
   const DeviceScope scope(backend_, device_);
@@ -179,11 +237,12 @@ std::string DeviceCore::describe() const {
   const EngineGroup& group = control_->engine().group();
   return "rank " + std::to_string(group.rank) + " of " + std::to_string(group.size()) + " on device " +
          std::to_string(device_) + " (" + device_name_ + "), mode " + std::string(name_of(decision_.mode)) +
-         " (" + decision_.reason + ")";
+         " (" + decision_.reason + ")" +
+         (across_ != nullptr ? ", " + across_->describe() + ", staged in pinned memory between them" : "");
 }
 
 std::size_t DeviceCore::area_bytes() const {
-  return word_bytes(control_->size()) + decision_.staging_bytes + message_area_bytes(decision_.staging_bytes);
+  return word_bytes(near_->size()) + decision_.staging_bytes + message_area_bytes(decision_.staging_bytes);
 }
 
 // ---- memory ----

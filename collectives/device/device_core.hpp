@@ -6,6 +6,8 @@
 // for the caller's stream, for its own stream, and for the peers; the caller's stream waits for the worker.
 // In modes stream_sync and device_sync the caller's stream runs the programs; the worker watches for
 // deadlines, mismatches and revokes, and lets the stream's waits pass when the group ended.
+// On several hosts all this is so among the ranks of one host, `near`; AcrossHosts makes one of what the
+// hosts do, in mode host_sync.
 #pragma once
 
 #include <atomic>
@@ -19,6 +21,7 @@
 #include "collectives/device/device_facts.hpp"
 #include "collectives/device/device_steps.hpp"
 #include "collectives/device/device_worker.hpp"
+#include "collectives/device/hosts/across_hosts.hpp"
 #include "collectives/device/messenger.hpp"
 #include "collectives/device/shared_buffers.hpp"
 #include "collectives/device/stream_gate.hpp"
@@ -58,13 +61,17 @@ class DeviceCore {
   Status finalize();
 
  private:
-  DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control, ModeDecision decision);
+  DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control,
+             std::shared_ptr<CommunicatorCore> near, ModeDecision decision);
   Status set_up(const DeviceOptions& options);
   Result<std::vector<SegmentRef>> exchange_staging();
   std::size_t area_bytes() const;
   std::size_t program_staging() const { return decision_.staging_bytes - inbox_.bytes; }
   Status make_runners(const std::vector<std::byte*>& areas);
   Status adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options);
+  Status connect_hosts(const DeviceOptions& options);
+  /// All that are to be revoked when one is.
+  std::vector<CommunicatorCore*> groups() const;
 
   // device_start.cpp
   Status enqueue(DeviceTask task, std::span<const DeviceStream> streams);
@@ -95,12 +102,14 @@ class DeviceCore {
   Status wait_until_ready(const DeviceTask& task);
   Status explained(Status status);
   void fail(const Status& why);
+  void revoke(const Status& why);
   Status failure();
 
   Backend& backend_;
   const int device_;
   const std::string device_name_;
   const std::shared_ptr<CommunicatorCore> control_;
+  const std::shared_ptr<CommunicatorCore> near_;  ///< The ranks of this host; control_ where all are on one.
   const ModeDecision decision_;
   const InboxShare inbox_;
   DeviceStream stream_ = nullptr;
@@ -110,6 +119,9 @@ class DeviceCore {
   std::unique_ptr<DeviceSteps> steps_;
   std::shared_ptr<CommunicatorCore> collectives_;
   std::unique_ptr<DeviceMessenger> messenger_;
+  NoMemory no_memory_;
+  std::unique_ptr<PinnedMemory> far_mail_;  ///< Messages from and to other hosts.
+  std::unique_ptr<AcrossHosts> across_;     ///< Null where all are on one host.
 
   std::mutex start_mutex_;  ///< The order of the calls; guards what follows, up to state_mutex_.
   std::unique_ptr<StreamGate> gate_;

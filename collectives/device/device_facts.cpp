@@ -75,6 +75,20 @@ void grant(DeviceMode wish, const std::string& slices, ModeDecision& decision) {
     decision.reason += ", though " + slices + ": every wait costs them a time slice";
 }
 
+/// Streams and kernels wait for words in memory that a peer maps, which ends at the host.
+Result<ModeDecision> between_hosts(std::optional<DeviceMode> wish, ModeDecision decision) {
+  if (wish.value_or(DeviceMode::host_sync) != DeviceMode::host_sync) {
+    return Status(ErrorCode::not_supported,
+                  "device mode " + std::string(name_of(*wish)) +
+                      " does not reach ranks on other hosts: use host_sync, or split the communicator by "
+                      "host");
+  }
+  decision.mode = DeviceMode::host_sync;
+  decision.kernels_may_wait = false;
+  decision.reason = wish ? "as asked for" : "the ranks are on several hosts";
+  return decision;
+}
+
 }  // namespace
 
 std::optional<DeviceMode> wanted_mode(const DeviceOptions& options) {
@@ -128,14 +142,10 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   decision.staging_bytes = std::min_element(facts.begin(), facts.end(), [](const auto& a, const auto& b) {
                              return a.staging_bytes < b.staging_bytes;
                            })->staging_bytes;
-  const bool one_host = std::all_of(group.members.begin(), group.members.end(), [&](const Member& member) {
-    return member.host_id == group.members.front().host_id;
-  });
-  if (!one_host) {
-    return Status(ErrorCode::not_supported,
-                  "the ranks are on several hosts, which collectives on devices do not reach yet: split the "
-                  "communicator by host, and pass between the hosts in host memory");
-  }
+  decision.several_hosts =
+      !std::all_of(group.members.begin(), group.members.end(),
+                   [&](const Member& member) { return member.host_id == group.members.front().host_id; });
+  if (decision.several_hosts) return between_hosts(*wish, std::move(decision));
   if (!*wish) return decision;
   if (**wish == DeviceMode::device_sync && facts.size() > sync::kMaxPhaseRanks)
     return Status(ErrorCode::not_supported, "device mode device_sync serves up to " +

@@ -32,6 +32,7 @@ struct ModeDecision {
   std::uint64_t staging_bytes = 0;  ///< Equal on all ranks: the least.
   /// All ranks' kernels run at the same time, so that one may wait for another: calls can be captured.
   bool kernels_may_wait = false;
+  bool several_hosts = false;
 };
 
 /// This rank's facts; what fails becomes a fault, so that all ranks hear of it.

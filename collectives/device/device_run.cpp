@@ -49,9 +49,10 @@ void DeviceCore::run(DeviceTask& task) {
 /// A peer that revoked a group and left may be missed before its words are heard.
 Status DeviceCore::explained(Status status) {
   if (status.code() != ErrorCode::peer_lost) return status;
-  for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
+  for (CommunicatorCore* const group : groups()) {
     const ErrorCode state = group->engine().poll_state();
-    if (state != ErrorCode::ok && state != ErrorCode::peer_lost) return reason_of(group->engine());
+    if (state != ErrorCode::ok && state != ErrorCode::peer_lost)
+      return in_ranks_of(*control_, *group, reason_of(group->engine()));
   }
   return status;
 }
@@ -68,8 +69,10 @@ Status DeviceCore::wait_until_ready(const DeviceTask& task) {
       const Nanos now = real_env().now();
       if (now - looked > kLookEvery) {
         looked = now;
-        if (engine().poll_state() != ErrorCode::ok) return reason_of(engine());
-        if (control_->engine().poll_state() != ErrorCode::ok) return reason_of(control_->engine());
+        for (CommunicatorCore* const group : groups()) {
+          if (group->engine().poll_state() != ErrorCode::ok)
+            return in_ranks_of(*control_, *group, reason_of(group->engine()));
+        }
       }
       if (engine().state() != ErrorCode::ok) return reason_of(engine());
       if (now - start < kSpin) continue;
@@ -83,6 +86,10 @@ Status DeviceCore::run_collective(DeviceTask& task) {
   const Call& call = task.call->build();
   LOCKSTEP_RETURN_IF_ERROR(engine().run(call));
   if (passes_as_messages(call.facts.collective) && engine().group().size() > 1) return run_as_messages(call);
+  if (across_ != nullptr) {
+    Status status = across_->run(call);
+    if (!status.ok()) return status.with_context("lockstep: " + internal::describe(call.facts));
+  }
   if (task.copy_to == nullptr || call.output_elements == 0) return {};
   LOCKSTEP_RETURN_IF_ERROR(
       backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream_));
@@ -131,8 +138,15 @@ void DeviceCore::fail(const Status& why) {
     const std::lock_guard lock(state_mutex_);
     if (failure_.ok()) failure_ = why;
   }
-  engine().request_revoke(why);
-  control_->engine().request_revoke(why);
+  revoke(why);
+}
+
+/// Who failed is told to all by the number that it has among all.
+void DeviceCore::revoke(const Status& why) {
+  for (CommunicatorCore* const group : groups()) {
+    const bool has_all = group->size() == control_->size();
+    group->engine().request_revoke(has_all ? why : Status(why.code(), why.message()));
+  }
 }
 
 Status DeviceCore::failure() {
@@ -152,9 +166,9 @@ Status DeviceCore::state() {
         ErrorCode::timeout,
         "lockstep: the deadline of a collective in a graph passed; it waited for " + engine().who(late),
         late));
-  for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
+  for (CommunicatorCore* const group : groups()) {
     if (finalized_ || group->engine().poll_state() == ErrorCode::ok) continue;
-    fail(reason_of(group->engine()));
+    fail(in_ranks_of(*control_, *group, reason_of(group->engine())));
   }
   return failure();
 }
@@ -162,8 +176,7 @@ Status DeviceCore::state() {
 void DeviceCore::abort(std::string_view reason) {
   const int self = control_->rank();
   const Status why(ErrorCode::aborted, engine().who(self) + " aborted: " + std::string(reason), self);
-  engine().request_revoke(why);
-  control_->engine().request_revoke(why);
+  revoke(why);
 }
 
 Status DeviceCore::finalize() {
@@ -175,7 +188,7 @@ Status DeviceCore::finalize() {
   Status status = control_->finalize();
   const std::lock_guard lock(start_mutex_);
   finalized_ = true;
-  collectives_->engine().close();
+  for (CommunicatorCore* const group : groups()) group->engine().close();
   return status;
 }
 

@@ -7,13 +7,17 @@ namespace lockstep::internal {
 namespace {
 
 constexpr int kSlots = 2;  ///< One is filled while the other is emptied.
-constexpr int kNoticeTag = 1, kAcknowledgementTag = 2;
+constexpr int kNoticeTag = 1, kAcknowledgementTag = 2, kDataTag = 3;
 /// From here on a registered buffer is lent to the receiver: one copy less, but the send waits for it.
 constexpr std::uint64_t kLendBytes = 64 << 10;
 /// How long a wait for one arrival keeps from looking at the others.
 constexpr Nanos kMoment = 100'000;
 
 constexpr std::size_t kSlotAlignment = 256;
+
+std::size_t slot_size(std::size_t bytes, std::size_t slots) {
+  return slots == 0 ? 0 : bytes / slots / kSlotAlignment * kSlotAlignment;
+}
 
 }  // namespace
 
@@ -26,10 +30,11 @@ DeviceMessenger::DeviceMessenger(Backend& backend, int device, DeviceStream stre
       self_(control.group().rank),
       buffers_(buffers),
       areas_(std::move(areas)),
-      slot_bytes_(areas_.bytes / (static_cast<std::size_t>(control.group().size()) * kSlots) /
-                  kSlotAlignment * kSlotAlignment),
       out_(static_cast<std::size_t>(control.group().size())),
-      in_(static_cast<std::size_t>(control.group().size())) {}
+      in_(static_cast<std::size_t>(control.group().size())) {
+  slot_bytes_ = slot_size(areas_.bytes, areas_.by_member.size() * kSlots);
+  far_slot_bytes_ = slot_size(areas_.far.size(), out_.size() * 2 * kSlots);
+}
 
 DeviceMessenger::~DeviceMessenger() {
   const auto release = [&](Operation* operation) {
@@ -38,13 +43,22 @@ DeviceMessenger::~DeviceMessenger() {
     control_.release(operation);
   };
   for (const Outbox& box : out_) release(box.acknowledgement);
-  for (const Inbox& box : in_) release(box.noticed);
+  for (const Inbox& box : in_) {
+    release(box.noticed);
+    release(box.data);
+  }
   for (const Outgoing& message : outgoing_) release(message.operation);
 }
 
 std::byte* DeviceMessenger::slot(int owner, int reader, std::uint64_t chunk) const {
-  const auto place = static_cast<std::size_t>(reader) * kSlots + chunk % kSlots;
-  return areas_.by_member[static_cast<std::size_t>(owner)] + place * slot_bytes_;
+  const auto place = static_cast<std::size_t>(near(reader)) * kSlots + chunk % kSlots;
+  return areas_.by_member[static_cast<std::size_t>(near(owner))] + place * slot_bytes_;
+}
+
+/// Of this rank's own pinned memory.
+std::byte* DeviceMessenger::far_slot(int peer, Direction direction, std::uint64_t chunk) const {
+  const auto box = static_cast<std::size_t>(peer) * 2 + (direction == Direction::in ? 1 : 0);
+  return areas_.far.data() + (box * kSlots + chunk % kSlots) * far_slot_bytes_;
 }
 
 Status DeviceMessenger::run(std::span<const DeviceMessage> messages, Nanos timeout) {
@@ -127,14 +141,18 @@ Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
     ++box.next;
     return {};
   }
-  box.notice = {message.bytes, box.told, std::min<std::uint64_t>(slot_bytes_, message.bytes - box.told), {}};
-  if (message.bytes >= kLendBytes) box.notice.direct = buffers_.find(message.buffer, message.bytes);
+  const std::uint64_t rest = message.bytes - box.told;
+  box.notice = {message.bytes, box.told, std::min<std::uint64_t>(chunk_bytes(peer), rest), {}};
+  if (message.bytes >= kLendBytes && !is_far(peer))
+    box.notice.direct = buffers_.find(message.buffer, message.bytes);
   if (box.notice.direct.owner != 0) {
     box.notice.bytes = message.bytes;
   } else if (box.notice.bytes > 0) {
     copied = true;
     const auto* const from = static_cast<const std::byte*>(message.buffer) + box.told;
-    LOCKSTEP_RETURN_IF_ERROR(backend_.copy(slot(self_, peer, box.chunks), from, box.notice.bytes, stream_));
+    std::byte* const to =
+        is_far(peer) ? far_slot(peer, Direction::out, box.chunks) : slot(self_, peer, box.chunks);
+    LOCKSTEP_RETURN_IF_ERROR(backend_.copy(to, from, box.notice.bytes, stream_));
   }
   box.copying = true;
   return {};
@@ -144,6 +162,8 @@ Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
 void DeviceMessenger::tell(int peer) {
   Outbox& box = out(peer);
   post(peer, kNoticeTag, {box.notice, 0, nullptr});
+  if (is_far(peer) && box.notice.bytes > 0)
+    post_data(peer, far_slot(peer, Direction::out, box.chunks), box.notice.bytes);
   ++box.chunks;
   box.copying = false;
   box.told += box.notice.bytes;
@@ -156,19 +176,36 @@ void DeviceMessenger::tell(int peer) {
   }
 }
 
+/// Whether the next chunk of this peer can be copied: its notice is here, and from another host itself.
+Result<bool> DeviceMessenger::hear(int peer, bool& moved) {
+  Inbox& box = in(peer);
+  if (!box.told) {
+    if (box.noticed == nullptr) box.noticed = expect(peer, kNoticeTag, &box.notice, sizeof box.notice);
+    auto heard = arrived(box.noticed);
+    if (!heard.ok() || !*heard) return heard;
+    moved = box.told = true;
+    LOCKSTEP_RETURN_IF_ERROR(check(peer, box.notice, box.messages[box.next]));
+    if (is_far(peer) && box.notice.bytes > 0)
+      box.data = expect(peer, kDataTag, far_slot(peer, Direction::in, box.chunks), box.notice.bytes);
+  }
+  if (box.data == nullptr) return true;
+  auto here = arrived(box.data);
+  if (here.ok()) moved |= *here;
+  return here;
+}
+
 Status DeviceMessenger::receive_next(int peer, bool& moved, bool& copied) {
   Inbox& box = in(peer);
   if (box.next == box.messages.size()) return {};
-  if (box.noticed == nullptr) box.noticed = expect(peer, kNoticeTag, &box.notice, sizeof box.notice);
-  auto heard = arrived(box.noticed);
+  auto heard = hear(peer, moved);
   if (!heard.ok()) return heard.status();
   if (!*heard) return {};
-  moved = true;
   const DeviceMessage& message = box.messages[box.next];
-  LOCKSTEP_RETURN_IF_ERROR(check(peer, box.notice, message));
   if (box.notice.bytes > 0) {
-    Result<std::byte*> from = slot(peer, self_, box.chunks);
-    if (box.notice.direct.owner != 0) from = buffers_.resolve(peer, box.notice.direct, box.notice.bytes);
+    Result<std::byte*> from =
+        is_far(peer) ? far_slot(peer, Direction::in, box.chunks) : slot(peer, self_, box.chunks);
+    if (box.notice.direct.owner != 0)
+      from = buffers_.resolve(near(peer), box.notice.direct, box.notice.bytes);
     if (!from.ok()) return from.status();
     copied = true;
     auto* const to = static_cast<std::byte*>(message.buffer) + box.received;
@@ -186,7 +223,8 @@ Status DeviceMessenger::check(int peer, const Notice& notice, const DeviceMessag
                   peer);
   }
   if (notice.offset > notice.total || notice.bytes > notice.total - notice.offset ||
-      (notice.direct.owner == 0 && notice.bytes > slot_bytes_)) {
+      (notice.direct.owner == 0 && notice.bytes > chunk_bytes(peer)) ||
+      (notice.direct.owner != 0 && is_far(peer))) {
     return Status(ErrorCode::internal, control_.who(peer) + " tells of a chunk that is not in its message",
                   peer);
   }
@@ -197,7 +235,7 @@ Status DeviceMessenger::check(int peer, const Notice& notice, const DeviceMessag
 void DeviceMessenger::take(int peer) {
   Inbox& box = in(peer);
   ++box.chunks;
-  box.copying = false;
+  box.copying = box.told = false;
   post(peer, kAcknowledgementTag, {{}, box.chunks, nullptr});
   box.received += box.notice.bytes;
   if (box.received < box.notice.total) return;
@@ -215,7 +253,8 @@ Status DeviceMessenger::wait_a_moment(Nanos end) {
   if (end != kForever && now >= end)
     return Status(ErrorCode::timeout, "the deadline of its messages passed; " + waiting_text());
   for (int peer = 0; peer < size(); ++peer) {
-    Operation* const awaited = in(peer).noticed != nullptr ? in(peer).noticed : out(peer).acknowledgement;
+    Operation* awaited = in(peer).noticed != nullptr ? in(peer).noticed : in(peer).data;
+    if (awaited == nullptr) awaited = out(peer).acknowledgement;
     if (awaited == nullptr) continue;
     control_.wait(*awaited, kMoment);
     return {};
@@ -252,6 +291,13 @@ void DeviceMessenger::post(int peer, int tag, Outgoing message) {
   void* const bytes = notice ? static_cast<void*>(&kept.notice) : &kept.taken;
   const std::size_t size = notice ? sizeof kept.notice : sizeof kept.taken;
   kept.operation = control_.start(Message{true, bytes, size, DataType::u8, peer, tag, 0});
+}
+
+/// The peer acknowledges it before its slot is used again.
+void DeviceMessenger::post_data(int peer, const std::byte* data, std::size_t bytes) {
+  Outgoing& kept = outgoing_.emplace_back();
+  kept.operation =
+      control_.start(Message{true, const_cast<std::byte*>(data), bytes, DataType::u8, peer, kDataTag, 0});
 }
 
 /// Whether the operation ended, which is then forgotten; false where there is none.

@@ -1,9 +1,10 @@
-// DeviceMessenger: sends and receives between devices of one host.
+// DeviceMessenger: sends and receives between devices.
 //
 // The sender tells the receiver in a small message over the host communicator where a chunk lies: whole in
 // its own registered buffer, or in one of the two slots that its staging area has for this receiver. The
 // receiver copies it from there and acknowledges, which frees the slot. So a send that fits the slots ends
-// without its receiver; no stream and no kernel waits for another rank.
+// without its receiver; no stream and no kernel waits for another rank. To another host the chunk itself
+// follows its notice, from a slot in pinned memory to one of the receiver's.
 #pragma once
 
 #include <list>
@@ -18,10 +19,12 @@
 
 namespace lockstep::internal {
 
-/// The message areas of all members, as this rank's device addresses them, and the size of each.
+/// Where chunks wait for their receivers.
 struct MessageAreas {
-  std::vector<std::byte*> by_member;
-  std::size_t bytes = 0;
+  std::vector<int> near;              ///< Of every rank its number among those of this host, or -1.
+  std::vector<std::byte*> by_member;  ///< The areas of those, as this rank's device addresses them.
+  std::size_t bytes = 0;              ///< Of each.
+  std::span<std::byte> far;           ///< Pinned memory for what comes from other hosts and goes there.
 };
 
 class DeviceMessenger {
@@ -67,14 +70,17 @@ class DeviceMessenger {
     std::uint64_t received = 0;  ///< Bytes of it.
     std::uint64_t chunks = 0;    ///< Copied.
     bool copying = false;
-    Notice notice;  ///< Where the next one arrives, or of the chunk being copied.
+    Notice notice;  ///< Where the next one arrives, or of the chunk that is taken.
     Operation* noticed = nullptr;
+    bool told = false;          ///< `notice` is here;
+    Operation* data = nullptr;  ///< what it tells of is on its way from another host.
   };
 
   Status copy_own();
   Status advance(bool& moved);
   Status send_next(int peer, bool& moved, bool& copied);
   Status receive_next(int peer, bool& moved, bool& copied);
+  Result<bool> hear(int peer, bool& moved);
   Status check(int peer, const Notice& notice, const DeviceMessage& message) const;
   void tell(int peer);
   void take(int peer);
@@ -85,8 +91,14 @@ class DeviceMessenger {
 
   Operation* expect(int peer, int tag, void* bytes, std::size_t size);
   void post(int peer, int tag, Outgoing message);
+  void post_data(int peer, const std::byte* data, std::size_t bytes);
   Result<bool> arrived(Operation*& operation);
   std::byte* slot(int owner, int reader, std::uint64_t chunk) const;
+  enum class Direction : std::uint8_t { out, in };
+  std::byte* far_slot(int peer, Direction direction, std::uint64_t chunk) const;
+  int near(int peer) const { return areas_.near[static_cast<std::size_t>(peer)]; }
+  bool is_far(int peer) const { return near(peer) < 0; }
+  std::size_t chunk_bytes(int peer) const { return is_far(peer) ? far_slot_bytes_ : slot_bytes_; }
   Outbox& out(int peer) { return out_[static_cast<std::size_t>(peer)]; }
   Inbox& in(int peer) { return in_[static_cast<std::size_t>(peer)]; }
   int size() const { return static_cast<int>(out_.size()); }
@@ -98,7 +110,7 @@ class DeviceMessenger {
   const int self_;
   SharedBuffers& buffers_;
   const MessageAreas areas_;
-  const std::size_t slot_bytes_;
+  std::size_t slot_bytes_ = 0, far_slot_bytes_ = 0;
   std::vector<Outbox> out_;
   std::vector<Inbox> in_;
   std::list<Outgoing> outgoing_;

@@ -93,10 +93,17 @@ TEST(DeviceFacts, MoreRanksThanKernelsServeAreRefused) {
   EXPECT_NE(decision.status().message().find("128 ranks"), std::string::npos);
 }
 
-TEST(DeviceFacts, SeveralHostsAreRefused) {
-  const auto decision = decide_mode(facts(2), group(2, true));
-  EXPECT_EQ(decision.status().code(), ErrorCode::not_supported);
-  EXPECT_NE(decision.status().message().find("several hosts"), std::string::npos);
+TEST(DeviceFacts, SeveralHostsMeanHostSync) {
+  auto all = facts(2);
+  auto decision = decide_mode(all, group(2, true));
+  ASSERT_TRUE(decision.ok());
+  EXPECT_TRUE(decision->several_hosts);
+  EXPECT_EQ(decision->mode, DeviceMode::host_sync);
+  EXPECT_NE(decision->reason.find("several hosts"), std::string::npos);
+  for (auto& one : all) one.wanted_mode = static_cast<int>(DeviceMode::stream_sync);
+  const auto refused = decide_mode(all, group(2, true));
+  EXPECT_EQ(refused.status().code(), ErrorCode::not_supported);
+  EXPECT_NE(refused.status().message().find("other hosts"), std::string::npos);
 }
 
 TEST(DeviceFacts, AMixOfBackendsIsRefused) {

@@ -21,7 +21,7 @@ inline int device_of(int rank) {
 /// What `run_on_devices` gives each rank.
 struct DeviceRank {
   DeviceRank(int rank, int world, const MeetingPlace& place, const DeviceOptions& options)
-      : host(place.join(rank, world, "shm")),
+      : host(place.join(rank, world, "auto")),
         recorder(**internal::device_backend()),
         communicator(make(host, recorder, device_of(rank), options)),
         stream(device_of(rank)) {}

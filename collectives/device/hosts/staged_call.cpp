@@ -1,0 +1,90 @@
+#include "collectives/device/hosts/staged_call.hpp"
+
+#include <algorithm>
+
+namespace lockstep::internal {
+namespace {
+
+std::byte* bytes_of(const void* buffer) { return static_cast<std::byte*>(const_cast<void*>(buffer)); }
+
+bool has_root(Collective collective) {
+  return collective == Collective::reduce || collective == Collective::broadcast ||
+         collective == Collective::scatter || collective == Collective::gather;
+}
+
+/// Whether one of its buffers has a block for every rank.
+bool has_block_for_each(Collective collective) {
+  return collective != Collective::all_reduce && collective != Collective::reduce &&
+         collective != Collective::broadcast;
+}
+
+}  // namespace
+
+StagedBlocks StagedBlocks::even(const void* base, std::uint64_t count, std::uint64_t elements) {
+  StagedBlocks side{bytes_of(base), {}};
+  for (std::uint64_t first = 0; first < elements; first += count) side.blocks.push_back({first, count});
+  return side;
+}
+
+StagedBlocks StagedBlocks::uneven(const void* base, std::span<const std::size_t> counts) {
+  StagedBlocks side{bytes_of(base), {}};
+  std::uint64_t first = 0;
+  for (const std::size_t count : counts) {
+    side.blocks.push_back({first, count});
+    first += count;
+  }
+  return side;
+}
+
+std::uint64_t Column::of(const StagedBlocks::Block& block) const {
+  return std::min(count, block.count - std::min(block.count, first));
+}
+
+std::uint64_t Column::elements(const StagedBlocks& side) const {
+  std::uint64_t sum = 0;
+  for (const StagedBlocks::Block& block : side.blocks) sum += of(block);
+  return sum;
+}
+
+CallBuilder StagedCall::column_call(const Engine& engine, const Column& column, const void* in, void* out,
+                                    Nanos timeout) const {
+  CallOptions options;
+  options.priority = priority;
+  options.scale = scale;
+  options.timeout = std::chrono::milliseconds(timeout / 1'000'000);
+  CallBuilder call(collective, engine, options);
+  call.elements(type, counts.empty() ? column.count : 0);
+  if (!counts.empty()) {
+    std::vector<std::size_t> parts;
+    for (const std::size_t count : counts) parts.push_back(column.of({0, count}));
+    call.counts(parts);
+  }
+  if (is_reduction(collective)) call.reduction(op);
+  if (has_root(collective)) call.root(root);
+  call.buffers(in, out);
+  return call;
+}
+
+StagedCall stage_whole(const Call& call, int rank, int world) {
+  const CallFacts& facts = call.facts;
+  StagedCall staged{facts.collective, facts.type, facts.op, facts.root, call.scale,
+                    call.priority,    {},         {},       {}};
+  if (has_block_for_each(facts.collective)) staged.width = static_cast<std::uint64_t>(world);
+  if (facts.collective == Collective::all_gather_v || facts.collective == Collective::reduce_scatter_v) {
+    staged.counts.assign(call.counts.begin(), call.counts.end());
+    staged.longest = *std::max_element(staged.counts.begin(), staged.counts.end());
+    const auto own = call.counts.subspan(static_cast<std::size_t>(rank), 1);
+    const bool gathers = facts.collective == Collective::all_gather_v;
+    staged.input = StagedBlocks::uneven(call.input, gathers ? own : call.counts);
+    staged.output = StagedBlocks::uneven(call.output, gathers ? call.counts : own);
+    return staged;
+  }
+  staged.longest = facts.count;
+  staged.input = StagedBlocks::even(call.input, facts.count, call.input_elements);
+  // A broadcast's root has what the others get.
+  const bool has_it = facts.collective == Collective::broadcast && rank == facts.root;
+  staged.output = StagedBlocks::even(call.output, facts.count, has_it ? 0 : call.output_elements);
+  return staged;
+}
+
+}  // namespace lockstep::internal

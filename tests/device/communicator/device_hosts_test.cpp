@@ -1,0 +1,188 @@
+// Devices on several hosts: what goes which way, messages between hosts, and failures that the hosts tell one
+// another. What every collective gives is in device_matrix_test.cpp.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <vector>
+
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/support/host_of_rank.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::DeviceArena;
+using internal::MemorySpace;
+using internal::testing::run_forked;
+using internal::testing::Shared;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
+using internal::testing::wait_until;
+using testing::DeviceRank;
+using testing::MeetingPlace;
+
+constexpr const char* kMode = "host_sync";
+
+/// Two ranks on each of two hosts.
+void run_on_hosts(const std::function<void(DeviceRank&)>& body) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  run_forked(4, [&](int rank) {
+    testing::live_on_host(rank / 2);
+    try {
+      DeviceRank self(rank, 4, place, {});
+      body(self);
+      if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "rank " << rank << ": " << error.what();
+    }
+  });
+}
+
+void fill(DeviceArena& arena, float value, Stream stream) {
+  auto* const floats = reinterpret_cast<float*>(arena.host().data());
+  std::fill(floats, floats + arena.size() / sizeof(float), value);
+  arena.upload(arena.size(), stream);
+}
+
+float at(DeviceArena& arena, std::size_t index) {
+  return reinterpret_cast<const float*>(arena.host().data())[index];
+}
+
+/// Bytes of the copies that the communicator enqueued between device and pinned memory.
+struct Moved {
+  std::size_t from_device = 0, to_device = 0, on_device = 0;
+};
+Moved moved(DeviceRank& self) {
+  const auto space = [&](const void* pointer) { return self.recorder.locate(pointer).value().space; };
+  Moved sum;
+  for (const auto& one : self.recorder.take()) {
+    if (one.what != "copy" && one.what != "reduce") continue;
+    if (space(one.destinations.front()) == MemorySpace::pinned) {
+      sum.from_device += one.bytes;
+    } else if (space(one.sources.front()) == MemorySpace::pinned) {
+      sum.to_device += one.bytes;
+    } else {
+      sum.on_device += one.bytes;
+    }
+  }
+  return sum;
+}
+
+TEST(DeviceHosts, SayWhatTheyAre) {
+  run_on_hosts([](DeviceRank& self) {
+    const std::string text = self.communicator.describe();
+    EXPECT_NE(text.find("2 hosts, 2 ranks on each, staged in pinned memory"), std::string::npos) << text;
+    EXPECT_NE(text.find("host_sync"), std::string::npos) << text;
+  });
+}
+
+TEST(DeviceHosts, OnlyARanksShareLeavesItsDevice) {
+  run_on_hosts([](DeviceRank& self) {
+    constexpr std::size_t kCount = 600'000;
+    DeviceArena arena(kCount * sizeof(float), self.rank());
+    self.communicator.register_buffer(arena.device(), arena.size());
+    fill(arena, static_cast<float>(self.rank()), self.stream);
+    self.synchronize();
+    self.recorder.take();
+    self.communicator.all_reduce(arena.device(), arena.device(), kCount, DataType::f32, ReduceOp::avg,
+                                 self.stream);
+    self.synchronize();
+    const Moved bytes = moved(self);
+    EXPECT_EQ(bytes.from_device, arena.size() / 2);
+    EXPECT_EQ(bytes.to_device, arena.size() / 2);
+    EXPECT_GE(bytes.on_device, arena.size() / 2);  // What the host's ranks added up among themselves.
+    arena.download(arena.size(), self.stream);
+    self.synchronize();
+    EXPECT_EQ(at(arena, 0), 1.5f);
+    EXPECT_EQ(at(arena, kCount - 1), 1.5f);
+  });
+}
+
+TEST(DeviceHosts, MessagesOfAnySizeGoRound) {
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "128K", 1);  // Most messages take several slots.
+  run_on_hosts([](DeviceRank& self) {
+    constexpr std::size_t kMost = 300'000;
+    DeviceArena mine(kMost, self.rank()), theirs(kMost, self.rank());
+    const int right = (self.rank() + 1) % 4, left = (self.rank() + 3) % 4;
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, kMost}) {
+      for (std::size_t i = 0; i < bytes; ++i)
+        mine.host()[i] = static_cast<std::byte>((i * 7 + static_cast<std::size_t>(self.rank())) % 251);
+      mine.upload(bytes, self.stream);
+      DeviceBatch batch = self.communicator.batch();
+      batch.send(mine.device(), bytes, DataType::u8, right, self.stream);
+      batch.recv(theirs.device(), bytes, DataType::u8, left, self.stream);
+      batch.submit();
+      theirs.download(bytes, self.stream);
+      self.synchronize();
+      for (std::size_t i = 0; i < bytes; ++i) {
+        ASSERT_EQ(theirs.host()[i], static_cast<std::byte>((i * 7 + static_cast<std::size_t>(left)) % 251))
+            << "byte " << i << " of " << bytes;
+      }
+    }
+  });
+  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
+}
+
+TEST(DeviceHosts, DifferentCallsAreNamedBeforeAnythingIsWritten) {
+  run_on_hosts([](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    fill(arena, 7, self.stream);
+    const std::size_t count = self.rank() == 3 ? 100 : 200;
+    self.communicator.all_reduce(arena.device(), arena.device(), count, DataType::f32, ReduceOp::sum,
+                                 self.stream);
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("f32 x 100"), std::string::npos)
+        << self.communicator.error_text();
+    arena.download(arena.size(), self.stream);
+    self.stream.synchronize();
+    EXPECT_EQ(at(arena, 0), 7.0f);
+    EXPECT_EQ(at(arena, 99), 7.0f);
+  });
+}
+
+/// Rank 3, on the second host, is killed in the midst of operations.
+TEST(DeviceHosts, AKilledProcessIsNamedOnAllHosts) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  struct Board {
+    std::array<std::atomic<int>, 4> running{};
+    std::atomic<int> named{0};
+  };
+  Shared<Board> board;
+  auto children = start_forked(4, [&](int rank) {
+    testing::live_on_host(rank / 2);
+    DeviceRank self(rank, 4, place, {});
+    DeviceArena arena(1 << 20, rank);
+    try {
+      while (true) {
+        for (int ahead = 0; ahead < 3; ++ahead) {
+          self.communicator.all_reduce(arena.device(), arena.device(), (1 << 20) / sizeof(float),
+                                       DataType::f32, ReduceOp::sum, self.stream);
+        }
+        self.synchronize();
+        board->running[static_cast<std::size_t>(rank)].fetch_add(1);
+      }
+    } catch (const Error& error) {
+      self.stream.synchronize();  // It drains.
+      const std::string text = self.communicator.error_text();
+      if (self.communicator.state() == ErrorCode::peer_lost && text.find("rank 3") != std::string::npos) {
+        board->named.fetch_add(1);
+      } else {
+        ADD_FAILURE() << "rank " << rank << ": " << text;
+      }
+    }
+  });
+  wait_until([&] {
+    return std::all_of(board->running.begin(), board->running.end(), [](auto& n) { return n.load() > 1; });
+  });
+  ::kill(children[3], SIGKILL);
+  for (std::size_t rank = 0; rank < 3; ++rank) wait_for(children[rank]);
+  EXPECT_EQ(board->named.load(), 3);
+}
+
+}  // namespace
+}  // namespace lockstep
