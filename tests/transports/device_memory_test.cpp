@@ -1,8 +1,13 @@
 // Device memory shared between processes, over the host backend, whose memory crosses processes for real.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "lib/device/host/host_backend.hpp"
@@ -112,6 +117,74 @@ TEST(DeviceMemory, OfTheSameProcessIsNotMappedAgain) {
     exports.unshare(ref);
     EXPECT_EQ(imports.resolve(self, ref, 16, 1).status().code(), ErrorCode::internal);
     EXPECT_FALSE(exports.held(ref));
+  });
+}
+
+/// A process that listens for those who want its descriptors, and never answers.
+class SilentOwner {
+ public:
+  SilentOwner() : name_("lockstep-test-silent-" + std::to_string(::getpid())) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name_.data(), name_.size());  // Abstract: nothing is left of it.
+    listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
+        ::listen(listener_.get(), 4) != 0)
+      throw std::runtime_error("cannot listen");
+  }
+  const std::string& name() const { return name_; }
+  /// Blocks until somebody asks.
+  Fd asked() const { return Fd(::accept(listener_.get(), nullptr, nullptr)); }
+
+ private:
+  const std::string name_;
+  Fd listener_;
+};
+
+TEST(DeviceMemory, AnOwnerThatDoesNotAnswerKeepsNobodyElseWaiting) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
+    meeting.board.meet(2);
+    if (rank == 1) {
+      const SilentOwner silent;
+      std::atomic<bool> answered{false};
+      std::thread waiting([&] {
+        EXPECT_FALSE(side.imports.resolve({12345, silent.name()}, {12345, 1, 1, 0}, 1, 0).ok());
+        answered = true;
+      });
+      const Fd question = silent.asked();
+      must(side.imports.resolve(side.peer, meeting.ref[0], 1, 0));
+      EXPECT_FALSE(answered);
+      ::shutdown(question.get(), SHUT_RDWR);
+      waiting.join();
+    }
+    meeting.board.meet(2);
+  });
+}
+
+TEST(DeviceMemory, IsMappedOnceForAllThreads) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
+    meeting.board.meet(2);
+    if (rank == 1) {
+      std::array<DeviceLease, 8> leases;
+      std::vector<std::thread> threads;
+      for (DeviceLease& lease : leases) {
+        threads.emplace_back(
+            [&] { lease = must(side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0)); });
+      }
+      for (std::thread& thread : threads) thread.join();
+      for (const DeviceLease& lease : leases) EXPECT_EQ(lease.allocation, leases[0].allocation);
+      EXPECT_EQ(side.imports.size(), 1u);
+    }
+    meeting.board.meet(2);
   });
 }
 

@@ -62,21 +62,34 @@ Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::own_memory(cons
 Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::find_or_map(const DeviceOwner& owner,
                                                                              const SegmentRef& ref,
                                                                              int device) {
-  const std::lock_guard lock(mutex_);
   const Key key(ref.owner, ref.segment, device);
-  const auto known = entries_.find(key);
-  if (known != entries_.end()) {
-    if (known->second.generation == ref.generation && !known->second.allocation->withdrawn()) {
-      known->second.used = ++clock_;
-      return known->second.allocation;
-    }
-    entries_.erase(known);  // Of an earlier generation, or withdrawn.
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (auto known = find(key, ref.generation)) return known;
+    if (mapping_.insert(key).second) break;
+    mapped_.wait(lock);
   }
+  lock.unlock();
   auto mapped = map(owner, ref, device);
+  lock.lock();
+  mapping_.erase(key);
+  mapped_.notify_all();
   if (!mapped.ok()) return mapped.status();
   make_room();
   entries_[key] = {ref.generation, ++clock_, *mapped};
   return mapped;
+}
+
+/// Null where it is not mapped; an earlier generation, or what was withdrawn, is let go of.
+std::shared_ptr<const ImportedAllocation> DeviceImports::find(const Key& key, std::uint64_t generation) {
+  const auto known = entries_.find(key);
+  if (known == entries_.end()) return nullptr;
+  if (known->second.generation == generation && !known->second.allocation->withdrawn()) {
+    known->second.used = ++clock_;
+    return known->second.allocation;
+  }
+  entries_.erase(known);
+  return nullptr;
 }
 
 Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::map(const DeviceOwner& owner,

@@ -3,12 +3,15 @@
 // An allocation is mapped once for a process and device, however many communicators use it, and kept for
 // later calls: until it is replaced by a newer generation at its address, withdrawn by its owner, pushed out
 // by others, or its owner is gone. Who uses it holds a lease, so what is dropped stays mapped until the last
-// user is through.
+// user is through. An owner that is slow to answer keeps those waiting who ask for the same memory, nobody
+// else.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -82,6 +85,7 @@ class DeviceImports {
 
   Result<std::shared_ptr<const ImportedAllocation>> find_or_map(const DeviceOwner& owner,
                                                                 const SegmentRef& ref, int device);
+  std::shared_ptr<const ImportedAllocation> find(const Key& key, std::uint64_t generation);
   Result<std::shared_ptr<const ImportedAllocation>> map(const DeviceOwner& owner, const SegmentRef& ref,
                                                         int device);
   Result<std::shared_ptr<const ImportedAllocation>> own_memory(const SegmentRef& ref, int device);
@@ -94,6 +98,8 @@ class DeviceImports {
   mutable std::mutex mutex_;
   std::map<Key, Entry> entries_;
   std::uint64_t clock_ = 0;
+  std::set<Key> mapping_;  ///< What a thread is mapping, without the lock.
+  std::condition_variable mapped_;
 };
 
 }  // namespace lockstep::internal
