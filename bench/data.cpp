@@ -158,13 +158,28 @@ void Data::fill_neutral(std::byte* buffer, std::uint64_t elements) const {
   repeat(buffer, elements, size);
 }
 
-void Data::fill(std::byte* input, std::uint64_t round) const {
+std::vector<std::byte> Data::input_period(std::uint64_t round) const {
   const std::size_t size = size_of(call_.type);
   const std::uint64_t elements = call_.count * call_.operation->input_blocks(call_.world);
-  const std::uint64_t first = std::min(elements, kPeriod);
-  for (std::uint64_t i = 0; i < first; ++i)
-    encode(call_.type, input_value(call_.rank, i, round), input + i * size);
-  repeat(input, elements, size);
+  std::vector<std::byte> period(std::min(elements, kPeriod) * size);
+  for (std::uint64_t i = 0; i < period.size() / size; ++i)
+    encode(call_.type, input_value(call_.rank, i, round), period.data() + i * size);
+  return period;
+}
+
+std::vector<std::byte> Data::output_period(std::uint64_t block, std::uint64_t round) const {
+  const std::size_t size = size_of(call_.type);
+  std::vector<std::byte> period(std::min(call_.count, kPeriod) * size);
+  for (std::uint64_t i = 0; i < period.size() / size; ++i)
+    encode(call_.type, output_value(block, i, round), period.data() + i * size);
+  return period;
+}
+
+void Data::fill(std::byte* input, std::uint64_t round) const {
+  const std::uint64_t elements = call_.count * call_.operation->input_blocks(call_.world);
+  const std::vector<std::byte> period = input_period(round);
+  if (!period.empty()) std::memcpy(input, period.data(), period.size());
+  repeat(input, elements, size_of(call_.type));
 }
 
 std::uint64_t Data::compare_block(const std::byte* block, const std::vector<std::byte>& period) const {
@@ -182,15 +197,10 @@ std::uint64_t Data::compare_block(const std::byte* block, const std::vector<std:
 }
 
 std::uint64_t Data::count_wrong(const std::byte* output, std::uint64_t round) const {
-  const std::size_t size = size_of(call_.type);
-  std::vector<std::byte> period(std::min(call_.count, kPeriod) * size);
+  const std::size_t block_bytes = call_.count * size_of(call_.type);
   std::uint64_t wrong = 0;
-  for (std::uint64_t block = 0; block < call_.operation->output_blocks(call_.world); ++block) {
-    for (std::uint64_t i = 0; i < period.size() / size; ++i) {
-      encode(call_.type, output_value(block, i, round), period.data() + i * size);
-    }
-    wrong += compare_block(output + block * call_.count * size, period);
-  }
+  for (std::uint64_t block = 0; block < call_.operation->output_blocks(call_.world); ++block)
+    wrong += compare_block(output + block * block_bytes, output_period(block, round));
   return wrong;
 }
 

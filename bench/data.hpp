@@ -41,6 +41,11 @@ class Data {
   /// Elements of the output that differ from what they must be.
   std::uint64_t count_wrong(const std::byte* output, std::uint64_t round) const;
 
+  /// What fill() writes, and what block `block` of the output must hold, as one period: both are that again
+  /// and again.
+  std::vector<std::byte> input_period(std::uint64_t round) const;
+  std::vector<std::byte> output_period(std::uint64_t block, std::uint64_t round) const;
+
   /// The same at a few elements of every block, first and last among them: costs next to nothing between
   /// timed iterations.
   void fill_samples(std::byte* input, std::uint64_t round) const;

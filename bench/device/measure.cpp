@@ -1,7 +1,6 @@
 #include "bench/device/measure.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -42,12 +41,17 @@ class Captured {
 class Run {
  public:
   Run(Contender& contender, Board& board, const Options& options, const Call& call, const Placement& memory,
-      const Stopwatch& watch)
-      : contender_(contender), board_(board), options_(options), call_(call), data_(call), watch_(watch) {
+      const Stopwatch& watch, DeviceCheck& check)
+      : contender_(contender),
+        board_(board),
+        options_(options),
+        call_(call),
+        data_(call),
+        watch_(watch),
+        check_(check) {
     const double scale = call.op == ReduceOp::premul_sum ? premul_scale(call.rank) : 1;
     enqueued_ = {memory.input, memory.output, call.count, call.type,
                  call.op,      call.root,     scale,      watch.stream()};
-    input_bytes_ = call.count * call.operation->input_blocks(call.world) * size_of(call.type);
   }
 
   Timing measure() {
@@ -64,8 +68,7 @@ class Run {
       if (checked) fill(i + 1);
       times[i] = once();
       if (checked && call_.operation->writes_output(call_.rank, call_.root)) {
-        wrong += count_wrong_on_device(data_, call_, i + 1, static_cast<const std::byte*>(enqueued_.output),
-                                       watch_.stream());
+        wrong += check_.count_wrong(data_, call_, i + 1, enqueued_.output);
       }
     }
     contender_.check();
@@ -81,11 +84,7 @@ class Run {
   }
   void call() { contender_.run(*call_.operation, enqueued_); }
 
-  void fill(std::uint64_t round) {
-    std::vector<std::byte> input(input_bytes_);
-    data_.fill(input.data(), round);
-    upload(const_cast<void*>(enqueued_.input), input, watch_.stream());
-  }
+  void fill(std::uint64_t round) { check_.fill(data_, call_, round, const_cast<void*>(enqueued_.input)); }
 
   Contender& contender_;
   Board& board_;
@@ -93,9 +92,9 @@ class Run {
   const Call& call_;
   const Data data_;
   const Stopwatch& watch_;
+  DeviceCheck& check_;
   DeviceCall enqueued_{};
   std::optional<Captured> captured_;
-  std::size_t input_bytes_ = 0;
 };
 
 }  // namespace
@@ -105,6 +104,7 @@ void measure_on_device(std::span<const std::unique_ptr<Contender>> contenders, i
                        const std::function<void(const DeviceRow&)>& report) {
   const DeviceBuffer first(options.max_bytes), second(options.max_bytes);
   const Stopwatch watch;
+  DeviceCheck check(watch.stream());
   if (options.registered) {
     for (const auto& contender : contenders) {
       contender->register_buffer(first.data(), first.bytes());
@@ -118,7 +118,7 @@ void measure_on_device(std::span<const std::unique_ptr<Contender>> contenders, i
       const auto run = [&](bool in_place) {
         const Placement memory = place(operation, in_place, rank, options.root, call.count * size_of(type),
                                        first.data(), second.data());
-        return Run(*contender, board, options, call, memory, watch).measure();
+        return Run(*contender, board, options, call, memory, watch, check).measure();
       };
       Row row{&operation, type, op, options.root, call.count, operation.bytes(call.count, type, world),
               {},         {}};

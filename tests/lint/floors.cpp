@@ -53,6 +53,9 @@ const std::vector<Floor>& floors() {
       {"bench/choice.", {"bench/", "collectives/", "lib/base/"}},
       // The bounds beside which collectives on devices are measured.
       {"bench/device/floors/", {"bench/", "lib/"}},
+      // Kernels of its own, which make and check the data.
+      {"bench/device/check.", {"bench/", "lib/device/"}},
+      {"bench/device/pattern.", {"bench/", "lib/base/"}},
       // The synthetic model multiplies as the examples do.
       {"bench/ddp/", {"bench/", "examples/matrix/"}},
       {"bench/calibrate", {"bench/", "collectives/", "lib/base/"}},
