@@ -6,6 +6,7 @@
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
 #include "ddp/reducer_state.hpp"
+#include "ddp/sample_weight.hpp"
 
 namespace lockstep {
 
@@ -29,13 +30,10 @@ bool Reducer::State::begin_step(std::uint64_t samples) {
   return true;
 }
 
-/// With equal weights the average over samples is that over ranks, without a pass over the gradients.
 void Reducer::State::weigh(std::span<const std::uint64_t> samples) {
-  if (std::all_of(samples.begin(), samples.end(), [&](auto n) { return n == samples[0]; })) return;
-  double total = 0;
-  for (const std::uint64_t n : samples) total += static_cast<double>(n);
-  step.average = false;
-  step.factor = static_cast<double>(samples[static_cast<std::size_t>(communicator.rank())]) / total;
+  const internal::SampleWeight weight = internal::weight_of(samples, communicator.rank(), options.average);
+  step.average = weight.average;
+  step.factor = weight.factor;
 }
 
 void Reducer::State::broadcast(std::span<const Parameter> tensors, int root) {

@@ -6,6 +6,7 @@
 #include "ddp/bucket_plan.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/replica_check.hpp"
+#include "ddp/step_verdict.hpp"
 
 namespace lockstep {
 
@@ -83,18 +84,8 @@ void Reducer::State::judge() {
   }
   const bool finds_unused = options.find_unused || options.static_graph;
   closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
-  const auto records = closing.records();
-  const auto bad = std::find_if(records.begin(), records.end(),
-                                [](const StepRecord& r) { return r.trouble != Trouble::none; });
-  if (bad == records.end()) return judge_replicas();
-  std::vector<std::vector<std::size_t>> missing;
-  if (bad->trouble == Trouble::not_marked) missing = closing.gather_sets(step.missing);
-  const internal::Status status = internal::judge(records, missing, parameters);
-  if (bad->trouble == Trouble::not_finite) {
-    throw NonFiniteGradient("gradients of " + step_name() + ": " + status.message(), status.culprit(),
-                            bad->parameter);
-  }
-  status.throw_if_error();
+  internal::require_good_step(closing, step.missing, parameters, step_name());
+  judge_replicas();
 }
 
 void Reducer::State::judge_replicas() {

@@ -14,17 +14,17 @@ struct DeviceRoute {
   Backend& backend;
   DeviceCommunicator& communicator;
   DeviceStream stream;  ///< Of the reducer's own; all that carriers enqueue goes there.
-  bool average;
 
   int ranks() const { return communicator.size(); }
-  float weight() const { return average ? 1.0f / static_cast<float>(ranks()) : 1.0f; }
+  float weight(bool average) const { return average ? 1.0f / static_cast<float>(ranks()) : 1.0f; }
 };
 
 class DeviceCarrier {
  public:
   virtual ~DeviceCarrier() = default;
-  /// Enqueues all that becomes of bucket `index`, which lies at `data`. In plan order. Throws Error.
-  virtual void start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data) = 0;
+  /// Enqueues all that becomes of bucket `index`, which lies at `data`: the average of the ranks', or the
+  /// sum. In plan order. Throws Error.
+  virtual void start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data, bool average) = 0;
   std::uint64_t bytes_on_wire() const { return bytes_; }
 
  protected:

@@ -1,21 +1,11 @@
-// DeviceReducer: marks come from any thread with the stream that computes the gradient; buckets start in plan
-// order. The communication stream waits for the streams of a bucket by events that are recorded when its last
-// mark came: what these streams were given meanwhile is waited for too, which is harmless and keeps it at one
-// event a bucket and stream.
+// Making a DeviceReducer, and its public face.
 #include "lockstep/ddp/device_reducer.hpp"
 
-#include <algorithm>
-#include <atomic>
-#include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "ddp/bucket_plan.hpp"
-#include "ddp/device/device_buckets.hpp"
-#include "ddp/device/device_carrier.hpp"
+#include "ddp/device/device_reducer_state.hpp"
 #include "ddp/parameter_check.hpp"
-#include "ddp/ready_tracker.hpp"
 #include "lockstep/ddp/hooks.hpp"
 #include "lockstep/ddp/reducer_options.hpp"
 
@@ -23,7 +13,6 @@ namespace lockstep {
 namespace {
 
 using internal::Backend;
-using internal::DeviceBlock;
 using internal::DeviceRoute;
 using internal::DeviceScope;
 
@@ -39,6 +28,10 @@ ReducerOptions host_options(const DeviceReducerOptions& options) {
   host.bucket_bytes = options.bucket_bytes;
   host.first_bucket_bytes = options.first_bucket_bytes;
   host.average = options.average;
+  host.weighted = options.weighted;
+  host.find_unused = options.find_unused;
+  host.uneven = options.uneven;
+  host.check_finite = options.check_finite;
   host.rebuild = false;
   if (options.compression < DeviceCompression::f8e4m3) {
     host.hook = hook_by_name(short_name(options.compression));
@@ -80,157 +73,54 @@ Backend& backend_or_throw() {
   return **backend;
 }
 
-/// The communication stream, and how other streams wait for it or it for them.
-class CommunicationStream {
- public:
-  CommunicationStream(Backend& backend, int device) : backend_(backend), device_(device) {
-    const DeviceScope scope(backend_, device_);
-    scope.status().throw_if_error();
-    internal::Result<internal::DeviceStream> stream = backend_.create_stream(Backend::Priority::high);
-    stream.status().throw_if_error();
-    internal::Result<internal::DeviceEvent> event = backend_.create_event();
-    if (!event.ok()) static_cast<void>(backend_.destroy_stream(*stream));
-    event.status().throw_if_error();
-    stream_ = *stream;
-    event_ = *event;
-  }
-  ~CommunicationStream() {
-    const DeviceScope scope(backend_, device_);
-    static_cast<void>(backend_.destroy_event(event_));
-    static_cast<void>(backend_.destroy_stream(stream_));
-  }
-  CommunicationStream(const CommunicationStream&) = delete;
-  CommunicationStream& operator=(const CommunicationStream&) = delete;
-
-  internal::DeviceStream get() const { return stream_; }
-  void drain() { static_cast<void>(backend_.synchronize(stream_)); }
-  void wait_for(Stream other) { order(other, stream_); }
-  void let_wait(Stream other) { order(stream_, other); }
-
- private:
-  /// One event is enough: a wait binds to the record before it.
-  void order(Stream earlier, Stream later) {
-    backend_.record(event_, earlier).throw_if_error();
-    backend_.wait_event(later, event_).throw_if_error();
-  }
-
-  Backend& backend_;
-  const int device_;
-  internal::DeviceStream stream_ = nullptr;
-  internal::DeviceEvent event_ = nullptr;
-};
-
 }  // namespace
 
-struct DeviceReducer::State {
-  State(DeviceCommunicator& c, std::span<const Parameter> p, const DeviceReducerOptions& options)
-      : backend(backend_or_throw()),
-        communicator(c),
-        parameters(p.begin(), p.end()),
-        plan(plan_buckets(p, host_options(options))),
-        places(internal::places_of(plan, p.size())),
-        tracker(plan, p.size()),
-        stream(backend, c.device()),
-        buckets(backend, c, internal::bucket_bytes(plan), stream.get()),
-        gradients(internal::gradient_places(plan, buckets, p.size())),
-        streams(plan.buckets.size()),
-        carrier(make_carrier({backend, c, stream.get(), options.average}, plan, options)) {}
+DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, std::span<const Parameter> p,
+                            const DeviceReducerOptions& o)
+    : options(o),
+      backend(backend_or_throw()),
+      communicator(c),
+      parameters(p.begin(), p.end()),
+      plan(plan_buckets(p, host_options(o))),
+      places(internal::places_of(plan, p.size())),
+      tracker(plan, p.size()),
+      control(std::move(own)),
+      closing(control, p.size()),
+      stream(backend, c.device()),
+      buckets(backend, c, internal::bucket_bytes(plan), stream.get()),
+      gradients(internal::gradient_places(plan, buckets, p.size())),
+      kernels(backend, c.device(), plan.buckets.size()),
+      streams(plan.buckets.size()),
+      carrier(make_carrier({backend, c, stream.get()}, plan, o)) {
+  step.has_gradient.resize(p.size());
+  step.average = o.average;
+}
 
-  ~State() {
-    if (marked.load()) communicator.abort("a DeviceReducer was destroyed in the midst of a step");
-    stream.drain();
+DeviceReducer::State::~State() {
+  if (step.marked || started > 0) communicator.abort("a DeviceReducer was destroyed in the midst of a step");
+  stream.drain();
+}
+
+void DeviceReducer::State::broadcast_values() {
+  const DeviceScope scope(backend, communicator.device());
+  scope.status().throw_if_error();
+  for (const Parameter& parameter : parameters) {
+    const std::size_t count = internal::element_count(parameter).value();
+    if (count == 0) continue;
+    communicator.broadcast(parameter.value, parameter.value, count, parameter.type, 0, stream.get());
   }
-
-  void check_index(const char* call, std::size_t parameter) const {
-    if (parameter < parameters.size()) return;
-    throw Error(ErrorCode::invalid_argument, std::string(call) + "(" + std::to_string(parameter) +
-                                                 "): the reducer has " + std::to_string(parameters.size()) +
-                                                 " parameters, numbered from 0");
-  }
-
-  /// The peers wait for this rank's gradients.
-  [[noreturn]] void fail(const std::string& what) {
-    communicator.abort(what);
-    throw Error(ErrorCode::invalid_argument, what, communicator.rank());
-  }
-
-  void broadcast_values() {
-    const DeviceScope scope(backend, communicator.device());
-    scope.status().throw_if_error();
-    for (const Parameter& parameter : parameters) {
-      const std::size_t count = internal::element_count(parameter).value();
-      if (count == 0) continue;
-      communicator.broadcast(parameter.value, parameter.value, count, parameter.type, 0, stream.get());
-    }
-    communicator.wait();
-    backend.synchronize(stream.get()).throw_if_error();
-  }
-
-  void mark(std::size_t i, Stream other) {
-    check_index("mark_ready", i);
-    if (tracker.mark(i) != internal::ReadyTracker::Mark::last) {
-      fail("mark_ready(" + std::to_string(i) + "): \"" + parameters[i].name +
-           "\" was already marked in this step; mark every gradient once");
-    }
-    for (const internal::PartPlace& place : places[i]) {
-      {
-        const std::lock_guard lock(mutex);
-        std::vector<Stream>& seen = streams[place.bucket];
-        if (std::find(seen.begin(), seen.end(), other) == seen.end()) seen.push_back(other);
-      }
-      if (tracker.complete(place.bucket)) start_full_buckets();
-    }
-    marked.store(true);
-  }
-
-  void start_full_buckets() {
-    const std::lock_guard lock(mutex);
-    const DeviceScope scope(backend, communicator.device());
-    scope.status().throw_if_error();
-    for (; started < plan.buckets.size() && tracker.full(started); ++started) {
-      for (const Stream other : streams[started]) stream.wait_for(other);
-      carrier->start(started, plan.buckets[started], buckets.part(started));
-    }
-  }
-
-  void wait(Stream other) {
-    if (const std::vector<std::size_t> missing = tracker.unmarked(); !missing.empty()) {
-      fail("wait(): " + std::to_string(missing.size()) + " gradients were not marked, the first is \"" +
-           parameters[missing.front()].name + "\"; mark every gradient before wait()");
-    }
-    const DeviceScope scope(backend, communicator.device());
-    scope.status().throw_if_error();
-    stream.let_wait(other);
-    for (std::vector<Stream>& seen : streams) seen.clear();
-    started = 0;
-    marked.store(false);
-    tracker.reset();
-  }
-
-  Backend& backend;
-  DeviceCommunicator& communicator;
-  const std::vector<Parameter> parameters;
-  const BucketPlan plan;
-  const std::vector<std::vector<internal::PartPlace>> places;
-  internal::ReadyTracker tracker;
-  CommunicationStream stream;
-  const DeviceBlock buckets;
-  const std::vector<std::byte*> gradients;
-
-  std::atomic<bool> marked{false};           // In the midst of a step.
-  std::mutex mutex;                          // Guards the next two while backward is enqueued.
-  std::vector<std::vector<Stream>> streams;  // By bucket: those that its gradients were marked with.
-  std::size_t started = 0;                   // Buckets of this step, in plan order.
-  const std::unique_ptr<internal::DeviceCarrier> carrier;
-};
+  communicator.wait();
+  backend.synchronize(stream.get()).throw_if_error();
+}
 
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
   static_cast<void>(internal::check_parameters(control, parameters, host_options(options)));
+  auto own = control.split(0, control.rank());
   try {
     const DeviceScope scope(backend_or_throw(), communicator.device());
     scope.status().throw_if_error();
-    state_ = std::make_unique<State>(communicator, parameters, options);
+    state_ = std::make_unique<State>(std::move(*own), communicator, parameters, options);
   } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
     communicator.abort("DeviceReducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
     throw;
@@ -246,8 +136,38 @@ void* DeviceReducer::gradient(std::size_t parameter) const {
   return state_->gradients[parameter];
 }
 
-void DeviceReducer::mark_ready(std::size_t parameter, Stream stream) { state_->mark(parameter, stream); }
+void DeviceReducer::mark_ready(std::size_t parameter, Stream stream) {
+  state_->mark_ready(parameter, stream);
+}
+void DeviceReducer::mark_unused(std::size_t parameter, Stream stream) {
+  state_->mark_unused(parameter, stream);
+}
 void DeviceReducer::wait(Stream stream) { state_->wait(stream); }
+bool DeviceReducer::begin_step(std::uint64_t samples, Stream stream) {
+  return state_->begin_step(samples, stream);
+}
+bool DeviceReducer::used(std::size_t parameter) const {
+  state_->check_index("used", parameter);
+  return state_->closing.used(parameter);
+}
+
+void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm) {
+  if (!(max_norm > 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                "clip_gradients: max_norm " + std::to_string(max_norm) + " is not above 0");
+  }
+  state_->require_between_steps("clip_gradients");
+  const DeviceScope scope(state_->backend, state_->communicator.device());
+  scope.status().throw_if_error();
+  state_->kernels.clip(state_->plan, state_->buckets.parts(), max_norm, norm, stream);
+}
+
+DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) {
+  if (state_.step.marked) state_.require_between_steps("no_sync");
+  ++state_.pauses;
+}
+DeviceReducer::NoSync::~NoSync() { --state_.pauses; }
+
 const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan; }
 std::uint64_t DeviceReducer::bytes_on_wire() const noexcept { return state_->carrier->bytes_on_wire(); }
 

@@ -10,8 +10,8 @@ class PlainCarrier : public DeviceCarrier {
  public:
   explicit PlainCarrier(const DeviceRoute& route) : route_(route) {}
 
-  void start(std::size_t, const BucketPlan::Bucket& bucket, std::byte* data) override {
-    const ReduceOp op = route_.average ? ReduceOp::avg : ReduceOp::sum;
+  void start(std::size_t, const BucketPlan::Bucket& bucket, std::byte* data, bool average) override {
+    const ReduceOp op = average ? ReduceOp::avg : ReduceOp::sum;
     route_.communicator.all_reduce(data, data, bucket.count, bucket.type, op, route_.stream);
     count_bytes(bucket.count * size_of(bucket.type));
   }
@@ -32,11 +32,12 @@ class HalfCarrier final : public PlainCarrier {
   }
 
   /// Divided before it is rounded, so that the sum overflows no earlier than the gradients.
-  void start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data) override {
+  void start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data, bool average) override {
     std::byte* const encoded = encoded_.part(index);
-    if (encoded == nullptr) return PlainCarrier::start(index, bucket, data);
+    if (encoded == nullptr) return PlainCarrier::start(index, bucket, data, average);
     const std::size_t count = bucket.count;
-    route_.backend.convert({DataType::f32, type_, data, encoded, count, route_.weight()}, route_.stream)
+    route_.backend
+        .convert({DataType::f32, type_, data, encoded, count, route_.weight(average)}, route_.stream)
         .throw_if_error();
     route_.communicator.all_reduce(encoded, encoded, count, type_, ReduceOp::sum, route_.stream);
     count_bytes(count * size_of(type_));

@@ -14,7 +14,7 @@ std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit
 class QuantisedCarrier final : public DeviceCarrier {
  public:
   QuantisedCarrier(const DeviceRoute& route, const BucketPlan& plan, DataType type, std::size_t block);
-  void start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data) override;
+  void start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data, bool average) override;
 
  private:
   struct Chunk {
@@ -35,9 +35,9 @@ class QuantisedCarrier final : public DeviceCarrier {
     return std::min(chunk.elements, count - std::min(count, index * chunk.elements));
   }
   void exchange_whole(const Chunk& chunk, std::size_t count, float* data, std::byte* sent,
-                      std::byte* received);
+                      std::byte* received, float weight);
   void exchange_chunks(const Chunk& chunk, std::size_t count, float* data, std::byte* sent,
-                       std::byte* received);
+                       std::byte* received, float weight);
   void clear_gaps(const BucketPlan::Bucket& bucket, std::byte* data);
 
   const DeviceRoute route_;
@@ -87,16 +87,16 @@ void QuantisedCarrier::decode(const std::byte* from, std::size_t count, float fa
 }
 
 void QuantisedCarrier::exchange_whole(const Chunk& chunk, std::size_t count, float* data, std::byte* sent,
-                                      std::byte* received) {
+                                      std::byte* received, float weight) {
   encode(data, count, sent);
   route_.communicator.all_gather(sent, received, chunk.bytes, DataType::u8, route_.stream);
   count_bytes(chunk.bytes);
-  decode(received, count, route_.weight(), data, false);
-  decode(received + chunk.bytes, count, route_.weight(), data, true);
+  decode(received, count, weight, data, false);
+  decode(received + chunk.bytes, count, weight, data, true);
 }
 
 void QuantisedCarrier::exchange_chunks(const Chunk& chunk, std::size_t count, float* data, std::byte* sent,
-                                       std::byte* received) {
+                                       std::byte* received, float weight) {
   for (std::size_t c = 0; c < chunks(); ++c) {
     encode(data + c * chunk.elements, chunk_count(chunk, count, c), sent + c * chunk.bytes);
   }
@@ -110,8 +110,7 @@ void QuantisedCarrier::exchange_chunks(const Chunk& chunk, std::size_t count, fl
   route_.communicator.all_gather(sent + self * chunk.bytes, sent, chunk.bytes, DataType::u8, route_.stream);
   count_bytes((chunks() + 1) * chunk.bytes);
   for (std::size_t c = 0; c < chunks(); ++c) {
-    decode(sent + c * chunk.bytes, chunk_count(chunk, count, c), route_.weight(), data + c * chunk.elements,
-           false);
+    decode(sent + c * chunk.bytes, chunk_count(chunk, count, c), weight, data + c * chunk.elements, false);
   }
 }
 
@@ -130,15 +129,16 @@ void QuantisedCarrier::clear_gaps(const BucketPlan::Bucket& bucket, std::byte* d
   clear_until(bucket.count);
 }
 
-void QuantisedCarrier::start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data) {
+void QuantisedCarrier::start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data,
+                             bool average) {
   std::byte *const sent = memory_.part(2 * index), *const received = memory_.part(2 * index + 1);
-  if (sent == nullptr) return plain_->start(index, bucket, data);
+  if (sent == nullptr) return plain_->start(index, bucket, data, average);
   const Chunk chunk = chunk_of(bucket.count);
   auto* const floats = reinterpret_cast<float*>(data);
   if (exchanges_whole_buckets()) {
-    exchange_whole(chunk, bucket.count, floats, sent, received);
+    exchange_whole(chunk, bucket.count, floats, sent, received, route_.weight(average));
   } else {
-    exchange_chunks(chunk, bucket.count, floats, sent, received);
+    exchange_chunks(chunk, bucket.count, floats, sent, received, route_.weight(average));
   }
   clear_gaps(bucket, data);
 }

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <barrier>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -208,30 +207,41 @@ TEST(DeviceReducer, NoCallWaitsForTheDevice) {
   });
 }
 
-TEST(DeviceReducer, MisuseIsNamedAndEndsTheGroup) {
-  std::barrier<> both(2);
+TEST(DeviceReducer, MisuseFailsTheStepOnEveryRankAndTheNextOneIsGood) {
   on_ranks(2, "shm", [&](Communicator& host) {
     DeviceCommunicator device(host, 0);
     const Model model(host.rank(), 0);
     DeviceReducer reducer(host, device, model.parameters, small_buckets(DeviceCompression::none));
     const Stream stream = must(backend().create_stream());
-    both.arrive_and_wait();
+    const auto mark_all = [&] {
+      for (std::size_t i = 0; i < model.parameters.size(); ++i) reducer.mark_ready(i, stream);
+    };
     EXPECT_EQ(error_of([&] { reducer.mark_ready(99, stream); }).first, ErrorCode::invalid_argument);
     if (host.rank() == 0) {
       reducer.mark_ready(1, stream);
-      const std::string text = error_of([&] { reducer.wait(stream); }).second;
-      EXPECT_EQ(text.find("wait(): 6 gradients were not marked, the first is \"layer0\""), 0u) << text;
     } else {
-      EXPECT_EQ(error_of([&] {
-                  for (std::size_t i = 0; i < model.parameters.size(); ++i) reducer.mark_ready(i, stream);
-                  reducer.wait(stream);
-                  device.wait();
-                }).first,
-                ErrorCode::aborted);
-      must(backend().synchronize(stream));  // Nothing stays blocked.
+      mark_all();
     }
-    both.arrive_and_wait();
+    auto [code, text] = error_of([&] { reducer.wait(stream); });
+    EXPECT_EQ(code, ErrorCode::invalid_argument);
+    EXPECT_NE(text.find("step 1: rank 0 did not mark 6 of 7 gradients: \"layer0\" (0)"), std::string::npos)
+        << text;
+
+    mark_all();
+    if (host.rank() == 1) {
+      text = error_of([&] { reducer.mark_ready(2, stream); }).second;
+      EXPECT_NE(text.find("\"layer2\" was already marked"), std::string::npos) << text;
+    }
+    text = error_of([&] { reducer.wait(stream); }).second;
+    EXPECT_NE(text.find("rank 1 marked \"layer2\" (2) once too often"), std::string::npos) << text;
+
+    must(backend().fill(reducer.gradient(0), 0, model.count(0) * sizeof(float), stream));
+    mark_all();
+    reducer.wait(stream);
+    must(backend().synchronize(stream));
+    EXPECT_EQ(static_cast<const float*>(reducer.gradient(0))[0], 0.0f);
     must(backend().destroy_stream(stream));
+    device.finalize();
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/ddp/bucket_plan.hpp"
 #include "lockstep/ddp/parameter.hpp"
+#include "lockstep/ddp/reducer_options.hpp"
 #include "lockstep/device.hpp"
 #include "lockstep/export.hpp"
 
@@ -29,25 +30,36 @@ struct DeviceReducerOptions {
   std::size_t bucket_bytes = 25u << 20;       ///< Cap of a bucket.
   std::size_t first_bucket_bytes = 1u << 20;  ///< Cap of the first: communication starts early.
   bool average = true;                        ///< Divide by the world size; false sums.
+  // As in ReducerOptions:
+  bool weighted = false;
+  bool find_unused = false;
+  UnevenInputs uneven = UnevenInputs::shadow;
+  /// Elements that are not finite are taken for zero, and wait() throws NonFiniteGradient on every rank. For
+  /// this wait() waits for the device.
+  bool check_finite = false;
   DeviceCompression compression = DeviceCompression::none;
   std::size_t block = 256;  ///< Elements that share a scale; a multiple of 4, at most 65536.
 };
 
-/// As Reducer (reducer.hpp), for gradients in device memory: no call waits for the device. Gradients are
+/// As Reducer (reducer.hpp), for gradients in device memory: no call waits for the device, but wait() with
+/// check_finite. Gradients are
 /// views into buckets; a full bucket is all_reduced on a stream of the reducer's own, of high priority, as
 /// soon as the streams that computed it get there, while the others go on.
 ///
 /// Thread safety: gradient() and mark_ready() from any thread while backward is being enqueued; everything
 /// else from one thread at a time, and while no other thread is in a call.
 ///
-/// Errors: those of use (a gradient marked twice, or never) throw here and abort the communicator, because
-/// its peers wait for this rank's gradients; a failed collective throws from the next call, or from
-/// DeviceCommunicator::wait().
+/// Errors of use (a gradient marked twice, or never) fail the step on every rank, as those of a Reducer:
+/// wait() throws the same Error(invalid_argument) everywhere; the gradients are undefined, and the next step
+/// may begin. A failed collective throws from the next call, or from DeviceCommunicator::wait().
 class LOCKSTEP_API DeviceReducer {
+  struct State;
+
  public:
   /// Collective. `control` (of the same ranks) compares names, shapes, types and options of all ranks, as
-  /// Reducer's constructor does, and is not used afterwards; then every rank's values, in device memory,
-  /// become rank 0's. Waits until that is done. `communicator` must outlive the reducer.
+  /// Reducer's constructor does, and is split once for the few bytes with which wait() judges a step; it is
+  /// not used afterwards. Then every rank's values, in device memory, become rank 0's. Waits until that is
+  /// done. `communicator` must outlive the reducer.
   DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                 std::span<const Parameter> parameters, const DeviceReducerOptions& options = {});
   /// Local. Waits until the device has passed what uses the buckets. In the midst of a step it aborts the
@@ -63,15 +75,43 @@ class LOCKSTEP_API DeviceReducer {
   /// The last gradient of a bucket lets its all_reduce start, in plan order on all ranks.
   void mark_ready(std::size_t parameter, Stream stream);
 
-  /// Ends the step: what is enqueued to `stream` from now on finds all gradients averaged. Returns at once.
+  /// Gradient i will not be computed in this step, as Reducer::mark_unused(); it was last used by what was
+  /// enqueued to `stream` so far.
+  void mark_unused(std::size_t parameter, Stream stream);
+
+  /// Ends the step: what is enqueued to `stream` from now on finds all gradients averaged. Returns when all
+  /// ranks have come here, whether or not their devices have: then they know that every rank's step is good.
   void wait(Stream stream);
+
+  // ---- modes: see the Reducer's of the same names
+
+  class LOCKSTEP_API NoSync {
+   public:
+    explicit NoSync(DeviceReducer& reducer);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    State& state_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// The gradients were last used by what was enqueued to `stream` so far.
+  bool begin_step(std::uint64_t samples, Stream stream);
+
+  bool used(std::size_t parameter) const;
+
+  /// Enqueued to `stream`, between wait() and the optimizer's step, without communication: scales all
+  /// gradients by max_norm / norm when their global L2 norm is above max_norm, with equal bits on all ranks.
+  /// `norm`, in memory that the device reaches, gets the norm before; null: nobody does.
+  void clip_gradients(double max_norm, Stream stream, double* norm = nullptr);
 
   const BucketPlan& plan() const noexcept;
   /// Bytes that this rank has sent to each peer's place so far: what compression saves shows here.
   std::uint64_t bytes_on_wire() const noexcept;
 
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

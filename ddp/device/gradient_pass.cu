@@ -1,0 +1,43 @@
+#include "ddp/device/gradient_pass.hpp"
+
+namespace lockstep::internal::gradient_pass {
+namespace {
+
+__device__ std::uint64_t this_thread() { return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ std::uint64_t all_threads() { return std::uint64_t{gridDim.x} * blockDim.x; }
+
+__global__ void scrub_kernel(Arguments a) { scrub(a, this_thread(), all_threads()); }
+__global__ void square_kernel(Arguments a) { square(a, this_thread()); }
+__global__ void scale_kernel(Arguments a) { scale(a, this_thread(), all_threads()); }
+__global__ void fold_kernel(Arguments a) {
+  fold(a, threadIdx.x);
+  __syncthreads();
+  if (threadIdx.x == 0) finish_fold(a, [](double x) { return sqrt(x); });
+}
+
+/// Enough for any GPU where the threads have no fixed number.
+constexpr unsigned kManyBlocks = 1024;
+
+template <class Kernel>
+int start(Kernel kernel, unsigned blocks, unsigned threads, const void* arguments, void* stream) {
+  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(
+      *static_cast<const Arguments*>(arguments));
+  return static_cast<int>(cudaGetLastError());
+}
+
+}  // namespace
+
+int scrub_on_cuda(const void* arguments, void* stream) {
+  return start(scrub_kernel, kManyBlocks, kThreads, arguments, stream);
+}
+int square_on_cuda(const void* arguments, void* stream) {
+  return start(square_kernel, kBlocks, kThreads, arguments, stream);
+}
+int fold_on_cuda(const void* arguments, void* stream) {
+  return start(fold_kernel, 1, kFolds, arguments, stream);
+}
+int scale_on_cuda(const void* arguments, void* stream) {
+  return start(scale_kernel, kManyBlocks, kThreads, arguments, stream);
+}
+
+}  // namespace lockstep::internal::gradient_pass
