@@ -152,6 +152,29 @@ def nccl_tests_steps(kit, options, about):
     return [step(program) for program in programs]
 
 
+def training_step(kit, program, arguments, learns):
+    """Two ranks on one GPU train one of the examples. `learns(output)`: whether they did."""
+    name = f"{program}, 2 ranks"
+    if not kit.program(program).exists():
+        return unmeasured(name, "not carried: it needs cuBLAS, so it is built where the toolkit is")
+
+    def body(runner):
+        outcome = runner.run([kit.program("lockstep-run"), "-n", "2", kit.program(program), "--device", "0"] + arguments, BENCH_SECONDS)
+        if "error while loading shared libraries" in outcome.output:
+            return Result("", "unmeasured", "there is no cuBLAS: " + outcome.tail(1))
+        right = outcome.status == 0 and learns(outcome.output)
+        return Result("", "passed" if right else "failed", outcome.tail(1 if right else 12))
+    return Step(name, body)
+
+
+def training_steps(kit):
+    def falls(output):
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", output)]
+        return len(losses) > 1 and losses[-1] < 0.8 * losses[0]
+    return [training_step(kit, "digits-device", ["--epochs", "4"], lambda output: "accuracy 0.9" in output and "replicas equal" in output),
+            training_step(kit, "gpt-device", ["--steps", "50"], falls)]
+
+
 def torch_step(about):
     name = "PyTorch DDP, 2 processes on one GPU"
     if not about["gpu"]:
@@ -172,5 +195,5 @@ def plan(kit, options, about):
     tests = [test_step(test) for test in kit.tests]
     sanitized = [test for test in kit.tests if "groups" in test["name"] or "kernel" in test["name"]]
     sanitizers = [sanitizer_step(about, tool, test) for test in sanitized for tool in ("memcheck", "racecheck")]
-    return (tests + [floors_step(options)] + bench_steps(options, about) + [torch_step(about)]
+    return (tests + [floors_step(options)] + bench_steps(options, about) + training_steps(kit) + [torch_step(about)]
             + nccl_tests_steps(kit, options, about) + sanitizers)
