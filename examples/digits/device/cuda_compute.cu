@@ -1,9 +1,5 @@
 // The arithmetic on a GPU: products by cuBLAS, the rest by kernels of a few lines.
-#include <cublas_v2.h>
-
-#include <stdexcept>
-#include <string>
-
+#include "examples/device/cublas_handle.hpp"
 #include "examples/digits/device/compute.hpp"
 
 namespace digits {
@@ -60,65 +56,50 @@ __global__ void descend_kernel(float* value, float* velocity, const float* gradi
   value[i] -= rate * velocity[i];
 }
 
-void check(cublasStatus_t status) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string("cuBLAS: ") + cublasGetStatusString(status));
-}
-
 class CudaCompute final : public Compute {
  public:
-  explicit CudaCompute(lockstep::Stream stream) : stream_(static_cast<cudaStream_t>(stream)) {
-    check(cublasCreate(&handle_));
-    check(cublasSetStream(handle_, stream_));
-  }
-  ~CudaCompute() override { static_cast<void>(cublasDestroy(handle_)); }
-  CudaCompute(const CudaCompute&) = delete;
-  CudaCompute& operator=(const CudaCompute&) = delete;
+  explicit CudaCompute(lockstep::Stream stream)
+      : stream_(static_cast<cudaStream_t>(stream)), cublas_(stream_) {}
 
-  /// cuBLAS is column-major, in which a row-major matrix is its transpose: out' = b' a'.
   void multiply(const DeviceMatrix& a, const DeviceMatrix& b, float* out) override {
     const std::size_t m = a.transposed ? a.columns : a.rows, k = a.transposed ? a.rows : a.columns;
     const std::size_t n = b.transposed ? b.rows : b.columns;
     const float one = 1, zero = 0;
     const auto operation = [](const DeviceMatrix& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    check(cublasSgemm(handle_, operation(b), operation(a), static_cast<int>(n), static_cast<int>(m),
-                      static_cast<int>(k), &one, b.data, static_cast<int>(b.columns), a.data,
-                      static_cast<int>(a.columns), &zero, out, static_cast<int>(n)));
+    examples::check(cublasSgemm(cublas_.get(), operation(b), operation(a), static_cast<int>(n),
+                                static_cast<int>(m), static_cast<int>(k), &one, b.data,
+                                static_cast<int>(b.columns), a.data, static_cast<int>(a.columns), &zero, out,
+                                static_cast<int>(n)));
   }
   void add_bias(float* out, const float* bias, std::size_t rows, std::size_t columns, bool rectify) override {
     const std::size_t count = rows * columns;
     add_bias_kernel<<<blocks_for(count), kThreads, 0, stream_>>>(out, bias, count, columns, rectify);
-    check_launch();
+    examples::check_launch();
   }
   void sum_rows(const float* matrix, std::size_t rows, std::size_t columns, float* out) override {
     sum_rows_kernel<<<blocks_for(columns), kThreads, 0, stream_>>>(matrix, rows, columns, out);
-    check_launch();
+    examples::check_launch();
   }
   void mask(float* delta, const float* activations, std::size_t count) override {
     mask_kernel<<<blocks_for(count), kThreads, 0, stream_>>>(delta, activations, count);
-    check_launch();
+    examples::check_launch();
   }
   void softmax(const float* logits, const int* labels, std::size_t rows, std::size_t classes, float* gradient,
                float* losses) override {
     softmax_kernel<<<blocks_for(rows), kThreads, 0, stream_>>>(logits, labels, rows, classes, gradient,
                                                                losses);
-    check_launch();
+    examples::check_launch();
   }
   void descend(float* value, float* velocity, const float* gradient, std::size_t count, float rate,
                float momentum) override {
     descend_kernel<<<blocks_for(count), kThreads, 0, stream_>>>(value, velocity, gradient, count, rate,
                                                                 momentum);
-    check_launch();
+    examples::check_launch();
   }
 
  private:
-  static void check_launch() {
-    const cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error));
-  }
-
   const cudaStream_t stream_;
-  cublasHandle_t handle_ = nullptr;
+  const examples::CublasHandle cublas_;
 };
 
 }  // namespace

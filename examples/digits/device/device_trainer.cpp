@@ -26,14 +26,6 @@ lockstep::DeviceReducerOptions reducer_options(const TrainingOptions& options,
 
 }  // namespace
 
-DeviceTrainer::OwnStream::~OwnStream() {
-  try {
-    lockstep::device::synchronize(stream);
-    lockstep::device::destroy_stream(stream);
-  } catch (const lockstep::Error&) {  // The device is lost.
-  }
-}
-
 DeviceTrainer::DeviceTrainer(lockstep::Communicator& communicator, lockstep::DeviceCommunicator& device,
                              const Dataset& data, const TrainingOptions& options,
                              lockstep::DeviceCompression compression)

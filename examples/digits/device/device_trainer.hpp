@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "examples/device/own_stream.hpp"
 #include "examples/digits/device/device_mlp.hpp"
 #include "examples/digits/trainer.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
@@ -25,14 +26,6 @@ class DeviceTrainer {
   const lockstep::DeviceReducer& reducer() const { return reducer_; }
 
  private:
-  /// A stream that lives as long as this.
-  struct OwnStream {
-    lockstep::Stream stream = lockstep::device::create_stream();
-    OwnStream() = default;
-    OwnStream(const OwnStream&) = delete;
-    OwnStream& operator=(const OwnStream&) = delete;
-    ~OwnStream();
-  };
   void step(const float* images, const int* labels, float* losses, double rate);
 
   lockstep::Communicator& communicator_;
@@ -42,7 +35,7 @@ class DeviceTrainer {
   const int device_;
   lockstep::DistributedSampler sampler_;
   const std::size_t steps_per_epoch_;
-  OwnStream compute_stream_;
+  examples::OwnStream compute_stream_;
   const std::unique_ptr<Compute> compute_;
   Mlp start_;
   DeviceMlp network_;

@@ -1,9 +1,5 @@
 // The arithmetic on a GPU: products by cuBLAS, the rest by a kernel a body.
-#include <cublas_v2.h>
-
-#include <stdexcept>
-#include <string>
-
+#include "examples/device/cublas_handle.hpp"
 #include "examples/gpt/device/compute.hpp"
 
 namespace gpt {
@@ -17,22 +13,11 @@ __global__ void kernel(OneBody body, std::size_t threads) {
   if (i < threads) body(i);
 }
 
-void check(cublasStatus_t status) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string("cuBLAS: ") + cublasGetStatusString(status));
-}
-
 class CudaCompute final : public Compute {
  public:
-  explicit CudaCompute(lockstep::Stream stream) : stream_(static_cast<cudaStream_t>(stream)) {
-    check(cublasCreate(&handle_));
-    check(cublasSetStream(handle_, stream_));
-  }
-  ~CudaCompute() override { static_cast<void>(cublasDestroy(handle_)); }
-  CudaCompute(const CudaCompute&) = delete;
-  CudaCompute& operator=(const CudaCompute&) = delete;
+  explicit CudaCompute(lockstep::Stream stream)
+      : stream_(static_cast<cudaStream_t>(stream)), cublas_(stream_) {}
 
-  /// cuBLAS is column-major, in which a row-major matrix is its transpose: out' += b' a'.
   void multiply_add(const examples::MatrixView& a, const examples::MatrixView& b, float* out) override {
     const float one = 1;
     const auto transposed = [](const examples::MatrixView& m) { return m.column_stride != 1; };
@@ -42,22 +27,21 @@ class CudaCompute final : public Compute {
     const auto operation = [&](const examples::MatrixView& m) {
       return transposed(m) ? CUBLAS_OP_T : CUBLAS_OP_N;
     };
-    check(cublasSgemm(handle_, operation(b), operation(a), static_cast<int>(b.columns),
-                      static_cast<int>(a.rows), static_cast<int>(a.columns), &one, b.data, stride(b), a.data,
-                      stride(a), &one, out, static_cast<int>(b.columns)));
+    examples::check(cublasSgemm(cublas_.get(), operation(b), operation(a), static_cast<int>(b.columns),
+                                static_cast<int>(a.rows), static_cast<int>(a.columns), &one, b.data,
+                                stride(b), a.data, stride(a), &one, out, static_cast<int>(b.columns)));
   }
 
   void run(const Body& any, std::size_t threads) override {
     if (threads == 0) return;
     const auto blocks = static_cast<unsigned>((threads + kThreads - 1) / kThreads);
     std::visit([&](const auto& body) { kernel<<<blocks, kThreads, 0, stream_>>>(body, threads); }, any);
-    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
-      throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error));
+    examples::check_launch();
   }
 
  private:
   const cudaStream_t stream_;
-  cublasHandle_t handle_ = nullptr;
+  const examples::CublasHandle cublas_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "examples/device/own_stream.hpp"
 #include "examples/gpt/device/device_model.hpp"
 #include "examples/gpt/text.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
@@ -30,21 +31,6 @@ struct Options {
   double clip = 0;
   int device = -1;
   std::string loss_file;
-};
-
-/// A stream that lives as long as this.
-struct OwnStream {
-  lockstep::Stream stream = lockstep::device::create_stream();
-  OwnStream() = default;
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  ~OwnStream() {
-    try {
-      lockstep::device::synchronize(stream);
-      lockstep::device::destroy_stream(stream);
-    } catch (const lockstep::Error&) {  // The device is lost.
-    }
-  }
 };
 
 /// The share of this rank of all batches, in device memory: characters of every step, then their targets.
@@ -105,7 +91,7 @@ void train(const Options& options, lockstep::Communicator& communicator,
   const std::size_t share = options.batch / ranks;
   if (share * ranks != options.batch) throw std::invalid_argument("--batch is no multiple of the ranks");
 
-  const OwnStream own;
+  const examples::OwnStream own;
   const lockstep::Stream stream = own.stream;
   const bool on_host = lockstep::device::properties(device.device()).backend == "host";
   const auto compute = on_host ? make_host_compute(stream) : make_cuda_compute(stream);
