@@ -172,7 +172,8 @@ TEST(DeviceFailure, AUsersOperatorIsRefused) {
 }
 
 /// A rank that is stopped, and resumes after the others gave it up, writes nothing into their buffers.
-/// `stops_at`: in its fifth call before it, or in it when what it enqueues next is called so.
+/// `stops_at`: in its fifth call before it, or in it when what it enqueues next is called so. (raise, not
+/// kill: the thread that calls it goes no further.)
 void stop_and_resume(const std::string& stops_at) {
   testing::use_host_backend(kMode);
   const MeetingPlace place;
@@ -192,9 +193,9 @@ void stop_and_resume(const std::string& stops_at) {
     try {
       for (int call = 0;; ++call) {
         if (rank == 1 && call == 4) {
-          if (stops_at.empty()) kill(getpid(), SIGSTOP);
+          if (stops_at.empty()) raise(SIGSTOP);
           self.recorder.before = [&](const internal::testing::Enqueued& next) {
-            if (next.what == stops_at) kill(getpid(), SIGSTOP);
+            if (next.what == stops_at) raise(SIGSTOP);
           };
         }
         all_reduce(self, arena, kCount, options);
