@@ -59,22 +59,14 @@ bool Reducer::State::claim(const char* call, std::size_t i) {
   step.trouble.write_to(record);
   throw Error(ErrorCode::invalid_argument,
               std::string(call) + "(" + std::to_string(i) + "): \"" + parameters[i].name + "\" was " +
-                  (in_graph ? "already marked in " : "not marked in the first step, but in ") + step_name() +
+                  (in_graph ? "already marked in " : "not marked in the first step, but in ") + step.name() +
                   "; " + internal::advice(in_graph ? Trouble::marked_twice : Trouble::not_in_graph),
               communicator.rank());
 }
 
 /// The first mark of a step; several threads may think theirs is.
 void Reducer::State::begin_marks() {
-  if (step.shadowing) {
-    throw Error(ErrorCode::invalid_argument,
-                "mark_ready: begin_step(0) said that this rank has no data for " + step_name() +
-                    "; compute nothing and call wait()");
-  }
-  if (options.weighted && !step.opened) {
-    throw Error(ErrorCode::invalid_argument,
-                "mark_ready: weighted gradients need begin_step(samples) before each step, on all ranks");
-  }
+  step.require_marks_allowed(options.weighted);
   clock.mark();
   step.marked.store(true, std::memory_order_relaxed);
 }

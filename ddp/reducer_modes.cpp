@@ -13,7 +13,7 @@ namespace lockstep {
 void Reducer::State::require_between_steps(const char* call) const {
   if (!step.marked && !step.opened && pauses == 0) return;
   throw Error(ErrorCode::invalid_argument,
-              std::string(call) + " was called in the midst of " + step_name() + "; call wait() first");
+              std::string(call) + " was called in the midst of " + step.name() + "; call wait() first");
 }
 
 bool Reducer::State::begin_step(std::uint64_t samples) {

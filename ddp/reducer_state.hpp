@@ -25,6 +25,7 @@
 #include "ddp/ready_tracker.hpp"
 #include "ddp/step_clock.hpp"
 #include "ddp/step_record.hpp"
+#include "ddp/step_state.hpp"
 #include "ddp/undo_copy.hpp"
 #include "lockstep/ddp.hpp"
 
@@ -91,7 +92,6 @@ struct Reducer::State {
   bool compares_replicas() const {
     return options.check_replicas_every > 0 && step.number % options.check_replicas_every == 0;
   }
-  std::string step_name() const { return "step " + std::to_string(step.number); }
 
   Communicator& communicator;
   const ReducerOptions options;
@@ -120,19 +120,7 @@ struct Reducer::State {
   std::mutex mutex;         // Guards `started` while backward runs.
   std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
 
-  /// The step under way. What other threads touch during backward is atomic or theirs by parameter.
-  struct Step {
-    std::uint64_t number = 1;
-    std::atomic<bool> marked{false};
-    internal::TroubleNote trouble;
-    std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
-    std::vector<std::size_t> missing;        // Should have been marked.
-    std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.
-    bool opened = false;                     // begin_step was called.
-    bool shadowing = false;                  // This rank has no data.
-    bool average = true;                     // Divide by the world size.
-    double factor = 1;                       // Multiplies this rank's gradients before they are summed.
-  } step;
+  internal::StepState step;  // The one under way.
 
   int pauses = 0;  // NoSyncs alive.
   StepStatistics statistics;

@@ -22,7 +22,7 @@ void Reducer::State::wait() {
     run_to_end();
   } catch (const Error& error) {
     if (undo) undo->restore();
-    const std::string where = "gradients of " + step_name() + ": ";
+    const std::string where = "gradients of " + step.name() + ": ";
     reset_step();
     clock.restart();
     if (dynamic_cast<const NonFiniteGradient*>(&error) != nullptr) throw;
@@ -84,7 +84,7 @@ void Reducer::State::judge() {
   }
   const bool finds_unused = options.find_unused || options.static_graph;
   closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
-  internal::require_good_step(closing, step.missing, parameters, step_name());
+  internal::require_good_step(closing, step.missing, parameters, step.name());
   judge_replicas();
 }
 
@@ -123,14 +123,8 @@ void Reducer::State::copy_back() {
 
 void Reducer::State::reset_step() {
   started = 0;
-  step.marked = false;
+  step.restart(options.average);
   if (undo) undo->forget();
-  step.trouble.clear();
-  std::fill(step.has_gradient.begin(), step.has_gradient.end(), std::uint8_t{0});
-  step.missing.clear();
-  step.opened = step.shadowing = false;
-  step.average = options.average;
-  step.factor = 1;
   tracker->reset();
   if (learning) tracker->learn();
   order.restart();
@@ -143,7 +137,7 @@ void Reducer::State::abandon_step() {
   StepRecord record;
   step.trouble.write_to(record);
   std::string reason = "rank " + std::to_string(communicator.rank()) + " destroyed its " + owner +
-                       " in the midst of " + step_name();
+                       " in the midst of " + step.name();
   if (record.trouble != Trouble::none) reason += ", in which it " + internal::describe(record, parameters);
   communicator.abort(reason);
   carrier->finish();

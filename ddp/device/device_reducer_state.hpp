@@ -19,6 +19,7 @@
 #include "ddp/device/gradient_kernels.hpp"
 #include "ddp/ready_tracker.hpp"
 #include "ddp/step_record.hpp"
+#include "ddp/step_state.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
 
 namespace lockstep {
@@ -49,7 +50,6 @@ struct DeviceReducer::State {
   void reset_step();
   bool begin_step(std::uint64_t samples, Stream stream);
   void require_between_steps(const char* call) const;
-  std::string step_name() const { return "step " + std::to_string(step.number); }
 
   const DeviceReducerOptions options;
   internal::Backend& backend;
@@ -70,19 +70,8 @@ struct DeviceReducer::State {
   std::size_t started = 0;                   // Buckets of this step, in plan order.
   const std::unique_ptr<internal::DeviceCarrier> carrier;
 
-  /// The step under way. What other threads touch during backward is atomic or theirs by parameter.
-  struct Step {
-    std::uint64_t number = 1;
-    std::atomic<bool> marked{false};
-    internal::TroubleNote trouble;
-    std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
-    std::vector<std::size_t> missing;        // Should have been marked.
-    bool opened = false;                     // begin_step was called.
-    bool shadowing = false;                  // This rank has no data.
-    bool average = true;                     // Divide by the world size.
-    double factor = 1;                       // Multiplies this rank's gradients before they are summed.
-  } step;
-  int pauses = 0;  // NoSyncs alive.
+  internal::StepState step;  // The one under way.
+  int pauses = 0;            // NoSyncs alive.
 };
 
 }  // namespace lockstep

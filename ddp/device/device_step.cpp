@@ -47,15 +47,7 @@ void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
 }
 
 void DeviceReducer::State::begin_marks() {
-  if (step.shadowing) {
-    throw Error(ErrorCode::invalid_argument,
-                "mark_ready: begin_step(0) said that this rank has no data for " + step_name() +
-                    "; compute nothing and call wait()");
-  }
-  if (options.weighted && !step.opened) {
-    throw Error(ErrorCode::invalid_argument,
-                "mark_ready: weighted gradients need begin_step(samples) before each step, on all ranks");
-  }
+  step.require_marks_allowed(options.weighted);
   step.marked.store(true, std::memory_order_relaxed);
 }
 
@@ -65,7 +57,7 @@ void DeviceReducer::State::claim(const char* call, std::size_t i) {
   step.trouble.set(Trouble::marked_twice, i);
   throw Error(ErrorCode::invalid_argument,
               std::string(call) + "(" + std::to_string(i) + "): \"" + parameters[i].name +
-                  "\" was already marked in " + step_name() + "; " + internal::advice(Trouble::marked_twice),
+                  "\" was already marked in " + step.name() + "; " + internal::advice(Trouble::marked_twice),
               communicator.rank());
 }
 
@@ -132,7 +124,7 @@ void DeviceReducer::State::wait(Stream other) {
     reset_step();
     throw;
   } catch (const Error& error) {
-    const std::string where = "gradients of " + step_name() + ": ";
+    const std::string where = "gradients of " + step.name() + ": ";
     reset_step();
     throw Error(error.code(), where + error.what(), error.culprit());
   }
@@ -149,7 +141,7 @@ void DeviceReducer::State::run_to_end(Stream other) {
   StepRecord record;
   step.trouble.write_to(record);
   closing.exchange(record, options.find_unused ? &step.has_gradient : nullptr);
-  internal::require_good_step(closing, step.missing, parameters, step_name());
+  internal::require_good_step(closing, step.missing, parameters, step.name());
 }
 
 void DeviceReducer::State::settle_marks() {
@@ -174,13 +166,7 @@ void DeviceReducer::State::look_for_infinities() {
 void DeviceReducer::State::reset_step() {
   for (std::vector<Stream>& seen : streams) seen.clear();
   started = 0;
-  step.marked = false;
-  step.trouble.clear();
-  std::fill(step.has_gradient.begin(), step.has_gradient.end(), std::uint8_t{0});
-  step.missing.clear();
-  step.opened = step.shadowing = false;
-  step.average = options.average;
-  step.factor = 1;
+  step.restart(options.average);
   tracker.reset();
 }
 
@@ -189,7 +175,7 @@ void DeviceReducer::State::reset_step() {
 void DeviceReducer::State::require_between_steps(const char* call) const {
   if (!step.marked && !step.opened && pauses == 0) return;
   throw Error(ErrorCode::invalid_argument,
-              std::string(call) + " was called in the midst of " + step_name() + "; call wait() first");
+              std::string(call) + " was called in the midst of " + step.name() + "; call wait() first");
 }
 
 bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {

@@ -1,0 +1,31 @@
+#include "ddp/step_state.hpp"
+
+#include <algorithm>
+
+#include "lockstep/error.hpp"
+
+namespace lockstep::internal {
+
+void StepState::require_marks_allowed(bool weighted) const {
+  if (shadowing) {
+    throw Error(ErrorCode::invalid_argument,
+                "mark_ready: begin_step(0) said that this rank has no data for " + name() +
+                    "; compute nothing and call wait()");
+  }
+  if (weighted && !opened) {
+    throw Error(ErrorCode::invalid_argument,
+                "mark_ready: weighted gradients need begin_step(samples) before each step, on all ranks");
+  }
+}
+
+void StepState::restart(bool averages) {
+  marked = false;
+  trouble.clear();
+  std::fill(has_gradient.begin(), has_gradient.end(), std::uint8_t{0});
+  missing.clear();
+  opened = shadowing = false;
+  average = averages;
+  factor = 1;
+}
+
+}  // namespace lockstep::internal

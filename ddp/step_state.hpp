@@ -1,0 +1,34 @@
+// StepState: what a reducer knows of the step under way.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddp/step_record.hpp"
+
+namespace lockstep::internal {
+
+/// What other threads touch during backward is atomic or theirs by parameter.
+struct StepState {
+  std::uint64_t number = 1;
+  std::atomic<bool> marked{false};
+  TroubleNote trouble;
+  std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
+  std::vector<std::size_t> missing;        // Should have been marked.
+  std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.
+  bool opened = false;                     // begin_step was called.
+  bool shadowing = false;                  // This rank has no data.
+  bool average = true;                     // Divide by the world size.
+  double factor = 1;                       // Multiplies this rank's gradients before they are summed.
+
+  std::string name() const { return "step " + std::to_string(number); }
+  /// Before the first mark. Throws Error(invalid_argument) where this step takes none, or none yet.
+  void require_marks_allowed(bool weighted) const;
+  /// Nothing is marked, opened or wrong; the number stays.
+  void restart(bool averages);
+};
+
+}  // namespace lockstep::internal
