@@ -38,6 +38,12 @@ class BucketCarrier {
   /// Ends the step: returns when no operation touches the buckets any more, with the first error.
   virtual std::optional<Error> finish() = 0;
 
+  /// After finish(), once all ranks have judged the step. With `good` the error of a hook that cannot go on.
+  virtual std::optional<Error> end_step(bool good) {
+    static_cast<void>(good);
+    return std::nullopt;
+  }
+
   /// After finish(): what this rank's hook did wrong in the step without harm to the others.
   virtual std::optional<WrongResult> wrong_result() const { return std::nullopt; }
 };

@@ -31,6 +31,7 @@ class HookCarrier final : public BucketCarrier {
   void attach(const BucketPlan& plan, std::span<const Parameter> parameters) override;
   void start(const GradientBucket& bucket) noexcept override;
   std::optional<Error> finish() override;
+  std::optional<Error> end_step(bool good) override;
   std::optional<WrongResult> wrong_result() const override { return wrong_result_; }
 
  private:
@@ -39,7 +40,6 @@ class HookCarrier final : public BucketCarrier {
   void attach_hook(std::unique_lock<std::mutex>& lock);
   void start_next(std::unique_lock<std::mutex>& lock);
   void finish_next(std::unique_lock<std::mutex>& lock);
-  void fail(const std::string& where, const std::exception& error);
 
   /// Runs the hook's code without the lock; false when it threw.
   template <typename Action>
@@ -103,6 +103,13 @@ std::optional<Error> HookCarrier::finish() {
   return std::exchange(failure_, std::nullopt);
 }
 
+/// The thread has nothing to do, and what it wrote was seen in finish().
+std::optional<Error> HookCarrier::end_step(bool good) {
+  std::unique_lock lock(mutex_);
+  attempt(lock, "end_step", [&] { hook_->end_step(good); });
+  return std::exchange(failure_, std::nullopt);
+}
+
 void HookCarrier::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -134,6 +141,8 @@ bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string&
     failed.emplace(error.code(), error.what(), culprit);
   } catch (const std::exception& error) {
     failed.emplace(ErrorCode::aborted, error.what(), communicator_.rank());
+  } catch (...) {
+    failed.emplace(ErrorCode::aborted, "it threw something that is no std::exception", communicator_.rank());
   }
   if (failed) {
     const std::string text = "hook \"" + hook_->name() + "\" failed on rank " +

@@ -22,6 +22,7 @@ void Reducer::State::wait() {
     run_to_end();
   } catch (const Error& error) {
     if (undo) undo->restore();
+    carrier->end_step(false);
     const std::string where = "gradients of " + step.name() + ": ";
     reset_step();
     clock.restart();
@@ -37,6 +38,7 @@ void Reducer::State::run_to_end() {
   if (auto failed = carrier->finish()) throw *failed;
   note_wrong_result();
   if (!options.check_first || options.hook) judge();
+  if (auto failed = carrier->end_step(true)) throw *failed;
   end_step();
 }
 

@@ -23,7 +23,7 @@ std::vector<HookTensor> CompressingHook::state() {
 }
 
 HookTensor CompressingHook::residual_of(const GradientPart& part, const Parameter& parameter,
-                                        std::vector<float>& bucket) const {
+                                        std::span<float> bucket) const {
   float* data = bucket.empty() ? nullptr : bucket.data() + part.offset;
   return {{parameter.name + "#residual", DataType::f32, parameter.shape, part.first, part.count, data}, true};
 }

@@ -13,6 +13,7 @@ class CompressingHook : public CommunicationHook {
               std::span<const Parameter> parameters) final;
   Work start(Communicator& communicator, const GradientBucket& bucket) final;
   void finish(const GradientBucket& bucket) final;
+  void end_step(bool good) final { settle(good); }
   std::vector<HookTensor> state() final;
   std::uint64_t bytes_on_wire() const final { return bytes_.load(std::memory_order_relaxed); }
 
@@ -22,14 +23,15 @@ class CompressingHook : public CommunicationHook {
   virtual void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) = 0;
   virtual Work compress(Communicator& communicator, const GradientBucket& bucket) = 0;
   virtual void decompress(const GradientBucket& bucket) = 0;
+  /// As end_step(), of hooks that keep something.
+  virtual void settle(bool good) { static_cast<void>(good); }
   /// What is kept of a part of a gradient.
   virtual void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
                          const Parameter& parameter) {
     static_cast<void>(list), static_cast<void>(bucket), static_cast<void>(part), static_cast<void>(parameter);
   }
   /// A part of what was not sent of a bucket; of an empty one, with one rank, the name alone.
-  HookTensor residual_of(const GradientPart& part, const Parameter& parameter,
-                         std::vector<float>& bucket) const;
+  HookTensor residual_of(const GradientPart& part, const Parameter& parameter, std::span<float> bucket) const;
 
   /// All_reduce of the bucket as it is.
   Work send_as_is(Communicator& communicator, const GradientBucket& bucket);

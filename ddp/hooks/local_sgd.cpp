@@ -20,10 +20,14 @@ void LocalSgd::attach(Communicator& communicator, const BucketPlan&, std::span<c
 }
 
 Work LocalSgd::start(Communicator& communicator, const GradientBucket& bucket) {
-  step_ = bucket.step;
+  started_ = bucket.step;
   if (bucket.step >= options_.start_step) return {};
   bytes_ += bucket.bytes();
   return communicator.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op());
+}
+
+void LocalSgd::end_step(bool good) {
+  if (good) step_ = started_;
 }
 
 /// Counted from the step before the first local one, when the replicas were equal.

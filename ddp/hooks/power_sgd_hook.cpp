@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "ddp/hooks/compressing_hook.hpp"
 #include "ddp/hooks/low_rank.hpp"
+#include "ddp/hooks/residual.hpp"
 #include "ddp/registered_block.hpp"
 #include "lockstep/ddp/hooks.hpp"
 
@@ -42,9 +44,10 @@ class PowerSgdHook final : public internal::CompressingHook {
     std::vector<Matrix> matrices;
     std::vector<Vector> vectors;
     std::size_t first_count = 0, second_count = 0;
-    std::vector<float>
-        input;           // Of the matrices, at their places in the bucket: gradient and what was not sent.
-    bool as_is = false;  // In this step.
+    internal::Residual input;    // Of the matrices, at their places in the bucket.
+    std::size_t kept = 0;        // Which of the two messages has the factors of the last good step;
+    bool other_is_next = false;  // the other one those of this step.
+    bool as_is = false;          // In this step.
   };
 
   void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) override;
@@ -52,12 +55,17 @@ class PowerSgdHook final : public internal::CompressingHook {
   void decompress(const GradientBucket& bucket) override;
   void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
                  const Parameter& parameter) override;
+  void settle(bool good) override;
 
   void place(State& state, const GradientPart& part, const Parameter& parameter);
   void take_input(State& state, const GradientBucket& bucket);
   void keep_error(State& state, const Matrix& matrix, const float* approximation);
-  float* first(std::size_t bucket) const { return reinterpret_cast<float*>(memory_.part(2 * bucket)); }
-  float* second(std::size_t bucket) const { return reinterpret_cast<float*>(memory_.part(2 * bucket + 1)); }
+  float* first(std::size_t bucket) const { return reinterpret_cast<float*>(memory_.part(3 * bucket)); }
+  float* second(std::size_t bucket, std::size_t which) const {
+    return reinterpret_cast<float*>(memory_.part(3 * bucket + 1 + which));
+  }
+  float* kept_factors(std::size_t bucket) const { return second(bucket, states_[bucket].kept); }
+  float* next_factors(std::size_t bucket) const { return second(bucket, 1 - states_[bucket].kept); }
 
   const PowerSgdOptions options_;
   std::vector<State> states_;
@@ -96,9 +104,10 @@ void PowerSgdHook::prepare(const BucketPlan& plan, std::span<const Parameter> pa
     State& state = states_[b];
     if (compresses(plan.buckets[b])) {
       for (const GradientPart& part : plan.buckets[b].parts) place(state, part, parameters[part.parameter]);
-      if (!alone()) state.input.assign(plan.buckets[b].count, 0.0f);
+      if (!alone()) state.input.resize(plan.buckets[b].count, options_.error_feedback);
     }
-    bytes.insert(bytes.end(), {state.first_count * sizeof(float), state.second_count * sizeof(float)});
+    bytes.push_back(state.first_count * sizeof(float));
+    bytes.insert(bytes.end(), 2, state.second_count * sizeof(float));
   }
   if (!alone()) memory_ = internal::RegisteredBlock(bytes);
 }
@@ -109,13 +118,20 @@ void PowerSgdHook::add_state(std::vector<HookTensor>& list, std::size_t bucket, 
   const auto matrix = std::find_if(matrices.begin(), matrices.end(),
                                    [&](const Matrix& m) { return m.parameter == part.parameter; });
   if (matrix == matrices.end()) return;  // Travels as it is.
-  if (options_.error_feedback) list.push_back(residual_of(part, parameter, states_[bucket].input));
+  if (options_.error_feedback) list.push_back(residual_of(part, parameter, states_[bucket].input.kept()));
   if (!options_.warm_start) return;
   const std::size_t count = matrix->rank * matrix->shape.columns;
-  float* factor = alone() ? nullptr : second(bucket) + matrix->q;
+  float* factor = alone() ? nullptr : kept_factors(bucket) + matrix->q;
   list.push_back(
       {{parameter.name + "#factor", DataType::f32, {matrix->rank, matrix->shape.columns}, 0, count, factor},
        false});
+}
+
+void PowerSgdHook::settle(bool good) {
+  for (State& state : states_) {
+    state.input.end_step(good);
+    if (std::exchange(state.other_is_next, false) && good) state.kept = 1 - state.kept;
+  }
 }
 
 /// Packs the vectors, and adds the gradients of matrices to what was not sent of them.
@@ -124,9 +140,7 @@ void PowerSgdHook::take_input(State& state, const GradientBucket& bucket) {
     std::copy_n(floats(bucket) + vector.offset, vector.count, first(bucket.index) + vector.packed);
   }
   for (const Matrix& matrix : state.matrices) {
-    const float* gradient = floats(bucket) + matrix.offset;
-    float* input = state.input.data() + matrix.offset;
-    for (std::size_t i = 0; i < matrix.shape.count(); ++i) input[i] += gradient[i];
+    state.input.add(floats(bucket), matrix.offset, matrix.shape.count());
   }
 }
 
@@ -136,18 +150,23 @@ Work PowerSgdHook::compress(Communicator& communicator, const GradientBucket& bu
   if (state.as_is) return send_as_is(communicator, bucket);
   take_input(state, bucket);
   float* p = first(bucket.index);
-  float* q = second(bucket.index);
+  float* q = next_factors(bucket.index);
+  state.other_is_next = true;
+  const float* input = state.input.next().data();
   for (const Matrix& matrix : state.matrices) {
     const std::size_t count = matrix.rank * matrix.shape.columns;
-    if (!options_.warm_start) std::fill_n(q + matrix.q, count, 0.0f);
+    if (options_.warm_start) {
+      std::copy_n(kept_factors(bucket.index) + matrix.q, count, q + matrix.q);
+    } else {
+      std::fill_n(q + matrix.q, count, 0.0f);
+    }
     internal::refill_empty(q + matrix.q, matrix.shape.columns, matrix.rank, options_.seed + matrix.parameter);
-    internal::multiply(state.input.data() + matrix.offset, matrix.shape, matrix.rank, q + matrix.q,
-                       p + matrix.p);
+    internal::multiply(input + matrix.offset, matrix.shape, matrix.rank, q + matrix.q, p + matrix.p);
   }
   communicator.all_reduce(p, p, state.first_count, DataType::f32, ReduceOp::avg);
   for (const Matrix& matrix : state.matrices) {
     internal::orthonormalise(p + matrix.p, matrix.shape.rows, matrix.rank);
-    internal::multiply_transposed(state.input.data() + matrix.offset, matrix.shape, matrix.rank, p + matrix.p,
+    internal::multiply_transposed(input + matrix.offset, matrix.shape, matrix.rank, p + matrix.p,
                                   q + matrix.q);
   }
   count_bytes((state.first_count + state.second_count) * sizeof(float));
@@ -156,10 +175,10 @@ Work PowerSgdHook::compress(Communicator& communicator, const GradientBucket& bu
 
 /// What the average's approximation lacks of this rank's input is left for the next step; but a NaN is not.
 void PowerSgdHook::keep_error(State& state, const Matrix& matrix, const float* approximation) {
-  float* input = state.input.data() + matrix.offset;
+  float* input = state.input.next().data() + matrix.offset;
   for (std::size_t i = 0; i < matrix.shape.count(); ++i) {
     const float error = input[i] - approximation[i];
-    input[i] = options_.error_feedback && std::isfinite(error) ? error : 0.0f;
+    input[i] = std::isfinite(error) ? error : 0.0f;
   }
 }
 
@@ -168,7 +187,7 @@ void PowerSgdHook::decompress(const GradientBucket& bucket) {
   if (state.as_is) return;
   const float factor = bucket.average ? 1.0f : static_cast<float>(ranks());
   const float* p = first(bucket.index);
-  const float* q = second(bucket.index);
+  const float* q = next_factors(bucket.index);
   for (const Vector& vector : state.vectors) {
     float* to = floats(bucket) + vector.offset;
     for (std::size_t i = 0; i < vector.count; ++i) to[i] = p[vector.packed + i] * factor;
@@ -176,7 +195,7 @@ void PowerSgdHook::decompress(const GradientBucket& bucket) {
   for (const Matrix& matrix : state.matrices) {
     float* to = floats(bucket) + matrix.offset;
     internal::expand(p + matrix.p, q + matrix.q, matrix.shape, matrix.rank, 1.0f, to);
-    keep_error(state, matrix, to);
+    if (options_.error_feedback) keep_error(state, matrix, to);
     for (std::size_t i = 0; i < matrix.shape.count(); ++i) to[i] *= factor;
   }
 }

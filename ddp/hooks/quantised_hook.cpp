@@ -10,6 +10,7 @@
 #include "ddp/bucket_gaps.hpp"
 #include "ddp/hooks/block_codec.hpp"
 #include "ddp/hooks/compressing_hook.hpp"
+#include "ddp/hooks/residual.hpp"
 #include "ddp/registered_block.hpp"
 #include "lockstep/ddp/hooks.hpp"
 
@@ -35,7 +36,7 @@ class QuantisedHook final : public internal::CompressingHook {
   struct State {
     std::size_t chunk = 0;        // Elements; the last chunks of a bucket may have fewer, or none.
     std::size_t chunk_bytes = 0;  // Encoded; the same for all.
-    std::vector<float> residual;  // With error feedback: what was not sent yet.
+    internal::Residual residual;  // With error feedback.
   };
 
   void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) override;
@@ -43,7 +44,11 @@ class QuantisedHook final : public internal::CompressingHook {
   void decompress(const GradientBucket& bucket) override;
   void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
                  const Parameter& parameter) override {
-    if (options_.error_feedback) list.push_back(residual_of(part, parameter, states_[bucket].residual));
+    if (options_.error_feedback)
+      list.push_back(residual_of(part, parameter, states_[bucket].residual.kept()));
+  }
+  void settle(bool good) override {
+    for (State& state : states_) state.residual.end_step(good);
   }
 
   bool exchanges_whole_buckets() const { return ranks() == 2; }
@@ -75,7 +80,7 @@ void QuantisedHook::prepare(const BucketPlan& plan, std::span<const Parameter>) 
     state.chunk = (share + codec_.block() - 1) / codec_.block() * codec_.block();
     if (exchanges_whole_buckets()) state.chunk = count;
     state.chunk_bytes = codec_.encoded_bytes(state.chunk);
-    if (options_.error_feedback) state.residual.assign(count, 0.0f);
+    if (options_.error_feedback) state.residual.resize(count, true);
     bytes.push_back(chunks() * state.chunk_bytes);
     bytes.push_back(static_cast<std::size_t>(ranks()) * state.chunk_bytes);
   }
@@ -90,10 +95,7 @@ std::span<float> QuantisedHook::chunk_of(const State& state, std::span<float> al
 /// The gradients of this rank, with what was left behind, as codes.
 void QuantisedHook::encode_own(State& state, const GradientBucket& bucket) {
   std::span<float> source(floats(bucket), bucket.count);
-  if (options_.error_feedback) {
-    for (std::size_t i = 0; i < bucket.count; ++i) state.residual[i] += source[i];
-    source = state.residual;
-  }
+  if (options_.error_feedback) source = state.residual.add(floats(bucket));
   for (std::size_t c = 0; c < chunks(); ++c) {
     const std::span<float> chunk = chunk_of(state, source, c);
     std::byte* to = sent(bucket.index) + c * state.chunk_bytes;
@@ -117,7 +119,7 @@ void QuantisedHook::encode_sum(State& state, const GradientBucket& bucket) {
   if (!options_.error_feedback) return;
   codec_.decode(to, -1, sum_, Into::add);
   codec_.drop_lost(to, sum_);
-  const std::span<float> residual = chunk_of(state, state.residual, self);
+  const std::span<float> residual = chunk_of(state, state.residual.next(), self);
   for (std::size_t i = 0; i < sum_.size(); ++i) residual[i] += sum_[i];
 }
 

@@ -6,6 +6,7 @@
 
 #include "ddp/hooks/compressing_hook.hpp"
 #include "ddp/hooks/largest.hpp"
+#include "ddp/hooks/residual.hpp"
 #include "ddp/registered_block.hpp"
 #include "lockstep/ddp/hooks.hpp"
 
@@ -25,7 +26,10 @@ class TopKHook final : public internal::CompressingHook {
   void decompress(const GradientBucket& bucket) override;
   void add_state(std::vector<HookTensor>& list, std::size_t bucket, const GradientPart& part,
                  const Parameter& parameter) override {
-    list.push_back(residual_of(part, parameter, residuals_[bucket]));
+    list.push_back(residual_of(part, parameter, residuals_[bucket].kept()));
+  }
+  void settle(bool good) override {
+    for (internal::Residual& residual : residuals_) residual.end_step(good);
   }
 
   std::size_t kept(std::size_t count) const {
@@ -35,7 +39,7 @@ class TopKHook final : public internal::CompressingHook {
   static constexpr std::size_t kBytesOfOne = sizeof(std::uint32_t) + sizeof(float);
 
   const TopKOptions options_;
-  std::vector<std::vector<float>> residuals_;  // Of each bucket: what was not sent yet.
+  std::vector<internal::Residual> residuals_;  // Of each bucket.
   internal::RegisteredBlock memory_;           // Of each bucket: the message sent, those received.
 };
 
@@ -53,14 +57,13 @@ void TopKHook::prepare(const BucketPlan& plan, std::span<const Parameter>) {
                       " elements is too large for indices of 32 bits; choose a smaller "
                       "ReducerOptions::bucket_bytes");
     }
-    residuals_[b].assign(count, 0.0f);
+    residuals_[b].resize(count, true);
   }
   memory_ = internal::RegisteredBlock(bytes);
 }
 
 Work TopKHook::compress(Communicator& communicator, const GradientBucket& bucket) {
-  std::vector<float>& residual = residuals_[bucket.index];
-  for (std::size_t i = 0; i < bucket.count; ++i) residual[i] += floats(bucket)[i];
+  const std::span<float> residual = residuals_[bucket.index].add(floats(bucket));
   const std::size_t k = kept(bucket.count);
   std::byte* message = memory_.part(2 * bucket.index);
   const std::span<std::uint32_t> indices(reinterpret_cast<std::uint32_t*>(message), k);

@@ -28,6 +28,7 @@ class LendingHookCarrier final : public ShardCarrier {
   std::byte* lend(std::size_t bucket) override;
   void start(const GradientBucket& bucket) noexcept override;
   std::optional<Error> finish() override;
+  std::optional<Error> end_step(bool good) override { return hooked_->end_step(good); }
   std::optional<WrongResult> wrong_result() const override { return hooked_->wrong_result(); }
   std::size_t most_lent_bytes() const override { return loans_.bytes(); }
 

@@ -73,13 +73,16 @@ class GatheringHook final : public CommunicationHook {
     }
   }
 
+  void end_step(bool good) override { good_ends_ += good ? 1 : 0; }
   std::uint64_t bytes_on_wire() const override { return bytes_; }
   const std::vector<std::string>& calls() const { return calls_; }
+  std::size_t good_ends() const { return good_ends_; }
 
  private:
   std::size_t ranks_ = 0;
   std::vector<std::vector<float>> all_;
   std::vector<std::string> calls_;
+  std::size_t good_ends_ = 0;
   std::atomic<std::uint64_t> bytes_{0};
 };
 
@@ -102,6 +105,7 @@ TEST(CommunicationHook, GetsEveryBucketOnceInPlanOrder) {
       for (const std::string& call : hook->calls()) (call[0] == 's' ? starts : finishes).push_back(call);
       ASSERT_EQ(starts.size(), kSteps * buckets);
       ASSERT_EQ(finishes.size(), kSteps * buckets);
+      EXPECT_EQ(hook->good_ends(), kSteps);
       for (std::size_t k = 0; k < starts.size(); ++k) {
         EXPECT_EQ(starts[k], "s" + std::to_string(k % buckets));
         EXPECT_EQ(finishes[k], "f" + std::to_string(k % buckets));
@@ -217,11 +221,16 @@ class ThrowingHook final : public CommunicationHook {
     if (where_ == "attach") fail(2);
   }
   Work start(Communicator& communicator, const GradientBucket& bucket) override {
+    step_ = bucket.step;
     if (where_ == "start" && bucket.index == 1) fail(bucket.step);
+    if (where_ == "start, strangely" && bucket.index == 1 && rank_ == 1) throw 7;
     return communicator.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op());
   }
   void finish(const GradientBucket& bucket) override {
     if (where_ == "finish" && bucket.index == 1) fail(bucket.step);
+  }
+  void end_step(bool good) override {
+    if (where_ == "end_step" && good) fail(step_);
   }
   std::uint64_t bytes_on_wire() const override { return 0; }
 
@@ -231,11 +240,12 @@ class ThrowingHook final : public CommunicationHook {
   }
   const std::string where_;
   int rank_ = 0;
+  std::uint64_t step_ = 0;
 };
 
 TEST(CommunicationHook, ThatThrowsEndsTheStepOnEveryRank) {
   for (const char* transports : {"shm", "tcp"}) {
-    for (const std::string where : {"attach", "start", "finish"}) {
+    for (const std::string where : {"attach", "start", "finish", "end_step"}) {
       on_ranks(3, transports, [&](Communicator& communicator) {
         Model model(20, 5);
         const ReducerOptions options = small_buckets(std::make_shared<ThrowingHook>(where));
@@ -252,6 +262,17 @@ TEST(CommunicationHook, ThatThrowsEndsTheStepOnEveryRank) {
       });
     }
   }
+}
+
+TEST(CommunicationHook, ThatThrowsSomethingElseEndsTheStepAsWell) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Model model(20, 5);
+    Reducer reducer(communicator, model.list(),
+                    small_buckets(std::make_shared<ThrowingHook>("start, strangely")));
+    const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(std::string(error.what()).find("no std::exception"), std::string::npos) << error.what();
+  });
 }
 
 TEST(CommunicationHook, ThatDiffersBetweenRanksIsNamed) {

@@ -41,10 +41,12 @@ struct HookTensor {
   bool of_each_rank = true;
 };
 
-/// Brings buckets to their sums. All calls but bytes_on_wire() come from one thread of the reducer's own, in
-/// the order of the plan, the same on all ranks:
+/// Brings buckets to their sums. Calls come in the order of the plan, the same on all ranks:
 ///   attach, then per step start(0), start(1), ..., with finish(0), finish(1), ... in between: finish(b)
-///   comes after start(b), often after start(b + 1), so that encoding and decoding overlap with the wire.
+///   comes after start(b), often after start(b + 1), so that encoding and decoding overlap with the wire;
+///   at last end_step.
+/// Never two at once, but for bytes_on_wire(): attach, start and finish on a thread of the reducer's own,
+/// end_step and state on that of the caller.
 /// A hook belongs to one reducer. It keeps its state (error feedback, warm starts) per bucket index. A
 /// bucket's data stays where it is from start(b) to finish(b); in ShardedOptimizer's stage 2 it is elsewhere
 /// in the next step.
@@ -80,6 +82,13 @@ class LOCKSTEP_API CommunicationHook {
   /// come before a start() on one rank and after it on another.
   virtual void finish(const GradientBucket& bucket) { static_cast<void>(bucket); }
 
+  /// The step is over, and all ranks have judged it alike. If it was not good (a gradient marked twice or
+  /// never, or not finite; a result of the wrong size; a lost rank), gradients are put back and may come
+  /// again in a step of the same number: what the hook keeps must then be what it was before that step's
+  /// first start(), or the step that is repeated gives another result than one that succeeds at once. Some
+  /// buckets of such a step may not have been started, or not finished. Calls no collectives.
+  virtual void end_step(bool good) { static_cast<void>(good); }
+
   /// What the next steps depend on, but for their number: for checkpoints, and for a new plan, which the
   /// reducer carries it over to. Between steps, after attach(). Names, shapes and elements are the same with
   /// any number of ranks; on a single one, which has nothing to send, `data` may be null.
@@ -101,7 +110,8 @@ struct HookResult {
 
 /// A hook from one function, called as CommunicationHook::start is. A result of another size than the
 /// bucket's fails the step on every rank, with an error that names rank, bucket and size, and leaves the
-/// bucket alone.
+/// bucket alone. A function that keeps something from step to step cannot learn that a step failed: derive
+/// from CommunicationHook for its end_step().
 /// `bytes_on_wire` of such a hook counts whole buckets.
 LOCKSTEP_API std::shared_ptr<CommunicationHook> make_hook(
     std::string name, std::function<HookResult(Communicator&, const GradientBucket&)> function);

@@ -37,6 +37,7 @@ class LOCKSTEP_API LocalSgd final : public CommunicationHook {
   void attach(Communicator& communicator, const BucketPlan& plan,
               std::span<const Parameter> parameters) override;
   Work start(Communicator& communicator, const GradientBucket& bucket) override;
+  void end_step(bool good) override;
   /// Of gradients and of parameters.
   std::uint64_t bytes_on_wire() const override { return bytes_.load(std::memory_order_relaxed); }
 
@@ -46,8 +47,9 @@ class LOCKSTEP_API LocalSgd final : public CommunicationHook {
   const LocalSgdOptions options_;
   Communicator* communicator_ = nullptr;
   std::span<const Parameter> parameters_;
-  std::atomic<std::uint64_t> step_{0};  // The last one seen.
-  std::uint64_t averaged_ = 0;          // The last one after which the parameters were averaged.
+  std::uint64_t started_ = 0;   // The step under way.
+  std::uint64_t step_ = 0;      // The last good one.
+  std::uint64_t averaged_ = 0;  // The last one after which the parameters were averaged.
   std::atomic<std::uint64_t> bytes_{0};
 };
 
