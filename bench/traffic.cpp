@@ -27,7 +27,7 @@ Traffic sent_so_far(const Communicator& communicator) {
   for (int peer = 0; peer < communicator.size(); ++peer) {
     const auto medium = std::find(kMedia.begin(), kMedia.end(), transport->link_name(peer));
     if (peer == communicator.rank() || medium == kMedia.end()) continue;
-    for (const auto channel : {internal::Channel::collective, internal::Channel::point_to_point}) {
+    for (const auto channel : internal::kEachChannel) {
       const internal::Link* link = transport->existing_link(peer, channel);
       if (link != nullptr) sent[static_cast<std::size_t>(medium - kMedia.begin())] += link->bytes_sent();
     }

@@ -12,10 +12,7 @@ Work start(Communicator& communicator, StepClock& clock, const GradientBucket& b
   if (in_forked_child())
     throw Error(ErrorCode::not_supported, "a child forked by the trainer has no connections");
   Engine& engine = communicator.core().engine();
-  CallOptions options;
-  // Later buckets hold earlier layers, which the next forward needs first.
-  options.priority = static_cast<int>(bucket.index);
-  CallBuilder call(collective, engine, options);
+  CallBuilder call(collective, engine, CallOptions{});
   call.elements(bucket.type, count).reduction(bucket.op()).buffers(bucket.data, output);
   const std::size_t index = bucket.index;
   return Work(engine.start(call.build(), [&clock, index](bool) { clock.bucket_done(index); }));

@@ -8,6 +8,7 @@
 
 #include <poll.h>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -27,9 +28,11 @@ struct SendCursor {
   std::size_t payload_bytes = 0;
 };
 
-/// Which of the two independent streams between a pair: collectives travel in program order; point-to-point
-/// may not wait behind them.
-enum class Channel : std::uint8_t { collective = 0, point_to_point = 1 };
+/// Which of the independent streams between a pair: collectives travel in program order; point-to-point may
+/// not wait behind them, nor may urgent collectives, which have an order of their own.
+enum class Channel : std::uint8_t { collective = 0, point_to_point = 1, urgent = 2 };
+inline constexpr std::array kEachChannel{Channel::collective, Channel::point_to_point, Channel::urgent};
+inline constexpr std::size_t kChannels = kEachChannel.size();
 
 /// The message that a receiver expects next.
 struct Awaited {

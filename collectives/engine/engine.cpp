@@ -34,10 +34,10 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
   hosts_ = hosts_of(group_);
   choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_, hosts_});
-  if (transport_) peers_ = std::make_unique<PeerTable>(*transport_, group_.size(), group_.rank);
+  if (transport_)
+    peers_ = std::make_unique<PeerTable>(*transport_, Channel::collective, group_.size(), group_.rank);
   matcher_ = std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0);
-  active_.reserve(kMaxInFlight);
-  partial_reasons_.resize(static_cast<std::size_t>(group_.size()));
+  active_.reserve(2 * kMaxInFlight);
   wait_policy_ = wait_policy(group_, model.model->spin_microseconds * 1000);
   past_caches_from_ =
       model.model->non_temporal_bytes > 0 ? model.model->non_temporal_bytes : nontemporal_threshold();
@@ -69,7 +69,7 @@ Operation* Engine::new_operation(Operation::Kind kind) {
   operation->engine = this;
   operation->references = 2;  // The engine's and the caller's.
   operation->started = operation->deadline = operation->probed = 0;
-  operation->attended = false;
+  operation->attended = operation->urgent = false;
   operation->status = {};
   operation->done.store(false, std::memory_order_relaxed);
   operation->received = {};
@@ -199,6 +199,7 @@ void Engine::begin(Operation& operation, const Call& call) {
     operation.call.recv_counts = operation.recv_counts;
   }
   operation.sequence = sequence_++;
+  operation.urgent = call.priority > 0 && domain_ == nullptr;  // In a domain all calls have one order.
   if (Status status = admit(operation); !status.ok()) {
     Status failed = failure(operation, status);
     if (group_.size() > 1 && state() == ErrorCode::ok) {
@@ -208,8 +209,10 @@ void Engine::begin(Operation& operation, const Call& call) {
     }
     return complete(operation, std::move(failed));
   }
-  record_call(operation.sequence, operation.call.facts);
-  if (active_.size() < kMaxInFlight && pending_.empty()) {
+  record_call(operation.sequence, operation.call.facts, operation.urgent);
+  const bool queued = std::any_of(pending_.begin(), pending_.end(),
+                                  [&](const Operation* other) { return other->urgent == operation.urgent; });
+  if (has_room_for(operation) && !queued) {
     activate(operation);
   } else {
     pending_.push_back(&operation);
@@ -225,24 +228,33 @@ Status Engine::admit(Operation& operation) {
 /// Peers that already wait for this call have said what it is to them.
 Status Engine::compare_with_probes(const Operation& operation) {
   Status status;
-  for (FrameHeader& header : peer_probes_) {
-    if (header.reserved != operation.sequence + 1) continue;
-    header.reserved = 0;
-    --probes_kept_;
-    if (status.ok() && header.facts != operation.call.facts) {
-      const auto peer = static_cast<int>(&header - peer_probes_.data());
-      status = explain_mismatch(peer, operation.sequence, header.facts);
+  const CallNote mine{operation.sequence + 1, operation.call.facts, operation.urgent};
+  for (CallNote& theirs : peer_probes_) {
+    if (theirs.sequence_plus_one != mine.sequence_plus_one) continue;
+    if (status.ok() && !theirs.is_as(mine)) {
+      record_call(operation.sequence, mine.facts, mine.urgent);
+      status = explain_mismatch(static_cast<int>(&theirs - peer_probes_.data()), theirs);
     }
+    theirs.sequence_plus_one = 0;
+    --probes_kept_;
   }
   return status;
 }
 
-void Engine::record_call(std::uint64_t sequence, const CallFacts& facts) {
-  history_[sequence % kRecentCalls] = {sequence + 1, facts};
+void Engine::record_call(std::uint64_t sequence, const CallFacts& facts, bool urgent) {
+  history_[sequence % kRecentCalls] = {sequence + 1, facts, urgent};
   if (domain_ == nullptr) return;
   CallRecord& record = domain_->control(group_.rank).recent[sequence % kRecentCalls];
   record.facts = facts;
   record.sequence.store(sequence + 1, std::memory_order_release);
+}
+
+/// The links, and the order on them, of urgent calls or of all others.
+PeerTable& Engine::peers_of(bool urgent) {
+  if (!urgent) return *peers_;
+  if (!urgent_peers_)
+    urgent_peers_ = std::make_unique<PeerTable>(*transport_, Channel::urgent, group_.size(), group_.rank);
+  return *urgent_peers_;
 }
 
 void Engine::activate(Operation& operation) {
@@ -250,6 +262,7 @@ void Engine::activate(Operation& operation) {
     return other->call.priority < operation.call.priority;
   });
   active_.insert(place, &operation);
+  ++in_flight_[operation.urgent];
   if (Status status = launch(operation); !status.ok()) {
     const Status cause = status;
     complete(operation, failure(operation, cause));
@@ -262,10 +275,13 @@ void Engine::activate(Operation& operation) {
 }
 
 void Engine::activate_pending() {
-  while (!pending_.empty() && active_.size() < kMaxInFlight) {
-    Operation* next = pending_.front();
-    pending_.pop_front();
-    activate(*next);
+  while (true) {
+    const auto next = std::find_if(pending_.begin(), pending_.end(),
+                                   [this](const Operation* operation) { return has_room_for(*operation); });
+    if (next == pending_.end()) return;
+    Operation& operation = **next;
+    pending_.erase(next);
+    activate(operation);
   }
 }
 

@@ -16,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -106,14 +107,16 @@ class Engine final : public Progressor,
   Outcome progress() override;
   int arm() override;
   void disarm() override;
-  Result<bool> on_frame(int peer, const FrameHeader& header, Link& link) override;
+  Result<bool> on_frame(int peer, Channel channel, const FrameHeader& header, Link& link) override;
   void complete(Operation& operation, Status status) override;
   Status true_cause(const Status& why) override;
 
  private:
-  struct History {  // Calls made here, to compare with what peers say they wait for.
-    std::uint64_t sequence_plus_one = 0;
+  struct CallNote {                       // A call made here or by a peer, to compare with the other's.
+    std::uint64_t sequence_plus_one = 0;  // 0 = none.
     CallFacts facts;
+    bool urgent = false;
+    bool is_as(const CallNote& other) const { return facts == other.facts && urgent == other.urgent; }
   };
   struct CachedSelection {
     CallFacts facts;
@@ -133,7 +136,9 @@ class Engine final : public Progressor,
   Status compare_with_probes(const Operation& operation);
   void activate(Operation& operation);
   void activate_pending();
-  void record_call(std::uint64_t sequence, const CallFacts& facts);
+  bool has_room_for(const Operation& operation) const { return in_flight_[operation.urgent] < kMaxInFlight; }
+  PeerTable& peers_of(bool urgent);
+  void record_call(std::uint64_t sequence, const CallFacts& facts, bool urgent = false);
 
   // engine_launch.cpp
   Status launch(Operation& operation);
@@ -162,6 +167,7 @@ class Engine final : public Progressor,
   // engine_step.cpp
   bool step_locked();
   bool advance_all();
+  bool advance_urgent_first();
   bool advance(Operation& operation);
   Result<RunProgress> advance_run(Operation& operation);
   bool is_front_of_domain(const Operation& operation) const;
@@ -182,6 +188,8 @@ class Engine final : public Progressor,
   void fail_everything();
   void quiesce(Operation& operation);
   void tell_peers();
+  bool has_posted() const;
+  bool flush_posted();
   void mark_domain();
   bool drain();
   void tell_before_leaving();
@@ -190,11 +198,12 @@ class Engine final : public Progressor,
   // engine_peers.cpp
   Status reason_in_domain() const;
   bool check_domain();
-  Status on_probe(int peer, const FrameHeader& header);
+  Status on_probe(int peer, Channel channel, const FrameHeader& header);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
+  Status last_words(int peer, Channel channel, Link& link);
   Status scan_links();
   void ask_around(Operation& operation, Nanos now);
-  Status explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const;
+  Status explain_mismatch(int peer, const CallNote& theirs) const;
   Status compare_records(const Operation& operation);
   Status explain_domain_mismatch(int member, const Operation& operation);
   std::vector<int> waiting_for(const Operation& operation) const;
@@ -221,21 +230,22 @@ class Engine final : public Progressor,
   std::uint64_t sequence_ = 0;      // Of the next collective.
   std::vector<std::unique_ptr<Operation>> pool_;
   std::vector<Operation*> free_;
-  std::vector<Operation*> active_;    // Running collectives, by priority, then sequence.
-  std::deque<Operation*> pending_;    // Started beyond kMaxInFlight.
-  std::deque<Operation*> in_domain_;  // Active domain operations in order; the front runs.
-  std::vector<Operation*> messages_;  // Point-to-point operations not ended.
-  std::unique_ptr<PeerTable> peers_;
+  std::vector<Operation*> active_;           // Running collectives, by priority, then sequence.
+  std::array<std::size_t, 2> in_flight_{};   // Of those, by whether they are urgent.
+  std::deque<Operation*> pending_;           // Started beyond kMaxInFlight.
+  std::deque<Operation*> in_domain_;         // Active domain operations in order; the front runs.
+  std::vector<Operation*> messages_;         // Point-to-point operations not ended.
+  std::unique_ptr<PeerTable> peers_;         // Null in a group of one.
+  std::unique_ptr<PeerTable> urgent_peers_;  // From the first urgent call on.
   std::unique_ptr<Matcher> matcher_;
   ProgramCache programs_;
   std::array<CachedSelection, 64> selections_{};
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
   const CachedSelection* last_in_domain_ = nullptr;  // Of the last call there without counts.
-  std::array<History, kRecentCalls> history_{};
-  int probes_kept_ = 0;                   // Of the next.
-  std::vector<FrameHeader> peer_probes_;  // Last probe of each peer for a call not made here yet; sequence +
-                                          // 1 in `reserved`, 0 = none.
+  std::array<CallNote, kRecentCalls> history_{};
+  int probes_kept_ = 0;                // Of the next.
+  std::vector<CallNote> peer_probes_;  // Last probe of each peer for a call not made here yet.
   std::unique_ptr<Sleeper> sleeper_;
   Nanos last_look_ = 0;
   Nanos last_moved_ = 0;
@@ -244,7 +254,7 @@ class Engine final : public Progressor,
   std::atomic<int> state_{0};  // ErrorCode; != 0 once revoked or closed.
   Status reason_;              // Guarded by mutex_.
   std::vector<bool> lost_;
-  std::vector<std::string> partial_reasons_;  // Of revoke frames, by peer, while their payload arrives.
+  std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
   bool closed_ = false;
   std::mutex request_mutex_;  // Guards requested_; never held with mutex_ wanted.

@@ -123,6 +123,7 @@ Operation* Engine::run_in_domain(const Call& call) {
 Operation* Engine::make_late(Operation& operation) {
   operation.attended = true;
   active_.push_back(&operation);
+  ++in_flight_[operation.urgent];
   in_domain_.push_back(&operation);
   return &operation;
 }

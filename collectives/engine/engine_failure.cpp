@@ -146,6 +146,8 @@ void Engine::tell_peers() {
     if (domain_ != nullptr || lost_[static_cast<std::size_t>(peer)]) continue;  // Told by memory, or gone.
     const bool linked = transport_->existing_link(peer, Channel::collective) != nullptr;
     if (linked || is_neighbour(group_.rank, peer, group_.size())) peers_->post(peer, header, text);
+    // It may look nowhere else for a while.
+    if (transport_->existing_link(peer, Channel::urgent) != nullptr) peers_of(true).post(peer, header, text);
   }
 }
 
@@ -164,7 +166,7 @@ void Engine::fail_everything() {
   withdraw();
   while (!active_.empty()) {
     Operation& operation = *active_.front();
-    if (operation.path == Operation::Path::links) operation.link_run.abandon(*peers_);
+    if (operation.path == Operation::Path::links) operation.link_run.abandon(peers_of(operation.urgent));
     if (operation.path == Operation::Path::domain) quiesce(operation);
     complete(operation, failure(operation, reason_));
   }
@@ -201,10 +203,22 @@ void Engine::quiesce(Operation& operation) {
 }
 
 bool Engine::drain() {
-  if (!peers_ || !peers_->has_posted()) return false;
-  const bool moved = peers_->flush();
-  if (env_.now() > drain_until_) peers_->drop_posted();
+  if (!has_posted()) return false;
+  const bool moved = flush_posted();
+  if (env_.now() > drain_until_) {
+    peers_->drop_posted();
+    if (urgent_peers_) urgent_peers_->drop_posted();
+  }
   return moved;
+}
+
+bool Engine::has_posted() const {
+  return (peers_ && peers_->has_posted()) || (urgent_peers_ && urgent_peers_->has_posted());
+}
+
+bool Engine::flush_posted() {
+  const bool moved = peers_->flush();
+  return (urgent_peers_ && urgent_peers_->flush()) || moved;
 }
 
 void Engine::close() {
@@ -227,8 +241,8 @@ void Engine::close() {
 /// A rank that ends because of a failure is the first that its peers miss: they must have heard why by then.
 void Engine::tell_before_leaving() {
   const Nanos end = env_.now() + kLastWords;
-  while (reactor_ != nullptr && peers_ && peers_->has_posted() && env_.now() < end) {
-    if (!peers_->flush()) sched_yield();
+  while (reactor_ != nullptr && has_posted() && env_.now() < end) {
+    if (!flush_posted()) sched_yield();
   }
 }
 

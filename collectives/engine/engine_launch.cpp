@@ -101,7 +101,7 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
     operation.scratch_bytes = bytes;
   }
   buffers.scratch = operation.scratch.get();
-  peers_->enter(operation.sequence, program->send_peers);
+  peers_of(operation.urgent).enter(operation.sequence, program->send_peers);
   operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence, 0);
   return {};
 }

@@ -25,21 +25,21 @@ bool Engine::check_domain() {
   return !why.ok();
 }
 
-Result<bool> Engine::on_frame(int peer, const FrameHeader& header, Link& link) {
+Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& header, Link& link) {
   switch (header.kind) {
     case FrameKind::probe: {
       const FrameHeader probe = header;
       link.pop();
-      LOCKSTEP_RETURN_IF_ERROR(on_probe(peer, probe));
+      LOCKSTEP_RETURN_IF_ERROR(on_probe(peer, channel, probe));
       return true;
     }
     case FrameKind::revoke:
       return on_revoke(peer, header, link);
     case FrameKind::data: {
-      const History& mine = history_[header.sequence % kRecentCalls];
-      if (mine.sequence_plus_one == header.sequence + 1 && mine.facts != header.facts) {
-        return explain_mismatch(peer, header.sequence, header.facts);
-      }
+      const CallNote& mine = history_[header.sequence % kRecentCalls];
+      const CallNote theirs{header.sequence + 1, header.facts, channel == Channel::urgent};
+      if (mine.sequence_plus_one == theirs.sequence_plus_one && !mine.is_as(theirs))
+        return explain_mismatch(peer, theirs);
       return false;
     }
     default:
@@ -50,16 +50,15 @@ Result<bool> Engine::on_frame(int peer, const FrameHeader& header, Link& link) {
   }
 }
 
-Status Engine::on_probe(int peer, const FrameHeader& header) {
-  const History& mine = history_[header.sequence % kRecentCalls];
-  if (mine.sequence_plus_one == header.sequence + 1) {
-    return mine.facts == header.facts ? Status() : explain_mismatch(peer, header.sequence, header.facts);
-  }
+Status Engine::on_probe(int peer, Channel channel, const FrameHeader& header) {
+  const CallNote& mine = history_[header.sequence % kRecentCalls];
+  const CallNote theirs{header.sequence + 1, header.facts, channel == Channel::urgent};
+  if (mine.sequence_plus_one == theirs.sequence_plus_one)
+    return mine.is_as(theirs) ? Status() : explain_mismatch(peer, theirs);
   if (header.sequence >= sequence_) {
-    FrameHeader& kept = peer_probes_[static_cast<std::size_t>(peer)];
-    if (kept.reserved == 0) ++probes_kept_;
-    kept = header;
-    kept.reserved = header.sequence + 1;
+    CallNote& kept = peer_probes_[static_cast<std::size_t>(peer)];
+    if (kept.sequence_plus_one == 0) ++probes_kept_;
+    kept = theirs;
   }
   return {};
 }
@@ -67,7 +66,7 @@ Status Engine::on_probe(int peer, const FrameHeader& header) {
 Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) {
   if (header.bytes > kMaxReasonBytes)
     return Status(ErrorCode::internal, who(peer) + " sent an oversized reason", peer);
-  std::string& text = partial_reasons_[static_cast<std::size_t>(peer)];
+  std::string& text = partial_reasons_[&link];
   std::byte piece[512];
   while (text.size() < header.bytes) {
     auto got = link.read({piece, std::min<std::size_t>(sizeof piece, header.bytes - text.size())});
@@ -83,14 +82,16 @@ Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) 
 /// differs.
 Status Engine::scan_links() {
   for (int peer = 0; peer < group_.size(); ++peer) {
-    Link* link = peer == group_.rank ? nullptr : transport_->existing_link(peer, Channel::collective);
-    while (link != nullptr) {
-      auto head = link->peek();
-      if (!head.ok()) return {};  // A lost link counts where data are awaited from it.
-      if (*head == nullptr) break;
-      auto consumed = on_frame(peer, **head, *link);
-      if (!consumed.ok()) return consumed.status();
-      if (!*consumed) break;
+    for (const Channel channel : {Channel::urgent, Channel::collective}) {
+      Link* link = peer == group_.rank ? nullptr : transport_->existing_link(peer, channel);
+      while (link != nullptr) {
+        auto head = link->peek();
+        if (!head.ok()) return {};  // A lost link counts where data are awaited from it.
+        if (*head == nullptr) break;
+        auto consumed = on_frame(peer, channel, **head, *link);
+        if (!consumed.ok()) return consumed.status();
+        if (!*consumed) break;
+      }
     }
   }
   return {};
@@ -103,21 +104,27 @@ Status Engine::true_cause(const Status& why) {
   if (left && domain_ != nullptr) {
     if (Status said = reason_in_domain(); !said.ok()) return said;
   }
-  Link* link = left && transport_ ? transport_->existing_link(why.culprit(), Channel::collective) : nullptr;
-  if (link == nullptr) return why;
+  for (const Channel channel : {Channel::collective, Channel::urgent}) {
+    Link* link = left && transport_ ? transport_->existing_link(why.culprit(), channel) : nullptr;
+    if (link == nullptr) continue;
+    if (Status said = last_words(why.culprit(), channel, *link); !said.ok()) return said;
+  }
+  return why;
+}
+
+/// The reason that a peer's link ends with; ok when it ends without one.
+Status Engine::last_words(int peer, Channel channel, Link& link) {
   std::uint64_t taken = 0;
   for (const Operation* operation : active_) {
-    if (operation->path == Operation::Path::links) taken += operation->link_run.taken_from(why.culprit());
+    if (operation->path == Operation::Path::links && operation->urgent == (channel == Channel::urgent))
+      taken += operation->link_run.taken_from(peer);
   }
   while (true) {
-    auto head = link->peek();
-    if (!head.ok() || *head == nullptr) return why;
-    if ((*head)->kind == FrameKind::revoke) {
-      auto said = on_revoke(why.culprit(), **head, *link);
-      return said.ok() ? why : said.status();
-    }
-    auto dropped = drop_message(*link, **head, taken);
-    if (!dropped.ok() || !*dropped) return why;
+    auto head = link.peek();
+    if (!head.ok() || *head == nullptr) return {};
+    if ((*head)->kind == FrameKind::revoke) return on_revoke(peer, **head, link).status();
+    auto dropped = drop_message(link, **head, taken);
+    if (!dropped.ok() || !*dropped) return {};
   }
 }
 
@@ -145,17 +152,23 @@ void Engine::ask_around(Operation& operation, Nanos now) {
   probe.kind = FrameKind::probe;
   probe.sequence = operation.sequence;
   probe.facts = operation.call.facts;
-  for (const int peer : waiting_for(operation)) peers_->post(peer, probe);
+  for (const int peer : waiting_for(operation)) peers_of(operation.urgent).post(peer, probe);
 }
 
 // ---- mismatches ----
 
-Status Engine::explain_mismatch(int peer, std::uint64_t sequence, const CallFacts& theirs) const {
-  const History& mine = history_[sequence % kRecentCalls];
-  const std::string own = mine.sequence_plus_one == sequence + 1 ? describe(mine.facts) : "another operation";
+Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
+  const std::uint64_t sequence = theirs.sequence_plus_one - 1;
+  const CallNote& mine = history_[sequence % kRecentCalls];
+  const bool known = mine.sequence_plus_one == theirs.sequence_plus_one;
+  const auto text = [&](const CallNote& call) {
+    const char* priority = call.urgent ? " with a priority above 0" : " without a priority";
+    return describe(call.facts) + (known && mine.urgent != theirs.urgent ? priority : "");
+  };
   return Status(ErrorCode::mismatch,
                 "operation #" + std::to_string(sequence) + " differs: " + who(peer) + " called " +
-                    describe(theirs) + ", but " + who(group_.rank) + " called " + own,
+                    text(theirs) + ", but " + who(group_.rank) + " called " +
+                    (known ? text(mine) : "another operation"),
                 peer);
 }
 
@@ -165,7 +178,7 @@ Status Engine::compare_records(const Operation& operation) {
     const CallRecord& record = control.recent[operation.sequence % kRecentCalls];
     if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1 &&
         record.facts != operation.call.facts) {
-      return explain_mismatch(member, operation.sequence, record.facts);
+      return explain_mismatch(member, {operation.sequence + 1, record.facts});
     }
     if (control.left.load(std::memory_order_acquire) != 0 &&
         control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
@@ -180,7 +193,7 @@ Status Engine::compare_records(const Operation& operation) {
 Status Engine::explain_domain_mismatch(int member, const Operation& operation) {
   const CallRecord& record = domain_->control(member).recent[operation.sequence % kRecentCalls];
   if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1) {
-    return explain_mismatch(member, operation.sequence, record.facts);
+    return explain_mismatch(member, {operation.sequence + 1, record.facts});
   }
   return Status(ErrorCode::mismatch,
                 "operation #" + std::to_string(operation.sequence) + " differs between " + who(member) +

@@ -17,10 +17,10 @@ bool Engine::step() {
 bool Engine::step_locked() {
   apply_requests();
   if (state() != ErrorCode::ok) return drain();
-  bool moved = advance_all();
+  bool moved = advance_urgent_first();
   if (state() != ErrorCode::ok) return true;  // A failure ended everything.
   moved |= matcher_->step();
-  if (state() == ErrorCode::ok && peers_ && peers_->has_posted()) moved |= peers_->flush();
+  if (state() == ErrorCode::ok && has_posted()) moved |= flush_posted();
   if (!pending_.empty()) activate_pending();
   // Last, so that an operation whose peers have all done their part still ends well.
   if (!moved && domain_ != nullptr && check_domain()) return true;
@@ -32,6 +32,20 @@ bool Engine::advance_all() {
   bool moved = false;
   for (std::size_t i = 0; i < active_.size() && state() == ErrorCode::ok;) {
     Operation* operation = active_[i];
+    moved |= advance(*operation);
+    if (i < active_.size() && active_[i] == operation) ++i;
+  }
+  return moved;
+}
+
+/// Others are not stepped while urgent calls move: what the links and this core can do is theirs. When these
+/// wait, be it for a peer that has yet to end other calls, the others go on.
+bool Engine::advance_urgent_first() {
+  if (in_flight_[true] == 0) return advance_all();
+  bool moved = false;
+  for (std::size_t i = 0; i < active_.size() && state() == ErrorCode::ok;) {
+    Operation* operation = active_[i];
+    if (moved && !operation->urgent) break;
     moved |= advance(*operation);
     if (i < active_.size() && active_[i] == operation) ++i;
   }
@@ -65,7 +79,8 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
   try {
     switch (operation.path) {
       case Operation::Path::links: {
-        auto progress = operation.link_run.step(*peers_, *this, active_.size() == 1);
+        auto progress =
+            operation.link_run.step(peers_of(operation.urgent), *this, in_flight_[operation.urgent] == 1);
         if (!progress.ok()) return progress.status();
         return RunProgress{progress->moved, progress->done};
       }
@@ -89,7 +104,7 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
 
 void Engine::complete(Operation& operation, Status status) {
   if (operation.kind == Operation::Kind::collective) {
-    std::erase(active_, &operation);
+    if (std::erase(active_, &operation) > 0) --in_flight_[operation.urgent];
     if (is_front_of_domain(operation)) {
       in_domain_.pop_front();
       if (operation.path == Operation::Path::domain && status.ok()) position_ = operation.domain_run.end();
@@ -138,7 +153,15 @@ void Engine::look_around() {
   for (Operation* operation : messages_) {
     if (!check(*operation, operation->message.timeout)) return;
   }
-  if (!active_.empty() && now - last_moved_ >= kProbeAfter) ask_around(*active_.front(), now);
+  if (!active_.empty() && now - last_moved_ >= kProbeAfter) {
+    // The oldest of either kind waits for peers; all others may wait for it.
+    for (const bool urgent : {true, false}) {
+      const auto oldest = std::find_if(active_.begin(), active_.end(), [&](const Operation* operation) {
+        return operation->urgent == urgent;
+      });
+      if (oldest != active_.end()) ask_around(**oldest, now);
+    }
+  }
   if (!active_.empty() || !messages_.empty()) env_.wake_at(next);
 }
 

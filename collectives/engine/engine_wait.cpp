@@ -87,7 +87,7 @@ void Engine::wake_self() {
 }
 
 bool Engine::has_unattended() const {
-  if (state() != ErrorCode::ok) return peers_ && peers_->has_posted();
+  if (state() != ErrorCode::ok) return has_posted();
   const bool collective =
       std::any_of(active_.begin(), active_.end(), [](const Operation* o) { return !o->attended; });
   return collective || !pending_.empty() || !messages_.empty() || !matcher_->idle() ||

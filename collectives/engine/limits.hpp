@@ -8,8 +8,8 @@
 
 namespace lockstep::internal {
 
-/// Collectives of one communicator that run side by side; later ones queue. Enough for every bucket of a
-/// large model in flight.
+/// Collectives of one communicator that run side by side, and as many urgent ones; later ones queue. Enough
+/// for every bucket of a large model in flight.
 inline constexpr std::size_t kMaxInFlight = 64;
 
 /// A point-to-point message up to this size travels with its offer and is buffered by the receiver: one

@@ -104,7 +104,7 @@ Result<LinkRun::Attempt> LinkRun::run_receive(std::size_t lane, const Step& step
   LaneState& state = lanes_[lane];
   Attempt attempt;
   if (!state.matched) {
-    auto matched = match(lane, step, **link, handler);
+    auto matched = match(lane, step, peers.channel(), **link, handler);
     if (!matched.ok()) return matched.status();
     if (!*matched) return attempt;
     state.matched = attempt.moved = true;
@@ -119,7 +119,8 @@ Result<LinkRun::Attempt> LinkRun::run_receive(std::size_t lane, const Step& step
   return attempt;
 }
 
-Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, FrameHandler& handler) {
+Result<bool> LinkRun::match(std::size_t lane, const Step& step, Channel channel, Link& link,
+                            FrameHandler& handler) {
   const Awaited awaited = awaited_of(lane, step);
   while (true) {
     auto head = link.peek(alone_ ? &awaited : nullptr);
@@ -139,7 +140,7 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Link& link, Fram
                         ": the counts that the two ranks gave for each other differ",
                     step.peer);
     }
-    auto consumed = handler.on_frame(step.peer, *header, link);
+    auto consumed = handler.on_frame(step.peer, channel, *header, link);
     if (!consumed.ok()) return consumed.status();
     if (*consumed) continue;
     if (header->kind != FrameKind::data || header->sequence <= sequence_) return false;

@@ -15,7 +15,7 @@ namespace lockstep::internal {
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  virtual Result<bool> on_frame(int peer, const FrameHeader& header, Link& link) = 0;
+  virtual Result<bool> on_frame(int peer, Channel channel, const FrameHeader& header, Link& link) = 0;
 };
 
 class LinkRun {
@@ -30,7 +30,7 @@ class LinkRun {
     bool done = false;
   };
   /// Moves every lane as far as it goes. Never blocks. An error ends the run. `alone`: no other run shares
-  /// the links, so what arrives is most likely for this one.
+  /// the links of `peers`, so what arrives is most likely for this one.
   Result<Progress> step(PeerTable& peers, FrameHandler& handler, bool alone);
 
   /// After a failure: leaves half-sent messages to the table; the caller's memory is not touched any more.
@@ -67,7 +67,7 @@ class LinkRun {
   Result<Attempt> run_step(std::size_t lane, PeerTable& peers, FrameHandler& handler);
   Result<Attempt> run_send(std::size_t lane, const Step& step, PeerTable& peers);
   Result<Attempt> run_receive(std::size_t lane, const Step& step, PeerTable& peers, FrameHandler& handler);
-  Result<bool> match(std::size_t lane, const Step& step, Link& link, FrameHandler& handler);
+  Result<bool> match(std::size_t lane, const Step& step, Channel channel, Link& link, FrameHandler& handler);
   Result<bool> drain_payload(LaneState& state, const Step& step, Link& link);
   void run_local(const Step& step);
   /// Of the message that the lane's step sends or receives, `payload`.

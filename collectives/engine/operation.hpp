@@ -34,8 +34,9 @@ class Operation {
   Shape shape;                                   ///< What the programs are built for.
   std::optional<CallFacts> shape_facts;          ///< Of the call whose shape that is, if it had no counts.
   std::uint64_t sequence = 0;
-  Nanos started = 0;   ///< 0 until the slow path first looked at the clock.
-  Nanos deadline = 0;  ///< 0 = none.
+  bool urgent = false;  ///< Travels on the links for urgent calls, in their order.
+  Nanos started = 0;    ///< 0 until the slow path first looked at the clock.
+  Nanos deadline = 0;   ///< 0 = none.
   Nanos probed = 0;
   bool attended = false;  ///< A thread waits for it; otherwise the reactor steps it.
 

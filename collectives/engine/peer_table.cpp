@@ -4,13 +4,13 @@
 
 namespace lockstep::internal {
 
-PeerTable::PeerTable(Transport& transport, int size, int self)
-    : transport_(transport), self_(self), peers_(static_cast<std::size_t>(size)) {}
+PeerTable::PeerTable(Transport& transport, Channel channel, int size, int self)
+    : transport_(transport), channel_(channel), self_(self), peers_(static_cast<std::size_t>(size)) {}
 
 Result<Link*> PeerTable::link(int peer) {
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   if (entry.link == nullptr) {
-    auto link = transport_.link(peer, Channel::collective);
+    auto link = transport_.link(peer, channel_);
     if (!link.ok()) return link.status();
     entry.link = *link;
   }

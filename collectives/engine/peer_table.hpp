@@ -1,9 +1,10 @@
-// PeerTable: this communicator's links, and who may use them when.
+// PeerTable: this communicator's links of one channel for collectives, and who may use them when.
 //
 // Order rule: on each link, the frames of one call are sent only after all frames of every earlier call. The
 // receiver therefore never finds a later call's frame in front of one that it waits for, and needs no buffer
 // for early data; the socket or ring holds it back. That the oldest unfinished call can always progress is
-// then the verifier's proof of its program with zero buffering.
+// then the verifier's proof of its program with zero buffering. Urgent calls have a table and links of their
+// own: what is said of the oldest call holds for the oldest of either kind, since they share nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,11 @@ namespace lockstep::internal {
 
 class PeerTable {
  public:
-  PeerTable(Transport& transport, int size, int self);
+  PeerTable(Transport& transport, Channel channel, int size, int self);
 
-  /// The collective link to `peer`, or nullptr while it is being set up.
+  Channel channel() const { return channel_; }
+
+  /// The link to `peer`, or nullptr while it is being set up.
   Result<Link*> link(int peer);
 
   /// A call takes its place in the order of every peer that it will send to. In order of sequence numbers.
@@ -66,6 +69,7 @@ class PeerTable {
   bool flush_peer(int peer);
 
   Transport& transport_;
+  const Channel channel_;
   int self_;
   std::vector<Peer> peers_;
 };

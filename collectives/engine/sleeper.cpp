@@ -36,7 +36,7 @@ bool Sleeper::refresh() {
   wanted_.clear();
   if (transport_ != nullptr) {
     for (int peer = 0; peer < size_; ++peer) {
-      for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+      for (const Channel channel : kEachChannel) {
         Link* link = peer == self_ ? nullptr : transport_->existing_link(peer, channel);
         if (link != nullptr && link->poll_entry().fd >= 0) wanted_.push_back(link->poll_entry());
       }

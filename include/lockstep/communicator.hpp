@@ -65,7 +65,12 @@ inline constexpr int kAnySource = -1;
 struct CallOptions {
   /// Deadline of the operation, from its start; 0 = none. Unset: LOCKSTEP_TIMEOUT (30 minutes).
   std::optional<std::chrono::milliseconds> timeout;
-  int priority = 0;  ///< Higher is stepped first among operations in flight on this communicator. Local.
+  /// Above 0: urgent, on all ranks or on none (otherwise an ErrorCode::mismatch). Among several hosts, or
+  /// over any links, urgent calls travel on links of their own, made at the first one, and have an order of
+  /// their own: they overtake calls that started before and still run, which yield to them while they move.
+  /// Where all ranks share memory calls stay in the one order in which they started, and this has no effect.
+  /// Among calls of one kind a higher number is stepped first; that is local.
+  int priority = 0;
   std::string_view algorithm;  ///< A name listed by `lockstep-bench --list`; equal on all ranks. Empty:
                                ///< chosen by the library.
   double scale = 1.0;          ///< This rank's factor for ReduceOp::premul_sum. May differ between ranks.

@@ -123,7 +123,8 @@ class Rank {
     check(what, buffers, row == nullptr ? "library's choice" : text_of(*row));
   }
 
-  /// The same calls on all ranks, started in one order, awaited in an order of each rank's own.
+  /// The same calls on all ranks, some of them urgent, started in one order, awaited in an order of each
+  /// rank's own.
   void run_batch(std::uint64_t round) {
     constexpr std::size_t kSideBySide = 8;
     std::mt19937_64 shared(round), own(round * 100 + static_cast<std::uint64_t>(communicator_.rank()));
@@ -140,7 +141,9 @@ class Rank {
       const auto arena = memory(own() % 2 == 0 ? MemoryKind::heap : MemoryKind::registered, round);
       const auto part = arena.subspan(i * (kArenaBytes / kSideBySide), kArenaBytes / kSideBySide);
       calls.push_back({what, CallBuffers(what, communicator_.rank(), own() % 2 == 0, part), {}});
-      calls.back().work = start_public(communicator_, calls.back().what, calls.back().buffers);
+      CallOptions options;
+      options.priority = shared() % 3 == 0 ? 1 : 0;
+      calls.back().work = start_public(communicator_, calls.back().what, calls.back().buffers, options);
     }
     std::shuffle(calls.begin(), calls.end(), own);
     for (InFlight& call : calls) {

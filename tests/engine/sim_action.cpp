@@ -57,6 +57,7 @@ Call CollectiveAction::make_call() {
   Call call;
   call.facts.collective = what.collective;
   call.timeout = call_.timeout;
+  call.priority = call_.priority;
   if (what.collective == Collective::barrier) return call;
   call.facts.type = what.type;
   call.facts.op = what.op;

@@ -28,6 +28,7 @@ struct SimCall {
   bool in_place = false;
   bool registered = false;
   Nanos timeout = 0;  ///< 0 = none.
+  int priority = 0;
 
   std::unique_ptr<SimAction> make(int rank) const;
 };

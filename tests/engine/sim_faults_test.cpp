@@ -44,6 +44,7 @@ struct Case {
   const char* name;
   bool domain;
   Nanos loss_notice;
+  bool urgent = false;  // Every third call, with several calls in flight.
 };
 
 class SimCrash : public ::testing::TestWithParam<Case> {};
@@ -56,8 +57,13 @@ TEST_P(SimCrash, EverySurvivorNamesTheDeadRankWithinASecond) {
     options.network.domain = GetParam().domain;
     options.network.links.in_flight = 2'000;
     options.loss_notice = GetParam().loss_notice;
+    if (GetParam().urgent) options.concurrency = 8;
     SimWorld world(options);
-    for (int i = 0; i < 2'000; ++i) world.add(all_reduce(options.world, 100 + seed * 97 % 3'000));
+    for (int i = 0; i < 2'000; ++i) {
+      SimCall call = all_reduce(options.world, 100 + seed * 97 % 3'000);
+      if (GetParam().urgent && i % 3 == 2) call.priority = 1;
+      world.add(call);
+    }
     const int dead = static_cast<int>(seed % static_cast<std::uint64_t>(options.world));
     const Nanos when = static_cast<Nanos>(seed * 77'777);
     world.schedule().at(when, [&] { world.schedule().crash(dead); });
@@ -73,6 +79,8 @@ TEST_P(SimCrash, EverySurvivorNamesTheDeadRankWithinASecond) {
 INSTANTIATE_TEST_SUITE_P(Sim, SimCrash,
                          ::testing::Values(Case{"links", false, 50 * kVirtualMillisecond},
                                            Case{"links_without_notice", false, 0},
+                                           Case{"links_some_urgent", false, 50 * kVirtualMillisecond, true},
+                                           Case{"links_some_urgent_without_notice", false, 0, true},
                                            Case{"domain", true, 50 * kVirtualMillisecond}),
                          [](const auto& tested) { return tested.param.name; });
 
@@ -129,6 +137,8 @@ constexpr Deviation kDeviations[] = {
     {"barrier", [](SimCall& c) { c.what.collective = Collective::barrier; }, "barrier"},
     {"root", [](SimCall& c) { c.what.root = 1; }, "root 1"},
 };
+/// Where there is a domain this makes no difference.
+constexpr Deviation kOwnPriority{"priority", [](SimCall& c) { c.priority = 1; }, "with a priority above 0"};
 
 class SimMismatch : public ::testing::TestWithParam<std::tuple<Deviation, bool>> {};
 
@@ -169,12 +179,15 @@ TEST_P(SimMismatch, IsNamedOnAllRanks) {
   }
 }
 
+std::string name_of_deviation(const ::testing::TestParamInfo<std::tuple<Deviation, bool>>& tested) {
+  return std::string(std::get<0>(tested.param).name) + (std::get<1>(tested.param) ? "_domain" : "_links");
+}
 INSTANTIATE_TEST_SUITE_P(Sim, SimMismatch,
                          ::testing::Combine(::testing::ValuesIn(kDeviations), ::testing::Bool()),
-                         [](const auto& tested) {
-                           return std::string(std::get<0>(tested.param).name) +
-                                  (std::get<1>(tested.param) ? "_domain" : "_links");
-                         });
+                         name_of_deviation);
+INSTANTIATE_TEST_SUITE_P(SimUrgent, SimMismatch,
+                         ::testing::Combine(::testing::Values(kOwnPriority), ::testing::Values(false)),
+                         name_of_deviation);
 
 class SimFaults : public ::testing::TestWithParam<bool> {
  protected:

@@ -14,7 +14,7 @@ DeviceLimits large_device() { return {1 << 20, 1 << 20, 1 << 20, 1 << 20, 1ull <
 TEST(QueueSizes, CoverAllThatPeersMaySendUnasked) {
   const auto sizes = queue_sizes(5, large_device());
   ASSERT_TRUE(sizes.ok());
-  EXPECT_EQ(sizes.value().receives, 4 * 2 * (kLinkSlots + kLandings));
+  EXPECT_EQ(sizes.value().receives, 4 * kChannels * (kLinkSlots + kLandings));
   EXPECT_EQ(sizes.value().completions, sizes.value().receives + 4 * kSendDepth);
   EXPECT_EQ(sizes.value().sends, kSendDepth);
 }

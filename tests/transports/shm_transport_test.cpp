@@ -23,7 +23,7 @@ const std::vector<std::size_t> kSizes{
 
 TEST(ShmTransport, MessagesOfAllSizesInBothDirections) {
   run_threads(2, [](int rank, Transport& transport) {
-    for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+    for (const Channel channel : kEachChannel) {
       Traffic traffic(link_of(transport, 1 - rank, channel), kSizes, kSizes);
       traffic.run();
     }

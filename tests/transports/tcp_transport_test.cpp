@@ -78,7 +78,7 @@ void exchange_among_all(Job& job, std::uint64_t group, const std::vector<int>& m
   for (int r = 0; r < n; ++r) transports.push_back(job.transport(group, r, members));
   for (int a = 0; a < n; ++a) {
     for (int b = a + 1; b < n; ++b) {
-      for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+      for (const Channel channel : kEachChannel) {
         auto& low = *transports[static_cast<std::size_t>(a)];
         auto& high = *transports[static_cast<std::size_t>(b)];
         EXPECT_EQ(high.existing_link(a, channel), nullptr);
@@ -92,7 +92,7 @@ void exchange_among_all(Job& job, std::uint64_t group, const std::vector<int>& m
   }
 }
 
-TEST(TcpTransport, LinksAllPairsOnBothChannels) {
+TEST(TcpTransport, LinksAllPairsOnEveryChannel) {
   Job job(3);
   exchange_among_all(job, 1, {0, 1, 2});
 }

@@ -45,12 +45,12 @@ struct Pair {
   }
 };
 
-TEST(UcxTransport, CarriesEverySizeBothWaysOnBothChannels) {
+TEST(UcxTransport, CarriesEverySizeBothWaysOnEveryChannel) {
   Pair pair;
   const std::vector<std::size_t> sizes{0,       1,        7855,     7856,      7857, kPiecewiseBytes,
                                        300'003, 1u << 20, 5u << 20, 40u << 20, 17,   kPiecewiseBytes + 1};
   std::vector<Traffic> traffic;
-  for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+  for (const Channel channel : kEachChannel) {
     for (const int rank : {0, 1}) traffic.emplace_back(pair.link(rank, channel), sizes, sizes);
   }
   run_all(traffic);

@@ -96,7 +96,7 @@ TEST(VerbsFabric, APeerThatIsGoneBeforeTheyMetIsAnError) {
   EXPECT_EQ(made.status().culprit(), 1);
 }
 
-TEST(VerbsTransport, CarriesEverySizeBothWaysOnBothChannels) {
+TEST(VerbsTransport, CarriesEverySizeBothWaysOnEveryChannel) {
   START(ranks);
   std::unique_ptr<Transport> transports[2];
   for (int rank = 0; rank < 2; ++rank) {
@@ -106,7 +106,7 @@ TEST(VerbsTransport, CarriesEverySizeBothWaysOnBothChannels) {
   }
   const std::vector<std::size_t> sizes{0, 1, 7856, 7857, 64 << 10, (64 << 10) + 1, 300'003, 1u << 20, 17};
   std::vector<testing::Traffic> traffic;
-  for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+  for (const Channel channel : kEachChannel) {
     Link* links[2] = {nullptr, nullptr};
     while (links[0] == nullptr || links[1] == nullptr) {
       for (int rank = 0; rank < 2; ++rank) links[rank] = transports[rank]->link(1 - rank, channel).value();

@@ -8,8 +8,6 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr std::size_t kChannels = 2;
-
 class FabricTransport final : public Transport {
  public:
   FabricTransport(std::unique_ptr<FabricDriver> driver, int size, Env& env)
@@ -85,7 +83,7 @@ void FabricTransport::close() {
 
 bool FabricTransport::withdraw(int peer, bool force) {
   bool free = true;
-  for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+  for (const Channel channel : kEachChannel) {
     if (auto& link = slot(peer, channel)) free &= link->withdraw(force);
   }
   return free;

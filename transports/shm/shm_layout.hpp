@@ -19,8 +19,6 @@
 
 namespace lockstep::internal {
 
-inline constexpr int kChannels = 2;
-
 struct SegmentHead {
   alignas(kLine) std::atomic<std::uint32_t> attached;  ///< 1: the owner has mapped every member's segment.
   std::atomic<std::uint32_t> complete;  ///< In member 0's segment, 1: it saw that every member has.

@@ -27,7 +27,6 @@ class ShmTransport final : public Transport {
 
  private:
   using Links = std::vector<std::unique_ptr<ShmLink>>;
-  static constexpr std::array<Channel, kChannels> kEach{Channel::collective, Channel::point_to_point};
 
   std::unique_ptr<ShmLink>& slot(int peer, Channel channel) {
     return links_[static_cast<std::size_t>(channel)][static_cast<std::size_t>(peer)];
@@ -49,7 +48,7 @@ Result<Link*> ShmTransport::link(int peer, Channel channel) {
 // A peer that wrote first has a link from now on.
 Status ShmTransport::service() {
   for (int peer = 0; peer < domain_.size(); ++peer) {
-    for (const Channel channel : kEach) {
+    for (const Channel channel : kEachChannel) {
       if (slot(peer, channel) != nullptr) continue;
       if (domain_.ring_from(peer, channel).control->written.load(std::memory_order_relaxed) == 0) continue;
       slot(peer, channel) = std::make_unique<ShmLink>(domain_, peer, rank_of(peer), channel);
@@ -60,7 +59,7 @@ Status ShmTransport::service() {
 
 void ShmTransport::close() {
   for (int peer = 0; peer < domain_.size(); ++peer) {
-    for (const Channel channel : kEach) {
+    for (const Channel channel : kEachChannel) {
       domain_.ring_to(peer, channel).control->writer_closed.store(1, std::memory_order_release);
       domain_.ring_from(peer, channel).control->reader_closed.store(1, std::memory_order_release);
     }

@@ -13,8 +13,6 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr std::size_t kChannels = 2;
-
 class TcpTransport final : public Transport {
  public:
   TcpTransport(std::uint64_t group, int rank, std::span<const int> world_ranks, Switchboard& switchboard,
@@ -72,7 +70,7 @@ class TcpTransport final : public Transport {
 TcpTransport::~TcpTransport() {
   switchboard_.detach(bell_.get());
   for (const int peer : world_ranks_) {
-    for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+    for (const Channel channel : kEachChannel) {
       for (int i = 0; i < switchboard_.sockets_per_link(); ++i)
         switchboard_.forget(peer, wire_channel(channel, i));
     }
@@ -137,7 +135,7 @@ Status TcpTransport::service() {
   Status first;
   for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer) {
     if (peer == rank_) continue;
-    for (const Channel channel : {Channel::collective, Channel::point_to_point}) {
+    for (const Channel channel : kEachChannel) {
       Status one = collect(peer, channel);
       if (first.ok()) first = std::move(one);
     }

@@ -92,7 +92,7 @@ Result<std::unique_ptr<Wire>> UcxWorker::wire(int rank, Channel channel) {
   LOCKSTEP_RETURN_IF_ERROR(connect(peer));
   auto memory = bounce_memory(UcxWire::kMemoryBytes);
   if (!memory.ok()) return memory.status();
-  peer.has_wire[static_cast<int>(channel)] = true;
+  peer.has_wire[static_cast<std::size_t>(channel)] = true;
   return std::unique_ptr<Wire>(std::make_unique<UcxWire>(*this, peer, channel, *memory));
 }
 
@@ -103,8 +103,11 @@ std::optional<std::pair<int, Channel>> UcxWorker::caller() {
   if (ucx().tag_probe_nb(worker_, first, UcxTag::kAnyLink, 0, &info) == nullptr) return std::nullopt;
   const int sender = UcxTag::sender(info.sender_tag);
   const Channel channel = UcxTag::channel(info.sender_tag);
-  if (sender >= static_cast<int>(peers_.size()) || sender == rank_) return std::nullopt;
-  if (peers_[static_cast<std::size_t>(sender)].has_wire[static_cast<int>(channel)]) return std::nullopt;
+  const bool known =
+      sender < static_cast<int>(peers_.size()) && static_cast<std::size_t>(channel) < kChannels;
+  if (!known || sender == rank_) return std::nullopt;
+  if (peers_[static_cast<std::size_t>(sender)].has_wire[static_cast<std::size_t>(channel)])
+    return std::nullopt;
   return std::pair(sender, channel);
 }
 

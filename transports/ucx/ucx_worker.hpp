@@ -2,6 +2,7 @@
 // driven under its own engine's lock.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <string>
@@ -26,7 +27,7 @@ class UcxContext {
 /// What a tag says. Tags are exact: every message has its own.
 struct UcxTag {
   enum Kind : std::uint64_t { message = 0, transfer = 1 };
-  static constexpr int kNumberBits = 40, kKindBits = 1, kChannelBits = 1;
+  static constexpr int kNumberBits = 40, kKindBits = 1, kChannelBits = 2;
   static constexpr ucp_tag_t of(int sender, Channel channel, Kind kind, std::uint64_t number) {
     return (((static_cast<ucp_tag_t>(sender) << kChannelBits | static_cast<ucp_tag_t>(channel)) << kKindBits |
              kind)
@@ -37,20 +38,20 @@ struct UcxTag {
     return static_cast<int>(tag >> (kNumberBits + kKindBits + kChannelBits));
   }
   static constexpr Channel channel(ucp_tag_t tag) {
-    return static_cast<Channel>((tag >> (kNumberBits + kKindBits)) & 1);
+    return static_cast<Channel>((tag >> (kNumberBits + kKindBits)) & ((1 << kChannelBits) - 1));
   }
   /// Selects kind and number.
   static constexpr ucp_tag_t kAnyLink = (ucp_tag_t{1} << (kNumberBits + kKindBits)) - 1;
 };
 
-/// The endpoint to one peer, which both channels use.
+/// The endpoint to one peer, which all channels use.
 struct UcxPeer {
   int rank = 0;
   std::string address;
   ucp_ep_h endpoint = nullptr;
   bool watched = false;  ///< UCX tells of this peer's failure.
   Status failure;
-  bool has_wire[2] = {false, false};
+  std::array<bool, kChannels> has_wire{};
 };
 
 class UcxWorker final : public Fabric {

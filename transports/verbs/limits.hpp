@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "transports/fabric/limits.hpp"
+#include "transports/transport.hpp"
 
 namespace lockstep::internal {
 
@@ -14,8 +15,8 @@ inline constexpr std::uint32_t kSendDepth = 128;
 inline constexpr std::uint32_t kSignalEvery = 16;
 static_assert(kSendDepth >= 2 * kSignalEvery, "one half is retired while the other is posted");
 
-/// Receives that a peer may use, over its two channels: its messages, and the word of each transfer.
-inline constexpr std::uint32_t kReceivesOfPeer = 2 * (kLinkSlots + kLandings);
+/// Receives that a peer may use, over all its channels: its messages, and the word of each transfer.
+inline constexpr std::uint32_t kReceivesOfPeer = kChannels * (kLinkSlots + kLandings);
 
 /// Bytes that travel inside the work request: a note with a frame's header and a small payload.
 inline constexpr std::uint32_t kInlineBytes = 128;

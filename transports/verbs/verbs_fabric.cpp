@@ -137,7 +137,7 @@ Result<std::unique_ptr<Wire>> VerbsFabric::wire(int rank, Channel channel) {
 std::optional<std::pair<int, Channel>> VerbsFabric::caller() {
   for (std::size_t i = 0; i < inboxes_.size(); ++i) {
     if (inboxes_[i].has_wire || inboxes_[i].messages.empty()) continue;
-    return std::pair(static_cast<int>(i / 2), static_cast<Channel>(i % 2));
+    return std::pair(static_cast<int>(i / kChannels), static_cast<Channel>(i % kChannels));
   }
   return std::nullopt;
 }
@@ -181,7 +181,7 @@ bool VerbsFabric::progress() {
 void VerbsFabric::received(const ibv_wc& completion) {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   const int peer = by_number_[completion.qp_num]->peer();
-  VerbsInbox& box = inbox(peer, static_cast<Channel>(ntohl(completion.imm_data) & 1));
+  VerbsInbox& box = inbox(peer, static_cast<Channel>(ntohl(completion.imm_data) % kChannels));
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
     ++box.landed;
     return post(slot);

@@ -50,7 +50,7 @@ class VerbsFabric final : public Fabric {
   Registrations& memory() { return memory_; }
   const QueueSizes& sizes() const { return sizes_; }
   VerbsInbox& inbox(int peer, Channel channel) {
-    return inboxes_[static_cast<std::size_t>(peer) * 2 + static_cast<std::size_t>(channel)];
+    return inboxes_[static_cast<std::size_t>(peer) * kChannels + static_cast<std::size_t>(channel)];
   }
   /// Makes a receive slot ready for the next message.
   void post(std::uint32_t slot);
@@ -76,7 +76,7 @@ class VerbsFabric final : public Fabric {
         sizes_(sizes),
         env_(env),
         peers_(static_cast<std::size_t>(size)),
-        inboxes_(static_cast<std::size_t>(size) * 2) {}
+        inboxes_(static_cast<std::size_t>(size) * kChannels) {}
   Status open_queues();
   Status add_slots();
   bool meet();
