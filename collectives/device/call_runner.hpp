@@ -2,13 +2,22 @@
 // its mode.
 #pragma once
 
+#include <optional>
+
 #include "collectives/engine/buffers.hpp"
 #include "collectives/engine/call.hpp"
 #include "lib/device/backend.hpp"
 
 namespace lockstep::internal {
 
-/// Not thread-safe but for let_pass(). All ranks enqueue the same calls in the same order.
+/// Why a kernel gave up a wait.
+struct Trouble {
+  int member = 0;        ///< Who was waited for.
+  bool is_late = false;  ///< Beyond the call's deadline; else the member sent a message of another size.
+  std::uint64_t sent = 0, expected = 0;  ///< Bytes.
+};
+
+/// Not thread-safe but for let_pass() and trouble(). All ranks enqueue the same calls in the same order.
 class CallRunner {
  public:
   virtual ~CallRunner() = default;
@@ -16,8 +25,8 @@ class CallRunner {
   virtual Status enqueue(const Call& call, DeviceStream stream) = 0;
   /// Lets every wait of this rank pass, by a stream of its own if needed; again as long as peers may undo it.
   virtual Status let_pass(DeviceStream stream) = 0;
-  /// The member for which a kernel waited beyond the call's deadline; -1: none did.
-  virtual int late_member() const { return -1; }
+  /// Of a call that its stream ran; an abort is none.
+  virtual std::optional<Trouble> trouble() const { return std::nullopt; }
 };
 
 // What runners have in common.

@@ -1,6 +1,7 @@
 // Which programs run a call on a device. By rule, from what is known of such machines; nothing here is
 // measured.
 #include "collectives/device/device_steps.hpp"
+#include "collectives/device/message_plan.hpp"
 #include "collectives/programs/program.hpp"
 
 namespace lockstep::internal {
@@ -28,11 +29,6 @@ const Algorithm* staged_row(const Shape& shape, std::uint64_t bytes) {
 }
 
 }  // namespace
-
-bool passes_as_messages(Collective collective) {
-  return collective == Collective::scatter_v || collective == Collective::gather_v ||
-         collective == Collective::all_to_all_v;
-}
 
 Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape) {
   Selection selection;

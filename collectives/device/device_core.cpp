@@ -25,7 +25,8 @@ void print_decision(const ModeDecision& decision, int ranks) {
   if (config_text("LOCKSTEP_LOG") != "info") return;
   std::fprintf(stderr, "lockstep: %d ranks on devices, mode %s (%s)\n", ranks,
                std::string(name_of(decision.mode)).c_str(), decision.reason.c_str());
-  if (decision.mode != DeviceMode::host_sync)
+  const bool kernels = decision.mode == DeviceMode::device_sync || decision.kernels_may_wait;
+  if (decision.mode != DeviceMode::host_sync && (!kernels || ranks > sync::kMaxPacketRanks))
     std::fprintf(
         stderr,
         "lockstep: messages, scatter_v, gather_v and all_to_all_v pass by a thread of each rank as in "
@@ -111,6 +112,11 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
     if (!memory.ok()) return memory.status();
     area_ = static_cast<std::byte*>(*memory);
     LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(near_->size()) + inbox_.bytes, stream_));
+    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_ + area_bytes() - message_area_bytes(decision_.staging_bytes),
+                                           0,
+                                           std::min<std::size_t>(message_area_bytes(decision_.staging_bytes),
+                                                                 sync::message_word_bytes(near_->size())),
+                                           stream_));
     LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
     LOCKSTEP_RETURN_IF_ERROR(buffers_->add(area_, area_bytes()));
     if (buffers_->find(area_, 1).owner != 0) return {};
@@ -167,10 +173,12 @@ Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
   if (decision_.mode == DeviceMode::host_sync) return {};
   const int rank = control_->rank(), world = control_->size();
   StreamAreas streams{rank, areas, {}, program_staging()};
-  SyncAreas kernels{rank, areas, {}, inbox_.slot_bytes, {}, program_staging()};
+  SyncAreas kernels{rank, areas, {}, inbox_.slot_bytes, {}, program_staging(), {}, 0};
+  kernels.message_bytes = message_area_bytes(decision_.staging_bytes);
   for (std::byte* const area : areas) {
     kernels.inboxes.push_back(area + word_bytes(world));
     kernels.staging.push_back(kernels.inboxes.back() + inbox_.bytes);
+    kernels.messages.push_back(kernels.staging.back() + program_staging());
   }
   streams.staging = kernels.staging;
   if (world == 1) streams.words = kernels.words = {nullptr};
@@ -178,11 +186,12 @@ Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
   if (!streams_wait || decision_.kernels_may_wait) {
     auto waiting = SyncRunner::make(backend_, device_, std::move(kernels), streams_wait, stream_);
     if (!waiting.ok()) return waiting.status();
-    graph_runner_ = std::move(*waiting);
-    capturer_ = graph_runner_.get();
+    sync_runner_ = std::move(*waiting);
+    capturer_ = sync_runner_.get();
+    if (capturer_->carries_messages()) carrier_ = capturer_;
   }
-  if (streams_wait) runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams));
-  if (!streams_wait) runner_ = std::move(graph_runner_);
+  if (streams_wait) stream_runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams));
+  runner_ = streams_wait ? static_cast<CallRunner*>(stream_runner_.get()) : sync_runner_.get();
   return {};
 }
 
@@ -212,8 +221,8 @@ DeviceCore::~DeviceCore() {
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   if (worker_ != nullptr && !worker_->idle()) abort("its DeviceCommunicator was destroyed");
   worker_.reset();
-  runner_.reset();
-  graph_runner_.reset();
+  stream_runner_.reset();
+  sync_runner_.reset();
   if (gate_ != nullptr) gate_->release(issued_);
   gate_.reset();
   if (collectives_ != nullptr) {

@@ -82,9 +82,11 @@ class DeviceCore {
 
   // device_stream.cpp
   bool runs_on_stream(const DeviceTask& task);
-  Status start_on_stream(DeviceTask& task, DeviceStream stream);
+  Status start_on_stream(DeviceTask& task, std::span<const DeviceStream> streams);
+  Status join(DeviceTask& task, std::span<const DeviceStream> streams);
   Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
-  Status record_in_graph(DeviceTask& task, DeviceStream stream);
+  Status record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams);
+  Result<DeviceEvent> event_of(DeviceTask& task);
   void note_call(std::uint64_t sequence, const CallFacts& facts);
   void look_after_graphs();
   Status follow_last(DeviceStream stream);
@@ -93,6 +95,8 @@ class DeviceCore {
   Status watch(const DeviceTask& task);
   Status compare_calls(const DeviceTask& task);
   Status late(const DeviceTask& task);
+  Status gave_up(const DeviceTask& task);
+  Status explained(const Trouble& trouble, std::string_view what);
   void let_pass(const DeviceTask& task);
 
   // device_run.cpp
@@ -127,10 +131,13 @@ class DeviceCore {
   std::unique_ptr<StreamGate> gate_;
   std::uint32_t issued_ = 0;  ///< Tickets.
   bool finalized_ = false;
-  std::unique_ptr<CallRunner> runner_;        ///< Of calls; not in host_sync.
-  std::unique_ptr<CallRunner> graph_runner_;  ///< Of captured calls, where another one does.
-  CallRunner* capturer_ = nullptr;            ///< One of both, or null: no call can be captured.
-  std::atomic<bool> recorded_{false};         ///< A call was.
+  std::unique_ptr<StreamRunner> stream_runner_;  ///< In stream_sync.
+  std::unique_ptr<SyncRunner>
+      sync_runner_;                    ///< In device_sync; in stream_sync of captured calls and messages.
+  CallRunner* runner_ = nullptr;       ///< Of calls: one of both, or null in host_sync.
+  SyncRunner* capturer_ = nullptr;     ///< Of captured calls; null: none can be.
+  SyncRunner* carrier_ = nullptr;      ///< Of messages; null: the messenger.
+  std::atomic<bool> recorded_{false};  ///< A call was.
   std::uint64_t stream_calls_ = 0;
   DeviceStream last_stream_ = nullptr;  ///< Of the last operation; with the event of its end.
   DeviceEvent last_end_ = nullptr;

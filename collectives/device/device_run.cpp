@@ -1,10 +1,10 @@
 // What the worker does with a task; and how an operation ends.
 #include <sched.h>
 
-#include <numeric>
 #include <utility>
 
 #include "collectives/device/device_core.hpp"
+#include "collectives/device/message_plan.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -96,36 +96,10 @@ Status DeviceCore::run_collective(DeviceTask& task) {
   return steps_->complete();
 }
 
-/// scatter_v, gather_v, all_to_all_v: a message for every block that is not empty.
+/// After a barrier in which the ranks found out whether they all called the same.
 Status DeviceCore::run_as_messages(const Call& call) {
-  const int self = engine().group().rank, world = engine().group().size();
-  const std::size_t element = size_of(call.facts.type);
-  std::vector<DeviceMessage> messages;
-  const auto add = [&](bool is_send, const void* base, std::size_t first, std::size_t count, int peer) {
-    auto* const at = static_cast<std::byte*>(const_cast<void*>(base)) + first * element;
-    messages.push_back({is_send, at, count * element, peer, nullptr});
-  };
-  const auto add_blocks = [&](bool is_send, const void* base, std::span<const std::size_t> counts) {
-    std::size_t first = 0;
-    for (int peer = 0; peer < world; first += counts[static_cast<std::size_t>(peer++)])
-      add(is_send, base, first, counts[static_cast<std::size_t>(peer)], peer);
-  };
-  const bool at_root = call.facts.root == self;
-  const std::size_t own = call.counts[static_cast<std::size_t>(self)];
-  switch (call.facts.collective) {
-    case Collective::scatter_v:
-      if (at_root) add_blocks(true, call.input, call.counts);
-      add(false, call.output, 0, own, call.facts.root);
-      break;
-    case Collective::gather_v:
-      add(true, call.input, 0, own, call.facts.root);
-      if (at_root) add_blocks(false, call.output, call.counts);
-      break;
-    default:
-      add_blocks(true, call.input, call.counts);
-      add_blocks(false, call.output, call.recv_counts);
-  }
-  Status status = messenger_->run(messages, call.timeout);
+  const int self = engine().group().rank;
+  Status status = messenger_->run(messages_of(call, self, engine().group().size()), call.timeout);
   return status.with_context("lockstep: " + internal::describe(call.facts) + " failed on rank " +
                              std::to_string(self));
 }
@@ -161,11 +135,9 @@ Status DeviceCore::wait() {
 
 Status DeviceCore::state() {
   if (Status status = failure(); !status.ok()) return status;
-  if (const int late = recorded_ ? capturer_->late_member() : -1; late >= 0)
-    fail(Status(
-        ErrorCode::timeout,
-        "lockstep: the deadline of a collective in a graph passed; it waited for " + engine().who(late),
-        late));
+  if (recorded_) {
+    if (const auto trouble = capturer_->trouble()) fail(explained(*trouble, "a call in a graph"));
+  }
   for (CommunicatorCore* const group : groups()) {
     if (finalized_ || group->engine().poll_state() == ErrorCode::ok) continue;
     fail(in_ranks_of(*control_, *group, reason_of(group->engine())));

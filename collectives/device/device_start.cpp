@@ -82,8 +82,7 @@ Status DeviceCore::enqueue(DeviceTask task, std::span<const DeviceStream> stream
   if (ended && !finalized_) return state();
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
   Status refusal = task.call ? task.call->build().refusal : Status();
-  if (refusal.ok())
-    refusal = runs_on_stream(task) ? start_on_stream(task, streams.front()) : hold(task, streams);
+  if (refusal.ok()) refusal = runs_on_stream(task) ? start_on_stream(task, streams) : hold(task, streams);
   if (refusal.ok()) {
     if (!task.recorded) worker_->push(std::move(task));
     return {};

@@ -15,10 +15,6 @@ Status enqueue_step(Backend& backend, DeviceStream stream, const Program& progra
 /// Whether the step writes to memory of another rank's caller.
 bool writes_to_peers(const Program& program, const Step& step);
 
-/// Where a block lies in a member's buffer is known to that member alone: such a collective passes as
-/// messages, after a barrier in which the ranks find out whether they all called the same.
-bool passes_as_messages(Collective collective);
-
 /// What runs a call of this shape on a device: the programs that a measured cost model would rank, by rule.
 Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape);
 

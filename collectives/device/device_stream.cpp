@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include "collectives/device/device_core.hpp"
+#include "collectives/device/message_plan.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -13,10 +14,16 @@ constexpr std::chrono::microseconds kPause{100};
 /// How often a watched call is compared with the peers'.
 constexpr Nanos kLookEvery = 10'000'000;
 
+std::string name_of(const DeviceTask& task) {
+  return task.call ? internal::describe(task.call->call().facts) : "messages";
+}
+
 }  // namespace
 
 bool DeviceCore::runs_on_stream(const DeviceTask& task) {
-  return runner_ != nullptr && task.call && !passes_as_messages(task.call->call().facts.collective);
+  if (runner_ == nullptr) return false;
+  const bool messages = !task.call || passes_as_messages(task.call->call().facts.collective);
+  return !messages || (carrier_ != nullptr && (task.call || !task.messages.empty()));
 }
 
 /// Operations on different streams run in the order of the calls all the same.
@@ -36,26 +43,54 @@ Status DeviceCore::note_last(DeviceStream stream) {
   return backend_.record(last_end_, stream);
 }
 
-Status DeviceCore::start_on_stream(DeviceTask& task, DeviceStream stream) {
-  auto capturing = backend_.capturing(stream);
-  if (!capturing.ok()) return capturing.status();
-  if (*capturing) return record_in_graph(task, stream);
-  LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
-  for (int i = 0; i < 2; ++i) {
-    auto event = take_event();
-    if (!event.ok()) return event.status();
-    task.ready.push_back(*event);
+/// The first of the streams runs it; the others wait for that.
+Status DeviceCore::start_on_stream(DeviceTask& task, std::span<const DeviceStream> streams) {
+  const DeviceStream stream = streams.front();
+  for (const DeviceStream one : streams) {
+    auto capturing = backend_.capturing(one);
+    if (!capturing.ok()) return capturing.status();
+    if (*capturing) return record_in_graph(task, streams);
   }
-  task.watched = WatchedCall{kFirstSequence + stream_calls_++, task.ready.back()};
-  note_call(task.watched->sequence, task.call->call().facts);
-  LOCKSTEP_RETURN_IF_ERROR(backend_.record(task.ready.front(), stream));
+  LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
+  LOCKSTEP_RETURN_IF_ERROR(join(task, streams));
+  auto begin = event_of(task), end = event_of(task);
+  if (!begin.ok() || !end.ok()) return begin.ok() ? end.status() : begin.status();
+  task.watched = WatchedCall{0, *begin, *end};
+  if (task.call) {
+    task.watched->sequence = kFirstSequence + stream_calls_++;
+    note_call(task.watched->sequence, task.call->call().facts);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(backend_.record(*begin, stream));
   LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*runner_, task, stream));
-  LOCKSTEP_RETURN_IF_ERROR(backend_.record(task.watched->end, stream));
+  LOCKSTEP_RETURN_IF_ERROR(backend_.record(*end, stream));
+  for (const DeviceStream other : streams.subspan(1))
+    LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(other, *end));
   return note_last(stream);
 }
 
+/// The first stream goes on when the others have come here.
+Status DeviceCore::join(DeviceTask& task, std::span<const DeviceStream> streams) {
+  for (const DeviceStream other : streams.subspan(1)) {
+    auto here = event_of(task);
+    if (!here.ok()) return here.status();
+    LOCKSTEP_RETURN_IF_ERROR(backend_.record(*here, other));
+    LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(streams.front(), *here));
+  }
+  return {};
+}
+
+/// The task's, until it ended.
+Result<DeviceEvent> DeviceCore::event_of(DeviceTask& task) {
+  auto event = take_event();
+  if (event.ok()) task.ready.push_back(*event);
+  return event;
+}
+
 Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream) {
+  if (!task.call) return carrier_->enqueue(task.messages, task.timeout, stream);
   const Call& call = task.call->call();
+  if (passes_as_messages(call.facts.collective))
+    return carrier_->enqueue(messages_of(call, control_->rank(), control_->size()), call.timeout, stream);
   LOCKSTEP_RETURN_IF_ERROR(runner.enqueue(call, stream));
   if (task.copy_to == nullptr || call.output_elements == 0) return {};
   return backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream);
@@ -63,10 +98,15 @@ Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, Dev
 
 /// No event and no task: the call runs when the graph does, and as often. Its kernels have their own
 /// deadline; the worker looks from time to time whether the group ended.
-Status DeviceCore::record_in_graph(DeviceTask& task, DeviceStream stream) {
-  if (capturer_ == nullptr) return refuse_capture(stream);
-  note_call(kFirstSequence + stream_calls_++, task.call->call().facts);
-  LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*capturer_, task, stream));
+Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams) {
+  if (capturer_ == nullptr) return refuse_capture(streams.front());
+  if (streams.size() > 1)
+    return Status(
+        ErrorCode::not_supported,
+        "a batch of messages that is captured in a graph names one stream: others are joined to it by "
+        "events of the caller");
+  if (task.call) note_call(kFirstSequence + stream_calls_++, task.call->call().facts);
+  LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*capturer_, task, streams.front()));
   task.recorded = true;
   if (!recorded_.exchange(true)) worker_->look_when_idle();
   return {};
@@ -100,22 +140,42 @@ Status DeviceCore::watch(const DeviceTask& task) {
   for (;;) {
     auto passed = backend_.query(task.watched->end);
     if (!passed.ok()) return passed.status();
-    if (*passed) return runner_->late_member() < 0 ? compare_calls(task) : late(task);
+    if (*passed) return gave_up(task);
     if (engine().state() != ErrorCode::ok) return engine().reason();
     const Nanos now = real_env().now();
     if (now - looked > kLookEvery) {
       looked = now;
-      LOCKSTEP_RETURN_IF_ERROR(compare_calls(task));
+      LOCKSTEP_RETURN_IF_ERROR(gave_up(task));
       for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
         if (group->engine().poll_state() != ErrorCode::ok) return group->engine().reason();
       }
-      auto ready = backend_.query(task.ready.front());
+      auto ready = backend_.query(task.watched->begin);
       if (!ready.ok()) return ready.status();
       if (*ready && begun == 0) begun = now;
       if (begun != 0 && task.timeout != 0 && now - begun > task.timeout) return late(task);
     }
     now - watched < kYield ? void(sched_yield()) : sleep_for(kPause);
   }
+}
+
+/// Why a kernel of the task did, or who called something else.
+Status DeviceCore::gave_up(const DeviceTask& task) {
+  const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
+  if (found) return found->is_late && task.call ? late(task) : explained(*found, name_of(task));
+  return task.call ? compare_calls(task) : Status();
+}
+
+Status DeviceCore::explained(const Trouble& trouble, std::string_view what) {
+  const std::string member = engine().who(trouble.member), self = engine().who(control_->rank());
+  if (trouble.is_late) {
+    return Status(ErrorCode::timeout,
+                  "lockstep: the deadline of " + std::string(what) + " passed; it waited for " + member,
+                  trouble.member);
+  }
+  return Status(ErrorCode::mismatch,
+                "lockstep: " + std::string(what) + ": " + member + " sends " + std::to_string(trouble.sent) +
+                    " bytes, but " + self + " receives " + std::to_string(trouble.expected),
+                trouble.member);
 }
 
 /// A rank that called something else at this place is named on all ranks.
@@ -140,8 +200,8 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
 Status DeviceCore::late(const DeviceTask& task) {
   const std::uint64_t sequence = task.watched->sequence;
   std::string text = "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) + " ms for " +
-                     internal::describe(task.call->call().facts) + " passed";
-  for (int member = 0; member < control_->size(); ++member) {
+                     name_of(task) + " passed";
+  for (int member = 0; task.call && member < control_->size(); ++member) {
     const CallRecord* const record = record_of(member, sequence);
     if (record != nullptr && record->sequence.load(std::memory_order_acquire) < sequence + 1)
       text += "; " + engine().who(member) + " has not made it";
@@ -160,6 +220,7 @@ void DeviceCore::let_pass(const DeviceTask& task) {
     {
       const std::lock_guard lock(start_mutex_);
       static_cast<void>(runner_->let_pass(stream_));
+      if (sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
     }
     static_cast<void>(backend_.synchronize(stream_));
     sleep_for(kPause);

@@ -19,10 +19,10 @@ struct DeviceMessage {
   DeviceStream stream = nullptr;
 };
 
-/// A collective that the caller's stream runs itself; the worker only watches it.
+/// What the caller's stream runs itself; the worker only watches it.
 struct WatchedCall {
-  std::uint64_t sequence = 0;  ///< Of the calls on streams.
-  DeviceEvent end = nullptr;
+  std::uint64_t sequence = 0;  ///< Of the collectives on streams.
+  DeviceEvent begin = nullptr, end = nullptr;
 };
 
 struct DeviceTask {

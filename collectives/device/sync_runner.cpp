@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "collectives/device/device_steps.hpp"
+#include "collectives/device/message_plan.hpp"
 #include "collectives/device/packet_plan.hpp"
 #include "collectives/device/stream_runner.hpp"
 
@@ -35,7 +36,7 @@ InboxShare inbox_share(std::size_t staging_bytes, int world) {
 
 Result<std::unique_ptr<SyncRunner>> SyncRunner::make(Backend& backend, int device, SyncAreas areas,
                                                      bool opens, DeviceStream stream) {
-  LOCKSTEP_RETURN_IF_ERROR(sync::load(backend));
+  LOCKSTEP_RETURN_IF_ERROR(sync::load(backend, sync::Kernels::all));
   std::unique_ptr<SyncRunner> runner(new SyncRunner(backend, std::move(areas), opens));
   auto counters = backend.allocate(device, sizeof(Counters));
   if (!counters.ok()) return counters.status();
@@ -71,6 +72,40 @@ Status SyncRunner::enqueue_packets(sync::PacketArguments packets, const Call& ca
   packets.epochs = counters_->epochs;
   packets.bounds = bounds(static_cast<std::uint64_t>(call.timeout));
   return sync::start(backend_, packets, stream);
+}
+
+Status SyncRunner::enqueue(std::span<const DeviceMessage> messages, Nanos timeout, DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(copy_own(messages, stream));
+  if (areas_.world() == 1) return {};
+  auto plan = plan_messages(messages, areas_.rank, areas_.world(), message_slot_bytes());
+  if (!plan.ok()) return plan.status();
+  if (plan->lists == 0) return {};
+  plan->counters = &counters_->messages;
+  plan->sizes = &signals_->sizes;
+  plan->bounds = bounds(static_cast<std::uint64_t>(timeout));
+  std::copy(areas_.messages.begin(), areas_.messages.end(), plan->areas);
+  return sync::start(backend_, *plan, stream);
+}
+
+/// What this rank sends to itself: the k-th send meets the k-th receive.
+Status SyncRunner::copy_own(std::span<const DeviceMessage> messages, DeviceStream stream) {
+  const auto next = [&](std::size_t from, bool is_send) {
+    while (from < messages.size() &&
+           (messages[from].peer != areas_.rank || messages[from].is_send != is_send))
+      ++from;
+    return from;
+  };
+  std::size_t send = next(0, true), receive = next(0, false);
+  for (; send < messages.size(); send = next(send + 1, true), receive = next(receive + 1, false)) {
+    const DeviceMessage &source = messages[send], &target = messages[receive];
+    if (source.bytes != target.bytes)
+      return Status(ErrorCode::mismatch,
+                    "rank " + std::to_string(areas_.rank) + " sends " + std::to_string(source.bytes) +
+                        " bytes to itself, but receives " + std::to_string(target.bytes));
+    if (source.bytes > 0 && source.buffer != target.buffer)
+      LOCKSTEP_RETURN_IF_ERROR(backend_.copy(target.buffer, source.buffer, source.bytes, stream));
+  }
+  return {};
 }
 
 Status SyncRunner::enqueue_program(const Call& call, DeviceStream stream) {
@@ -138,9 +173,14 @@ Status SyncRunner::let_pass(DeviceStream) {
   return {};
 }
 
-int SyncRunner::late_member() const {
+std::optional<Trouble> SyncRunner::trouble() const {
   const std::uint32_t report = std::atomic_ref(signals_->report).load(std::memory_order_acquire);
-  return sync::Report::why(report) == sync::Report::Why::late ? sync::Report::awaited(report) : -1;
+  const sync::Report::Why why = sync::Report::why(report);
+  const int member = sync::Report::awaited(report);
+  if (why == sync::Report::Why::late) return Trouble{.member = member, .is_late = true};
+  if (why == sync::Report::Why::sizes)
+    return Trouble{.member = member, .sent = signals_->sizes.sent, .expected = signals_->sizes.expected};
+  return std::nullopt;
 }
 
 }  // namespace lockstep::internal

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/device/call_runner.hpp"
+#include "collectives/device/device_task.hpp"
 #include "collectives/engine/buffers.hpp"
 #include "collectives/engine/prepared_program.hpp"
 #include "lib/device/sync/sync_kernels.hpp"
@@ -25,6 +26,8 @@ struct SyncAreas {
   std::uint64_t slot_bytes = 0;
   std::vector<std::byte*> staging;
   std::size_t staging_bytes = 0;
+  std::vector<std::byte*> messages;
+  std::size_t message_bytes = 0;  ///< sync::message_word_bytes() of them zero at first.
   int world() const { return static_cast<int>(words.size()); }
 };
 
@@ -45,8 +48,12 @@ class SyncRunner final : public CallRunner {
   ~SyncRunner() override;
 
   Status enqueue(const Call& call, DeviceStream stream) override;
+  /// Messages that do not wait for one another. Only where carries_messages().
+  Status enqueue(std::span<const DeviceMessage> messages, Nanos timeout, DeviceStream stream);
+  /// Equal on all ranks.
+  bool carries_messages() const { return areas_.world() == 1 || message_slot_bytes() != 0; }
   Status let_pass(DeviceStream stream) override;
-  int late_member() const override;
+  std::optional<Trouble> trouble() const override;
 
  private:
   SyncRunner(Backend& backend, SyncAreas areas, bool opens)
@@ -57,15 +64,21 @@ class SyncRunner final : public CallRunner {
                         DeviceStream stream);
   sync::PhaseArguments phase_arguments(std::uint64_t limit) const;
   sync::SpinBounds bounds(std::uint64_t limit) const;
+  Status copy_own(std::span<const DeviceMessage> messages, DeviceStream stream);
+  std::uint64_t message_slot_bytes() const {
+    return sync::message_slot_bytes(areas_.message_bytes, areas_.world());
+  }
 
   /// Of this rank alone, in device memory.
   struct Counters {
     std::uint64_t epochs[sync::kMaxPacketBlocks];
     std::uint32_t base;
+    sync::MessageCounters messages;
   };
   /// In pinned memory.
   struct Signals {
     std::uint32_t abort, report;
+    sync::MessageSizes sizes;
   };
 
   Backend& backend_;

@@ -17,7 +17,7 @@ constexpr std::uint64_t kPatience = 500'000'000;
 
 Result<std::unique_ptr<WriteGuard>> WriteGuard::make(Backend& backend, int device, int rank,
                                                      const std::vector<std::byte*>& words) {
-  LOCKSTEP_RETURN_IF_ERROR(sync::load(backend));
+  LOCKSTEP_RETURN_IF_ERROR(sync::load(backend, sync::Kernels::permits));
   sync::PermitArguments arguments{};
   arguments.rank = rank;
   arguments.world = static_cast<int>(words.size());

@@ -85,8 +85,8 @@ struct WordOperation {
 
 /// A kernel that is not one of the backend's own. Of the two bodies the backend runs the one that is its own.
 struct KernelLaunch {
-  static constexpr std::size_t kArgumentBytes = 2048;
-  const char* name = "";  ///< Lives as long as the program.
+  static constexpr std::size_t kArgumentBytes = 4032;  ///< Below CUDA's 4096.
+  const char* name = "";                               ///< Lives as long as the program.
   /// `arguments` bytes are copied; both bodies get the copy.
   const void* arguments = nullptr;
   std::size_t argument_bytes = 0;

@@ -10,14 +10,18 @@
 namespace lockstep::internal::sync {
 
 inline constexpr unsigned kPacketThreads = 512;  ///< Of a block.
+/// Few, so that the blocks of all ranks run side by side also where they share a small device.
+inline constexpr unsigned kMessageThreads = 256;
 
 /// As KernelLaunch::on_cuda.
 using StartKernel = int (*)(const void* arguments, void* stream);
 
 /// All null where CUDA was not built.
 struct CudaKernels {
-  StartKernel packets = nullptr, phase = nullptr, enter = nullptr, leave = nullptr, close = nullptr;
-  Status (*load)() = nullptr;
+  StartKernel packets = nullptr, phase = nullptr, messages = nullptr, enter = nullptr, leave = nullptr,
+              close = nullptr;
+  Status (*load_all)() = nullptr;
+  Status (*load_permits)() = nullptr;  ///< enter, leave, close.
 };
 CudaKernels cuda_kernels();
 

@@ -22,7 +22,7 @@ struct SpinBounds {
 
 /// Why a kernel gave up.
 struct Report {
-  enum class Why : std::uint32_t { none = 0, aborted = 1, late = 2 };
+  enum class Why : std::uint32_t { none = 0, aborted = 1, late = 2, sizes = 3 };
   static constexpr std::uint32_t kMemberShift = 8;
   static LOCKSTEP_BOTH std::uint32_t make(Why why, int awaited) {
     return static_cast<std::uint32_t>(why) | static_cast<std::uint32_t>(awaited) << kMemberShift;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lib/device/sync/cuda_kernels.hpp"
+#include "lib/device/sync/message_body.hpp"
 #include "lib/device/sync/packet_body.hpp"
 #include "lib/reduce/cuda/kernel_list.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 static_assert(sizeof(PacketArguments) <= KernelLaunch::kArgumentBytes);
 static_assert(sizeof(PhaseArguments) <= KernelLaunch::kArgumentBytes);
 static_assert(sizeof(PermitArguments) <= KernelLaunch::kArgumentBytes);
+static_assert(sizeof(MessageArguments) <= KernelLaunch::kArgumentBytes);
 
 /// Of a block, on the host; they run one after the other.
 constexpr std::size_t kHostThreads = 4;
@@ -51,15 +53,36 @@ void run_block(const PacketArguments& call, Body body, int block) {
 }
 
 /// The grid: a thread of the host for each block.
+template <typename Run>
+void run_blocks(int blocks, Run run) {
+  std::vector<std::thread> others;
+  for (int block = 1; block < blocks; ++block) others.emplace_back([&run, block] { run(block); });
+  run(0);
+  for (std::thread& other : others) other.join();
+}
+
 void run_packets(const void* arguments) {
   PacketArguments call;
   std::memcpy(&call, arguments, sizeof call);
   const Body body = bodies().at({call.type, call.op});
-  std::vector<std::thread> others;
-  for (int block = 1; block < call.blocks; ++block)
-    others.emplace_back([&call, body, block] { run_block(call, body, block); });
-  run_block(call, body, 0);
-  for (std::thread& other : others) other.join();
+  run_blocks(call.blocks, [&](int block) { run_block(call, body, block); });
+}
+
+/// A block of one thread.
+struct AloneBlock {
+  static bool first() { return true; }
+  static std::size_t thread() { return 0; }
+  static std::size_t threads() { return 1; }
+  static bool any(bool one) { return one; }
+  static void sync() {}
+};
+
+/// As message_kernel.
+void run_messages(const void* arguments) {
+  MessageArguments call;
+  std::memcpy(&call, arguments, sizeof call);
+  run_blocks(call.lists * call.channels,
+             [&](int block) { MessageBody<AloneBlock>::run(call, block, AloneBlock()); });
 }
 
 /// As phase_kernel, its threads one after the other between two barriers.
@@ -122,6 +145,9 @@ Status start(Backend& backend, const PacketArguments& call, DeviceStream stream)
 Status start(Backend& backend, const PhaseArguments& phase, DeviceStream stream) {
   return launch(backend, "phase", phase, run_phase, cuda_kernels().phase, stream);
 }
+Status start(Backend& backend, const MessageArguments& call, DeviceStream stream) {
+  return launch(backend, "messages", call, run_messages, cuda_kernels().messages, stream);
+}
 Status enter(Backend& backend, const PermitArguments& permit, DeviceStream stream) {
   return launch(backend, "enter", permit, run_enter, cuda_kernels().enter, stream);
 }
@@ -132,9 +158,10 @@ Status close(Backend& backend, const PermitArguments& permit, DeviceStream strea
   return launch(backend, "close", permit, run_close, cuda_kernels().close, stream);
 }
 
-Status load(Backend& backend) {
+Status load(Backend& backend, Kernels which) {
   const bool on_host = std::strcmp(backend.name(), "host") == 0;
-  return on_host || cuda_kernels().load == nullptr ? Status() : cuda_kernels().load();
+  if (on_host || cuda_kernels().load_all == nullptr) return {};
+  return which == Kernels::all ? cuda_kernels().load_all() : cuda_kernels().load_permits();
 }
 
 }  // namespace lockstep::internal::sync

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/device/backend.hpp"
+#include "lib/device/sync/message_call.hpp"
 #include "lib/device/sync/packet_call.hpp"
 #include "lib/device/sync/permit_body.hpp"
 #include "lib/device/sync/phase_body.hpp"
@@ -14,6 +15,7 @@ int packet_blocks(std::uint64_t largest_region_bytes);
 /// Enqueue. `call.type` and `op` are those of a kernel (cuda::kernel_of).
 Status start(Backend& backend, const PacketArguments& call, DeviceStream stream);
 Status start(Backend& backend, const PhaseArguments& phase, DeviceStream stream);
+Status start(Backend& backend, const MessageArguments& call, DeviceStream stream);
 /// The word at `permit` becomes 1 if all members' memory is open, else 0; leave() takes the writer's word
 /// back.
 Status enter(Backend& backend, const PermitArguments& permit, DeviceStream stream);
@@ -21,8 +23,10 @@ Status leave(Backend& backend, const PermitArguments& permit, DeviceStream strea
 /// Ends when nobody writes to this rank's memory any more, or by the bounds.
 Status close(Backend& backend, const PermitArguments& permit, DeviceStream stream);
 
-/// Loads all of them to the selected device, before a kernel waits there for another rank. Nothing to do on
-/// the host backend.
-Status load(Backend& backend);
+/// Which kernels a rank may start.
+enum class Kernels : std::uint8_t { permits, all };
+/// Loads them to the selected device, before a kernel waits there for another rank. Nothing to do on the host
+/// backend.
+Status load(Backend& backend, Kernels which);
 
 }  // namespace lockstep::internal::sync

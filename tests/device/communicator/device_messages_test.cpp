@@ -38,7 +38,7 @@ TEST_P(DeviceMessages, GoRoundARing) {
   ::setenv("LOCKSTEP_DEVICE_STAGING", "64K", 1);  // Slots of 5 KiB: most messages take several.
   run_on_devices(3, kMode, [](DeviceRank& self) {
     constexpr std::size_t kMost = 300'000;
-    DeviceArena mine(kMost, self.rank()), theirs(kMost, self.rank());
+    DeviceArena mine(kMost, self.device()), theirs(kMost, self.device());
     if (GetParam()) self.communicator.register_buffer(mine.device(), kMost);
     const int right = (self.rank() + 1) % 3, left = (self.rank() + 2) % 3;
     for (const std::size_t bytes :
@@ -57,7 +57,7 @@ TEST_P(DeviceMessages, GoRoundARing) {
 
 TEST(DeviceMessages, SmallOnesDoNotWaitForTheirReceiver) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena mine(1000, self.rank()), theirs(1000, self.rank());
+    DeviceArena mine(1000, self.device()), theirs(1000, self.device());
     fill(mine, 1000, self.rank(), self.stream);
     self.communicator.send(mine.device(), 1000, DataType::u8, 1 - self.rank(), self.stream);
     self.communicator.recv(theirs.device(), 250, DataType::f32, 1 - self.rank(), self.stream);
@@ -69,7 +69,7 @@ TEST(DeviceMessages, SmallOnesDoNotWaitForTheirReceiver) {
 
 TEST(DeviceMessages, ArriveInOrderBetweenCollectives) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena one(64, self.rank()), sum(64, self.rank());
+    DeviceArena one(64, self.device()), sum(64, self.device());
     for (int round = 0; round < 50; ++round) {
       fill(one, 64, round, self.stream);
       if (self.rank() == 0) {
@@ -99,9 +99,55 @@ TEST(DeviceMessages, ToTheOwnRankMeetInABatch) {
   });
 }
 
+/// Many messages, some of them several to one peer, in an order of its own on each rank.
+TEST(DeviceMessages, OfABatchDoNotWaitForOneAnother) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kEach = 3'000, kTimes = 20;
+    DeviceArena mine(kEach, self.device()), theirs(3 * kTimes * kEach, self.device());
+    internal::TestStream other(self.device());
+    fill(mine, kEach, self.rank(), self.stream);
+    self.stream.synchronize();
+    DeviceBatch batch = self.communicator.batch();
+    for (std::size_t time = 0; time < kTimes; ++time) {
+      for (int k = 0; k < 3; ++k) {
+        const int peer = (self.rank() + k * (1 + self.rank() % 2)) % 3;
+        const std::size_t place = (static_cast<std::size_t>(peer) * kTimes + time) * kEach;
+        if (time % 2 == 0) batch.send(mine.device(), kEach, DataType::u8, peer, self.stream);
+        batch.recv(theirs.device() + place, kEach, DataType::u8, peer, other);
+        if (time % 2 != 0) batch.send(mine.device(), kEach, DataType::u8, peer, self.stream);
+      }
+    }
+    batch.submit();
+    theirs.download(theirs.size(), other);
+    other.synchronize();
+    self.synchronize();
+    for (std::size_t block = 0; block < 3 * kTimes; ++block) {
+      const auto seed = block / kTimes * 31;
+      for (std::size_t i = 0; i < kEach; ++i)
+        ASSERT_EQ(theirs.host()[block * kEach + i], static_cast<std::byte>((i * 7 + seed) % 251)) << block;
+    }
+  });
+}
+
+TEST(DeviceMessages, TooManyForAKernelAreRefused) {
+  if (std::string_view(kMode) == "host_sync") GTEST_SKIP() << "there a thread passes any number";
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena memory(64, self.device());
+    DeviceBatch batch = self.communicator.batch();
+    for (int i = 0; i <= internal::sync::kMaxMessages; ++i)
+      batch.recv(memory.device(), 1, DataType::u8, 1 - self.rank(), self.stream);
+    try {
+      batch.submit();
+      ADD_FAILURE() << "it was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::not_supported) << error.what();
+    }
+  });
+}
+
 TEST(DeviceMessages, OfDifferentSizesNameBothSides) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena memory(4096, self.rank());
+    DeviceArena memory(4096, self.device());
     if (self.rank() == 0) {
       self.communicator.send(memory.device(), 100, DataType::u8, 1, self.stream);
     } else {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lib/device/sync/cuda_kernels.hpp"
+#include "lib/device/sync/message_body.hpp"
 #include "lib/device/sync/packet_body.hpp"
 #include "lib/device/sync/permit_body.hpp"
 #include "lib/device/sync/phase_body.hpp"
@@ -17,6 +18,19 @@ __global__ void __launch_bounds__(kMaxPhaseRanks) phase_kernel(const __grid_cons
   PhaseBody::await(phase, peer);
   __syncthreads();
   if (peer == 0 && phase.advance != 0) PhaseBody::end(phase);
+}
+
+struct CudaBlock {
+  __device__ static bool first() { return threadIdx.x == 0; }
+  __device__ static std::size_t thread() { return threadIdx.x; }
+  __device__ static std::size_t threads() { return blockDim.x; }
+  __device__ static bool any(bool one) { return __syncthreads_or(one) != 0; }
+  __device__ static void sync() { __syncthreads(); }
+};
+
+__global__ void __launch_bounds__(kMessageThreads)
+    message_kernel(const __grid_constant__ MessageArguments call) {
+  MessageBody<CudaBlock>::run(call, static_cast<int>(blockIdx.x), CudaBlock());
 }
 
 __global__ void __launch_bounds__(kMaxPhaseRanks)
@@ -60,6 +74,12 @@ int start_packets(const void* arguments, void* stream) {
                 kPacketThreads, stream);
 }
 
+int start_messages(const void* arguments, void* stream) {
+  const auto& call = *static_cast<const MessageArguments*>(arguments);
+  return launch(reinterpret_cast<const void*>(&message_kernel), arguments,
+                static_cast<unsigned>(call.lists * call.channels), kMessageThreads, stream);
+}
+
 /// A thread for each member.
 template <typename Arguments, void (*kKernel)(Arguments)>
 int start_one(const void* arguments, void* stream) {
@@ -75,13 +95,17 @@ Status load_one(const void* kernel) {
                                               "): add its architecture to LOCKSTEP_CUDA_ARCHITECTURES");
 }
 
+Status load_permits() {
+  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&enter_kernel)));
+  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&leave_kernel)));
+  return load_one(reinterpret_cast<const void*>(&close_kernel));
+}
+
 Status load_all() {
   for (const auto& [key, kernel] : packet_kernels()) LOCKSTEP_RETURN_IF_ERROR(load_one(kernel));
-  for (const void* const kernel :
-       {reinterpret_cast<const void*>(&phase_kernel), reinterpret_cast<const void*>(&enter_kernel),
-        reinterpret_cast<const void*>(&leave_kernel), reinterpret_cast<const void*>(&close_kernel)})
-    LOCKSTEP_RETURN_IF_ERROR(load_one(kernel));
-  return Status();
+  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&phase_kernel)));
+  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&message_kernel)));
+  return load_permits();
 }
 
 }  // namespace
@@ -89,10 +113,12 @@ Status load_all() {
 CudaKernels cuda_kernels() {
   return {start_packets,
           start_one<const PhaseArguments, phase_kernel>,
+          start_messages,
           start_one<const PermitArguments, enter_kernel>,
           start_one<const PermitArguments, leave_kernel>,
           start_one<const PermitArguments, close_kernel>,
-          load_all};
+          load_all,
+          load_permits};
 }
 
 }  // namespace lockstep::internal::sync
