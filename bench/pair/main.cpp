@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <iostream>
 #include <new>
-#include <numeric>
 #include <optional>
+#include <queue>
 #include <vector>
 
 #include "bench/buffer.hpp"
@@ -28,7 +28,7 @@ double microseconds_since(Clock::time_point start) {
 struct PairOptions {
   std::string transport = "ucx";
   std::uint64_t bytes = 1 << 20;
-  int iterations = 1000, warmup = 100;
+  int iterations = 1000, warmup = 100, window = 32;
   bool stream = false, registered = false, unwritten = false, pinned = false;
 };
 
@@ -72,6 +72,7 @@ class PingPong {
     if (communicator_.rank() == 1) send();
     return microseconds_since(start) / 2;
   }
+  void finish() {}
 
  private:
   void send() {
@@ -84,31 +85,42 @@ class PingPong {
   const Buffer back_;
 };
 
-/// From the first rank to the second, one after another: the time of each, in microseconds.
+/// From the first rank to the second, `window` of them under way: the time of each, in microseconds.
 class Stream {
  public:
   Stream(Communicator& communicator, const PairOptions& options)
       : communicator_(communicator),
-        bytes_(options.bytes),
+        options_(options),
         source_(options),
         memory_(options.bytes, options.registered) {}
 
   double once() {
     const auto start = Clock::now();
-    if (communicator_.rank() == 0) communicator_.send(source_.data(), bytes_, DataType::u8, 1, 0);
-    if (communicator_.rank() == 1) communicator_.recv(memory_.data(), bytes_, DataType::u8, 0, 0);
+    if (under_way_.size() == static_cast<std::size_t>(options_.window)) await_oldest();
+    under_way_.push(communicator_.rank() == 0
+                        ? communicator_.send_async(source_.data(), options_.bytes, DataType::u8, 1)
+                        : communicator_.recv_async(memory_.data(), options_.bytes, DataType::u8, 0));
     return microseconds_since(start);
+  }
+  void finish() {
+    while (!under_way_.empty()) await_oldest();
   }
 
  private:
+  void await_oldest() {
+    under_way_.front().wait();
+    under_way_.pop();
+  }
+
   Communicator& communicator_;
-  const std::uint64_t bytes_;
+  const PairOptions& options_;
   const Source source_;
   const Buffer memory_;
+  std::queue<Work> under_way_;
 };
 
-/// What tells of the message: ucx_perftest gives the median of those there and back, and the mean of a
-/// stream, in which a message may take the time of another.
+/// What tells of the message: ucx_perftest gives the median of those there and back, and the
+/// mean of a stream, in which a message takes the time of another.
 struct Summary {
   double median, mean;
 };
@@ -116,12 +128,15 @@ struct Summary {
 template <class Test>
 Summary measure(Test& test, const PairOptions& options) {
   for (int i = 0; i < options.warmup; ++i) test.once();
+  test.finish();
   std::vector<double> times(static_cast<std::size_t>(options.iterations));
+  const auto start = Clock::now();
   for (double& time : times) time = test.once();
-  const double sum = std::accumulate(times.begin(), times.end(), 0.0);
+  test.finish();
+  const double mean = microseconds_since(start) / options.iterations;
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
-  return {*middle, sum / static_cast<double>(times.size())};
+  return {*middle, mean};
 }
 
 int take_part(Communicator& communicator, const PairOptions& options) {
@@ -160,6 +175,8 @@ int run(int argc, char** argv) {
   app.add_option("-n,--iters", options.iterations)->check(CLI::Range(1, 10'000'000));
   app.add_option("-w,--warmup_iters", options.warmup)->check(CLI::Range(0, 1'000'000));
   app.add_flag("--stream", options.stream, "one after another; without it there and back, halved");
+  app.add_option("--window", options.window, "messages of a stream that are under way at once")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
   app.add_flag("--unwritten", options.unwritten, "send from memory that was never written");
   app.add_flag("--pin", options.pinned, "each process to a core");
