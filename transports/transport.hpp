@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,7 @@ namespace lockstep::internal {
 struct SendCursor {
   std::size_t header_bytes = 0;
   std::size_t payload_bytes = 0;
+  std::uint64_t number = 0;  ///< The link's own.
 };
 
 /// Which of the independent streams between a pair: collectives travel in program order; point-to-point may
@@ -55,6 +57,10 @@ class Link {
   virtual Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                             SendCursor& cursor) = 0;
 
+  /// Whether the next message may be begun though a send returned false: what it began is under way whole,
+  /// and only not over. The sends that are not over may then go on in any order.
+  virtual bool may_begin() const { return false; }
+
   /// Header of the message at the head of the incoming stream, or nullptr while it is not wholly here.
   /// Checked: magic, version. Stays valid until pop(). With `awaited` a link may take payload together with
   /// the header, and write to `place`: all of its first bytes are then this payload's, and read() must be the
@@ -72,6 +78,12 @@ class Link {
   /// release(), which consumes `bytes` (a multiple of unit) of them.
   virtual Result<std::span<const std::byte>> borrow(std::size_t unit, std::size_t most) = 0;
   virtual void release(std::size_t bytes) = 0;
+
+  /// Tells where the whole payload of a message that will come will be read to, before its header is here:
+  /// the peer may then send it straight there without asking. Once for each such message, in their order,
+  /// while nothing else with a large payload comes on this link; read() must then ask for just that memory. A
+  /// link may write there from now on, until it was read or given up with Transport::withdraw.
+  virtual void expect([[maybe_unused]] std::span<std::byte> place) {}
 
   /// Drops the head message, whose payload must be consumed.
   virtual void pop() = 0;

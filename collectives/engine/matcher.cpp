@@ -151,6 +151,10 @@ void Matcher::accept(Operation& receive, int peer, const FrameHeader& offer) {
   receive.received = {peer, offer.tag, offer.facts.count};
   entry.awaiting_message.push_back(&receive);
   queue(peer, std::move(answer));
+  // Accepted in this order, the payloads come in this order.
+  if (Link* link = transport_->existing_link(peer, Channel::point_to_point); link != nullptr)
+    link->expect(
+        {static_cast<std::byte*>(receive.message.buffer), offer.facts.count * size_of(offer.facts.type)});
 }
 
 void Matcher::on_accept(int peer, const FrameHeader& header) {

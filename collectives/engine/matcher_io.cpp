@@ -38,10 +38,10 @@ bool Matcher::step_peer(int peer) {
 }
 
 bool Matcher::send_frames(int peer, Link& link) {
-  Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  std::deque<Outgoing>& outgoing = peers_[static_cast<std::size_t>(peer)].outgoing;
   bool moved = false;
-  while (!entry.outgoing.empty()) {
-    Outgoing& frame = entry.outgoing.front();
+  for (std::size_t next = 0; next < outgoing.size();) {  // Those before it are under way, and not over.
+    Outgoing& frame = outgoing[next];
     const std::byte* data = frame.copy.empty() ? frame.data : frame.copy.data();
     const std::size_t before = frame.cursor.header_bytes + frame.cursor.payload_bytes;
     const auto sent = link.send(frame.header, {data, frame.header.bytes}, frame.cursor);
@@ -50,9 +50,13 @@ bool Matcher::send_frames(int peer, Link& link) {
       return true;
     }
     moved |= frame.cursor.header_bytes + frame.cursor.payload_bytes > before;
-    if (!sent.value()) return moved;
+    if (!sent.value()) {
+      if (frame.cursor.header_bytes == 0 || !link.may_begin()) return moved;
+      ++next;
+      continue;
+    }
     Operation* operation = frame.operation;
-    entry.outgoing.pop_front();
+    outgoing.erase(outgoing.begin() + static_cast<std::ptrdiff_t>(next));
     --queued_;
     if (operation != nullptr) end(*operation, {});
     moved = true;

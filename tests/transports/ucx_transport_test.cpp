@@ -105,6 +105,71 @@ TEST(UcxTransport, MemoryThatWasWithdrawnIsNotTouchedByALateSender) {
   EXPECT_EQ(receiver.read(memory).status().code(), ErrorCode::peer_lost);
 }
 
+/// Both sides step; the sender goes on with `out` until it is sent or its link fails.
+Result<bool> steps(Pair& pair, Outgoing& out, int most) {
+  Result<bool> sent = false;
+  for (int i = 0; i < most && sent.ok() && !out.done; ++i) {
+    sent = push(pair.link(0), out);
+    static_cast<void>(pair.transports[1]->service());
+  }
+  return sent;
+}
+
+TEST(UcxTransport, ExpectedPayloadsComeBeforeAnybodyReads) {
+  Pair pair;
+  constexpr std::size_t kMany = 40, kBytes = 200'000;  // More than can be open at once, and one in two parts.
+  std::vector<Outgoing> out;
+  std::vector<std::vector<std::byte>> places;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    out.push_back(message(i == 2 ? kDirectLandingBytes + kBytes : i % 5 == 4 ? 100 : kBytes, i));
+    places.emplace_back(out[i].payload.size());
+  }
+  Link& receiver = pair.link(1);
+  for (auto& place : places) receiver.expect(place);
+  ASSERT_TRUE(*steps(pair, out[0], 1'000'000)) << "the receiver did not read, and need not";
+  EXPECT_TRUE(places[0] == out[0].payload);
+  for (std::size_t i = 0, sent = 1; i < kMany;) {
+    if (sent < kMany) sent += *steps(pair, out[sent], 1) ? 1 : 0;
+    if (receiver.peek().value() == nullptr) continue;
+    std::size_t got = 0;
+    while (got < places[i].size()) {
+      got += receiver.read(std::span(places[i]).subspan(got)).value();
+      if (sent < kMany) sent += *steps(pair, out[sent], 1) ? 1 : 0;
+    }
+    receiver.pop();
+    EXPECT_TRUE(places[i] == out[i].payload) << "message " << i;
+    ++i;
+  }
+}
+
+TEST(UcxTransport, ExpectedMemoryIsGivenUpAtOnceAndItsSenderGetsRidOfTheMessage) {
+  Pair pair;
+  Link& receiver = pair.link(1);
+  std::vector<std::byte> memory(1 << 20, std::byte{0x5a});
+  receiver.expect(memory);
+  pair.link(0);
+  EXPECT_TRUE(pair.transports[1]->withdraw(0, false));
+  Outgoing out = message(memory.size(), 5);
+  ASSERT_TRUE(*steps(pair, out, 1'000'000));
+  EXPECT_TRUE(memory == std::vector<std::byte>(1 << 20, std::byte{0x5a}));
+  EXPECT_EQ(receiver.read(memory).status().code(), ErrorCode::aborted);
+}
+
+TEST(UcxTransport, APayloadOfAnotherSizeThanExpectedIsAnError) {
+  Pair pair;
+  Link& receiver = pair.link(1);
+  std::vector<std::byte> memory(1 << 20);
+  receiver.expect(memory);
+  Outgoing out = message(memory.size() + 1, 5);
+  Result<const FrameHeader*> head = nullptr;
+  while (head.ok() && *head == nullptr) {
+    static_cast<void>(push(pair.link(0), out));
+    head = receiver.peek();
+  }
+  EXPECT_EQ(head.status().code(), ErrorCode::internal);
+  EXPECT_NE(head.status().message().find("were expected"), std::string::npos) << head.status().message();
+}
+
 TEST(UcxTransport, CloseStillDeliversWhatWasSent) {
   Pair pair;
   Link& to = pair.link(1);

@@ -46,6 +46,10 @@ class Wire {
 
   /// Opens `memory` to one transfer. What is told to the peer fills `landing`.
   virtual Status open_landing(std::span<std::byte> memory, Landing& landing) = 0;
+  /// Closes up to `most` landings that nothing has begun to fill, from the youngest on, and returns how many
+  /// those were: their memory is not touched any more. What the peer sends to them goes nowhere. Called once,
+  /// and no landing is opened after it.
+  virtual std::size_t take_back([[maybe_unused]] std::size_t most) { return 0; }
   /// Of the landings opened, in order, how many are filled: their memory is not touched any more.
   virtual std::uint64_t landed() = 0;
   /// Starts to fill `landing` of the peer from `memory`. False: no room now.
@@ -88,6 +92,8 @@ class Fabric {
   virtual Result<std::span<std::byte>> bounce_memory(std::size_t bytes) = 0;
   /// Whether landings in (and transfers from) this memory of the caller need no copy.
   virtual bool direct(const void* memory, std::size_t bytes) = 0;
+  /// Whether Wire::take_back can close a landing.
+  virtual bool takes_back() const { return false; }
 };
 
 }  // namespace lockstep::internal

@@ -116,8 +116,29 @@ Result<bool> FabricLink::send_pieces(const FrameHeader& header, std::span<const 
     if (!sent.ok() || !*sent) return sent;
     cursor.header_bytes = sizeof header;
     cursor.payload_bytes += part.size();
+    whole_ = cursor.payload_bytes == payload.size();
   }
   return true;
+}
+
+// Fills what the peer opened, as far as this payload goes: landings behind are for messages to come.
+Status FabricLink::begin_transfers(std::span<const std::byte> payload) {
+  while (!granted_.empty() && begun_bytes_ < payload.size()) {
+    const Landing& landing = granted_.front();
+    if (landing.bytes > payload.size() - begun_bytes_) {
+      protocol_failure_ = Status(
+          ErrorCode::internal, "rank " + std::to_string(peer_) + " asked for more than a message has", peer_);
+      return protocol_failure_;
+    }
+    auto begun = wire_->fill(landing, payload.subspan(begun_bytes_, landing.bytes));
+    if (!begun.ok()) return begun.status();
+    if (!*begun) break;
+    begun_bytes_ += landing.bytes;
+    in_transfer_.push_back(landing.bytes);
+    granted_.pop_front();
+  }
+  whole_ = begun_bytes_ == payload.size();
+  return {};
 }
 
 Result<bool> FabricLink::send_large(const FrameHeader& header, std::span<const std::byte> payload,
@@ -126,29 +147,23 @@ Result<bool> FabricLink::send_large(const FrameHeader& header, std::span<const s
     auto sent = send_piece(&header, {});
     if (!sent.ok() || !*sent) return sent;
     cursor.header_bytes = sizeof header;
+    cursor.number = ++begun_;
     begun_bytes_ = 0;
+    whole_ = false;
   }
-  while (!granted_.empty()) {
-    const Landing& landing = granted_.front();
-    if (landing.bytes > payload.size() - begun_bytes_) {
-      protocol_failure_ = Status(
-          ErrorCode::internal, "rank " + std::to_string(peer_) + " asked for more than a message has", peer_);
-      return protocol_failure_;
-    }
-    auto begun = wire_->fill(landing, payload.subspan(begun_bytes_, landing.bytes));
-    if (!begun.ok()) return begun;
-    if (!*begun) break;
-    begun_bytes_ += landing.bytes;
-    in_transfer_.push_back(landing.bytes);
-    granted_.pop_front();
-  }
-  for (const std::uint64_t now = wire_->filled(); filled_ < now; ++filled_) {
+  if (cursor.number == begun_) LOCKSTEP_RETURN_IF_ERROR(begin_transfers(payload));
+  // Transfers are over in their order: those of the oldest message come first.
+  const std::uint64_t now = wire_->filled();
+  while (cursor.number == sent_ + 1 && filled_ < now && cursor.payload_bytes < payload.size()) {
     cursor.payload_bytes += in_transfer_.front();
     bytes_sent_ += in_transfer_.front();
     in_transfer_.pop_front();
+    ++filled_;
   }
   if (Status status = broken(); !status.ok()) return status;
-  return cursor.payload_bytes == payload.size();
+  if (cursor.payload_bytes < payload.size()) return false;
+  ++sent_;
+  return true;
 }
 
 }  // namespace lockstep::internal

@@ -4,7 +4,8 @@
 // of them are under way or unread. The header of a larger one travels alone; when the receiver knows where
 // its payload goes, it opens landings there and tells the sender, who fills them from its own memory. So data
 // are never on their way to a place that is not ready, and a receiver that does not read holds the sender
-// back, as a socket would.
+// back, as a socket would. A receiver that knows the place before the header is here (expect) opens its
+// landings then, and the sender need not wait for them.
 #pragma once
 
 #include <array>
@@ -26,10 +27,12 @@ class FabricLink final : public Link {
 
   Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                     SendCursor& cursor) override;
+  bool may_begin() const override { return whole_ && begun_ - sent_ < kLandings; }
   Result<const FrameHeader*> peek(const Awaited* awaited = nullptr) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
   Result<std::span<const std::byte>> borrow(std::size_t unit, std::size_t most) override;
   void release(std::size_t bytes) override;
+  void expect(std::span<std::byte> place) override;
   void pop() override;
   /// The transport's descriptor wakes for all links.
   pollfd poll_entry() const override { return {-1, 0, 0}; }
@@ -57,15 +60,23 @@ class FabricLink final : public Link {
   };
   static_assert(sizeof(Note) == 16);
   enum class Way : std::uint8_t { undecided, pieces, direct, bounce };
+  struct Expected {  // A payload's place, and how much of it landings were opened for.
+    std::span<std::byte> place;
+    std::size_t opened = 0, landings = 0;
+  };
 
   Result<bool> tell(Kind kind, std::span<const std::byte> body);
   Result<bool> send_piece(const FrameHeader* header, std::span<const std::byte> payload);
   Result<bool> send_pieces(const FrameHeader& header, std::span<const std::byte> payload, SendCursor& cursor);
   Result<bool> send_large(const FrameHeader& header, std::span<const std::byte> payload, SendCursor& cursor);
+  Status begin_transfers(std::span<const std::byte> payload);
   void take(const Arrival& arrival);
   void return_credits();
   Status broken() const;
 
+  Status begin_payload();
+  Status open_ahead();
+  void close_expected();
   Status choose_way(std::span<const std::byte> into);
   Status open(std::span<std::byte> memory);
   Result<std::size_t> read_pieces(std::span<std::byte> into);
@@ -89,7 +100,9 @@ class FabricLink final : public Link {
   std::deque<Landing> granted_;            // By the peer, not begun.
   std::deque<std::uint64_t> in_transfer_;  // Sizes of the transfers under way, in order.
   std::uint64_t filled_ = 0;               // Transfers that are over.
-  std::uint64_t begun_bytes_ = 0;          // Of the outgoing large message.
+  std::uint64_t begun_ = 0, sent_ = 0;     // Large messages whose header went, and that are over, in order.
+  std::uint64_t begun_bytes_ = 0;          // Of the youngest of them.
+  bool whole_ = true;                      // Nothing is left to begin of any message.
 
   // Receiving.
   std::deque<Arrival> pieces_;
@@ -104,6 +117,7 @@ class FabricLink final : public Link {
   std::deque<std::span<std::byte>> open_;  // Opened, in order.
   std::deque<std::span<std::byte>> full_;  // Bounce landings filled and unread, in order.
   std::deque<Landing> untold_;             // Opened, the peer was not told yet.
+  std::deque<Expected> expected_;          // Whose headers are not here.
   std::span<std::byte> bounce_;            // kLandings times kBounceBytes, once needed.
   std::size_t next_bounce_ = 0;
 };

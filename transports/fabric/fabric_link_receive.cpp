@@ -23,11 +23,51 @@ Result<const FrameHeader*> FabricLink::peek(const Awaited*) {
                                peer_);
     return protocol_failure_;
   }
-  payload_left_ = unopened_ = header_.bytes;
-  way_ = header_.bytes > kPiecewiseBytes ? Way::undecided : Way::pieces;
+  LOCKSTEP_RETURN_IF_ERROR(begin_payload());
   have_header_ = true;
   consume_piece(sizeof header_);
   return &header_;
+}
+
+Status FabricLink::begin_payload() {
+  payload_left_ = unopened_ = header_.bytes;
+  way_ = header_.bytes > kPiecewiseBytes ? Way::undecided : Way::pieces;
+  if (way_ == Way::pieces || expected_.empty()) return {};
+  const Expected expected = expected_.front();
+  if (expected.place.size() != header_.bytes) {
+    protocol_failure_ = Status(ErrorCode::internal,
+                               "rank " + std::to_string(peer_) + " sent " + std::to_string(header_.bytes) +
+                                   " bytes where " + std::to_string(expected.place.size()) + " were expected",
+                               peer_);
+    return protocol_failure_;
+  }
+  expected_.pop_front();
+  way_ = Way::direct;
+  unopened_ -= expected.opened;
+  return {};
+}
+
+// Smaller payloads come in pieces, and need no landing.
+void FabricLink::expect(std::span<std::byte> place) {
+  if (place.size() <= kPiecewiseBytes || !driver_.fabric().takes_back() || !broken().ok()) return;
+  expected_.push_back({place});
+  static_cast<void>(open_ahead());  // Its error is failure()'s.
+}
+
+// Landings are filled in the order in which they were opened, so the message that arrives comes first.
+Status FabricLink::open_ahead() {
+  if (payload_left_ > 0 && way_ != Way::pieces && unopened_ > 0) return {};
+  for (Expected& expected : expected_) {
+    while (expected.opened < expected.place.size()) {
+      if (open_.size() == kLandings) return {};
+      const auto rest = expected.place.subspan(expected.opened);
+      const auto part = rest.first(std::min(rest.size(), kDirectLandingBytes));
+      LOCKSTEP_RETURN_IF_ERROR(open(part));
+      expected.opened += part.size();
+      ++expected.landings;
+    }
+  }
+  return {};
 }
 
 void FabricLink::pop() { have_header_ = false; }
@@ -64,12 +104,12 @@ Status FabricLink::open(std::span<std::byte> memory) {
   LOCKSTEP_RETURN_IF_ERROR(wire_->open_landing(memory, landing));
   open_.push_back(memory);
   untold_.push_back(landing);
-  unopened_ -= memory.size();
   return_credits();
   return {};
 }
 
 Result<std::size_t> FabricLink::read(std::span<std::byte> into) {
+  if (!protocol_failure_.ok()) return protocol_failure_;
   into = into.first(std::min<std::uint64_t>(into.size(), payload_left_));
   if (into.empty()) return std::size_t{0};
   LOCKSTEP_RETURN_IF_ERROR(choose_way(into));
@@ -98,18 +138,26 @@ Result<std::size_t> FabricLink::read_pieces(std::span<std::byte> into) {
 
 // `into` begins where the oldest open landing does.
 Result<std::size_t> FabricLink::read_direct(std::span<std::byte> into) {
+  if (!open_.empty() && open_.front().data() != into.data()) {
+    protocol_failure_ = Status(
+        ErrorCode::internal,
+        "rank " + std::to_string(peer_) + " sent messages in another order than they were asked for", peer_);
+    return protocol_failure_;
+  }
   while (unopened_ > 0 && open_.size() < kLandings) {
     const std::size_t begin = payload_left_ - unopened_;
-    LOCKSTEP_RETURN_IF_ERROR(
-        open(into.subspan(begin, std::min<std::uint64_t>(unopened_, kDirectLandingBytes))));
+    const auto part = into.subspan(begin, std::min<std::uint64_t>(unopened_, kDirectLandingBytes));
+    LOCKSTEP_RETURN_IF_ERROR(open(part));
+    unopened_ -= part.size();
   }
   pump();
   std::size_t total = 0;
-  for (const std::uint64_t now = wire_->landed(); landed_ < now; ++landed_) {
+  for (const std::uint64_t now = wire_->landed(); landed_ < now && total < into.size(); ++landed_) {
     total += open_.front().size();
     open_.pop_front();
   }
   bytes_received_ += total;
+  if (total > 0) LOCKSTEP_RETURN_IF_ERROR(open_ahead());
   return total;
 }
 
@@ -119,6 +167,7 @@ Status FabricLink::refill_bounce() {
     const auto part =
         bounce_.subspan(next_bounce_ * kBounceBytes, std::min<std::uint64_t>(unopened_, kBounceBytes));
     LOCKSTEP_RETURN_IF_ERROR(open(part));
+    unopened_ -= part.size();
     next_bounce_ = (next_bounce_ + 1) % kLandings;
   }
   return {};
@@ -181,8 +230,23 @@ void FabricLink::release(std::size_t bytes) {
 
 // ---- giving up ----
 
+// What nobody fills yet is closed at once; what is being filled is waited for as any other transfer. The
+// messages that were to come have no place any more, and the link ends.
+void FabricLink::close_expected() {
+  std::size_t landings = 0;
+  for (const Expected& expected : expected_) landings += expected.landings;
+  expected_.clear();
+  const std::size_t closed = wire_->take_back(landings);
+  open_.resize(open_.size() - closed);
+  untold_.resize(untold_.size() - std::min(untold_.size(), closed));
+  if (landings == 0 || !protocol_failure_.ok()) return;
+  protocol_failure_ =
+      Status(ErrorCode::aborted, "a message of rank " + std::to_string(peer_) + " was given up", peer_);
+}
+
 bool FabricLink::withdraw(bool force) {
-  const bool receiving = way_ == Way::direct && !open_.empty();
+  if (!expected_.empty()) close_expected();
+  const bool receiving = (way_ == Way::direct || !protocol_failure_.ok()) && !open_.empty();
   if (!receiving && in_transfer_.empty()) return true;
   pump();
   for (const std::uint64_t now = wire_->landed(); receiving && landed_ < now; ++landed_) {

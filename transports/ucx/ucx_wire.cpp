@@ -20,6 +20,7 @@ UcxWire::UcxWire(UcxWorker& worker, UcxPeer& peer, Channel channel, std::span<st
 UcxWire::~UcxWire() {
   for (const Pending& pending : receiving_) cancel(pending.request);
   for (void* request : landings_) cancel(request);
+  for (void* request : taken_back_) cancel(request);
   for (const Pending& pending : sending_) {
     if (pending.request != nullptr) ucx_.request_free(pending.request);
   }
@@ -131,6 +132,21 @@ std::uint64_t UcxWire::count_over(std::deque<void*>& requests) {
     ++over;
   }
   return over;
+}
+
+// A receive that no message has met is cancelled at once; another one goes on. A message that comes after all
+// meets a receive without room, so that its sender gets rid of it.
+std::size_t UcxWire::take_back(std::size_t most) {
+  std::size_t closed = 0;
+  for (; closed < most && !landings_.empty() && landings_.back() != nullptr; ++closed) {
+    ucx_.request_cancel(worker_.handle(), landings_.back());
+    if (ucx_.request_check_status(landings_.back()) != UCS_ERR_CANCELED) break;
+    ucx_.request_free(landings_.back());
+    landings_.pop_back();
+    const std::uint64_t number = next_landing_ - 1 - closed;
+    taken_back_.push_back(receive({}, UcxTag::of(peer_.rank, channel_, UcxTag::transfer, number)));
+  }
+  return closed;
 }
 
 std::uint64_t UcxWire::landed() { return landed_ += count_over(landings_); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <vector>
 
 #include "transports/fabric/limits.hpp"
 #include "transports/ucx/ucx_worker.hpp"
@@ -21,6 +22,7 @@ class UcxWire final : public Wire {
   std::optional<Arrival> next() override;
   void release(const Arrival& arrival) override { post(arrival.slot); }
   Status open_landing(std::span<std::byte> memory, Landing& landing) override;
+  std::size_t take_back(std::size_t most) override;
   std::uint64_t landed() override;
   Result<bool> fill(const Landing& landing, std::span<const std::byte> memory) override;
   std::uint64_t filled() override;
@@ -54,6 +56,7 @@ class UcxWire final : public Wire {
   std::deque<Pending> sending_;    // In order.
   std::deque<std::uint32_t> free_send_slots_;
   std::deque<void*> landings_, fillings_;  // Requests in order.
+  std::vector<void*> taken_back_;          // Receives without room in the place of landings that were closed.
   std::uint64_t landed_ = 0, filled_ = 0;
 };
 
