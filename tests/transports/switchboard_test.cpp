@@ -14,9 +14,11 @@
 #include <future>
 #include <thread>
 
+#include "lib/bootstrap/limits.hpp"
 #include "lib/net/interfaces.hpp"
 #include "lib/net/stream_io.hpp"
 #include "tests/transports/static_session.hpp"
+#include "transports/tcp/limits.hpp"
 #include "transports/tcp/published_address.hpp"
 
 namespace lockstep::internal {
@@ -248,6 +250,46 @@ TEST(Switchboard, DoesNotWaitForARankThatDied) {
   killer.join();
   EXPECT_EQ(status.code(), ErrorCode::peer_lost);
   EXPECT_EQ(status.message(), "rank 1 (node1, pid 1001) is gone: exited with code 3");
+}
+
+/// Real time, but for what a test adds.
+class AdvancedEnv final : public Env {
+ public:
+  Nanos now() noexcept override { return real_env().now() + ahead_.load(); }
+  std::uint64_t random() noexcept override { return real_env().random(); }
+  void wake_at(Nanos when) noexcept override { real_env().wake_at(when); }
+  void advance(std::chrono::nanoseconds by) { ahead_ += to_nanos(by); }
+
+ private:
+  std::atomic<Nanos> ahead_{0};
+};
+
+/// How often rank 0 calls a peer that hangs up, each time after `patience`.
+int calls_of_a_peer_that_hangs_up_after(std::chrono::milliseconds patience) {
+  auto listener = tcp_listen({"127.0.0.1", 0});
+  StaticSession session(0, 2, fresh_store());
+  EXPECT_TRUE(session.store().set_one(published_key(1), local_address(*listener).text() + " 1").ok());
+  AdvancedEnv env;
+  auto board = Switchboard::make(session, env);
+  EXPECT_TRUE(board.ok()) << board.status().message();
+  (*board)->want(1, 1);
+  int calls = 0;
+  for (auto result = (*board)->take(1, 1); result.ok(); result = (*board)->take(1, 1)) {
+    pollfd entry{listener->get(), POLLIN, 0};
+    if (poll(&entry, 1, 10) != 1) continue;
+    ++calls;
+    env.advance(patience);
+    EXPECT_TRUE(accept_connection(*listener).ok());  // And closes it.
+  }
+  const Status why = (*board)->take(1, 1).status();
+  EXPECT_EQ(why.code(), ErrorCode::peer_lost);
+  EXPECT_NE(why.message().find("broke the handshake off"), std::string::npos) << why.message();
+  return calls;
+}
+
+TEST(Switchboard, CallsAgainWhereItsHelloWasLate) {
+  EXPECT_EQ(calls_of_a_peer_that_hangs_up_after({}), kConnectAttempts);
+  EXPECT_EQ(calls_of_a_peer_that_hangs_up_after(kHandshakeDeadline), kLateHelloPatience / kHandshakeDeadline);
 }
 
 TEST(Switchboard, TheVariableGoesBeforeTheMeasuredNumberOfSockets) {

@@ -8,6 +8,7 @@
 
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/exchange.hpp"
+#include "lib/bootstrap/limits.hpp"
 #include "lib/net/interfaces.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "transports/tcp/host_probe.hpp"
@@ -264,6 +265,8 @@ void Switchboard::call(Key key) {
   hello.peer = peer;
   hello.channel = channel;
   Effort& effort = efforts_[key];
+  effort.called = env_.now();
+  if (effort.attempts == 0) effort.began = effort.called;
   effort.call = std::make_unique<AddressRace>(
       reactor_, key_, hello, ways_to(peer, effort.rail), name_of(peer),
       [this, key](AddressRace::Outcome outcome, Status why) { called(key, outcome, std::move(why)); });
@@ -278,8 +281,16 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) {
     if (!knocked) connected(key, ended->take_socket());
     return;
   }
-  if (outcome == AddressRace::Outcome::broken && ++effort.attempts < kConnectAttempts) return call(key);
+  ++effort.attempts;
+  if (outcome == AddressRace::Outcome::broken && tries_again(effort)) return call(key);
   fail(key, std::move(why));
+}
+
+/// After an attempt that broke.
+bool Switchboard::tries_again(const Effort& effort) const {
+  const Nanos now = env_.now();
+  const bool late = now - effort.called >= to_nanos(kHandshakeDeadline);
+  return effort.attempts < kConnectAttempts || (late && now - effort.began < to_nanos(kLateHelloPatience));
 }
 
 HandshakeStatus Switchboard::admit(const HandshakeHello& hello) const {

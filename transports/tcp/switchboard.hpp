@@ -78,7 +78,8 @@ class Switchboard {
   struct Effort {
     int attempts = 0;
     int rail = 0;
-    Reactor::Handle timer = 0;  // Higher rank: until it knocks.
+    Nanos began = 0, called = 0;  // The first attempt, and the last.
+    Reactor::Handle timer = 0;    // Higher rank: until it knocks.
     std::unique_ptr<AddressRace> call;
   };
 
@@ -94,6 +95,7 @@ class Switchboard {
   void begin(Key key, int rail);
   std::vector<HostPort> ways_to(int peer, int rail) const;
   void call(Key key);
+  bool tries_again(const Effort& effort) const;
   void called(Key key, AddressRace::Outcome outcome, Status why);
   HandshakeStatus admit(const HandshakeHello& hello) const;
   void accepted(Fd socket, const HandshakeHello& hello);
