@@ -31,18 +31,23 @@ def parse(arguments):
     p.add_argument("--ops", type=comma_list(one_of("operation", OPS)), metavar="OP,...", default=["all_reduce"], help="default: all_reduce")
     p.add_argument("--rounds", type=positive, metavar="N", default=5, help="times that every contender takes its turn; default: 5")
     p.add_argument("--peers", metavar="PEER,...", default=",".join(PEERS), help="whom to compare with; none for nobody")
+    p.add_argument("--algorithms", metavar="NAME,...", default="", help="measure ours with each of these forced, too: what the choice is worth")
     p.add_argument("--json", metavar="FILE", help="write all results there")
     p.add_argument("--no-install", action="store_true", help="do not install missing packages; leave missing peers out")
     p.add_argument("--jobs", type=positive, metavar="N", default=os.cpu_count(), help="compile N files at once")
     p.add_argument("--bin", metavar="DIR", help="build nothing: take our programs from DIR")
     options = p.parse_args(arguments)
     options.peers = [] if options.peers == "none" else comma_list(one_of("peer", PEERS))(options.peers)
+    options.algorithms = [name for name in options.algorithms.split(",") if name]
     options.link = None if options.link == "none" else options.link
     return options
 
 
 def jobs_on(placement, options, peers):
     jobs = [contenders.Job("lockstep", "hosts", argument="auto", hosts=placement)]
+    for name in options.algorithms:
+        forced = {"LOCKSTEP_ALGORITHMS": ";".join(f"{op}:*={name}" for op in options.ops)}
+        jobs.append(dataclasses.replace(jobs[0], mode=name, environment=forced))
     if "openmpi" in peers:
         over_tcp = contenders.openmpi("hosts", "default", [("pml", "ob1"), ("btl", "vader,tcp,self")])
         jobs.append(dataclasses.replace(over_tcp, hosts=placement))
@@ -55,7 +60,7 @@ class Cell:
     """One operation of one size on so many hosts with so many ranks each; all contenders, one after the other, in every round."""
 
     def __init__(self, placement, jobs, op, size):
-        self.placement, self.jobs, self.op, self.size, self.answers = placement, jobs, op, size, {}
+        self.placement, self.jobs, self.op, self.size, self.answers, self.forced = placement, jobs, op, size, {}, {}
         self.ranks = placement.count * placement.each
 
     def visit(self, crew):
@@ -64,7 +69,9 @@ class Cell:
             for variant in variants:
                 order = f"{self.op} {self.size} {variant} {300_000 if self.size >= 1 << 20 else 60_000} 2 3 20000"
                 answer = crew.turn(job, self.ranks, order, TURN_SECONDS)
-                if answer:
+                if answer and job.peer == "lockstep" and job.mode != "default":
+                    self.forced.setdefault(job.mode, []).append(answer.median)
+                elif answer:
                     self.answers.setdefault((job.peer, variant), []).append(answer)
 
     def row(self, rate):
@@ -79,6 +86,10 @@ class Cell:
         row = {"op": self.op, "hosts": hosts, "each": self.placement.each, "bytes": self.size, "ours_us": ours, "peers": best,
                "ratios": {peer: round(ours / us, 3) for peer, us in best.items()},
                "algorithm": self.answers["lockstep", "private"][-1].algorithm, "link_mbytes_s": round(rate / 1e6, 2)}
+        if self.forced:
+            row["forced_us"] = {name: round(statistics.median(times), 1) for name, times in self.forced.items()}
+            # Of two runs of one algorithm, the one among the others.
+            row["to_best"] = round(row["forced_us"].get(row["algorithm"], ours) / min(row["forced_us"].values()), 3)
         if self.op == "all_reduce":
             row["share_of_link"] = round(2 * (hosts - 1) / hosts * self.size / rate * 1e6 / ours, 3)
         return row
@@ -136,6 +147,15 @@ def lines(rows):
                *(cell for peer in PEERS for cell in (tables.number(row["peers"].get(peer)), str(row["ratios"].get(peer, "-"))))]
 
 
+def choices(rows):
+    for row in rows:
+        if "to_best" in row:
+            others = ", ".join(f"{name} {tables.number(us)}" for name, us in sorted(row["forced_us"].items(), key=lambda item: item[1]))
+            yield [f"{row['op']} {size_name(row['bytes'])}", f"{row['hosts']} x {row['each']}", row["algorithm"], tables.number(row["ours_us"]),
+                   f"{row['to_best']:.2f}", others]
+
+
+CHOICES = ["call", "hosts x ranks", "chosen", "us", "to the best", "each forced, us"]
 HEADER = ["call", "hosts x ranks", "lockstep us", "algorithm", "of link", "to 1 each", "Open MPI us", "ratio", "Gloo us", "ratio"]
 
 
@@ -143,6 +163,8 @@ def run(options):
     began = time.monotonic()
     rows = measure(options)
     print(tables.plain(HEADER, list(lines(rows))))
+    if options.algorithms:
+        print(tables.plain(CHOICES, list(choices(rows))))
     rates = sorted({(row["hosts"], row["link_mbytes_s"]) for row in rows})
     print(f"link: {options.link or 'unlimited'}; measured beside, MB/s each way, by hosts: {', '.join(f'{h}: {r}' for h, r in rates)}; "
           f"{time.monotonic() - began:.0f} s")
