@@ -40,6 +40,9 @@ inline constexpr std::size_t kChannels = kEachChannel.size();
 struct Awaited {
   FrameHeader header;          ///< As the sender writes it, bit for bit.
   std::span<std::byte> place;  ///< Where its payload will be read to; empty where it will be borrowed.
+  /// Whether peek() may write as many bytes before `place` as a header has: header and payload then come in
+  /// one piece.
+  bool room_before = false;
 };
 
 /// An ordered, reliable path of messages between this rank and one peer, for one communicator and channel.

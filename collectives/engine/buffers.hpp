@@ -14,7 +14,7 @@ struct Buffers {
   int self = 0;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::byte* scratch = nullptr;
+  std::byte* scratch = nullptr;  ///< Room for a frame's header lies before it.
   /// Domain programs: by member, in the run's own lists (MemberPlaces). Null for link programs.
   std::byte* const* member_input = nullptr;
   std::byte* const* member_output = nullptr;

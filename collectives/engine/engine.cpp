@@ -99,10 +99,11 @@ Status Engine::run(const Call& call) {
   Contender lock(*this);
   apply_requests();
   Operation* operation = nullptr;
-  if (!may_run_in_place(call.facts) || !call.counts.empty() || !call.refusal.ok()) {
+  if (!may_run_in_place(call.facts) || last_->selection.links != nullptr || !call.counts.empty() ||
+      !call.refusal.ok()) {
     operation = run_begun(call);
   } else {
-    operation = last_in_domain_->selection.inline_line ? run_inline(call) : run_in_domain(call);
+    operation = last_->selection.inline_line ? run_inline(call) : run_in_domain(call);
   }
   return finish(operation, lock);
 }

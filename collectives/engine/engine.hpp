@@ -242,7 +242,7 @@ class Engine final : public Progressor,
   std::array<CachedSelection, 64> selections_{};
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
-  const CachedSelection* last_in_domain_ = nullptr;  // Of the last call there without counts.
+  const CachedSelection* last_ = nullptr;  // Of the last call without counts.
   std::array<CallNote, kRecentCalls> history_{};
   int probes_kept_ = 0;                // Of the next.
   std::vector<CallNote> peer_probes_;  // Last probe of each peer for a call not made here yet.

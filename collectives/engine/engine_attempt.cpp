@@ -36,8 +36,8 @@ void Engine::attempt(Try&& try_once) {
 /// A repeated call with nothing else under way does not take the way of operations, unless its peers are
 /// late.
 bool Engine::may_run_in_place(const CallFacts& facts) const {
-  return last_in_domain_ != nullptr && last_in_domain_->facts == facts && active_.empty() &&
-         pending_.empty() && state() == ErrorCode::ok && probes_kept_ == 0 && facts.op != ReduceOp::user &&
+  return last_ != nullptr && last_->facts == facts && active_.empty() && pending_.empty() &&
+         state() == ErrorCode::ok && probes_kept_ == 0 && facts.op != ReduceOp::user &&
          facts.op != ReduceOp::premul_sum;
 }
 
@@ -47,9 +47,9 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
   apply_requests();
   if (!may_run_in_place(facts) || !are_plain(facts, input, output) || !options.algorithm.empty())
     return std::nullopt;
-  const bool in_line = last_in_domain_->selection.inline_line;
+  const Selection& selection = last_->selection;
   InlineRun run;
-  if (in_line && end_inline({facts, input, output}, run)) return Status();
+  if (selection.inline_line && end_inline({facts, input, output}, run)) return Status();
   Call call;
   call.facts = facts;
   call.input = input;
@@ -57,7 +57,10 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
   call.input_elements = call.output_elements = facts.count;
   call.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
   call.priority = options.priority;
-  return finish(in_line ? make_late_inline(call, run) : run_in_domain(call), lock);
+  return finish(selection.links != nullptr ? run_begun(call)
+                : selection.inline_line    ? make_late_inline(call, run)
+                                           : run_in_domain(call),
+                lock);
 }
 
 /// What is left of a call after its attempts: null, it is done.
@@ -73,7 +76,7 @@ Status Engine::finish(Operation* operation, Contender& lock) {
 bool Engine::end_inline(const InlineCall& call, InlineRun& run) {
   const std::uint64_t sequence = sequence_++;
   record_call(sequence, call.facts);
-  run.begin(call, fingerprint_of(last_in_domain_->hash, sequence), inline_calls_++);
+  run.begin(call, fingerprint_of(last_->hash, sequence), inline_calls_++);
   bool done = false;
   attempt([&] {
     auto progress = run.step(*domain_);
@@ -106,7 +109,7 @@ Operation* Engine::run_in_domain(const Call& call) {
   operation.sequence = sequence_++;
   record_call(operation.sequence, call.facts);
   set_shape(operation);
-  launch_domain(operation, last_in_domain_->selection, buffers_of(call), combine_of(call));
+  launch_domain(operation, last_->selection, buffers_of(call), combine_of(call));
   operation.domain_run.enter(position_);
   bool done = false;
   attempt([&] {

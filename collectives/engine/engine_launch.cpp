@@ -35,8 +35,7 @@ Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& sha
     if (!selection.ok() || !shape.counts.empty()) return selection;
     cached = {facts, hash, true, *selection};
   }
-  // Attempts in place are for what a core does at once.
-  if (cached.selection.links == nullptr && memory_ == nullptr) last_in_domain_ = &cached;
+  if (memory_ == nullptr) last_ = &cached;  // Attempts in place are for what a core does at once.
   return cached.selection;
 }
 
@@ -97,10 +96,10 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   Buffers buffers = plain;
   const std::size_t bytes = program->program.scratch * buffers.element;
   if (bytes > operation.scratch_bytes) {
-    operation.scratch = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    operation.scratch = make_aligned(sizeof(FrameHeader) + bytes);
     operation.scratch_bytes = bytes;
   }
-  buffers.scratch = operation.scratch.get();
+  if (bytes > 0) buffers.scratch = operation.scratch.get() + sizeof(FrameHeader);
   peers_of(operation.urgent).enter(operation.sequence, program->send_peers);
   operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence, 0);
   return {};

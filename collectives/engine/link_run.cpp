@@ -76,6 +76,7 @@ FrameHeader LinkRun::header_of(std::size_t lane, const Slice& payload) const {
 Awaited LinkRun::awaited_of(std::size_t lane, const Step& step) const {
   Awaited awaited{header_of(lane, step.dst), {}};
   if (step.kind == StepKind::recv) awaited.place = {buffers_.write(step.dst), buffers_.bytes(step.dst)};
+  awaited.room_before = step.dst.space == Space::scratch && step.dst.offset == 0;
   return awaited;
 }
 

@@ -11,6 +11,7 @@
 #include "collectives/engine/call.hpp"
 #include "collectives/engine/domain_run.hpp"
 #include "collectives/engine/link_run.hpp"
+#include "lib/base/aligned_bytes.hpp"
 
 namespace lockstep::internal {
 
@@ -46,7 +47,7 @@ class Operation {
   LinkRun link_run;
   DomainRun domain_run;
   InlineRun inline_run;
-  std::unique_ptr<std::byte[]> scratch;
+  AlignedBytes scratch;  ///< Room for a frame's header, then scratch_bytes.
   std::size_t scratch_bytes = 0;
 
   Message message;

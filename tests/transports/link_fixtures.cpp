@@ -102,14 +102,33 @@ Result<bool> push(Link& link, Outgoing& message) {
   return sent;
 }
 
+namespace {
+
+constexpr std::byte kUntouched{0x5a};
+
+// With room: a header's, the payload's, and a byte that must stay as it is.
+std::span<std::byte> place_of(Incoming& message, std::size_t bytes) {
+  if (!message.room) {
+    message.payload.resize(bytes);
+    return message.payload;
+  }
+  if (message.memory.size() != sizeof(FrameHeader) + bytes + 1) {
+    message.memory.resize(sizeof(FrameHeader) + bytes + 1);
+    message.memory.back() = kUntouched;
+  }
+  return std::span(message.memory).subspan(sizeof(FrameHeader), bytes);
+}
+
+}  // namespace
+
 Result<bool> pull(Link& link, Incoming& message) {
   if (message.done) return true;
   if (!message.have_header) {
     Awaited awaited;
     if (message.awaited) {
-      message.payload.resize(message.awaited->bytes);
       awaited.header = *message.awaited;
-      if (message.unit == 0) awaited.place = message.payload;
+      awaited.room_before = message.room;
+      if (message.unit == 0) awaited.place = place_of(message, awaited.header.bytes);
     }
     auto head = link.peek(message.awaited ? &awaited : nullptr);
     if (!head.ok()) return head.status();
@@ -118,14 +137,19 @@ Result<bool> pull(Link& link, Incoming& message) {
     message.have_header = true;
     message.payload.resize(message.header.bytes);
   }
-  while (message.received < message.payload.size()) {
-    auto got = message.unit > 0 ? pull_borrowed(link, message)
-                                : link.read(std::span(message.payload).subspan(message.received));
+  const std::span<std::byte> place =
+      message.unit > 0 ? std::span(message.payload) : place_of(message, message.header.bytes);
+  while (message.received < place.size()) {
+    auto got = message.unit > 0 ? pull_borrowed(link, message) : link.read(place.subspan(message.received));
     if (!got.ok()) return got.status();
     if (*got == 0) return false;
     message.received += *got;
   }
   link.pop();
+  if (message.room && message.unit == 0) {
+    message.payload.assign(place.begin(), place.end());
+    EXPECT_EQ(message.memory.back(), kUntouched);
+  }
   message.done = true;
   return true;
 }

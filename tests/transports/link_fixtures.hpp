@@ -44,11 +44,13 @@ struct Incoming {
   explicit Incoming(std::size_t borrow_unit = 0) : unit(borrow_unit) {}
   std::size_t unit;
   std::optional<FrameHeader>
-      awaited;  ///< Told to peek(), with the place of the payload unless it is borrowed.
+      awaited;        ///< Told to peek(), with the place of the payload unless it is borrowed.
+  bool room = false;  ///< peek() hears that a header fits before that place.
   bool have_header = false;
   bool done = false;
   FrameHeader header;
   std::vector<std::byte> payload;
+  std::vector<std::byte> memory;  ///< With room: where the payload lies until it is complete.
   std::size_t received = 0;
 };
 /// Takes what is here. Whether the message is complete (and popped).

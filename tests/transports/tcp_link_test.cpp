@@ -34,11 +34,12 @@ enum class Expects { nothing, what_comes, something_else };
 
 // Sends `out` one after the other from `from` to `to` and checks what arrives.
 void exchange(Link& from, Link& to, std::deque<Outgoing> out, std::size_t borrow_unit,
-              Expects expects = Expects::nothing) {
+              Expects expects = Expects::nothing, bool room = false) {
   std::size_t received = 0;
   Incoming in(borrow_unit);
   std::size_t sending = 0;
   const auto expect_next = [&] {
+    in.room = room;
     if (expects == Expects::nothing || received == out.size()) return;
     in.awaited = out[received].header;
     if (expects == Expects::something_else) in.awaited->bytes = 3 * in.awaited->bytes / 2 + 5000;
@@ -95,6 +96,7 @@ TEST_P(Links, CarryWhatIsAwaitedAndWhatIsNot) {
     for (const std::size_t unit : {0, 1, 4, 16}) {
       exchange(*pair.a, *pair.b, messages_of_every_size(), unit, expects);
     }
+    exchange(*pair.a, *pair.b, messages_of_every_size(), 0, expects, true);
   }
 }
 
@@ -183,10 +185,20 @@ TEST(TcpLink, WorksOverIpv6) {
 }
 
 TEST(TcpLink, TakesAStreamThatComesByteByByte) {
-  for (const auto& [unit, awaits] : {std::pair(0, false), {4, false}, {16, false}, {0, true}, {4, true}}) {
+  struct Way {
+    std::size_t unit;
+    bool awaits, room;
+    std::size_t bytes;
+  };
+  for (const auto& [unit, awaits, room, bytes] : std::initializer_list<Way>{{0, false, false, 1500},
+                                                                            {4, false, false, 1500},
+                                                                            {16, false, false, 1500},
+                                                                            {0, true, false, 1500},
+                                                                            {0, true, true, 1500},
+                                                                            {4, true, false, kPeekBytes}}) {
     SocketPair pair = connected_sockets();
     TcpLink link(std::move(pair.b), 0);
-    const Outgoing first = message(1500, 1), second = message(7, 2);
+    const Outgoing first = message(bytes, 1), second = message(7, 2);
     std::vector<std::byte> stream;
     for (const Outgoing* one : {&first, &second}) {
       const auto head = std::as_bytes(std::span(&one->header, 1));
@@ -194,7 +206,8 @@ TEST(TcpLink, TakesAStreamThatComesByteByByte) {
       stream.insert(stream.end(), one->payload.begin(), one->payload.end());
     }
     std::vector<std::vector<std::byte>> got;
-    Incoming in(static_cast<std::size_t>(unit));
+    Incoming in(unit);
+    in.room = room;
     if (awaits) in.awaited = first.header;
     for (const std::byte byte : stream) {
       ASSERT_EQ(send_some(pair.a.get(), std::span(&byte, 1)).bytes, 1u);
@@ -204,7 +217,7 @@ TEST(TcpLink, TakesAStreamThatComesByteByByte) {
       ASSERT_TRUE(complete.ok());
       if (!*complete) continue;
       got.push_back(in.payload);
-      in = Incoming(static_cast<std::size_t>(unit));
+      in = Incoming(unit);
       if (awaits) in.awaited = second.header;
     }
     ASSERT_EQ(got.size(), 2u);

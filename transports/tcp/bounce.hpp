@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
-#include <new>
 #include <span>
 
+#include "lib/base/aligned_bytes.hpp"
 #include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
@@ -22,12 +21,13 @@ class Bounce {
   };
 
   /// The block, for `tenant` until another one takes it. It keeps its contents for the tenant that has it
-  /// already.
+  /// already. Room for a header lies before it and behind it, so that one piece of memory takes a payload and
+  /// the headers around it.
   std::span<std::byte> take(Tenant& tenant) {
-    if (!memory_) memory_.reset(new (kAlignment) std::byte[kBounceBytes]);
+    if (!memory_) memory_ = make_aligned(sizeof(FrameHeader) + kBounceBytes + sizeof(FrameHeader));
     if (tenant_ != &tenant && tenant_ != nullptr) tenant_->vacate();
     tenant_ = &tenant;
-    return {memory_.get(), kBounceBytes};
+    return {memory_.get() + sizeof(FrameHeader), kBounceBytes};
   }
   /// The tenant needs it no more, or ends.
   void leave(const Tenant& tenant) {
@@ -35,12 +35,7 @@ class Bounce {
   }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
-  };
-
-  std::unique_ptr<std::byte[], Free> memory_;  // From the first take() on.
+  AlignedBytes memory_;  // From the first take() on.
   Tenant* tenant_ = nullptr;
 };
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <span>
+
+#include "lib/base/aligned_bytes.hpp"
 
 namespace lockstep::internal {
 
@@ -34,6 +34,11 @@ class ReceiveBuffer {
   }
   void commit(std::size_t bytes) { end_ += bytes; }
 
+  void append(std::span<const std::byte> bytes) {
+    if (!bytes.empty()) std::memcpy(writable(bytes.size()).data(), bytes.data(), bytes.size());
+    commit(bytes.size());
+  }
+
   /// Makes readable() start at a multiple of `unit` (a power of two, at most 64).
   void align(std::size_t unit) {
     if (begin_ % unit != 0) move_to_front();
@@ -50,18 +55,13 @@ class ReceiveBuffer {
   }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
-  };
-
   void move_to_front() {
     std::memmove(data_.get(), data_.get() + begin_, size());
     end_ -= begin_;
     begin_ = 0;
   }
   void reallocate(std::size_t capacity) {
-    std::unique_ptr<std::byte[], Free> larger(new (kAlignment) std::byte[capacity]);
+    AlignedBytes larger = make_aligned(capacity);
     const std::size_t kept = size();
     if (kept > 0) std::memcpy(larger.get(), data_.get() + begin_, kept);
     data_ = std::move(larger);
@@ -71,7 +71,7 @@ class ReceiveBuffer {
   }
 
   const std::size_t usual_capacity_;
-  std::unique_ptr<std::byte[], Free> data_;
+  AlignedBytes data_;
   std::size_t capacity_ = 0, begin_ = 0, end_ = 0;
 };
 

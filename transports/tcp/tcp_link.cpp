@@ -118,15 +118,12 @@ void TcpLink::receive_awaited(const Awaited& awaited) {
   const bool lends = awaited.place.empty();
   const std::span<std::byte> place = lends ? bounce_->take(*this) : awaited.place;
   const std::size_t wanted = std::min<std::uint64_t>({awaited.header.bytes, place.size(), kReceiveSlice});
-  const std::size_t missing = sizeof header_ - buffer_.size();
   // The next header, if it is here already, then costs no call of its own.
   const std::size_t behind = wanted == awaited.header.bytes ? kBehindBytes : 0;
-  const std::span<std::byte> rest = buffer_.writable(missing + behind);
-  const std::size_t got = receive(
-      std::array{piece(rest.first(missing)), piece(place.first(wanted)), piece(rest.subspan(missing))});
-  const std::size_t landed = std::min(got - std::min(got, missing), wanted);
-  buffer_.commit(got - landed);
-  if (got < missing) return;
+  const std::size_t landed = lends                 ? receive_in_one_piece(place.first(wanted), behind)
+                             : awaited.room_before ? receive_in_one_piece(place.first(wanted), 0)
+                                                   : receive_in_pieces(place.first(wanted), behind);
+  if (buffer_.size() < sizeof header_) return;
   std::memcpy(&header_, buffer_.readable().data(), sizeof header_);
   buffer_.consume(sizeof header_);
   if (std::memcmp(&header_, &awaited.header, sizeof header_) != 0) {
@@ -141,6 +138,32 @@ void TcpLink::receive_awaited(const Awaited& awaited) {
   } else {
     placed_ = landed;
   }
+}
+
+// Of what arrives, the rest of a header and what is behind the payload go to the buffer, the payload to its
+// place. Returns how much of that came.
+
+// The cheaper call, where the memory before the place, and `behind` bytes after it, may be written too.
+std::size_t TcpLink::receive_in_one_piece(std::span<std::byte> place, std::size_t behind) {
+  const std::size_t missing = sizeof header_ - buffer_.size();
+  std::byte* const begin = place.data() - missing;
+  const std::span<std::byte> all(begin, missing + place.size() + behind);
+  const std::span<const std::byte> came = all.first(receive(std::array{piece(all)}));
+  buffer_.append(came.first(std::min(came.size(), missing)));
+  if (came.size() <= missing) return 0;
+  const std::size_t landed = std::min(came.size() - missing, place.size());
+  buffer_.append(came.subspan(missing + landed));
+  return landed;
+}
+
+std::size_t TcpLink::receive_in_pieces(std::span<std::byte> place, std::size_t behind) {
+  const std::size_t missing = sizeof header_ - buffer_.size();
+  const std::span<std::byte> rest = buffer_.writable(missing + behind);
+  const std::size_t came =
+      receive(std::array{piece(rest.first(missing)), piece(place), piece(rest.subspan(missing))});
+  const std::size_t landed = std::min(came - std::min(came, missing), place.size());
+  buffer_.commit(came - landed);
+  return landed;
 }
 
 Result<std::size_t> TcpLink::read(std::span<std::byte> into) {
@@ -196,10 +219,10 @@ void TcpLink::refill_lent() {
   buffer_.consume(left);
   const std::size_t wanted = std::min<std::uint64_t>(payload_left_, block.size()) - left;
   const std::size_t behind = left + wanted == payload_left_ ? kBehindBytes : 0;
-  const std::size_t got =
-      receive(std::array{piece(block.subspan(left, wanted)), piece(buffer_.writable(behind).first(behind))});
+  const std::span<std::byte> all(block.data() + left, wanted + behind);  // Room behind the block: Bounce.
+  const std::size_t got = receive(std::array{piece(all)});
   const std::size_t direct = std::min(got, wanted);
-  buffer_.commit(got - direct);
+  buffer_.append(all.subspan(direct, got - direct));
   lent_ = block.first(left + direct);
 }
 

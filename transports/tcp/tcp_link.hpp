@@ -47,6 +47,8 @@ class TcpLink final : public Link, private Bounce::Tenant {
   std::size_t receive(std::span<const iovec> pieces);
   /// One receive of a header, and of as much of the awaited payload as comes with it.
   void receive_awaited(const Awaited& awaited);
+  std::size_t receive_in_one_piece(std::span<std::byte> place, std::size_t behind);
+  std::size_t receive_in_pieces(std::span<std::byte> place, std::size_t behind);
   std::size_t read_wire(std::span<std::byte> into);
   void refill_lent();
   void vacate() override;
