@@ -103,7 +103,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   app.add_option("--threads", options.threads, "start the ranks as threads of one process")
       ->check(CLI::Range(0, kMaxRanks));
   app.add_option("--transport", options.transport)
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs"}));
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs", "shm+tcp", "shm+verbs"}));
   app.add_option("--algorithm", options.algorithm, "by name, see --list; empty: the library chooses");
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
   app.add_option("--device", options.device,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "collectives/engine/engine.hpp"
@@ -22,6 +23,7 @@ struct World {
   std::unique_ptr<Switchboard> switchboard;  ///< Null until TCP is used.
   std::shared_ptr<UcxContext> ucx;           ///< Null until UCX is used.
   std::shared_ptr<VerbsDevice> verbs;        ///< Null until verbs are used.
+  std::optional<bool> rdma;                  ///< Whether `auto` leaves hosts by verbs, once all have agreed.
   std::mutex mutex;                          ///< Guards the creation of these.
   std::string transports = "auto";
   SharedModel model;

@@ -1,8 +1,11 @@
 // Which transport carries a group.
 #include <algorithm>
+#include <filesystem>
+#include <numeric>
 
 #include "collectives/communicator_core.hpp"
 #include "lib/base/hash.hpp"
+#include "lib/bootstrap/exchange.hpp"
 #include "transports/mixed/mixed_transport.hpp"
 #include "transports/shm/shm_transport.hpp"
 #include "transports/tcp/switchboard.hpp"
@@ -20,7 +23,7 @@ bool on_one_host(const EngineGroup& group) {
 
 Status unknown_transport(const std::string& name) {
   return Status(ErrorCode::configuration,
-                "transport '" + name + "' is unknown: use auto, shm, tcp, ucx or verbs");
+                "transport '" + name + "' is unknown: use auto, shm, tcp, ucx, verbs, shm+tcp or shm+verbs");
 }
 
 /// Under the world's lock.
@@ -51,14 +54,38 @@ Result<std::unique_ptr<Transport>> make_ucx(World& world, const EngineGroup& gro
                             real_env());
 }
 
+/// Under the world's lock.
+Status need_verbs(World& world) {
+  if (world.verbs) return {};
+  auto opened = open_verbs(world.session->rank());
+  if (opened.ok()) world.verbs = std::move(*opened);
+  return opened.status();
+}
+
+/// Whether verbs carry what leaves a host: where every rank of the job has a device, and all on one network.
+/// The first to ask is the job's own group, so that all ranks take part.
+Result<bool> by_verbs(World& world, std::chrono::milliseconds timeout) {
+  std::lock_guard lock(world.mutex);
+  if (world.transports != "auto") return world.transports == "shm+verbs";
+  if (world.rdma) return *world.rdma;
+  const int size = world.session->size();
+  std::string offer;
+  std::error_code ignored;
+  if (std::filesystem::exists("/sys/class/infiniband", ignored) && need_verbs(world).ok())
+    offer = verbs_offer(*world.verbs, size);
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto offers = exchange(*world.session, real_env(), "rdma", offer, ranks, "the RDMA devices", timeout);
+  if (!offers.ok()) return offers.status();
+  world.rdma = !offer.empty() && std::all_of(offers->begin(), offers->end(),
+                                             [&](const std::string& other) { return other == offer; });
+  return *world.rdma;
+}
+
 Result<std::unique_ptr<Transport>> make_verbs(World& world, const EngineGroup& group,
                                               const std::vector<int>& world_ranks) {
   std::lock_guard lock(world.mutex);
-  if (!world.verbs) {
-    auto opened = open_verbs(world.session->rank());
-    if (!opened.ok()) return opened.status();
-    world.verbs = std::move(*opened);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(need_verbs(world));
   LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world));
   return make_verbs_transport(group.id, group.rank, world_ranks, *world.switchboard, world.verbs, real_env());
 }
@@ -73,11 +100,13 @@ std::vector<int> ranks_of_own_host(const EngineGroup& group) {
   return ranks;
 }
 
-/// Shared memory inside the host, TCP to the others.
+/// Shared memory inside the host, verbs or TCP to the others.
 Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& group,
                                               const std::vector<int>& world_ranks,
                                               std::chrono::milliseconds timeout) {
-  auto far = make_tcp(world, group, world_ranks);
+  auto rdma = by_verbs(world, timeout);
+  if (!rdma.ok()) return rdma.status();
+  auto far = *rdma ? make_verbs(world, group, world_ranks) : make_tcp(world, group, world_ranks);
   const std::vector<int> ranks = ranks_of_own_host(group);
   if (!far.ok() || ranks.size() == 1) return far;
   std::vector<Member> members;
@@ -99,11 +128,12 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   if (wanted == "tcp") return make_tcp(world, group, world_ranks);
   if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout);
   if (wanted == "verbs") return make_verbs(world, group, world_ranks);
-  if (wanted != "auto" && wanted != "shm") return unknown_transport(wanted);
+  const bool several = wanted == "auto" || wanted == "shm+tcp" || wanted == "shm+verbs";
+  if (!several && wanted != "shm") return unknown_transport(wanted);
   if (on_one_host(group)) {
     return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());
   }
-  if (wanted == "auto") return make_mixed(world, group, world_ranks, timeout);
+  if (several) return make_mixed(world, group, world_ranks, timeout);
   return Status(ErrorCode::configuration,
                 "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
 }

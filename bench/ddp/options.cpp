@@ -85,7 +85,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
   app.add_option("--rounds", options.rounds, "rounds of each kind of step; medians are reported")
       ->check(CLI::Range(std::size_t{1}, kMaxRounds));
   app.add_option("--transport", options.transport)
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs"}));
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs", "shm+tcp", "shm+verbs"}));
   app.add_option("--json", options.json, "write the result to a file, or to standard output (-)");
   try {
     app.parse(argc, argv);

@@ -70,10 +70,12 @@ constexpr auto kVariables = std::to_array<Variable>({
      "TCP connections per peer, 1 to 16, equal on all ranks; empty takes what calibration found, else 1."},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
-     "Which transport carries the data: `auto` (shared memory on one host, TCP otherwise), `shm`, `tcp`, "
-     "`ucx` "
-     "or `verbs` (docs/fabrics.md).",
-     "auto|shm|tcp|ucx|verbs"},
+     "Which transport carries the data: `auto` (shared memory within a host, and between hosts verbs where "
+     "every "
+     "rank has an RDMA device, else TCP), `shm+tcp` or `shm+verbs` to say which, or one for all: `shm`, "
+     "`tcp`, "
+     "`ucx`, `verbs` (docs/fabrics.md).",
+     "auto|shm|tcp|ucx|verbs|shm+tcp|shm+verbs"},
     {"LOCKSTEP_TUNING", text, "",
      "File of `lockstep-bench --calibrate`, by which algorithms are chosen, or `built-in`; rank 0's is taken "
      "by "

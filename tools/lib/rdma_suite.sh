@@ -40,6 +40,31 @@ lossy_all_reduce() {
     grep -q '"wrong": *0' "$1"
 }
 
+# between_hosts TRANSPORTS RANK_WITHOUT: three ranks on two "hosts"; says what carried their data. RANK_WITHOUT may not lock memory.
+between_hosts() {
+  local folder rank locked
+  folder=$(mktemp -d)
+  head -c 32 /dev/urandom | base64 >"$folder/secret"
+  chmod 600 "$folder/secret"
+  for rank in 2 1 0; do
+    locked=()
+    if [[ $rank == "$2" ]]; then locked=(setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock prlimit --memlock=65536:65536); fi
+    env LOCKSTEP_HOST_ID=$((rank / 2)) LOCKSTEP_IFNAME==lo LOCKSTEP_RANK=$rank LOCKSTEP_WORLD_SIZE=3 LOCKSTEP_RENDEZVOUS="file://$folder/store" \
+      LOCKSTEP_SECRET_FILE="$folder/secret" "${locked[@]}" timeout 60 "$bin/lockstep-bench" all_reduce --transport "$1" -b 64K -e 64K -n 5 \
+      >"$folder/$rank" 2>&1 &
+  done
+  wait
+  cat "$folder/0"
+  grep -q '^# Wrong elements: 0 OK' "$folder/0"
+}
+# carried WORD: by that and by shared memory, and by nothing else, as the row of a bench says.
+carried() {
+  grep -E '^ +65536' | grep -q " shm [0-9.KMG]*,* *$1 [0-9.KMG]*\$"
+}
+auto_takes_verbs() { between_hosts auto none | tee /dev/stderr | carried verbs; }
+auto_takes_tcp() { between_hosts auto 1 | tee /dev/stderr | carried tcp; }
+tcp_is_obeyed() { between_hosts shm+tcp none | tee /dev/stderr | carried tcp; }
+
 case $part in
   one)
     check "verbs: pairs connect when they are first wanted" "$bin/verbs_transport_test"
@@ -52,6 +77,9 @@ case $part in
     check "verbs: a killed rank is named" "$bin/process_test" --gtest_filter='*AKilledRank*/verbs'
     check "ucx: a killed rank is named" "${ucx[@]}" "$bin/process_test" --gtest_filter='*AKilledRank*/ucx'
     check "verbs: exhausted locked memory is named" locked_memory_is_named
+    check "auto: verbs between hosts, shared memory within" auto_takes_verbs
+    check "auto: TCP where one rank may not lock memory" auto_takes_tcp
+    check "shm+tcp: TCP though there is a device" tcp_is_obeyed
     ;;
   two)
     export LOCKSTEP_VERBS_DEVICE=rxe0,rxe1 LOCKSTEP_VERBS_TIMEOUT=13

@@ -15,6 +15,8 @@ Status absent() {
 
 Result<std::shared_ptr<VerbsDevice>> open_verbs(int) { return absent(); }
 
+std::string verbs_offer(const VerbsDevice&, int) { return {}; }
+
 Result<std::unique_ptr<Transport>> make_verbs_transport(std::uint64_t, int, std::span<const int>,
                                                         Switchboard&, std::shared_ptr<VerbsDevice>, Env&) {
   return absent();

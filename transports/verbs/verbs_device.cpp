@@ -1,5 +1,6 @@
 #include "transports/verbs/verbs_device.hpp"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <sstream>
 
 #include "lib/base/config.hpp"
+#include "transports/verbs/limits.hpp"
 #include "transports/verbs/verbs_transport.hpp"
 
 namespace lockstep::internal {
@@ -136,6 +138,20 @@ Status VerbsDevice::read_limits() {
   limits_.queue_pairs = static_cast<std::uint64_t>(attributes.max_qp);
   limits_.message_bytes = port_state_.max_msg_sz;
   return {};
+}
+
+// A limit does not count for a process that has CAP_IPC_LOCK; only a try tells.
+bool VerbsDevice::may_lock() const {
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (limit.rlim_cur >= kEnoughLockedBytes) return true;
+  const std::size_t more = limit.rlim_cur + kPageBytes;
+  void* memory = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  auto region = register_memory(memory, more, false);
+  if (region.ok()) deregister(*region);
+  munmap(memory, more);
+  return region.ok();
 }
 
 Result<ibv_mr*> VerbsDevice::register_memory(void* memory, std::size_t bytes, bool remote) const {

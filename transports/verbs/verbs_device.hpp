@@ -27,6 +27,8 @@ class VerbsDevice {
 
   /// Registers memory, for peers to write to when `remote`. An exhausted limit of locked memory is named.
   Result<ibv_mr*> register_memory(void* memory, std::size_t bytes, bool remote) const;
+  /// Whether it may lock more memory than a few buffers.
+  bool may_lock() const;
   void deregister(ibv_mr* region) const { verbs_.dereg_mr(region); }
 
  private:

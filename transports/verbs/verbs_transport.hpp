@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "lib/base/env.hpp"
 #include "transports/tcp/switchboard.hpp"
@@ -19,6 +20,11 @@ class VerbsDevice;
 /// the first with an active port. Error `configuration`: this build has no verbs, the library or a device is
 /// missing.
 Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank);
+
+/// What a rank tells the others of its device, so that all of a job choose alike: the network that its port
+/// is on. Empty where the device cannot carry a job of `world` ranks, or this process may not lock memory for
+/// it.
+std::string verbs_offer(const VerbsDevice& device, int world);
 
 /// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
 /// world_ranks[i]. Does not communicate: pairs connect when one of the two first wants the other, and tell
