@@ -80,6 +80,7 @@ case $part in
     check "auto: verbs between hosts, shared memory within" auto_takes_verbs
     check "auto: TCP where one rank may not lock memory" auto_takes_tcp
     check "shm+tcp: TCP though there is a device" tcp_is_obeyed
+    check "auto: every collective, 2 hosts with 2 ranks" "$bin/matrix_hosts_test" --gtest_filter="*LibrarysChoice/hosts_0_0_1_1"
     ;;
   two)
     export LOCKSTEP_VERBS_DEVICE=rxe0,rxe1 LOCKSTEP_VERBS_TIMEOUT=13
