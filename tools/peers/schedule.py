@@ -1,4 +1,5 @@
 """Who is measured when: rounds of all contenders, cell by cell, one after the other (A B C A B C ...)."""
+import math
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -75,8 +76,9 @@ class Schedule:
         own = self.samples.get((cell, entry))
         if not own or own.us < SLOW_US or entry.job.peer == "lockstep":
             return False
-        best = min(s.us for (c, e), s in self.samples.items() if c == cell and e.job.peer not in ("lockstep", "floors")
-                   and {e.job.transport, entry.job.transport} != {"shm", "tcp"})
+        peers = (s.us for (c, e), s in self.samples.items() if c == cell and e.job.peer not in ("lockstep", "floors")
+                 and {e.job.transport, entry.job.transport} != {"shm", "tcp"})
+        best = min(peers, default=math.inf)
         return own.us > SIT_OUT * best
 
     def _order(self, cell, entry):
