@@ -35,13 +35,25 @@ Status enqueue_alone(Backend& backend, const Call& call, DeviceStream stream) {
   Step copy;
   copy.src = {Space::input, kSelf, 0, count};
   copy.dst = {Space::output, kSelf, 0, count};
-  return enqueue_step(backend, stream, {}, copy, buffers_of(call, 0), combine_of(call, 1));
+  return enqueue_step(backend, stream, {}, copy, buffers_of(call, 0), combine_of(call, 1),
+                      static_cast<WriteGuard*>(nullptr));
 }
 
-Status needs_host_sync(const Algorithm& algorithm) {
-  return Status(ErrorCode::not_supported, "algorithm " + std::string(algorithm.name) +
-                                              " writes to the memory of other ranks, which needs mode "
-                                              "host_sync; leave the choice to the library");
+Result<const Algorithm*> CallRunner::choose(const Call& call, const Shape& shape,
+                                            std::optional<WindowUse>& use, Buffers& buffers) const {
+  auto selection = choose_for_device(call.facts, shape);
+  if (!selection.ok()) return selection.status();
+  if (selection->registered != nullptr && windows_ != nullptr) use = windows_->find(call);
+  if (use) {
+    buffers.member_input = use->input.data();
+    buffers.member_output = use->output.data();
+    return selection->registered;
+  }
+  if (selection->staged != nullptr) return selection->staged;
+  return Status(ErrorCode::not_supported,
+                "algorithm " + std::string(selection->registered->name) +
+                    " needs buffers that lie at the same places of windows (register_window) in this mode; "
+                    "leave the choice to the library");
 }
 
 }  // namespace lockstep::internal

@@ -4,6 +4,8 @@
 
 #include <optional>
 
+#include "collectives/device/device_windows.hpp"
+#include "collectives/device/write_guard.hpp"
 #include "collectives/engine/buffers.hpp"
 #include "collectives/engine/call.hpp"
 #include "lib/device/backend.hpp"
@@ -23,10 +25,26 @@ class CallRunner {
   virtual ~CallRunner() = default;
   /// Enqueues the whole call, whose device is selected. After an error some of it may be enqueued.
   virtual Status enqueue(const Call& call, DeviceStream stream) = 0;
+  /// Lets calls on windows run the programs of registered memory; both outlive the calls.
+  void use_windows(const DeviceWindows& windows, WriteGuard& guard) {
+    windows_ = &windows;
+    guard_ = &guard;
+  }
   /// Lets every wait of this rank pass, by a stream of its own if needed; again as long as peers may undo it.
   virtual Status let_pass(DeviceStream stream) = 0;
   /// Of a call that its stream ran; an abort is none.
   virtual std::optional<Trouble> trouble() const { return std::nullopt; }
+
+ protected:
+  /// What runs `call`: the program of registered memory where its buffers lie in windows (`use` then tells
+  /// where, as `buffers` does), else the staged one.
+  Result<const Algorithm*> choose(const Call& call, const Shape& shape, std::optional<WindowUse>& use,
+                                  Buffers& buffers) const;
+  WriteGuard* guard() const { return guard_; }
+
+ private:
+  const DeviceWindows* windows_ = nullptr;
+  WriteGuard* guard_ = nullptr;
 };
 
 // What runners have in common.
@@ -37,7 +55,5 @@ Buffers buffers_of(const Call& call, int rank);
 Combine combine_of(const Call& call, int world);
 /// In a group of one.
 Status enqueue_alone(Backend& backend, const Call& call, DeviceStream stream);
-/// The caller forced an algorithm that writes to members' buffers.
-Status needs_host_sync(const Algorithm& algorithm);
 
 }  // namespace lockstep::internal

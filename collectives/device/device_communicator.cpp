@@ -37,8 +37,8 @@ std::string DeviceCommunicator::describe() const { return core_->describe(); }
 void DeviceCommunicator::register_buffer(void* pointer, std::size_t bytes) {
   core_->register_buffer(pointer, bytes).throw_if_error();
 }
-void DeviceCommunicator::register_window(void* pointer, std::size_t bytes) {
-  core_->register_window(pointer, bytes).throw_if_error();
+void DeviceCommunicator::register_window(void* pointer, std::size_t bytes, bool same_places) {
+  core_->register_window(pointer, bytes, same_places).throw_if_error();
 }
 void DeviceCommunicator::deregister(void* pointer) { core_->deregister(pointer).throw_if_error(); }
 bool DeviceCommunicator::is_registered(const void* pointer, std::size_t bytes) const noexcept {

@@ -154,6 +154,9 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
     auto guard = WriteGuard::make(backend_, device_, group.rank, members);
     if (!guard.ok()) return guard.status();
     steps_->set_guard(std::move(*guard));
+    for (CallRunner* const runner : {runner_, static_cast<CallRunner*>(capturer_)}) {
+      if (runner != nullptr) runner->use_windows(windows_, *steps_->guard());
+    }
   }
   collectives_ = near_->on_memory(group.name + "/device", std::move(transport), *steps_);
   messages.near = near_ranks(*control_, *near_);
@@ -258,14 +261,47 @@ std::size_t DeviceCore::area_bytes() const {
 
 Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) { return buffers_->add(pointer, bytes); }
 
-Status DeviceCore::register_window(void* pointer, std::size_t bytes) {
+Status DeviceCore::register_window(void* pointer, std::size_t bytes, bool same_places) {
   const Status own = register_buffer(pointer, bytes);
   Status all = agree(*control_, own);
+  if (all.ok() && same_places && runner_ != nullptr && steps_->guard() != nullptr)
+    all = open_window(static_cast<std::byte*>(pointer), bytes);
   if (own.ok() && !all.ok()) static_cast<void>(deregister(pointer));
   return all;
 }
 
-Status DeviceCore::deregister(void* pointer) { return buffers_->remove(pointer); }
+/// Where the memory of one rank cannot be shared it stays registered, and is staged.
+Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
+  struct Part {
+    SegmentRef ref;
+    std::uint64_t bytes = 0;
+  };
+  const auto parts = exchange_records(*control_, Part{buffers_->find(base, bytes), bytes});
+  if (!parts.ok()) return parts.status();
+  std::vector<std::byte*> members;
+  std::vector<DeviceLease> leases;
+  Status mapped;
+  for (int member = 0; member < control_->size(); ++member) {
+    const Part& part = parts.value()[static_cast<std::size_t>(member)];
+    if (part.ref.owner == 0) return {};
+    bytes = std::min<std::size_t>(bytes, part.bytes);
+    members.push_back(base);
+    if (member == control_->rank() || !mapped.ok()) continue;
+    auto lease = buffers_->lease(member, part.ref, part.bytes);
+    mapped = lease.status();
+    if (!mapped.ok()) continue;
+    members.back() = lease->address;
+    leases.push_back(std::move(*lease));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(agree(*control_, mapped));
+  windows_.add(base, bytes, std::move(members), std::move(leases));
+  return {};
+}
+
+Status DeviceCore::deregister(void* pointer) {
+  windows_.remove(pointer);
+  return buffers_->remove(pointer);
+}
 
 bool DeviceCore::is_registered(const void* pointer, std::size_t bytes) const {
   return buffers_->find(pointer, bytes).owner != 0;

@@ -50,7 +50,7 @@ class DeviceCore {
   Status start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options);
 
   Status register_buffer(void* pointer, std::size_t bytes);
-  Status register_window(void* pointer, std::size_t bytes);
+  Status register_window(void* pointer, std::size_t bytes, bool same_places);
   Status deregister(void* pointer);
   bool is_registered(const void* pointer, std::size_t bytes) const;
 
@@ -65,6 +65,7 @@ class DeviceCore {
              std::shared_ptr<CommunicatorCore> near, ModeDecision decision);
   Status set_up(const DeviceOptions& options);
   Result<std::vector<SegmentRef>> exchange_staging();
+  Status open_window(std::byte* base, std::size_t bytes);
   std::size_t area_bytes() const;
   std::size_t program_staging() const { return decision_.staging_bytes - inbox_.bytes; }
   Status make_runners(const std::vector<std::byte*>& areas);
@@ -87,6 +88,7 @@ class DeviceCore {
   Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
   Status record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams);
   Result<DeviceEvent> event_of(DeviceTask& task);
+  CallFacts recorded_facts(const Call& call) const;
   void note_call(std::uint64_t sequence, const CallFacts& facts);
   void look_after_graphs();
   Status follow_last(DeviceStream stream);
@@ -120,6 +122,7 @@ class DeviceCore {
   /// Shared with the peers: words, inbox of packets, staging for collectives, message area.
   std::byte* area_ = nullptr;
   std::unique_ptr<SharedBuffers> buffers_;
+  DeviceWindows windows_;  ///< Empty in host_sync, which asks the peers in every call.
   std::unique_ptr<DeviceSteps> steps_;
   std::shared_ptr<CommunicatorCore> collectives_;
   std::unique_ptr<DeviceMessenger> messenger_;

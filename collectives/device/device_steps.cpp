@@ -70,15 +70,21 @@ bool writes_to_peers(const Program& program, const Step& step) {
   return std::any_of(destinations.begin(), destinations.end(), is_theirs);
 }
 
+Status enqueue_step(Backend& backend, DeviceStream stream, const Program& program, const Step& step,
+                    const Buffers& buffers, const Combine& combine, WriteGuard* guard) {
+  const std::uint32_t* const unguarded = nullptr;
+  if (guard == nullptr || !writes_to_peers(program, step))
+    return enqueue_step(backend, stream, program, step, buffers, combine, unguarded);
+  return guard->guarded(stream, [&](const std::uint32_t* permit) {
+    return enqueue_step(backend, stream, program, step, buffers, combine, permit);
+  });
+}
+
 Status DeviceSteps::run(const Program& program, const Step& step, const Buffers& buffers,
                         const Combine& combine) {
   const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
-  if (guard_ == nullptr || !writes_to_peers(program, step))
-    return enqueue_step(backend_, stream_, program, step, buffers, combine);
-  return guard_->guarded(stream_, [&](const std::uint32_t* permit) {
-    return enqueue_step(backend_, stream_, program, step, buffers, combine, permit);
-  });
+  return enqueue_step(backend_, stream_, program, step, buffers, combine, guard_.get());
 }
 
 void DeviceSteps::close() {

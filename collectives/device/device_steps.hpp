@@ -11,9 +11,12 @@ namespace lockstep::internal {
 /// Enqueues a copy or reduce step on `stream`, whose device is selected. `permit` not null: what it writes it
 /// writes only while that word is not 0.
 Status enqueue_step(Backend& backend, DeviceStream stream, const Program& program, const Step& step,
-                    const Buffers& buffers, const Combine& combine, const std::uint32_t* permit = nullptr);
+                    const Buffers& buffers, const Combine& combine, const std::uint32_t* permit);
 /// Whether the step writes to memory of another rank's caller.
 bool writes_to_peers(const Program& program, const Step& step);
+/// The same under `guard`, where the step writes to another rank's buffer and it is not null.
+Status enqueue_step(Backend& backend, DeviceStream stream, const Program& program, const Step& step,
+                    const Buffers& buffers, const Combine& combine, WriteGuard* guard);
 
 /// What runs a call of this shape on a device: the programs that a measured cost model would rank, by rule.
 Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape);
@@ -27,6 +30,7 @@ class DeviceSteps final : public DomainMemory {
       : backend_(backend), device_(device), stream_(stream), buffers_(buffers) {}
   /// Null: there are no peers, or too many for it.
   void set_guard(std::unique_ptr<WriteGuard> guard) { guard_ = std::move(guard); }
+  WriteGuard* guard() { return guard_.get(); }
   /// The operation failed: nobody writes to this rank's memory any more.
   void close();
 

@@ -3,6 +3,7 @@
 
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
+#include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -13,6 +14,13 @@ constexpr Nanos kYield = 1'000'000;
 constexpr std::chrono::microseconds kPause{100};
 /// How often a watched call is compared with the peers'.
 constexpr Nanos kLookEvery = 10'000'000;
+
+/// The calls differ in nothing but where their buffers lie.
+bool is_elsewhere(CallFacts theirs, CallFacts mine, const CallFacts& call) {
+  const bool counted = call.extra != 0;  // v-variants: their counts may be what differs.
+  theirs.extra = mine.extra = 0;
+  return !counted && theirs == mine;
+}
 
 std::string name_of(const DeviceTask& task) {
   return task.call ? internal::describe(task.call->call().facts) : "messages";
@@ -55,10 +63,11 @@ Status DeviceCore::start_on_stream(DeviceTask& task, std::span<const DeviceStrea
   LOCKSTEP_RETURN_IF_ERROR(join(task, streams));
   auto begin = event_of(task), end = event_of(task);
   if (!begin.ok() || !end.ok()) return begin.ok() ? end.status() : begin.status();
-  task.watched = WatchedCall{0, *begin, *end};
+  task.watched = WatchedCall{.begin = *begin, .end = *end};
   if (task.call) {
     task.watched->sequence = kFirstSequence + stream_calls_++;
-    note_call(task.watched->sequence, task.call->call().facts);
+    task.watched->facts = recorded_facts(task.call->call());
+    note_call(task.watched->sequence, task.watched->facts);
   }
   LOCKSTEP_RETURN_IF_ERROR(backend_.record(*begin, stream));
   LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*runner_, task, stream));
@@ -105,7 +114,7 @@ Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStrea
         ErrorCode::not_supported,
         "a batch of messages that is captured in a graph names one stream: others are joined to it by "
         "events of the caller");
-  if (task.call) note_call(kFirstSequence + stream_calls_++, task.call->call().facts);
+  if (task.call) note_call(kFirstSequence + stream_calls_++, recorded_facts(task.call->call()));
   LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*capturer_, task, streams.front()));
   task.recorded = true;
   if (!recorded_.exchange(true)) worker_->look_when_idle();
@@ -113,7 +122,16 @@ Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStrea
 }
 
 void DeviceCore::look_after_graphs() {
-  if (!state().ok()) static_cast<void>(capturer_->let_pass(stream_));
+  if (state().ok()) return;
+  steps_->close();
+  static_cast<void>(capturer_->let_pass(stream_));
+}
+
+/// Ranks that name other places of their windows would read and write each other's wrong memory.
+CallFacts DeviceCore::recorded_facts(const Call& call) const {
+  CallFacts facts = call.facts;
+  if (const auto use = windows_.find(call)) facts.extra = hash_combine(facts.extra, use->places);
+  return facts;
 }
 
 void DeviceCore::note_call(std::uint64_t sequence, const CallFacts& facts) {
@@ -181,16 +199,23 @@ Status DeviceCore::explained(const Trouble& trouble, std::string_view what) {
 /// A rank that called something else at this place is named on all ranks.
 Status DeviceCore::compare_calls(const DeviceTask& task) {
   const std::uint64_t sequence = task.watched->sequence;
-  const CallFacts& mine = task.call->call().facts;
+  const CallFacts& mine = task.watched->facts;
   for (int member = 0; member < control_->size(); ++member) {
     const CallRecord* const record = record_of(member, sequence);
     if (record == nullptr || record->sequence.load(std::memory_order_acquire) != sequence + 1) continue;
     const CallFacts theirs = record->facts;
     if (record->sequence.load(std::memory_order_acquire) != sequence + 1 || theirs == mine) continue;
+    if (const CallFacts& call = task.call->call().facts; is_elsewhere(theirs, mine, call))
+      return Status(ErrorCode::mismatch,
+                    "lockstep: " + engine().who(member) + " and " + engine().who(control_->rank()) +
+                        " called " + internal::describe(call) +
+                        " on different places of their windows: register_window was promised the same",
+                    member);
     return Status(ErrorCode::mismatch,
                   "lockstep: operation #" + std::to_string(sequence - kFirstSequence) +
                       " differs: " + engine().who(member) + " called " + internal::describe(theirs) +
-                      ", but " + engine().who(control_->rank()) + " called " + internal::describe(mine),
+                      ", but " + engine().who(control_->rank()) + " called " +
+                      internal::describe(task.call->call().facts),
                   member);
   }
   return {};

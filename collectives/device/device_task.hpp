@@ -22,6 +22,7 @@ struct DeviceMessage {
 /// What the caller's stream runs itself; the worker only watches it.
 struct WatchedCall {
   std::uint64_t sequence = 0;  ///< Of the collectives on streams.
+  CallFacts facts = {};        ///< Of one, with the places of its buffers where they lie in windows.
   DeviceEvent begin = nullptr, end = nullptr;
 };
 

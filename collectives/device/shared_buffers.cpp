@@ -57,14 +57,20 @@ SegmentRef SharedBuffers::find(const void* pointer, std::size_t bytes) const {
   return ref;
 }
 
-Result<std::byte*> SharedBuffers::resolve(int member, const SegmentRef& ref, std::size_t bytes,
-                                          bool for_ever) {
+Result<DeviceLease> SharedBuffers::lease(int member, const SegmentRef& ref, std::size_t bytes) {
   auto lease = imports_.resolve(owners_[static_cast<std::size_t>(member)], ref, bytes, device_);
   if (!lease.ok()) {
     return Status(lease.status().code(),
                   "mapping device memory of rank " + std::to_string(member) + ": " + lease.status().message(),
                   member);
   }
+  return lease;
+}
+
+Result<std::byte*> SharedBuffers::resolve(int member, const SegmentRef& ref, std::size_t bytes,
+                                          bool for_ever) {
+  auto lease = this->lease(member, ref, bytes);
+  if (!lease.ok()) return lease.status();
   std::byte* const address = lease->address;
   const std::lock_guard lock(mutex_);
   (for_ever ? kept_leases_ : leases_).push_back(std::move(*lease));

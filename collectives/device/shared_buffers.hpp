@@ -33,6 +33,8 @@ class SharedBuffers {
   /// This rank's address of `bytes` of `member`'s memory at `ref`, mapped on first use. Valid until
   /// forget_peers() or, if `for_ever`, as long as this object.
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes, bool for_ever = false);
+  /// The same for as long as the lease lives.
+  Result<DeviceLease> lease(int member, const SegmentRef& ref, std::size_t bytes);
   /// No operation is under way: peers' memory that was withdrawn is let go.
   void forget_peers();
 

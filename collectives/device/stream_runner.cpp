@@ -16,10 +16,10 @@ Status StreamRunner::enqueue(const Call& call, DeviceStream stream) {
   const Combine combine = combine_of(call, areas_.world());
   set_shape(shape_, call, areas_.rank, areas_.world());
   shape_.staging = areas_.staging_bytes / 2 / size_of(call.facts.type);
-  auto selection = choose_for_device(call.facts, shape_);
-  if (!selection.ok()) return selection.status();
-  if (selection->staged == nullptr) return needs_host_sync(*selection->registered);
-  const auto program = programs_.get(*selection->staged, shape_);
+  std::optional<WindowUse> windows;
+  auto algorithm = choose(call, shape_, windows, buffers);
+  if (!algorithm.ok()) return algorithm.status();
+  const auto program = programs_.get(**algorithm, shape_);
   halves_.clear();
   for (std::byte* const area : areas_.staging)
     halves_.push_back(area + (calls_ & 1) * (areas_.staging_bytes / 2));
@@ -27,9 +27,9 @@ Status StreamRunner::enqueue(const Call& call, DeviceStream stream) {
   ++calls_;
   for (const Step& step : program->program.lanes.front().steps) {
     const bool phase = step.kind == StepKind::publish || step.kind == StepKind::await;
-    LOCKSTEP_RETURN_IF_ERROR(phase
-                                 ? enqueue_phase(step, stream)
-                                 : enqueue_step(backend_, stream, program->program, step, buffers, combine));
+    LOCKSTEP_RETURN_IF_ERROR(
+        phase ? enqueue_phase(step, stream)
+              : enqueue_step(backend_, stream, program->program, step, buffers, combine, guard()));
   }
   base_ += program->program.phases;
   return {};

@@ -13,6 +13,8 @@ namespace {
 
 /// An inbox is cleared once, and no call fills more of it.
 constexpr std::size_t kMostInbox = 8 << 20;
+/// More than the worker needs to see a deadline and to wait for writers.
+constexpr Nanos kClosingTime = 2'000'000'000;
 /// Of a word's line: the other belongs to mode stream_sync.
 constexpr std::size_t kPhaseWord = kWordStride / 2;
 
@@ -110,36 +112,40 @@ Status SyncRunner::copy_own(std::span<const DeviceMessage> messages, DeviceStrea
 
 Status SyncRunner::enqueue_program(const Call& call, DeviceStream stream) {
   shape_.staging = areas_.staging_bytes / size_of(call.facts.type);
-  auto selection = choose_for_device(call.facts, shape_);
-  if (!selection.ok()) return selection.status();
-  if (selection->staged == nullptr) return needs_host_sync(*selection->registered);
-  const auto program = programs_.get(*selection->staged, shape_);
   Buffers buffers = buffers_of(call, areas_.rank);
+  std::optional<WindowUse> windows;
+  auto algorithm = choose(call, shape_, windows, buffers);
+  if (!algorithm.ok()) return algorithm.status();
+  const auto program = programs_.get(**algorithm, shape_);
   buffers.member_staging = areas_.staging.data();
   const Combine combine = combine_of(call, areas_.world());
   const std::span<const Step> steps(program->program.lanes.front().steps);
-  sync::PhaseArguments phase = phase_arguments(static_cast<std::uint64_t>(call.timeout));
-  if (opens_) {
+  // The worker closes this rank's windows before the call ends by its deadline.
+  const Nanos limit = call.timeout == 0 || !windows ? call.timeout : call.timeout + kClosingTime;
+  sync::PhaseArguments phase = phase_arguments(static_cast<std::uint64_t>(limit));
+  if (opens_ && !windows) {
     phase.publish = phase.await = phase.advance = 1;
     LOCKSTEP_RETURN_IF_ERROR(sync::start(backend_, phase, stream));
     phase.advance = 0;
   }
   for (std::size_t next = 0; next < steps.size();) {
     if (is_phase(steps[next])) {
-      LOCKSTEP_RETURN_IF_ERROR(enqueue_phases(phase, steps, next, stream));
+      LOCKSTEP_RETURN_IF_ERROR(
+          enqueue_phases(phase, steps, next, stream, windows ? program->program.phases : 0));
     } else {
       LOCKSTEP_RETURN_IF_ERROR(
-          enqueue_step(backend_, stream, program->program, steps[next++], buffers, combine));
+          enqueue_step(backend_, stream, program->program, steps[next++], buffers, combine, guard()));
     }
   }
+  if (windows) return {};  // Staging memory was not used.
   phase.publish = phase.await = phase.advance = program->program.phases + 1;
   phase.awaited = -1;
   return sync::start(backend_, phase, stream);
 }
 
-/// A publish and the await behind it are one kernel.
+/// A publish and the await behind it are one kernel. The last one raises the base by `advance`.
 Status SyncRunner::enqueue_phases(sync::PhaseArguments& phase, std::span<const Step> steps, std::size_t& next,
-                                  DeviceStream stream) {
+                                  DeviceStream stream, std::uint32_t advance) {
   phase.publish = phase.await = 0;
   phase.awaited = -1;
   if (steps[next].kind == StepKind::publish) phase.publish = steps[next++].phase;
@@ -147,6 +153,7 @@ Status SyncRunner::enqueue_phases(sync::PhaseArguments& phase, std::span<const S
     phase.await = steps[next].phase;
     phase.awaited = steps[next++].peer;
   }
+  phase.advance = next == steps.size() ? advance : 0;
   return sync::start(backend_, phase, stream);
 }
 

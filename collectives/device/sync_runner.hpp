@@ -61,7 +61,7 @@ class SyncRunner final : public CallRunner {
   Status enqueue_packets(sync::PacketArguments packets, const Call& call, DeviceStream stream);
   Status enqueue_program(const Call& call, DeviceStream stream);
   Status enqueue_phases(sync::PhaseArguments& phase, std::span<const Step> steps, std::size_t& next,
-                        DeviceStream stream);
+                        DeviceStream stream, std::uint32_t advance);
   sync::PhaseArguments phase_arguments(std::uint64_t limit) const;
   sync::SpinBounds bounds(std::uint64_t limit) const;
   Status copy_own(std::span<const DeviceMessage> messages, DeviceStream stream);

@@ -43,7 +43,9 @@ WriteGuard::~WriteGuard() {
 
 /// The stream goes no further before end(): a process that is stopped in between has not entered.
 Status WriteGuard::begin(DeviceStream stream) {
-  LOCKSTEP_RETURN_IF_ERROR(backend_.wait_value(&signals_->go, ++parts_, stream));
+  auto captured = backend_.capturing(stream);
+  if (!captured.ok()) return captured.status();
+  if (!*captured) LOCKSTEP_RETURN_IF_ERROR(backend_.wait_value(&signals_->go, ++parts_, stream));
   return sync::enter(backend_, arguments_, stream);
 }
 

@@ -22,7 +22,8 @@ class WriteGuard {
   WriteGuard(const WriteGuard&) = delete;
   WriteGuard& operator=(const WriteGuard&) = delete;
 
-  /// What `write(permit)` enqueues runs only when all of it is enqueued, and the members' memory is open.
+  /// What `write(permit)` enqueues runs only when all of it is enqueued, and the members' memory is open. May
+  /// be captured: a graph is enqueued as a whole.
   template <typename Write>
   Status guarded(DeviceStream stream, Write write) {
     LOCKSTEP_RETURN_IF_ERROR(begin(stream));

@@ -40,8 +40,8 @@ using Stream = void*;
 /// from the most careful to the fastest.
 ///
 /// Capture in a graph: in device_sync, and in stream_sync where every rank's kernels run at the same time (no
-/// GPU shared without MPS). Elsewhere, and for send, recv, scatter_v, gather_v and all_to_all_v, a stream
-/// that is being captured is refused with an error that says so. All ranks capture the same calls, and replay
+/// GPU shared without MPS). Elsewhere, and for a batch of messages that names several streams, a stream that
+/// is being captured is refused with an error that says so. All ranks capture the same calls, and replay
 /// in the same order among their replays and calls; these must not overlap on one rank: use one stream, or
 /// events. A replay that fails shows in state(), which looks for it. Replays end before the communicator is
 /// destroyed.
@@ -147,9 +147,12 @@ class LOCKSTEP_API DeviceCommunicator {
   /// cannot be exported stays valid for every call, and is_registered() of it false: its data are staged.
   void register_buffer(void* pointer, std::size_t bytes);
   /// Collective and blocking: register_buffer on all ranks, or, where one of them is refused, an error on all
-  /// and no registration.
-  void register_window(void* pointer, std::size_t bytes);
-  /// Undoes either. No operation may be using the memory. Local.
+  /// and no registration. host_sync finds out in each call which ranks' buffers are registered; the other
+  /// modes cannot ask, and pass data without staging only where `same_places`, equal on all ranks, promises
+  /// this: in every collective all ranks name buffers at the same places of their windows, or none does
+  /// (in place or not; what only a root has does not count). Another place is ErrorCode::mismatch.
+  void register_window(void* pointer, std::size_t bytes, bool same_places = false);
+  /// Undoes either. No operation may be using the memory, and no graph. Local.
   void deregister(void* pointer);
   bool is_registered(const void* pointer, std::size_t bytes) const noexcept;
 
@@ -177,7 +180,8 @@ class LOCKSTEP_API DeviceCommunicator {
 };
 
 /// Sends and receives that start together and never wait for one another, whatever their order on the peers;
-/// messages between two ranks still arrive in order. A send to the own rank meets the receive from it in the
+/// messages between two ranks still arrive in order. Where kernels carry messages a batch has up to 192 of
+/// them (not_supported above). A send to the own rank meets the receive from it in the
 /// same batch. Not thread-safe. Movable; dropped without submit() it does nothing.
 class LOCKSTEP_API DeviceBatch {
  public:

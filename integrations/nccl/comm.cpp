@@ -173,8 +173,8 @@ DeviceCommunicator& ncclComm::collectives() {
 void* ncclComm::register_buffer(void* buffer, std::size_t bytes) {
   return registrations_.add(collectives(), buffer, bytes);
 }
-ncclWindow_t ncclComm::register_window(void* buffer, std::size_t bytes) {
-  return registrations_.add_window(collectives(), buffer, bytes);
+ncclWindow_t ncclComm::register_window(void* buffer, std::size_t bytes, bool symmetric) {
+  return registrations_.add_window(collectives(), buffer, bytes, symmetric);
 }
 void ncclComm::deregister(void* handle) {
   if (stage_.load() == Stage::beginning || !collectives_) require(true);

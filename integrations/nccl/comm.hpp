@@ -80,7 +80,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   lockstep::nccl::InPlace& in_place() noexcept { return in_place_; }
   void* register_buffer(void* buffer, std::size_t bytes);
   /// Collective and blocking.
-  ncclWindow_t register_window(void* buffer, std::size_t bytes);
+  ncclWindow_t register_window(void* buffer, std::size_t bytes, bool symmetric);
 
   /// ncclSuccess while usable or revoked, ncclInProgress while it begins or ends, else what happened.
   ncclResult_t state();

@@ -24,9 +24,10 @@ void* Registrations::add(DeviceCommunicator& ranks, void* buffer, std::size_t by
   return keep(buffer);
 }
 
-ncclWindow_t Registrations::add_window(DeviceCommunicator& ranks, void* buffer, std::size_t bytes) {
+ncclWindow_t Registrations::add_window(DeviceCommunicator& ranks, void* buffer, std::size_t bytes,
+                                       bool symmetric) {
   if (buffer == nullptr || bytes == 0) throw invalid_argument("there is nothing to register");
-  ranks.register_window(buffer, bytes);
+  ranks.register_window(buffer, bytes, symmetric);
   return static_cast<ncclWindow_t>(keep(buffer));
 }
 

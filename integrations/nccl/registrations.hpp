@@ -15,7 +15,7 @@ class Registrations {
  public:
   void* add(DeviceCommunicator& ranks, void* buffer, std::size_t bytes);
   /// Collective and blocking.
-  ncclWindow_t add_window(DeviceCommunicator& ranks, void* buffer, std::size_t bytes);
+  ncclWindow_t add_window(DeviceCommunicator& ranks, void* buffer, std::size_t bytes, bool symmetric);
   /// Throws Refusal for what is not a handle of this table.
   void remove(DeviceCommunicator& ranks, void* handle);
 

@@ -1,4 +1,5 @@
 """The machine and its GPU."""
+import functools
 import os
 import platform
 import shutil
@@ -31,6 +32,22 @@ def gpu():
     return {"count": len(devices), **devices[0], "mps": bool(ask("pgrep", "-x", "nvidia-cuda-mps"))}
 
 
+def toolkit():
+    return Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+
+
+@functools.cache
+def cublas_folders():
+    wheels = ask("python3", "-c", "import nvidia; print(*nvidia.__path__, sep='\\n')").splitlines()
+    found = [path.parent for wheel in wheels for path in Path(wheel).glob("*/lib/libcublas.so.*")]
+    return [folder for folder in [toolkit() / "lib64", *found] if folder.is_dir()]
+
+
+def sanitizer():
+    """Not every machine has the toolkit's programs on its PATH."""
+    return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=str(toolkit() / "bin"))
+
+
 def torch_version():
     return ask("python3", "-c", "import torch; print(torch.__version__, 'CUDA', torch.version.cuda)")
 
@@ -40,8 +57,7 @@ def libraries_of_nccl(options):
     if options.nccl:
         return [("--nccl", Path(options.nccl))]
     torch_nccl = ask("python3", "-c", "import nvidia.nccl, os; print(os.path.join(list(nvidia.nccl.__path__)[0], 'lib/libnccl.so.2'))")
-    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64/libnccl.so.2"
-    candidates = [("toolkit", toolkit)] + ([("PyTorch", Path(torch_nccl))] if torch_nccl else [])
+    candidates = [("toolkit", toolkit() / "lib64/libnccl.so.2")] + ([("PyTorch", Path(torch_nccl))] if torch_nccl else [])
     candidates.append(("system", Path("/usr/lib/x86_64-linux-gnu/libnccl.so.2")))
     return [(where, path) for where, path in candidates if path.exists()]
 
@@ -51,7 +67,7 @@ def describe(kit, options):
     return {"date": time.strftime("%Y-%m-%d %H:%M"), "commit": kit.commit, "device": options.device, "gpu": here,
             "machine": {"processor": processor(), "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(),
                         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)},
-            "torch": torch_version() or None, "compute_sanitizer": shutil.which("compute-sanitizer"),
+            "torch": torch_version() or None, "compute_sanitizer": sanitizer(),
             "nccl": [f"{where}: {path}" for where, path in libraries_of_nccl(options)]}
 
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import facts
 from options import ROOT, Problem
 
 LABEL = "gpu"  # of tests that run on a GPU
@@ -19,14 +20,19 @@ class Kit:
     def program(self, name):
         return self.folder / "bin" / name
 
+    def data(self, name):
+        carried = self.folder / "data" / name
+        return carried if carried.exists() else ROOT / "examples" / Path(name).stem / name
+
     def library(self):
         return self.folder / "lib" / "liblockstep_nccl.so"
 
     def environment(self):
-        """Libraries of a bundle are found wherever it lies."""
+        """Libraries of a bundle are found wherever it lies; cuBLAS, which is too large to carry, where the toolkit or PyTorch has it."""
         paths = [str(self.folder / "lib" / "lockstep-nccl"), str(self.folder / "lib")]
         if (self.folder / "lib" / "carried").exists():
             paths.append(str(self.folder / "lib" / "carried"))
+        paths += [str(folder) for folder in facts.cublas_folders()]
         before = os.environ.get("LD_LIBRARY_PATH")
         return {"LD_LIBRARY_PATH": ":".join(paths + ([before] if before else []))}
 

@@ -11,6 +11,9 @@ from options import HERE, ROOT
 # The C library and the loader belong to the machine. It must be as new as this one's.
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|libresolv\.|linux-vdso)")
 PROGRAMS = ["lockstep-bench", "lockstep-run", "lockstep-device-floors"]
+TRAINING = ["digits-device", "gpt-device"]  # where cuBLAS was found
+TOO_LARGE = re.compile(r"^libcublas")  # of the toolkit, or of PyTorch
+DATA = ["digits.csv"]
 
 
 def needed_libraries(program, found):
@@ -19,7 +22,7 @@ def needed_libraries(program, found):
                             env={"LD_LIBRARY_PATH": str(ROOT / "build/release/lib")})
     for name, path in re.findall(r"^\s*(\S+) => (\S+) ", listed.stdout, re.MULTILINE):
         own = any(word in name for word in ("lockstep", "nccl", "host_cudart"))
-        if not OF_THE_SYSTEM.match(name) and not own:
+        if not OF_THE_SYSTEM.match(name) and not TOO_LARGE.match(name) and not own:
             found[name] = path
 
 
@@ -35,7 +38,8 @@ def write(folder, options):
     if folder.exists():
         shutil.rmtree(folder)
     carried = {}
-    programs = {built.folder / test["command"][0] for test in built.tests} | {built.program(name) for name in PROGRAMS}
+    training = {built.program(name) for name in TRAINING if built.program(name).exists()}
+    programs = {built.folder / test["command"][0] for test in built.tests} | {built.program(name) for name in PROGRAMS} | training
     libraries = [built.folder / "lib" / name for name in ("liblockstep.so.0.1", "liblockstep_nccl.so", "libhost_cudart.so")]
     if options.nccl_tests:
         for program in sorted(Path(options.nccl_tests).glob("*_perf")):
@@ -57,6 +61,9 @@ def write(folder, options):
     (folder / "lib" / "carried").mkdir()
     for name, path in sorted(carried.items()):
         shutil.copy2(path, folder / "lib" / "carried" / name)
+    (folder / "data").mkdir()
+    for name in DATA:
+        shutil.copy2(built.data(name), folder / "data" / name)
     (folder / "kit.json").write_text(json.dumps({"commit": built.commit, "tests": built.tests}, indent=1) + "\n", encoding="utf-8")
     shutil.copytree(HERE, folder / "tools" / "gpu", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(ROOT / "tools" / "gpu-check", folder / "tools" / "gpu-check")

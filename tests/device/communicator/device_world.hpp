@@ -1,9 +1,13 @@
 // Ranks on devices as forked processes: on the host backend, or on that which LOCKSTEP_DEVICE_BACKEND names.
 #pragma once
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "collectives/device/device_core.hpp"
 #include "tests/device/communicator/device_call.hpp"
@@ -18,13 +22,17 @@ inline int device_of(int rank) {
   return rank % backend.device_count().value();
 }
 
-/// What `run_on_devices` gives each rank.
+/// What `run_on_devices` gives each rank. `shared`: the backend of ranks in one process, of which memory is;
+/// then nothing is recorded.
 struct DeviceRank {
-  DeviceRank(int rank, int world, const MeetingPlace& place, const DeviceOptions& options)
+  DeviceRank(int rank, int world, const MeetingPlace& place, const DeviceOptions& options,
+             internal::Backend* shared = nullptr)
       : host(place.join(rank, world, "auto")),
         recorder(**internal::device_backend()),
-        communicator(make(host, recorder, device_of(rank), options)),
-        stream(device_of(rank)) {}
+        communicator(make(host, shared != nullptr ? *shared : recorder, device_of(rank), options)),
+        stream(device_of(rank)) {
+    recorder.select(device_of(rank)).throw_if_error();
+  }
 
   static DeviceCommunicator make(Communicator& host, internal::Backend& backend, int device,
                                  const DeviceOptions& options) {
@@ -52,18 +60,49 @@ inline void use_host_backend(const char* mode) {
   ::setenv("LOCKSTEP_DEVICE_MODE", mode, 1);
 }
 
-/// Runs body(rank) in `world` processes and finalizes; exceptions become failures that name the rank.
+/// Whether processes that share a device here take turns on it, so that waiting for a peer costs time slices
+/// and mode stream_sync captures nothing. Asked in a process of its own: nothing may use a GPU before ranks
+/// are forked.
+inline bool take_time_slices(int world) {
+  internal::testing::Shared<std::atomic<bool>> slices;
+  internal::testing::run_forked(1, [&](int) {
+    use_host_backend("host_sync");
+    internal::Backend& backend = **internal::device_backend();
+    slices->store(backend.device_count().value() < world &&
+                  !backend.identify(0).value().kernels_of_processes_overlap);
+  });
+  return slices->load();
+}
+
+/// Runs body(rank) as rank `rank` and finalizes; exceptions become failures that name the rank.
+inline void run_rank(int rank, int world, const MeetingPlace& place,
+                     const std::function<void(DeviceRank&)>& body, internal::Backend* shared = nullptr) {
+  try {
+    DeviceRank self(rank, world, place, {}, shared);
+    body(self);
+    if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "rank " << rank << ": " << error.what();
+  }
+}
+
+/// In `world` processes.
 inline void run_on_devices(int world, const char* mode, const std::function<void(DeviceRank&)>& body) {
   use_host_backend(mode);
   const MeetingPlace place;
-  internal::testing::run_forked(world, [&](int rank) {
-    try {
-      DeviceRank self(rank, world, place, {});
-      body(self);
-      if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "rank " << rank << ": " << error.what();
-    }
+  internal::testing::run_forked(world, [&](int rank) { run_rank(rank, world, place, body); });
+}
+
+/// In threads of one process, whose kernels run side by side on one GPU.
+inline void run_on_devices_as_threads(int world, const char* mode,
+                                      const std::function<void(DeviceRank&)>& body) {
+  use_host_backend(mode);
+  const MeetingPlace place;
+  internal::testing::run_forked(1, [&](int) {
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < world; ++rank)
+      ranks.emplace_back([&, rank] { run_rank(rank, world, place, body, *internal::device_backend()); });
+    for (std::thread& rank : ranks) rank.join();
   });
 }
 

@@ -1,0 +1,77 @@
+#include "collectives/device/device_windows.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "lib/base/hash.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// Which buffers the programs of registered memory touch on other ranks (collectives/programs/domain), where
+/// every rank has such a buffer and so knows its place on all.
+struct Touched {
+  bool input = false, output = false;
+};
+Touched touched_by(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return {.input = true, .output = true};
+    case Collective::all_gather:
+    case Collective::all_gather_v:
+      return {.output = true};
+    case Collective::broadcast:
+    case Collective::reduce_scatter:
+    case Collective::reduce_scatter_v:
+    case Collective::all_to_all:
+      return {.input = true};
+    default:  // Only the root has the buffer that the others touch.
+      return {};
+  }
+}
+
+}  // namespace
+
+void DeviceWindows::add(std::byte* base, std::size_t bytes, std::vector<std::byte*> members,
+                        std::vector<DeviceLease> leases) {
+  const std::lock_guard lock(mutex_);
+  windows_[base] = {++added_, bytes, std::move(members), std::move(leases)};
+}
+
+void DeviceWindows::remove(const void* base) {
+  const std::lock_guard lock(mutex_);
+  windows_.erase(static_cast<const std::byte*>(base));
+}
+
+std::optional<WindowUse> DeviceWindows::find(const Call& call) const {
+  const Touched touched = touched_by(call.facts.collective);
+  const std::lock_guard lock(mutex_);
+  if (windows_.empty() || (!touched.input && !touched.output)) return std::nullopt;
+  const std::size_t element = size_of(call.facts.type);
+  // The one buffer of a broadcast is the input of its root, and the output elsewhere.
+  const bool one_buffer = call.facts.collective == Collective::broadcast;
+  const std::uint64_t inputs =
+      one_buffer ? std::max(call.input_elements, call.output_elements) : call.input_elements;
+  WindowUse use;
+  if (touched.input && !locate(call.input, inputs * element, use.input, use.places)) return std::nullopt;
+  if (touched.output && !locate(call.output, call.output_elements * element, use.output, use.places))
+    return std::nullopt;
+  return use;
+}
+
+bool DeviceWindows::locate(const void* pointer, std::size_t bytes, std::vector<std::byte*>& members,
+                           std::uint64_t& places) const {
+  const auto* const begin = static_cast<const std::byte*>(pointer);
+  const auto after = windows_.upper_bound(begin);
+  if (bytes == 0 || after == windows_.begin()) return false;
+  const auto& [base, window] = *std::prev(after);
+  const auto offset = static_cast<std::size_t>(begin - base);
+  if (offset + bytes > window.bytes) return false;
+  members = window.members;
+  for (std::byte*& member : members) member += offset;
+  places = hash_combine(hash_combine(places, window.number), offset);
+  return true;
+}
+
+}  // namespace lockstep::internal

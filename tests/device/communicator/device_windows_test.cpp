@@ -1,0 +1,160 @@
+// Calls on windows: the stream runs the programs of registered memory, in calls and in graphs; who breaks the
+// promise of same places is named.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/support/must.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::CallBuffers;
+using internal::CollectiveCase;
+using internal::DeviceArena;
+using internal::testing::Enqueued;
+using internal::testing::must;
+using testing::DeviceRank;
+using testing::run_on_devices;
+
+constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+constexpr std::size_t kArena = 4 << 20;
+
+/// Every collective that windows serve.
+constexpr Collective kServed[] = {
+    Collective::all_reduce, Collective::all_gather,   Collective::broadcast,       Collective::reduce_scatter,
+    Collective::all_to_all, Collective::all_gather_v, Collective::reduce_scatter_v};
+
+/// Copies and reductions between the buffers alone: nothing is staged.
+bool touches_nothing_else(DeviceRank& self, const std::vector<std::pair<std::byte*, std::size_t>>& windows) {
+  const auto inside = [&](const void* place) {
+    const auto* const at = static_cast<const std::byte*>(place);
+    return std::any_of(windows.begin(), windows.end(), [&](const auto& window) {
+      return at >= window.first && at < window.first + window.second;
+    });
+  };
+  bool all = true;
+  for (const Enqueued& one : self.recorder.take()) {
+    if (one.what != "copy" && one.what != "reduce") continue;
+    // A peer's window lies elsewhere in this process: each step has one end at least in an own one.
+    all &= std::any_of(one.sources.begin(), one.sources.end(), inside) ||
+           std::any_of(one.destinations.begin(), one.destinations.end(), inside);
+  }
+  return all;
+}
+
+class DeviceWindows : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1); }
+};
+
+TEST_F(DeviceWindows, EveryCollectiveIsRightInCallsAndReplays) {
+  const bool captures = kMode == std::string_view("device_sync") || !testing::take_time_slices(3);
+  run_on_devices(3, kMode, [=](DeviceRank& self) {
+    DeviceArena arena(kArena, self.device());
+    self.communicator.register_window(arena.device(), kArena, true);
+    internal::Backend& backend = *must(internal::device_backend());
+    std::uint64_t turn = 0;
+    for (const Collective collective : kServed) {
+      // Blocks of different sizes lie at the same places where one buffer holds them all.
+      const bool v = collective == Collective::all_gather_v || collective == Collective::reduce_scatter_v;
+      for (const bool in_place : {true, false}) {
+        if (v && !in_place) continue;
+        for (const std::size_t count : {std::size_t{9'000}, std::size_t{40'001}}) {
+          const CollectiveCase what{collective, DataType::f32, ReduceOp::sum, 3, 1, count, ++turn};
+          for (const bool captured : {false, true}) {
+            if (captured && !captures) continue;
+            const CallBuffers buffers(what, self.rank(), in_place, arena.host());
+            arena.upload(kArena, self.stream);
+            static_cast<void>(self.recorder.take());
+            if (captured) must(backend.begin_capture(self.stream));
+            start_on_device(self.communicator, what, buffers, arena, self.stream);
+            if (captured) {
+              const auto graph = must(backend.end_capture(self.stream));
+              must(backend.replay(graph, self.stream));
+              must(backend.destroy_graph(graph));
+            }
+            EXPECT_TRUE(touches_nothing_else(self, {{arena.device(), kArena}})) << what.describe();
+            arena.download(kArena, self.stream);
+            self.synchronize();
+            ASSERT_EQ(buffers.check_result(), "") << what.describe();
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_F(DeviceWindows, AnAllReduceTouchesEachByteOnce) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kCount = 100'000;
+    DeviceArena arena(kCount * 4, self.device());
+    self.communicator.register_window(arena.device(), arena.size(), true);
+    static_cast<void>(self.recorder.take());
+    self.communicator.all_reduce(arena.device(), arena.device(), kCount, DataType::f32, ReduceOp::sum,
+                                 self.stream);
+    self.synchronize();
+    std::size_t reductions = 0;
+    for (const Enqueued& one : self.recorder.take()) {
+      EXPECT_NE(one.what, "copy");
+      if (one.what != "reduce") continue;
+      ++reductions;
+      EXPECT_EQ(one.sources.size(), 2u);
+      EXPECT_EQ(one.destinations.size(), 2u);
+      EXPECT_NEAR(static_cast<double>(one.bytes), kCount * 4 / 2, 256);
+    }
+    EXPECT_EQ(reductions, 1u);
+  });
+}
+
+TEST_F(DeviceWindows, TakeTurnsWithPrivateMemoryAndPackets) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kCount = 30'000;
+    DeviceArena window(kCount * 4, self.device()), plain(kCount * 4, self.device());
+    self.communicator.register_window(window.device(), window.size(), true);
+    for (DeviceArena* arena : {&window, &plain}) {
+      std::fill_n(reinterpret_cast<std::uint32_t*>(arena->host().data()), kCount, 1u);
+      arena->upload(arena->size(), self.stream);
+    }
+    constexpr int kRounds = 40;
+    for (int i = 0; i < kRounds; ++i) {
+      for (DeviceArena* arena : {&window, &plain}) {
+        for (const std::size_t count : {kCount, std::size_t{7}})
+          self.communicator.all_reduce(arena->device(), arena->device(), count, DataType::u32, ReduceOp::sum,
+                                       self.stream);
+      }
+    }
+    for (DeviceArena* arena : {&window, &plain}) arena->download(arena->size(), self.stream);
+    self.synchronize();
+    std::uint32_t few = 1, many = 1;
+    for (int i = 0; i < kRounds; ++i) many *= 3, few *= 9;
+    for (DeviceArena* arena : {&window, &plain}) {
+      const auto* const values = reinterpret_cast<const std::uint32_t*>(arena->host().data());
+      EXPECT_EQ(std::count(values, values + 7, few), 7);
+      EXPECT_EQ(std::count(values + 7, values + kCount, many), static_cast<std::ptrdiff_t>(kCount - 7));
+    }
+    self.communicator.deregister(window.device());
+    self.communicator.all_reduce(window.device(), window.device(), kCount, DataType::u32, ReduceOp::sum,
+                                 self.stream);
+    self.synchronize();
+  });
+}
+
+TEST_F(DeviceWindows, OtherPlacesAreNamed) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kCount = 30'000;
+    DeviceArena arena(2 * kCount * 4, self.device());
+    self.communicator.register_window(arena.device(), arena.size(), true);
+    std::byte* const at = arena.device() + (self.rank() == 0 ? 0 : kCount * 4);
+    self.communicator.all_reduce(at, at, kCount, DataType::f32, ReduceOp::sum, self.stream);
+    self.stream.synchronize();
+    internal::testing::wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("different places of their windows"), std::string::npos)
+        << self.communicator.error_text();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
