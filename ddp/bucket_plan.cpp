@@ -148,6 +148,13 @@ BucketPlan plan_in_order(std::span<const Parameter> parameters, const ReducerOpt
   return {planner.finish()};
 }
 
+BucketPlan numbered_from(std::size_t first, BucketPlan plan) {
+  for (BucketPlan::Bucket& bucket : plan.buckets) {
+    for (GradientPart& part : bucket.parts) part.parameter += first;
+  }
+  return plan;
+}
+
 BucketPlan without_frozen(const BucketPlan& plan, const std::vector<bool>& frozen) {
   BucketPlan result;
   for (const BucketPlan::Bucket& bucket : plan.buckets) {

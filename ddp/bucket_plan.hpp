@@ -37,6 +37,9 @@ std::vector<std::vector<PartPlace>> places_of(const BucketPlan& plan, std::size_
 BucketPlan plan_in_order(std::span<const Parameter> parameters, const ReducerOptions& options,
                          std::span<const std::size_t> order);
 
+/// `plan` of parameters that are numbered from `first` on.
+BucketPlan numbered_from(std::size_t first, BucketPlan plan);
+
 /// `plan` without the parameters i for which frozen[i]: its buckets lose them at both ends, keep the place of
 /// those in between, and are left out when nothing remains. No gradient moves.
 BucketPlan without_frozen(const BucketPlan& plan, const std::vector<bool>& frozen);

@@ -119,7 +119,12 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
   const bool may_move = internal::check_parameters(communicator, all, options);
   if (added.empty()) return;
   try {
-    grow(added);
+    const std::size_t first = parameters.size();
+    const BucketPlan more = internal::numbered_from(first, plan_buckets(added, options));
+    grow(added, more, [&] {
+      if (options.half_in_f32) carrier = make_carrier();
+      broadcast_values(more, first);
+    });
   } catch (const Error& error) {  // The peers are on their way to the broadcast.
     communicator.abort("Reducer::add_parameters on rank " + std::to_string(communicator.rank()) + ": " +
                        error.what());
@@ -130,13 +135,9 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
 
 /// New parameters get buckets of their own, so that nothing moves; they come first, as backward reaches what
 /// was registered last.
-void Reducer::State::grow(std::span<const Parameter> added) {
-  const std::size_t first = parameters.size();
-  BucketPlan more = plan_buckets(added, options);
-  for (BucketPlan::Bucket& bucket : more.buckets) {
-    for (GradientPart& part : bucket.parts) part.parameter += first;
-  }
-  memory->add(more, first + added.size());
+void Reducer::State::grow(std::span<const Parameter> added, const BucketPlan& more,
+                          const std::function<void()>& bring) {
+  if (memory) memory->add(more, parameters.size() + added.size());
   const std::vector<Parameter> before = std::move(parameters);  // The hook looks at them until use_plan().
   parameters = before;
   parameters.insert(parameters.end(), added.begin(), added.end());
@@ -145,8 +146,7 @@ void Reducer::State::grow(std::span<const Parameter> added) {
   step.has_gradient.resize(parameters.size());
   closing.resize(parameters.size());
   layout.buckets.insert(layout.buckets.begin(), more.buckets.begin(), more.buckets.end());
-  if (options.half_in_f32) carrier = make_carrier();
-  broadcast_values(more, first);
+  bring();
   use_plan();
 }
 

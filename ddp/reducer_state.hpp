@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -72,7 +73,8 @@ struct Reducer::State {
   void rebuild();
   void freeze(std::span<const std::size_t> list);
   void add_parameters(std::span<const Parameter> added);
-  void grow(std::span<const Parameter> added);
+  /// `more` are the buckets of the parameters that join, numbered on; `bring` brings their values.
+  void grow(std::span<const Parameter> added, const BucketPlan& more, const std::function<void()>& bring);
   void restored(std::uint64_t steps);
 
   // reducer_modes.cpp

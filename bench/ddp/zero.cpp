@@ -101,11 +101,12 @@ class ShardedTrainer final : public Trainer {
   }
 
   void step(bool at_once) override {
-    sharded_.step();
+    if (reduced_) sharded_.step();  // Not before the first step.
     if (at_once) sharded_.wait_parameters();
     model_.forward([&](std::size_t l) { sharded_.wait_parameters(l); });
     model_.backward([&](std::size_t l) { sharded_.mark_ready(l); });
     sharded_.wait();
+    reduced_ = true;
   }
   void gather() override { sharded_.restored(sharded_.steps()); }
   ShardedMemory memory() const override { return sharded_.memory(); }
@@ -128,6 +129,7 @@ class ShardedTrainer final : public Trainer {
 
   std::vector<float> one_gradient_;
   ShardedOptimizer sharded_;
+  bool reduced_ = false;
 };
 
 std::unique_ptr<Trainer> make_trainer(Communicator& communicator, const DdpOptions& options) {

@@ -8,15 +8,15 @@
 namespace lockstep::internal {
 namespace {
 
-std::vector<std::size_t> bytes_of_buckets(const ShardLayout& layout) {
+std::vector<std::size_t> bytes_of_buckets(const ShardLayout& layout, std::size_t buckets) {
   std::vector<std::size_t> bytes;
-  for (std::size_t b = 0; b < layout.buckets(); ++b) bytes.push_back(layout.bucket_bytes(b));
+  for (std::size_t b = 0; b < buckets; ++b) bytes.push_back(layout.bucket_bytes(b));
   return bytes;
 }
 
-std::vector<std::size_t> bytes_of_kept(const ShardLayout& layout, std::size_t slots) {
+std::vector<std::size_t> bytes_of_kept(const ShardLayout& layout, std::size_t buckets, std::size_t slots) {
   std::vector<std::size_t> bytes;
-  for (std::size_t b = 0; b < layout.buckets(); ++b) {
+  for (std::size_t b = 0; b < buckets; ++b) {
     const std::size_t one = layout.shard(b) * sizeof(float);
     bytes.insert(bytes.end(), slots, one);
     bytes.push_back(layout.type(b) == DataType::f32 ? 0 : one);
@@ -30,28 +30,40 @@ void copy_part(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
-ParameterShards::ParameterShards(Communicator& communicator, std::span<const Parameter> parameters,
-                                 const ShardLayout& layout, const Optimizer& optimizer, bool views)
+ParameterShards::ParameterShards(Communicator& communicator, const ShardLayout& layout,
+                                 const Optimizer& optimizer, bool views)
     : communicator_(communicator),
-      parameters_(parameters),
       layout_(layout),
       optimizer_(optimizer),
       views_(views),
-      slot_names_(optimizer.slots()),
-      values_(bytes_of_buckets(layout)),
-      kept_(bytes_of_kept(layout, slot_names_.size())),
-      gathers_(layout.buckets()) {}
+      slot_names_(optimizer.slots()) {}
 
-void ParameterShards::broadcast() {
+void ParameterShards::add(std::span<const Parameter> parameters, std::size_t buckets, std::uint64_t steps) {
+  memory_.push_back(std::make_unique<Memory>(Memory{
+      RegisteredBlock(bytes_of_buckets(layout_, buckets)),
+      RegisteredBlock(bytes_of_kept(layout_, buckets, slot_names_.size())),
+      buckets,
+  }));
+  parameters_ = parameters;
+  joined_.resize(parameters.size(), steps);
+  if (memory_.size() == 1) first_joined_ = parameters.size();
+  gathers_ = std::vector<std::optional<Work>>(layout_.buckets());
+}
+
+ParameterShards::Place ParameterShards::place(std::size_t b) const {
+  std::size_t m = memory_.size() - 1;
+  for (; b >= memory_[m]->buckets; --m) b -= memory_[m]->buckets;
+  return {memory_[m].get(), b};
+}
+
+void ParameterShards::broadcast(std::size_t buckets) {
   constexpr int kRoot = 0;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto* from = static_cast<const std::byte*>(parameters_[i].value);
-    const std::size_t size = size_of(parameters_[i].type);
-    for (const auto& [bucket, part] : layout_.places(i)) {
-      copy_part(whole(bucket) + part.offset * size, from + part.first * size, part.count * size);
+  for (std::size_t b = 0; b < buckets; ++b) {
+    const std::size_t size = size_of(layout_.type(b));
+    for (const GradientPart& part : layout_.bucket(b).parts) {
+      const auto* from = static_cast<const std::byte*>(parameters_[part.parameter].value);
+      copy_part(whole(b) + part.offset * size, from + part.first * size, part.count * size);
     }
-  }
-  for (std::size_t b = 0; b < layout_.buckets(); ++b) {
     communicator_.broadcast(whole(b), layout_.bucket(b).count, layout_.type(b), kRoot);
     if (has_master(b)) widen(layout_.type(b), shard(b), master(b).data(), layout_.shard(b), 1);
     copy_out(b);
@@ -66,6 +78,7 @@ std::byte* ParameterShards::value(std::size_t parameter) const {
 void ParameterShards::step(std::size_t b, std::uint64_t step, std::byte* gradients) {
   std::vector<std::span<float>> slots;
   for (std::size_t s = 0; s < slot_names_.size(); ++s) slots.push_back(kept(b, s));
+  step -= joined_[layout_.bucket(b).parts.front().parameter];
   const std::size_t count = layout_.shard(b);
   if (!has_master(b)) {
     optimizer_.step({step,
@@ -110,7 +123,26 @@ void ParameterShards::copy_out(std::size_t b) {
   }
 }
 
-std::vector<TensorSlice> ParameterShards::slices() const {
+std::size_t ParameterShards::value_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& memory : memory_) bytes += memory->values.bytes();
+  return bytes;
+}
+
+std::size_t ParameterShards::optimizer_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& memory : memory_) bytes += memory->kept.bytes();
+  return bytes;
+}
+
+void ParameterShards::restored() {
+  constexpr int kRoot = 0;
+  const std::size_t later = joined_.size() - first_joined_;
+  if (later > 0) communicator_.broadcast(joined_.data() + first_joined_, later, DataType::u64, kRoot);
+  for (std::size_t b = layout_.buckets(); b-- > 0;) start_gather(b);
+}
+
+std::vector<TensorSlice> ParameterShards::slices() {
   std::vector<TensorSlice> list;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = parameters_[i];
@@ -127,6 +159,9 @@ std::vector<TensorSlice> ParameterShards::slices() const {
       }
       if (has_master(b)) add(parameter.name + "#master", DataType::f32, master(b).data());
     }
+    if (i < first_joined_) continue;
+    const std::size_t count = communicator_.rank() == 0 ? 1 : 0;
+    list.push_back({parameter.name + "#joined", DataType::u64, {1}, 0, count, &joined_[i]});
   }
   return list;
 }

@@ -24,6 +24,7 @@ class ShardLayout {
   /// Of a padded plan.
   ShardLayout(const BucketPlan& plan, std::size_t parameters, int ranks, int rank);
 
+  const BucketPlan& plan() const noexcept { return plan_; }
   std::size_t buckets() const noexcept { return plan_.buckets.size(); }
   const BucketPlan::Bucket& bucket(std::size_t b) const noexcept { return plan_.buckets[b]; }
   DataType type(std::size_t b) const noexcept { return bucket(b).type; }
@@ -39,9 +40,9 @@ class ShardLayout {
   Share share(const PartPlace& place) const noexcept;
 
  private:
-  const BucketPlan plan_;
-  const std::size_t ranks_, rank_;
-  const std::vector<std::vector<PartPlace>> places_;
+  BucketPlan plan_;
+  std::size_t ranks_, rank_;
+  std::vector<std::vector<PartPlace>> places_;
 };
 
 }  // namespace lockstep::internal

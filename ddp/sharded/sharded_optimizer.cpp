@@ -73,24 +73,27 @@ struct ShardedOptimizer::State {
   State(Communicator& c, std::span<const Parameter> p, std::shared_ptr<const Optimizer> o,
         const ShardedOptions& given);
 
-  Reducer make_reducer(const BucketPlan& plan);
+  Reducer make_reducer();
   std::unique_ptr<internal::BucketCarrier> make_carrier(Reducer::State& of);
   std::byte* shard_gradients(std::size_t b) const {
     return shards != nullptr ? shards->shard(b) : reducer.state_->bucket_data(b) + layout.shard_offset(b);
   }
+  BucketPlan padded_plan(std::span<const Parameter> of) const;
+  void grow(std::span<const Parameter> added);
   void check_values(std::size_t parameter) const;
-  std::vector<TensorSlice> with_hook(std::vector<TensorSlice> of_hook) const;
+  void require_reduced(const char* call) const;
+  std::vector<TensorSlice> with_hook(std::vector<TensorSlice> of_hook);
 
   Communicator& communicator;
-  const std::vector<Parameter> parameters;
+  std::vector<Parameter> parameters;
   const std::shared_ptr<const Optimizer> optimizer;
   const ShardedOptions options;
-  const BucketPlan plan;
-  const ShardLayout layout;
+  ShardLayout layout;
   internal::ParameterShards values;
   internal::ShardCarrier* shards = nullptr;  // The reducer's, when shards do not lie in its buckets.
   Reducer reducer;
   std::uint64_t steps = 0;
+  bool reduced = false;  // The shards hold gradients that were not stepped yet.
 };
 
 ShardedOptimizer::State::State(Communicator& c, std::span<const Parameter> p,
@@ -99,16 +102,22 @@ ShardedOptimizer::State::State(Communicator& c, std::span<const Parameter> p,
       parameters(p.begin(), p.end()),
       optimizer(std::move(o)),
       options(given),
-      plan(internal::padded_for(c.size(), plan_buckets(p, reducer_options(given)))),
-      layout(plan, p.size(), c.size(), c.rank()),
-      values(c, parameters, layout, *optimizer, given.values_as_views),
-      reducer(make_reducer(plan)) {}
+      layout(padded_plan(p), p.size(), c.size(), c.rank()),
+      values(c, layout, *optimizer, given.values_as_views),
+      reducer(make_reducer()) {
+  values.add(parameters, layout.buckets(), 0);
+}
 
-Reducer ShardedOptimizer::State::make_reducer(const BucketPlan& padded) {
-  auto state = std::make_unique<Reducer::State>(communicator, parameters, reducer_options(options), padded);
+BucketPlan ShardedOptimizer::State::padded_plan(std::span<const Parameter> of) const {
+  return internal::padded_for(communicator.size(), plan_buckets(of, reducer_options(options)));
+}
+
+Reducer ShardedOptimizer::State::make_reducer() {
+  auto state =
+      std::make_unique<Reducer::State>(communicator, parameters, reducer_options(options), layout.plan());
   state->owner = "ShardedOptimizer";
   if (options.stage == ZeroStage::optimizer)
-    state->memory = std::make_unique<internal::BucketMemory>(padded, parameters.size());
+    state->memory = std::make_unique<internal::BucketMemory>(layout.plan(), parameters.size());
   state->carrier = make_carrier(*state);
   return Reducer(std::move(state));
 }
@@ -142,7 +151,7 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const P
                        error.what());
     throw;
   }
-  state_->values.broadcast();
+  state_->values.broadcast(state_->layout.buckets());
   state_->reducer.state_->use_plan();
 }
 
@@ -172,13 +181,30 @@ void ShardedOptimizer::mark_ready(std::size_t parameter) {
 }
 
 void ShardedOptimizer::mark_unused(std::size_t parameter) { state_->reducer.mark_unused(parameter); }
-void ShardedOptimizer::wait() { state_->reducer.wait(); }
+
+void ShardedOptimizer::wait() {
+  State& s = *state_;
+  s.reduced = false;
+  const std::uint64_t before = s.reducer.steps();
+  s.reducer.wait();
+  s.reduced = s.reducer.steps() > before;  // With no_sync nothing happens.
+}
+
 Reducer::NoSync ShardedOptimizer::no_sync() { return Reducer::NoSync(state_->reducer); }
 bool ShardedOptimizer::begin_step(std::uint64_t samples) { return state_->reducer.begin_step(samples); }
 bool ShardedOptimizer::used(std::size_t parameter) const { return state_->reducer.used(parameter); }
 
+void ShardedOptimizer::State::require_reduced(const char* call) const {
+  if (reduced) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(call) +
+                  ": there are no reduced gradients; call wait() first, outside of no_sync(), "
+                  "and leave the step out when it throws");
+}
+
 double ShardedOptimizer::clip_gradients(double max_norm) {
   const State& s = *state_;
+  s.require_reduced("clip_gradients");
   std::vector<GradientSpan> spans;
   for (std::size_t b = 0; b < s.layout.buckets(); ++b) {
     spans.push_back({s.layout.type(b), s.shard_gradients(b), s.layout.shard(b)});
@@ -196,6 +222,8 @@ void* ShardedOptimizer::value(std::size_t parameter) const {
 
 void ShardedOptimizer::step() {
   State& s = *state_;
+  s.require_reduced("step");
+  s.reduced = false;
   ++s.steps;
   for (std::size_t b = s.layout.buckets(); b-- > 0;) {
     s.values.await(b);  // A rank without data has not read them.
@@ -213,9 +241,46 @@ void ShardedOptimizer::wait_parameters() {
   for (std::size_t b = state_->layout.buckets(); b-- > 0;) state_->values.await(b);
 }
 
+// ---- parameters that join
+
+void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
+  State& s = *state_;
+  s.reducer.state_->require_between_steps("add_parameters");
+  if (s.reduced) {
+    throw Error(ErrorCode::invalid_argument, "add_parameters: the gradients of step " +
+                                                 std::to_string(s.reducer.steps()) +
+                                                 " are reduced and not stepped; call step() first");
+  }
+  wait_parameters();
+  std::vector<Parameter> all = s.parameters;
+  all.insert(all.end(), added.begin(), added.end());
+  internal::check_parameters(s.communicator, all, reducer_options(s.options));
+  check_types(added);
+  if (added.empty()) return;
+  try {
+    s.grow(added);
+  } catch (const Error& error) {  // The peers are on their way to the broadcast.
+    s.communicator.abort("ShardedOptimizer::add_parameters on rank " + std::to_string(s.communicator.rank()) +
+                         ": " + error.what());
+    throw;
+  }
+}
+
+void ShardedOptimizer::State::grow(std::span<const Parameter> added) {
+  Reducer::State& inside = *reducer.state_;
+  const BucketPlan more = internal::numbered_from(parameters.size(), padded_plan(added));
+  inside.grow(added, more, [&] {
+    parameters.insert(parameters.end(), added.begin(), added.end());
+    layout = ShardLayout(inside.layout, parameters.size(), communicator.size(), communicator.rank());
+    values.add(parameters, more.buckets.size(), steps);
+    inside.carrier = make_carrier(inside);
+    values.broadcast(more.buckets.size());
+  });
+}
+
 // ---- checkpoints, and what happened
 
-std::vector<TensorSlice> ShardedOptimizer::State::with_hook(std::vector<TensorSlice> of_hook) const {
+std::vector<TensorSlice> ShardedOptimizer::State::with_hook(std::vector<TensorSlice> of_hook) {
   std::vector<TensorSlice> list = values.slices();
   std::move(of_hook.begin(), of_hook.end(), std::back_inserter(list));
   return list;
@@ -233,11 +298,11 @@ void ShardedOptimizer::restored(std::uint64_t steps) {
   wait_parameters();
   s.steps = steps;
   s.reducer.restored(steps);
-  for (std::size_t b = s.layout.buckets(); b-- > 0;) s.values.start_gather(b);
+  s.values.restored();
   wait_parameters();
 }
 
-const BucketPlan& ShardedOptimizer::plan() const noexcept { return state_->plan; }
+const BucketPlan& ShardedOptimizer::plan() const noexcept { return state_->layout.plan(); }
 StepStatistics ShardedOptimizer::statistics() const { return state_->reducer.statistics(); }
 std::string ShardedOptimizer::report() const { return state_->reducer.report(); }
 

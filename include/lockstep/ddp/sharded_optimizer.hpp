@@ -106,19 +106,27 @@ class LOCKSTEP_API ShardedOptimizer {
   /// As Reducer::used.
   bool used(std::size_t parameter) const;
 
+  /// Collective; after step() or a step that was left out, before the next mark. As Reducer::add_parameters:
+  /// these parameters are numbered on, their values become rank 0's, and values, gradients and state of the
+  /// others stay where and what they are. The optimizer counts their steps from 1. Returns when all values
+  /// are there, as wait_parameters().
+  void add_parameters(std::span<const Parameter> added);
+
   /// Collective, between wait() and step(): scales all gradients by max_norm / norm when their global L2 norm
   /// is above max_norm. One all_reduce of a number. Returns the norm before.
   double clip_gradients(double max_norm);
   /// Collective: steps this rank's shards and starts to gather everyone's. Returns before the values are
-  /// there.
+  /// there. Once for each wait() that returned; otherwise Error(invalid_argument).
   void step();
   /// Returns when parameter i has its new value; throws the Error of its all_gather.
   void wait_parameters(std::size_t parameter);
   void wait_parameters();  ///< All of them.
 
   /// For checkpoints: this rank's shards of all values and slots ("fc1.weight", "fc1.weight#momentum"), valid
-  /// for its life. Parameters without an element in this rank's shard have slices of no elements. With a hook
-  /// also what that keeps, as Reducer::slices().
+  /// until parameters join. Of those that joined, also when ("fc1.weight#joined"): to load such a checkpoint
+  /// construct with the parameters that were there first, and add_parameters() the others. Parameters without
+  /// an element in this rank's shard have slices of no elements. With a hook also what that keeps, as
+  /// Reducer::slices().
   std::vector<TensorSlice> slices();
   /// To load a checkpoint: the same, but with a hook, whose state depends on the number of ranks that saved.
   std::vector<TensorSlice> slices(const CheckpointInfo& saved);
