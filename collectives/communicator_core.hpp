@@ -30,7 +30,7 @@ struct World {
   ~World();
 };
 
-class CommunicatorCore {
+class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
  public:
   /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all
   /// members' transports are set up.
@@ -52,6 +52,8 @@ class CommunicatorCore {
   /// group of one), which is of `memory`. Local; `memory` outlives it.
   std::shared_ptr<CommunicatorCore> on_memory(std::string name, std::unique_ptr<Transport> transport,
                                               DomainMemory& memory);
+  /// Numbers what is built on it; alike on ranks that build in the same order. One thread at a time.
+  std::uint64_t number_user() { return users_++; }
   /// Barrier, then leave.
   Status finalize();
 
@@ -65,6 +67,7 @@ class CommunicatorCore {
   std::vector<int> world_ranks_;
   std::uint64_t loss_callback_ = 0;
   std::uint64_t splits_ = 0;
+  std::uint64_t users_ = 0;
 };
 
 /// The transport of a group: shared memory when all members are on one host and it is allowed; over several

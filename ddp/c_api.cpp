@@ -8,6 +8,7 @@ using lockstep::internal::required;
 
 struct lockstep_reducer {
   lockstep::Reducer reducer;
+  std::size_t parameters;
   std::optional<lockstep::Reducer::NoSync> pause;
   std::string report;
 };
@@ -15,14 +16,17 @@ struct lockstep_reducer {
 namespace lockstep::internal {
 namespace {
 
-std::vector<Parameter> to_parameters(const lockstep_parameter_t* parameters, std::size_t count) {
+/// `before` parameters are there already.
+std::vector<Parameter> to_parameters(const lockstep_parameter_t* parameters, std::size_t count,
+                                     std::size_t before) {
   std::vector<Parameter> list;
   if (count > 0) required(parameters, "parameters");
   for (std::size_t i = 0; i < count; ++i) {
     const lockstep_parameter_t& p = parameters[i];
     if (p.dimensions > 0) required(p.shape, "shape");
-    list.push_back({p.name != nullptr ? p.name : "", to_type(p.type),
-                    std::vector<std::size_t>(p.shape, p.shape + p.dimensions), p.value, p.gradient});
+    const std::string name = p.name != nullptr ? p.name : "parameter " + std::to_string(before + i);
+    list.push_back({name, to_type(p.type), std::vector<std::size_t>(p.shape, p.shape + p.dimensions), p.value,
+                    p.gradient});
   }
   return list;
 }
@@ -60,9 +64,9 @@ lockstep_error_t lockstep_reducer_create(lockstep_comm_t comm, const lockstep_pa
   return guarded([&] {
     lockstep::Communicator& communicator = required(comm, "comm").communicator;
     lockstep_reducer_t& result = required(reducer, "reducer");
-    lockstep::Reducer made(communicator, lockstep::internal::to_parameters(parameters, count),
+    lockstep::Reducer made(communicator, lockstep::internal::to_parameters(parameters, count, 0),
                            lockstep::internal::to_reducer_options(options));
-    result = new lockstep_reducer{std::move(made), std::nullopt, {}};
+    result = new lockstep_reducer{std::move(made), count, std::nullopt, {}};
   });
 }
 
@@ -86,7 +90,11 @@ lockstep_error_t lockstep_reducer_wait(lockstep_reducer_t reducer) {
 
 lockstep_error_t lockstep_reducer_add_parameters(lockstep_reducer_t reducer,
                                                  const lockstep_parameter_t* parameters, size_t count) {
-  return guarded([&] { of(reducer).add_parameters(lockstep::internal::to_parameters(parameters, count)); });
+  return guarded([&] {
+    lockstep_reducer& handle = required(reducer, "reducer");
+    handle.reducer.add_parameters(lockstep::internal::to_parameters(parameters, count, handle.parameters));
+    handle.parameters += count;
+  });
 }
 
 lockstep_error_t lockstep_reducer_no_sync(lockstep_reducer_t reducer, int on) {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "collectives/communicator_core.hpp"
+
 namespace lockstep::internal {
 
 ClosingExchange::ClosingExchange(Communicator& communicator, std::size_t parameters)
     : communicator_(communicator),
+      number_(communicator.core().number_user()),
       parameters_(parameters),
       records_(static_cast<std::size_t>(communicator.size())),
       bits_((parameters + 7) / 8, 0xff) {}
@@ -16,13 +19,29 @@ void ClosingExchange::resize(std::size_t parameters) {
 }
 
 void ClosingExchange::exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient) {
-  communicator_.all_gather(&record, records_.data(), kRecordWords, DataType::u64);
+  StepRecord mine = record;
+  mine.reducer = number_;
+  communicator_.all_gather(&mine, records_.data(), kRecordWords, DataType::u64);
+  require_one_reducer();
   if (has_gradient == nullptr) return;
   std::fill(bits_.begin(), bits_.end(), std::uint8_t{0});
   for (std::size_t i = 0; i < parameters_; ++i) {
     if ((*has_gradient)[i] != 0) bits_[i / 8] = static_cast<std::uint8_t>(bits_[i / 8] | 1u << i % 8);
   }
   communicator_.all_reduce(bits_.data(), bits_.data(), bits_.size(), DataType::u8, ReduceOp::bor);
+}
+
+void ClosingExchange::require_one_reducer() const {
+  const auto odd = std::find_if(records_.begin(), records_.end(), [&](const StepRecord& record) {
+    return record.reducer != records_.front().reducer;
+  });
+  if (odd == records_.end()) return;
+  const auto rank = static_cast<int>(odd - records_.begin());
+  throw Error(ErrorCode::mismatch,
+              "rank " + std::to_string(rank) +
+                  " is in the step of another reducer than rank 0; take the steps of all that share a "
+                  "communicator in one order on all ranks, or split() a communicator for each",
+              rank);
 }
 
 std::vector<std::vector<std::size_t>> ClosingExchange::gather_sets(std::span<const std::size_t> mine) {

@@ -18,7 +18,8 @@ class ClosingExchange {
   void resize(std::size_t parameters);
 
   /// Exchanges this rank's record and, unless null, which gradients it has (one byte each). Blocks: the ranks
-  /// come together here anyway, and nothing is handed from thread to thread. Throws Error.
+  /// come together here anyway, and nothing is handed from thread to thread. Throws Error, on all ranks
+  /// when they are in steps of different reducers.
   void exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient);
 
   std::span<const StepRecord> records() const noexcept { return records_; }
@@ -31,7 +32,10 @@ class ClosingExchange {
   std::vector<std::uint64_t> gather_words(std::span<const std::uint64_t> words);
 
  private:
+  void require_one_reducer() const;
+
   Communicator& communicator_;
+  std::uint64_t number_;
   std::size_t parameters_;
   std::vector<StepRecord> records_;
   std::vector<std::uint8_t> bits_;

@@ -52,6 +52,7 @@ class FunctionHook final : public CommunicationHook {
 
 std::shared_ptr<CommunicationHook> make_hook(
     std::string name, std::function<HookResult(Communicator&, const GradientBucket&)> function) {
+  if (!function) throw Error(ErrorCode::invalid_argument, "make_hook: \"" + name + "\" has no function");
   return std::make_shared<FunctionHook>(std::move(name), std::move(function));
 }
 

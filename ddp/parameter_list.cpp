@@ -3,12 +3,31 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <unordered_map>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/gradient_math.hpp"
 
 namespace lockstep::internal {
 namespace {
+
+/// Gradients and values are computed on as what they are.
+bool is_aligned(const void* data, DataType type) {
+  const bool complex = type == DataType::complex64 || type == DataType::complex128;
+  return reinterpret_cast<std::uintptr_t>(data) % (complex ? size_of(type) / 2 : size_of(type)) == 0;
+}
+
+/// Messages, checkpoints and hooks tell parameters apart by their names.
+std::string find_shared_name(std::span<const Parameter> parameters) {
+  std::unordered_map<std::string_view, std::size_t> first;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto [known, added] = first.emplace(parameters[i].name, i);
+    if (added) continue;
+    return "parameter " + std::to_string(i) + ", " + describe(parameters[i]) +
+           ", has the name of parameter " + std::to_string(known->second) + "; give each a name of its own";
+  }
+  return {};
+}
 
 std::string find_problem(std::span<const Parameter> parameters, const ReducerOptions& options) {
   if (parameters.empty()) return "there are no parameters; pass those that are trained";
@@ -24,8 +43,12 @@ std::string find_problem(std::span<const Parameter> parameters, const ReducerOpt
     if (*elements > 0 && !options.gradients_as_views && p.gradient == nullptr) {
       return who + "has a null gradient; set it, or let gradients be views";
     }
+    if (!is_aligned(p.value, p.type)) return who + "has a value that is not aligned for its type";
+    if (!options.gradients_as_views && !is_aligned(p.gradient, p.type)) {
+      return who + "has a gradient that is not aligned for its type";
+    }
   }
-  return {};
+  return find_shared_name(parameters);
 }
 
 void put(std::string& bytes, std::string_view text) {

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/widening_hook.hpp"
+#include "lib/net/fd.hpp"
 #include "lockstep/ddp/checkpoint.hpp"
 
 namespace lockstep {
@@ -37,13 +39,13 @@ std::unique_ptr<internal::BucketCarrier> Reducer::State::make_carrier() {
 
 Reducer::State::State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o,
                       BucketPlan plan_of_all)
-    : communicator(c),
+    : communicator(c.core().shared_from_this()),
       options(o),
       parameters(p.begin(), p.end()),
       counts(counts_of(p)),
       layout(std::move(plan_of_all)),
       frozen(p.size()),
-      closing(c, p.size()),
+      closing(communicator, p.size()),
       hook_state(o.hook.get(), c.rank(), c.size()) {
   step.has_gradient.resize(p.size());
   step.average = o.average;
@@ -69,7 +71,9 @@ Reducer::Reducer(Communicator& communicator, std::span<const Parameter> paramete
 
 Reducer::Reducer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
+/// A forked child lacks the threads that would have to end, and the step is its parent's.
 Reducer::~Reducer() {
+  if (internal::in_forked_child()) static_cast<void>(state_.release());
   if (state_) state_->abandon_step();
 }
 

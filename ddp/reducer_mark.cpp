@@ -3,6 +3,7 @@
 
 #include "ddp/gradient_math.hpp"
 #include "ddp/reducer_state.hpp"
+#include "lib/net/fd.hpp"
 
 namespace lockstep {
 
@@ -44,6 +45,7 @@ void Reducer::State::mark_unused(std::size_t i) {
 
 /// True when this is the last mark of the parameter that is awaited.
 bool Reducer::State::claim(const char* call, std::size_t i) {
+  require_own_process(call);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks();
   switch (tracker->mark(i)) {
     case ReadyTracker::Mark::awaited:
@@ -62,6 +64,14 @@ bool Reducer::State::claim(const char* call, std::size_t i) {
                   (in_graph ? "already marked in " : "not marked in the first step, but in ") + step.name() +
                   "; " + internal::advice(in_graph ? Trouble::marked_twice : Trouble::not_in_graph),
               communicator.rank());
+}
+
+/// A child that was forked from the trainer has neither its connections nor its threads.
+void Reducer::State::require_own_process(const char* call) const {
+  if (!internal::in_forked_child()) return;
+  throw Error(ErrorCode::not_supported,
+              std::string(call) + ": this process was forked from the one that made the " + owner +
+                  ", and has no connections; let children load data, and train in their parent");
 }
 
 /// The first mark of a step; several threads may think theirs is.

@@ -40,6 +40,7 @@ struct Reducer::State {
   void check_index(const char* call, std::size_t parameter) const;
   void mark_ready(std::size_t parameter);
   void mark_unused(std::size_t parameter);
+  void require_own_process(const char* call) const;
   void begin_marks();
   bool claim(const char* call, std::size_t parameter);
   void inspect(std::size_t parameter);
@@ -95,7 +96,7 @@ struct Reducer::State {
     return options.check_replicas_every > 0 && step.number % options.check_replicas_every == 0;
   }
 
-  Communicator& communicator;
+  Communicator communicator;  // A handle of its own: the caller may move or drop the other one.
   const ReducerOptions options;
   std::vector<Parameter> parameters;
   std::vector<std::size_t> counts;  // Elements of each.

@@ -16,6 +16,7 @@ using internal::Trouble;
 
 void Reducer::State::wait() {
   if (pauses > 0) return;
+  require_own_process("wait");
   if (!step.marked && !step.shadowing) begin_marks();
   clock.wait_entered();
   try {

@@ -31,6 +31,7 @@ struct StepRecord {
   Nanos computed = 0;           ///< From the step's begin to wait().
   std::uint64_t values = 0;     ///< Hash of the parameters, in steps that compare replicas; elements of a
                                 ///< wrong result.
+  std::uint64_t reducer = 0;    ///< Whose step it is, of those on the communicator.
 };
 /// It travels as whole words.
 inline constexpr std::size_t kRecordWords = sizeof(StepRecord) / sizeof(std::uint64_t);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lib/net/fd.hpp"
 #include "lib/reduce/convert.hpp"
 
 namespace lockstep::internal {
@@ -106,6 +107,7 @@ void ParameterShards::await(std::size_t b) {
 }
 
 ParameterShards::~ParameterShards() {
+  if (in_forked_child()) return;  // The gathers are its parent's.
   for (auto& gather : gathers_) {
     try {
       if (gather) gather->wait();

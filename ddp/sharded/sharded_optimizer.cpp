@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
@@ -41,8 +42,9 @@ ReducerOptions reducer_options(const ShardedOptions& options) {
 }
 
 /// All ranks have rank 0's optimizer and stage.
-void check_settings(Communicator& communicator, const Optimizer& optimizer, const ShardedOptions& options) {
-  const std::string text = optimizer.name() + ", stage " + std::to_string(static_cast<int>(options.stage));
+void check_settings(Communicator& communicator, const Optimizer* optimizer, const ShardedOptions& options) {
+  const std::string text = (optimizer != nullptr ? optimizer->name() : "no optimizer") + ", stage " +
+                           std::to_string(static_cast<int>(options.stage));
   const std::uint64_t mine = internal::fnv1a(text);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(&mine, all.data(), 1, DataType::u64);
@@ -54,6 +56,8 @@ void check_settings(Communicator& communicator, const Optimizer& optimizer, cons
                     "; use the same on every rank",
                 static_cast<int>(r));
   }
+  if (optimizer == nullptr)
+    throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: the optimizer is null; pass an AdamW, say");
 }
 
 /// The same verdict on every rank, since their lists and options are equal.
@@ -84,7 +88,7 @@ struct ShardedOptimizer::State {
   void require_reduced(const char* call) const;
   std::vector<TensorSlice> with_hook(std::vector<TensorSlice> of_hook);
 
-  Communicator& communicator;
+  Communicator communicator;  // A handle of its own: the caller may move or drop the other one.
   std::vector<Parameter> parameters;
   const std::shared_ptr<const Optimizer> optimizer;
   const ShardedOptions options;
@@ -98,12 +102,12 @@ struct ShardedOptimizer::State {
 
 ShardedOptimizer::State::State(Communicator& c, std::span<const Parameter> p,
                                std::shared_ptr<const Optimizer> o, const ShardedOptions& given)
-    : communicator(c),
+    : communicator(c.core().shared_from_this()),
       parameters(p.begin(), p.end()),
       optimizer(std::move(o)),
       options(given),
       layout(padded_plan(p), p.size(), c.size(), c.rank()),
-      values(c, layout, *optimizer, given.values_as_views),
+      values(communicator, layout, *optimizer, given.values_as_views),
       reducer(make_reducer()) {
   values.add(parameters, layout.buckets(), 0);
 }
@@ -142,7 +146,7 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const P
                                    std::shared_ptr<const Optimizer> optimizer,
                                    const ShardedOptions& options) {
   internal::check_parameters(communicator, parameters, reducer_options(options));
-  check_settings(communicator, *optimizer, options);
+  check_settings(communicator, optimizer.get(), options);
   check_types(parameters);
   try {
     state_ = std::make_unique<State>(communicator, parameters, std::move(optimizer), options);
@@ -203,7 +207,7 @@ void ShardedOptimizer::State::require_reduced(const char* call) const {
 }
 
 double ShardedOptimizer::clip_gradients(double max_norm) {
-  const State& s = *state_;
+  State& s = *state_;
   s.require_reduced("clip_gradients");
   std::vector<GradientSpan> spans;
   for (std::size_t b = 0; b < s.layout.buckets(); ++b) {

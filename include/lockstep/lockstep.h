@@ -245,7 +245,7 @@ LOCKSTEP_C_API void lockstep_work_free(lockstep_work_t work);
 /* Gradients, averaged over all ranks while backward runs. Contracts, errors and thread safety are those of
  * lockstep::Reducer in <lockstep/ddp/reducer.hpp>; parameters are numbered in the order of their array. */
 typedef struct {
-  const char* name;
+  const char* name; /* no other's; NULL: "parameter 3" */
   lockstep_type_t type;
   const size_t* shape; /* `dimensions` sizes; read only while the reducer is created */
   size_t dimensions;
@@ -269,7 +269,7 @@ LOCKSTEP_C_API lockstep_error_t lockstep_reducer_create(lockstep_comm_t comm,
                                                         const lockstep_parameter_t* parameters, size_t count,
                                                         const lockstep_reducer_options_t* options,
                                                         lockstep_reducer_t* reducer);
-/* Before the communicator. In the midst of a step it aborts the communicator. */
+/* In the midst of a step it aborts the communicator, which may have been freed before it. */
 LOCKSTEP_C_API void lockstep_reducer_free(lockstep_reducer_t reducer);
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_gradient(lockstep_reducer_t reducer, size_t parameter,
                                                           void** gradient);

@@ -172,6 +172,29 @@ TEST(Misuse, WhoLeavesAfterItsErrorTellsThePeersWhy) {
   });
 }
 
+/// Their buckets have equal sizes, so that only the steps tell them apart.
+TEST(Misuse, StepsOfTwoReducersInDifferentOrderAreNamedAndChangeNothing) {
+  on_ranks(kRanks, "auto", [](Communicator& communicator) {
+    Model model(12, 1);
+    Reducer first(communicator, model.list()), second(communicator, model.list());
+    const bool culprit = communicator.rank() == kCulprit;
+    Reducer* order[] = {culprit ? &second : &first, culprit ? &first : &second};
+    for (Reducer* reducer : order) write_all(*reducer, model, communicator.rank());
+    for (Reducer* reducer : order) {
+      mark_all_but(*reducer, model, {});
+      const Error error = thrown_by([&] { reducer->wait(); });
+      EXPECT_EQ(error.code(), ErrorCode::mismatch);
+      EXPECT_EQ(error.culprit(), kCulprit);
+      EXPECT_NE(std::string(error.what()).find("rank 1 is in the step of another reducer than rank 0"),
+                std::string::npos)
+          << error.what();
+      expect_untouched(*reducer, model, communicator.rank());
+    }
+    expect_good_step(first, model, communicator);
+    expect_good_step(second, model, communicator);
+  });
+}
+
 // ---- values that are not finite
 
 TEST(NonFinite, GradientsAreNamedOnEveryRankAndDoNotSpread) {

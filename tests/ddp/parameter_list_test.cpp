@@ -27,6 +27,34 @@ Status verdict(std::size_t rank, const ParameterList& odd, int self = 1) {
 
 TEST(ParameterList, AcceptsEqualLists) { EXPECT_TRUE(verdict(0, list_of(model())).ok()); }
 
+TEST(ParameterList, NamesTwoOfOneName) {
+  auto odd = model();
+  odd[2].name = "fc1.bias";
+  const Status status = verdict(2, list_of(odd), 2);
+  EXPECT_EQ(status.code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(status.message(),
+            "Reducer: parameter 2, \"fc1.bias\" f32 [4, 2], has the name of parameter 1; give each a name of "
+            "its own");
+}
+
+TEST(ParameterList, NamesWhatIsNotAligned) {
+  auto odd = model();
+  odd[1].value = reinterpret_cast<char*>(g_value) + 2;
+  EXPECT_EQ(verdict(2, list_of(odd), 2).message(),
+            "Reducer: parameter 1, \"fc1.bias\" f32 [4], has a value that is not aligned for its type");
+  odd[1].type = DataType::bf16;
+  odd[0].gradient = odd[1].gradient = odd[2].gradient = reinterpret_cast<char*>(g_value) + 2;
+  odd[0].shape = odd[2].shape = {0};
+  EXPECT_EQ(list_of(odd, {.gradients_as_views = false}).problem,
+            "parameter 0, \"fc1.weight\" f32 [0], has a gradient that is not aligned for its type");
+  odd[0].gradient = odd[2].gradient = nullptr;
+  EXPECT_EQ(list_of(odd, {.gradients_as_views = false}).problem, "");
+  odd[1].gradient = odd[1].value;
+  odd[1].type = DataType::complex64;
+  odd[1].value = g_value;
+  EXPECT_EQ(list_of(odd).problem, "");  // Views: nobody reads it.
+}
+
 TEST(ParameterList, NamesAShape) {
   auto odd = model();
   odd[1].shape = {5};

@@ -9,14 +9,16 @@
 
 namespace lockstep {
 
-/// One trainable tensor. `value` (the parameter itself) is contiguous and belongs to the caller.
+/// One trainable tensor. `value` (the parameter itself) is contiguous, aligned for its type, and belongs to
+/// the caller.
 struct Parameter {
-  std::string name;
+  std::string name;               ///< No other parameter's: messages, checkpoints and hooks know it by this.
   DataType type = DataType::f32;  ///< A float or complex type.
   std::vector<std::size_t> shape;
   void* value = nullptr;
-  /// Where the caller keeps the gradient, contiguous. Read only without ReducerOptions::gradients_as_views;
-  /// with views the reducer owns the gradients and tells where they are: Reducer::gradient().
+  /// Where the caller keeps the gradient, contiguous and aligned. Read only without
+  /// ReducerOptions::gradients_as_views; with views the reducer owns the gradients and tells where they are:
+  /// Reducer::gradient().
   void* gradient = nullptr;
 };
 

@@ -46,8 +46,9 @@ class LOCKSTEP_API Reducer {
  public:
   /// Collective. Checks that all ranks have the same names, shapes, types and options: Error(mismatch), on
   /// every rank, names the first difference and the rank; an unusable parameter (null pointer, integer type)
-  /// of one rank is an error on all that names it. Then every rank's values become rank 0's. `communicator`
-  /// and the values must outlive the reducer.
+  /// of one rank is an error on all that names it. Then every rank's values become rank 0's. The
+  /// values must outlive the reducer. It keeps the group alive: the handle `communicator` may be moved or go
+  /// first.
   Reducer(Communicator& communicator, std::span<const Parameter> parameters,
           const ReducerOptions& options = {});
   /// Local. In the midst of a step it aborts the communicator: the peers wait for this rank's gradients.

@@ -76,7 +76,8 @@ class LOCKSTEP_API ShardedOptimizer {
  public:
   /// Collective. Compares the ranks' models, options and optimizers (Error(mismatch) on all), then gives
   /// everyone rank 0's values. Another type is Error(not_supported);
-  /// stage 2 without Parameter::gradient is Error(invalid_argument). `communicator` must outlive it.
+  /// stage 2 without Parameter::gradient is Error(invalid_argument). The values must outlive it; the handle
+  /// `communicator` may be moved or go first.
   ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
                    std::shared_ptr<const Optimizer> optimizer, const ShardedOptions& options = {});
   /// Local. In the midst of a step it aborts the communicator, whose peers would wait for this rank.
