@@ -8,6 +8,7 @@
 #include <iostream>
 #include <numeric>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "lockstep/ddp.hpp"
@@ -23,7 +24,8 @@ constexpr std::size_t kThreads = 8;
 class Scalars {
  public:
   explicit Scalars(std::size_t count) : values_(count) {
-    for (std::size_t i = 0; i < count; ++i) list_.push_back({"s", DataType::f32, {}, &values_[i], nullptr});
+    for (std::size_t i = 0; i < count; ++i)
+      list_.push_back({"s" + std::to_string(i), DataType::f32, {}, &values_[i], nullptr});
   }
   const std::vector<Parameter>& list() const { return list_; }
 

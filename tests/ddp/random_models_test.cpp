@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "ddp/gradient_math.hpp"
 #include "lib/base/float16.hpp"
@@ -171,7 +172,11 @@ class RankRun {
       const std::size_t bytes = t.elements * size_of(t.type);
       values_.emplace_back(bytes);
       gradients_.emplace_back(options_.gradients_as_views ? 0 : bytes);
-      list_.push_back({"t", t.type, {t.elements}, values_.back().data(), gradients_.back().data()});
+      list_.push_back({"t" + std::to_string(list_.size()),
+                       t.type,
+                       {t.elements},
+                       values_.back().data(),
+                       gradients_.back().data()});
     }
     reducer_.emplace(communicator, list_, options_);
     values_.clear();  // Broadcast once, not needed any more.

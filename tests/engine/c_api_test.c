@@ -110,7 +110,7 @@ static void gradients(lockstep_comm_t comm, float rank) {
   lockstep_reducer_t reducer = NULL;
   fill(values, 12, rank);
   const lockstep_parameter_t parameters[] = {{"weight", LOCKSTEP_F32, shape, 2, values, NULL},
-                                             {"scale", LOCKSTEP_F32, NULL, 0, values, NULL}};
+                                             {NULL, LOCKSTEP_F32, NULL, 0, values, NULL}};
   OK(lockstep_reducer_create(comm, parameters, 2, NULL, &reducer));
   CHECK(values[11] == 0); /* rank 0's */
   for (int step = 0; step < 2; ++step) {
@@ -134,7 +134,7 @@ static void gradients(lockstep_comm_t comm, float rank) {
   CHECK(lockstep_reducer_mark_ready(reducer, 2) == LOCKSTEP_INVALID_ARGUMENT);
   float more[3];
   fill(more, 3, rank);
-  const lockstep_parameter_t joins = {"bias", LOCKSTEP_F32, shape, 1, more, NULL};
+  const lockstep_parameter_t joins = {NULL, LOCKSTEP_F32, shape, 1, more, NULL};
   OK(lockstep_reducer_add_parameters(reducer, &joins, 1));
   CHECK(more[2] == 0); /* rank 0's */
   for (size_t i = 3; i-- > 0;) {
