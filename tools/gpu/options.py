@@ -24,7 +24,7 @@ def parse(arguments):
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=520, help="what has not begun by then is unmeasured (default: %(default)s)")
     parser.add_argument("--nccl", metavar="PATH", help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")
     parser.add_argument("--nccl-tests", metavar="DIR", help="with --pack: built programs of nccl-tests to carry along")
-    parser.add_argument("--pack", metavar="DIR", help="write a bundle that needs nothing but a driver and Python, and end")
+    parser.add_argument("--pack", metavar="PATH", help="write a bundle that needs nothing but a driver and Python, and end: a folder, or NAME.tar.xz")
     options = parser.parse_args(arguments)
     options.ranks = [int(number) for number in options.ranks.split(",")]
     options.in_bundle = (ROOT / "kit.json").exists()

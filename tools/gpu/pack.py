@@ -1,8 +1,11 @@
 """A bundle: programs, what they are linked with, and gpu-check itself, for a machine that has a driver and Python."""
 import json
+import lzma
 import re
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from pathlib import Path
 
 import kit
@@ -33,7 +36,21 @@ def copy_program(source, folder):
     subprocess.run(["strip", str(target)], check=False, capture_output=True)
 
 
-def write(folder, options):
+def write(path, options):
+    """A folder, or an archive of it: the tests hold the same kernels over and over, so it is a ninth as large."""
+    if not path.name.endswith(".tar.xz"):
+        return write_folder(path, options)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / path.name.removesuffix(".tar.xz")
+        write_folder(folder, options)
+        wide = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 96 << 20}]  # wider than a program
+        with lzma.open(path, "wb", filters=wide) as packed, tarfile.open(fileobj=packed, mode="w|") as archive:
+            archive.add(folder, folder.name)
+    print(f"gpu-check: {path}: {path.stat().st_size / 2**20:.1f} MiB; there: tar -xJf {path.name} && {folder.name}/tools/gpu-check")
+    return 0
+
+
+def write_folder(folder, options):
     built = kit.build(ROOT / "build/release")
     if folder.exists():
         shutil.rmtree(folder)
