@@ -56,6 +56,25 @@ TEST_P(Proof, OfManySegments) {
   }
 }
 
+/// Blocks that are cut by the length of a segment, in staging areas that have room for few of them or for
+/// all.
+TEST_P(Proof, OfStagedSegments) {
+  if (GetParam()->medium != Medium::domain_staged) return;
+  for (int world = 1; world <= 9; ++world) {
+    for (int root = 0; root < (is_rooted(GetParam()->collective) ? world : 1); ++root) {
+      const std::uint64_t count = 23 * static_cast<std::uint64_t>(world) + 2;
+      Shape shape = shape_of(*GetParam(), world, root, count, 1);
+      for (const std::uint64_t pieces : {1, 2, 3, 4, 5, 9}) {
+        shape.segment = count / pieces / 2 + 1;
+        ASSERT_NO_FATAL_FAILURE(prove(shape));
+        Shape narrow = shape;
+        narrow.staging /= 2;
+        ASSERT_NO_FATAL_FAILURE(prove(narrow));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, Proof, testing::ValuesIn(every_row()), row_test_name);
 
 /// Hosts of equal and of different sizes, in blocks and dealt round robin.

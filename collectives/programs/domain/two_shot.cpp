@@ -18,6 +18,7 @@
 //   block q, which came before a phase awaited at the end of block q.
 // - The result is overwritten when block q + 3 is reduced. It was read when everybody copied out block q,
 //   before the phase awaited at the end of block q + 1.
+// One block or two have a slot each, and as there are fewer slots they may be longer.
 //
 // reduce: only the root copies out.
 //
@@ -35,17 +36,36 @@ namespace {
 
 constexpr int kSlots = 3;  ///< One block being reduced, one arriving, one leaving.
 
+/// Elements between the parts of a slot, if there are so many slots.
+std::uint64_t stride_of(const Shape& shape, int slots) {
+  const std::uint64_t stride = shape.staging / static_cast<std::uint64_t>(slots * shape.world);
+  // Whole cache lines where there is room for some.
+  return stride >= kAlignment ? stride - stride % kAlignment : stride;
+}
+
+/// Two segments at most: each block costs a synchronisation, which ranks that share cores pay with a turn of
+/// the scheduler, and up to here a longer block costs less than another one.
+std::uint64_t longest_block(const Shape& shape, int slots) {
+  const std::uint64_t room = stride_of(shape, slots) * static_cast<std::uint64_t>(shape.world);
+  return shape.segment == 0 ? room : std::min(room, 2 * shape.segment);
+}
+
+/// As many as there are blocks, where those are few.
+int slots_for(const Shape& shape) {
+  int slots = shape.segment == 0 ? kSlots : 1;
+  while (slots < kSlots && segment_count(shape.count, longest_block(shape, slots)) > slots) ++slots;
+  return slots;
+}
+
 class TwoShot {
  public:
   explicit TwoShot(const Shape& shape)
       : shape_(shape),
         members_(shape),
         lane_(builder_.lane()),
-        stride_(shape.staging / (kSlots * static_cast<std::uint64_t>(shape.world))) {
-    // Whole cache lines per part where there is room for some.
-    if (stride_ >= kAlignment) stride_ -= stride_ % kAlignment;
-    std::uint64_t longest = stride_ * static_cast<std::uint64_t>(shape.world);
-    if (shape.segment != 0) longest = std::min(longest, shape.segment);
+        slots_(slots_for(shape)),
+        stride_(stride_of(shape, slots_)) {
+    const std::uint64_t longest = longest_block(shape, slots_);
     blocks_ = segment_count(shape.count, longest);
     for (int q = 0; q < blocks_; ++q) {
       const Range block = segment_of({0, shape.count}, longest, q);
@@ -76,7 +96,7 @@ class TwoShot {
     return {begins_[static_cast<std::size_t>(q)] + part.begin, part.count};
   }
   Slice in_slot(int q, int member, int owner) const {
-    const auto place = static_cast<std::uint64_t>(q % kSlots * shape_.world + owner);
+    const auto place = static_cast<std::uint64_t>(q % slots_ * shape_.world + owner);
     return members_.staging_of(member, {place * stride_, parts_[static_cast<std::size_t>(q)][owner].count});
   }
 
@@ -113,6 +133,7 @@ class TwoShot {
   Members members_;
   ProgramBuilder builder_;
   LaneBuilder lane_;
+  int slots_;
   std::uint64_t stride_;  ///< Elements between the parts of a slot.
   int blocks_ = 0;
   std::vector<std::uint64_t> begins_;  ///< By block.
