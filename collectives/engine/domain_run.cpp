@@ -184,13 +184,13 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
   agreed_ = true;
   registered_ = way == Way::registered;
   pulled_ = way == Way::pulled;
+  combine_.past_caches = choice_.past_caches;
   if (way == Way::staged) {
     locate_staging(domain);
     return {};
   }
   if (starts_with_all_ready(program_->program)) next_ = 2;
   if (pulled_) return resolve_inputs(domain);
-  combine_.past_caches = choice_.past_caches;
   return resolve_members(domain);
 }
 

@@ -45,7 +45,7 @@ struct DomainChoice {
   const Algorithm* registered = nullptr;
   bool pull = false;  ///< `registered` may run on private buffers too, where all ranks can read each other's.
   const Shape* shape = nullptr;    ///< Outlives the run.
-  bool past_caches = false;        ///< As in Reduction, if the registered one runs.
+  bool past_caches = false;        ///< As in Reduction; staging always stays in them.
   DomainMemory* memory = nullptr;  ///< Who runs the steps; null: this thread.
 };
 

@@ -116,7 +116,8 @@ void Engine::launch_domain(Operation& operation, const Selection& selection, con
     return;
   }
   operation.path = Operation::Path::domain;
-  const bool past_caches = call.facts.count * buffers.element >= past_caches_from_;
+  const std::uint64_t most = std::max(call.input_elements, call.output_elements);
+  const bool past_caches = most * buffers.element >= past_caches_from_;
   const bool pull = selection.pull && !one_process_ && memory_ == nullptr;
   OfferedBuffers offered;
   if (selection.registered != nullptr) {

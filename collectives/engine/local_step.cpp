@@ -35,8 +35,9 @@ void reduce_and_hand_over(const Reduction& whole, std::span<const void*> sources
   std::span<void*> kept = destinations.first(destinations.size() - 1);
   void* on_stack = block;
   const std::size_t step = kHandOverBlock / element;
+  Reduction part = whole;
+  part.past_caches = false;  // It is read again at once.
   for (std::size_t done = 0; done < whole.count; done += step) {
-    Reduction part = whole;
     part.count = std::min(step, whole.count - done);
     if (kept.empty()) {
       reduce(part, sources, {&on_stack, 1});
