@@ -152,38 +152,11 @@ CallBuilder& CallBuilder::on_device(const void* scale) {
 
 /// How many elements of input and output this rank's part touches.
 void CallBuilder::size_buffers() {
-  const std::uint64_t count = call_.facts.count, world = static_cast<std::uint64_t>(world_);
   const bool at_root = rank_ == call_.facts.root;
   const std::uint64_t own = counts_.empty() ? 0 : counts_[static_cast<std::size_t>(rank_)];
   std::uint64_t& in = call_.input_elements;
   std::uint64_t& out = call_.output_elements;
   switch (call_.facts.collective) {
-    case Collective::all_reduce:
-      in = out = count;
-      break;
-    case Collective::reduce:
-      in = count, out = at_root ? count : 0;
-      break;
-    case Collective::broadcast:
-      in = at_root ? count : 0, out = count;
-      break;
-    case Collective::scatter:
-      in = at_root ? world * count : 0, out = count;
-      break;
-    case Collective::gather:
-      in = count, out = at_root ? world * count : 0;
-      break;
-    case Collective::all_gather:
-      in = count, out = world * count;
-      break;
-    case Collective::reduce_scatter:
-      in = world * count, out = count;
-      break;
-    case Collective::all_to_all:
-      in = out = world * count;
-      break;
-    case Collective::barrier:
-      break;
     case Collective::scatter_v:
       in = at_root ? sum(counts_) : 0, out = own;
       break;
@@ -199,6 +172,10 @@ void CallBuilder::size_buffers() {
     case Collective::all_to_all_v:
       in = sum(counts_), out = sum(recv_counts_);
       break;
+    default: {
+      const BufferElements elements = buffer_elements(call_.facts, rank_, world_);
+      in = elements.input, out = elements.output;
+    }
   }
 }
 

@@ -144,6 +144,9 @@ static CallBuilder reduce_call(CommunicatorCore& core, const CallOptions& option
 }
 void Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                           int root, const CallOptions& options) {
+  const internal::CallFacts facts{
+      .collective = Collective::reduce, .type = type, .op = op, .root = root, .count = count};
+  if (ran_again(*core_, facts, input, output, options)) return;
   run(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
 }
 Work Communicator::reduce_async(const void* input, void* output, std::size_t count, DataType type,
@@ -159,6 +162,9 @@ static CallBuilder broadcast_call(CommunicatorCore& core, const CallOptions& opt
 }
 void Communicator::broadcast(void* buffer, std::size_t count, DataType type, int root,
                              const CallOptions& options) {
+  const internal::CallFacts facts{
+      .collective = Collective::broadcast, .type = type, .root = root, .count = count};
+  if (ran_again(*core_, facts, buffer, buffer, options)) return;
   run(*core_, broadcast_call(*core_, options, buffer, count, type, root));
 }
 Work Communicator::broadcast_async(void* buffer, std::size_t count, DataType type, int root,
@@ -174,6 +180,9 @@ static CallBuilder scatter_call(CommunicatorCore& core, const CallOptions& optio
 }
 void Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
                            const CallOptions& options) {
+  const internal::CallFacts facts{
+      .collective = Collective::scatter, .type = type, .root = root, .count = count};
+  if (ran_again(*core_, facts, input, output, options)) return;
   run(*core_, scatter_call(*core_, options, input, output, count, type, root));
 }
 Work Communicator::scatter_async(const void* input, void* output, std::size_t count, DataType type, int root,
@@ -189,6 +198,9 @@ static CallBuilder gather_call(CommunicatorCore& core, const CallOptions& option
 }
 void Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
                           const CallOptions& options) {
+  const internal::CallFacts facts{
+      .collective = Collective::gather, .type = type, .root = root, .count = count};
+  if (ran_again(*core_, facts, input, output, options)) return;
   run(*core_, gather_call(*core_, options, input, output, count, type, root));
 }
 Work Communicator::gather_async(const void* input, void* output, std::size_t count, DataType type, int root,
@@ -204,6 +216,8 @@ static CallBuilder all_gather_call(CommunicatorCore& core, const CallOptions& op
 }
 void Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
                               const CallOptions& options) {
+  const internal::CallFacts facts{.collective = Collective::all_gather, .type = type, .count = count};
+  if (ran_again(*core_, facts, input, output, options)) return;
   run(*core_, all_gather_call(*core_, options, input, output, count, type));
 }
 Work Communicator::all_gather_async(const void* input, void* output, std::size_t count, DataType type,
@@ -219,6 +233,9 @@ static CallBuilder reduce_scatter_call(CommunicatorCore& core, const CallOptions
 }
 void Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                   ReduceOp op, const CallOptions& options) {
+  const internal::CallFacts facts{
+      .collective = Collective::reduce_scatter, .type = type, .op = op, .count = count};
+  if (ran_again(*core_, facts, input, output, options)) return;
   run(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
 }
 Work Communicator::reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
@@ -234,6 +251,8 @@ static CallBuilder all_to_all_call(CommunicatorCore& core, const CallOptions& op
 }
 void Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
                               const CallOptions& options) {
+  const internal::CallFacts facts{.collective = Collective::all_to_all, .type = type, .count = count};
+  if (ran_again(*core_, facts, input, output, options)) return;
   run(*core_, all_to_all_call(*core_, options, input, output, count, type));
 }
 Work Communicator::all_to_all_async(const void* input, void* output, std::size_t count, DataType type,

@@ -30,6 +30,37 @@ struct Call {
   Status refusal;  ///< Not ok: the arguments are wrong. The call takes its sequence number and is refused.
 };
 
+/// Elements that a rank's part of a call touches.
+struct BufferElements {
+  std::uint64_t input = 0, output = 0;
+};
+
+/// Of calls whose blocks are all of `facts.count` elements; nothing of the v-variants.
+constexpr BufferElements buffer_elements(const CallFacts& facts, int rank, int world) {
+  const bool at_root = rank == facts.root;
+  const std::uint64_t one = facts.count, all = one * static_cast<std::uint64_t>(world);
+  switch (facts.collective) {
+    case Collective::all_reduce:
+      return {one, one};
+    case Collective::reduce:
+      return {one, at_root ? one : 0};
+    case Collective::broadcast:
+      return {at_root ? one : 0, one};
+    case Collective::scatter:
+      return {at_root ? all : 0, one};
+    case Collective::gather:
+      return {one, at_root ? all : 0};
+    case Collective::all_gather:
+      return {one, all};
+    case Collective::reduce_scatter:
+      return {all, one};
+    case Collective::all_to_all:
+      return {all, all};
+    default:
+      return {};
+  }
+}
+
 struct Message {
   bool is_send = false;
   void* buffer = nullptr;  ///< Read only for a send.

@@ -61,8 +61,8 @@ class Engine final : public Progressor,
   Status run(const Call& call);
   /// Sends or receives a message. Unlike start() and wait(), this never wakes the reactor's thread.
   Result<RecvStatus> run(const Message& message);
-  /// As run() of a call without root and counts that is the same as the one before but for its buffers, which
-  /// costs the least. Nothing, and nothing has happened, where it is not, or something speaks against it.
+  /// As run() of a call without counts that is the same as the one before but for its buffers, which costs
+  /// the least. Nothing, and nothing has happened, where it is not, or something speaks against it.
   std::optional<Status> run_again(const CallFacts& facts, const void* input, void* output,
                                   const CallOptions& options);
   /// Starts a collective; the caller gets one reference. A call that is refused gives an operation that has
@@ -145,8 +145,8 @@ class Engine final : public Progressor,
   Status launch_alone(Operation& operation, const Buffers& buffers, const Combine& combine);
   Status launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& buffers,
                       const Combine& combine);
-  void launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
-                     const Combine& combine);
+  void launch_domain(Operation& operation, const Selection& selection, std::uint64_t facts_hash,
+                     const Buffers& buffers, const Combine& combine);
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
   void set_shape(Operation& operation) const;
   Buffers buffers_of(const Call& call) const;
@@ -219,7 +219,7 @@ class Engine final : public Progressor,
   const std::uint64_t segment_bytes_;
   std::shared_ptr<ChoiceTable> choices_;
   WaitPolicy wait_policy_;
-  std::uint64_t past_caches_from_ = 0;  // Bytes from which registered results are written past the caches.
+  std::uint64_t past_caches_from_ = 0;  // Bytes from which results are written past the caches.
   std::vector<int> hosts_;              // As Shape::hosts.
   bool one_process_ = false;            // All ranks are threads of this process: any memory is addressable.
 

@@ -6,14 +6,18 @@
 namespace lockstep::internal {
 namespace {
 
-/// Not null, aligned for any type, the same or apart: nothing that needs a closer look.
-bool are_plain(const CallFacts& facts, const void* input, const void* output) {
-  if (facts.count == 0) return true;
+/// Not null, aligned for any type, apart or the same where that is in place: nothing that needs a closer
+/// look.
+bool are_plain(const CallFacts& facts, const BufferElements& elements, const void* input,
+               const void* output) {
   constexpr std::uintptr_t kAligned = 8;
   const auto in = reinterpret_cast<std::uintptr_t>(input), out = reinterpret_cast<std::uintptr_t>(output);
-  const std::uintptr_t bytes = facts.count * size_of(facts.type);
-  return in != 0 && out != 0 && (in | out) % kAligned == 0 &&
-         (in == out || in + bytes <= out || out + bytes <= in);
+  if ((in == 0 && elements.input > 0) || (out == 0 && elements.output > 0) || (in | out) % kAligned != 0)
+    return false;
+  const bool same = facts.collective == Collective::all_reduce || facts.collective == Collective::broadcast ||
+                    facts.collective == Collective::reduce;
+  const std::size_t size = size_of(facts.type);
+  return (in == out && same) || in + elements.input * size <= out || out + elements.output * size <= in;
 }
 
 }  // namespace
@@ -45,8 +49,9 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
                                         const CallOptions& options) {
   Contender lock(*this);
   apply_requests();
-  if (!may_run_in_place(facts) || !are_plain(facts, input, output) || !options.algorithm.empty())
-    return std::nullopt;
+  if (!may_run_in_place(facts) || !options.algorithm.empty()) return std::nullopt;
+  const BufferElements elements = buffer_elements(facts, group_.rank, group_.size());
+  if (!are_plain(facts, elements, input, output)) return std::nullopt;
   const Selection& selection = last_->selection;
   InlineRun run;
   if (selection.inline_line && end_inline({facts, input, output}, run)) return Status();
@@ -54,7 +59,8 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
   call.facts = facts;
   call.input = input;
   call.output = output;
-  call.input_elements = call.output_elements = facts.count;
+  call.input_elements = elements.input;
+  call.output_elements = elements.output;
   call.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
   call.priority = options.priority;
   return finish(selection.links != nullptr ? run_begun(call)
@@ -109,7 +115,7 @@ Operation* Engine::run_in_domain(const Call& call) {
   operation.sequence = sequence_++;
   record_call(operation.sequence, call.facts);
   set_shape(operation);
-  launch_domain(operation, last_->selection, buffers_of(call), combine_of(call));
+  launch_domain(operation, last_->selection, last_->hash, buffers_of(call), combine_of(call));
   operation.domain_run.enter(position_);
   bool done = false;
   attempt([&] {

@@ -68,7 +68,7 @@ Status Engine::launch(Operation& operation) {
   if (selection->links != nullptr)
     return launch_links(operation, *selection->links, buffers, combine_of(call));
   in_domain_.push_back(&operation);
-  launch_domain(operation, *selection, buffers, combine_of(call));
+  launch_domain(operation, *selection, hash_of(call.facts), buffers, combine_of(call));
   return {};
 }
 
@@ -105,10 +105,10 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   return {};
 }
 
-void Engine::launch_domain(Operation& operation, const Selection& selection, const Buffers& buffers,
-                           const Combine& combine) {
+void Engine::launch_domain(Operation& operation, const Selection& selection, std::uint64_t facts_hash,
+                           const Buffers& buffers, const Combine& combine) {
   const Call& call = operation.call;
-  const CallIdentity identity{operation.sequence, fingerprint_of(hash_of(call.facts), operation.sequence)};
+  const CallIdentity identity{operation.sequence, fingerprint_of(facts_hash, operation.sequence)};
   if (selection.inline_line) {
     operation.path = Operation::Path::inline_line;
     operation.inline_run.begin({call.facts, buffers.input, buffers.output, &call.user_op},
