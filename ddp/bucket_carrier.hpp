@@ -35,6 +35,10 @@ class BucketCarrier {
   /// Takes a bucket, in plan order; one thread at a time. An error is kept for finish().
   virtual void start(const GradientBucket& bucket) noexcept = 0;
 
+  /// Returns when no operation touches the bucket, which has started in this step, any more. Throws its
+  /// Error. Of carriers that bring buckets back one by one.
+  virtual void await(std::size_t bucket) { static_cast<void>(bucket); }
+
   /// Ends the step: returns when no operation touches the buckets any more, with the first error.
   virtual std::optional<Error> finish() = 0;
 
@@ -49,8 +53,9 @@ class BucketCarrier {
 };
 
 /// Each bucket is one all_reduce in place, started on the thread that brings it: no hand-over.
-/// Tells `clock` when each bucket is done.
-std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator, StepClock& clock);
+/// Tells `clock` when each bucket is done. `last_first`: those from first_urgent() on are urgent.
+std::unique_ptr<BucketCarrier> make_direct_carrier(Communicator& communicator, StepClock& clock,
+                                                   bool last_first);
 
 /// Buckets pass through `hook` on a thread of the carrier's own, which calls `done`, unless null, with each
 /// that neither the hook nor a collective touches any more, good or not.

@@ -129,6 +129,14 @@ std::size_t gradient_bytes(const BucketPlan::Bucket& bucket) {
   return elements * size_of(bucket.type);
 }
 
+std::size_t first_urgent(const BucketPlan& plan) {
+  std::size_t all = 0;
+  for (const BucketPlan::Bucket& bucket : plan.buckets) all += gradient_bytes(bucket);
+  std::size_t before = 0, first = 0;
+  while (first + 1 < plan.buckets.size() && 4 * before < all) before += gradient_bytes(plan.buckets[first++]);
+  return first;
+}
+
 std::vector<std::vector<PartPlace>> places_of(const BucketPlan& plan, std::size_t parameters) {
   std::vector<std::vector<PartPlace>> places(parameters);
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {

@@ -25,6 +25,10 @@ std::size_t gradient_bytes(const BucketPlan::Bucket& bucket);
 /// whole pages, so that it lies in one piece.
 inline constexpr std::size_t kBucketAlignment = 4096;
 
+/// The first bucket of those that the next forward needs first: all but the first quarter of the bytes, and
+/// the last bucket in any case. Pure.
+std::size_t first_urgent(const BucketPlan& plan);
+
 /// A part of a parameter's gradient and the bucket that it lies in.
 struct PartPlace {
   std::size_t bucket = 0;

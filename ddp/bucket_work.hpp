@@ -7,8 +7,9 @@
 
 namespace lockstep::internal {
 
-/// All_reduce in place. Throws Error. `clock` outlives the Work.
-Work start_all_reduce(Communicator& communicator, StepClock& clock, const GradientBucket& bucket);
+/// All_reduce in place. Throws Error. `clock` outlives the Work. `urgent` on all ranks or on none.
+Work start_all_reduce(Communicator& communicator, StepClock& clock, const GradientBucket& bucket,
+                      bool urgent);
 
 /// Reduce_scatter: this rank's `count` elements of the sum go to `shard`, which may be their place in the
 /// bucket.

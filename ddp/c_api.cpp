@@ -45,6 +45,7 @@ ReducerOptions to_reducer_options(const lockstep_reducer_options_t* given) {
   options.check_first = given->check_first != 0;
   options.check_finite = given->check_finite != 0;
   options.check_replicas_every = given->check_replicas_every;
+  options.overlap_forward = given->overlap_forward != 0;
   if (given->hook != nullptr) options.hook = hook_by_name(given->hook);
   return options;
 }
@@ -86,6 +87,13 @@ lockstep_error_t lockstep_reducer_mark_unused(lockstep_reducer_t reducer, size_t
 
 lockstep_error_t lockstep_reducer_wait(lockstep_reducer_t reducer) {
   return guarded([&] { of(reducer).wait(); });
+}
+
+lockstep_error_t lockstep_reducer_wait_gradients(lockstep_reducer_t reducer, size_t parameter) {
+  return guarded([&] {
+    if (parameter == LOCKSTEP_ALL_GRADIENTS) return of(reducer).wait_gradients();
+    of(reducer).wait_gradients(parameter);
+  });
 }
 
 lockstep_error_t lockstep_reducer_add_parameters(lockstep_reducer_t reducer,

@@ -6,12 +6,14 @@
 
 namespace lockstep::internal {
 
-ClosingExchange::ClosingExchange(Communicator& communicator, std::size_t parameters)
+ClosingExchange::ClosingExchange(Communicator& communicator, std::size_t parameters, bool urgent)
     : communicator_(communicator),
       number_(communicator.core().number_user()),
       parameters_(parameters),
       records_(static_cast<std::size_t>(communicator.size())),
-      bits_((parameters + 7) / 8, 0xff) {}
+      bits_((parameters + 7) / 8, 0xff) {
+  options_.priority = urgent ? 1 : 0;
+}
 
 void ClosingExchange::resize(std::size_t parameters) {
   parameters_ = parameters;
@@ -21,14 +23,14 @@ void ClosingExchange::resize(std::size_t parameters) {
 void ClosingExchange::exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient) {
   StepRecord mine = record;
   mine.reducer = number_;
-  communicator_.all_gather(&mine, records_.data(), kRecordWords, DataType::u64);
+  communicator_.all_gather(&mine, records_.data(), kRecordWords, DataType::u64, options_);
   require_one_reducer();
   if (has_gradient == nullptr) return;
   std::fill(bits_.begin(), bits_.end(), std::uint8_t{0});
   for (std::size_t i = 0; i < parameters_; ++i) {
     if ((*has_gradient)[i] != 0) bits_[i / 8] = static_cast<std::uint8_t>(bits_[i / 8] | 1u << i % 8);
   }
-  communicator_.all_reduce(bits_.data(), bits_.data(), bits_.size(), DataType::u8, ReduceOp::bor);
+  communicator_.all_reduce(bits_.data(), bits_.data(), bits_.size(), DataType::u8, ReduceOp::bor, options_);
 }
 
 void ClosingExchange::require_one_reducer() const {

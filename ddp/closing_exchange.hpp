@@ -12,7 +12,8 @@ namespace lockstep::internal {
 /// All ranks call the same members in the same order. One thread at a time.
 class ClosingExchange {
  public:
-  ClosingExchange(Communicator& communicator, std::size_t parameters);
+  /// `urgent`, the same on all ranks: the exchange overtakes buckets that are not.
+  ClosingExchange(Communicator& communicator, std::size_t parameters, bool urgent = false);
 
   /// There are as many parameters from now on.
   void resize(std::size_t parameters);
@@ -36,6 +37,7 @@ class ClosingExchange {
 
   Communicator& communicator_;
   std::uint64_t number_;
+  CallOptions options_;
   std::size_t parameters_;
   std::vector<StepRecord> records_;
   std::vector<std::uint8_t> bits_;

@@ -33,6 +33,11 @@ std::string find_problem(std::span<const Parameter> parameters, const ReducerOpt
   if (parameters.empty()) return "there are no parameters; pass those that are trained";
   if (options.weighted && !options.average) return "weighted gradients are averaged; leave `average` on";
   if (options.half_in_f32 && options.hook) return "half_in_f32 is a way of its own; choose it or a hook";
+  if (options.overlap_forward && (options.hook || options.half_in_f32)) {
+    return std::string("overlap_forward ends the step before all buckets have come, and ") +
+           (options.hook ? "a hook is judged when they have; leave one of the two out"
+                         : "half_in_f32 rounds them when they have; leave one of the two out");
+  }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
     const std::string who = "parameter " + std::to_string(i) + ", " + describe(p) + ", ";
@@ -135,6 +140,7 @@ std::string describe(const ReducerOptions& o) {
   add(o.static_graph, "static_graph");
   add(o.uneven == UnevenInputs::stop, "uneven inputs stop");
   add(o.half_in_f32, "half_in_f32");
+  add(o.overlap_forward, "overlap_forward");
   add(o.check_first, "check_first");
   add(o.check_finite, "check_finite");
   if (o.check_replicas_every > 0) text += ", check_replicas_every " + std::to_string(o.check_replicas_every);

@@ -34,7 +34,7 @@ std::unique_ptr<internal::BucketCarrier> Reducer::State::make_carrier() {
   if (options.half_in_f32 && std::any_of(parameters.begin(), parameters.end(), is_half)) {
     return internal::make_hook_carrier(communicator, clock, internal::make_widening_hook());
   }
-  return internal::make_direct_carrier(communicator, clock);
+  return internal::make_direct_carrier(communicator, clock, options.overlap_forward);
 }
 
 Reducer::State::State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o,
@@ -45,7 +45,7 @@ Reducer::State::State(Communicator& c, std::span<const Parameter> p, const Reduc
       counts(counts_of(p)),
       layout(std::move(plan_of_all)),
       frozen(p.size()),
-      closing(communicator, p.size()),
+      closing(communicator, p.size(), o.overlap_forward),
       hook_state(o.hook.get(), c.rank(), c.size()) {
   step.has_gradient.resize(p.size());
   step.average = o.average;
@@ -87,6 +87,11 @@ void* Reducer::gradient(std::size_t parameter) const {
 void Reducer::mark_ready(std::size_t parameter) { state_->mark_ready(parameter); }
 void Reducer::mark_unused(std::size_t parameter) { state_->mark_unused(parameter); }
 void Reducer::wait() { state_->wait(); }
+void Reducer::wait_gradients(std::size_t parameter) {
+  state_->check_index("wait_gradients", parameter);
+  state_->wait_gradients(parameter);
+}
+void Reducer::wait_gradients() { state_->wait_gradients(); }
 bool Reducer::begin_step(std::uint64_t samples) { return state_->begin_step(samples); }
 void Reducer::freeze(std::span<const std::size_t> parameters) { state_->freeze(parameters); }
 void Reducer::add_parameters(std::span<const Parameter> added) { state_->add_parameters(added); }
@@ -97,7 +102,10 @@ bool Reducer::used(std::size_t parameter) const {
   return !state_->frozen[parameter] && state_->closing.used(parameter);
 }
 
-double Reducer::clip_gradients(double max_norm) { return clip_by_global_norm(state_->gradients(), max_norm); }
+double Reducer::clip_gradients(double max_norm) {
+  state_->wait_gradients();
+  return clip_by_global_norm(state_->gradients(), max_norm);
+}
 
 std::vector<TensorSlice> Reducer::slices() const {
   state_->require_between_steps("slices");
@@ -120,6 +128,7 @@ std::string Reducer::report() const {
 Reducer::NoSync::NoSync(Reducer& reducer) : reducer_(reducer) {
   State& state = *reducer.state_;
   if (state.step.marked) state.require_between_steps("no_sync");
+  state.wait_gradients();
   ++state.pauses;
 }
 

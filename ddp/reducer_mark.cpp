@@ -77,6 +77,7 @@ void Reducer::State::require_own_process(const char* call) const {
 /// The first mark of a step; several threads may think theirs is.
 void Reducer::State::begin_marks() {
   step.require_marks_allowed(options.weighted);
+  require_nothing_late();
   clock.mark();
   step.marked.store(true, std::memory_order_relaxed);
 }

@@ -18,6 +18,7 @@ void Reducer::State::require_between_steps(const char* call) const {
 
 bool Reducer::State::begin_step(std::uint64_t samples) {
   require_between_steps("begin_step");
+  wait_gradients();
   const auto all = closing.gather_words({&samples, 1});
   const auto without = static_cast<std::size_t>(std::count(all.begin(), all.end(), std::uint64_t{0}));
   if (without == all.size() || (without > 0 && options.uneven == UnevenInputs::stop)) return false;

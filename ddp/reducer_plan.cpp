@@ -86,6 +86,7 @@ void Reducer::State::rebuild() {
 
 void Reducer::State::freeze(std::span<const std::size_t> list) {
   require_between_steps("freeze");
+  wait_gradients();
   std::vector<bool> next(parameters.size());
   bool valid = true;
   for (const std::size_t i : list) {
@@ -114,6 +115,7 @@ void Reducer::State::freeze(std::span<const std::size_t> list) {
 
 void Reducer::State::add_parameters(std::span<const Parameter> added) {
   require_between_steps("add_parameters");
+  wait_gradients();
   std::vector<Parameter> all = parameters;
   all.insert(all.end(), added.begin(), added.end());
   const bool may_move = internal::check_parameters(communicator, all, options);

@@ -1,6 +1,7 @@
 // The inside of a Reducer. A step goes through
 //   reducer_mark.cpp   any thread: a gradient is complete, a bucket is full, buckets start in plan order
 //   reducer_wait.cpp   wait(): the marks are settled, the buckets end, all ranks judge the step
+//   reducer_late.cpp   buckets that wait() left on their way
 // and between steps there are
 //   reducer_plan.cpp   plans: the first, that of the observed order, with fewer parameters and with more
 //   reducer_modes.cpp  uneven inputs, buffers
@@ -63,9 +64,18 @@ struct Reducer::State {
   void judge();
   void judge_replicas();
   void end_step();
-  void copy_back();
+  void note_statistics(std::uint64_t number);
+  void copy_back(const BucketPlan::Bucket& bucket);
   void reset_step();
   void abandon_step();
+
+  // reducer_late.cpp
+  bool leaves_buckets() const;
+  void leave_buckets();
+  void require_nothing_late() const;
+  void wait_gradients(std::size_t parameter);
+  void wait_gradients();
+  void await(std::size_t bucket);
 
   // reducer_plan.cpp
   std::unique_ptr<internal::BucketCarrier> make_carrier();
@@ -124,6 +134,10 @@ struct Reducer::State {
   std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
 
   internal::StepState step;  // The one under way.
+
+  std::vector<std::uint8_t> late;     // By bucket: of the step before, and not waited for.
+  std::size_t late_buckets = 0;       // So many.
+  std::optional<Error> late_failure;  // What one of them ended with: none is good from then on.
 
   int pauses = 0;  // NoSyncs alive.
   StepStatistics statistics;

@@ -10,7 +10,6 @@
 
 namespace lockstep {
 
-using internal::BucketMemory;
 using internal::StepRecord;
 using internal::Trouble;
 
@@ -22,6 +21,7 @@ void Reducer::State::wait() {
   try {
     run_to_end();
   } catch (const Error& error) {
+    static_cast<void>(carrier->finish());  // What is judged bad may be on its way still.
     if (undo) undo->restore();
     carrier->end_step(false);
     const std::string where = "gradients of " + step.name() + ": ";
@@ -36,8 +36,10 @@ void Reducer::State::run_to_end() {
   settle_marks();
   if (options.check_first) judge();
   start_all_buckets();
-  if (auto failed = carrier->finish()) throw *failed;
-  note_wrong_result();
+  if (!leaves_buckets()) {
+    if (auto failed = carrier->finish()) throw *failed;
+    note_wrong_result();
+  }
   if (!options.check_first || options.hook) judge();
   if (auto failed = carrier->end_step(true)) throw *failed;
   end_step();
@@ -101,26 +103,38 @@ void Reducer::State::judge_replicas() {
 }
 
 void Reducer::State::end_step() {
-  if (memory && !options.gradients_as_views) copy_back();
+  if (leaves_buckets()) {
+    leave_buckets();
+  } else {
+    for (const BucketPlan::Bucket& bucket : plan.buckets) copy_back(bucket);
+    note_statistics(step.number);
+    // A step that only counted marks saw no order.
+    if (order.observing() && step.number != learns_in) rebuild();
+  }
+  ++step.number;
+  reset_step();
+}
+
+void Reducer::State::note_statistics(std::uint64_t number) {
   std::vector<internal::Nanos> computed;
   for (const StepRecord& record : closing.records()) computed.push_back(record.computed);
   statistics = clock.end_step(communicator.rank(), computed);
-  statistics.step = step.number;
+  statistics.step = number;
   statistics.bytes = plan_bytes;
   statistics.buckets = static_cast<int>(plan.buckets.size());
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     statistics.timeline[b].bytes = internal::gradient_bytes(plan.buckets[b]);
   }
-  // A step that only counted marks saw no order.
-  if (order.observing() && step.number != learns_in) rebuild();
-  ++step.number;
-  reset_step();
 }
 
-void Reducer::State::copy_back() {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const BucketMemory::Place& place = memory->place(i);
-    if (place.bytes > 0 && !frozen[i]) std::memcpy(parameters[i].gradient, place.data, place.bytes);
+/// To where the caller keeps gradients.
+void Reducer::State::copy_back(const BucketPlan::Bucket& bucket) {
+  if (!memory || options.gradients_as_views) return;
+  const std::size_t size = size_of(bucket.type);
+  for (const GradientPart& part : bucket.parts) {
+    if (part.count == 0) continue;
+    auto* to = static_cast<std::byte*>(parameters[part.parameter].gradient) + part.first * size;
+    std::memcpy(to, memory->start_of(bucket) + part.offset * size, part.count * size);
   }
 }
 
@@ -136,6 +150,7 @@ void Reducer::State::reset_step() {
 /// The peers would wait in vain for the rest of the step; and the buckets are freed next, so nothing may run
 /// on them any more.
 void Reducer::State::abandon_step() {
+  if (late_buckets > 0) static_cast<void>(carrier->finish());  // All ranks have started them.
   if (!step.marked && started == 0) return;
   StepRecord record;
   step.trouble.write_to(record);

@@ -26,6 +26,12 @@ class StartedWorks {
     }
   }
 
+  /// Waits for the one that was started as number `index`, from 0. Throws its error, or why it never began.
+  void await(std::size_t index) {
+    if (index < works_.size()) return works_[index].wait();
+    if (failure_) throw *failure_;
+  }
+
   /// Returns when none runs any more, with the first error. Ready for the next step.
   std::optional<Error> finish() {
     for (Work& work : works_) {

@@ -21,15 +21,18 @@ Nanos StepClock::in_flight_after(Nanos from) const {
 
 StepStatistics StepClock::end_step(int rank, const std::vector<Nanos>& computed) {
   using std::chrono::nanoseconds;
-  const Nanos now = real_env().now();
+  const Nanos now = left_ != 0 ? left_ : real_env().now();
+  Nanos last_done = now;
+  for (const Times& bucket : times_) last_done = std::max(last_done, bucket.done);
   StepStatistics result;
   result.duration = nanoseconds(now - began_);
   const Nanos first_mark = first_mark_.load(std::memory_order_relaxed);
   if (first_mark != 0) result.backward = nanoseconds(entered_ - first_mark);
-  if (!times_.empty()) result.first_ready_to_done = nanoseconds(now - times_.front().started);
-  result.waited = nanoseconds(now - entered_);
+  if (!times_.empty()) result.first_ready_to_done = nanoseconds(last_done - times_.front().started);
+  result.waited = nanoseconds(now - entered_ + later_);
   result.communication = nanoseconds(in_flight_after(began_));
   result.exposed = nanoseconds(in_flight_after(entered_));
+  if (left_ != 0) result.exposed = std::min(result.exposed, result.waited);
   const auto latest = std::max_element(computed.begin(), computed.end());
   result.latest_rank = static_cast<int>(latest - computed.begin());
   result.waited_for_latest =
@@ -42,7 +45,8 @@ StepStatistics StepClock::end_step(int rank, const std::vector<Nanos>& computed)
 }
 
 void StepClock::restart() noexcept {
-  began_ = real_env().now();
+  began_ = left_ != 0 ? left_ : real_env().now();
+  left_ = later_ = 0;
   first_mark_.store(0, std::memory_order_relaxed);
 }
 

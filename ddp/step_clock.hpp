@@ -27,11 +27,16 @@ class StepClock {
   /// By whichever thread finds it done; before the carrier's finish() returns.
   void bucket_done(std::size_t index) noexcept { times_[index].done = real_env().now(); }
   void wait_entered() noexcept { entered_ = real_env().now(); }
+  /// wait() returned and left buckets on their way; the next step begins.
+  void wait_left() noexcept { left_ = real_env().now(); }
+  /// Then this was waited for them.
+  void waited_later(Nanos time) noexcept { later_ += time; }
 
   /// What this rank needed from the step's begin to wait().
   Nanos computed() const noexcept { return entered_ - began_; }
 
-  /// The step ended well; `computed` of all ranks. The next begins. Fills all that clocks know.
+  /// The step ended well; `computed` of all ranks. The next begins, if it has not in wait_left(). Fills all
+  /// that clocks know.
   StepStatistics end_step(int rank, const std::vector<Nanos>& computed);
   /// The step failed; the next begins.
   void restart() noexcept;
@@ -44,6 +49,8 @@ class StepClock {
 
   Nanos began_;
   Nanos entered_ = 0;
+  Nanos left_ = 0;   // When wait() left buckets on their way; 0: it left none.
+  Nanos later_ = 0;  // Waited since.
   std::atomic<Nanos> first_mark_{0};
   std::vector<Times> times_;
 };

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "bench/ddp/measure.hpp"
+#include "bench/ddp/overlap.hpp"
 #include "bench/ddp/report.hpp"
 #include "bench/ddp/two_hosts.hpp"
 #include "bench/launch.hpp"
@@ -60,6 +61,11 @@ int run(const DdpOptions& options) {
     if (options.zero >= 0) {
       const ZeroResult result = measure_zero(communicator, board, options);
       if (communicator.rank() == 0) report_zero(options, result);
+      return 0;
+    }
+    if (options.overlap_forward) {
+      const OverlapResult result = measure_overlap(communicator, board, options);
+      if (communicator.rank() == 0) report_overlap(options, result, link_gbits);
       return 0;
     }
     const DdpResult result = measure_ddp(communicator, board, options);

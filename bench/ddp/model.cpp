@@ -86,13 +86,15 @@ void Model::backward(const std::function<void(std::size_t)>& ready) {
 }
 
 void Model::step() {
+  for (std::size_t l = 0; l < layers(); ++l) step(l);
+}
+
+void Model::step(std::size_t layer) {
   volatile float rate_to_be = 0.0f;  // Keeps the loop: the compiler must not see that it changes nothing.
   const float rate = rate_to_be;
-  for (std::size_t l = 0; l < layers(); ++l) {
-    float* weight = weights_[l];
-    const float* gradient = gradients_[l];
-    for (std::size_t i = 0; i < width_ * width_; ++i) weight[i] -= rate * gradient[i];
-  }
+  float* weight = weights_[layer];
+  const float* gradient = gradients_[layer];
+  for (std::size_t i = 0; i < width_ * width_; ++i) weight[i] -= rate * gradient[i];
 }
 
 }  // namespace lockstep::bench

@@ -33,6 +33,7 @@ class Model {
   /// Gradient descent at a rate of 0: costs what any rate costs, and steps without synchronisation leave the
   /// replicas equal.
   void step();
+  void step(std::size_t layer);
 
  private:
   std::size_t width_, batch_;

@@ -54,6 +54,8 @@ void check_together(const DdpOptions& options) {
   }
   if (options.zero >= 0 && options.hook != "none")
     throw CLI::ValidationError("--zero and --hook are measured one at a time");
+  if (options.overlap_forward && (options.zero >= 0 || options.hook != "none"))
+    throw CLI::ValidationError("--overlap-forward is measured without --zero and --hook");
 }
 
 }  // namespace
@@ -70,6 +72,10 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
   app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
   app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
   app.add_flag("!--no-undo", options.undo, "keep no copies: gradients do not survive a step that fails")
+      ->always_capture_default(false);
+  app.add_flag(
+         "--overlap-forward", options.overlap_forward,
+         "measure steps whose forward waits for gradients layer by layer beside steps that wait for all")
       ->always_capture_default(false);
   app.add_option("--zero", options.zero,
                  "measure AdamW with its state whole (0), sharded (1), or with the gradients (2)")

@@ -100,6 +100,30 @@ void print(const DdpOptions& options, const ZeroResult& result) {
       mebibytes(m.optimizer), mebibytes(result.resident_bytes));
 }
 
+nlohmann::ordered_json to_json(const DdpOptions& options, const OverlapResult& result,
+                               std::optional<double> link_gbits) {
+  nlohmann::ordered_json json{{"ranks", options.ranks},
+                              {"hosts", options.hosts},
+                              {"parameters", result.parameters},
+                              {"step_ms", result.step_ms},
+                              {"overlapped_step_ms", result.overlapped_ms},
+                              {"saved_ms", result.saved_ms},
+                              {"compute_ms", result.compute_ms},
+                              {"forward_ms", result.forward_ms},
+                              {"link_gbits", nullptr}};
+  if (link_gbits) json["link_gbits"] = *link_gbits;
+  return json;
+}
+
+void print(const DdpOptions& options, const OverlapResult& result) {
+  std::printf("%d ranks on %d host%s, %zu f32 parameters\n", options.ranks, options.hosts,
+              options.hosts == 1 ? "" : "s", result.parameters);
+  std::printf("step %.2f ms; where the forward waits for gradients layer by layer %.2f ms: saves %.2f ms\n",
+              result.step_ms, result.overlapped_ms, result.saved_ms);
+  std::printf("without synchronisation %.2f ms, of which optimizer and forward take %.2f ms\n",
+              result.compute_ms, result.forward_ms);
+}
+
 void write(const DdpOptions& options, const nlohmann::ordered_json& json) {
   if (options.json.empty()) return;
   const std::string text = json.dump(2) + "\n";
@@ -115,6 +139,12 @@ void write(const DdpOptions& options, const nlohmann::ordered_json& json) {
 
 void report_ddp(const DdpOptions& options, const DdpResult& result, std::optional<double> link_gbits) {
   if (options.json != "-") print(options, result, link_gbits);
+  write(options, to_json(options, result, link_gbits));
+}
+
+void report_overlap(const DdpOptions& options, const OverlapResult& result,
+                    std::optional<double> link_gbits) {
+  if (options.json != "-") print(options, result);
   write(options, to_json(options, result, link_gbits));
 }
 

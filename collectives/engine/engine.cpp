@@ -200,7 +200,8 @@ void Engine::begin(Operation& operation, const Call& call) {
     operation.call.recv_counts = operation.recv_counts;
   }
   operation.sequence = sequence_++;
-  operation.urgent = call.priority > 0 && domain_ == nullptr;  // In a domain all calls have one order.
+  // In a domain all calls have one order.
+  operation.urgent = call.priority > 0 && transport_ != nullptr && domain_ == nullptr;
   if (Status status = admit(operation); !status.ok()) {
     Status failed = failure(operation, status);
     if (group_.size() > 1 && state() == ErrorCode::ok) {

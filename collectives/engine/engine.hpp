@@ -167,6 +167,8 @@ class Engine final : public Progressor,
   // engine_step.cpp
   bool step_locked();
   bool advance_all();
+  template <class Wanted>
+  bool advance_each(std::size_t& next, Wanted wanted);
   bool advance_urgent_first();
   bool advance(Operation& operation);
   Result<RunProgress> advance_run(Operation& operation);
@@ -247,6 +249,8 @@ class Engine final : public Progressor,
   int probes_kept_ = 0;                // Of the next.
   std::vector<CallNote> peer_probes_;  // Last probe of each peer for a call not made here yet.
   std::unique_ptr<Sleeper> sleeper_;
+  Nanos urgent_moved_ = -kUrgentPause;  // When an urgent call did last.
+  bool others_held_ = false;            // For its sake.
   Nanos last_look_ = 0;
   Nanos last_moved_ = 0;
   bool moved_since_look_ = false;

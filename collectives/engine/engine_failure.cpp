@@ -115,6 +115,7 @@ void Engine::revoke(const Status& why) {
   reason_ = why;
   state_.store(static_cast<int>(why.code()), std::memory_order_release);
   drain_until_ = env_.now() + kDrainTime;
+  others_held_ = false;
   mark_domain();
   tell_peers();
   fail_everything();

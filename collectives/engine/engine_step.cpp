@@ -29,27 +29,35 @@ bool Engine::step_locked() {
 }
 
 bool Engine::advance_all() {
+  std::size_t next = 0;
+  return advance_each(next, [](const Operation&) { return true; });
+}
+
+/// Moves active calls from number `next` on while they are `wanted`; `next` is then the first that is not.
+template <class Wanted>
+bool Engine::advance_each(std::size_t& next, Wanted wanted) {
   bool moved = false;
-  for (std::size_t i = 0; i < active_.size() && state() == ErrorCode::ok;) {
-    Operation* operation = active_[i];
+  while (next < active_.size() && wanted(*active_[next]) && state() == ErrorCode::ok) {
+    Operation* operation = active_[next];
     moved |= advance(*operation);
-    if (i < active_.size() && active_[i] == operation) ++i;
+    if (next < active_.size() && active_[next] == operation) ++next;
   }
   return moved;
 }
 
-/// Others are not stepped while urgent calls move: what the links and this core can do is theirs. When these
-/// wait, be it for a peer that has yet to end other calls, the others go on.
+/// Others are held while urgent calls move, and for a moment after: a link that both used would be shared
+/// evenly. When urgent ones wait, be it for a peer that has yet to end other calls, the others go on.
 bool Engine::advance_urgent_first() {
+  others_held_ = false;
   if (in_flight_[true] == 0) return advance_all();
-  bool moved = false;
-  for (std::size_t i = 0; i < active_.size() && state() == ErrorCode::ok;) {
-    Operation* operation = active_[i];
-    if (moved && !operation->urgent) break;
-    moved |= advance(*operation);
-    if (i < active_.size() && active_[i] == operation) ++i;
-  }
-  return moved;
+  std::size_t next = 0;
+  const bool moved = advance_each(next, [](const Operation& operation) { return operation.urgent; });
+  if (state() != ErrorCode::ok) return moved;
+  const Nanos now = env_.now();
+  if (moved) urgent_moved_ = now;
+  others_held_ = in_flight_[true] > 0 && in_flight_[false] > 0 && now < urgent_moved_ + kUrgentPause;
+  if (others_held_) return moved;
+  return advance_each(next, [](const Operation&) { return true; }) || moved;
 }
 
 bool Engine::is_front_of_domain(const Operation& operation) const {
@@ -135,6 +143,7 @@ void Engine::look_around() {
   moved_since_look_ = false;
   last_look_ = now;
   Nanos next = now + kProbeAfter;
+  if (others_held_) next = std::min(next, urgent_moved_ + kUrgentPause);
   const auto check = [&](Operation& operation, Nanos timeout) {
     if (operation.started == 0) {
       operation.started = now;

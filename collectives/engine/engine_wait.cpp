@@ -70,12 +70,13 @@ bool Engine::test(Operation& operation) {
 
 void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit) {
   if (sleeper_ == nullptr) return;
-  const bool in_poll = sleeper_->declare(false);
+  const bool held = others_held_;  // What is held is not watched, but looked at again soon.
+  const bool in_poll = sleeper_->declare(false, held);
   if (transport_) static_cast<void>(transport_->service());
   if (!step_locked() && !operation.done.load(std::memory_order_relaxed)) {
     ++sleepers_;
     lock.unlock();
-    sleeper_->sleep(in_poll, std::min(limit, kLongestSleep));
+    sleeper_->sleep(in_poll, std::min(limit, held ? kUrgentPause : kLongestSleep));
     lock.lock();
     --sleepers_;
   }
@@ -115,8 +116,9 @@ Progressor::Outcome Engine::progress() {
 
 int Engine::arm() {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return -1;
-  sleeper_->declare(true);
+  // Without a descriptor the reactor looks again in a moment.
+  if (!lock.owns_lock() || others_held_) return -1;
+  sleeper_->declare(true, false);
   if (transport_) static_cast<void>(transport_->service());
   return sleeper_->descriptor();
 }

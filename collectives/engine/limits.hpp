@@ -42,6 +42,10 @@ inline constexpr Nanos kDrainTime = 10'000'000'000;
 /// more, who pass it on. A link costs descriptors and memory, and a failure is no time for many new ones.
 inline constexpr int kToldDirectly = 16;
 
+/// Urgent calls that have not moved for this long wait for a peer, which may have to end others first: these
+/// go on. Longer than a link that is full stays quiet, and short beside a bucket's way.
+inline constexpr Nanos kUrgentPause = 2'000'000;
+
 /// Members up to which the payload may ride in the flags' lines: every rank reads every line.
 inline constexpr int kMaxInlineMembers = 64;
 

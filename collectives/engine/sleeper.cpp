@@ -32,11 +32,12 @@ Doorbell& Sleeper::bell() { return domain_ ? domain_->control(domain_->rank()).d
 int Sleeper::bell_fd() const { return domain_ ? domain_->bell_fd() : bell_fd_.get(); }
 
 /// Makes the epoll set equal to what the links want to be watched for. Whether that is anything.
-bool Sleeper::refresh() {
+bool Sleeper::refresh(bool others_held) {
   wanted_.clear();
   if (transport_ != nullptr) {
     for (int peer = 0; peer < size_; ++peer) {
       for (const Channel channel : kEachChannel) {
+        if (others_held && channel == Channel::collective) continue;
         Link* link = peer == self_ ? nullptr : transport_->existing_link(peer, channel);
         if (link != nullptr && link->poll_entry().fd >= 0) wanted_.push_back(link->poll_entry());
       }
@@ -64,8 +65,8 @@ bool Sleeper::refresh() {
   return !wanted_.empty();
 }
 
-bool Sleeper::declare(bool for_poll) {
-  const bool in_poll = refresh() || for_poll;
+bool Sleeper::declare(bool for_poll, bool others_held) {
+  const bool in_poll = refresh(others_held) || for_poll;
   declare_asleep(bell(), in_poll);
   return in_poll;
 }

@@ -14,12 +14,13 @@ class Sleeper {
   Sleeper(Transport* transport, int size, int self);
 
   /// Declares this rank asleep. Look once more for progress before sleep(). `for_poll`: the sleeper will use
-  /// descriptor(). Returns whether it sleeps in poll.
-  bool declare(bool for_poll);
+  /// descriptor(). `others_held`: links for calls that are not urgent do not wake it. Returns whether it
+  /// sleeps in poll.
+  bool declare(bool for_poll, bool others_held);
   /// Sleeps until rung, until a socket is ready, or `timeout`. Without the engine's lock.
   void sleep(bool in_poll, Nanos timeout);
   void undeclare();
-  /// Becomes readable when there may be progress; refreshed by declare(true).
+  /// Becomes readable when there may be progress; refreshed by declare().
   int descriptor() const { return epoll_.get(); }
   /// Wakes all sleepers of this rank from another thread, whatever they declared: one of several may have
   /// taken the declaration back.
@@ -30,7 +31,7 @@ class Sleeper {
     int fd;
     short events;
   };
-  bool refresh();
+  bool refresh(bool others_held);
 
   Transport* transport_;
   Domain* domain_;

@@ -261,8 +261,11 @@ typedef struct {
   int weighted, find_unused, static_graph, check_first, check_finite;
   int no_undo; /* no copy of the gradients: a step that fails then leaves views undefined */
   uint64_t check_replicas_every;
-  const char* hook; /* as lockstep::hook_by_name takes it: "bf16"; NULL: none */
+  const char* hook;    /* as lockstep::hook_by_name takes it: "bf16"; NULL: none */
+  int overlap_forward; /* lockstep_reducer_wait leaves gradients to lockstep_reducer_wait_gradients */
 } lockstep_reducer_options_t;
+/* For lockstep_reducer_wait_gradients. */
+#define LOCKSTEP_ALL_GRADIENTS ((size_t)-1)
 
 /* Collective. `options` may be NULL. */
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_create(lockstep_comm_t comm,
@@ -276,6 +279,8 @@ LOCKSTEP_C_API lockstep_error_t lockstep_reducer_gradient(lockstep_reducer_t red
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_mark_ready(lockstep_reducer_t reducer, size_t parameter);
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_mark_unused(lockstep_reducer_t reducer, size_t parameter);
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_wait(lockstep_reducer_t reducer);
+/* With overlap_forward, after lockstep_reducer_wait: before the gradient is read. */
+LOCKSTEP_C_API lockstep_error_t lockstep_reducer_wait_gradients(lockstep_reducer_t reducer, size_t parameter);
 /* Collective; between steps. More parameters, numbered on from those before. */
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_add_parameters(lockstep_reducer_t reducer,
                                                                 const lockstep_parameter_t* parameters,

@@ -26,13 +26,15 @@ struct Modes {
   bool views = true;
   bool clipping = false;
   bool check_first = false;
-  int zero = 0;  ///< 1 and 2: a ShardedOptimizer of that stage.
+  bool overlap_forward = false;  ///< The next step waits for gradients one by one.
+  int zero = 0;                  ///< 1 and 2: a ShardedOptimizer of that stage.
 
   std::string name() const {
     std::string text;
     const auto add = [&](bool on, const char* word) { text += on ? std::string(word) + " " : ""; };
     add(accumulation, "accumulation"), add(unused, "unused"), add(uneven, "uneven"), add(hook, "hook");
     add(views, "views"), add(clipping, "clipping"), add(check_first, "check_first");
+    add(overlap_forward, "overlap_forward");
     return text + "zero " + std::to_string(zero);
   }
 };
@@ -106,6 +108,7 @@ inline Reducer make_trainer(Reducer*, Communicator& communicator, Model& model, 
   options.gradients_as_views = modes.views;
   options.find_unused = modes.unused;
   options.check_first = modes.check_first;
+  options.overlap_forward = modes.overlap_forward;
   if (modes.hook) options.hook = all_reduce_hook();
   return Reducer(communicator, model.list(), options);
 }
@@ -195,6 +198,10 @@ class ModeRun {
       for (std::size_t e = 0; e < model_.elements(i); ++e) {
         squared += std::pow(schedule_.average(step, i, e), 2);
       }
+    }
+    if constexpr (!kSharded) {  // Clipping waits for all by itself.
+      for (std::size_t i = 0; modes_.overlap_forward && !modes_.clipping && i < model_.tensors(); ++i)
+        trainer_.wait_gradients(i);
     }
     double factor = 1;
     if (modes_.clipping) {

@@ -150,6 +150,19 @@ static void gradients(lockstep_comm_t comm, float rank) {
   lockstep_reducer_t other = NULL;
   CHECK(lockstep_reducer_create(comm, parameters, 2, &options, &other) == LOCKSTEP_INVALID_ARGUMENT);
   lockstep_reducer_free(reducer);
+  const lockstep_reducer_options_t overlapping = {.overlap_forward = 1};
+  OK(lockstep_reducer_create(comm, parameters, 2, &overlapping, &reducer));
+  for (size_t i = 2; i-- > 0;) {
+    OK(lockstep_reducer_gradient(reducer, i, (void**)&gradient));
+    gradient[0] = 2 * rank;
+    OK(lockstep_reducer_mark_ready(reducer, i));
+  }
+  OK(lockstep_reducer_wait(reducer));
+  OK(lockstep_reducer_wait_gradients(reducer, 0));
+  CHECK(gradient[0] == 1);
+  OK(lockstep_reducer_wait_gradients(reducer, LOCKSTEP_ALL_GRADIENTS));
+  CHECK(lockstep_reducer_wait_gradients(reducer, 2) == LOCKSTEP_INVALID_ARGUMENT);
+  lockstep_reducer_free(reducer);
 }
 
 static void* run_rank(void* argument) {

@@ -59,6 +59,14 @@ void expect_schema(const nlohmann::json& result) {
 
 constexpr const char* kSmall = " --parameters 30k --batch 2 --rounds 3 ";
 
+TEST(DdpBench, MeasuresWhatTheOverlapOfTheForwardSaves) {
+  const nlohmann::json result = json_of("--overlap-forward" + std::string(kSmall));
+  for (const char* key : {"step_ms", "overlapped_step_ms", "compute_ms", "forward_ms"})
+    EXPECT_GT(result[key], 0) << key;
+  EXPECT_TRUE(result.contains("saved_ms"));
+  EXPECT_NE(bench("--overlap-forward --zero 1 2>&1").status, 0);
+}
+
 TEST(DdpBench, OneHost) {
   for (const int ranks : {1, 2, 4}) {
     const nlohmann::json result = json_of(kSmall + ("--ranks " + std::to_string(ranks)));

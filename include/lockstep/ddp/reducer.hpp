@@ -79,6 +79,17 @@ class LOCKSTEP_API Reducer {
   /// the communicator is then revoked. Gradients are as they were in either case.
   void wait();
 
+  /// With ReducerOptions::overlap_forward, after wait(): returns when gradient i is averaged (and copied to
+  /// Parameter::gradient, without views). Call it before gradient i is read: by a forward that steps each
+  /// parameter just before it uses it. Every gradient is waited for before the next step's first mark, which
+  /// otherwise throws Error(invalid_argument) and has no effect; begin_step(), no_sync(), clip_gradients(),
+  /// freeze() and add_parameters() wait for all. Throws the Error of a collective that failed: the
+  /// communicator is revoked, and gradients not waited for before are undefined, now and in later calls. The
+  /// step has ended all the same, so go back to a checkpoint if parameters were stepped in between. Without
+  /// the option wait() has waited for all, and this returns at once.
+  void wait_gradients(std::size_t parameter);
+  void wait_gradients();  ///< All of them.
+
   // ---- modes
 
   /// While one lives, gradients stay on this rank: mark_ready() takes note that gradient i was used, wait()

@@ -36,6 +36,12 @@ struct ReducerOptions {
   /// With views: called once, inside the wait() that rebuilt the buckets, when gradient(i) has changed for
   /// every i. Only whether any rank lacks it is compared.
   std::function<void()> gradients_moved = nullptr;
+  /// wait() returns when all ranks know that the step is good and the gradients that the next forward needs
+  /// first have come; Reducer::wait_gradients() waits for the others, layer by layer, while the forward runs.
+  /// What is needed first goes first: all buckets but the first quarter of the bytes are urgent
+  /// (CallOptions::priority), which tells where hosts are joined by links. Not together with `hook` and
+  /// `half_in_f32`. A wait() that rebuilds the buckets waits for all.
+  bool overlap_forward = false;
 
   // ---- which gradients take part
   /// A gradient that was not marked when wait() is called counts as zero on this rank; Reducer::used tells
@@ -55,7 +61,8 @@ struct ReducerOptions {
   // ---- checks
   /// Views: keep a copy of what a step changes, so that a wait() that throws leaves every gradient as it was.
   /// As much memory again as the gradients; on one host some 2 % of a step. May differ between ranks. Without
-  /// views it costs nothing and cannot be turned off.
+  /// views it costs nothing and cannot be turned off. With `overlap_forward` it ends with wait(): what fails
+  /// in wait_gradients() leaves gradients undefined.
   bool undo = true;
   /// wait() starts the buckets only after all ranks agreed that every gradient is there (and finite, if that
   /// is checked): an error of use then leaves all gradients as they were without `undo`'s memory, which is
