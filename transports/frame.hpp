@@ -16,8 +16,8 @@ struct CallFacts {
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
-  std::uint8_t algorithm =
-      0;  ///< Index into the algorithm table; chosen from the other facts, or forced by name.
+  /// Index into the algorithm table; chosen from the other facts, or forced by name.
+  std::uint8_t algorithm = 0;
   std::int32_t root = 0;
   std::uint64_t count = 0;  ///< As in the call; 0 where counts differ by rank.
   std::uint64_t extra = 0;  ///< Hash of further agreed facts (v-counts known to all).
@@ -43,15 +43,15 @@ struct FrameHeader {
   std::uint8_t version = kFrameVersion;
   FrameKind kind = FrameKind::data;
   std::uint32_t epoch = 0;  ///< Membership of the group; frames of another epoch are dropped.
-  std::uint64_t sequence =
-      0;  ///< Of the call on this communicator; point to point: of the message on this link.
+  /// Of the call on this communicator; point to point: of the message on this link.
+  std::uint64_t sequence = 0;
   std::uint32_t index = 0;  ///< Which message of this call on this link (0, 1, ...).
   std::int32_t tag = 0;     ///< Point to point.
-  std::uint64_t bytes =
-      0;  ///< Payload bytes that follow (offer without payload: 0, and facts.count holds the size).
+  /// Payload bytes that follow (offer without payload: 0, and facts.count holds the size).
+  std::uint64_t bytes = 0;
   CallFacts facts;
-  std::uint64_t reserved =
-      0;  ///< 0 where the engine writes and reads it; links may use it between their two ends.
+  /// 0 where the engine writes and reads it; links may use it between their two ends.
+  std::uint64_t reserved = 0;
 };
 static_assert(sizeof(FrameHeader) == 64 && std::is_trivially_copyable_v<FrameHeader>);
 

@@ -18,8 +18,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr std::size_t kBytes =
-    100u << 20;  // What 25 M f32 parameters send; long enough for the stream to find its rate.
+// What 25 M f32 parameters send; long enough for the stream to find its rate.
+constexpr std::size_t kBytes = 100u << 20;
 constexpr std::size_t kPiece = 256u << 10;
 
 class Socket {

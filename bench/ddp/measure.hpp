@@ -16,8 +16,8 @@ struct DdpResult {
   double compute_ms = 0;  ///< Forward, backward, optimizer.
   double exposed_ms = 0;  ///< What averaging the gradients adds to that, within a round.
   double wire_ms = 0;     ///< The averaging alone, gradients being ready.
-  double backward_ms =
-      0;  ///< Of compute_ms: from the moment when the first bucket is full to the end of backward.
+  /// Of compute_ms: from the moment when the first bucket is full to the end of backward.
+  double backward_ms = 0;
   /// With two hosts what the first one sent in a step, by its interface's count; else gradient bytes that the
   /// rank handed to collectives.
   std::uint64_t bytes_on_wire = 0;

@@ -19,8 +19,8 @@ void number_messages(PreparedProgram& prepared) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i].kind == StepKind::send) {
         notes[i].message_index = sends[steps[i].peer]++;
-        last[steps[i].peer] =
-            &notes[i];  // One lane holds all sends to a peer, so program order is message order.
+        // One lane holds all sends to a peer, so program order is message order.
+        last[steps[i].peer] = &notes[i];
       } else if (steps[i].kind == StepKind::recv || steps[i].kind == StepKind::recv_reduce) {
         notes[i].message_index = receives[steps[i].peer]++;
       }

@@ -13,8 +13,8 @@ namespace lockstep::internal {
 
 /// What the engine needs to know of a step beyond the program.
 struct StepNote {
-  std::uint32_t message_index =
-      0;  ///< send, recv: how many messages went before it between this pair in this program.
+  /// send, recv: how many messages went before it between this pair in this program.
+  std::uint32_t message_index = 0;
   bool last_send = false;  ///< send: no later send to this peer.
 };
 

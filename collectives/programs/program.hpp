@@ -59,8 +59,8 @@ struct After {
 struct Step {
   StepKind kind = StepKind::copy;
   bool finish = false;  ///< The stored value is the complete reduction: apply avg's division here.
-  bool received_first =
-      false;  ///< recv_reduce: operand order, so that all ranks evaluate one expression tree.
+  /// recv_reduce: operand order, so that all ranks evaluate one expression tree.
+  bool received_first = false;
   std::int32_t peer = kSelf;
   std::uint32_t phase = 0;                                ///< publish, await: 1, 2, ... within this program.
   Slice src;                                              ///< send, copy, recv_reduce
@@ -96,8 +96,8 @@ struct Shape {
   std::vector<std::uint64_t> counts;
   std::vector<std::uint64_t> recv_counts;  ///< all_to_all_v: what this rank receives from each.
   std::uint64_t segment = 0;               ///< Elements of one pipelined message; 0 = the whole slice in one.
-  std::uint64_t staging =
-      0;  ///< Domain: elements in the half of each member's staging area that this call may use.
+  /// Domain: elements in the half of each member's staging area that this call may use.
+  std::uint64_t staging = 0;
   /// By rank: which host it is on, numbered in the order in which the ranks meet them. Empty where all ranks
   /// are on one host.
   std::vector<int> hosts;

@@ -18,15 +18,14 @@ struct ProgramSet {
 
 /// Empty when proved; otherwise the first finding, with rank, lane and step. Proves:
 /// - it ends with zero buffering in the links (no deadlock), every message is received, counts match, at most
-/// one lane per (peer, direction);
+///   one lane per (peer, direction);
 /// - every output element holds each rank's contribution exactly once, for the right element, by one
-/// expression tree on all
-///   ranks, with `finish` applied exactly once and last for reductions;
+///   expression tree on all ranks, with `finish` applied exactly once and last for reductions;
 /// - happens-before: nothing is read before it was written, overwritten while a lane or a member may still
-/// read it; slices stay in their spaces;
+///   read it; slices stay in their spaces;
 /// - inputs are unchanged unless in place; scratch is not read before it is written;
 /// - domain: `repeats` calls one after the other, with the staging halves alternating, do not disturb each
-/// other.
+///   other.
 std::string verify(const ProgramSet& set, int repeats = 3);
 
 /// The programs of all ranks, out of place. For the v-collectives `counts` describes the world: scatter_v,

@@ -1,9 +1,8 @@
 // One byte an element. Codes with scales cannot be added up on their way, so the ranks exchange them:
 // - two ranks send each other their whole buckets and both add them up. P bytes each, rounded once.
 // - n > 2 ranks cut the bucket into n chunks. All_to_all brings all versions of chunk r to rank r, which adds
-// them
-//   up in f32, encodes the sum, and all_gather spreads it. 2 (n - 1) / n P bytes each, where all_gather of
-//   whole buckets would cost (n - 1) P; rounded twice.
+//   them up in f32, encodes the sum, and all_gather spreads it. 2 (n - 1) / n P bytes each, where all_gather
+//   of whole buckets would cost (n - 1) P; rounded twice.
 // Both roundings are fed back: what is lost in the second is added to the owner's gradient of the next step.
 #include <algorithm>
 

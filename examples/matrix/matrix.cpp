@@ -10,8 +10,8 @@ namespace examples {
 namespace {
 
 constexpr std::size_t kDepth = 256;  // Panel of 8 KiB: a quarter of a usual first-level cache.
-constexpr std::size_t kWidth =
-    8;  // kHeight * kWidth sums fill half of the 16 vector registers of SSE2 and leave room for operands.
+// kHeight * kWidth sums fill half of the 16 vector registers of SSE2 and leave room for operands.
+constexpr std::size_t kWidth = 8;
 constexpr std::size_t kHeight = 4;
 
 using Panel = std::array<float, kDepth * kWidth>;

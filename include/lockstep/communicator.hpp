@@ -2,21 +2,18 @@
 //
 // Conventions of every call:
 // - Counts are in elements and 64 bits wide. `input` and `output` may be the same pointer where the call says
-// "in place";
-//   partly overlapping buffers are an error. A buffer of zero elements may be null. Pointers are aligned to
-//   the element size.
+//   "in place"; partly overlapping buffers are an error. A buffer of zero elements may be null. Pointers are
+//   aligned to the element size.
 // - All ranks of the communicator call the same collectives in the same order with equal count, type,
-// operator and root.
-//   A difference is detected, named on all ranks (ErrorCode::mismatch), and revokes the communicator.
+//   operator and root. A difference is detected, named on all ranks (ErrorCode::mismatch), and revokes the
+//   communicator.
 // - The plain call blocks until the local result is there and throws Error. The `_async` call returns a Work
-// at once;
-//   the buffers belong to the library until the Work is done, and input may not be written, output not
-//   touched meanwhile.
+//   at once; the buffers belong to the library until the Work is done, and input may not be written, output
+//   not touched meanwhile.
 // - After an operation returned, with success or an error, no byte of the caller's memory is touched any
-// more.
+//   more.
 // - Thread safety: every member may be called from any thread; threads that start collectives on one
-// communicator must agree
-//   on the order across ranks themselves.
+//   communicator must agree on the order across ranks themselves.
 #pragma once
 
 #include <chrono>
@@ -112,7 +109,6 @@ class LOCKSTEP_API Communicator {
   std::optional<Communicator> split(int color, int key);
 
   // ---- collectives
-  // -------------------------------------------------------------------------------------------------
 
   /// output[i] = op over ranks of input[i]; `count` elements each. In place: input == output.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -170,7 +166,6 @@ class LOCKSTEP_API Communicator {
   [[nodiscard]] Work barrier_async(const CallOptions& options = {});
 
   // ---- v-variants: counts differ by rank; blocks lie one after the other in rank order
-  // ------------------------------
 
   /// `counts[r]` elements for rank r; read at root only (elsewhere may be empty). `output` takes
   /// `output_count` elements, which must equal counts[rank] at root. In place at root: output == this rank's
@@ -212,7 +207,6 @@ class LOCKSTEP_API Communicator {
                                         const CallOptions& options = {});
 
   // ---- point to point
-  // ----------------------------------------------------------------------------------------------
 
   /// Sends `count` elements to `destination` with `tag` (>= 0). Messages between two ranks with one tag
   /// arrive in order. A small message is buffered and the call may return before the receive is posted; a
@@ -243,7 +237,6 @@ class LOCKSTEP_API Communicator {
                            const CallOptions& options = {});
 
   // ---- life
-  // --------------------------------------------------------------------------------------------------------
 
   /// Ends every pending and future operation of this communicator here with ErrorCode::aborted and tells the
   /// peers. Local, idempotent, returns at once, callable from any thread and from a callback.

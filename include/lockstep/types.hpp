@@ -31,14 +31,13 @@ inline constexpr int kDataTypeCount = 15;
 
 /// Reduction operator.
 /// - sum, prod, min, max, avg on every arithmetic type. Integer arithmetic wraps. `avg` of integers is the
-/// wrapped sum
-///   divided by the world size, truncated toward zero. min and max of floats give NaN when any operand is
-///   NaN.
+///   wrapped sum divided by the world size, truncated toward zero. min and max of floats give NaN when any
+///   operand is NaN.
 /// - band, bor, bxor on integers and boolean; a float type is refused by name.
 /// - f16, bf16 and fp8 accumulate in f32 inside one reduction step and round once when it is stored.
 /// - sum, prod and avg on complex types; min and max of complex are refused.
 /// - On boolean: sum, max, bor are logical or; prod, min, band are logical and; bxor is exclusive or; avg is
-/// refused.
+///   refused.
 enum class ReduceOp : std::uint8_t {
   sum = 0,
   prod = 1,
@@ -48,8 +47,8 @@ enum class ReduceOp : std::uint8_t {
   band = 5,
   bor = 6,
   bxor = 7,
-  premul_sum =
-      8,     ///< Each rank's input is multiplied by that rank's `CallOptions::scale` first (floats only).
+  /// Each rank's input is multiplied by that rank's `CallOptions::scale` first (floats only).
+  premul_sum = 8,
   user = 9,  ///< `CallOptions::user_op`.
 };
 inline constexpr int kReduceOpCount = 10;

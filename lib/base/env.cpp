@@ -27,8 +27,8 @@ class RealEnv final : public Env {
 }  // namespace
 
 Env& real_env() noexcept {
-  static RealEnv* env =
-      new RealEnv;  // The reactor's thread asks for the time until the very end of the process.
+  // The reactor's thread asks for the time until the very end of the process.
+  static RealEnv* env = new RealEnv;
   return *env;
 }
 

@@ -137,8 +137,8 @@ class HandshakeClient : public HandshakeBuffers {
 /// What the server side is.
 struct HandshakeServerSide {
   std::int32_t rank = -1;  ///< This process's rank, -1 for a launcher's store.
-  std::int32_t world =
-      0;  ///< Claimed ranks must be below it and worlds equal to it; 0 = any world up to kMaxWorld.
+  /// Claimed ranks must be below it and worlds equal to it; 0 = any world up to kMaxWorld.
+  std::int32_t world = 0;
   /// Further judgement of a well-formed hello of the right job (service, duplicate ranks ...). The claims are
   /// not proved yet: it must change nothing. May be empty.
   std::function<HandshakeStatus(const HandshakeHello&)> admit;

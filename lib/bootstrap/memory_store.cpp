@@ -18,8 +18,8 @@ struct SharedTable {
 
 std::shared_ptr<SharedTable> shared_table(const std::string& name) {
   static std::mutex mutex;
-  static auto* tables =
-      new std::map<std::string, std::weak_ptr<SharedTable>>;  // Outlives every static store.
+  // Outlives every static store.
+  static auto* tables = new std::map<std::string, std::weak_ptr<SharedTable>>;
   std::lock_guard lock(mutex);
   std::erase_if(*tables, [](const auto& entry) { return entry.second.expired(); });
   auto table = (*tables)[name].lock();

@@ -18,8 +18,8 @@ namespace lockstep::internal {
 /// shared memory.
 struct SegmentRef {
   std::uint64_t owner = 0;  ///< The owner's process_token(), not its pid; 0 = not addressable by peers.
-  std::uint64_t segment =
-      0;  ///< Unique in the owner, never reused; 0 = plain memory of the owner's process, see direct_ref().
+  /// Unique in the owner, never reused; 0 = plain memory of the owner's process, see direct_ref().
+  std::uint64_t segment = 0;
   std::uint64_t offset = 0;      ///< Bytes from the segment's start; of plain memory its address.
   std::uint64_t generation = 0;  ///< Rises when the segment is replaced (see replace_segment).
   bool operator==(const SegmentRef&) const = default;

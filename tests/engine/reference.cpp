@@ -34,8 +34,8 @@ std::vector<Number> input_values(const CollectiveCase& c, int rank, std::size_t 
   const bool is_signed = !is_unsigned(c.type);
   const bool multiplies = c.reduces() && c.op == ReduceOp::prod && c.type != DataType::boolean;
   const auto range = static_cast<std::uint64_t>(largest_value(c)) + 1;
-  const std::int64_t stretch =
-      adds(c) && c.op == ReduceOp::premul_sum ? 2 : 1;  // times one half is an integer
+  // times one half is an integer
+  const std::int64_t stretch = adds(c) && c.op == ReduceOp::premul_sum ? 2 : 1;
   const std::uint64_t stream = mix(c.seed * 1'000'003 + static_cast<std::uint64_t>(rank));
   const auto whole_number = [&](std::uint64_t random) {
     auto value = static_cast<std::int64_t>((random >> 1) % range) * stretch;

@@ -27,8 +27,8 @@ struct SimWorldOptions {
   SimNetworkOptions network;
   int concurrency = 1;  ///< Calls of a rank in flight side by side.
   Nanos skew = 20'000;  ///< Ranks start at random times up to this.
-  Nanos loss_notice =
-      50 * kVirtualMillisecond;  ///< Survivors are told of a crash after up to this; 0 = never told.
+  /// Survivors are told of a crash after up to this; 0 = never told.
+  Nanos loss_notice = 50 * kVirtualMillisecond;
 };
 
 class SimWorld {

@@ -123,8 +123,8 @@ TEST(TcpTransport, StripesOverSeveralSockets) {
 
 TEST(TcpTransport, NamesALostPeerByItsNumberInTheGroup) {
   Job job(3);
-  auto transport =
-      job.transport(1, 1, {2, 0});  // This process is the job's rank 0, its peer the job's rank 2.
+  // This process is the job's rank 0, its peer the job's rank 2.
+  auto transport = job.transport(1, 1, {2, 0});
   job.boards[2].reset();
   Result<Link*> link = nullptr;
   while (link.ok()) {

@@ -119,8 +119,8 @@ class Switchboard {
   std::vector<int> rails_;                            // Index = rank: of so many first addresses.
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // Reactor's thread only.
   std::map<Key, Effort> efforts_;                     // Reactor's thread only.
-  std::shared_ptr<const bool> alive_ =
-      std::make_shared<const bool>(true);  // Ends before tasks that were posted late.
+  // Ends before tasks that were posted late.
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 
   std::mutex mutex_;
   std::map<Key, Slot> slots_;

@@ -36,8 +36,8 @@ class PinnedPipeline {
   const StagedBytes& moved() const { return moved_; }
 
  private:
-  static constexpr std::size_t kSlots =
-      3;  ///< One on its way there, one on the network, one on its way back.
+  /// One on its way there, one on the network, one on its way back.
+  static constexpr std::size_t kSlots = 3;
   struct Slot {
     std::byte* input = nullptr;
     std::byte* output = nullptr;

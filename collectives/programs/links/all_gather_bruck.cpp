@@ -28,8 +28,8 @@ Program all_gather_bruck(const Shape& shape) {
     sends.send(wrap(shape.rank - have, shape.world), scratch(blocks.joined(0, more)), {arrived.when(more)});
     arrived.doubled(receives.recv(wrap(shape.rank + have, shape.world), scratch(blocks.joined(have, more))));
   }
-  const int until_last =
-      shape.world - shape.rank;  // the order of scratch: rank .. world - 1, then 0 .. rank - 1
+  // the order of scratch: rank .. world - 1, then 0 .. rank - 1
+  const int until_last = shape.world - shape.rank;
   receives.copy(scratch(blocks.joined(0, until_last)), output(blocks.joined(shape.rank, until_last)));
   receives.copy(scratch(blocks.joined(until_last, shape.rank)), output(blocks.joined(0, shape.rank)));
   return std::move(builder).build();

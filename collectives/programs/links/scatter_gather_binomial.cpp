@@ -27,8 +27,8 @@ class SubtreeBlocks {
   void for_each_message(int child, Visit visit) const {
     const int count = tree_.extent(child);
     const bool child_of_root = (child & (child - 1)) == 0;
-    const int until_rank_zero =
-        shape_.world - shape_.root - child;  // numbers of the subtree before the buffer's end
+    // numbers of the subtree before the buffer's end
+    const int until_rank_zero = shape_.world - shape_.root - child;
     if (child_of_root && until_rank_zero > 0 && until_rank_zero < count) {
       visit(child, until_rank_zero);
       visit(child + until_rank_zero, count - until_rank_zero);

@@ -15,8 +15,8 @@ namespace lockstep {
 /// A run of elements of one gradient, and where it lies in its bucket.
 struct GradientPart {
   std::size_t parameter = 0;  ///< Index in the list of parameters.
-  std::size_t offset =
-      0;  ///< In elements from the bucket's start; a multiple of BucketPlan::kAlignment bytes.
+  /// In elements from the bucket's start; a multiple of BucketPlan::kAlignment bytes.
+  std::size_t offset = 0;
   std::size_t first = 0;  ///< Of the parameter's elements, the first in this bucket.
   std::size_t count = 0;  ///< Elements; those of the whole parameter unless it is split.
   bool operator==(const GradientPart&) const = default;
