@@ -43,8 +43,8 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
 Communicator Communicator::create(const InitOptions& options) {
   if (internal::in_forked_child()) {
     throw Error(ErrorCode::not_supported,
-                "lockstep was already used in the parent of this forked process; create communicators before "
-                "forking nothing, or after exec");
+                "lockstep was in use in the parent when this process was forked; fork before the parent uses "
+                "it, or call exec in the child");
   }
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();

@@ -24,10 +24,11 @@ struct Table {
     static Table* table = new Table;  // Outlives every static Fd.
     return *table;
   }
+  /// With nothing open there is nothing of the parent's that the child could disturb: it may use the library.
   static void close_in_child() {
+    if (!instance().open.empty()) g_in_child.store(true);
     for (int fd : instance().open) ::close(fd);
     instance().open.clear();
-    g_in_child.store(true);
     instance().mutex.unlock();
   }
 };

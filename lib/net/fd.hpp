@@ -22,7 +22,7 @@ class Fd {
   int fd_ = -1;
 };
 
-/// True in a child forked after the first Fd was made: using the library there is an error.
+/// True in a child forked while an Fd was open: the library was in use, and cannot be used in the child.
 bool in_forked_child() noexcept;
 
 }  // namespace lockstep::internal
