@@ -1,0 +1,1 @@
+// No test: the program for which the tests' precompiled header is built.
