@@ -6,6 +6,7 @@
 
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/link_run.hpp"
+#include "lib/base/prefetch.hpp"
 #include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
@@ -106,7 +107,9 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
     awaited_ = 0;
   }
   LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
-  if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
+  MemberControl& own = domain.control(domain.rank());
+  if (registered_) own.writing.store(0, std::memory_order_release);
+  if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
   return progress;
 }
@@ -157,6 +160,7 @@ void DomainRun::publish_offer(Domain& domain) {
   offer.pulls = choice_.pull && domain.can_pull() ? 1 : 0;
   if (offer.in_place == 0) offer.output = mine_.output;
   offer.call.store(position_.calls + 1, std::memory_order_seq_cst);  // As in publish().
+  claim_phase(domain);
   ring_sleepers(domain);
   offered_ = true;
 }
@@ -274,6 +278,7 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
     default:
       break;
   }
+  if (elements_ == 0) claim_phase(domain);
   if (choice_.memory != nullptr) {
     enqueued_ = true;
     LOCKSTEP_RETURN_IF_ERROR(choice_.memory->run(program_->program, step, buffers_, combine_));
@@ -298,6 +303,10 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
 Status DomainRun::complete_enqueued() {
   return std::exchange(enqueued_, false) ? choice_.memory->complete() : Status();
 }
+
+/// A store to a line that peers have read waits until they have lost it. What comes before the next publish
+/// takes as long as that.
+void DomainRun::claim_phase(Domain& domain) { prefetch_for_write(&domain.control(domain.rank()).phase); }
 
 void DomainRun::publish(Domain& domain, std::uint64_t phase) {
   MemberControl& own = domain.control(domain.rank());

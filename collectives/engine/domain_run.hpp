@@ -93,6 +93,7 @@ class DomainRun {
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
   Result<bool> await(Domain& domain, std::uint64_t phase, int member);
+  void claim_phase(Domain& domain);
   void publish(Domain& domain, std::uint64_t phase);
 
   DomainChoice choice_;
