@@ -353,6 +353,12 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   }
 }
 
+bool DomainRun::waits_idly() const {
+  if (!agreed_) return offered_;  // For all offers, and then comes a registered program.
+  const Program& program = program_->program;
+  return program.phases > 1 && next_ > 0 && program.lanes.front().steps[next_ - 1].kind == StepKind::publish;
+}
+
 void DomainRun::abandon(Domain& domain) {
   static_cast<void>(complete_enqueued());
   if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);

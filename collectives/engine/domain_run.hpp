@@ -74,6 +74,10 @@ class DomainRun {
   DomainPosition end() const;
   /// While this is true members' memory may be written by this rank (registered programs).
   bool writes_to_members() const { return registered_; }
+  /// Whether whoever has published what is awaited has nothing to do until all have, and the call goes on
+  /// then or ends for those who shared its work. Not where one phase is all: there a rank that has published
+  /// may as well let the next one end.
+  bool waits_idly() const;
   const PreparedProgram* program() const { return agreed_ ? program_.get() : nullptr; }
   void waiting_for(Domain& domain, std::vector<int>& members) const;
   void abandon(Domain& domain);

@@ -162,7 +162,8 @@ class Engine final : public Progressor,
   Operation* run_begun(const Call& call);
   Operation* make_late(Operation& operation);
   template <class Try>
-  void attempt(Try&& try_once);
+  void attempt(Try&& try_once, const DomainRun* run = nullptr);
+  bool may_keep_processor(const DomainRun* run);
 
   // engine_step.cpp
   bool step_locked();
@@ -177,6 +178,7 @@ class Engine final : public Progressor,
 
   // engine_wait.cpp
   void leave_wait();
+  std::uint32_t note_processor();
   bool shares_processor();
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
   void wake_self();
@@ -236,6 +238,7 @@ class Engine final : public Progressor,
   std::array<std::size_t, 2> in_flight_{};   // Of those, by whether they are urgent.
   std::deque<Operation*> pending_;           // Started beyond kMaxInFlight.
   std::deque<Operation*> in_domain_;         // Active domain operations in order; the front runs.
+  std::vector<int> late_;                    // Of may_keep_processor(): keeps its capacity.
   std::vector<Operation*> messages_;         // Point-to-point operations not ended.
   std::unique_ptr<PeerTable> peers_;         // Null in a group of one.
   std::unique_ptr<PeerTable> urgent_peers_;  // From the first urgent call on.

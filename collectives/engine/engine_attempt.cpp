@@ -1,5 +1,7 @@
 // The short path of a blocking call: attempts in place, before anybody waits. In shared memory the peers are
 // most often on time, and a small call ends here.
+#include <algorithm>
+
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
 
@@ -22,19 +24,34 @@ bool are_plain(const CallFacts& facts, const BufferElements& elements, const voi
 
 }  // namespace
 
-/// Calls `try_once` until it says that there is nothing left to try, or the peers are late. Who gives others
-/// the processor is a waiter: the reactor's thread would otherwise find the lock taken whenever it runs, and
-/// come back at each call.
+/// Calls `try_once` until it says that there is nothing left to try, or the peers are late; `run` is what it
+/// tries, where that has steps. Who gives others the processor is a waiter: the reactor's thread would
+/// otherwise find the lock taken whenever it runs, and come back at each call.
 template <class Try>
-void Engine::attempt(Try&& try_once) {
-  bool yields = wait_policy_.inline_yields, waits = false;
-  for (int i = 0; i < wait_policy_.inline_attempts; ++i) {
+void Engine::attempt(Try&& try_once, const DomainRun* run) {
+  bool shares = wait_policy_.inline_yields, waits = false;
+  for (int pauses = 0, yields = 0; pauses < kInlinePauses && yields < kInlineYields;) {
     if (try_once() || contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
-    if (i == kAttemptsBeforeLook) yields |= shares_processor();
-    if (yields && !waits) waits = ++waiters_ > 0;
-    relax(yields);
+    if (!shares && pauses == kPausesBeforeLook) shares = shares_processor();
+    const bool yield = shares && (pauses >= kKeptPauses || !may_keep_processor(run));
+    if (yield && !waits) waits = ++waiters_ > 0;
+    ++(yield ? yields : pauses);
+    relax(yield);
   }
   if (waits) leave_wait();
+}
+
+/// Whether only ranks on other processors are late, and nobody on this one has anything to do before they
+/// come: a turn for each of them would only delay what this rank does then.
+bool Engine::may_keep_processor(const DomainRun* run) {
+  if (run == nullptr || !run->waits_idly()) return false;
+  late_.clear();
+  run->waiting_for(*domain_, late_);
+  const std::uint32_t here = note_processor();
+  return std::none_of(late_.begin(), late_.end(), [&](int member) {
+    const auto there = domain_->control(member).processor.load(std::memory_order_relaxed);
+    return there == here || there == 0;  // 0: nobody knows.
+  });
 }
 
 /// A repeated call with nothing else under way does not take the way of operations, unless its peers are
@@ -118,11 +135,12 @@ Operation* Engine::run_in_domain(const Call& call) {
   launch_domain(operation, last_->selection, last_->hash, buffers_of(call), combine_of(call));
   operation.domain_run.enter(position_);
   bool done = false;
-  attempt([&] {
+  const auto try_once = [&] {
     auto progress = operation.domain_run.step(*domain_, programs_);
     done = progress.ok() && progress->done;
     return done || !progress.ok();
-  });
+  };
+  attempt(try_once, &operation.domain_run);
   if (!done) return make_late(operation);
   position_ = operation.domain_run.end();
   free_.push_back(&operation);
@@ -143,10 +161,11 @@ Operation* Engine::run_begun(const Call& call) {
   begin(operation, call);
   const auto over = [&] { return operation.done.load(std::memory_order_relaxed); };
   if (over() || operation.path == Operation::Path::links) return &operation;
-  attempt([&] {
+  const auto advance_once = [&] {
     advance(operation);
     return over();
-  });
+  };
+  attempt(advance_once, operation.path == Operation::Path::domain ? &operation.domain_run : nullptr);
   return &operation;
 }
 

@@ -47,13 +47,19 @@ void Engine::leave_wait() {
   if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
 }
 
+/// Tells the others where this rank runs.
+std::uint32_t Engine::note_processor() {
+  const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
+  std::atomic<std::uint32_t>& own = domain_->control(group_.rank).processor;
+  if (own.load(std::memory_order_relaxed) != here) own.store(here, std::memory_order_relaxed);
+  return here;
+}
+
 /// Whether a peer was last seen on this very processor: then it needs this one's turn, however many cores are
 /// idle. An outdated answer costs a few yields.
 bool Engine::shares_processor() {
   if (domain_ == nullptr) return false;
-  const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
-  std::atomic<std::uint32_t>& own = domain_->control(group_.rank).processor;
-  if (own.load(std::memory_order_relaxed) != here) own.store(here, std::memory_order_relaxed);
+  const std::uint32_t here = note_processor();
   for (int member = 0; member < group_.size(); ++member) {
     const auto there = domain_->control(member).processor.load(std::memory_order_relaxed);
     if (member != group_.rank && there == here) return true;

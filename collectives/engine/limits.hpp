@@ -51,7 +51,7 @@ inline constexpr int kMaxInlineMembers = 64;
 
 /// Tries of a blocking call before it looks whether a peer needs its processor: a peer that is about to
 /// answer from another one has done so by then.
-inline constexpr int kAttemptsBeforeLook = 16;
+inline constexpr int kPausesBeforeLook = 16;
 
 /// Programs kept per communicator, and the steps they may have together (about 10 MiB).
 inline constexpr std::size_t kMaxCachedPrograms = 512;

@@ -11,11 +11,6 @@
 namespace lockstep::internal {
 namespace {
 
-// About 4 us with a pause between: an operation of up to 100 KiB whose peers are on time ends within it, and
-// no yield (0.3 us when nobody else runs) delays it.
-constexpr int kInlineAttempts = 200;
-// Turns for the ranks that share this core, before the slower loop takes over.
-constexpr int kInlineYields = 32;
 // Twice what a futex wake across cores costs (22 us): who waits longer loses little by sleeping.
 constexpr Nanos kSpin = 50'000;
 // Now and then a spinner yields all the same: the awaited rank may have been put on this very core.
@@ -52,11 +47,11 @@ bool a_core_each(const EngineGroup& group, const std::string& host) {
 WaitPolicy wait_policy(const EngineGroup& group, Nanos measured) {
   if (config_is_set("LOCKSTEP_SPIN")) {
     const Nanos spin = config_integer("LOCKSTEP_SPIN") * 1000;
-    return {spin > 0 ? kInlineAttempts : kInlineYields, spin == 0, spin, kYield};
+    return {spin == 0, spin, kYield};
   }
   const bool spare = a_core_each(group, group.members[static_cast<std::size_t>(group.rank)].host_id);
   const Nanos spin = measured > 0 ? measured : kSpin;
-  return {spare ? kInlineAttempts : kInlineYields, !spare, spare ? spin : 0, kYield};
+  return {!spare, spare ? spin : 0, kYield};
 }
 
 Nanos default_timeout() {
