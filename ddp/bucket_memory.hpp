@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "ddp/bucket_places.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep::internal {
@@ -14,21 +15,15 @@ namespace lockstep::internal {
 /// may be written by different threads.
 class BucketMemory {
  public:
-  /// The place of one parameter's gradient, in one piece whatever the number of its buckets.
-  struct Place {
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-  };
-
   /// Throws Error(out_of_memory). `plan` covers parameters 0 to `parameters` - 1.
   BucketMemory(const BucketPlan& plan, std::size_t parameters);
   /// As much again for `more`, which covers those up to `parameters` - 1 that had no place yet. Nothing
   /// moves.
   void add(const BucketPlan& more, std::size_t parameters);
 
-  const Place& place(std::size_t parameter) const noexcept { return places_[parameter]; }
+  const BucketPlaces::Place& place(std::size_t parameter) const noexcept { return places_.place(parameter); }
   /// Where a bucket of the plan begins, or of a plan that leaves out some of its parameters.
-  std::byte* start_of(const BucketPlan::Bucket& bucket) const noexcept;
+  std::byte* start_of(const BucketPlan::Bucket& bucket) const noexcept { return places_.start_of(bucket); }
   std::size_t bytes() const noexcept { return bytes_; }
   /// The gradient becomes zero.
   void clear(std::size_t parameter) noexcept;
@@ -39,7 +34,7 @@ class BucketMemory {
   };
   std::size_t bytes_ = 0;
   std::vector<std::unique_ptr<std::byte, Free>> blocks_;
-  std::vector<Place> places_;
+  BucketPlaces places_;
 };
 
 }  // namespace lockstep::internal

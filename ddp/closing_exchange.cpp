@@ -46,6 +46,12 @@ void ClosingExchange::require_one_reducer() const {
               rank);
 }
 
+std::vector<Nanos> ClosingExchange::computed() const {
+  std::vector<Nanos> times;
+  for (const StepRecord& record : records_) times.push_back(record.computed);
+  return times;
+}
+
 std::vector<std::vector<std::size_t>> ClosingExchange::gather_sets(std::span<const std::size_t> mine) {
   const std::size_t words = (parameters_ + 63) / 64;
   std::vector<std::uint64_t> set(words);

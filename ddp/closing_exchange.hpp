@@ -24,6 +24,8 @@ class ClosingExchange {
   void exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient);
 
   std::span<const StepRecord> records() const noexcept { return records_; }
+  /// What each rank needed until it came to wait().
+  std::vector<Nanos> computed() const;
   /// Whether any rank has gradient i, as of the last exchange.
   bool used(std::size_t i) const noexcept { return bits_[i / 8] >> i % 8 & 1; }
 

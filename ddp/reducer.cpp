@@ -129,9 +129,9 @@ Reducer::NoSync::NoSync(Reducer& reducer) : reducer_(reducer) {
   State& state = *reducer.state_;
   if (state.step.marked) state.require_between_steps("no_sync");
   state.wait_gradients();
-  ++state.pauses;
+  ++state.step.pauses;
 }
 
-Reducer::NoSync::~NoSync() { --reducer_.state_->pauses; }
+Reducer::NoSync::~NoSync() { --reducer_.state_->step.pauses; }
 
 }  // namespace lockstep

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "ddp/gradient_math.hpp"
+#include "ddp/marks.hpp"
 #include "ddp/reducer_state.hpp"
-#include "lib/net/fd.hpp"
 
 namespace lockstep {
 
@@ -12,17 +12,13 @@ using internal::ReadyTracker;
 using internal::Trouble;
 
 void Reducer::State::check_index(const char* call, std::size_t parameter) const {
-  if (parameter < parameters.size()) return;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(call) + "(" + std::to_string(parameter) + "): the reducer has " +
-                  std::to_string(parameters.size()) +
-                  " parameters, numbered from 0; pass an index of the list it was built with");
+  internal::require_index(call, parameter, parameters.size());
 }
 
 void Reducer::State::mark_ready(std::size_t i) {
   check_index("mark_ready", i);
   if (frozen[i]) return;
-  if (pauses > 0) {
+  if (step.pauses > 0) {
     std::atomic_ref(step.has_gradient[i]).store(1, std::memory_order_relaxed);
     return;
   }
@@ -38,40 +34,19 @@ void Reducer::State::mark_unused(std::size_t i) {
     throw Error(ErrorCode::invalid_argument,
                 "mark_unused(" + std::to_string(i) + ") needs ReducerOptions::find_unused, on all ranks");
   }
-  if (frozen[i] || pauses > 0) return;
+  if (frozen[i] || step.pauses > 0) return;
   if (!claim("mark_unused", i)) return;
   deliver(i);  // What micro-batches before have left, if any.
 }
 
 /// True when this is the last mark of the parameter that is awaited.
 bool Reducer::State::claim(const char* call, std::size_t i) {
-  require_own_process(call);
+  internal::require_own_process(call, owner);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks();
-  switch (tracker->mark(i)) {
-    case ReadyTracker::Mark::awaited:
-      return false;
-    case ReadyTracker::Mark::last:
-      return true;
-    case ReadyTracker::Mark::surplus:
-      break;
-  }
-  const bool in_graph = tracker->expects(i);
-  step.trouble.set(in_graph ? Trouble::marked_twice : Trouble::not_in_graph, i);
-  internal::StepRecord record;
-  step.trouble.write_to(record);
-  throw Error(ErrorCode::invalid_argument,
-              std::string(call) + "(" + std::to_string(i) + "): \"" + parameters[i].name + "\" was " +
-                  (in_graph ? "already marked in " : "not marked in the first step, but in ") + step.name() +
-                  "; " + internal::advice(in_graph ? Trouble::marked_twice : Trouble::not_in_graph),
-              communicator.rank());
-}
-
-/// A child that was forked from the trainer has neither its connections nor its threads.
-void Reducer::State::require_own_process(const char* call) const {
-  if (!internal::in_forked_child()) return;
-  throw Error(ErrorCode::not_supported,
-              std::string(call) + ": this process was forked from the one that made the " + owner +
-                  ", and has no connections; let children load data, and train in their parent");
+  const ReadyTracker::Mark mark = tracker->mark(i);
+  if (mark == ReadyTracker::Mark::surplus)
+    internal::refuse_surplus_mark(step, *tracker, call, i, parameters, communicator.rank());
+  return mark == ReadyTracker::Mark::last;
 }
 
 /// The first mark of a step; several threads may think theirs is.

@@ -1,40 +1,20 @@
 // Between steps: uneven inputs, weights, buffers.
-#include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
+#include "ddp/open_step.hpp"
 #include "ddp/reducer_state.hpp"
-#include "ddp/sample_weight.hpp"
 
 namespace lockstep {
-
-void Reducer::State::require_between_steps(const char* call) const {
-  if (!step.marked && !step.opened && pauses == 0) return;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(call) + " was called in the midst of " + step.name() + "; call wait() first");
-}
 
 bool Reducer::State::begin_step(std::uint64_t samples) {
   require_between_steps("begin_step");
   wait_gradients();
-  const auto all = closing.gather_words({&samples, 1});
-  const auto without = static_cast<std::size_t>(std::count(all.begin(), all.end(), std::uint64_t{0}));
-  if (without == all.size() || (without > 0 && options.uneven == UnevenInputs::stop)) return false;
-  step.opened = true;
-  if (options.weighted) weigh(all);
-  if (samples == 0) {
-    step.shadowing = true;
-    if (!options.check_first) start_all_buckets();
-  }
+  if (!internal::open_step(step, closing, samples, communicator.rank(), options)) return false;
+  if (step.shadowing && !options.check_first) start_all_buckets();
   return true;
-}
-
-void Reducer::State::weigh(std::span<const std::uint64_t> samples) {
-  const internal::SampleWeight weight = internal::weight_of(samples, communicator.rank(), options.average);
-  step.average = weight.average;
-  step.factor = weight.factor;
 }
 
 void Reducer::State::broadcast(std::span<const Parameter> tensors, int root) {

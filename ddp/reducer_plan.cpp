@@ -1,12 +1,10 @@
 // Plans of a Reducer: the first, that of the observed order, with fewer parameters and with more.
-#include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "ddp/bucket_plan.hpp"
+#include "ddp/frozen_list.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
-#include "lib/base/hash.hpp"
 
 namespace lockstep {
 namespace {
@@ -42,8 +40,6 @@ void Reducer::State::use_plan() {
   internal::HookState::Values kept;
   if (attached) kept = hook_state.take();  // The hook still looks at the plan before.
   plan = internal::without_frozen(layout, frozen);
-  plan_bytes = 0;
-  for (const BucketPlan::Bucket& bucket : plan.buckets) plan_bytes += internal::gradient_bytes(bucket);
   places = internal::places_of(plan, parameters.size());
   tracker = std::make_unique<internal::ReadyTracker>(plan, parameters.size());
   learning = options.static_graph;
@@ -87,24 +83,7 @@ void Reducer::State::rebuild() {
 void Reducer::State::freeze(std::span<const std::size_t> list) {
   require_between_steps("freeze");
   wait_gradients();
-  std::vector<bool> next(parameters.size());
-  bool valid = true;
-  for (const std::size_t i : list) {
-    valid &= i < next.size();
-    if (i < next.size()) next[i] = true;
-  }
-  // An index that does not exist makes the list differ from any other.
-  std::uint64_t hash = internal::hash_combine(internal::kFnvOffset, valid ? 1 : 0);
-  for (const bool bit : next) hash = internal::hash_combine(hash, bit ? 1 : 0);
-  const auto hashes = closing.gather_words({&hash, 1});
-  const auto odd = std::find_if(hashes.begin(), hashes.end(), [&](auto h) { return h != hashes[0]; });
-  if (odd != hashes.end()) {
-    const int rank = static_cast<int>(odd - hashes.begin());
-    throw Error(ErrorCode::mismatch,
-                "freeze: rank " + std::to_string(rank) + " has another list than rank 0; pass equal lists",
-                rank);
-  }
-  if (!valid) check_index("freeze", *std::max_element(list.begin(), list.end()));
+  std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
   if (next == frozen) return;
   frozen = std::move(next);
   for (std::size_t i = 0; i < frozen.size(); ++i) {

@@ -41,7 +41,6 @@ struct Reducer::State {
   void check_index(const char* call, std::size_t parameter) const;
   void mark_ready(std::size_t parameter);
   void mark_unused(std::size_t parameter);
-  void require_own_process(const char* call) const;
   void begin_marks();
   bool claim(const char* call, std::size_t parameter);
   void inspect(std::size_t parameter);
@@ -58,11 +57,8 @@ struct Reducer::State {
   // reducer_wait.cpp
   void wait();
   void run_to_end();
-  void settle_marks();
-  void settle_learned();
   void note_wrong_result();
   void judge();
-  void judge_replicas();
   void end_step();
   void note_statistics(std::uint64_t number);
   void copy_back(const BucketPlan::Bucket& bucket);
@@ -89,9 +85,8 @@ struct Reducer::State {
   void restored(std::uint64_t steps);
 
   // reducer_modes.cpp
-  void require_between_steps(const char* call) const;
+  void require_between_steps(const char* call) const { step.require_ended(call); }
   bool begin_step(std::uint64_t samples);
-  void weigh(std::span<const std::uint64_t> samples);
   void broadcast(std::span<const Parameter> tensors, int root);
   std::vector<GradientSpan> gradients() const;
 
@@ -115,7 +110,6 @@ struct Reducer::State {
   BucketPlan layout;                                     // Of all parameters: `memory` is made from it.
   BucketPlan plan;                                       // What travels: `layout` without frozen parameters.
   std::vector<bool> frozen;                              // By parameter.
-  std::size_t plan_bytes = 0;                            // Gradients that travel, without gaps.
   std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
   std::unique_ptr<internal::BucketMemory> memory;        // Null: the carrier lends buckets.
   std::optional<internal::UndoCopy> undo;                // Of views; none where it is not wanted.
@@ -139,7 +133,6 @@ struct Reducer::State {
   std::size_t late_buckets = 0;       // So many.
   std::optional<Error> late_failure;  // What one of them ended with: none is good from then on.
 
-  int pauses = 0;  // NoSyncs alive.
   StepStatistics statistics;
 };
 

@@ -1,9 +1,9 @@
 // wait(): the marks are settled, the buckets end, all ranks judge the step.
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "ddp/bucket_plan.hpp"
+#include "ddp/marks.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
@@ -14,8 +14,8 @@ using internal::StepRecord;
 using internal::Trouble;
 
 void Reducer::State::wait() {
-  if (pauses > 0) return;
-  require_own_process("wait");
+  if (step.pauses > 0) return;
+  internal::require_own_process("wait", owner);
   if (!step.marked && !step.shadowing) begin_marks();
   clock.wait_entered();
   try {
@@ -33,7 +33,8 @@ void Reducer::State::wait() {
 }
 
 void Reducer::State::run_to_end() {
-  settle_marks();
+  internal::settle_marks(step, *tracker, learning, options.find_unused,
+                         [this](std::size_t i) { contribute(i); });
   if (options.check_first) judge();
   start_all_buckets();
   if (!leaves_buckets()) {
@@ -43,31 +44,6 @@ void Reducer::State::run_to_end() {
   if (!options.check_first || options.hook) judge();
   if (auto failed = carrier->end_step(true)) throw *failed;
   end_step();
-}
-
-/// After this every mark of the step has had its effect, and what was not marked is known.
-void Reducer::State::settle_marks() {
-  if (step.shadowing) return;
-  if (learning) return settle_learned();
-  while (!tracker->settled()) std::this_thread::yield();  // A thread is at the end of its mark_ready().
-  for (const std::size_t i : tracker->unmarked()) {
-    if (!options.find_unused) {
-      step.missing.push_back(i);
-    } else if (step.has_gradient[i] != 0) {
-      contribute(i);  // From a micro-batch before.
-    }
-  }
-  if (!step.missing.empty()) step.trouble.set(Trouble::not_marked, step.missing.front());
-}
-
-void Reducer::State::settle_learned() {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!tracker->expects(i)) continue;
-    if (tracker->learned(i)) step.has_gradient[i] = 1;
-    if (step.has_gradient[i] != 0) contribute(i);
-  }
-  tracker->adopt();
-  learning = false;
 }
 
 void Reducer::State::note_wrong_result() {
@@ -80,26 +56,19 @@ void Reducer::State::note_wrong_result() {
 /// The closing exchange. Throws, the same on every rank, unless the step is good on all of them.
 void Reducer::State::judge() {
   StepRecord record;
+  std::vector<std::uint64_t> hashes;
   step.trouble.write_to(record);
   record.computed = clock.computed();
   if (record.trouble == Trouble::wrong_result) {
     record.values = step.wrong_elements;
   } else if (compares_replicas()) {
-    record.values = internal::combined(internal::hash_values(parameters));
+    hashes = internal::hash_values(parameters);
+    record.values = internal::combined(hashes);
   }
   const bool finds_unused = options.find_unused || options.static_graph;
   closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
   internal::require_good_step(closing, step.missing, parameters, step.name());
-  judge_replicas();
-}
-
-void Reducer::State::judge_replicas() {
-  const auto records = closing.records();
-  const bool equal = std::all_of(records.begin(), records.end(),
-                                 [&](const StepRecord& r) { return r.values == records.front().values; });
-  if (equal) return;
-  const auto hashes = closing.gather_words(internal::hash_values(parameters));
-  internal::compare_replicas(hashes, parameters).throw_if_error();
+  internal::require_equal_replicas(closing, hashes, parameters);
 }
 
 void Reducer::State::end_step() {
@@ -116,15 +85,7 @@ void Reducer::State::end_step() {
 }
 
 void Reducer::State::note_statistics(std::uint64_t number) {
-  std::vector<internal::Nanos> computed;
-  for (const StepRecord& record : closing.records()) computed.push_back(record.computed);
-  statistics = clock.end_step(communicator.rank(), computed);
-  statistics.step = number;
-  statistics.bytes = plan_bytes;
-  statistics.buckets = static_cast<int>(plan.buckets.size());
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    statistics.timeline[b].bytes = internal::gradient_bytes(plan.buckets[b]);
-  }
+  statistics = clock.end_step(plan, number, communicator.rank(), closing.computed());
 }
 
 /// To where the caller keeps gradients.
@@ -152,12 +113,7 @@ void Reducer::State::reset_step() {
 void Reducer::State::abandon_step() {
   if (late_buckets > 0) static_cast<void>(carrier->finish());  // All ranks have started them.
   if (!step.marked && started == 0) return;
-  StepRecord record;
-  step.trouble.write_to(record);
-  std::string reason = "rank " + std::to_string(communicator.rank()) + " destroyed its " + owner +
-                       " in the midst of " + step.name();
-  if (record.trouble != Trouble::none) reason += ", in which it " + internal::describe(record, parameters);
-  communicator.abort(reason);
+  communicator.abort(internal::reason_of_abandoned(step, parameters, owner, communicator.rank()));
   carrier->finish();
 }
 

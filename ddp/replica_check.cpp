@@ -57,4 +57,13 @@ Status compare_replicas(std::span<const std::uint64_t> hashes, std::span<const P
   return {};
 }
 
+void require_equal_replicas(ClosingExchange& closing, std::span<const std::uint64_t> hashes,
+                            std::span<const Parameter> parameters) {
+  const auto records = closing.records();
+  const bool equal = std::all_of(records.begin(), records.end(),
+                                 [&](const StepRecord& r) { return r.values == records.front().values; });
+  if (equal) return;
+  compare_replicas(closing.gather_words(hashes), parameters).throw_if_error();
+}
+
 }  // namespace lockstep::internal

@@ -4,13 +4,17 @@
 #include <cmath>
 #include <cstdio>
 
+#include "ddp/bucket_plan.hpp"
+
 namespace lockstep::internal {
 
+namespace {
+
 /// Time after `from` in which at least one bucket was on its way. Buckets started in order of their index.
-Nanos StepClock::in_flight_after(Nanos from) const {
+Nanos in_flight_after(Nanos from, const StepTimes& times) {
   Nanos total = 0;
   Nanos covered = from;
-  for (const Times& bucket : times_) {
+  for (const StepTimes::Bucket& bucket : times.buckets) {
     const Nanos start = std::max(bucket.started, covered);
     if (bucket.done <= start) continue;
     total += bucket.done - start;
@@ -19,34 +23,50 @@ Nanos StepClock::in_flight_after(Nanos from) const {
   return total;
 }
 
-StepStatistics StepClock::end_step(int rank, const std::vector<Nanos>& computed) {
+}  // namespace
+
+StepStatistics statistics_of(const StepTimes& times, const BucketPlan& plan, std::uint64_t step, int rank,
+                             const std::vector<Nanos>& computed) {
   using std::chrono::nanoseconds;
-  const Nanos now = left_ != 0 ? left_ : real_env().now();
-  Nanos last_done = now;
-  for (const Times& bucket : times_) last_done = std::max(last_done, bucket.done);
   StepStatistics result;
-  result.duration = nanoseconds(now - began_);
-  const Nanos first_mark = first_mark_.load(std::memory_order_relaxed);
-  if (first_mark != 0) result.backward = nanoseconds(entered_ - first_mark);
-  if (!times_.empty()) result.first_ready_to_done = nanoseconds(last_done - times_.front().started);
-  result.waited = nanoseconds(now - entered_ + later_);
-  result.communication = nanoseconds(in_flight_after(began_));
-  result.exposed = nanoseconds(in_flight_after(entered_));
-  if (left_ != 0) result.exposed = std::min(result.exposed, result.waited);
+  result.step = step;
+  result.buckets = static_cast<int>(plan.buckets.size());
+  result.duration = nanoseconds(times.ended - times.began);
+  if (times.first_mark != 0) result.backward = nanoseconds(times.entered - times.first_mark);
+  Nanos last_done = times.ended;
+  for (std::size_t b = 0; b < times.buckets.size(); ++b) {
+    const auto [started, done] = times.buckets[b];
+    last_done = std::max(last_done, done);
+    const std::size_t bytes = gradient_bytes(plan.buckets[b]);
+    result.bytes += bytes;
+    result.timeline.push_back({bytes, nanoseconds(started - times.began), nanoseconds(done - times.began)});
+  }
+  if (!times.buckets.empty())
+    result.first_ready_to_done = nanoseconds(last_done - times.buckets.front().started);
+  result.waited = nanoseconds(times.ended - times.entered + times.waited_later);
+  result.communication = nanoseconds(in_flight_after(times.began, times));
+  result.exposed = nanoseconds(in_flight_after(times.entered, times));
+  if (times.left_buckets) result.exposed = std::min(result.exposed, result.waited);
   const auto latest = std::max_element(computed.begin(), computed.end());
   result.latest_rank = static_cast<int>(latest - computed.begin());
   result.waited_for_latest =
       std::min(nanoseconds(*latest - computed[static_cast<std::size_t>(rank)]), result.waited);
-  for (const Times& bucket : times_) {
-    result.timeline.push_back({0, nanoseconds(bucket.started - began_), nanoseconds(bucket.done - began_)});
-  }
+  return result;
+}
+
+StepStatistics StepClock::end_step(const BucketPlan& plan, std::uint64_t step, int rank,
+                                   const std::vector<Nanos>& computed) {
+  if (!times_.left_buckets) times_.ended = real_env().now();
+  times_.first_mark = first_mark_.load(std::memory_order_relaxed);
+  StepStatistics result = statistics_of(times_, plan, step, rank, computed);
   restart();
   return result;
 }
 
 void StepClock::restart() noexcept {
-  began_ = left_ != 0 ? left_ : real_env().now();
-  left_ = later_ = 0;
+  times_.began = times_.left_buckets ? times_.ended : real_env().now();
+  times_.left_buckets = false;
+  times_.waited_later = 0;
   first_mark_.store(0, std::memory_order_relaxed);
 }
 

@@ -6,16 +6,35 @@
 #include <vector>
 
 #include "lib/base/env.hpp"
+#include "lockstep/ddp/bucket_plan.hpp"
 #include "lockstep/ddp/statistics.hpp"
 
 namespace lockstep::internal {
 
+/// When the parts of a step were, by any one clock.
+struct StepTimes {
+  struct Bucket {
+    Nanos started = 0, done = 0;
+  };
+  Nanos began = 0;
+  Nanos first_mark = 0;  ///< 0: none.
+  Nanos entered = 0;     ///< wait()
+  Nanos ended = 0;
+  bool left_buckets = false;  ///< Some were on their way when it ended.
+  Nanos waited_later = 0;     ///< For these.
+  std::vector<Bucket> buckets;
+};
+
+/// What they add up to, for a step of `plan` on this rank; `computed` of all ranks.
+StepStatistics statistics_of(const StepTimes& times, const BucketPlan& plan, std::uint64_t step, int rank,
+                             const std::vector<Nanos>& computed);
+
 class StepClock {
  public:
-  StepClock() : began_(real_env().now()) {}
+  StepClock() { times_.began = real_env().now(); }
 
   /// Before the first step of a plan.
-  void set_buckets(std::size_t count) { times_.assign(count, {}); }
+  void set_buckets(std::size_t count) { times_.buckets.assign(count, {}); }
 
   /// Any thread. Only the first of a step looks at the clock.
   void mark() noexcept {
@@ -23,36 +42,30 @@ class StepClock {
     Nanos none = 0;
     first_mark_.compare_exchange_strong(none, real_env().now(), std::memory_order_relaxed);
   }
-  void bucket_started(std::size_t index) noexcept { times_[index].started = real_env().now(); }
+  void bucket_started(std::size_t index) noexcept { times_.buckets[index].started = real_env().now(); }
   /// By whichever thread finds it done; before the carrier's finish() returns.
-  void bucket_done(std::size_t index) noexcept { times_[index].done = real_env().now(); }
-  void wait_entered() noexcept { entered_ = real_env().now(); }
+  void bucket_done(std::size_t index) noexcept { times_.buckets[index].done = real_env().now(); }
+  void wait_entered() noexcept { times_.entered = real_env().now(); }
   /// wait() returned and left buckets on their way; the next step begins.
-  void wait_left() noexcept { left_ = real_env().now(); }
+  void wait_left() noexcept {
+    times_.ended = real_env().now();
+    times_.left_buckets = true;
+  }
   /// Then this was waited for them.
-  void waited_later(Nanos time) noexcept { later_ += time; }
+  void waited_later(Nanos time) noexcept { times_.waited_later += time; }
 
   /// What this rank needed from the step's begin to wait().
-  Nanos computed() const noexcept { return entered_ - began_; }
+  Nanos computed() const noexcept { return times_.entered - times_.began; }
 
-  /// The step ended well; `computed` of all ranks. The next begins, if it has not in wait_left(). Fills all
-  /// that clocks know.
-  StepStatistics end_step(int rank, const std::vector<Nanos>& computed);
+  /// The step ended well; the next begins, if it has not in wait_left().
+  StepStatistics end_step(const BucketPlan& plan, std::uint64_t step, int rank,
+                          const std::vector<Nanos>& computed);
   /// The step failed; the next begins.
   void restart() noexcept;
 
  private:
-  struct Times {
-    Nanos started = 0, done = 0;
-  };
-  Nanos in_flight_after(Nanos from) const;
-
-  Nanos began_;
-  Nanos entered_ = 0;
-  Nanos left_ = 0;   // When wait() left buckets on their way; 0: it left none.
-  Nanos later_ = 0;  // Waited since.
+  StepTimes times_;
   std::atomic<Nanos> first_mark_{0};
-  std::vector<Times> times_;
 };
 
 /// Reducer::report.

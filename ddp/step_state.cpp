@@ -18,6 +18,12 @@ void StepState::require_marks_allowed(bool weighted) const {
   }
 }
 
+void StepState::require_ended(const char* call) const {
+  if (!marked && !opened && pauses == 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(call) + " was called in the midst of " + name() + "; call wait() first");
+}
+
 void StepState::restart(bool averages) {
   marked = false;
   trouble.clear();

@@ -23,10 +23,13 @@ struct StepState {
   bool shadowing = false;                  // This rank has no data.
   bool average = true;                     // Divide by the world size.
   double factor = 1;                       // Multiplies this rank's gradients before they are summed.
+  int pauses = 0;                          // NoSyncs alive; they may outlive the step.
 
   std::string name() const { return "step " + std::to_string(number); }
   /// Before the first mark. Throws Error(invalid_argument) where this step takes none, or none yet.
   void require_marks_allowed(bool weighted) const;
+  /// Throws Error(invalid_argument) in the midst of a step, or while NoSyncs live.
+  void require_ended(const char* call) const;
   /// Nothing is marked, opened or wrong; the number stays.
   void restart(bool averages);
 };

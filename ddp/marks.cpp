@@ -1,0 +1,79 @@
+#include "ddp/marks.hpp"
+
+#include <thread>
+
+#include "lib/net/fd.hpp"
+
+namespace lockstep::internal {
+
+void require_index(const char* call, std::size_t parameter, std::size_t parameters) {
+  if (parameter < parameters) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(call) + "(" + std::to_string(parameter) + "): the reducer has " +
+                  std::to_string(parameters) +
+                  " parameters, numbered from 0; pass an index of the list it was built with");
+}
+
+void require_own_process(const char* call, const std::string& owner) {
+  if (!in_forked_child()) return;
+  throw Error(ErrorCode::not_supported,
+              std::string(call) + ": this process was forked from the one that made the " + owner +
+                  ", and has no connections; let children load data, and train in their parent");
+}
+
+void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const char* call, std::size_t i,
+                         std::span<const Parameter> parameters, int rank) {
+  const bool in_graph = tracker.expects(i);
+  const Trouble trouble = in_graph ? Trouble::marked_twice : Trouble::not_in_graph;
+  step.trouble.set(trouble, i);
+  throw Error(ErrorCode::invalid_argument,
+              std::string(call) + "(" + std::to_string(i) + "): \"" + parameters[i].name + "\" was " +
+                  (in_graph ? "already marked in " : "not marked in the first step, but in ") + step.name() +
+                  "; " + advice(trouble),
+              rank);
+}
+
+namespace {
+
+void settle_learned(StepState& step, ReadyTracker& tracker,
+                    const std::function<void(std::size_t)>& contribute) {
+  for (std::size_t i = 0; i < step.has_gradient.size(); ++i) {
+    if (!tracker.expects(i)) continue;
+    if (tracker.learned(i)) step.has_gradient[i] = 1;
+    if (step.has_gradient[i] != 0) contribute(i);
+  }
+  tracker.adopt();
+}
+
+}  // namespace
+
+void settle_marks(StepState& step, ReadyTracker& tracker, bool& learning, bool find_unused,
+                  const std::function<void(std::size_t)>& contribute) {
+  if (step.shadowing) return;
+  if (learning) {
+    settle_learned(step, tracker, contribute);
+    learning = false;
+    return;
+  }
+  while (!tracker.settled()) std::this_thread::yield();  // A thread is at the end of its mark_ready().
+  for (const std::size_t i : tracker.unmarked()) {
+    if (!find_unused) {
+      step.missing.push_back(i);
+    } else if (step.has_gradient[i] != 0) {
+      contribute(i);  // From a micro-batch before.
+    }
+  }
+  if (!step.missing.empty()) step.trouble.set(Trouble::not_marked, step.missing.front());
+}
+
+std::string reason_of_abandoned(const StepState& step, std::span<const Parameter> parameters,
+                                const std::string& owner, int rank) {
+  StepRecord record;
+  step.trouble.write_to(record);
+  const std::string reason =
+      "rank " + std::to_string(rank) + " destroyed its " + owner + " in the midst of " + step.name();
+  if (record.trouble == Trouble::none) return reason;
+  return reason + ", in which it " + describe(record, parameters);
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,36 @@
+// What marks mean to every kind of reducer: when they are refused, and what is known once all of a step came.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "ddp/ready_tracker.hpp"
+#include "ddp/step_state.hpp"
+#include "lockstep/ddp.hpp"
+
+namespace lockstep::internal {
+
+/// Throws Error(invalid_argument) unless a reducer of so many parameters has this one.
+void require_index(const char* call, std::size_t parameter, std::size_t parameters);
+
+/// Throws Error(not_supported) in a child that was forked from the trainer: it has neither its connections
+/// nor its threads. `owner`: "Reducer" ...
+void require_own_process(const char* call, const std::string& owner);
+
+/// Parameter i was marked once too often: the step fails, and so does the call.
+[[noreturn]] void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const char* call,
+                                      std::size_t i, std::span<const Parameter> parameters, int rank);
+
+/// In wait(), when no more marks come: returns when every mark had its effect. What should have been marked
+/// is the step's trouble; `contribute(i)` for each gradient that takes part although its marks did not tell.
+/// A step that was learning how many marks there are has learned it.
+void settle_marks(StepState& step, ReadyTracker& tracker, bool& learning, bool find_unused,
+                  const std::function<void(std::size_t)>& contribute);
+
+/// Why the peers of a rank need not wait for the rest of its step.
+std::string reason_of_abandoned(const StepState& step, std::span<const Parameter> parameters,
+                                const std::string& owner, int rank);
+
+}  // namespace lockstep::internal
