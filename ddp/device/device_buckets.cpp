@@ -49,23 +49,16 @@ DeviceBlock::~DeviceBlock() {
   leave([this] { free_device(block_); });
 }
 
-std::vector<std::size_t> bucket_bytes(const BucketPlan& plan) {
-  std::vector<std::size_t> bytes;
-  for (const BucketPlan::Bucket& bucket : plan.buckets) bytes.push_back(bucket.count * size_of(bucket.type));
-  return bytes;
+void DeviceBuckets::add(Backend& backend, DeviceCommunicator& communicator, const BucketPlan& more,
+                        std::size_t parameters, DeviceStream stream) {
+  blocks_.emplace_back(backend, communicator, std::vector{BucketPlaces::bytes_for(more)}, stream);
+  places_.add(more, blocks_.back().part(0), parameters);
 }
 
-std::vector<std::byte*> gradient_places(const BucketPlan& plan, const DeviceBlock& buckets,
-                                        std::size_t parameters) {
-  std::vector<std::byte*> places(parameters);
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    for (const GradientPart& part : plan.buckets[b].parts) {
-      // The pieces of a split gradient follow each other, and are whole pages but for the last.
-      if (part.first == 0)
-        places[part.parameter] = buckets.part(b) + part.offset * size_of(plan.buckets[b].type);
-    }
-  }
-  return places;
+std::vector<std::byte*> DeviceBuckets::starts_of(const BucketPlan& plan) const {
+  std::vector<std::byte*> starts;
+  for (const BucketPlan::Bucket& bucket : plan.buckets) starts.push_back(start_of(bucket));
+  return starts;
 }
 
 }  // namespace lockstep::internal

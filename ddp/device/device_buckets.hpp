@@ -1,9 +1,10 @@
-// The buckets of a DeviceReducer: one block of device memory that peers may map.
+// The buckets of a DeviceReducer: blocks of device memory that peers may map.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
+#include "ddp/bucket_places.hpp"
 #include "lib/device/backend.hpp"
 #include "lockstep/ddp/bucket_plan.hpp"
 #include "lockstep/device.hpp"
@@ -31,11 +32,22 @@ class DeviceBlock {
   std::vector<std::byte*> parts_;
 };
 
-/// Bytes of each bucket.
-std::vector<std::size_t> bucket_bytes(const BucketPlan& plan);
+/// The memory of the buckets: a block for each plan. Zeroed at first.
+class DeviceBuckets {
+ public:
+  /// Room for `more`, which covers parameters up to `parameters` - 1 that had no place yet; enqueues on
+  /// `stream` that it becomes zero. Nothing moves. Throws Error(out_of_memory).
+  void add(Backend& backend, DeviceCommunicator& communicator, const BucketPlan& more, std::size_t parameters,
+           DeviceStream stream);
 
-/// Where each of `parameters` gradients begins.
-std::vector<std::byte*> gradient_places(const BucketPlan& plan, const DeviceBlock& buckets,
-                                        std::size_t parameters);
+  const BucketPlaces::Place& place(std::size_t parameter) const { return places_.place(parameter); }
+  std::byte* start_of(const BucketPlan::Bucket& bucket) const { return places_.start_of(bucket); }
+  /// Where each bucket of a plan begins.
+  std::vector<std::byte*> starts_of(const BucketPlan& plan) const;
+
+ private:
+  std::vector<DeviceBlock> blocks_;
+  BucketPlaces places_;
+};
 
 }  // namespace lockstep::internal

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "ddp/device/device_reducer_state.hpp"
+#include "ddp/marks.hpp"
 #include "ddp/parameter_check.hpp"
+#include "lib/net/fd.hpp"
 #include "lockstep/ddp/hooks.hpp"
 #include "lockstep/ddp/reducer_options.hpp"
 
@@ -13,7 +15,6 @@ namespace lockstep {
 namespace {
 
 using internal::Backend;
-using internal::DeviceRoute;
 using internal::DeviceScope;
 
 const char* short_name(DeviceCompression compression) {
@@ -21,8 +22,7 @@ const char* short_name(DeviceCompression compression) {
   return kNames[static_cast<std::size_t>(compression)];
 }
 
-/// What a Reducer with the same plan and the same numbers on the wire would be given: for the comparison
-/// among ranks.
+/// What a Reducer with the same plan and the same numbers on the wire would be given.
 ReducerOptions host_options(const DeviceReducerOptions& options) {
   ReducerOptions host;
   host.bucket_bytes = options.bucket_bytes;
@@ -31,7 +31,11 @@ ReducerOptions host_options(const DeviceReducerOptions& options) {
   host.weighted = options.weighted;
   host.find_unused = options.find_unused;
   host.uneven = options.uneven;
+  host.static_graph = options.static_graph;
+  host.undo = options.undo;
+  host.check_first = options.check_first;
   host.check_finite = options.check_finite;
+  host.check_replicas_every = options.check_replicas_every;
   host.rebuild = false;
   if (options.compression < DeviceCompression::f8e4m3) {
     host.hook = hook_by_name(short_name(options.compression));
@@ -44,29 +48,6 @@ ReducerOptions host_options(const DeviceReducerOptions& options) {
   return host;
 }
 
-std::unique_ptr<internal::DeviceCarrier> make_carrier(const DeviceRoute& route, const BucketPlan& plan,
-                                                      const DeviceReducerOptions& options) {
-  const auto quantised = [&](DataType type) {
-    return internal::make_quantised_device_carrier(route, plan, type, options.block);
-  };
-  if (route.ranks() == 1) return internal::make_plain_device_carrier(route);
-  switch (options.compression) {
-    case DeviceCompression::none:
-      return internal::make_plain_device_carrier(route);
-    case DeviceCompression::bf16:
-      return internal::make_half_device_carrier(route, plan, DataType::bf16);
-    case DeviceCompression::f16:
-      return internal::make_half_device_carrier(route, plan, DataType::f16);
-    case DeviceCompression::f8e4m3:
-      return quantised(DataType::f8e4m3);
-    case DeviceCompression::f8e5m2:
-      return quantised(DataType::f8e5m2);
-    case DeviceCompression::i8:
-      return quantised(DataType::i8);
-  }
-  throw Error(ErrorCode::invalid_argument, "DeviceReducerOptions::compression has no meaning");
-}
-
 Backend& backend_or_throw() {
   internal::Result<Backend*> backend = internal::device_backend();
   backend.status().throw_if_error();
@@ -75,65 +56,50 @@ Backend& backend_or_throw() {
 
 }  // namespace
 
-DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, std::span<const Parameter> p,
-                            const DeviceReducerOptions& o)
+DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const DeviceReducerOptions& o)
     : options(o),
+      rules(host_options(o)),
       backend(backend_or_throw()),
-      communicator(c),
-      parameters(p.begin(), p.end()),
-      plan(plan_buckets(p, host_options(o))),
-      places(internal::places_of(plan, p.size())),
-      tracker(plan, p.size()),
+      communicator(c.share()),
       control(std::move(own)),
-      closing(control, p.size()),
+      closing(control, 0),
       stream(backend, c.device()),
-      buckets(backend, c, internal::bucket_bytes(plan), stream.get()),
-      gradients(internal::gradient_places(plan, buckets, p.size())),
-      kernels(backend, c.device(), plan.buckets.size()),
-      streams(plan.buckets.size()),
-      carrier(make_carrier({backend, c, stream.get()}, plan, o)) {
-  step.has_gradient.resize(p.size());
+      clock(backend, c.device(), plan, c.rank()) {
   step.average = o.average;
+  if (o.undo && !o.check_first) undo.emplace(backend, c.device());
 }
 
 DeviceReducer::State::~State() {
-  if (step.marked || started > 0) communicator.abort("a DeviceReducer was destroyed in the midst of a step");
+  if (step.marked || started > 0)
+    communicator.abort(internal::reason_of_abandoned(step, parameters, kOwner, communicator.rank()));
   stream.drain();
-}
-
-void DeviceReducer::State::broadcast_values() {
-  const DeviceScope scope(backend, communicator.device());
-  scope.status().throw_if_error();
-  for (const Parameter& parameter : parameters) {
-    const std::size_t count = internal::element_count(parameter).value();
-    if (count == 0) continue;
-    communicator.broadcast(parameter.value, parameter.value, count, parameter.type, 0, stream.get());
-  }
-  communicator.wait();
-  backend.synchronize(stream.get()).throw_if_error();
 }
 
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
-  static_cast<void>(internal::check_parameters(control, parameters, host_options(options)));
+  const ReducerOptions rules = host_options(options);
+  static_cast<void>(internal::check_parameters(control, parameters, rules));
   auto own = control.split(0, control.rank());
   try {
     const DeviceScope scope(backend_or_throw(), communicator.device());
     scope.status().throw_if_error();
-    state_ = std::make_unique<State>(std::move(*own), communicator, parameters, options);
+    state_ = std::make_unique<State>(std::move(*own), communicator, options);
+    state_->grow(parameters, plan_buckets(parameters, rules));
   } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
     communicator.abort("DeviceReducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
     throw;
   }
-  state_->broadcast_values();
 }
 
-DeviceReducer::~DeviceReducer() = default;
+/// A forked child lacks the threads that would have to end, and the step is its parent's.
+DeviceReducer::~DeviceReducer() {
+  if (internal::in_forked_child()) static_cast<void>(state_.release());
+}
 DeviceReducer::DeviceReducer(DeviceReducer&&) noexcept = default;
 
 void* DeviceReducer::gradient(std::size_t parameter) const {
   state_->check_index("gradient", parameter);
-  return state_->gradients[parameter];
+  return state_->buckets.place(parameter).data;
 }
 
 void DeviceReducer::mark_ready(std::size_t parameter, Stream stream) {
@@ -146,9 +112,13 @@ void DeviceReducer::wait(Stream stream) { state_->wait(stream); }
 bool DeviceReducer::begin_step(std::uint64_t samples, Stream stream) {
   return state_->begin_step(samples, stream);
 }
+void DeviceReducer::freeze(std::span<const std::size_t> parameters, Stream stream) {
+  state_->freeze(parameters, stream);
+}
+void DeviceReducer::add_parameters(std::span<const Parameter> added) { state_->add_parameters(added); }
 bool DeviceReducer::used(std::size_t parameter) const {
   state_->check_index("used", parameter);
-  return state_->closing.used(parameter);
+  return !state_->frozen[parameter] && state_->closing.used(parameter);
 }
 
 void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm) {
@@ -156,19 +126,30 @@ void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm)
     throw Error(ErrorCode::invalid_argument,
                 "clip_gradients: max_norm " + std::to_string(max_norm) + " is not above 0");
   }
-  state_->require_between_steps("clip_gradients");
+  state_->step.require_ended("clip_gradients");
   const DeviceScope scope(state_->backend, state_->communicator.device());
   scope.status().throw_if_error();
-  state_->kernels.clip(state_->plan, state_->buckets.parts(), max_norm, norm, stream);
+  state_->kernels->clip(state_->plan, state_->buckets.starts_of(state_->plan), max_norm, norm, stream);
 }
 
 DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) {
-  if (state_.step.marked) state_.require_between_steps("no_sync");
-  ++state_.pauses;
+  if (state_.step.marked) state_.step.require_ended("no_sync");
+  ++state_.step.pauses;
 }
-DeviceReducer::NoSync::~NoSync() { --state_.pauses; }
+DeviceReducer::NoSync::~NoSync() { --state_.step.pauses; }
 
 const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan; }
-std::uint64_t DeviceReducer::bytes_on_wire() const noexcept { return state_->carrier->bytes_on_wire(); }
+std::uint64_t DeviceReducer::bytes_on_wire() const noexcept {
+  return state_->sent_before + state_->carrier->bytes_on_wire();
+}
+std::size_t DeviceReducer::undo_bytes() const noexcept { return state_->undo ? state_->undo->bytes() : 0; }
+std::uint64_t DeviceReducer::steps() const noexcept { return state_->step.number - 1; }
+StepStatistics DeviceReducer::statistics() const {
+  state_->clock.collect();
+  return state_->clock.latest();
+}
+std::string DeviceReducer::report() const {
+  return internal::report_of(statistics(), state_->communicator.rank());
+}
 
 }  // namespace lockstep

@@ -1,13 +1,18 @@
-// The inside of a DeviceReducer. Marks come from any thread with the stream that computes the gradient;
-// buckets start in plan order on every rank. The communication stream waits for the streams of a bucket by
-// events that are recorded when its last mark came: what these streams were given meanwhile is waited for
-// too, which is harmless and keeps it at one event a bucket and stream. What a step's marks and its end mean
-// is what they mean to a Reducer, by the same parts: ReadyTracker, ClosingExchange, the verdict.
+// The inside of a DeviceReducer. A step goes through
+//   device_step.cpp     marks, buckets that start, wait()
+// and between steps there is
+//   device_plan.cpp     plans: the first, with fewer parameters and with more
+// Marks come from any thread with the stream that computes the gradient; buckets start in plan order on every
+// rank. The communication stream waits for the streams of a bucket by events that are recorded when its last
+// mark came: what these streams were given meanwhile is waited for too, which is harmless and keeps it at one
+// event a bucket and stream. What a step's marks and its end mean is what they mean to a Reducer, by the same
+// parts: ReadyTracker, marks.hpp, ClosingExchange, the verdict.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +21,8 @@
 #include "ddp/device/communication_stream.hpp"
 #include "ddp/device/device_buckets.hpp"
 #include "ddp/device/device_carrier.hpp"
+#include "ddp/device/device_clock.hpp"
+#include "ddp/device/device_undo.hpp"
 #include "ddp/device/gradient_kernels.hpp"
 #include "ddp/ready_tracker.hpp"
 #include "ddp/step_record.hpp"
@@ -26,52 +33,74 @@ namespace lockstep {
 
 struct DeviceReducer::State {
   // device_reducer.cpp
-  State(Communicator control, DeviceCommunicator& c, std::span<const Parameter> p,
-        const DeviceReducerOptions& o);
+  State(Communicator control, DeviceCommunicator& c, const DeviceReducerOptions& o);
   ~State();
-  void broadcast_values();
+
+  // device_plan.cpp
+  void grow(std::span<const Parameter> added, const BucketPlan& more);
+  void broadcast_values(std::size_t first);
+  void use_plan();
+  void rest();
+  std::unique_ptr<internal::DeviceCarrier> make_carrier();
+  void freeze(std::span<const std::size_t> list, Stream stream);
+  void add_parameters(std::span<const Parameter> added);
 
   // device_step.cpp
   void check_index(const char* call, std::size_t parameter) const;
   void mark_ready(std::size_t parameter, Stream stream);
   void mark_unused(std::size_t parameter, Stream stream);
-  void begin_marks();
-  void claim(const char* call, std::size_t parameter);
+  void begin_marks(Stream stream);
+  bool claim(const char* call, std::size_t parameter, Stream stream);
   void note_stream(std::size_t bucket, Stream stream);
-  void deliver(std::size_t parameter, Stream stream);
+  void note_streams(std::size_t parameter, Stream stream);
+  void deliver(std::size_t parameter);
+  bool starts_in_wait() const { return rules.check_first || learning; }
   void start_full_buckets();
   void start_all_buckets(Stream stream);
   void start_bucket(std::size_t index);
   void complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data);
   void wait(Stream stream);
   void run_to_end(Stream stream);
-  void settle_marks();
-  void look_for_infinities();
+  void look_first(Stream stream);
+  void note_infinities();
+  void judge(Stream stream);
+  void take_back(Stream stream);
   void reset_step();
   bool begin_step(std::uint64_t samples, Stream stream);
-  void require_between_steps(const char* call) const;
 
+  bool compares_replicas() const {
+    return rules.check_replicas_every > 0 && step.number % rules.check_replicas_every == 0;
+  }
+
+  static constexpr const char* kOwner = "DeviceReducer";  // For messages.
   const DeviceReducerOptions options;
+  const ReducerOptions rules;  // The same, as a Reducer would be given them.
   internal::Backend& backend;
-  DeviceCommunicator& communicator;
-  const std::vector<Parameter> parameters;
-  const BucketPlan plan;
-  const std::vector<std::vector<internal::PartPlace>> places;
-  internal::ReadyTracker tracker;
+  DeviceCommunicator communicator;  // A handle of its own: the caller may move or drop the other one.
+  std::vector<Parameter> parameters;
+
+  BucketPlan layout;                                     // Of all parameters.
+  BucketPlan plan;                                       // What travels: `layout` without frozen parameters.
+  std::vector<bool> frozen;                              // By parameter.
+  std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
+  std::unique_ptr<internal::ReadyTracker> tracker;
+  bool learning = false;  // Static graph, until the marks of a step were counted.
+
   Communicator control;  // Of the reducer's own: its calls have their own order.
   internal::ClosingExchange closing;
   internal::CommunicationStream stream;
-  const internal::DeviceBlock buckets;
-  const std::vector<std::byte*> gradients;
-  internal::GradientKernels kernels;
+  internal::DeviceBuckets buckets;
+  std::optional<internal::DeviceUndo> undo;
+  internal::DeviceClock clock;
+  std::optional<internal::GradientKernels> kernels;
 
   std::mutex mutex;                          // Guards the next two while backward is enqueued.
   std::vector<std::vector<Stream>> streams;  // By bucket: those that its gradients were marked with.
   std::size_t started = 0;                   // Buckets of this step, in plan order.
-  const std::unique_ptr<internal::DeviceCarrier> carrier;
+  std::unique_ptr<internal::DeviceCarrier> carrier;
+  std::uint64_t sent_before = 0;  // By carriers before.
 
   internal::StepState step;  // The one under way.
-  int pauses = 0;            // NoSyncs alive.
 };
 
 }  // namespace lockstep

@@ -1,9 +1,10 @@
 // A step of a DeviceReducer: marks, buckets that start, and wait().
 #include <algorithm>
-#include <thread>
 
 #include "ddp/device/device_reducer_state.hpp"
-#include "ddp/sample_weight.hpp"
+#include "ddp/marks.hpp"
+#include "ddp/open_step.hpp"
+#include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
 
 namespace lockstep {
@@ -15,24 +16,21 @@ using internal::StepRecord;
 using internal::Trouble;
 
 void DeviceReducer::State::check_index(const char* call, std::size_t parameter) const {
-  if (parameter < parameters.size()) return;
-  throw Error(ErrorCode::invalid_argument, std::string(call) + "(" + std::to_string(parameter) +
-                                               "): the reducer has " + std::to_string(parameters.size()) +
-                                               " parameters, numbered from 0");
+  internal::require_index(call, parameter, parameters.size());
 }
 
 // ---- any thread, while backward is enqueued
 
 void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
   check_index("mark_ready", i);
-  if (pauses > 0) {
+  if (frozen[i]) return;
+  if (step.pauses > 0) {
     std::atomic_ref(step.has_gradient[i]).store(1, std::memory_order_relaxed);
-    for (const internal::PartPlace& place : places[i]) note_stream(place.bucket, other);
-    return;
+    return note_streams(i, other);
   }
-  claim("mark_ready", i);
+  if (!claim("mark_ready", i, other)) return;
   step.has_gradient[i] = 1;
-  deliver(i, other);
+  deliver(i);
 }
 
 void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
@@ -41,24 +39,28 @@ void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
     throw Error(ErrorCode::invalid_argument, "mark_unused(" + std::to_string(i) +
                                                  ") needs DeviceReducerOptions::find_unused, on all ranks");
   }
-  if (pauses > 0) return;
-  claim("mark_unused", i);
-  deliver(i, other);  // What micro-batches before have left, if any.
+  if (frozen[i] || step.pauses > 0) return;
+  if (claim("mark_unused", i, other)) deliver(i);  // What micro-batches before have left, if any.
 }
 
-void DeviceReducer::State::begin_marks() {
+/// The first mark of a step, in `other`; several threads may think theirs is.
+void DeviceReducer::State::begin_marks(Stream other) {
   step.require_marks_allowed(options.weighted);
+  const DeviceScope scope(backend, communicator.device());
+  scope.status().throw_if_error();
+  clock.mark(other);
   step.marked.store(true, std::memory_order_relaxed);
 }
 
-void DeviceReducer::State::claim(const char* call, std::size_t i) {
-  if (!step.marked.load(std::memory_order_relaxed)) begin_marks();
-  if (tracker.mark(i) == ReadyTracker::Mark::last) return;
-  step.trouble.set(Trouble::marked_twice, i);
-  throw Error(ErrorCode::invalid_argument,
-              std::string(call) + "(" + std::to_string(i) + "): \"" + parameters[i].name +
-                  "\" was already marked in " + step.name() + "; " + internal::advice(Trouble::marked_twice),
-              communicator.rank());
+/// True when this is the last mark of the parameter that is awaited.
+bool DeviceReducer::State::claim(const char* call, std::size_t i, Stream other) {
+  internal::require_own_process(call, kOwner);
+  if (!step.marked.load(std::memory_order_relaxed)) begin_marks(other);
+  note_streams(i, other);
+  const ReadyTracker::Mark mark = tracker->mark(i);
+  if (mark == ReadyTracker::Mark::surplus)
+    internal::refuse_surplus_mark(step, *tracker, call, i, parameters, communicator.rank());
+  return mark == ReadyTracker::Mark::last;
 }
 
 void DeviceReducer::State::note_stream(std::size_t bucket, Stream other) {
@@ -67,10 +69,13 @@ void DeviceReducer::State::note_stream(std::size_t bucket, Stream other) {
   if (std::find(seen.begin(), seen.end(), other) == seen.end()) seen.push_back(other);
 }
 
-void DeviceReducer::State::deliver(std::size_t i, Stream other) {
+void DeviceReducer::State::note_streams(std::size_t i, Stream other) {
+  for (const internal::PartPlace& place : places[i]) note_stream(place.bucket, other);
+}
+
+void DeviceReducer::State::deliver(std::size_t i) {
   for (const internal::PartPlace& place : places[i]) {
-    note_stream(place.bucket, other);
-    if (tracker.complete(place.bucket)) start_full_buckets();
+    if (tracker->complete(place.bucket)) start_full_buckets();
   }
 }
 
@@ -78,9 +83,10 @@ void DeviceReducer::State::deliver(std::size_t i, Stream other) {
 
 void DeviceReducer::State::start_full_buckets() {
   const std::lock_guard lock(mutex);
+  if (starts_in_wait()) return;
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
-  while (started < plan.buckets.size() && tracker.full(started)) start_bucket(started++);
+  while (started < plan.buckets.size() && tracker->full(started)) start_bucket(started++);
 }
 
 /// Those that are left are not full: `other` is where their gradients were last used.
@@ -94,11 +100,14 @@ void DeviceReducer::State::start_all_buckets(Stream other) {
 
 void DeviceReducer::State::start_bucket(std::size_t index) {
   const BucketPlan::Bucket& bucket = plan.buckets[index];
-  std::byte* const data = buckets.part(index);
+  std::byte* const data = buckets.start_of(bucket);
   for (const Stream other : streams[index]) stream.wait_for(other);
-  if (data != nullptr) complete_bucket(bucket, data);
-  if (data != nullptr && options.check_finite) kernels.scrub(index, bucket, data, stream.get());
+  clock.bucket_started(index, stream.get());
+  if (undo && bucket.count > 0) undo->keep(index, data, bucket.count * size_of(bucket.type), stream.get());
+  if (bucket.count > 0) complete_bucket(bucket, data);
+  if (options.check_finite && !options.check_first) kernels->scrub(index, bucket, data, stream.get());
   carrier->start(index, bucket, data, step.average);
+  clock.bucket_done(index, stream.get());
 }
 
 /// What this rank has no gradient for is zero; weights are applied.
@@ -108,52 +117,61 @@ void DeviceReducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std
     if (step.has_gradient[part.parameter] != 0 || part.count == 0) continue;
     backend.fill(data + part.offset * size, 0, part.count * size, stream.get()).throw_if_error();
   }
-  if (step.factor != 1) kernels.scale(bucket, data, step.factor, stream.get());
+  if (step.factor != 1) kernels->scale(bucket, data, step.factor, stream.get());
 }
 
 // ---- the end
 
 void DeviceReducer::State::wait(Stream other) {
-  if (pauses > 0) return;
-  if (!step.marked && !step.shadowing) begin_marks();
+  if (step.pauses > 0) return;
+  internal::require_own_process("wait", kOwner);
+  if (!step.marked && !step.shadowing) begin_marks(other);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
+  clock.wait_entered(other);
   try {
     run_to_end(other);
-  } catch (const NonFiniteGradient&) {
-    reset_step();
-    throw;
   } catch (const Error& error) {
+    take_back(other);
     const std::string where = "gradients of " + step.name() + ": ";
     reset_step();
+    if (dynamic_cast<const NonFiniteGradient*>(&error) != nullptr) throw;
     throw Error(error.code(), where + error.what(), error.culprit());
   }
+  clock.end(step.number, closing.computed(), other);
+  clock.begin(other);
   ++step.number;
   reset_step();
 }
 
 /// As of a Reducer, but that the buckets are only enqueued when the ranks judge the step.
 void DeviceReducer::State::run_to_end(Stream other) {
-  settle_marks();
+  internal::settle_marks(step, *tracker, learning, options.find_unused, [](std::size_t) {});
+  if (options.check_first) {
+    if (options.check_finite) look_first(other);
+    judge(other);
+  }
   start_all_buckets(other);
   stream.let_wait(other);
-  if (options.check_finite) look_for_infinities();
-  StepRecord record;
-  step.trouble.write_to(record);
-  closing.exchange(record, options.find_unused ? &step.has_gradient : nullptr);
-  internal::require_good_step(closing, step.missing, parameters, step.name());
+  if (options.check_first) return;
+  if (options.check_finite) note_infinities();
+  judge(other);
 }
 
-void DeviceReducer::State::settle_marks() {
-  if (step.shadowing) return;
-  while (!tracker.settled()) std::this_thread::yield();  // A thread is at the end of its mark_ready().
-  if (!options.find_unused) step.missing = tracker.unmarked();
-  if (!step.missing.empty()) step.trouble.set(Trouble::not_marked, step.missing.front());
+/// Nothing has been started yet. Waits for the device.
+void DeviceReducer::State::look_first(Stream other) {
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    note_stream(b, other);
+    for (const Stream marked : streams[b]) stream.wait_for(marked);
+    const BucketPlan::Bucket& bucket = plan.buckets[b];
+    kernels->look(b, bucket, buckets.start_of(bucket), step.has_gradient, stream.get());
+  }
+  note_infinities();
 }
 
 /// Waits for the device.
-void DeviceReducer::State::look_for_infinities() {
-  const std::vector<std::uint64_t> first = kernels.found(stream.get());
+void DeviceReducer::State::note_infinities() {
+  const std::vector<std::uint64_t> first = kernels->found(stream.get());
   for (std::size_t b = 0; b < first.size(); ++b) {
     if (first[b] == GradientKernels::kNone) continue;
     const auto& parts = plan.buckets[b].parts;
@@ -163,36 +181,49 @@ void DeviceReducer::State::look_for_infinities() {
   }
 }
 
+/// The closing exchange. Throws, the same on every rank, unless the step is good on all of them. Waits for
+/// the device where replicas are compared.
+void DeviceReducer::State::judge(Stream other) {
+  StepRecord record;
+  std::vector<std::uint64_t> hashes;
+  step.trouble.write_to(record);
+  record.computed = clock.computed();
+  if (compares_replicas()) {
+    hashes = kernels->hash_values(parameters, other);
+    record.values = internal::combined(hashes);
+  }
+  const bool finds_unused = options.find_unused || options.static_graph;
+  closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
+  internal::require_good_step(closing, step.missing, parameters, step.name());
+  internal::require_equal_replicas(closing, hashes, parameters);
+}
+
+/// The step failed. Where the communicator is lost the device may be too, and that error tells more than one
+/// of what would be enqueued here.
+void DeviceReducer::State::take_back(Stream other) {
+  if (communicator.state() != ErrorCode::ok) return;
+  if (undo) {
+    undo->restore(stream.get());
+    stream.let_wait(other);
+  }
+  clock.begin(other);
+}
+
 void DeviceReducer::State::reset_step() {
   for (std::vector<Stream>& seen : streams) seen.clear();
   started = 0;
   step.restart(options.average);
-  tracker.reset();
+  if (undo) undo->forget();
+  tracker->reset();
+  if (learning) tracker->learn();
 }
 
 // ---- between steps
 
-void DeviceReducer::State::require_between_steps(const char* call) const {
-  if (!step.marked && !step.opened && pauses == 0) return;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(call) + " was called in the midst of " + step.name() + "; call wait() first");
-}
-
 bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {
-  require_between_steps("begin_step");
-  const auto all = closing.gather_words({&samples, 1});
-  const auto without = static_cast<std::size_t>(std::count(all.begin(), all.end(), std::uint64_t{0}));
-  if (without == all.size() || (without > 0 && options.uneven == UnevenInputs::stop)) return false;
-  step.opened = true;
-  if (options.weighted) {
-    const auto weight = internal::weight_of(all, communicator.rank(), options.average);
-    step.average = weight.average;
-    step.factor = weight.factor;
-  }
-  if (samples == 0) {
-    step.shadowing = true;
-    start_all_buckets(other);
-  }
+  step.require_ended("begin_step");
+  if (!internal::open_step(step, closing, samples, communicator.rank(), rules)) return false;
+  if (step.shadowing && !options.check_first) start_all_buckets(other);
   return true;
 }
 

@@ -1,7 +1,9 @@
 #include "ddp/device/gradient_kernels.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "ddp/bucket_plan.hpp"
 #include "ddp/device/gradient_pass.hpp"
 
 namespace lockstep::internal {
@@ -14,6 +16,9 @@ using gradient_pass::kSlots;
 // Bodies for the host backend: every thread of the kernel in turn.
 void scrub_on_host(const void* arguments) {
   gradient_pass::scrub(*static_cast<const Arguments*>(arguments), 0, 1);
+}
+void hash_on_host(const void* arguments) {
+  gradient_pass::hash(*static_cast<const Arguments*>(arguments), 0, 1);
 }
 void square_on_host(const void* arguments) {
   for (unsigned slot = 0; slot < kSlots; ++slot)
@@ -30,6 +35,7 @@ void scale_on_host(const void* arguments) {
 
 #ifdef LOCKSTEP_CUDA
 using gradient_pass::fold_on_cuda;
+using gradient_pass::hash_on_cuda;
 using gradient_pass::scale_on_cuda;
 using gradient_pass::scrub_on_cuda;
 using gradient_pass::square_on_cuda;
@@ -37,6 +43,7 @@ using gradient_pass::square_on_cuda;
 constexpr int (*scrub_on_cuda)(const void*, void*) = nullptr;
 constexpr int (*square_on_cuda)(const void*, void*) = nullptr;
 constexpr int (*fold_on_cuda)(const void*, void*) = nullptr;
+constexpr int (*hash_on_cuda)(const void*, void*) = nullptr;
 constexpr int (*scale_on_cuda)(const void*, void*) = nullptr;
 #endif
 
@@ -59,15 +66,15 @@ T or_throw(Result<T> result) {
 
 }  // namespace
 
-GradientKernels::GradientKernels(Backend& backend, int device, std::size_t buckets)
+GradientKernels::GradientKernels(Backend& backend, int device, std::size_t buckets, std::size_t parameters)
     : backend_(backend), buckets_(buckets) {
-  const std::size_t words = buckets * sizeof(std::uint64_t);
+  const std::size_t bytes = std::max(buckets, parameters) * sizeof(std::uint64_t);
   memory_ = static_cast<std::byte*>(
-      or_throw(backend.allocate(device, words + (kSlots + 1) * sizeof(double), MemoryKind::plain)));
-  first_ = reinterpret_cast<std::uint64_t*>(memory_);
-  slots_ = reinterpret_cast<double*>(memory_ + words);
+      or_throw(backend.allocate(device, bytes + (kSlots + 1) * sizeof(double), MemoryKind::plain)));
+  words_ = reinterpret_cast<std::uint64_t*>(memory_);
+  slots_ = reinterpret_cast<double*>(memory_ + bytes);
   factor_ = slots_ + kSlots;
-  auto pinned = backend.allocate_pinned(words + sizeof(std::uint64_t));
+  auto pinned = backend.allocate_pinned(bytes + sizeof(std::uint64_t));
   if (!pinned.ok()) static_cast<void>(backend.free(memory_));
   read_ = static_cast<std::uint64_t*>(or_throw(std::move(pinned)));
 }
@@ -83,16 +90,58 @@ void GradientKernels::scrub(std::size_t index, const BucketPlan::Bucket& bucket,
   a.type = bucket.type;
   a.data = data;
   a.count = bucket.count;
-  a.first = first_ + index;
-  backend_.fill(a.first, 0xff, sizeof *a.first, stream).throw_if_error();
+  a.word = words_ + index;
+  backend_.fill(a.word, 0xff, sizeof *a.word, stream).throw_if_error();
   launch(backend_, "scrub", scrub_on_host, scrub_on_cuda, a, stream);
 }
 
-std::vector<std::uint64_t> GradientKernels::found(DeviceStream stream) {
-  const std::size_t bytes = buckets_ * sizeof(std::uint64_t);
-  if (bytes > 0) backend_.copy(read_, first_, bytes, stream).throw_if_error();
+/// Neighbours with gradients are one run: a kernel each would be many.
+void GradientKernels::look(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data,
+                           std::span<const std::uint8_t> has_gradient, DeviceStream stream) {
+  Arguments a{};
+  a.type = bucket.type;
+  a.word = words_ + index;
+  a.keep = true;
+  backend_.fill(a.word, 0xff, sizeof *a.word, stream).throw_if_error();
+  const auto look_at_run = [&] {
+    if (a.count == 0) return;
+    a.data = data + a.base * size_of(bucket.type);
+    launch(backend_, "look", scrub_on_host, scrub_on_cuda, a, stream);
+    a.count = 0;
+  };
+  for (const GradientPart& part : bucket.parts) {
+    if (has_gradient[part.parameter] == 0) {
+      look_at_run();
+      continue;
+    }
+    if (a.count == 0) a.base = part.offset;
+    a.count = part.offset + part.count - a.base;
+  }
+  look_at_run();
+}
+
+std::vector<std::uint64_t> GradientKernels::found(DeviceStream stream) { return read(buckets_, stream); }
+
+std::vector<std::uint64_t> GradientKernels::read(std::size_t words, DeviceStream stream) {
+  const std::size_t bytes = words * sizeof(std::uint64_t);
+  if (bytes > 0) backend_.copy(read_, words_, bytes, stream).throw_if_error();
   backend_.synchronize(stream).throw_if_error();
-  return {read_, read_ + buckets_};
+  return {read_, read_ + words};
+}
+
+std::vector<std::uint64_t> GradientKernels::hash_values(std::span<const Parameter> parameters,
+                                                        DeviceStream stream) {
+  if (parameters.empty()) return {};
+  backend_.fill(words_, 0, parameters.size() * sizeof *words_, stream).throw_if_error();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    Arguments a{};
+    a.type = parameters[i].type;
+    a.data = parameters[i].value;
+    a.count = element_count(parameters[i]).value();
+    a.word = words_ + i;
+    if (a.count > 0) launch(backend_, "hash", hash_on_host, hash_on_cuda, a, stream);
+  }
+  return read(parameters.size(), stream);
 }
 
 void GradientKernels::scale(const BucketPlan::Bucket& bucket, std::byte* data, double factor,

@@ -9,6 +9,7 @@ __device__ std::uint64_t all_threads() { return std::uint64_t{gridDim.x} * block
 __global__ void scrub_kernel(Arguments a) { scrub(a, this_thread(), all_threads()); }
 __global__ void square_kernel(Arguments a) { square(a, this_thread()); }
 __global__ void scale_kernel(Arguments a) { scale(a, this_thread(), all_threads()); }
+__global__ void hash_kernel(Arguments a) { hash(a, this_thread(), all_threads()); }
 __global__ void fold_kernel(Arguments a) {
   fold(a, threadIdx.x);
   __syncthreads();
@@ -38,6 +39,9 @@ int fold_on_cuda(const void* arguments, void* stream) {
 }
 int scale_on_cuda(const void* arguments, void* stream) {
   return start(scale_kernel, kManyBlocks, kThreads, arguments, stream);
+}
+int hash_on_cuda(const void* arguments, void* stream) {
+  return start(hash_kernel, kManyBlocks, kThreads, arguments, stream);
 }
 
 }  // namespace lockstep::internal::gradient_pass

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "lib/reduce/element.hpp"
@@ -19,12 +20,15 @@ inline constexpr unsigned kThreads = 256, kBlocks = 128, kSlots = kThreads * kBl
 struct Arguments {
   DataType type;
   void* data;
-  std::uint64_t count;   ///< Elements.
-  std::uint64_t* first;  ///< scrub: the least index of an element that is not finite; kNone at first.
-  double* slots;         ///< square, fold: kSlots sums, zero at first.
-  double max_norm;       ///< fold
-  double* factor;        ///< fold: what clips the gradients; scale: what they are multiplied by.
-  double* norm;          ///< fold: where the norm is wanted; may be null.
+  std::uint64_t count;  ///< Elements.
+  std::uint64_t* word;  ///< scrub: the least index of an element that is not finite; kNone at first.
+                        ///< hash: the sum, 0 at first.
+  std::uint64_t base;   ///< scrub: index of the first element.
+  bool keep;            ///< scrub: only looks.
+  double* slots;        ///< square, fold: kSlots sums, zero at first.
+  double max_norm;      ///< fold
+  double* factor;       ///< fold: what clips the gradients; scale: what they are multiplied by.
+  double* norm;         ///< fold: where the norm is wanted; may be null.
 };
 
 /// Calls body.template operator()<Element>(count) with the elements that the type is made of.
@@ -60,7 +64,15 @@ LOCKSTEP_BOTH void note_least(std::uint64_t* word, std::uint64_t value) {
 #endif
 }
 
-/// Elements that are not finite become zero; the first of them is noted.
+LOCKSTEP_BOTH void add_to(std::uint64_t* word, std::uint64_t value) {
+#ifdef __CUDA_ARCH__
+  atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
+#else
+  *word += value;
+#endif
+}
+
+/// The first element that is not finite is noted; all of them become zero.
 struct Scrub {
   const Arguments& a;
   std::uint64_t thread, threads;
@@ -70,8 +82,8 @@ struct Scrub {
     const std::uint64_t parts = count / a.count;  // Of an element: 2 for complex types.
     for (std::uint64_t i = thread; i < count; i += threads) {
       if (is_finite(static_cast<double>(Element::load(data[i])))) continue;
-      data[i] = Element::store(0);
-      note_least(a.first, i / parts);
+      if (!a.keep) data[i] = Element::store(0);
+      note_least(a.word, a.base + i / parts);
     }
   }
 };
@@ -104,6 +116,33 @@ struct Scale {
   }
 };
 
+/// Every bit changes about half of the result's: the finaliser of splitmix64.
+LOCKSTEP_BOTH std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+/// A sum of what each element's bits and place are mixed to: threads may add in any order. Detects accidents,
+/// resists no attacker.
+struct Hash {
+  const Arguments& a;
+  std::uint64_t thread, threads;
+  template <class Element>
+  LOCKSTEP_BOTH void operator()(std::uint64_t count) const {
+    using Stored = typename Element::Stored;
+    const auto* const data = static_cast<const Stored*>(a.data);
+    std::uint64_t sum = 0;
+    for (std::uint64_t i = thread; i < count; i += threads) {
+      const Stored element = data[i];
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, &element, sizeof element);
+      sum += mixed(bits + (i + 1) * 0x9e3779b97f4a7c15u);
+    }
+    add_to(a.word, sum);
+  }
+};
+
 LOCKSTEP_BOTH void scrub(const Arguments& a, std::uint64_t thread, std::uint64_t threads) {
   if (a.count > 0) with_element(a.type, a.count, Scrub{a, thread, threads});
 }
@@ -112,6 +151,9 @@ LOCKSTEP_BOTH void square(const Arguments& a, std::uint64_t thread) {
 }
 LOCKSTEP_BOTH void scale(const Arguments& a, std::uint64_t thread, std::uint64_t threads) {
   with_element(a.type, a.count, Scale{a, thread, threads});
+}
+LOCKSTEP_BOTH void hash(const Arguments& a, std::uint64_t thread, std::uint64_t threads) {
+  with_element(a.type, a.count, Hash{a, thread, threads});
 }
 
 /// Thread of kFolds: a run of slots becomes one number, in its first slot.
@@ -138,5 +180,6 @@ int scrub_on_cuda(const void* arguments, void* stream);
 int square_on_cuda(const void* arguments, void* stream);
 int fold_on_cuda(const void* arguments, void* stream);
 int scale_on_cuda(const void* arguments, void* stream);
+int hash_on_cuda(const void* arguments, void* stream);
 
 }  // namespace lockstep::internal::gradient_pass

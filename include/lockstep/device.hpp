@@ -171,8 +171,9 @@ class LOCKSTEP_API DeviceCommunicator {
   /// the Error of an earlier failure.
   void finalize();
 
-  /// For the library's own layers.
+  /// For the library's own layers. share(): another handle of the same, for a layer that keeps it alive.
   internal::DeviceCore& core() const noexcept { return *core_; }
+  DeviceCommunicator share() const noexcept { return DeviceCommunicator(core_); }
   explicit DeviceCommunicator(std::shared_ptr<internal::DeviceCore> core) noexcept;
 
  private:

@@ -12,6 +12,7 @@
 
 #include "lib/device/backend.hpp"
 #include "lockstep/ddp.hpp"
+#include "tests/ddp/device_twins.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/must.hpp"
 
@@ -65,24 +66,6 @@ DeviceReducerOptions small_buckets(DeviceCompression compression) {
   return options;
 }
 
-std::shared_ptr<CommunicationHook> hook_of(DeviceCompression compression) {
-  switch (compression) {
-    case DeviceCompression::none:
-      return nullptr;
-    case DeviceCompression::bf16:
-      return make_half_hook(DataType::bf16);
-    case DeviceCompression::f16:
-      return make_half_hook(DataType::f16);
-    case DeviceCompression::f8e4m3:
-      return make_quantised_hook({DataType::f8e4m3, 64, false});
-    case DeviceCompression::f8e5m2:
-      return make_quantised_hook({DataType::f8e5m2, 64, false});
-    case DeviceCompression::i8:
-      return make_quantised_hook({DataType::i8, 64, false});
-  }
-  return nullptr;
-}
-
 std::vector<float> random_gradient(std::size_t count, unsigned seed) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
@@ -109,7 +92,7 @@ TEST_P(DeviceReducerBits, AreThoseOfTheHostsReducer) {
     same.bucket_bytes = options.bucket_bytes;
     same.first_bucket_bytes = options.first_bucket_bytes;
     same.rebuild = false;
-    same.hook = hook_of(compression);
+    same.hook = testing::hook_of(compression, options.block);
     Reducer reference(host, twin.parameters, same);
     ASSERT_EQ(reducer.plan(), reference.plan());
     ASSERT_GT(reducer.plan().buckets.size(), 3u);

@@ -1,0 +1,115 @@
+// Plans of a DeviceReducer: the first, with fewer parameters and with more.
+#include "ddp/device/device_reducer_state.hpp"
+#include "ddp/frozen_list.hpp"
+#include "ddp/parameter_check.hpp"
+
+namespace lockstep {
+
+using internal::DeviceRoute;
+using internal::DeviceScope;
+
+std::unique_ptr<internal::DeviceCarrier> DeviceReducer::State::make_carrier() {
+  const DeviceRoute route{backend, communicator, stream.get()};
+  const auto quantised = [&](DataType type) {
+    return internal::make_quantised_device_carrier(route, plan, type, options.block);
+  };
+  if (route.ranks() == 1) return internal::make_plain_device_carrier(route);
+  switch (options.compression) {
+    case DeviceCompression::none:
+      return internal::make_plain_device_carrier(route);
+    case DeviceCompression::bf16:
+      return internal::make_half_device_carrier(route, plan, DataType::bf16);
+    case DeviceCompression::f16:
+      return internal::make_half_device_carrier(route, plan, DataType::f16);
+    case DeviceCompression::f8e4m3:
+      return quantised(DataType::f8e4m3);
+    case DeviceCompression::f8e5m2:
+      return quantised(DataType::f8e5m2);
+    case DeviceCompression::i8:
+      return quantised(DataType::i8);
+  }
+  throw Error(ErrorCode::invalid_argument, "DeviceReducerOptions::compression has no meaning");
+}
+
+/// What steps have enqueued is past, and no peer is in this rank's memory.
+void DeviceReducer::State::rest() {
+  communicator.wait();
+  backend.synchronize(stream.get()).throw_if_error();
+  clock.collect();
+}
+
+/// `layout`, `frozen` or `parameters` changed, and nothing is on its way.
+void DeviceReducer::State::use_plan() {
+  plan = internal::without_frozen(layout, frozen);
+  places = internal::places_of(plan, parameters.size());
+  tracker = std::make_unique<internal::ReadyTracker>(plan, parameters.size());
+  learning = rules.static_graph;
+  if (learning) tracker->learn();
+  streams.assign(plan.buckets.size(), {});
+  kernels.emplace(backend, communicator.device(), plan.buckets.size(), parameters.size());
+  if (undo) undo->use_plan(plan);
+  if (carrier) sent_before += carrier->bytes_on_wire();
+  carrier.reset();
+  carrier = make_carrier();
+  clock.use_plan();
+  clock.begin(stream.get());
+}
+
+/// Of the parameters from `first` on. Returns when all ranks have them.
+void DeviceReducer::State::broadcast_values(std::size_t first) {
+  for (std::size_t i = first; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    const std::size_t count = internal::element_count(parameter).value();
+    if (count == 0) continue;
+    communicator.broadcast(parameter.value, parameter.value, count, parameter.type, 0, stream.get());
+  }
+  rest();
+}
+
+/// New parameters get buckets of their own, so that nothing moves; they come first, as backward reaches what
+/// was registered last.
+void DeviceReducer::State::grow(std::span<const Parameter> added, const BucketPlan& more) {
+  const DeviceScope scope(backend, communicator.device());
+  scope.status().throw_if_error();
+  const std::size_t first = parameters.size();
+  buckets.add(backend, communicator, more, first + added.size(), stream.get());
+  parameters.insert(parameters.end(), added.begin(), added.end());
+  frozen.resize(parameters.size());
+  step.has_gradient.resize(parameters.size());
+  closing.resize(parameters.size());
+  layout.buckets.insert(layout.buckets.begin(), more.buckets.begin(), more.buckets.end());
+  broadcast_values(first);
+  use_plan();
+}
+
+void DeviceReducer::State::freeze(std::span<const std::size_t> list, Stream other) {
+  step.require_ended("freeze");
+  std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
+  if (next == frozen) return;
+  const DeviceScope scope(backend, communicator.device());
+  scope.status().throw_if_error();
+  rest();
+  frozen = std::move(next);
+  for (std::size_t i = 0; i < frozen.size(); ++i) {
+    const auto& place = buckets.place(i);
+    if (frozen[i] && place.bytes > 0) backend.fill(place.data, 0, place.bytes, other).throw_if_error();
+  }
+  use_plan();
+}
+
+void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
+  step.require_ended("add_parameters");
+  std::vector<Parameter> all = parameters;
+  all.insert(all.end(), added.begin(), added.end());
+  static_cast<void>(internal::check_parameters(control, all, rules));
+  if (added.empty()) return;
+  try {
+    grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules)));
+  } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
+    communicator.abort(std::string(kOwner) + " on rank " + std::to_string(communicator.rank()) + ": " +
+                       error.what());
+    throw;
+  }
+}
+
+}  // namespace lockstep

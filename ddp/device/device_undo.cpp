@@ -1,0 +1,47 @@
+#include "ddp/device/device_undo.hpp"
+
+#include <string>
+#include <utility>
+
+#include "lockstep/error.hpp"
+
+namespace lockstep::internal {
+
+DeviceUndo::~DeviceUndo() {
+  if (block_ != nullptr) static_cast<void>(backend_.free(block_));
+}
+
+void DeviceUndo::use_plan(const BucketPlan& plan) {
+  kept_.clear();
+  begins_.clear();
+  std::size_t end = 0;
+  for (const BucketPlan::Bucket& bucket : plan.buckets) {
+    begins_.push_back(end);
+    const std::size_t bytes = bucket.count * size_of(bucket.type);
+    end += (bytes + BucketPlan::kAlignment - 1) / BucketPlan::kAlignment * BucketPlan::kAlignment;
+  }
+  if (end <= bytes_) return;
+  if (block_ != nullptr) backend_.free(std::exchange(block_, nullptr)).throw_if_error();
+  bytes_ = 0;
+  const Result<void*> block = backend_.allocate(device_, end);
+  if (!block.ok()) {
+    throw Error(ErrorCode::out_of_memory, "no memory for the undo copy of " + std::to_string(end) +
+                                              " bytes of gradients (" + block.status().message() +
+                                              "); DeviceReducerOptions::undo = false needs none");
+  }
+  block_ = static_cast<std::byte*>(block.value());
+  bytes_ = end;
+}
+
+void DeviceUndo::keep(std::size_t index, std::byte* data, std::size_t bytes, DeviceStream stream) {
+  std::byte* const copy = block_ + begins_[index];
+  backend_.copy(copy, data, bytes, stream).throw_if_error();
+  kept_.push_back({data, copy, bytes});
+}
+
+void DeviceUndo::restore(DeviceStream stream) {
+  for (const Kept& kept : kept_) backend_.copy(kept.home, kept.copy, kept.bytes, stream).throw_if_error();
+  kept_.clear();
+}
+
+}  // namespace lockstep::internal
