@@ -44,6 +44,30 @@ TEST(DeviceContract, ACallReturnsBeforeItsStreamIsThere) {
   });
 }
 
+/// Rank 0 has registered what it names and rank 1 has not, and rank 1 makes its call only when it has heard
+/// that rank 0's has returned: no call may ask what its peers name, nor assume what they named before.
+TEST(DeviceContract, RegisteredMemoryAsksNoPeerAndAssumesNothing) {
+  constexpr std::size_t kCount = 300'000;
+  internal::testing::Shared<std::atomic<int>> returned;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena first(kCount * 4, self.rank()), other(kCount * 4, self.rank());
+    self.communicator.register_buffer(first.device(), first.size());
+    for (int call = 1; call <= 4; ++call) {
+      DeviceArena& arena = self.rank() == 1 && call > 2 ? other : first;  // After two calls that were alike.
+      auto* const data = reinterpret_cast<std::int32_t*>(arena.device());
+      const std::vector<std::int32_t> mine(kCount, 10 * call + self.rank());
+      must(backend().copy(data, mine.data(), kCount * 4, self.stream));
+      if (self.rank() == 1) internal::testing::wait_until([&] { return returned->load() == call; });
+      self.communicator.all_reduce(data, data, kCount, DataType::i32, ReduceOp::sum, self.stream);
+      if (self.rank() == 0) returned->store(call);
+      std::vector<std::int32_t> sum(kCount);
+      must(backend().copy(sum.data(), data, kCount * 4, self.stream));
+      self.synchronize();
+      EXPECT_EQ(sum, std::vector<std::int32_t>(kCount, 20 * call + 1)) << "call " << call;
+    }
+  });
+}
+
 TEST(DeviceContract, OnlyWhatWasAllocatedIsFreed) {
   run_on_devices(1, kMode, [](DeviceRank&) {
     auto* const memory = static_cast<std::byte*>(allocate_device(4096, 0));
