@@ -42,7 +42,7 @@ ReducerOptions to_reducer_options(const lockstep_reducer_options_t* given) {
   options.find_unused = given->find_unused != 0;
   options.static_graph = given->static_graph != 0;
   options.undo = given->no_undo == 0;
-  options.check_first = given->check_first != 0;
+  if (given->check_first != 0) options.check_first = given->check_first > 0;
   options.check_finite = given->check_finite != 0;
   options.check_replicas_every = given->check_replicas_every;
   options.overlap_forward = given->overlap_forward != 0;

@@ -141,7 +141,7 @@ std::string describe(const ReducerOptions& o) {
   add(o.uneven == UnevenInputs::stop, "uneven inputs stop");
   add(o.half_in_f32, "half_in_f32");
   add(o.overlap_forward, "overlap_forward");
-  add(o.check_first, "check_first");
+  add(o.check_first.value_or(false), "check_first");
   add(o.check_finite, "check_finite");
   if (o.check_replicas_every > 0) text += ", check_replicas_every " + std::to_string(o.check_replicas_every);
   return text;

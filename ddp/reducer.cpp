@@ -6,6 +6,7 @@
 #include "ddp/bucket_plan.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
+#include "ddp/settled_options.hpp"
 #include "ddp/widening_hook.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/ddp/checkpoint.hpp"
@@ -49,12 +50,13 @@ Reducer::State::State(Communicator& c, std::span<const Parameter> p, const Reduc
       hook_state(o.hook.get(), c.rank(), c.size()) {
   step.has_gradient.resize(p.size());
   step.average = o.average;
-  const bool judges_before = o.check_first && !o.hook;  // What a hook does wrong shows only afterwards.
+  const bool judges_before = checks_first() && !o.hook;  // What a hook does wrong shows only afterwards.
   if (o.gradients_as_views && o.undo && !judges_before) undo.emplace();
 }
 
 Reducer::Reducer(Communicator& communicator, std::span<const Parameter> parameters,
-                 const ReducerOptions& options) {
+                 const ReducerOptions& given) {
+  const ReducerOptions options = internal::settled(communicator, given);
   const bool may_move = internal::check_parameters(communicator, parameters, options);
   try {
     state_ = std::make_unique<State>(communicator, parameters, options, plan_buckets(parameters, options));

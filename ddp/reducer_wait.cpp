@@ -35,13 +35,13 @@ void Reducer::State::wait() {
 void Reducer::State::run_to_end() {
   internal::settle_marks(step, *tracker, learning, options.find_unused,
                          [this](std::size_t i) { contribute(i); });
-  if (options.check_first) judge();
+  if (checks_first()) judge();
   start_all_buckets();
   if (!leaves_buckets()) {
     if (auto failed = carrier->finish()) throw *failed;
     note_wrong_result();
   }
-  if (!options.check_first || options.hook) judge();
+  if (!checks_first() || options.hook) judge();
   if (auto failed = carrier->end_step(true)) throw *failed;
   end_step();
 }

@@ -67,6 +67,7 @@ class Trainer {
     ReducerOptions chosen;
     chosen.hook = hook_;
     chosen.undo = options.undo;
+    chosen.check_first = options.check_first;
     if (options.bucket_bytes > 0) chosen.bucket_bytes = options.bucket_bytes;
     return chosen;
   }

@@ -73,6 +73,9 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
   app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
   app.add_flag("!--no-undo", options.undo, "keep no copies: gradients do not survive a step that fails")
       ->always_capture_default(false);
+  app.add_option("--check-first", options.check_first,
+                 "whether buckets start in wait() only; not said: the reducer decides")
+      ->check(CLI::IsMember({"yes", "no"}));
   app.add_flag(
          "--overlap-forward", options.overlap_forward,
          "measure steps whose forward waits for gradients layer by layer beside steps that wait for all")

@@ -14,9 +14,10 @@ struct DdpOptions {
   int hosts = 1;
   std::string link = "1gbit";  ///< In the words of tc.
   std::string hook = "none";
-  bool undo = true;              ///< ReducerOptions::undo.
-  bool overlap_forward = false;  ///< Measure what ReducerOptions::overlap_forward saves.
-  int zero = -1;                 ///< Stage of sharding, with AdamW; -1: the reducer alone.
+  bool undo = true;                 ///< ReducerOptions::undo.
+  std::optional<bool> check_first;  ///< ReducerOptions::check_first.
+  bool overlap_forward = false;     ///< Measure what ReducerOptions::overlap_forward saves.
+  int zero = -1;                    ///< Stage of sharding, with AdamW; -1: the reducer alone.
   std::uint64_t parameters = 25'000'000;
   std::uint64_t bucket_bytes = 0;  ///< 0: the reducer's default.
   std::size_t batch = 32;

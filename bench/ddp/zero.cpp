@@ -55,7 +55,9 @@ class Trainer {
 class WholeTrainer final : public Trainer {
  public:
   WholeTrainer(Communicator& communicator, const DdpOptions& options)
-      : Trainer(options), reducer_(communicator, model_.parameters(), {.undo = options.undo}) {
+      : Trainer(options),
+        reducer_(communicator, model_.parameters(),
+                 {.undo = options.undo, .check_first = options.check_first}) {
     for (std::size_t l = 0; l < model_.layers(); ++l)
       model_.set_gradient(l, static_cast<float*>(reducer_.gradient(l)));
     slots_.assign(2 * model_.layers(), std::vector<float>(layer()));

@@ -44,6 +44,17 @@ bool a_core_each(const EngineGroup& group, const std::string& host) {
   return fit(all) && std::all_of(ranks.begin(), ranks.end(), fit);
 }
 
+bool more_cores_than_ranks(const EngineGroup& group, const std::string& host) {
+  std::size_t ranks = 0;
+  CoreSet all;
+  for (const Member& member : group.members) {
+    if (member.host_id != host) continue;
+    ++ranks;
+    all |= member.cores;
+  }
+  return all.count() > ranks;
+}
+
 WaitPolicy wait_policy(const EngineGroup& group, Nanos measured) {
   if (config_is_set("LOCKSTEP_SPIN")) {
     const Nanos spin = config_integer("LOCKSTEP_SPIN") * 1000;

@@ -29,6 +29,9 @@ struct WaitPolicy {
 /// bound to a core, to disjoint groups of cores, or not at all. Equal on all ranks.
 bool a_core_each(const EngineGroup& group, const std::string& host);
 
+/// Whether `host` has a core beyond one for each of its ranks. Equal on all ranks.
+bool more_cores_than_ranks(const EngineGroup& group, const std::string& host);
+
 /// Spins only when the ranks on this host fit the cores this process may use: a spinner in a waiting peer's
 /// place costs that peer a scheduler tick. `measured` is how long it pays on this machine, 0: nobody knows.
 /// LOCKSTEP_SPIN overrides.

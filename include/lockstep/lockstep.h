@@ -258,7 +258,8 @@ typedef struct {
   size_t bucket_bytes, first_bucket_bytes; /* 0: the defaults */
   int own_gradients;                       /* not views: gradients stay where the parameters say */
   int sum;                                 /* no average */
-  int weighted, find_unused, static_graph, check_first, check_finite;
+  int weighted, find_unused, static_graph, check_finite;
+  int check_first; /* above 0: yes; below 0: no; 0: as lockstep::ReducerOptions says */
   int no_undo; /* no copy of the gradients: a step that fails then leaves views undefined */
   uint64_t check_replicas_every;
   const char* hook;    /* as lockstep::hook_by_name takes it: "bf16"; NULL: none */

@@ -44,7 +44,8 @@ TEST(Marks, AMillionOfThemFromEightThreadsLoseNothing) {
   static_assert(kRanks * kScalars * kSteps == 1'000'000);
   testing::on_ranks(kRanks, "auto", [](Communicator& communicator) {
     const Scalars scalars(kScalars);
-    Reducer reducer(communicator, scalars.list(), {.bucket_bytes = 4'096, .first_bucket_bytes = 1'024});
+    Reducer reducer(communicator, scalars.list(),
+                    {.bucket_bytes = 4'096, .first_bucket_bytes = 1'024, .check_first = false});
     const int rank = communicator.rank();
     std::vector<std::size_t> order(kScalars);
     std::iota(order.begin(), order.end(), std::size_t{0});

@@ -93,6 +93,7 @@ RandomModel random_model(unsigned seed) {
   o.split_large = below(4) > 0;
   o.average = below(2) > 0;
   o.half_in_f32 = below(4) == 0;
+  o.check_first = below(2) == 0;
   return model;
 }
 

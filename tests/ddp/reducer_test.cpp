@@ -15,7 +15,8 @@ namespace {
 
 using testing::on_ranks;
 
-const ReducerOptions kSmallBuckets{.bucket_bytes = 8'000, .first_bucket_bytes = 2'000};
+/// Buckets travel during backward, whatever the machine.
+const ReducerOptions kSmallBuckets{.bucket_bytes = 8'000, .first_bucket_bytes = 2'000, .check_first = false};
 
 std::vector<std::size_t> shuffled(std::size_t n, unsigned seed) {
   std::vector<std::size_t> order(n);

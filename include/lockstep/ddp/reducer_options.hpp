@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace lockstep {
 
@@ -60,14 +61,18 @@ struct ReducerOptions {
 
   // ---- checks
   /// Views: keep a copy of what a step changes, so that a wait() that throws leaves every gradient as it was.
-  /// As much memory again as the gradients; on one host some 2 % of a step. May differ between ranks. Without
-  /// views it costs nothing and cannot be turned off. With `overlap_forward` it ends with wait(): what fails
-  /// in wait_gradients() leaves gradients undefined.
+  /// As much memory again as the gradients; on one host some 2 % of a step; nothing of both with
+  /// `check_first`. May differ between ranks. Without views it cannot be turned off. With `overlap_forward`
+  /// it ends with wait(): what fails in wait_gradients() leaves gradients undefined.
   bool undo = true;
   /// wait() starts the buckets only after all ranks agreed that every gradient is there (and finite, if that
-  /// is checked): an error of use then leaves all gradients as they were without `undo`'s memory, which is
-  /// needed with a hook only. Costs the overlap with backward. Views are undefined after a failed collective.
-  bool check_first = false;
+  /// is checked): an error of use, or a peer lost during backward, then leaves all gradients as they were
+  /// without `undo`'s copies, which are needed with a hook only. Costs the overlap with backward. Views are
+  /// undefined after a collective that failed once the buckets had started.
+  /// Not said: yes where there is nobody to overlap with: all ranks are on one host that has no core beyond
+  /// one for each, so that every cycle of a reduction is taken from somebody's backward. Then no with `hook`
+  /// and with `overlap_forward`.
+  std::optional<bool> check_first = std::nullopt;
   /// A gradient with an infinity or a NaN is taken for zero, and wait() throws NonFiniteGradient on every
   /// rank. Costs one read of each gradient where it is marked.
   bool check_finite = false;
