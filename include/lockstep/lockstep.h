@@ -260,7 +260,7 @@ typedef struct {
   int sum;                                 /* no average */
   int weighted, find_unused, static_graph, check_finite;
   int check_first; /* above 0: yes; below 0: no; 0: as lockstep::ReducerOptions says */
-  int no_undo; /* no copy of the gradients: a step that fails then leaves views undefined */
+  int no_undo;     /* no copy of the gradients: a step that fails then leaves views undefined */
   uint64_t check_replicas_every;
   const char* hook;    /* as lockstep::hook_by_name takes it: "bf16"; NULL: none */
   int overlap_forward; /* lockstep_reducer_wait leaves gradients to lockstep_reducer_wait_gradients */
