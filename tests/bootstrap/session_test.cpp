@@ -183,7 +183,8 @@ TEST_P(SessionTest, WrongSecretIsToldOnEveryRank) {
   deviant["LOCKSTEP_SECRET"] = "guess";
   ranks.push_back(start(deviant));
   std::vector<std::string> lines{ranks[1].read_line()};
-  ranks.push_back(start(environment(1, 3), 500));  // Over TCP the others learn of it when they lose patience.
+  // Over TCP the others learn of it when this one loses patience; over a file it has to see them before.
+  ranks.push_back(start(environment(1, 3), 3000));
   lines.push_back(ranks[0].read_line());
   lines.push_back(ranks[2].read_line());
   for (const std::string& line : lines) {
