@@ -6,22 +6,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/support/scoped_variable.hpp"
+
 namespace lockstep::internal {
 namespace {
 
-/// Sets one variable for the length of a scope.
-class ScopedVariable {
- public:
-  ScopedVariable(std::string name, const std::string& value) : name_(std::move(name)) {
-    setenv(name_.c_str(), value.c_str(), 1);
-  }
-  ~ScopedVariable() { unsetenv(name_.c_str()); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  std::string name_;
-};
+using testing::ScopedVariable;
 
 TEST(Config, GivesDefaultsWhenNothingIsSet) {
   EXPECT_EQ(config_milliseconds("LOCKSTEP_TIMEOUT"), 30 * 60 * 1000);

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -15,8 +14,8 @@
 #include <thread>
 
 #include "lib/bootstrap/limits.hpp"
-#include "lib/net/interfaces.hpp"
 #include "lib/net/stream_io.hpp"
+#include "tests/support/scoped_variable.hpp"
 #include "tests/transports/static_session.hpp"
 #include "transports/tcp/limits.hpp"
 #include "transports/tcp/published_address.hpp"
@@ -24,24 +23,13 @@
 namespace lockstep::internal {
 namespace {
 
+using testing::ScopedVariable;
 using testing::StaticSession;
 
 std::string fresh_store() {
   static std::atomic<int> number{0};
   return "switchboard-test-" + std::to_string(++number);
 }
-
-// Sets a variable for the life of the object.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~ScopedVariable() { unsetenv(name_); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  const char* name_;
-};
 
 struct Rank {
   std::unique_ptr<StaticSession> session;
@@ -385,53 +373,6 @@ TEST(AddressRace, SaysWhatHappenedAtEveryAddress) {
             "rank 1 (node1, pid 1001) cannot be reached at any of its addresses:" + line + line);
   const RaceResult refused = race_for({nobody, ranks[1].board->addresses().front()}, "wrong");
   EXPECT_EQ(refused.why.code(), ErrorCode::unauthorized) << refused.why.message();
-}
-
-TEST(PublishedAddress, SurvivesItsText) {
-  const PublishedAddress mine{{{"10.0.0.1", 5}, {"fd00::1", 65535}}, 3};
-  EXPECT_EQ(mine.text(), "10.0.0.1:5 [fd00::1]:65535 3");
-  auto same = PublishedAddress::parse(mine.text());
-  ASSERT_TRUE(same.ok());
-  EXPECT_EQ(same->text(), mine.text());
-  EXPECT_EQ(PublishedAddress::parse("10.0.0.1:5 10.1.0.1:6 4/2").value().rails, 2);
-}
-
-TEST(ListenForPeers, HonoursTheInterfaceVariable) {
-  const StaticSession session(0, 2, fresh_store());
-  {
-    const ScopedVariable ifname("LOCKSTEP_IFNAME", "=lo");
-    auto listeners = listen_for_peers(session);
-    ASSERT_TRUE(listeners.ok()) << listeners.status().message();
-    EXPECT_EQ(local_address(listeners->sockets.front()).host, "127.0.0.1");
-    EXPECT_NE(local_address(listeners->sockets.front()).port, 0);
-    EXPECT_EQ(listeners->rails, 1);
-  }
-  const ScopedVariable ifname("LOCKSTEP_IFNAME", "nosuch");
-  auto listener = listen_for_peers(session);
-  ASSERT_FALSE(listener.ok());
-  EXPECT_NE(listener.status().message().find("LOCKSTEP_IFNAME=nosuch"), std::string::npos);
-  EXPECT_NE(listener.status().message().find("lo (127.0.0.1)"), std::string::npos);
-}
-
-TEST(ListenForPeers, LeavesLoopbackOnlyWithASecret) {
-  auto available = interface_addresses();
-  ASSERT_TRUE(available.ok());
-  if (!usable_interfaces(*available, {}).ok()) GTEST_SKIP() << "this machine has no network interface";
-  StaticSession open(0, 2, fresh_store(), "");
-  open.move_away(1);
-  auto refused = listen_for_peers(open);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().code(), ErrorCode::configuration);
-  EXPECT_NE(refused.status().message().find("LOCKSTEP_INSECURE=1"), std::string::npos);
-  {
-    const ScopedVariable insecure("LOCKSTEP_INSECURE", "1");
-    EXPECT_TRUE(listen_for_peers(open).ok());
-  }
-  StaticSession secret(0, 2, fresh_store(), "s3cret");
-  secret.move_away(1);
-  auto listeners = listen_for_peers(secret);
-  ASSERT_TRUE(listeners.ok());
-  for (const Fd& listener : listeners->sockets) EXPECT_NE(local_address(listener).host.substr(0, 4), "127.");
 }
 
 }  // namespace
