@@ -41,13 +41,13 @@ struct Reducer::State {
   void check_index(const char* call, std::size_t parameter) const;
   void mark_ready(std::size_t parameter);
   void mark_unused(std::size_t parameter);
-  bool checks_first() const { return options.check_first.value_or(false); }
   void begin_marks();
   bool claim(const char* call, std::size_t parameter);
   void inspect(std::size_t parameter);
   void put(const internal::PartPlace& place);
   void deliver(std::size_t parameter);
   void contribute(std::size_t parameter);
+  bool checks_first() const { return options.check_first.value_or(false); }
   bool starts_in_wait() const { return checks_first() || learning; }
   void start_full_buckets();
   void start_all_buckets();

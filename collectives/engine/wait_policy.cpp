@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 #include "collectives/engine/engine.hpp"
@@ -26,33 +28,34 @@ void pause() {
 #endif
 }
 
+/// Where each rank of a host may run.
+std::vector<CoreSet> cores_of_ranks(const EngineGroup& group, const std::string& host) {
+  std::vector<CoreSet> ranks;
+  for (const Member& member : group.members) {
+    if (member.host_id == host) ranks.push_back(member.cores);
+  }
+  return ranks;
+}
+
+CoreSet united(const std::vector<CoreSet>& ranks) {
+  return std::accumulate(ranks.begin(), ranks.end(), CoreSet(), std::bit_or<>());
+}
+
 }  // namespace
 
 bool a_core_each(const EngineGroup& group, const std::string& host) {
-  std::vector<CoreSet> ranks;
-  CoreSet all;
-  for (const Member& member : group.members) {
-    if (member.host_id != host) continue;
-    ranks.push_back(member.cores);
-    all |= member.cores;
-  }
+  const std::vector<CoreSet> ranks = cores_of_ranks(group, host);
   const auto fit = [&](const CoreSet& cores) {
     return static_cast<std::size_t>(std::count_if(ranks.begin(), ranks.end(), [&](const CoreSet& rank) {
              return (rank & ~cores).none();
            })) <= cores.count();
   };
-  return fit(all) && std::all_of(ranks.begin(), ranks.end(), fit);
+  return fit(united(ranks)) && std::all_of(ranks.begin(), ranks.end(), fit);
 }
 
 bool more_cores_than_ranks(const EngineGroup& group, const std::string& host) {
-  std::size_t ranks = 0;
-  CoreSet all;
-  for (const Member& member : group.members) {
-    if (member.host_id != host) continue;
-    ++ranks;
-    all |= member.cores;
-  }
-  return all.count() > ranks;
+  const std::vector<CoreSet> ranks = cores_of_ranks(group, host);
+  return united(ranks).count() > ranks.size();
 }
 
 WaitPolicy wait_policy(const EngineGroup& group, Nanos measured) {
