@@ -17,7 +17,7 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr std::string_view kMagic = "lockstep store 1";
+constexpr std::string_view kFileMagic = "lockstep store 1";
 constexpr std::uint64_t kHeaderBytes = 24;  // Magic and committed length.
 // Which byte of the file stands for which lock.
 constexpr std::int64_t kUsersLock = 0;    // Held shared by every open store.
@@ -74,7 +74,7 @@ Result<std::string> read_at(const Fd& file, std::size_t count, std::uint64_t off
 }
 
 std::string header(std::uint64_t committed) {
-  std::string bytes(kMagic);
+  std::string bytes(kFileMagic);
   WireWriter(bytes).integer(committed);
   return bytes;
 }
@@ -142,7 +142,7 @@ class FileStore final : public Store {
     auto head = read_at(file_, kHeaderBytes, 0);
     if (!head.ok()) return head.status();
     std::uint64_t committed = 0;
-    WireReader reader(as_bytes(std::string_view(*head).substr(std::min(kMagic.size(), head->size()))));
+    WireReader reader(as_bytes(std::string_view(*head).substr(std::min(kFileMagic.size(), head->size()))));
     if (!reader.integer(committed) || committed < read_) return damaged();
     if (committed == read_) return Status();
     struct stat file {};
@@ -203,9 +203,9 @@ bool is_same_file(const Fd& file, const std::string& path) {
 
 /// Empties a store that nobody uses, and makes an empty file a store.
 Status start_anew(const Fd& file, const std::string& path) {
-  auto head = read_at(file, kMagic.size(), 0);
+  auto head = read_at(file, kFileMagic.size(), 0);
   if (!head.ok()) return head.status();
-  if (!head->empty() && *head != kMagic) {
+  if (!head->empty() && *head != kFileMagic) {
     return Status(ErrorCode::configuration,
                   path + " is not a store of lockstep; choose another path for the rendezvous");
   }

@@ -12,7 +12,7 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr std::string_view kMagic = "lockstep";
+constexpr std::string_view kHandshakeMagic = "lockstep";
 constexpr std::uint32_t kByteOrder = 0x01020304;  // Travels in the writer's own order, as frames do later.
 constexpr std::size_t kNonceBytes = 32;
 
@@ -35,11 +35,11 @@ bool read_byte_order(WireReader& reader, bool& equal) {
 
 bool read_magic(WireReader& reader) {
   std::span<const std::byte> bytes;
-  return reader.raw(kMagic.size(), bytes) && as_text(bytes) == kMagic;
+  return reader.raw(kHandshakeMagic.size(), bytes) && as_text(bytes) == kHandshakeMagic;
 }
 
 std::string encode_hello(const HandshakeHello& hello, const Digest& job_hash) {
-  std::string message(kMagic);
+  std::string message(kHandshakeMagic);
   append_byte_order(message);
   WireWriter writer(message);
   writer.integer(kHandshakeVersion);  // Lowest that this side speaks,
@@ -87,7 +87,7 @@ struct ReplyMessage {
 };
 
 std::string encode_reply_head(HandshakeStatus status, const HandshakeServerSide& side) {
-  std::string message(kMagic);
+  std::string message(kHandshakeMagic);
   WireWriter writer(message);
   writer.integer(static_cast<std::uint32_t>(status));
   writer.integer(kHandshakeVersion);
@@ -100,7 +100,7 @@ std::string encode_reply_head(HandshakeStatus status, const HandshakeServerSide&
   return message;
 }
 
-ReplyMessage decode_reply(std::span<const std::byte> message) {
+ReplyMessage read_reply(std::span<const std::byte> message) {
   ReplyMessage m;
   WireReader reader(message);
   std::uint32_t status = 0;
@@ -183,7 +183,7 @@ void HandshakeClient::consume(std::span<const std::byte> bytes) {
 }
 
 void HandshakeClient::judge_reply() {
-  const ReplyMessage reply = decode_reply(message());
+  const ReplyMessage reply = read_reply(message());
   verdict_ = reply.magic ? reply.status : HandshakeStatus::malformed;
   transcript_ += as_text(message().first(message().size() - sizeof(Digest)));
   if (verdict_ == HandshakeStatus::ok &&

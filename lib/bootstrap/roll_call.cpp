@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 // How long one look waits for members before it looks for problems: an error is known this late, success at
 // once.
-constexpr milliseconds kFirstLook{50};
+constexpr milliseconds kShortestLook{50};
 constexpr milliseconds kLongestLook{500};
 constexpr std::int64_t kReportEverySeconds = 5;
 // For a key that another rank sets right after one that is there already; long, because machines are busy at
@@ -100,7 +100,7 @@ Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
   std::vector<std::string> keys;
   for (int rank = 0; rank < world_; ++rank) keys.push_back(member_key(rank));
   std::int64_t next_report = kReportEverySeconds;
-  for (auto look = kFirstLook;; look = std::min(2 * look, kLongestLook)) {
+  for (auto look = kShortestLook;; look = std::min(2 * look, kLongestLook)) {
     auto present = store_.wait(keys, std::min(look, deadline.left()));
     if (!present.ok()) return present.status();
     LOCKSTEP_RETURN_IF_ERROR(known_problem());

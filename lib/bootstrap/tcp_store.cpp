@@ -26,7 +26,7 @@ constexpr milliseconds kFirstPause{2};
 constexpr milliseconds kLongestPause{200};
 // How much longer than the request's own timeout the server may take to answer: it is alive, but may be busy.
 constexpr milliseconds kServerSlack{10'000};
-constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kAnswerBytes = 64 << 10;
 
 Status await(const Fd& socket, short events, const Deadline& deadline) {
   pollfd entry{socket.get(), events, 0};
@@ -112,7 +112,7 @@ class Connection {
       const auto body = first_frame(as_bytes(received), kMaxReplyBytes);
       if (!body.ok()) return body.status();
       if (body.value()) return decode_reply(*body.value());
-      std::array<std::byte, kReadBytes> bytes;
+      std::array<std::byte, kAnswerBytes> bytes;
       auto count = receive_some(socket_, bytes, deadline);
       if (!count.ok()) return count.status();
       received += as_text(std::span(bytes).first(*count));

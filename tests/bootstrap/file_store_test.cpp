@@ -15,7 +15,6 @@ namespace lockstep::internal {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kSoon{20'000};
 
 std::unique_ptr<Store> open_or_die(const std::string& path) {
   auto store = open_file_store(path, real_env());

@@ -1,6 +1,7 @@
 // Stores to test with: each kind under one face, and temporary directories.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +9,9 @@
 #include "lib/bootstrap/store.hpp"
 
 namespace lockstep::internal {
+
+/// An upper bound for what happens at once.
+inline constexpr std::chrono::milliseconds kSoon{20'000};
 
 /// A directory that is removed, with the plain files in it, at the end.
 class TemporaryDirectory {

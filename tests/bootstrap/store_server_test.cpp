@@ -13,12 +13,12 @@
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/bootstrap/wire.hpp"
+#include "tests/bootstrap/store_fixtures.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kSoon{20'000};
 
 class StoreServerTest : public testing::Test {
  protected:

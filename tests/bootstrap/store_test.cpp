@@ -15,7 +15,6 @@ namespace lockstep::internal {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kSoon{20'000};  // An upper bound for what happens at once.
 
 class StoreContract : public testing::TestWithParam<std::string> {
  protected:
