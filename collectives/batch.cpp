@@ -10,27 +10,33 @@
 
 namespace lockstep {
 
-using internal::Call;
-using internal::CallBuilder;
-using internal::Message;
+namespace internal {
 
-namespace {
-
-/// All_reduces together up to this size are fused: below it latency, not bandwidth, is what they cost.
-constexpr std::size_t kFusedBytes = 64 << 10;
-
-struct Part {
+struct BatchPart {
   const void* input;
   void* output;
   std::size_t bytes;
 };
 
 /// One collective of the batch: alone, or several all_reduces packed behind each other.
-struct Entry {
+struct BatchEntry {
   CallBuilder call;
-  std::vector<Part> parts;  // More than one: fused.
+  std::vector<BatchPart> parts;  // More than one: fused.
   CallOptions options;
 };
+
+}  // namespace internal
+
+using internal::Call;
+using internal::CallBuilder;
+using internal::Message;
+using Part = internal::BatchPart;
+using Entry = internal::BatchEntry;
+
+namespace {
+
+/// All_reduces together up to this size are fused: below it latency, not bandwidth, is what they cost.
+constexpr std::size_t kFusedBytes = 64 << 10;
 
 bool fuses(const Entry& last, const CallOptions& options, DataType type, ReduceOp op, std::size_t bytes,
            const internal::CallFacts& facts) {

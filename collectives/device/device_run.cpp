@@ -5,15 +5,10 @@
 
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
+#include "collectives/device/patience.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-/// A stream that gets here within this is waited for busily; later the worker lets go of its core.
-constexpr Nanos kSpin = 50'000, kYield = 1'000'000;
-constexpr std::chrono::microseconds kPause{50};
-/// How often a waiting worker looks for what peers have told.
-constexpr Nanos kLookEvery = 10'000'000;
 
 /// The words that the engine has for the end of a group.
 Status reason_of(Engine& engine) {
@@ -75,8 +70,8 @@ Status DeviceCore::wait_until_ready(const DeviceTask& task) {
         }
       }
       if (engine().state() != ErrorCode::ok) return reason_of(engine());
-      if (now - start < kSpin) continue;
-      now - start < kYield ? void(sched_yield()) : sleep_for(kPause);
+      if (now - start < kBusyWait) continue;
+      now - start < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
     }
   }
   return {};

@@ -3,6 +3,7 @@
 
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
+#include "collectives/device/patience.hpp"
 #include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
@@ -10,10 +11,6 @@ namespace {
 
 /// Calls on streams have records of their own beside those of the engine.
 constexpr std::uint64_t kFirstSequence = std::uint64_t{1} << 40;
-constexpr Nanos kYield = 1'000'000;
-constexpr std::chrono::microseconds kPause{100};
-/// How often a watched call is compared with the peers'.
-constexpr Nanos kLookEvery = 10'000'000;
 
 /// The calls differ in nothing but where their buffers lie.
 bool is_elsewhere(CallFacts theirs, CallFacts mine, const CallFacts& call) {
@@ -172,7 +169,7 @@ Status DeviceCore::watch(const DeviceTask& task) {
       if (*ready && begun == 0) begun = now;
       if (begun != 0 && task.timeout != 0 && now - begun > task.timeout) return late(task);
     }
-    now - watched < kYield ? void(sched_yield()) : sleep_for(kPause);
+    now - watched < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
   }
 }
 

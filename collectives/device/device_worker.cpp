@@ -6,12 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "collectives/device/patience.hpp"
+
 namespace lockstep::internal {
-namespace {
-
-constexpr std::chrono::milliseconds kLookEvery{10};
-
-}  // namespace
 
 DeviceWorker::DeviceWorker(std::function<void(DeviceTask&)> run, std::function<void()> look)
     : run_(std::move(run)), look_(std::move(look)) {
@@ -60,7 +57,7 @@ void DeviceWorker::look_when_idle() {
 void DeviceWorker::await_task(std::unique_lock<std::mutex>& lock) {
   const auto due = [this] { return stopping_ || !tasks_.empty(); };
   pushed_changed_.wait(lock, [&] { return due() || looks_; });
-  while (!due() && !pushed_changed_.wait_for(lock, kLookEvery, due)) {
+  while (!due() && !pushed_changed_.wait_for(lock, std::chrono::nanoseconds(kLookEvery), due)) {
     lock.unlock();
     look_();
     lock.lock();

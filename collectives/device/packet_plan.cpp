@@ -16,7 +16,7 @@ using sync::Region;
 
 // By rule, from what others have measured on such machines; nothing here is measured.
 /// An all_reduce to here sends everything to everybody, which takes one way instead of two.
-constexpr std::uint64_t kOneShotBytes = 64 << 10;
+constexpr std::uint64_t kPacketOneShotBytes = 64 << 10;
 /// Largest block of a packet call: above it half of the traffic, which is flags, costs more than a phase.
 constexpr std::uint64_t kPacketBytes = 512 << 10;
 
@@ -33,7 +33,7 @@ class Planner {
   std::optional<PacketArguments> plan(std::uint64_t most) && {
     const std::uint64_t whole = shape_.count * element_;
     const bool two_shot =
-        shape_.collective == Collective::all_reduce && whole > std::min(kOneShotBytes, most);
+        shape_.collective == Collective::all_reduce && whole > std::min(kPacketOneShotBytes, most);
     const std::uint64_t largest = cuts_whole() && !two_shot ? whole : blocks_.longest() * element_;
     if (largest > most) return std::nullopt;
     fill(two_shot);

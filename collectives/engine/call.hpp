@@ -71,10 +71,4 @@ struct Message {
   Nanos timeout = 0;
 };
 
-/// A seldom needed fact: collectives that combine elements.
-constexpr bool is_reduction(Collective c) {
-  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::reduce_scatter ||
-         c == Collective::reduce_scatter_v;
-}
-
 }  // namespace lockstep::internal

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "collectives/engine/engine.hpp"
+#include "collectives/programs/blocks.hpp"
 #include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {

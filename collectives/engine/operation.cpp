@@ -1,5 +1,6 @@
 #include "collectives/engine/operation.hpp"
 
+#include "collectives/programs/blocks.hpp"
 #include "collectives/programs/program.hpp"
 
 namespace lockstep::internal {

@@ -61,18 +61,6 @@ bool has_counts(Collective collective) {
   }
 }
 
-bool is_reduction(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce_scatter_v:
-      return true;
-    default:
-      return false;
-  }
-}
-
 namespace {
 
 std::uint64_t sum(const std::vector<std::uint64_t>& counts) {

@@ -40,7 +40,10 @@ class Blocks {
 /// Whether every rank passes its own counts (the collectives that end in _v).
 bool has_counts(Collective collective);
 /// Whether the collective reduces, so that its results are finished (avg divides).
-bool is_reduction(Collective collective);
+constexpr bool is_reduction(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::reduce_scatter ||
+         c == Collective::reduce_scatter_v;
+}
 
 /// Elements of this rank's input and output in the call; 0 where the rank has none (the output of reduce off
 /// root, ...). A broadcast has one buffer: root's input, everybody else's output.

@@ -50,7 +50,7 @@ After LaneBuilder::recv(int peer, Slice destination, Tickets after) {
   return append(step, after);
 }
 
-After LaneBuilder::recv_reduce(int peer, Slice own, Slice destination, Combine how, Tickets after) {
+After LaneBuilder::recv_reduce(int peer, Slice own, Slice destination, RecvReduceFlags how, Tickets after) {
   assert(own.count == destination.count);
   if (drops(own.count)) return {};
   Step step;

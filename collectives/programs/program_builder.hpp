@@ -21,7 +21,7 @@ inline Slice output(Range range) { return {Space::output, kSelf, range.begin, ra
 inline Slice scratch(Range range) { return {Space::scratch, kSelf, range.begin, range.count}; }
 
 /// What a reducing step does beyond combining: see Step.
-struct Combine {
+struct RecvReduceFlags {
   bool received_first = false;
   bool finish = false;
 };
@@ -58,7 +58,7 @@ class LaneBuilder {
   After send(int peer, Slice source, Tickets after = {});
   After recv(int peer, Slice destination, Tickets after = {});
   /// destination = own op received, in the order that `how` says.
-  After recv_reduce(int peer, Slice own, Slice destination, Combine how, Tickets after = {});
+  After recv_reduce(int peer, Slice own, Slice destination, RecvReduceFlags how, Tickets after = {});
   After copy(Slice source, Slice destination, Tickets after = {});
   /// Each destination = operands combined from left to right.
   After reduce(std::span<const Slice> operands, std::span<const Slice> destinations, bool finish,

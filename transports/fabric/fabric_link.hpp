@@ -118,7 +118,7 @@ class FabricLink final : public Link {
   std::deque<std::span<std::byte>> full_;  // Bounce landings filled and unread, in order.
   std::deque<Landing> untold_;             // Opened, the peer was not told yet.
   std::deque<Expected> expected_;          // Whose headers are not here.
-  std::span<std::byte> bounce_;            // kLandings times kBounceBytes, once needed.
+  std::span<std::byte> bounce_;            // kLandings times kBounceLandingBytes, once needed.
   std::size_t next_bounce_ = 0;
 };
 

@@ -93,7 +93,7 @@ Status FabricLink::choose_way(std::span<const std::byte> into) {
   const bool whole = into.size() >= payload_left_ && payload_left_ == header_.bytes;
   way_ = whole && driver_.fabric().direct(into.data(), payload_left_) ? Way::direct : Way::bounce;
   if (way_ == Way::direct || !bounce_.empty()) return {};
-  auto memory = driver_.fabric().bounce_memory(kLandings * kBounceBytes);
+  auto memory = driver_.fabric().bounce_memory(kLandings * kBounceLandingBytes);
   if (!memory.ok()) return memory.status();
   bounce_ = *memory;
   return {};
@@ -164,8 +164,8 @@ Result<std::size_t> FabricLink::read_direct(std::span<std::byte> into) {
 // Keeps as many landings open as there is bounce memory for.
 Status FabricLink::refill_bounce() {
   while (unopened_ > 0 && open_.size() + full_.size() < kLandings) {
-    const auto part =
-        bounce_.subspan(next_bounce_ * kBounceBytes, std::min<std::uint64_t>(unopened_, kBounceBytes));
+    const auto part = bounce_.subspan(next_bounce_ * kBounceLandingBytes,
+                                      std::min<std::uint64_t>(unopened_, kBounceLandingBytes));
     LOCKSTEP_RETURN_IF_ERROR(open(part));
     unopened_ -= part.size();
     next_bounce_ = (next_bounce_ + 1) % kLandings;

@@ -33,7 +33,7 @@ inline constexpr std::size_t kPiecewiseBytes = 64 << 10;
 /// One transfer into the receiver's own memory is no larger: what a failing call may have to wait for.
 inline constexpr std::size_t kDirectLandingBytes = 16 << 20;
 /// One transfer into memory of the link, where it is reduced from: all of them stay in a core's cache.
-inline constexpr std::size_t kBounceBytes = 256 << 10;
+inline constexpr std::size_t kBounceLandingBytes = 256 << 10;
 
 /// How long the end of a transport waits for what it sent to be on its way.
 inline constexpr Nanos kLinger = 1'000'000'000;

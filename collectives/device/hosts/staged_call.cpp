@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collectives/programs/blocks.hpp"
+
 namespace lockstep::internal {
 namespace {
 

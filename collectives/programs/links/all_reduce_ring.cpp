@@ -32,7 +32,7 @@ class Piece {
     const Range leaving = block(order_.place() - 1 - step), coming = block(order_.place() - 2 - step);
     sent_.push_back(
         lanes_.sends.send(order_.right(), step == 0 ? input(leaving) : output(leaving), {arrived_}));
-    const Combine how{.received_first = true, .finish = step == world_ - 2};
+    const RecvReduceFlags how{.received_first = true, .finish = step == world_ - 2};
     arrived_ = lanes_.receives.recv_reduce(order_.left(), input(coming), output(coming), how);
   }
 

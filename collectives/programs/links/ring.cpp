@@ -56,7 +56,7 @@ void RingReduceScatter::run(int wave, const std::function<Place(int, Range)>& pl
     for (int s = first(wave); s < last(wave); ++s) {
       const Range part = segment(coming, s);
       const Place to = finishes ? place(s, part) : Place{in_wave(sums(step), s, part), sent(step, s)};
-      const Combine how{.received_first = true, .finish = finishes};
+      const RecvReduceFlags how{.received_first = true, .finish = finishes};
       arrived_[slot(s)] = lanes_.receives.recv_reduce(left, input(part), to.slice, how, {to.free});
     }
   }

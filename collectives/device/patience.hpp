@@ -1,0 +1,17 @@
+// How the device layer's threads wait for what a GPU or a peer does: busily, then by yielding, then asleep.
+#pragma once
+
+#include <chrono>
+
+#include "lib/base/env.hpp"
+
+namespace lockstep::internal {
+
+/// A stream that gets to an operation within the first is waited for busily; after the second the thread
+/// sleeps.
+inline constexpr Nanos kBusyWait = 50'000, kYieldingWait = 1'000'000;
+inline constexpr std::chrono::microseconds kPause{50};
+/// How often a waiting thread looks for what peers have told.
+inline constexpr Nanos kLookEvery = 10'000'000;
+
+}  // namespace lockstep::internal
