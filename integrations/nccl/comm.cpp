@@ -7,13 +7,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "integrations/nccl/fixed_text.hpp"
 #include "integrations/nccl/result.hpp"
 #include "integrations/nccl/unique_id.hpp"
 
 namespace lockstep::nccl {
 namespace {
-
-constexpr std::size_t kJobBytes = 8;
 
 std::uint64_t this_process() {
   static const std::uint64_t token = std::stoull(random_text(sizeof(std::uint64_t)), nullptr, 16);
@@ -44,12 +43,6 @@ struct Table {
 Table& table() {
   static auto& instance = *new Table;
   return instance;
-}
-
-template <std::size_t N>
-void put(std::array<char, N>& field, const std::string& text) {
-  if (text.size() >= N) throw Refusal(ncclInternalError, "\"" + text + "\" is too long for a refuge");
-  std::memcpy(field.data(), text.c_str(), text.size() + 1);
 }
 
 }  // namespace
@@ -110,7 +103,7 @@ void ncclComm::begin(Communicator ranks, Family family) {
   collectives_.emplace(*ranks_, device_);
   {
     const std::lock_guard lock(groups().mutex);
-    ++groups().by_name[refuges_.front().job_id.data()].alive;
+    ++groups().by_name[get(refuges_.front().job_id)].alive;
     counted_ = true;
   }
   stage_.store(Stage::usable);
@@ -227,8 +220,8 @@ Communicator ncclComm::meet_again(const std::vector<int>& survivors, Family& fam
   for (int place = 0; place < *options.world_size; ++place) {
     if (survivors[static_cast<std::size_t>(place)] == ranks_->rank()) options.rank = place;
   }
-  options.rendezvous = refuge.address.data();
-  options.job_id = refuge.job_id.data();
+  options.rendezvous = get(refuge.address);
+  options.job_id = get(refuge.job_id);
   options.secret = family_.secret;
   family = {family_.secret, survivors.front() == ranks_->rank() ? refuge_place_ : nullptr};
   return Communicator::create(options);
@@ -250,7 +243,7 @@ void ncclComm::revoke() {
 ncclComm::Endings ncclComm::leave_siblings(std::shared_ptr<Ending> ending) noexcept {
   if (!counted_.exchange(false)) return {};
   const std::lock_guard lock(groups().mutex);
-  const auto group = groups().by_name.find(refuges_.front().job_id.data());
+  const auto group = groups().by_name.find(get(refuges_.front().job_id));
   Siblings& siblings = group->second;
   if (ending != nullptr) siblings.endings.push_back(std::move(ending));
   if (--siblings.alive > 0) return {};

@@ -10,17 +10,17 @@
 #include <mutex>
 #include <vector>
 
+#include "integrations/nccl/fixed_text.hpp"
 #include "integrations/nccl/result.hpp"
 
 namespace lockstep::nccl {
 namespace {
 
-constexpr std::array<char, 8> kMagic{'l', 'o', 'c', 'k', 's', 't', 'e', 'p'};
+constexpr std::array<char, 8> kIdMagic{'l', 'o', 'c', 'k', 's', 't', 'e', 'p'};
 constexpr std::uint16_t kVersion = 1;
-constexpr std::size_t kJobBytes = 8;
 constexpr std::size_t kSecretBytes = 16;
 
-// The bytes of an id. Texts end with a zero byte, or fill their field.
+// The bytes of an id.
 struct Layout {
   std::array<char, 8> magic;
   std::uint16_t version;
@@ -39,17 +39,6 @@ std::uint32_t check_of(const Layout& layout) {
   for (std::size_t i = 0; i < sizeof(Layout) - offsetof(Layout, address); ++i)
     hash = (hash ^ bytes[i]) * 16777619u;
   return hash;
-}
-
-template <std::size_t N>
-void put(std::array<char, N>& field, const std::string& text) {
-  if (text.size() > N) throw Refusal(ncclInternalError, "\"" + text + "\" does not fit into a unique id");
-  std::memcpy(field.data(), text.data(), text.size());
-}
-
-template <std::size_t N>
-std::string get(const std::array<char, N>& field) {
-  return {field.data(), strnlen(field.data(), N)};
 }
 
 struct Served {
@@ -86,7 +75,7 @@ ncclUniqueId make_unique_id() {
   const UniqueId made{"", random_text(kJobBytes), random_text(kSecretBytes)};
   auto place = std::make_shared<Rendezvous>(made.job_id, made.secret);
   Layout layout{};
-  layout.magic = kMagic;
+  layout.magic = kIdMagic;
   layout.version = kVersion;
   put(layout.address, place->address());
   put(layout.job_id, made.job_id);
@@ -104,7 +93,7 @@ ncclUniqueId make_unique_id() {
 UniqueId read_unique_id(const ncclUniqueId& id) {
   Layout layout;
   std::memcpy(&layout, &id, sizeof layout);
-  if (layout.magic != kMagic) {
+  if (layout.magic != kIdMagic) {
     throw invalid_argument(
         "this ncclUniqueId was not made by liblockstep_nccl.so: either it was never filled in, or the rank "
         "that "
