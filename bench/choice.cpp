@@ -30,7 +30,7 @@ std::uint8_t row_number(const Ground& ground, const Options& options, Collective
   return number.value();
 }
 
-std::string text_of(const internal::SharedModel& model) {
+std::string model_text(const internal::SharedModel& model) {
   return model.source + " (" + internal::hash_text(model.hash) + ")";
 }
 
@@ -46,7 +46,7 @@ Ground ground_of(const Communicator& communicator, const Options& options) {
           static_cast<int>(hosts.size()),
           options.threads > 0,
           engine.choices().shared_from_this(),
-          text_of(communicator.core().world().model)};
+          model_text(communicator.core().world().model)};
 }
 
 Ground ground_of(const Options& options) {
@@ -67,7 +67,7 @@ Ground ground_of(const Options& options) {
           internal::choice_table(
               model.model,
               {world, load, model.segment_bytes > 0 ? model.segment_bytes : internal::kSegmentBytes}),
-          text_of(model)};
+          model_text(model)};
 }
 
 Choice choose(const Ground& ground, const Options& options, const Operation& operation, DataType type,

@@ -54,12 +54,11 @@ class Run {
  private:
   // Microseconds of one call, started together with the other ranks. `sent`: what was sent before it.
   double once(Traffic* sent = nullptr) {
-    using Clock = std::chrono::steady_clock;
     board_.barrier();
     if (sent != nullptr) *sent = sent_so_far(communicator_);
-    const auto start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     call_.operation->run(communicator_, arguments_);
-    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   }
 
   Communicator& communicator_;

@@ -37,11 +37,10 @@ Arguments Sampler::arguments(const Candidate& candidate) {
 
 // Started together with the other ranks.
 double Sampler::once(const Candidate& candidate, const Arguments& call) {
-  using Clock = std::chrono::steady_clock;
   board_.barrier();
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   candidate.operation->run(communicator_, call);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 double Sampler::median_of(const Candidate& candidate, const Arguments& call, int iterations) {

@@ -59,16 +59,15 @@ void send_all(int fd) {
 
 /// Seconds from the first byte to the last.
 double receive_all(int fd) {
-  using Clock = std::chrono::steady_clock;
   std::vector<char> piece(kPiece);
-  Clock::time_point first;
+  std::chrono::steady_clock::time_point first;
   for (std::size_t received = 0; received < kBytes;) {
     const ssize_t n = recv(fd, piece.data(), kPiece, 0);
     check(n > 0);
-    if (received == 0) first = Clock::now();
+    if (received == 0) first = std::chrono::steady_clock::now();
     received += static_cast<std::size_t>(n);
   }
-  return std::chrono::duration<double>(Clock::now() - first).count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - first).count();
 }
 
 /// Sends and receives at once, as both hosts do in an all_reduce.

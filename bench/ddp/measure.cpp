@@ -14,9 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Rounds before the first that counts: memory is touched, connections find their rate.
-constexpr std::size_t kWarmUp = 2;
-
 double milliseconds(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 class Trainer {

@@ -11,6 +11,9 @@
 
 namespace lockstep::bench {
 
+/// Rounds before the first that counts: memory is touched, connections find their rate.
+inline constexpr std::size_t kWarmUp = 2;
+
 /// One weight matrix a layer. Single-threaded.
 class Model {
  public:

@@ -14,16 +14,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Rounds before the first that counts: memory is touched, connections find their rate.
-constexpr std::size_t kWarmUp = 1;
 // Steps in a row, as training makes them: what one leaves on its way the next waits for. The last one's is
 // waited for as well, so that a row of a few steps shows a little less than a long one would.
 constexpr std::size_t kRow = 6;
 
 /// Each layer is stepped just before the forward uses it, with either kind of reducer.
-class Trainer {
+class OverlapTrainer {
  public:
-  Trainer(Communicator& communicator, const DdpOptions& options, bool overlap)
+  OverlapTrainer(Communicator& communicator, const DdpOptions& options, bool overlap)
       : model_(options.parameters, options.batch),
         reducer_(communicator, model_.parameters(), reducer_options(options, overlap)) {
     for (std::size_t l = 0; l < model_.layers(); ++l)
@@ -66,7 +64,7 @@ class Trainer {
 }  // namespace
 
 OverlapResult measure_overlap(Communicator& communicator, Board& board, const DdpOptions& options) {
-  Trainer whole(communicator, options, false), overlapped(communicator, options, true);
+  OverlapTrainer whole(communicator, options, false), overlapped(communicator, options, true);
   std::vector<double> step, with, compute, forward;
   const auto time = [&](std::vector<double>& into, std::size_t steps, const std::function<void()>& call) {
     board.barrier();

@@ -17,8 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kWarmUp = 2;
-
 /// Costs what any rate costs, and leaves the values alone.
 std::shared_ptr<AdamW> optimizer_at_rest() { return std::make_shared<AdamW>(0.0); }
 
@@ -37,9 +35,9 @@ class StateOf {
   std::vector<float> values_, gradients_, first_, second_;
 };
 
-class Trainer {
+class ZeroTrainer {
  public:
-  virtual ~Trainer() = default;
+  virtual ~ZeroTrainer() = default;
   /// A whole step; `at_once`: all values are there before forward begins.
   virtual void step(bool at_once) = 0;
   virtual void gather() = 0;
@@ -47,15 +45,15 @@ class Trainer {
   Model& model() { return model_; }
 
  protected:
-  explicit Trainer(const DdpOptions& options) : model_(options.parameters, options.batch) {}
+  explicit ZeroTrainer(const DdpOptions& options) : model_(options.parameters, options.batch) {}
   Model model_;
 };
 
 /// Stage 0: a reducer, and the state of all parameters on every rank.
-class WholeTrainer final : public Trainer {
+class WholeTrainer final : public ZeroTrainer {
  public:
   WholeTrainer(Communicator& communicator, const DdpOptions& options)
-      : Trainer(options),
+      : ZeroTrainer(options),
         reducer_(communicator, model_.parameters(),
                  {.undo = options.undo, .check_first = options.check_first}) {
     for (std::size_t l = 0; l < model_.layers(); ++l)
@@ -90,10 +88,10 @@ class WholeTrainer final : public Trainer {
   std::vector<std::vector<float>> slots_;
 };
 
-class ShardedTrainer final : public Trainer {
+class ShardedTrainer final : public ZeroTrainer {
  public:
   ShardedTrainer(Communicator& communicator, const DdpOptions& options)
-      : Trainer(options),
+      : ZeroTrainer(options),
         one_gradient_(options.zero == 2 ? model_.width() * model_.width() : 0),
         sharded_(communicator, parameters(), optimizer_at_rest(), sharded_options(options)) {
     for (std::size_t l = 0; l < model_.layers(); ++l) {
@@ -134,7 +132,7 @@ class ShardedTrainer final : public Trainer {
   bool reduced_ = false;
 };
 
-std::unique_ptr<Trainer> make_trainer(Communicator& communicator, const DdpOptions& options) {
+std::unique_ptr<ZeroTrainer> make_trainer(Communicator& communicator, const DdpOptions& options) {
   if (options.zero == 0) return std::make_unique<WholeTrainer>(communicator, options);
   return std::make_unique<ShardedTrainer>(communicator, options);
 }

@@ -8,15 +8,14 @@ namespace lockstep::bench {
 namespace {
 
 using Ranks = DeviceCommunicator;
-using Call = DeviceCall;
 
-DeviceCallOptions options_of(const Call& call) {
+DeviceCallOptions options_of(const DeviceCall& call) {
   DeviceCallOptions options;
   options.scale = call.scale;
   return options;
 }
 
-void sendrecv(Ranks& ranks, const Call& c) {
+void sendrecv(Ranks& ranks, const DeviceCall& c) {
   DeviceBatch batch = ranks.batch();
   batch.send(c.input, c.count, c.type, (ranks.rank() + 1) % ranks.size(), c.stream);
   batch.recv(c.output, c.count, c.type, (ranks.rank() + ranks.size() - 1) % ranks.size(), c.stream);
@@ -25,33 +24,35 @@ void sendrecv(Ranks& ranks, const Call& c) {
 
 struct Entry {
   std::string_view operation;
-  void (*run)(Ranks&, const Call&);
+  void (*run)(Ranks&, const DeviceCall&);
 };
 
 constexpr Entry kEntries[] = {
     {"all_reduce",
-     [](Ranks& r, const Call& c) {
+     [](Ranks& r, const DeviceCall& c) {
        r.all_reduce(c.input, c.output, c.count, c.type, c.op, c.stream, options_of(c));
      }},
     {"reduce",
-     [](Ranks& r, const Call& c) {
+     [](Ranks& r, const DeviceCall& c) {
        r.reduce(c.input, c.output, c.count, c.type, c.op, c.root, c.stream, options_of(c));
      }},
     {"broadcast",
-     [](Ranks& r, const Call& c) { r.broadcast(c.input, c.output, c.count, c.type, c.root, c.stream); }},
+     [](Ranks& r, const DeviceCall& c) {
+       r.broadcast(c.input, c.output, c.count, c.type, c.root, c.stream);
+     }},
     {"scatter",
-     [](Ranks& r, const Call& c) { r.scatter(c.input, c.output, c.count, c.type, c.root, c.stream); }},
+     [](Ranks& r, const DeviceCall& c) { r.scatter(c.input, c.output, c.count, c.type, c.root, c.stream); }},
     {"gather",
-     [](Ranks& r, const Call& c) { r.gather(c.input, c.output, c.count, c.type, c.root, c.stream); }},
+     [](Ranks& r, const DeviceCall& c) { r.gather(c.input, c.output, c.count, c.type, c.root, c.stream); }},
     {"all_gather",
-     [](Ranks& r, const Call& c) { r.all_gather(c.input, c.output, c.count, c.type, c.stream); }},
+     [](Ranks& r, const DeviceCall& c) { r.all_gather(c.input, c.output, c.count, c.type, c.stream); }},
     {"reduce_scatter",
-     [](Ranks& r, const Call& c) {
+     [](Ranks& r, const DeviceCall& c) {
        r.reduce_scatter(c.input, c.output, c.count, c.type, c.op, c.stream, options_of(c));
      }},
     {"all_to_all",
-     [](Ranks& r, const Call& c) { r.all_to_all(c.input, c.output, c.count, c.type, c.stream); }},
-    {"barrier", [](Ranks& r, const Call& c) { r.barrier(c.stream); }},
+     [](Ranks& r, const DeviceCall& c) { r.all_to_all(c.input, c.output, c.count, c.type, c.stream); }},
+    {"barrier", [](Ranks& r, const DeviceCall& c) { r.barrier(c.stream); }},
     {"sendrecv", sendrecv},
 };
 
