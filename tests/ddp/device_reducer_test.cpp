@@ -19,12 +19,10 @@
 namespace lockstep {
 namespace {
 
-using internal::Backend;
 using internal::testing::must;
+using testing::backend;
 using testing::error_of;
 using testing::on_ranks;
-
-Backend& backend() { return *must(internal::device_backend()); }
 
 /// Parameters of odd sizes, some larger than a bucket, and their values in device memory.
 class Model {

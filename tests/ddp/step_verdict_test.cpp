@@ -9,7 +9,7 @@
 namespace lockstep::internal {
 namespace {
 
-std::vector<Parameter> model() {
+std::vector<Parameter> small_model() {
   return {{"a", DataType::f32, {8}, nullptr, nullptr},
           {"b", DataType::f32, {4}, nullptr, nullptr},
           {"c", DataType::bf16, {}, nullptr, nullptr}};
@@ -22,12 +22,12 @@ std::vector<StepRecord> records(std::vector<std::pair<Trouble, std::uint32_t>> t
 }
 
 TEST(StepVerdict, IsGoodWhenAllAre) {
-  EXPECT_TRUE(judge(records({{Trouble::none, 0}, {Trouble::none, 2}}), {}, model()).ok());
+  EXPECT_TRUE(judge(records({{Trouble::none, 0}, {Trouble::none, 2}}), {}, small_model()).ok());
 }
 
 TEST(StepVerdict, NamesTheLowestRankInTrouble) {
-  const Status status =
-      judge(records({{Trouble::none, 0}, {Trouble::not_finite, 2}, {Trouble::marked_twice, 1}}), {}, model());
+  const Status status = judge(
+      records({{Trouble::none, 0}, {Trouble::not_finite, 2}, {Trouble::marked_twice, 1}}), {}, small_model());
   EXPECT_EQ(status.culprit(), 1);
   EXPECT_EQ(status.message(),
             "rank 1 has an infinity or a NaN in the gradient of \"c\" (2); leave this step out; a lower loss "
@@ -36,8 +36,9 @@ TEST(StepVerdict, NamesTheLowestRankInTrouble) {
 
 TEST(StepVerdict, NamesAllRanksThatMissedGradients) {
   const std::vector<std::vector<std::size_t>> missing{{}, {0, 2}, {1}};
-  const Status status = judge(
-      records({{Trouble::none, 0}, {Trouble::not_marked, 0}, {Trouble::not_marked, 1}}), missing, model());
+  const Status status =
+      judge(records({{Trouble::none, 0}, {Trouble::not_marked, 0}, {Trouble::not_marked, 1}}), missing,
+            small_model());
   EXPECT_EQ(status.culprit(), 1);
   EXPECT_EQ(
       status.message().rfind("rank 1 did not mark 2 of 3 gradients: \"a\" (0), \"c\" (2); rank 2 did not "
@@ -64,11 +65,11 @@ TEST(StepVerdict, KeepsTheFirstTrouble) {
 
 TEST(ReplicaVerdict, NamesTheFirstTensorAndTheRankThatDeviates) {
   const std::vector<std::uint64_t> equal{1, 2, 3, 1, 2, 3, 1, 2, 3};
-  EXPECT_TRUE(compare_replicas(equal, model()).ok());
+  EXPECT_TRUE(compare_replicas(equal, small_model()).ok());
   auto odd = equal;
   odd[1] = 9;  // Rank 0 is the odd one.
   odd[8] = 9;
-  const Status status = compare_replicas(odd, model());
+  const Status status = compare_replicas(odd, small_model());
   EXPECT_EQ(status.code(), ErrorCode::mismatch);
   EXPECT_EQ(status.culprit(), 0);
   EXPECT_EQ(

@@ -11,16 +11,18 @@
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/test_run.hpp"
 #include "transports/verbs/verbs_transport.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-constexpr const char* kTransport = LOCKSTEP_TEST_TRANSPORT;
+/// A transport, or hosts.
+const std::string_view kRun = lockstep::testing::test_run("shm");
 /// By rank: which host it is on.
 using Layout = std::vector<int>;
 /// Hosts are simulated: their ranks meet on one machine, and share memory with those of their host alone.
-constexpr bool kSeveralHosts = std::string_view(kTransport) == "auto";
+const bool kSeveralHosts = kRun == "hosts";
 constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
 
 /// Where the ranks of one test meet; gone with it.
@@ -44,7 +46,7 @@ Communicator join(int rank, int world, const MeetingPlace& place) {
   options.rendezvous = place.rendezvous();
   options.job_id = "matrix";
   options.secret = "matrix";
-  options.transports = kTransport;
+  options.transports = kSeveralHosts ? "auto" : kRun;
   return Communicator::create(options);
 }
 
@@ -63,7 +65,7 @@ class Rank {
   void run_rows() {
     for (const Algorithm& row : algorithms()) {
       const bool registered = row.medium == Medium::domain_registered;
-      const bool has_domain = std::string_view(kTransport) == "shm" && communicator_.size() > 1;
+      const bool has_domain = kRun == "shm" && communicator_.size() > 1;
       if (row.medium != Medium::links && !has_domain) continue;
       run_all_counts(row.collective, &row, registered ? MemoryKind::registered : MemoryKind::heap);
       if (row.medium == Medium::links) run_all_counts(row.collective, &row, MemoryKind::registered);
@@ -186,7 +188,7 @@ void move_to_host(int host) {
 class Matrix : public ::testing::TestWithParam<Layout> {
  protected:
   void SetUp() override {
-    if (std::string_view(kTransport) == "verbs" && !open_verbs(0).ok()) GTEST_SKIP() << "no RDMA device here";
+    if (kRun == "verbs" && !open_verbs(0).ok()) GTEST_SKIP() << "no RDMA device here";
   }
   static void on_ranks(void (Rank::*part)()) {
     const MeetingPlace place;

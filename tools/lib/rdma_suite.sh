@@ -69,10 +69,10 @@ case $part in
   one)
     check "verbs: pairs connect when they are first wanted" "$bin/verbs_transport_test"
     for ranks in 2 3 4; do
-      check "verbs: every collective, $ranks ranks" "$bin/matrix_verbs_test" --gtest_filter="*/$ranks"
+      check "verbs: every collective, $ranks ranks" env TEST_RUN=verbs "$bin/matrix_test" --gtest_filter="*/$ranks"
     done
     for ranks in 2 4; do
-      check "ucx: every collective, $ranks ranks" "${ucx[@]}" "$bin/matrix_ucx_test" --gtest_filter="*LibrarysChoice/$ranks:*SideBySide/$ranks"
+      check "ucx: every collective, $ranks ranks" "${ucx[@]}" TEST_RUN=ucx "$bin/matrix_test" --gtest_filter="*LibrarysChoice/$ranks:*SideBySide/$ranks"
     done
     check "verbs: a killed rank is named" "$bin/process_test" --gtest_filter='*AKilledRank*/verbs'
     check "ucx: a killed rank is named" "${ucx[@]}" "$bin/process_test" --gtest_filter='*AKilledRank*/ucx'
@@ -80,11 +80,11 @@ case $part in
     check "auto: verbs between hosts, shared memory within" auto_takes_verbs
     check "auto: TCP where one rank may not lock memory" auto_takes_tcp
     check "shm+tcp: TCP though there is a device" tcp_is_obeyed
-    check "auto: every collective, 2 hosts with 2 ranks" "$bin/matrix_hosts_test" --gtest_filter="*LibrarysChoice/hosts_0_0_1_1"
+    check "auto: every collective, 2 hosts with 2 ranks" env TEST_RUN=hosts "$bin/matrix_test" --gtest_filter="*LibrarysChoice/hosts_0_0_1_1"
     ;;
   two)
     export LOCKSTEP_VERBS_DEVICE=rxe0,rxe1 LOCKSTEP_VERBS_TIMEOUT=13
-    check "verbs: every collective over a bridge, 2 ranks" "$bin/matrix_verbs_test" --gtest_filter='*/2'
+    check "verbs: every collective over a bridge, 2 ranks" env TEST_RUN=verbs "$bin/matrix_test" --gtest_filter='*/2'
     tc qdisc add dev eth0 root netem loss 1% || exit 1
     check "verbs: 10,000 all_reduces with 1 % loss" lossy_all_reduce "$(mktemp)"
     ;;

@@ -11,6 +11,7 @@
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
@@ -26,7 +27,7 @@ using testing::MeetingPlace;
 using testing::run_on_devices;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+const char* const kMode = testing::test_run("stream_sync");
 
 void all_reduce(DeviceRank& self, DeviceArena& arena, std::size_t count,
                 const DeviceCallOptions& options = {}) {

@@ -11,6 +11,7 @@
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/must.hpp"
+#include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
@@ -27,7 +28,7 @@ using testing::DeviceRank;
 using testing::MeetingPlace;
 using testing::run_on_devices;
 
-constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+const char* const kMode = testing::test_run("stream_sync");
 
 Backend& backend() { return *must(internal::device_backend()); }
 

@@ -11,12 +11,14 @@
 #include "tests/device/communicator/device_call.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/host_of_rank.hpp"
+#include "tests/support/test_run.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 using lockstep::testing::MeetingPlace;
 
+const char* const kMode = lockstep::testing::test_run("host_sync");
 constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
 enum class Memory { private_memory, registered, mixed };
 
@@ -30,7 +32,7 @@ class Rank {
         private_(kArenaBytes, rank % 3),
         registered_(kArenaBytes, rank % 3) {
     communicator_.register_buffer(registered_.device(), kArenaBytes);
-    EXPECT_EQ(name_of(communicator_.mode()), LOCKSTEP_TEST_MODE) << communicator_.describe();
+    EXPECT_EQ(name_of(communicator_.mode()), kMode) << communicator_.describe();
   }
 
   void run_everything() {
@@ -117,10 +119,10 @@ class DeviceMatrix : public ::testing::TestWithParam<Layout> {
  protected:
   static void on_ranks(void (Rank::*part)()) {
     const bool one_host = GetParam() == Layout(GetParam().size());
-    if (!one_host && LOCKSTEP_TEST_MODE != std::string_view("host_sync"))
+    if (!one_host && kMode != std::string_view("host_sync"))
       GTEST_SKIP() << "this mode reaches one host only";
     ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 1);
-    ::setenv("LOCKSTEP_DEVICE_MODE", LOCKSTEP_TEST_MODE, 1);
+    ::setenv("LOCKSTEP_DEVICE_MODE", kMode, 1);
     ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);  // Large messages pass in many blocks.
     const MeetingPlace place;
     const auto world = static_cast<int>(GetParam().size());

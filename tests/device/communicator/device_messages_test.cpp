@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/device/communicator/device_world.hpp"
+#include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
@@ -13,7 +14,7 @@ using internal::DeviceArena;
 using testing::DeviceRank;
 using testing::run_on_devices;
 
-constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+const char* const kMode = testing::test_run("stream_sync");
 
 void fill(DeviceArena& arena, std::size_t bytes, int seed, Stream stream) {
   for (std::size_t i = 0; i < bytes; ++i)

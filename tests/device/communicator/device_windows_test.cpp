@@ -6,6 +6,7 @@
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/must.hpp"
+#include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
@@ -18,7 +19,7 @@ using internal::testing::must;
 using testing::DeviceRank;
 using testing::run_on_devices;
 
-constexpr const char* kMode = LOCKSTEP_TEST_MODE;
+const char* const kMode = testing::test_run("stream_sync");
 constexpr std::size_t kArena = 4 << 20;
 
 /// Every collective that windows serve.
