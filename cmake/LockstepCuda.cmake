@@ -1,6 +1,7 @@
 # CUDA, where nvcc is found: kernels for every GPU from sm_80 on, and PTX for those to come. The driver is never linked;
 # its functions are taken at run time, so the library starts where there is none.
-set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;86-real;89-real;90-real;100-real;100-virtual" CACHE STRING
+# Code for 8.0 runs on 8.6 and 8.9, which have nothing that these kernels want besides.
+set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;90-real;100-real;100-virtual" CACHE STRING
     "GPU architectures that kernels are compiled for; one is enough while developing, none is a build without CUDA")
 # Kernels are checked with compute-sanitizer: the sanitizers of the host's compiler have nothing to say about them.
 if(LOCKSTEP_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT LOCKSTEP_CUDA_ARCHITECTURES)
