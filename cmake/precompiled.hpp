@@ -1,5 +1,5 @@
-// What nearly every file includes, parsed once per target. Files still include what they use: the aarch64 build has no
-// precompiled headers and would fail.
+// What nearly every file includes, parsed once per target. Files still include what they use: the debug build compiles each
+// alone and without precompiled headers, and would fail.
 #pragma once
 
 #include <algorithm>
