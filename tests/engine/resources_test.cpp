@@ -11,6 +11,7 @@
 #include "tests/engine/count_option.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep {
 namespace {
@@ -87,12 +88,6 @@ TEST_P(Resources, AnOperationNobodyWaitsForTakesNoProcessor) {
   });
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // Sanitizers keep books of their own beside the library's memory.
-#else
-constexpr bool kSanitized = false;
-#endif
-
 TEST_P(Resources, MemoryIsBoundedAndDoesNotGrow) {
   constexpr int kRanks = 4;
   constexpr std::size_t kPerRank = 8 << 20, kPerPeer = 64 << 10;
@@ -118,7 +113,7 @@ TEST_P(Resources, MemoryIsBoundedAndDoesNotGrow) {
     constexpr std::uint64_t kOfARound = 10 * 25;
     for (int i = 0; i < 3; ++i) round();
     const std::size_t warm = private_bytes() + shared_bytes();
-    if (!kSanitized) {
+    if (!testing::kSanitized) {  // Which keeps books of its own beside the library's memory.
       EXPECT_LE(warm - before, kPerRank + (kRanks - 1) * kPerPeer) << "rank " << rank;
     }
     for (std::uint64_t done = 0; done < testing::count_option(1'000); done += kOfARound) round();

@@ -4,6 +4,7 @@
 
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/sim_world.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -75,7 +76,7 @@ TEST_P(EveryAlgorithm, IsRightAtEveryWorldSize) {
 }
 
 TEST_P(EveryAlgorithm, IsRightForManySeeds) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= lockstep::testing::runs_of(10); ++seed) {
     SimWorldOptions options;
     options.world = 2 + static_cast<int>(seed % 4);
     options.seed = seed;

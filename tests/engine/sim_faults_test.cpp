@@ -4,6 +4,7 @@
 
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/sim_world.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -50,7 +51,7 @@ struct Case {
 class SimCrash : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SimCrash, EverySurvivorNamesTheDeadRankWithinASecond) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= lockstep::testing::runs_of(40); ++seed) {
     SimWorldOptions options;
     options.world = 2 + static_cast<int>(seed % 7);
     options.seed = seed;
@@ -96,8 +97,8 @@ TEST(SimCrash, AThousandRanksLearnOfOneDeath) {
 }
 
 TEST(SimCrash, APeerThatDidItsPartBeforeItWentHarmsNobody) {
-  int crashes = 0;
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  std::uint64_t crashes = 0;
+  for (std::uint64_t seed = 1; seed <= lockstep::testing::runs_of(100); ++seed) {
     SimWorldOptions options;
     options.seed = seed;
     options.network.domain = true;
@@ -118,7 +119,8 @@ TEST(SimCrash, APeerThatDidItsPartBeforeItWentHarmsNobody) {
     EXPECT_TRUE(outcome.status.ok()) << "seed " << seed << ": " << outcome.status.message();
     EXPECT_EQ(outcome.wrong, "") << "seed " << seed;
   }
-  EXPECT_GT(crashes, 10) << "rank 0 was always done first: nothing was tested";
+  EXPECT_GT(crashes, lockstep::testing::runs_of(100) / 10)
+      << "rank 0 was always done first: nothing was tested";
 }
 
 /// One rank deviates in one call.
@@ -145,7 +147,7 @@ class SimMismatch : public ::testing::TestWithParam<std::tuple<Deviation, bool>>
 TEST_P(SimMismatch, IsNamedOnAllRanks) {
   const auto& [deviation, domain] = GetParam();
   const bool rooted = std::string(deviation.name) == "root";
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint64_t seed = 1; seed <= lockstep::testing::runs_of(200); ++seed) {
     SimWorldOptions options;
     options.world = 2 + static_cast<int>(seed % 4);
     options.seed = seed;
@@ -201,7 +203,7 @@ class SimFaults : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(SimFaults, AStoppedRankDelaysAndHarmsNothing) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= lockstep::testing::runs_of(10); ++seed) {
     SimWorld world(options(seed));
     for (int i = 0; i < 20; ++i) world.add(all_reduce(4, 1'000));
     world.schedule().at(60'000, [&] { world.schedule().pause(2); });
@@ -212,7 +214,7 @@ TEST_P(SimFaults, AStoppedRankDelaysAndHarmsNothing) {
 }
 
 TEST_P(SimFaults, ADeadlineNamesWhoIsLate) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= lockstep::testing::runs_of(10); ++seed) {
     SimWorld world(options(seed));
     for (int i = 0; i < 20; ++i) {
       SimCall call = all_reduce(4, 1'000);
@@ -234,7 +236,7 @@ TEST_P(SimFaults, ADeadlineNamesWhoIsLate) {
 }
 
 TEST_P(SimFaults, AbortOnOneRankEndsAll) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= lockstep::testing::runs_of(10); ++seed) {
     SimWorld world(options(seed));
     for (int i = 0; i < 2'000; ++i) world.add(all_reduce(4, 1'000));
     world.schedule().at(200'000, [&] {

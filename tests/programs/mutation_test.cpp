@@ -4,15 +4,12 @@
 
 #include "tests/programs/cases.hpp"
 #include "tests/programs/mutants.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kLargestWorld = 4;
-#else
-constexpr int kLargestWorld = 6;
-#endif
+constexpr int kLargestWorld = lockstep::testing::kSanitized ? 4 : 6;
 
 class Mutation : public testing::TestWithParam<const Algorithm*> {};
 

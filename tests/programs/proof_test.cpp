@@ -3,15 +3,13 @@
 // sampled world sizes up to 1024.
 #include "collectives/verify/verify.hpp"
 #include "tests/programs/cases.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kLargestWorld = 20;  // a sanitizer looks for errors of the verifier, for which small worlds do
-#else
-constexpr int kLargestWorld = 64;
-#endif
+// A sanitizer looks for errors of the verifier, for which small worlds do.
+constexpr int kLargestWorld = lockstep::testing::kSanitized ? 20 : 64;
 /// Up to here every root is tried with every size. Above, in the programs of order world^2 steps, the roots
 /// 0, 1, the middle and the last one are, and each of the others takes one size, in turn: a program depends
 /// on its root through rank - root alone, so that roots differ only in where the ranks wrap round.
