@@ -222,7 +222,10 @@ std::vector<CommunicatorCore*> DeviceCore::groups() const {
 
 DeviceCore::~DeviceCore() {
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
-  if (worker_ != nullptr && !worker_->idle()) abort("its DeviceCommunicator was destroyed");
+  if (worker_ != nullptr && !worker_->idle()) {  // A failure may be known here before the peers were told.
+    const Status why = failure();
+    why.ok() ? abort("its DeviceCommunicator was destroyed") : revoke(why);
+  }
   worker_.reset();
   stream_runner_.reset();
   sync_runner_.reset();
