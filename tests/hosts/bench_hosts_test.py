@@ -18,7 +18,7 @@ def run(hosts, *arguments, environment=None):
     """What rank 0 prints; every rank must end well."""
     commands = []
     for rank, host in enumerate(LAYOUT):
-        own = {"RANK": str(rank), "WORLD_SIZE": str(len(LAYOUT)), "LOCKSTEP_SECRET": "s3cret", "LOCKSTEP_TIMEOUT": "60s",
+        own = {"RANK": str(rank), "WORLD_SIZE": str(len(LAYOUT)), "LOCKSTEP_SECRET": "s3cret", "LOCKSTEP_TIMEOUT": "200s",
                "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29712"}
         commands.append((hosts.enter(host) + [BENCH, *arguments], own | (environment or {})))
     with processes(commands) as ranks:
