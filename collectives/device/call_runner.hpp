@@ -13,7 +13,7 @@
 namespace lockstep::internal {
 
 /// Why a kernel gave up a wait.
-struct Trouble {
+struct CallTrouble {
   int member = 0;        ///< Who was waited for.
   bool is_late = false;  ///< Beyond the call's deadline; else the member sent a message of another size.
   std::uint64_t sent = 0, expected = 0;  ///< Bytes.
@@ -33,7 +33,7 @@ class CallRunner {
   /// Lets every wait of this rank pass, by a stream of its own if needed; again as long as peers may undo it.
   virtual Status let_pass(DeviceStream stream) = 0;
   /// Of a call that its stream ran; an abort is none.
-  virtual std::optional<Trouble> trouble() const { return std::nullopt; }
+  virtual std::optional<CallTrouble> trouble() const { return std::nullopt; }
 
  protected:
   /// What runs `call`: the program of registered memory where its buffers lie in windows (`use` then tells

@@ -98,7 +98,7 @@ class DeviceCore {
   Status compare_calls(const DeviceTask& task);
   Status late(const DeviceTask& task);
   Status gave_up(const DeviceTask& task);
-  Status explained(const Trouble& trouble, std::string_view what);
+  Status explained(const CallTrouble& trouble, std::string_view what);
   void let_pass(const DeviceTask& task);
 
   // device_run.cpp

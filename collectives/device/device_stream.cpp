@@ -180,7 +180,7 @@ Status DeviceCore::gave_up(const DeviceTask& task) {
   return task.call ? compare_calls(task) : Status();
 }
 
-Status DeviceCore::explained(const Trouble& trouble, std::string_view what) {
+Status DeviceCore::explained(const CallTrouble& trouble, std::string_view what) {
   const std::string member = engine().who(trouble.member), self = engine().who(control_->rank());
   if (trouble.is_late) {
     return Status(ErrorCode::timeout,

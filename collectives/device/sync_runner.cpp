@@ -180,13 +180,13 @@ Status SyncRunner::let_pass(DeviceStream) {
   return {};
 }
 
-std::optional<Trouble> SyncRunner::trouble() const {
+std::optional<CallTrouble> SyncRunner::trouble() const {
   const std::uint32_t report = std::atomic_ref(signals_->report).load(std::memory_order_acquire);
   const sync::Report::Why why = sync::Report::why(report);
   const int member = sync::Report::awaited(report);
-  if (why == sync::Report::Why::late) return Trouble{.member = member, .is_late = true};
+  if (why == sync::Report::Why::late) return CallTrouble{.member = member, .is_late = true};
   if (why == sync::Report::Why::sizes)
-    return Trouble{.member = member, .sent = signals_->sizes.sent, .expected = signals_->sizes.expected};
+    return CallTrouble{.member = member, .sent = signals_->sizes.sent, .expected = signals_->sizes.expected};
   return std::nullopt;
 }
 

@@ -53,7 +53,7 @@ class SyncRunner final : public CallRunner {
   /// Equal on all ranks.
   bool carries_messages() const { return areas_.world() == 1 || message_slot_bytes() != 0; }
   Status let_pass(DeviceStream stream) override;
-  std::optional<Trouble> trouble() const override;
+  std::optional<CallTrouble> trouble() const override;
 
  private:
   SyncRunner(Backend& backend, SyncAreas areas, bool opens)

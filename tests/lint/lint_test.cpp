@@ -7,6 +7,7 @@
 #include "lib/base/config.hpp"
 #include "tests/lint/ambient.hpp"
 #include "tests/lint/floors.hpp"
+#include "tests/lint/names.hpp"
 #include "tests/lint/source_tree.hpp"
 
 namespace lockstep::internal::lint {
@@ -46,6 +47,34 @@ TEST(Ambient, PassesWhatOnlyLooksAlike) {
   }
   EXPECT_TRUE(ambient_findings({read_source("lib/base/env.cpp", "nanosleep(&t, &t);")}).empty());
   EXPECT_TRUE(ambient_findings({read_source("lib/bootstrap/tcp_store.cpp", "sleep_for(pause);")}).empty());
+}
+
+TEST(Names, ANamespaceHasATypeOnce) {
+  const auto files = read_tree(LOCKSTEP_SOURCE_DIR, {"include", "lib", "transports", "collectives", "ddp"});
+  ASSERT_GT(files.size(), 100u);
+  const Findings findings = name_findings(files);
+  EXPECT_TRUE(findings.empty()) << lines(findings);
+}
+
+TEST(Names, FindsWhatIsPlanted) {
+  const SourceFile first = read_source("a.hpp", "namespace one::two {\nstruct Call {\n  int x;\n};\n}\n");
+  for (const char* planted : {"struct Call {\n", "class Call final : public Base {\n",
+                              "template <class T> class Call {\n", "enum class Call : int { none };\n"}) {
+    const auto second =
+        read_source("b.cpp", "namespace one::two {\nint f() { return 1; }\n" + std::string(planted));
+    EXPECT_EQ(name_findings({first, second}).size(), 1u) << planted;
+  }
+}
+
+TEST(Names, PassesWhatOnlyLooksAlike) {
+  const SourceFile first = read_source("a.hpp", "namespace one::two {\nstruct Call {\n  int x;\n};\n}\n");
+  for (const char* harmless : {"namespace one {\nstruct Call {};\n}", "namespace one::two {\nstruct Call;\n}",
+                               "namespace one::two {\nnamespace {\nstruct Call {};\n}\n}",
+                               "namespace one::two {\n// struct Call {\n}",
+                               "namespace one::two {\nstruct Other {\nstruct Call {};\n};\n}"}) {
+    const Findings findings = name_findings({first, read_source("b.cpp", harmless)});
+    EXPECT_TRUE(findings.empty()) << harmless << lines(findings);
+  }
 }
 
 TEST(Floors, IncludesGoDownOnly) {

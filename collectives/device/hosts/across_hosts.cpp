@@ -145,7 +145,7 @@ Status AcrossHosts::all_reduce(const Call& call, Nanos end) {
 
   StagedCall row{Collective::all_reduce, facts.type, facts.op, -1, 1, call.priority, {}, {}, {}};
   if (averages || facts.op == ReduceOp::premul_sum) row.op = ReduceOp::sum;
-  row.input = row.output = StagedBlocks::even(own, count, count);
+  row.input = row.output = DeviceBlocks::even(own, count, count);
   row.longest = count;
   LOCKSTEP_RETURN_IF_ERROR(run_row(row, end));
   if (averages) LOCKSTEP_RETURN_IF_ERROR(divide(call, own, count));
@@ -182,8 +182,8 @@ Status AcrossHosts::broadcast(const Call& call, Nanos end) {
     row.root =
         static_cast<int>(std::find(row_ranks_.begin(), row_ranks_.end(), facts.root) - row_ranks_.begin());
     const bool is_root = row.root == row_->rank();
-    row.input = StagedBlocks::even(call.input, facts.count, is_root ? facts.count : 0);
-    row.output = StagedBlocks::even(call.output, facts.count, is_root ? 0 : facts.count);
+    row.input = DeviceBlocks::even(call.input, facts.count, is_root ? facts.count : 0);
+    row.output = DeviceBlocks::even(call.output, facts.count, is_root ? 0 : facts.count);
     row.longest = facts.count;
     LOCKSTEP_RETURN_IF_ERROR(run_row(row, end));
   }
@@ -197,7 +197,7 @@ Status AcrossHosts::all_gather(const Call& call, Nanos end) {
   if (facts.count == 0) return {};
   const std::size_t element = size_of(facts.type);
   StagedCall row{Collective::all_gather, facts.type, facts.op, -1, 1, call.priority, {}, {}, {}};
-  row.input = StagedBlocks::even(call.input, facts.count, facts.count);
+  row.input = DeviceBlocks::even(call.input, facts.count, facts.count);
   row.output.base = static_cast<std::byte*>(call.output);
   for (const int rank : row_ranks_)
     row.output.blocks.push_back({static_cast<std::uint64_t>(rank) * facts.count, facts.count});

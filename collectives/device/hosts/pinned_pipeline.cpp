@@ -14,9 +14,9 @@ constexpr std::size_t kSlotAlignment = 4096;
 
 /// Copies what a column has of each block; the blocks lie packed in `pinned`.
 template <typename Copy>
-Status for_each_part(const StagedBlocks& side, const Column& column, std::size_t element, std::byte* pinned,
+Status for_each_part(const DeviceBlocks& side, const Column& column, std::size_t element, std::byte* pinned,
                      const Copy& copy) {
-  for (const StagedBlocks::Block& block : side.blocks) {
+  for (const DeviceBlocks::Block& block : side.blocks) {
     const std::size_t bytes = column.of(block) * element;
     if (bytes == 0) continue;
     LOCKSTEP_RETURN_IF_ERROR(copy(side.base + (block.first + column.first) * element, pinned, bytes));

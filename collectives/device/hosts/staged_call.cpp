@@ -22,14 +22,14 @@ bool has_block_for_each(Collective collective) {
 
 }  // namespace
 
-StagedBlocks StagedBlocks::even(const void* base, std::uint64_t count, std::uint64_t elements) {
-  StagedBlocks side{bytes_of(base), {}};
+DeviceBlocks DeviceBlocks::even(const void* base, std::uint64_t count, std::uint64_t elements) {
+  DeviceBlocks side{bytes_of(base), {}};
   for (std::uint64_t first = 0; first < elements; first += count) side.blocks.push_back({first, count});
   return side;
 }
 
-StagedBlocks StagedBlocks::uneven(const void* base, std::span<const std::size_t> counts) {
-  StagedBlocks side{bytes_of(base), {}};
+DeviceBlocks DeviceBlocks::uneven(const void* base, std::span<const std::size_t> counts) {
+  DeviceBlocks side{bytes_of(base), {}};
   std::uint64_t first = 0;
   for (const std::size_t count : counts) {
     side.blocks.push_back({first, count});
@@ -38,13 +38,13 @@ StagedBlocks StagedBlocks::uneven(const void* base, std::span<const std::size_t>
   return side;
 }
 
-std::uint64_t Column::of(const StagedBlocks::Block& block) const {
+std::uint64_t Column::of(const DeviceBlocks::Block& block) const {
   return std::min(count, block.count - std::min(block.count, first));
 }
 
-std::uint64_t Column::elements(const StagedBlocks& side) const {
+std::uint64_t Column::elements(const DeviceBlocks& side) const {
   std::uint64_t sum = 0;
-  for (const StagedBlocks::Block& block : side.blocks) sum += of(block);
+  for (const DeviceBlocks::Block& block : side.blocks) sum += of(block);
   return sum;
 }
 
@@ -77,15 +77,15 @@ StagedCall stage_whole(const Call& call, int rank, int world) {
     staged.longest = *std::max_element(staged.counts.begin(), staged.counts.end());
     const auto own = call.counts.subspan(static_cast<std::size_t>(rank), 1);
     const bool gathers = facts.collective == Collective::all_gather_v;
-    staged.input = StagedBlocks::uneven(call.input, gathers ? own : call.counts);
-    staged.output = StagedBlocks::uneven(call.output, gathers ? call.counts : own);
+    staged.input = DeviceBlocks::uneven(call.input, gathers ? own : call.counts);
+    staged.output = DeviceBlocks::uneven(call.output, gathers ? call.counts : own);
     return staged;
   }
   staged.longest = facts.count;
-  staged.input = StagedBlocks::even(call.input, facts.count, call.input_elements);
+  staged.input = DeviceBlocks::even(call.input, facts.count, call.input_elements);
   // A broadcast's root has what the others get.
   const bool has_it = facts.collective == Collective::broadcast && rank == facts.root;
-  staged.output = StagedBlocks::even(call.output, facts.count, has_it ? 0 : call.output_elements);
+  staged.output = DeviceBlocks::even(call.output, facts.count, has_it ? 0 : call.output_elements);
   return staged;
 }
 

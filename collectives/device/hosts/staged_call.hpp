@@ -11,7 +11,7 @@
 namespace lockstep::internal {
 
 /// Blocks of one buffer in device memory, in the order of the ranks that they belong to.
-struct StagedBlocks {
+struct DeviceBlocks {
   struct Block {
     std::uint64_t first = 0;  ///< Element of the buffer.
     std::uint64_t count = 0;
@@ -20,16 +20,16 @@ struct StagedBlocks {
   std::vector<Block> blocks;  ///< Empty: this rank has no such buffer.
 
   /// Of a buffer whose blocks are all of `count` elements and follow one another.
-  static StagedBlocks even(const void* base, std::uint64_t count, std::uint64_t elements);
-  static StagedBlocks uneven(const void* base, std::span<const std::size_t> counts);
+  static DeviceBlocks even(const void* base, std::uint64_t count, std::uint64_t elements);
+  static DeviceBlocks uneven(const void* base, std::span<const std::size_t> counts);
 };
 
 /// Elements [first, first + count) of the longest blocks, and what shorter ones have of them.
 struct Column {
   std::uint64_t first = 0, count = 0;
-  std::uint64_t of(const StagedBlocks::Block& block) const;
+  std::uint64_t of(const DeviceBlocks::Block& block) const;
   /// Of all blocks.
-  std::uint64_t elements(const StagedBlocks& side) const;
+  std::uint64_t elements(const DeviceBlocks& side) const;
 };
 
 struct StagedCall {
@@ -39,7 +39,7 @@ struct StagedCall {
   int root = -1;
   double scale = 1;
   int priority = 0;
-  StagedBlocks input, output;
+  DeviceBlocks input, output;
   std::vector<std::size_t> counts;  ///< all_gather_v, reduce_scatter_v.
   // Equal on all ranks:
   std::uint64_t longest = 0;  ///< Elements of the longest block.
