@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLargestWorld = lockstep::testing::kSanitized ? 4 : 6;
 
-class Mutation : public testing::TestWithParam<const Algorithm*> {};
+class Mutation : public ::testing::TestWithParam<const Algorithm*> {};
 
 bool found(ProgramSet set) {
   if (!verify(set).empty()) return true;
@@ -48,7 +48,7 @@ TEST_P(Mutation, EveryMutantIsFoundOrEquivalent) {
 }
 
 // The parts of composed programs are mutated alone; what joins them waits for more than it must.
-INSTANTIATE_TEST_SUITE_P(Table, Mutation, testing::ValuesIn(rows_of_one_part()), row_test_name);
+INSTANTIATE_TEST_SUITE_P(Table, Mutation, ::testing::ValuesIn(rows_of_one_part()), row_test_name);
 
 }  // namespace
 }  // namespace lockstep::internal

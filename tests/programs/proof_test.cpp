@@ -18,7 +18,7 @@ bool is_long(const Algorithm& row) {
   return row.collective == Collective::reduce && (row.name == "ring" || row.name == "two_shot");
 }
 
-class Proof : public testing::TestWithParam<const Algorithm*> {
+class Proof : public ::testing::TestWithParam<const Algorithm*> {
  protected:
   void prove(const Shape& shape) {
     if (!GetParam()->supports(shape)) return;
@@ -73,7 +73,7 @@ TEST_P(Proof, OfStagedSegments) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Proof, testing::ValuesIn(every_row()), row_test_name);
+INSTANTIATE_TEST_SUITE_P(Table, Proof, ::testing::ValuesIn(every_row()), row_test_name);
 
 /// Hosts of equal and of different sizes, in blocks and dealt round robin.
 TEST(Hosts, EveryLayout) {
