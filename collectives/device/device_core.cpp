@@ -223,8 +223,10 @@ std::vector<CommunicatorCore*> DeviceCore::groups() const {
 DeviceCore::~DeviceCore() {
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   if (worker_ != nullptr && !worker_->idle()) {  // A failure may be known here before the peers were told.
-    const Status why = failure();
-    why.ok() ? abort("its DeviceCommunicator was destroyed") : revoke(why);
+    if (const Status why = failure(); !why.ok())
+      revoke(why);
+    else
+      abort("its DeviceCommunicator was destroyed");
   }
   worker_.reset();
   stream_runner_.reset();

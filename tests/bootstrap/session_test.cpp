@@ -187,7 +187,7 @@ TEST_P(SessionTest, WrongSecretIsToldOnEveryRank) {
   deviant["LOCKSTEP_SECRET"] = "guess";
   ranks.push_back(start(deviant));
   std::vector<std::string> lines{ranks.back().read_line()};
-  if (!waits) ranks.push_back(start(environment(1, 3), 500));
+  if (!waits) ranks.push_back(start(environment(1, 3), 3000));
   lines.push_back(ranks[0].read_line());
   lines.push_back(ranks[waits ? 1 : 2].read_line());
   for (const std::string& line : lines) {
