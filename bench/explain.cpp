@@ -77,6 +77,18 @@ Comparison compare(const Ground& ground, const Options& options, const Operation
   return comparison;
 }
 
+// A line, where it is known.
+std::string network_text(const internal::Network& network) {
+  if (!network.known()) return "";
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "# between hosts: %.3g us a message, %.3g ns a byte; where all send at once %.3g us and %.3g ns "
+      "more\n",
+      network.latency * 1e6, network.byte * 1e9, network.busy_latency * 1e6, network.busy_byte * 1e9);
+  return text;
+}
+
 class Table {
  public:
   explicit Table(std::ostream& out) : out_(out) {}
@@ -84,7 +96,9 @@ class Table {
   void heading(const Ground& ground, const Operation& operation, bool registered) {
     out_ << "# " << operation.name << ": " << ground.capabilities.world << " ranks, transport "
          << ground.transport << ", " << (registered ? "registered" : "private") << " buffers; model "
-         << ground.model << "\n#     size  algorithm                     predicted   measured  of best\n"
+         << ground.model << '\n'
+         << network_text(ground.table->ground().network)
+         << "#     size  algorithm                     predicted   measured  of best\n"
          << "#      (B)                                     (us)       (us)\n";
   }
 

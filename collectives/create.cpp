@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "collectives/communicator_core.hpp"
+#include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
@@ -35,6 +36,9 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   const int size = world->session->size();
   // From the job: groups of two jobs, or of two local groups in one process, are never taken for one another.
   const std::uint64_t id = internal::fnv1a(world->session->job_id());
+  auto network = internal::measure_network(world, internal::fnv1a("network", id), timeout);
+  if (!network.ok()) return network.status();
+  world->model.network = *network;
   return CommunicatorCore::make(world, id, "world", all_ranks(size), timeout);
 }
 

@@ -33,7 +33,8 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       lost_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
   hosts_ = hosts_of(group_);
-  choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_, hosts_});
+  choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_, hosts_,
+                                        hosts_.empty() ? Network{} : model.network});
   if (transport_)
     peers_ = std::make_unique<PeerTable>(*transport_, Channel::collective, group_.size(), group_.rank);
   matcher_ = std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0);

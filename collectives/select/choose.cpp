@@ -27,9 +27,9 @@ const Algorithm* best_row(ChoiceTable& table, Collective collective, Medium medi
   return nullptr;
 }
 
-/// Up to here all_reduce goes through the hosts' leaders, in few messages. Between two hosts that is the
-/// ring's traffic in fewer steps; between more it is more traffic (4 hosts with 2 ranks each, 64 KiB: 1.3
-/// times the ring's time at 1 Gbit/s, 0.6 times without a limit).
+/// Where the network is not known: up to here all_reduce goes through the hosts' leaders, in few messages.
+/// Between two hosts that is the ring's traffic in fewer steps; between more it is more traffic (4 hosts with
+/// 2 ranks each, 64 KiB: 1.3 times the ring's time at 1 Gbit/s, 0.6 times without a limit).
 std::uint64_t leaders_bytes(const Shape& shape) {
   constexpr std::uint64_t kTwoHosts = 64 << 10, kMoreHosts = 32 << 10;
   return *std::max_element(shape.hosts.begin(), shape.hosts.end()) == 1 ? kTwoHosts : kMoreHosts;
@@ -47,11 +47,18 @@ bool saves_messages_alone(Collective collective) {
          collective == Collective::all_to_all;
 }
 
+/// Whether the table's prices are those of the network between the hosts, for such a call.
+bool knows_network(const ChoiceTable& table, Collective collective, std::uint64_t bytes) {
+  return table.ground().network.known() && table.ground().world <= kWalkedRanks &&
+         collective == Collective::all_reduce && bytes < kRingBytes;
+}
+
 /// Where ranks share hosts, the network between them is what costs: the programs that spare it. The table has
-/// their price, too, but as long as that of TCP is the loopback's it makes too little of the network: between
-/// hosts at 1 Gbit/s its choice for 32 KiB took 3.5 times the best.
-const Algorithm* between_hosts(Collective collective, std::uint64_t bytes, const Shape& shape) {
-  if (shape.hosts.empty()) return nullptr;
+/// their price, too, but where the network was not measured TCP's is the loopback's, which makes too little
+/// of it: between hosts at 1 Gbit/s its choice for 32 KiB took 3.5 times the best.
+const Algorithm* between_hosts(const ChoiceTable& table, Collective collective, std::uint64_t bytes,
+                               const Shape& shape) {
+  if (shape.hosts.empty() || knows_network(table, collective, bytes)) return nullptr;
   const bool large_sum = collective == Collective::all_reduce && bytes >= kRingBytes;
   if (large_sum && !has_shared_hosts(shape)) return row(collective, Medium::links, "ring", shape);
   if (saves_messages_alone(collective) && bytes > kTogetherBytes) return nullptr;
@@ -131,7 +138,7 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
       selection.registered = best_row(table, facts.collective, Medium::domain_registered, bytes, shape);
     if (selection.staged != nullptr) return selection;
   }
-  selection.links = between_hosts(facts.collective, bytes, shape);
+  selection.links = between_hosts(table, facts.collective, bytes, shape);
   if (selection.links == nullptr)
     selection.links = best_row(table, facts.collective, Medium::links, bytes, shape);
   if (selection.links == nullptr) {

@@ -43,7 +43,7 @@ class CostWalk {
         last = std::max(last, time(rank, lane));
       }
     }
-    return cost_.call + std::max(last, network_seconds());
+    return cost_.call + std::max(last, network_seconds()) + busy_seconds();
   }
 
  private:
@@ -106,8 +106,15 @@ class CostWalk {
     for (const Crossing& host : crossing_) most = std::max({most, host.out, host.in});
     return most * cost_.beta;
   }
+  double busy_seconds() const {
+    double bytes = 0;
+    for (const Crossing& host : crossing_) bytes += host.out;
+    return messages_ * shared_.busy_message + bytes * shared_.busy_byte;
+  }
   void count_crossing(std::size_t rank, std::size_t peer, double bytes) {
-    if (shared_.of_rank.empty() || !crosses(rank, peer)) return;
+    if (shared_.of_rank.empty()) return;
+    ++messages_;
+    if (!crosses(rank, peer)) return;
     crossing_[static_cast<std::size_t>(shared_.of_rank[rank])].out += bytes;
     crossing_[static_cast<std::size_t>(shared_.of_rank[peer])].in += bytes;
   }
@@ -177,6 +184,7 @@ class CostWalk {
   MediumCost cost_;
   const SharedHosts& shared_;
   std::vector<Crossing> crossing_;  ///< By host.
+  double messages_ = 0;
   double touch_;  ///< What a copy or reduction takes whatever its length: next to nothing beside messages.
   std::vector<Rank> ranks_;
   std::unordered_map<std::size_t, std::deque<double>> arrivals_;  ///< By sender * world + receiver.

@@ -27,13 +27,16 @@ struct MediumCost {
 struct SharedHosts {
   std::span<const int> of_rank;  ///< As Shape::hosts; empty: every rank has a host of its own.
   MediumCost near;
+  /// What all take more for each message of any rank, and for each byte between hosts, because all send at
+  /// once.
+  double busy_message = 0, busy_byte = 0;
 };
 
 /// Seconds from everybody's start to the last rank's end. `programs`: one per rank, proved; infinite when
 /// they do not end. Links carry messages side by side and buffer them; a rank sends and receives at most 1 /
 /// beta bytes per second in each lane. Lanes of a rank do not slow one another down.
 /// With shared hosts no host's network carries more than 1 / beta bytes per second each way, however many of
-/// its ranks use it.
+/// its ranks use it, and messages take longer by what they do when all send at once.
 double predict_seconds(std::span<const Program> programs, std::size_t element_bytes, const MediumCost& cost,
                        const SharedHosts& shared = {});
 

@@ -14,6 +14,7 @@
 
 #include "collectives/select/cost.hpp"
 #include "collectives/select/names.hpp"
+#include "collectives/select/network.hpp"
 #include "lib/base/status.hpp"
 
 namespace lockstep::internal {
@@ -77,6 +78,7 @@ struct CostModel {
   std::map<std::tuple<Load, LinkClass, Collective, std::string>, Correction> corrections;
   /// Bytes of a call from which reading members' private memory (CMA) was faster than staging.
   std::map<std::pair<Load, Collective>, std::uint64_t> pulls;
+  Network network;                       ///< Known: taken as it is, and not measured.
   std::string overrides;                 ///< As LOCKSTEP_ALGORITHMS, which goes before it.
   AlgorithmRules rules;                  ///< `overrides`, parsed.
   std::uint64_t non_temporal_bytes = 0;  ///< From here on stores past the caches pay; 0 = not measured.

@@ -115,6 +115,19 @@ void read_fingerprint(const Json& from, CostModel& model) {
   model.calibrated_ranks = from.at("ranks_per_host").get<int>();
 }
 
+void read_network(const Json& from, CostModel& model) {
+  model.network = {read_cost(from, "latency"), read_cost(from, "byte"), read_cost(from, "busy_latency"),
+                   read_cost(from, "busy_byte")};
+  if (!model.network.known()) wrong("the network's latency is 0");
+}
+
+Json to_json(const Network& network) {
+  return {{"latency", nanos(network.latency)},
+          {"byte", nanos(network.byte)},
+          {"busy_latency", nanos(network.busy_latency)},
+          {"busy_byte", nanos(network.busy_byte)}};
+}
+
 void read_overrides(const Json& from, CostModel& model) {
   model.overrides = from.get<std::string>();
   auto rules = AlgorithmRules::parse(model.overrides, "overrides");
@@ -133,6 +146,7 @@ void read_model(const Json& from, CostModel& model) {
   }
   for (const Json& correction : from.value("corrections", Json::array())) read_correction(correction, model);
   if (from.contains("pulls")) read_pulls(from.at("pulls"), model);
+  if (from.contains("network")) read_network(from.at("network"), model);
   if (from.contains("overrides")) read_overrides(from.at("overrides"), model);
   model.non_temporal_bytes = from.value("non_temporal_bytes", model.non_temporal_bytes);
   model.spin_microseconds = from.value("spin_microseconds", model.spin_microseconds);
@@ -182,16 +196,18 @@ std::string to_json(const CostModel& model) {
                    {"ranks_per_host", model.calibrated_ranks},
                    {"kernel", model.fingerprint->kernel}};
   }
-  return in_lines({{"schema", kSchema},
-                   {"version", kVersion},
-                   {"fingerprint", std::move(fingerprint)},
-                   {"non_temporal_bytes", model.non_temporal_bytes},
-                   {"spin_microseconds", model.spin_microseconds},
-                   {"tcp_sockets", model.tcp_sockets},
-                   {"overrides", model.overrides},
-                   {"links", std::move(links)},
-                   {"corrections", std::move(corrections)},
-                   {"pulls", std::move(pulls)}});
+  Json document{{"schema", kSchema},
+                {"version", kVersion},
+                {"fingerprint", std::move(fingerprint)},
+                {"non_temporal_bytes", model.non_temporal_bytes},
+                {"spin_microseconds", model.spin_microseconds},
+                {"tcp_sockets", model.tcp_sockets},
+                {"overrides", model.overrides},
+                {"links", std::move(links)},
+                {"corrections", std::move(corrections)},
+                {"pulls", std::move(pulls)}};
+  if (model.network.known()) document["network"] = to_json(model.network);
+  return in_lines(document);
 }
 
 Result<CostModel> parse_model(std::string_view text) {

@@ -127,6 +127,7 @@ Result<SharedModel> adopt_model(const std::string& announcement) {
   if (content.empty()) return shared;
   auto model = parse_model(content);
   if (!model.ok()) return unusable(shared.source, model.status().message());
+  shared.network = model->network;
   shared.model = std::make_shared<const CostModel>(std::move(*model));
   return shared;
 }

@@ -13,6 +13,7 @@ namespace lockstep::internal {
 
 /// The model of a job, equal on all ranks.
 struct SharedModel {
+  Network network;  ///< Between its hosts, once it was measured; or as the model's file says.
   std::shared_ptr<const CostModel> model = builtin_model();
   std::string source = "built-in";  ///< Or the file, on rank 0's host.
   std::uint64_t hash = 0;           ///< Of the text.

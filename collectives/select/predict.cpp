@@ -29,11 +29,20 @@ void add_counts(Shape& shape) {
   if (shape.collective == Collective::all_to_all_v) shape.recv_counts = shape.counts;
 }
 
-/// What a link through shared memory costs: it is written and read once, and its reader must look.
-MediumCost link_through(const MediumCost& memory) {
+/// What a link through shared memory costs: it is written and read once, and its reader must look. Where
+/// bytes between hosts are slower when all send, hosts share cores, which must do both.
+MediumCost link_through(const MediumCost& memory, const Network& network) {
   MediumCost cost = memory;
   cost.alpha = memory.sync;
-  cost.beta = memory.copy;
+  cost.beta = memory.copy + 2 * network.busy_byte;
+  return cost;
+}
+
+/// What a link between hosts costs: the processor's part of a message as over loopback, the rest as measured.
+MediumCost link_over(const Network& network, const MediumCost& loopback) {
+  MediumCost cost = loopback;
+  cost.alpha = std::max(network.latency - 2 * loopback.step, 0.0);
+  cost.beta = network.byte;
   return cost;
 }
 
@@ -47,7 +56,13 @@ double walk(const Costs& costs, const CostGround& ground, const Algorithm& algor
   std::vector<Program> programs;
   for (shape.rank = 0; shape.rank < shape.world; ++shape.rank) programs.push_back(algorithm.build(shape));
   const std::size_t element = bytes % 4 == 0 ? 4 : 1;
-  return predict_seconds(programs, element, costs.far, {shape.hosts, costs.near});
+  SharedHosts shared{shape.hosts, costs.near};
+  if (!shape.hosts.empty()) {
+    const int hosts = *std::max_element(shape.hosts.begin(), shape.hosts.end()) + 1;
+    shared.busy_message = exact_cost(ground.network.busy_latency / shape.world);
+    shared.busy_byte = exact_cost(ground.network.busy_byte / hosts);
+  }
+  return predict_seconds(programs, element, costs.far, shared);
 }
 
 /// Doubling the ranks adds what the last doubling added (trees), twice that (rings), or something between.
@@ -99,7 +114,8 @@ bool supports(const Algorithm& algorithm, const CostGround& ground, std::uint64_
 double predict_uncorrected(const LinkCost& link, const CostGround& ground, const Algorithm& algorithm,
                            std::uint64_t bytes, const LinkCost* memory) {
   const std::uint64_t side = larger_side(algorithm.collective, bytes, ground.world);
-  const Costs costs{link.at(side), memory != nullptr ? link_through(memory->at(side)) : link.at(side)};
+  const Costs costs{ground.network.known() ? link_over(ground.network, link.at(side)) : link.at(side),
+                    memory != nullptr ? link_through(memory->at(side), ground.network) : link.at(side)};
   const auto seconds = [&](std::uint64_t size) {
     return ground.world > kWalkedRanks ? walk_large_world(costs, ground, algorithm, size)
                                        : walk(costs, ground, algorithm, size);
@@ -121,6 +137,7 @@ double predict_call(const CostModel& model, const CostGround& ground, const Algo
   const LinkCost& memory = model.cost(LinkClass::staged, ground.load);
   const double seconds =
       predict_uncorrected(model.cost(link, ground.load), ground, algorithm, bytes, &memory);
+  if (ground.network.known()) return seconds;  // Corrections are those of the loopback.
   const auto found =
       model.corrections.find({ground.load, link, algorithm.collective, std::string(algorithm.name)});
   return found == model.corrections.end() ? seconds : seconds * found->second.at(log2_class(bytes));

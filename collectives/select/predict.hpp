@@ -14,6 +14,7 @@ struct CostGround {
   Load load = Load::spare;
   std::uint64_t segment_bytes = 0;  ///< LOCKSTEP_SEGMENT or what the engine takes for it.
   std::vector<int> hosts{};         ///< As Shape::hosts.
+  Network network{};                ///< Between them; not known, and between none: as the class `tcp`.
   bool operator==(const CostGround&) const = default;
 };
 

@@ -1,9 +1,11 @@
 // Several hosts on one machine: what carries what, and how failures on one host are told on the others.
+#include <array>
 #include <atomic>
 #include <bit>
 #include <numeric>
 #include <vector>
 
+#include "collectives/communicator_core.hpp"
 #include "tests/engine/process_group.hpp"
 
 namespace lockstep {
@@ -58,6 +60,27 @@ TEST(Hosts, PointToPointAndSplitsReachEverybody) {
     half->all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum);
     EXPECT_EQ(sum, rank % 2 == 0 ? 6 : 9);
     half->finalize();
+    comm.finalize();
+  });
+}
+
+TEST(Hosts, AllRanksMeasureTheSameNetworkAndSplitsInheritIt) {
+  const MeetingPlace place;
+  run_forked(6, [&](int rank) {
+    Communicator comm = join_on_host(place, rank);
+    const auto network_of = [](Communicator& one) { return one.core().engine().choices().ground().network; };
+    const internal::Network own = network_of(comm);
+    EXPECT_TRUE(own.known());
+    const std::array<double, 4> figures{own.latency, own.byte, own.busy_latency, own.busy_byte};
+    std::array<double, 4> most = figures;
+    comm.all_reduce(most.data(), most.data(), most.size(), DataType::f64, ReduceOp::max);
+    EXPECT_EQ(most, figures);
+    comm.all_reduce(figures.data(), most.data(), most.size(), DataType::f64, ReduceOp::min);
+    EXPECT_EQ(most, figures);
+    auto half = comm.split(rank % 2, rank);
+    EXPECT_EQ(network_of(*half), own);
+    auto host = comm.split(kHosts[static_cast<std::size_t>(rank)], rank);
+    EXPECT_FALSE(network_of(*host).known()) << "one host has no network";
     comm.finalize();
   });
 }

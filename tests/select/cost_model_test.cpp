@@ -25,6 +25,7 @@ CostModel example() {
   ring.add(6, 0.9);
   ring.add(20, 1.7);
   model.pulls[{Load::crowded, Collective::all_to_all}] = 4 << 20;
+  model.network = coarse({24'000, 8'200, 70'000, 300});
   return model;
 }
 
@@ -49,6 +50,7 @@ TEST(CostModel, SurvivesATripThroughAText) {
   EXPECT_EQ(read.spin_microseconds, model.spin_microseconds);
   EXPECT_EQ(read.tcp_sockets, model.tcp_sockets);
   EXPECT_EQ(read.pulls, model.pulls);
+  EXPECT_EQ(read.network, model.network);
   EXPECT_EQ(to_json(read), to_json(model));
 }
 

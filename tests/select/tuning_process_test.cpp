@@ -5,6 +5,7 @@
 #include "collectives/communicator_core.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/host_of_rank.hpp"
 
 namespace lockstep {
 namespace {
@@ -90,6 +91,23 @@ TEST(Tuning, ASplitGroupKeepsTheModel) {
     int value = rank;
     part.broadcast(&value, 1, DataType::i32, 0);
     EXPECT_EQ(value, rank == 0 ? 0 : 1);
+    comm.finalize();
+  });
+}
+
+TEST(Tuning, ANetworkThatTheFileKnowsIsNotMeasured) {
+  const Files files;
+  const std::string file =
+      files.write("network.json", R"({"schema": "lockstep-tuning", "version": 1, "network":
+      {"latency": 12345, "byte": 1.5, "busy_latency": 0, "busy_byte": 0.25}})");
+  const MeetingPlace place;
+  run_forked(kRanks, [&](int rank) {
+    if (rank == 0) setenv("LOCKSTEP_TUNING", file.c_str(), 1);
+    testing::live_on_host(rank);
+    Communicator comm = place.join(rank, kRanks, "auto");
+    const internal::Network network = comm.core().engine().choices().ground().network;
+    EXPECT_EQ(network, (internal::Network{internal::exact_cost(12345e-9), internal::exact_cost(1.5e-9), 0,
+                                          internal::exact_cost(0.25e-9)}));
     comm.finalize();
   });
 }
