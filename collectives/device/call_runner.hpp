@@ -41,6 +41,8 @@ class CallRunner {
   Result<const Algorithm*> choose(const Call& call, const Shape& shape, std::optional<WindowUse>& use,
                                   Buffers& buffers) const;
   WriteGuard* guard() const { return guard_; }
+  /// For one another.
+  virtual bool kernels_wait() const { return false; }
 
  private:
   const DeviceWindows* windows_ = nullptr;

@@ -18,6 +18,16 @@ const Algorithm* row(const Shape& shape, Medium medium, std::string_view name) {
   return found.ok() && found.value()->supports(shape) ? found.value() : nullptr;
 }
 
+/// From here on sums of more than two ranks go round a ring where kernels wait: more phases, but every GPU
+/// reads from one neighbour alone.
+constexpr std::uint64_t kRingBytes = 8 << 20;
+
+/// Small floats would be rounded at every rank that they pass.
+bool goes_round(const CallFacts& facts, const Shape& shape, std::uint64_t bytes) {
+  return facts.collective == Collective::all_reduce && bytes >= kRingBytes && shape.world > 2 &&
+         size_of(facts.type) > 2;
+}
+
 const Algorithm* staged_row(const Shape& shape, std::uint64_t bytes) {
   const bool all_reduce = shape.collective == Collective::all_reduce;
   if (all_reduce || shape.collective == Collective::reduce) {
@@ -30,7 +40,7 @@ const Algorithm* staged_row(const Shape& shape, std::uint64_t bytes) {
 
 }  // namespace
 
-Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape) {
+Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, bool kernels_wait) {
   Selection selection;
   if (facts.algorithm > 0) {
     const Algorithm& forced = algorithms()[facts.algorithm - 1u];
@@ -49,7 +59,9 @@ Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape) 
     return selection;
   }
   const std::uint64_t bytes = call_bytes(facts, shape);
-  selection.staged = staged_row(shape, bytes);
+  if (kernels_wait && goes_round(facts, shape, bytes))
+    selection.staged = row(shape, Medium::domain_staged, "pull_ring");
+  if (selection.staged == nullptr) selection.staged = staged_row(shape, bytes);
   if (bytes >= kOfferBytes || facts.collective == Collective::all_gather_v ||
       facts.collective == Collective::reduce_scatter_v) {
     const std::string_view name = facts.collective == Collective::all_reduce ? "fused" : "direct";

@@ -19,7 +19,8 @@ Status enqueue_step(Backend& backend, DeviceStream stream, const Program& progra
                     const Buffers& buffers, const Combine& combine, WriteGuard* guard);
 
 /// What runs a call of this shape on a device: the programs that a measured cost model would rank, by rule.
-Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape);
+/// `kernels_wait`: for one another, so that a phase costs no more than a kernel.
+Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, bool kernels_wait = false);
 
 /// The memory of an engine whose steps run on a stream of this rank's own. The engine's caller waits for it
 /// on the host, so that no stream ever waits for another rank.

@@ -56,6 +56,7 @@ class SyncRunner final : public CallRunner {
   std::optional<CallTrouble> trouble() const override;
 
  private:
+  bool kernels_wait() const override { return true; }
   SyncRunner(Backend& backend, SyncAreas areas, bool opens)
       : backend_(backend), areas_(std::move(areas)), opens_(opens) {}
   Status enqueue_packets(sync::PacketArguments packets, const Call& call, DeviceStream stream);

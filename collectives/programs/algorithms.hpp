@@ -49,9 +49,11 @@ Program barrier_hierarchical(const Shape& shape);
 // In a domain, through staging memory; fits_...: whether the staging area is large enough.
 bool fits_one_shot(const Shape& shape);
 bool fits_two_shot(const Shape& shape);
+bool fits_pull_ring(const Shape& shape);
 bool fits_piece(const Shape& shape);
 bool fits_piece_per_rank(const Shape& shape);
 Program all_reduce_one_shot(const Shape& shape);
+Program all_reduce_pull_ring(const Shape& shape);
 Program staged_two_shot(const Shape& shape);  ///< all_reduce, reduce
 Program reduce_staged(const Shape& shape);
 Program broadcast_staged(const Shape& shape);

@@ -118,6 +118,8 @@ struct Algorithm {
   std::string_view description;  ///< One line: idea, steps, paper
   bool (*supports)(const Shape&);
   Program (*build)(const Shape&);
+  /// Gains by what only devices have. On host memory it runs where its name is asked for, and is not chosen.
+  bool for_devices = false;
 };
 
 /// All algorithms; the position of a row is its wire number (CallFacts::algorithm), so append only within one

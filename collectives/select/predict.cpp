@@ -108,7 +108,7 @@ Shape typical_shape(Collective collective, const CostGround& ground, std::uint64
 }
 
 bool supports(const Algorithm& algorithm, const CostGround& ground, std::uint64_t bytes) {
-  return algorithm.supports(typical_shape(algorithm.collective, ground, bytes));
+  return !algorithm.for_devices && algorithm.supports(typical_shape(algorithm.collective, ground, bytes));
 }
 
 double predict_uncorrected(const LinkCost& link, const CostGround& ground, const Algorithm& algorithm,

@@ -20,7 +20,7 @@ struct CostGround {
 
 /// The shape of a call of `bytes` (as its count says: whole buffer, or block) that rank 0 is the root of.
 Shape typical_shape(Collective collective, const CostGround& ground, std::uint64_t bytes);
-/// Whether an algorithm takes such calls.
+/// Whether an algorithm takes such calls and may be chosen for them.
 bool supports(const Algorithm& algorithm, const CostGround& ground, std::uint64_t bytes);
 
 /// Seconds by the programs alone: what the walk over the steps of all ranks says (cost.hpp). Worlds of more

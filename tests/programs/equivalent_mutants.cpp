@@ -5,43 +5,13 @@
 #include "collectives/programs/blocks.hpp"
 #include "collectives/verify/results.hpp"
 #include "tests/programs/mutants.hpp"
+#include "tests/programs/passed_on.hpp"
+#include "tests/programs/uses.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 bool is_local(const Step& step) { return step.kind == StepKind::copy || step.kind == StepKind::reduce; }
-
-/// What a step reads and writes.
-struct Uses {
-  std::vector<Slice> reads, writes;
-};
-Uses uses_of(const Program& program, const Step& step) {
-  Uses uses;
-  const auto listed = [&](std::uint32_t first, std::uint32_t count) {
-    return std::vector<Slice>(program.slices.begin() + first, program.slices.begin() + first + count);
-  };
-  switch (step.kind) {
-    case StepKind::send:
-      uses.reads = {step.src};
-      break;
-    case StepKind::recv:
-      uses.writes = {step.dst};
-      break;
-    case StepKind::recv_reduce:
-    case StepKind::copy:
-      uses.reads = {step.src};
-      uses.writes = {step.dst};
-      break;
-    case StepKind::reduce:
-      uses.reads = listed(step.operands, step.operand_count);
-      uses.writes = listed(step.destinations, step.destination_count);
-      break;
-    case StepKind::publish:
-    case StepKind::await:
-      break;
-  }
-  return uses;
-}
 
 /// Whether two slices, named by `rank` and `other_rank`, can share an element: in place, input and output are
 /// one memory.
@@ -95,6 +65,8 @@ class Argument {
         const std::string enough = awaits_enough(mutant_.peer, step_.phase);
         return enough.empty() ? awaits_later() : enough;
       }
+      case Mistake::wrong_source:
+        return read_of_another();
       default:
         return {};
     }
@@ -230,6 +202,12 @@ class Argument {
       }
     }
     return false;
+  }
+
+  std::string read_of_another() const {
+    if (set_.medium == Medium::links || step_.kind != StepKind::copy) return {};
+    const bool same = PassedOn(set_).is_held_alike({mutant_.rank, mutant_.step}, step_.src, mutant_.peer);
+    return same ? "that member has the same by then, and keeps it" : "";
   }
 
   const ProgramSet& set_;

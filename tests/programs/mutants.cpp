@@ -91,28 +91,32 @@ class Mutator {
     std::swap(steps()[index_], steps()[index_ + 1]);
   }
 
-  /// Every slice that the step uses, as a way to reach it in the (possibly restored) program.
-  std::vector<std::function<Slice&()>> used_slices() {
-    std::vector<std::function<Slice&()>> slices;
-    const auto add_listed = [&](std::uint32_t first, std::uint32_t count) {
+  struct Used {
+    std::function<Slice&()> slice;  ///< The way to it in the (possibly restored) program.
+    bool is_read;
+  };
+  std::vector<Used> used_slices() {
+    std::vector<Used> slices;
+    const auto add_listed = [&](std::uint32_t first, std::uint32_t count, bool is_read) {
       for (std::uint32_t i = first; i < first + count; ++i)
-        slices.push_back([this, i]() -> Slice& { return program_.slices[i]; });
+        slices.push_back({[this, i]() -> Slice& { return program_.slices[i]; }, is_read});
     };
     const StepKind kind = step().kind;
     const bool source = kind == StepKind::send || kind == StepKind::copy || kind == StepKind::recv_reduce;
     const bool destination =
         kind == StepKind::recv || kind == StepKind::copy || kind == StepKind::recv_reduce;
-    if (source) slices.push_back([this]() -> Slice& { return step().src; });
-    if (destination) slices.push_back([this]() -> Slice& { return step().dst; });
+    if (source) slices.push_back({[this]() -> Slice& { return step().src; }, true});
+    if (destination) slices.push_back({[this]() -> Slice& { return step().dst; }, false});
     if (kind == StepKind::reduce) {
-      add_listed(step().operands, step().operand_count);
-      add_listed(step().destinations, step().destination_count);
+      add_listed(step().operands, step().operand_count, true);
+      add_listed(step().destinations, step().destination_count, false);
     }
     return slices;
   }
 
   void shift_slices() {
-    for (const auto& slice : used_slices()) {
+    for (const Used& used : used_slices()) {
+      const auto& slice = used.slice;
       if (slice().count == 0) continue;
       mutate(Mistake::shift, "with a slice one later", [&] { ++slice().offset; });
       if (slice().offset > 0) mutate(Mistake::shift, "with a slice one earlier", [&] { --slice().offset; });
@@ -132,11 +136,12 @@ class Mutator {
       if (kind == StepKind::await && world > 2 && other != step().peer)
         mutate(
             Mistake::wrong_peer, "of " + named + " alone", [&] { step().peer = other; }, other);
-      for (const auto& slice : used_slices()) {
+      for (const auto& [slice, is_read] : used_slices()) {
         const bool shared = slice().member != kSelf || slice().space == Space::staging;
         if (shared && slice().member != other)
           mutate(
-              Mistake::wrong_peer, "with member " + named, [&] { slice().member = other; }, other);
+              is_read ? Mistake::wrong_source : Mistake::wrong_peer, "with member " + named,
+              [&, &at = slice] { at().member = other; }, other);
       }
     }
   }

@@ -13,7 +13,8 @@ enum class Mistake : std::uint8_t {
   duplicate,      ///< a step is there twice
   swap,           ///< a step and the next one are in the wrong order
   shift,          ///< one slice begins an element too late, or too early
-  wrong_peer,     ///< another rank's message, phase or memory
+  wrong_peer,     ///< another rank's message or phase, or its memory is written
+  wrong_source,   ///< another rank's memory is read
   forget_after,   ///< one dependency is missing
   early_phase,    ///< an await is content with the phase before
   flip_finish,    ///< the result is not finished, or something else is
@@ -25,7 +26,7 @@ struct Mutant {
   Mistake mistake;
   int rank;
   std::size_t lane, step;
-  int peer;          ///< wrong_peer: the other rank named.
+  int peer;          ///< wrong_peer, wrong_source: the other rank named.
   std::string what;  ///< For messages.
 };
 

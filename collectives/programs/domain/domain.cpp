@@ -16,4 +16,9 @@ Blocks aligned_parts(std::uint64_t count, int parts) {
   return Blocks(counts);
 }
 
+std::uint64_t part_stride(const Shape& shape, int slots) {
+  const std::uint64_t stride = shape.staging / static_cast<std::uint64_t>(slots * shape.world);
+  return stride >= kAlignment ? stride - stride % kAlignment : stride;
+}
+
 }  // namespace lockstep::internal

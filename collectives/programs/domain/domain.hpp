@@ -41,6 +41,9 @@ class Members {
 Blocks aligned_parts(std::uint64_t count, int parts);
 /// Elements of the smallest type (1 byte) in a cache line.
 inline constexpr std::uint64_t kAlignment = 64;
+/// Elements between the parts of a slot, where the staging half holds `slots` of one part for each rank.
+/// Whole cache lines where there is room for some.
+std::uint64_t part_stride(const Shape& shape, int slots);
 
 /// Whether others work on this rank's buffers, so that it may not leave before they are done.
 enum class Served : bool { no, yes };

@@ -36,17 +36,10 @@ namespace {
 
 constexpr int kSlots = 3;  ///< One block being reduced, one arriving, one leaving.
 
-/// Elements between the parts of a slot, if there are so many slots.
-std::uint64_t stride_of(const Shape& shape, int slots) {
-  const std::uint64_t stride = shape.staging / static_cast<std::uint64_t>(slots * shape.world);
-  // Whole cache lines where there is room for some.
-  return stride >= kAlignment ? stride - stride % kAlignment : stride;
-}
-
 /// Two segments at most: each block costs a synchronisation, which ranks that share cores pay with a turn of
 /// the scheduler, and up to here a longer block costs less than another one.
 std::uint64_t longest_block(const Shape& shape, int slots) {
-  const std::uint64_t room = stride_of(shape, slots) * static_cast<std::uint64_t>(shape.world);
+  const std::uint64_t room = part_stride(shape, slots) * static_cast<std::uint64_t>(shape.world);
   return shape.segment == 0 ? room : std::min(room, 2 * shape.segment);
 }
 
@@ -64,7 +57,7 @@ class TwoShot {
         members_(shape),
         lane_(builder_.lane()),
         slots_(slots_for(shape)),
-        stride_(stride_of(shape, slots_)) {
+        stride_(part_stride(shape, slots_)) {
     const std::uint64_t longest = longest_block(shape, slots_);
     blocks_ = segment_count(shape.count, longest);
     for (int q = 0; q < blocks_; ++q) {

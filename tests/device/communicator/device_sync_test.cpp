@@ -76,6 +76,54 @@ TEST(DeviceSync, EveryWayIsRightAtItsSizes) {
   });
 }
 
+/// A phase for each step round the ring, and one behind the call.
+TEST(DeviceSync, LargeSumsGoRoundARing) {
+  constexpr int kRanks = 3;
+  run_on_devices(kRanks, "device_sync", [](DeviceRank& self) {
+    DeviceArena arena(8 << 20, self.device());
+    const auto phases = [&](std::size_t bytes, DataType type) {
+      static_cast<void>(self.recorder.take());
+      self.communicator.all_reduce(arena.device(), arena.device(), bytes / size_of(type), type, ReduceOp::sum,
+                                   self.stream);
+      return kernels(self).phases;
+    };
+    EXPECT_EQ(phases(8 << 20, DataType::f32), 2 * (kRanks - 1) + 1);
+    EXPECT_EQ(phases(8 << 20, DataType::bf16), 3);  // Two shots: rounded once.
+    EXPECT_EQ(phases(4 << 20, DataType::f32), 3);
+    self.synchronize();
+  });
+}
+
+/// Forced: of every size, in one block and in many, in place and not.
+TEST(DeviceSync, TheRingIsRight) {
+  ::setenv("LOCKSTEP_ALGORITHMS", "all_reduce:*=pull_ring", 1);
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "1M", 1);
+  for (const int ranks : {2, 3, 5}) {
+    run_on_devices(ranks, "device_sync", [&](DeviceRank& self) {
+      constexpr std::size_t kMost = std::size_t{12} << 20;
+      DeviceArena arena(kMost, self.device());
+      std::uint64_t turn = 0;
+      for (const std::size_t count : {0, 1, 4, 63, 5'000, 150'001, 700'003}) {
+        for (const auto& [type, op] :
+             {std::pair{DataType::f32, ReduceOp::sum}, std::pair{DataType::i32, ReduceOp::max},
+              std::pair{DataType::bf16, ReduceOp::avg}, std::pair{DataType::f64, ReduceOp::avg}}) {
+          const CollectiveCase what{Collective::all_reduce, type, op, ranks, 0, count, ++turn};
+          ASSERT_LE(CallBuffers::bytes_needed(what), kMost);
+          const CallBuffers buffers(what, self.rank(), turn % 2 == 0, arena.host());
+          arena.upload(kMost, self.stream);
+          start_on_device(self.communicator, what, buffers, arena, self.stream);
+          EXPECT_EQ(kernels(self).packets, 0);
+          arena.download(kMost, self.stream);
+          self.synchronize();
+          ASSERT_EQ(buffers.check_result(), "") << what.describe();
+        }
+      }
+    });
+  }
+  ::unsetenv("LOCKSTEP_ALGORITHMS");
+  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
+}
+
 /// A root learns of its receivers by their tokens alone.
 TEST(DeviceSync, ARootMayNotRunAwayFromItsReceivers) {
   run_on_devices(3, "device_sync", [](DeviceRank& self) {
