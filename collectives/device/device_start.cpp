@@ -44,7 +44,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
 Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(check_messages(backend_, messages, control_->rank()));
   DeviceTask task;
-  task.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
+  task.timeout = timeout_of(options);
   std::vector<DeviceStream> streams;
   for (const DeviceMessage& message : messages) {
     if (std::find(streams.begin(), streams.end(), message.stream) == streams.end())

@@ -78,7 +78,7 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
   call.output = output;
   call.input_elements = elements.input;
   call.output_elements = elements.output;
-  call.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
+  call.timeout = timeout_of(options);
   call.priority = options.priority;
   return finish(selection.links != nullptr ? run_begun(call)
                 : selection.inline_line    ? make_late_inline(call, run)

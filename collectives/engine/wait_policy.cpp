@@ -20,6 +20,12 @@ constexpr unsigned kPassesPerYield = 16;
 // As many turns as the other ranks need when they share the core; when nobody else runs it is a slower spin.
 constexpr Nanos kYield = 150'000;
 
+/// What is added to the time of day must not overflow.
+Nanos nanos_of(std::int64_t milliseconds) {
+  constexpr std::int64_t kMost = kForever / 2 / 1'000'000;
+  return milliseconds < 0 ? 1 : std::min(milliseconds, kMost) * 1'000'000;
+}
+
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -69,8 +75,12 @@ WaitPolicy wait_policy(const EngineGroup& group, Nanos measured) {
 }
 
 Nanos default_timeout() {
-  static const Nanos timeout = config_milliseconds("LOCKSTEP_TIMEOUT") * 1'000'000;
+  static const Nanos timeout = nanos_of(config_milliseconds("LOCKSTEP_TIMEOUT"));
   return timeout;
+}
+
+Nanos timeout_of(const CallOptions& options) {
+  return options.timeout ? nanos_of(options.timeout->count()) : default_timeout();
 }
 
 void relax(bool yield) {

@@ -5,6 +5,10 @@
 
 #include "lib/base/env.hpp"
 
+namespace lockstep {
+struct CallOptions;
+}  // namespace lockstep
+
 namespace lockstep::internal {
 
 struct EngineGroup;
@@ -39,6 +43,9 @@ WaitPolicy wait_policy(const EngineGroup& group, Nanos measured);
 
 /// How long a call may take that does not say: LOCKSTEP_TIMEOUT; 0 = for ever.
 Nanos default_timeout();
+/// How long a call with these options may take; 0 = for ever. A limit below 0 has passed already, and one of
+/// centuries is no shorter for not fitting.
+Nanos timeout_of(const CallOptions& options);
 
 /// Between two tries.
 void relax(bool yield);
