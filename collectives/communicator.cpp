@@ -3,6 +3,8 @@
 
 #include "collectives/call_builder.hpp"
 #include "collectives/communicator_core.hpp"
+#include "collectives/forked_child.hpp"
+#include "lib/net/fd.hpp"
 
 namespace lockstep {
 namespace {
@@ -10,40 +12,32 @@ namespace {
 using internal::CallBuilder;
 using internal::CommunicatorCore;
 using internal::Message;
+using internal::refuse_in_forked_child;
 using Counts = std::span<const std::size_t>;
 using internal::Status;
 
-void require_usable() {
-  if (internal::in_forked_child()) {
-    throw Error(ErrorCode::not_supported,
-                "lockstep is used in a child forked after its initialisation: the child has no connections; "
-                "use exec, or create the "
-                "communicator in the child");
-  }
-}
-
 void run(CommunicatorCore& core, CallBuilder call) {
-  require_usable();
+  refuse_in_forked_child();
   core.engine().run(call.build()).throw_if_error();
 }
 
 /// Whether the call was like the one before, and so has run.
 bool ran_again(CommunicatorCore& core, const internal::CallFacts& facts, const void* input, void* output,
                const CallOptions& options) {
-  require_usable();
+  refuse_in_forked_child();
   const auto ended = core.engine().run_again(facts, input, output, options);
   if (ended) ended->throw_if_error();
   return ended.has_value();
 }
 
 Work start(CommunicatorCore& core, CallBuilder call) {
-  require_usable();
+  refuse_in_forked_child();
   return Work(core.engine().start(call.build()));
 }
 
 Message checked(CommunicatorCore& core, Message message, const CallOptions& options) {
-  require_usable();
-  message.timeout = options.timeout ? internal::to_nanos(*options.timeout) : internal::default_timeout();
+  refuse_in_forked_child();
+  message.timeout = internal::timeout_of(options);
   internal::check_message(message, core.size()).throw_if_error();
   return message;
 }
@@ -68,10 +62,12 @@ Communicator::~Communicator() = default;
 int Communicator::rank() const noexcept { return core_->rank(); }
 int Communicator::size() const noexcept { return core_->size(); }
 std::string Communicator::describe() const { return core_->describe(); }
-ErrorCode Communicator::state() const noexcept { return core_->engine().poll_state(); }
+ErrorCode Communicator::state() const noexcept {
+  return internal::in_forked_child() ? ErrorCode::not_supported : core_->engine().poll_state();
+}
 
 std::optional<Communicator> Communicator::split(int color, int key) {
-  require_usable();
+  refuse_in_forked_child();
   auto part = core_->split(color, key);
   part.status().throw_if_error();
   if (*part == nullptr) return std::nullopt;
@@ -79,13 +75,14 @@ std::optional<Communicator> Communicator::split(int color, int key) {
 }
 
 void Communicator::abort(std::string_view reason) {
+  refuse_in_forked_child();
   const int self = core_->rank();
   core_->engine().request_revoke(
       Status(ErrorCode::aborted, core_->engine().who(self) + " aborted: " + std::string(reason), self));
 }
 
 void Communicator::finalize() {
-  require_usable();
+  refuse_in_forked_child();
   core_->finalize().throw_if_error();
 }
 

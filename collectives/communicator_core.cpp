@@ -4,7 +4,9 @@
 #include <atomic>
 
 #include "collectives/call_builder.hpp"
+#include "collectives/forked_child.hpp"
 #include "lib/base/hash.hpp"
+#include "lib/net/fd.hpp"
 #include "transports/tcp/switchboard.hpp"
 
 namespace lockstep::internal {
@@ -19,6 +21,11 @@ CommunicatorCore::CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr
     : world_(std::move(world)), engine_(std::move(engine)), world_ranks_(std::move(world_ranks)) {}
 
 CommunicatorCore::~CommunicatorCore() {
+  if (in_forked_child()) {
+    leave_to_parent(std::move(engine_));
+    leave_to_parent(std::move(world_));
+    return;
+  }
   if (loss_callback_ != 0) world_->session->remove_loss_callback(loss_callback_);
   engine_->close();
 }

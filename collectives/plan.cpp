@@ -1,6 +1,7 @@
 // Plan: a collective whose arguments were checked once.
 #include "collectives/call_builder.hpp"
 #include "collectives/communicator_core.hpp"
+#include "collectives/forked_child.hpp"
 #include "lockstep/communicator.hpp"
 
 namespace lockstep {
@@ -23,8 +24,15 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
-Work Plan::start() { return Work(state_->core->engine().start(*state_->call)); }
-void Plan::run() { state_->core->engine().run(*state_->call).throw_if_error(); }
+Work Plan::start() {
+  internal::refuse_in_forked_child();
+  return Work(state_->core->engine().start(*state_->call));
+}
+
+void Plan::run() {
+  internal::refuse_in_forked_child();
+  state_->core->engine().run(*state_->call).throw_if_error();
+}
 
 Plan Communicator::plan_all_reduce(const void* input, void* output, std::size_t count, DataType type,
                                    ReduceOp op, const CallOptions& options) {

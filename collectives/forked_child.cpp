@@ -1,0 +1,24 @@
+#include "collectives/forked_child.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "lib/net/fd.hpp"
+#include "lockstep/error.hpp"
+
+namespace lockstep::internal {
+
+void refuse_in_forked_child() {
+  if (!in_forked_child()) return;
+  throw Error(
+      ErrorCode::not_supported,
+      "lockstep is used in a child forked after its initialisation: the child has no connections; use "
+      "exec, or create the communicator in the child");
+}
+
+void leave_to_parent(std::shared_ptr<void> thing) {
+  static auto& kept = *new std::vector<std::shared_ptr<void>>;  // Outlives every handle.
+  kept.push_back(std::move(thing));
+}
+
+}  // namespace lockstep::internal
