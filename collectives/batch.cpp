@@ -5,6 +5,7 @@
 
 #include "collectives/call_builder.hpp"
 #include "collectives/communicator_core.hpp"
+#include "collectives/forked_child.hpp"
 #include "lib/reduce/reduce.hpp"
 #include "lockstep/communicator.hpp"
 
@@ -21,8 +22,7 @@ struct BatchPart {
 /// One collective of the batch: alone, or several all_reduces packed behind each other.
 struct BatchEntry {
   CallBuilder call;
-  std::vector<BatchPart> parts;  // More than one: fused.
-  CallOptions options;
+  std::vector<BatchPart> parts;  // More than one: fused. None: it travels alone.
 };
 
 }  // namespace internal
@@ -38,14 +38,21 @@ namespace {
 /// All_reduces together up to this size are fused: below it latency, not bandwidth, is what they cost.
 constexpr std::size_t kFusedBytes = 64 << 10;
 
-bool fuses(const Entry& last, const CallOptions& options, DataType type, ReduceOp op, std::size_t bytes,
-           const internal::CallFacts& facts) {
-  std::size_t total = bytes;
+/// Whether an all_reduce may travel with others. One that is wrong stands alone, to be refused.
+bool is_fusible(const Part& part, std::size_t count, DataType type, ReduceOp op) {
+  return part.input != nullptr && part.output != nullptr && count > 0 && count <= kFusedBytes &&
+         size_of(type) > 0 && op != ReduceOp::user && op != ReduceOp::premul_sum;
+}
+
+/// Whether both are fusible, and alike.
+bool fuse_together(const Entry& last, const Entry& next) {
+  if (last.parts.empty() || next.parts.empty()) return false;
+  std::size_t total = next.parts.front().bytes;
   for (const Part& part : last.parts) total += part.bytes;
-  return facts.collective == Collective::all_reduce && !last.parts.empty() && facts.type == type &&
-         facts.op == op && op != ReduceOp::user && op != ReduceOp::premul_sum && total <= kFusedBytes &&
-         last.options.algorithm == options.algorithm && last.options.timeout == options.timeout &&
-         last.options.priority == options.priority;
+  const Call &one = last.call.call(), &other = next.call.call();
+  return total <= kFusedBytes && one.facts.type == other.facts.type && one.facts.op == other.facts.op &&
+         one.facts.algorithm == other.facts.algorithm && one.timeout == other.timeout &&
+         one.priority == other.priority;
 }
 
 }  // namespace
@@ -54,8 +61,12 @@ struct Batch::State {
   internal::CommunicatorCore* core;
   std::shared_ptr<internal::CommunicatorCore> keep;
   std::list<Entry> entries;
-  std::vector<internal::CallFacts> facts;  // Of entries, in order.
   std::vector<Message> messages;
+
+  void add(const Message& message) {
+    internal::check_message(message, core->size()).throw_if_error();
+    messages.push_back(message);
+  }
 };
 
 Batch::Batch(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
@@ -72,45 +83,36 @@ Batch Communicator::batch() {
 
 void Batch::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                        const CallOptions& options) {
-  const std::size_t bytes = count * size_of(type);
-  auto& core = *state_->core;
-  if (!state_->entries.empty() &&
-      fuses(state_->entries.back(), options, type, op, bytes, state_->facts.back()) && count > 0 &&
-      input != nullptr && output != nullptr) {
-    state_->entries.back().parts.push_back({input, output, bytes});
-    return;
-  }
-  Entry entry{CallBuilder(Collective::all_reduce, core.engine(), options), {{input, output, bytes}}, options};
+  const Part part{input, output, count * size_of(type)};
+  Entry entry{CallBuilder(Collective::all_reduce, state_->core->engine(), options), {}};
   entry.call.elements(type, count).reduction(op).buffers(input, output);
-  state_->entries.push_back(std::move(entry));
-  internal::CallFacts facts{.collective = Collective::all_reduce, .type = type, .op = op};
-  state_->facts.push_back(facts);
+  if (is_fusible(part, count, type, op)) entry.parts.push_back(part);
+  if (!state_->entries.empty() && fuse_together(state_->entries.back(), entry)) {
+    state_->entries.back().parts.push_back(part);
+  } else {
+    state_->entries.push_back(std::move(entry));
+  }
 }
 
 void Batch::broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options) {
-  auto& core = *state_->core;
-  Entry entry{CallBuilder(Collective::broadcast, core.engine(), options), {}, options};
+  Entry entry{CallBuilder(Collective::broadcast, state_->core->engine(), options), {}};
   entry.call.elements(type, count).root(root).buffers(buffer, buffer);
   state_->entries.push_back(std::move(entry));
-  internal::CallFacts facts{.collective = Collective::broadcast, .type = type};
-  state_->facts.push_back(facts);
 }
 
 void Batch::send(const void* buffer, std::size_t count, DataType type, int destination, int tag) {
-  state_->messages.push_back(
-      {true, const_cast<void*>(buffer), count, type, destination, tag, internal::default_timeout()});
-  internal::check_message(state_->messages.back(), state_->core->size()).throw_if_error();
+  state_->add({true, const_cast<void*>(buffer), count, type, destination, tag, internal::default_timeout()});
 }
 
 void Batch::recv(void* buffer, std::size_t count, DataType type, int source, int tag) {
-  state_->messages.push_back({false, buffer, count, type, source, tag, internal::default_timeout()});
-  internal::check_message(state_->messages.back(), state_->core->size()).throw_if_error();
+  state_->add({false, buffer, count, type, source, tag, internal::default_timeout()});
 }
 
 namespace {
 
 /// Packs the parts behind each other; the hook unpacks the result.
-std::function<void(bool)> fuse(Entry& entry, DataType type) {
+std::function<void(bool)> fuse(Entry& entry) {
+  const DataType type = entry.call.call().facts.type;
   std::size_t bytes = 0;
   for (const Part& part : entry.parts) bytes += part.bytes;
   auto packed = std::make_shared<std::vector<std::byte>>(bytes);
@@ -132,17 +134,15 @@ std::function<void(bool)> fuse(Entry& entry, DataType type) {
 }  // namespace
 
 Work Batch::submit() {
+  internal::refuse_in_forked_child();
   std::vector<Call> calls;
   std::vector<std::function<void(bool)>> hooks;
-  std::size_t index = 0;
   for (Entry& entry : state_->entries) {
-    hooks.push_back(entry.parts.size() > 1 ? fuse(entry, state_->facts[index].type) : nullptr);
+    hooks.push_back(entry.parts.size() > 1 ? fuse(entry) : nullptr);
     calls.push_back(entry.call.build());
-    ++index;
   }
   Work work(state_->core->engine().start_batch(calls, hooks, state_->messages));
   state_->entries.clear();
-  state_->facts.clear();
   state_->messages.clear();
   return work;
 }

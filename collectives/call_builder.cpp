@@ -1,6 +1,7 @@
 #include "collectives/call_builder.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "collectives/select/names.hpp"
@@ -13,7 +14,11 @@ namespace {
 
 std::size_t alignment_of(DataType type) {
   if (type == DataType::complex64) return 4;
-  return std::min<std::size_t>(size_of(type), 8);
+  return std::clamp<std::size_t>(size_of(type), 1, 8);
+}
+
+std::uint64_t most_elements(DataType type) {
+  return static_cast<std::uint64_t>(PTRDIFF_MAX) / std::max<std::size_t>(size_of(type), 1);
 }
 
 std::uint64_t sum(std::span<const std::size_t> counts) {
@@ -23,36 +28,35 @@ std::uint64_t sum(std::span<const std::size_t> counts) {
 }  // namespace
 
 CallBuilder::CallBuilder(Collective collective, const Engine& engine, const CallOptions& options)
-    : rank_(engine.group().rank),
-      world_(engine.group().size()),
-      domain_(engine.capabilities().domain),
-      algorithm_(options.algorithm) {
+    : rank_(engine.group().rank), world_(engine.group().size()), domain_(engine.capabilities().domain) {
   call_.facts.collective = collective;
-  call_.timeout = options.timeout ? to_nanos(*options.timeout) : default_timeout();
+  call_.timeout = timeout_of(options);
   call_.priority = options.priority;
   call_.scale = options.scale;
   call_.user_op = options.user_op;
+  if (!options.algorithm.empty()) force_algorithm(options.algorithm);
 }
 
 void CallBuilder::refuse(ErrorCode code, std::string message) {
   if (call_.refusal.ok()) call_.refusal = Status(code, std::move(message));
 }
 
-/// The caller's word first, then the environment's rules. It becomes one of the facts: a rank with other
-/// rules is found out.
-void CallBuilder::choose_algorithm() {
-  std::string_view name = algorithm_;
-  if (name.empty() && environment_rules().empty()) return;
-  if (name.empty())
-    name =
-        environment_rules().name_for(call_.facts.collective, call_.facts.count * size_of(call_.facts.type));
-  if (name.empty()) return;
+/// It becomes one of the facts: a rank that forces another one is found out.
+void CallBuilder::force_algorithm(std::string_view name) {
   auto number = resolve_algorithm(call_.facts.collective, name, domain_);
   if (number.ok()) {
     call_.facts.algorithm = *number;
   } else {
     refuse(ErrorCode::invalid_argument, number.status().message());
   }
+}
+
+/// Its rules are for calls whose caller names no algorithm.
+void CallBuilder::follow_environment() {
+  if (call_.facts.algorithm != 0 || environment_rules().empty()) return;
+  const std::string_view name =
+      environment_rules().name_for(call_.facts.collective, call_.facts.count * size_of(call_.facts.type));
+  if (!name.empty()) force_algorithm(name);
 }
 
 CallBuilder& CallBuilder::buffers(const void* input, void* output) {
@@ -150,6 +154,16 @@ CallBuilder& CallBuilder::on_device(const void* scale) {
   return *this;
 }
 
+/// More than an address space holds is a mistake, most often a negative number. Nothing that is computed of
+/// the counts later can overflow.
+void CallBuilder::check_counts() {
+  std::uint64_t most = call_.facts.count;
+  for (const std::size_t count : counts_) most = std::max<std::uint64_t>(most, count);
+  for (const std::size_t count : recv_counts_) most = std::max<std::uint64_t>(most, count);
+  if (most <= most_elements(call_.facts.type) / static_cast<std::uint64_t>(world_)) return;
+  refuse(ErrorCode::invalid_argument, "a count of " + std::to_string(most) + " is more than memory holds");
+}
+
 /// How many elements of input and output this rank's part touches.
 void CallBuilder::size_buffers() {
   const bool at_root = rank_ == call_.facts.root;
@@ -243,7 +257,8 @@ void CallBuilder::check_overlap() {
 }
 
 const Call& CallBuilder::build() {
-  choose_algorithm();
+  follow_environment();
+  check_counts();
   size_buffers();
   check_pointer("input", call_.input, call_.input_elements);
   if (call_.output != call_.input || call_.input_elements == 0)
@@ -264,6 +279,12 @@ Status check_message(const Message& message, int world) {
   if (message.tag < 0 && (message.is_send || message.tag != kAnyTag)) {
     return Status(ErrorCode::invalid_argument, "tag " + std::to_string(message.tag) + " is negative");
   }
+  if (size_of(message.type) == 0)
+    return Status(ErrorCode::invalid_argument,
+                  "there is no element type " + std::to_string(static_cast<int>(message.type)));
+  if (message.count > most_elements(message.type))
+    return Status(ErrorCode::invalid_argument,
+                  "a count of " + std::to_string(message.count) + " is more than memory holds");
   if (message.count > 0 && message.buffer == nullptr)
     return Status(ErrorCode::invalid_argument, "the buffer is null");
   return {};

@@ -38,14 +38,15 @@ class CallBuilder {
 
  private:
   void size_buffers();
-  void choose_algorithm();
+  void force_algorithm(std::string_view name);
+  void follow_environment();
+  void check_counts();
   void check_pointer(const char* which, const void* pointer, std::uint64_t elements);
   void check_overlap();
   std::uint64_t in_place_offset_elements(bool& input_inside_output) const;
 
   int rank_, world_;
   bool domain_;
-  std::string_view algorithm_;
   Call call_;
   std::vector<std::size_t> counts_, recv_counts_;
 };

@@ -172,7 +172,7 @@ Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std:
     child.references = 1;
     begin(child, message);
   }
-  if (--batch.children == 0) complete(batch, {});
+  if (--batch.children == 0) complete(batch, batch.status);  // Which one of them may have set.
   if (!batch.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
   return &batch;
 }

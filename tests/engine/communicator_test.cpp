@@ -123,6 +123,76 @@ TEST_P(OverTransport, BatchExchangesAndFuses) {
   });
 }
 
+TEST_P(OverTransport, ABatchForgetsAMessageThatItRefused) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    const float out = static_cast<float>(comm.rank());
+    float in = -1;
+    Batch batch = comm.batch();
+    EXPECT_EQ(error_of([&] { batch.send(&out, 1, DataType::f32, 7); }).first, ErrorCode::invalid_argument);
+    EXPECT_EQ(error_of([&] { batch.recv(&in, 1, DataType::f32, -3); }).first, ErrorCode::invalid_argument);
+    batch.send(&out, 1, DataType::f32, 1 - comm.rank());
+    batch.recv(&in, 1, DataType::f32, 1 - comm.rank());
+    batch.submit().wait();
+    EXPECT_EQ(in, 1 - out);
+  });
+}
+
+TEST_P(OverTransport, ABatchRefusesWhatIsWrongInFrontOfWhatFuses) {
+  for (const bool null : {true, false}) {
+    on_ranks(2, GetParam(), [=](Communicator& comm) {
+      std::vector<float> data(4, 1.0f);
+      const auto type = null ? DataType::f32 : static_cast<DataType>(99);
+      Batch batch = comm.batch();
+      batch.all_reduce(null ? nullptr : data.data(), data.data(), 4, type, ReduceOp::sum);
+      batch.all_reduce(data.data(), data.data(), 4, type, ReduceOp::sum);
+      const auto [code, text] = error_of([&] { batch.submit().wait(); });
+      EXPECT_NE(text.find(null ? "input is null" : "no element type 99"), std::string::npos) << text;
+    });
+  }
+}
+
+TEST_P(OverTransport, ABatchThatCannotBeginFails) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    float x = 1, y = 0;
+    comm.abort("enough");
+    Batch batch = comm.batch();
+    batch.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
+    batch.send(&x, 1, DataType::f32, 1 - comm.rank());
+    batch.recv(&y, 1, DataType::f32, 1 - comm.rank());
+    const auto [code, text] = error_of([&] { batch.submit().wait(); });
+    EXPECT_EQ(code, ErrorCode::aborted) << text;
+  });
+}
+
+TEST_P(OverTransport, ABatchKeepsNoTextOfItsCaller) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    float x = 1;
+    Batch batch = comm.batch();
+    std::string name = "recursive_doubling";
+    CallOptions named;
+    named.algorithm = name;
+    batch.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, named);
+    name.assign(name.size(), '?');
+    batch.submit().wait();
+    EXPECT_EQ(x, 2.0f);
+  });
+}
+
+// Nanoseconds of both limits are 2^64 and a little, so that what overflows is over at once.
+TEST_P(OverTransport, LimitsOfCenturiesAreNotShort) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    CallOptions patient;
+    patient.timeout = std::chrono::milliseconds(18'446'744'073'710);
+    float x = 1;
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, patient);
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Work work = comm.all_reduce_async(&x, &x, 1, DataType::f32, ReduceOp::sum, patient);
+    EXPECT_TRUE(work.wait_for(std::chrono::microseconds(18'446'744'073'709'552)));
+    EXPECT_EQ(x, 4.0f);
+  });
+}
+
 TEST_P(OverTransport, PlanRunsAgainAndAgain) {
   on_ranks(2, GetParam(), [](Communicator& comm) {
     std::vector<float> data(1000);

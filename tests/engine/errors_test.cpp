@@ -155,6 +155,39 @@ TEST_P(Deviation, Deadline) {
   expect_all(texts, {ErrorCode::timeout}, {"deadline of 100 ms", "waits for rank"});
 }
 
+TEST_P(Deviation, CountOfNoMemory) {
+  for (const std::size_t count : {static_cast<std::size_t>(-1), std::size_t{1} << 61}) {
+    expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
+                   [=](Communicator& c) {
+                     float x = 0;
+                     c.all_reduce(&x, &x, count, DataType::f32, ReduceOp::sum);
+                   }),
+               {ErrorCode::invalid_argument, ErrorCode::refused}, {"more than memory holds"});
+  }
+}
+
+TEST_P(Deviation, CountsOfNoMemory) {
+  const auto gather = [](Communicator& c, std::size_t last) {
+    float one = 0, all[8] = {};
+    const std::size_t counts[] = {1, 1, 1, last};
+    c.all_gather_v(&one, all, counts, DataType::f32);
+  };
+  expect_all(run([=](Communicator& c) { gather(c, 1); },
+                 [=](Communicator& c) { gather(c, static_cast<std::size_t>(-1)); }),
+             {ErrorCode::invalid_argument, ErrorCode::refused}, {"more than memory holds"});
+}
+
+TEST_P(Deviation, DeadlineThatHasPassed) {
+  CallOptions late;
+  late.timeout = std::chrono::milliseconds(-1);
+  const auto texts = run([&](Communicator& c) { c.barrier(late); },
+                         [](Communicator& c) {
+                           while (c.state() == ErrorCode::ok) std::this_thread::yield();
+                           c.barrier();
+                         });
+  expect_all(texts, {ErrorCode::timeout}, {"waits for rank"});
+}
+
 TEST_P(Deviation, UserOperatorThrows) {
   const auto with = [](bool throws) {
     return [throws](Communicator& c) {
@@ -175,6 +208,16 @@ TEST(Refusal, BitwiseOnFloatsNamesTheType) {
   const auto [code, text] = error_of([&] { group[0].all_reduce(&x, &x, 1, DataType::f32, ReduceOp::band); });
   EXPECT_EQ(code, ErrorCode::invalid_argument);
   EXPECT_NE(text.find("f32"), std::string::npos) << text;
+}
+
+TEST(Refusal, MessagesThatNoMemoryHolds) {
+  auto group = Communicator::local_group(1);
+  float x = 1;
+  const auto send = [&](std::size_t count, DataType type) {
+    return error_of([&] { group[0].send(&x, count, type, 0); }).second;
+  };
+  EXPECT_NE(send(static_cast<std::size_t>(-1), DataType::f32).find("more than memory"), std::string::npos);
+  EXPECT_NE(send(1, static_cast<DataType>(99)).find("no element type 99"), std::string::npos);
 }
 
 TEST(Refusal, OverlapThatIsNotInPlace) {
