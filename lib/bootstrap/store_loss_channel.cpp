@@ -1,7 +1,9 @@
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <string>
@@ -14,7 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often other hosts' news is looked for. Deaths on this host are known at once, by pidfd.
+// How often other hosts' news is looked for. Deaths on this host are known at once, by pidfd, or where the
+// kernel gives none, as often.
 constexpr milliseconds kLookEvery{500};
 
 std::string left_key(int rank) { return "left/" + std::to_string(rank); }
@@ -54,12 +57,17 @@ class Watch : public std::enable_shared_from_this<Watch> {
   struct Process {
     Fd pidfd;
     Reactor::Handle watch = 0;
+    pid_t looked_for = 0;  // Where there is no pidfd.
   };
 
   void watch_process(const Member& member) {
     Process& process = processes_[member.rank];
     process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(member.pid), 0)));
-    if (!process.pidfd) return ended(member.rank);
+    if (!process.pidfd && errno == ESRCH) return ended(member.rank);
+    if (!process.pidfd) {  // Too old a kernel, a container that forbids it, no descriptor left.
+      process.looked_for = static_cast<pid_t>(member.pid);
+      return;
+    }
     process.watch = reactor_.watch(process.pidfd.get(), EPOLLIN,
                                    [weak = weak_from_this(), rank = member.rank](std::uint32_t) {
                                      if (const auto self = weak.lock()) self->ended(rank);
@@ -78,7 +86,16 @@ class Watch : public std::enable_shared_from_this<Watch> {
     });
   }
 
+  void look_for_processes() {
+    for (auto& [rank, process] : processes_) {
+      if (process.looked_for == 0 || kill(process.looked_for, 0) == 0 || errno != ESRCH) continue;
+      process.looked_for = 0;
+      ended(rank);
+    }
+  }
+
   void look() {
+    look_for_processes();
     const auto present = store_.wait(keys_, milliseconds(0));
     for (std::size_t i = 0; present.ok() && i < keys_.size(); ++i) {
       if (!present.value()[i]) continue;

@@ -1,9 +1,16 @@
 // What only real processes show: a rank that is killed, forked children, the time to the first result.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "tests/engine/counted_allocations.hpp"
@@ -164,6 +171,93 @@ TEST_P(Processes, UseInAForkedChildIsANamedError) {
     comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);  // The parent goes on.
     EXPECT_EQ(x, 4.0f);
   });
+}
+
+/// Whether `call` ends as everything does that is tried in a forked child.
+bool refused_in_child(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::not_supported &&
+           std::string(error.what()).find("forked") != std::string::npos;
+  }
+  return false;
+}
+
+/// What a rank may have when its process forks, a message under way among it.
+struct Handles {
+  explicit Handles(Communicator joined)
+      : comm(std::move(joined)),
+        plan(comm.plan_all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum)),
+        batch(comm.batch()),
+        coming(comm.recv_async(&x, 1, DataType::f32, 1 - comm.rank())) {}
+  float x = 0;
+  Communicator comm;
+  Plan plan;
+  Batch batch;
+  Work coming;
+};
+
+TEST_P(Processes, AForkedChildMayDropWhatItGotAndTheGroupGoesOn) {
+  MeetingPlace place;
+  Shared<std::atomic<int>> dropped;
+  run_forked(2, [&](int rank) {
+    auto handles = std::make_unique<Handles>(place.join(rank, 2, GetParam()));
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool all = refused_in_child([&] { handles->coming.wait(); }) &&
+                       refused_in_child([&] { handles->plan.run(); }) &&
+                       refused_in_child([&] { Work work = handles->plan.start(); }) &&
+                       refused_in_child([&] { Work work = handles->batch.submit(); }) &&
+                       refused_in_child([&] { handles->comm.abort(); });
+      const bool dead = !handles->coming.test() && handles->comm.state() == ErrorCode::not_supported;
+      handles.reset();
+      _exit(all && dead ? 7 : 8);
+    }
+    EXPECT_EQ(WEXITSTATUS(wait_for(child)), 7);
+    dropped->fetch_add(1);
+    internal::testing::wait_until([&] { return dropped->load() == 2; });
+    Communicator& comm = handles->comm;
+    float mine = 1 + static_cast<float>(rank);
+    comm.send(&mine, 1, DataType::f32, 1 - rank);
+    handles->coming.wait();
+    EXPECT_EQ(handles->x, 2 - static_cast<float>(rank));
+    comm.all_reduce(&mine, &mine, 1, DataType::f32, ReduceOp::sum);
+    EXPECT_EQ(mine, 3.0f);
+    comm.finalize();
+  });
+}
+
+/// From now on the kernel refuses this process pidfd_open, as old containers do.
+void forbid_pidfds() {
+  constexpr auto kNumber = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(rules), rules};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+  ASSERT_LT(syscall(SYS_pidfd_open, getpid(), 0), 0);
+}
+
+TEST(WithoutPidfds, NobodyIsTakenForDeadAndADeathIsNoticed) {
+  MeetingPlace place;
+  auto children = start_forked(2, [&](int rank) {
+    forbid_pidfds();
+    Communicator comm = place.join(rank, 2, "shm");
+    internal::sleep_for(std::chrono::seconds(1));  // Two looks.
+    comm.barrier();
+    if (rank == 1) raise(SIGKILL);
+    try {
+      comm.barrier();
+      ADD_FAILURE() << "there was nobody to meet";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+    }
+  });
+  EXPECT_EQ(wait_for(children[1]), SIGKILL);  // Reaped first: a zombie's number is still its own.
+  EXPECT_EQ(wait_for(children[0]), 0);
 }
 
 TEST_P(Processes, TheFirstResultComesSoonAlsoWithIdleChildren) {
