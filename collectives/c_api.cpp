@@ -56,7 +56,10 @@ size_t lockstep_type_size(lockstep_type_t type) { return lockstep::size_of(to_ty
 // ---- memory ----
 
 lockstep_error_t lockstep_allocate(size_t bytes, void** pointer) {
-  return guarded([&] { required(pointer, "pointer") = lockstep::allocate(bytes); });
+  return guarded([&] {
+    void*& result = required(pointer, "pointer");
+    result = lockstep::allocate(bytes);
+  });
 }
 void lockstep_free(void* pointer) { lockstep::free(pointer); }
 lockstep_error_t lockstep_register(void* pointer, size_t bytes) {
@@ -115,16 +118,18 @@ void lockstep_comm_free(lockstep_comm_t comm) { delete comm; }
 int lockstep_rank(lockstep_comm_t comm) { return comm != nullptr ? comm->communicator.rank() : -1; }
 int lockstep_size(lockstep_comm_t comm) { return comm != nullptr ? comm->communicator.size() : -1; }
 lockstep_error_t lockstep_state(lockstep_comm_t comm) {
-  if (comm == nullptr) return LOCKSTEP_INVALID_ARGUMENT;
-  return static_cast<lockstep_error_t>(comm->communicator.state());
+  lockstep_error_t state = LOCKSTEP_OK;
+  const lockstep_error_t error =
+      guarded([&] { state = static_cast<lockstep_error_t>(required(comm, "comm").communicator.state()); });
+  return error != LOCKSTEP_OK ? error : state;
 }
 
 // ---- batches ----
 
 lockstep_error_t lockstep_batch_create(lockstep_comm_t comm, lockstep_batch_t* batch) {
   return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    required(batch, "batch") = new lockstep_batch{&communicator, communicator.batch()};
+    lockstep_batch_t& result = required(batch, "batch");
+    result = new lockstep_batch{required(comm, "comm").communicator.batch()};
   });
 }
 lockstep_error_t lockstep_batch_all_reduce(lockstep_batch_t batch, const void* input, void* output,
@@ -157,7 +162,8 @@ lockstep_error_t lockstep_plan_all_reduce(lockstep_comm_t comm, const void* inpu
                                           const lockstep_options_t* options, lockstep_plan_t* plan) {
   return guarded([&] {
     auto& communicator = required(comm, "comm").communicator;
-    required(plan, "plan") = new lockstep_plan{
+    lockstep_plan_t& result = required(plan, "plan");
+    result = new lockstep_plan{
         communicator.plan_all_reduce(input, output, count, to_type(type), to_op(op), to_options(options))};
   });
 }
@@ -166,7 +172,8 @@ lockstep_error_t lockstep_plan_broadcast(lockstep_comm_t comm, void* buffer, siz
                                          lockstep_plan_t* plan) {
   return guarded([&] {
     auto& communicator = required(comm, "comm").communicator;
-    required(plan, "plan") = new lockstep_plan{
+    lockstep_plan_t& result = required(plan, "plan");
+    result = new lockstep_plan{
         communicator.plan_broadcast(buffer, count, to_type(type), root, to_options(options))};
   });
 }
@@ -175,7 +182,8 @@ lockstep_error_t lockstep_plan_all_gather(lockstep_comm_t comm, const void* inpu
                                           lockstep_plan_t* plan) {
   return guarded([&] {
     auto& communicator = required(comm, "comm").communicator;
-    required(plan, "plan") = new lockstep_plan{
+    lockstep_plan_t& result = required(plan, "plan");
+    result = new lockstep_plan{
         communicator.plan_all_gather(input, output, count, to_type(type), to_options(options))};
   });
 }
@@ -184,8 +192,9 @@ lockstep_error_t lockstep_plan_reduce_scatter(lockstep_comm_t comm, const void* 
                                               const lockstep_options_t* options, lockstep_plan_t* plan) {
   return guarded([&] {
     auto& communicator = required(comm, "comm").communicator;
-    required(plan, "plan") = new lockstep_plan{communicator.plan_reduce_scatter(
-        input, output, count, to_type(type), to_op(op), to_options(options))};
+    lockstep_plan_t& result = required(plan, "plan");
+    result = new lockstep_plan{communicator.plan_reduce_scatter(input, output, count, to_type(type),
+                                                                to_op(op), to_options(options))};
   });
 }
 lockstep_error_t lockstep_plan_start(lockstep_plan_t plan, lockstep_work_t* work) {
@@ -206,8 +215,8 @@ lockstep_error_t lockstep_work_wait(lockstep_work_t work) {
 }
 lockstep_error_t lockstep_work_wait_for(lockstep_work_t work, int64_t limit_us, int* done) {
   return guarded([&] {
-    required(done, "done") =
-        required(work, "work").work.wait_for(std::chrono::microseconds(limit_us)) ? 1 : 0;
+    int& result = required(done, "done");
+    result = required(work, "work").work.wait_for(std::chrono::microseconds(limit_us)) ? 1 : 0;
   });
 }
 lockstep_error_t lockstep_work_test(lockstep_work_t work, int* done) {

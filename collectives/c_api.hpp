@@ -17,7 +17,6 @@ struct lockstep_plan {
   lockstep::Plan plan;
 };
 struct lockstep_batch {
-  lockstep::Communicator* communicator;
   lockstep::Batch batch;
 };
 

@@ -114,7 +114,10 @@ lockstep_error_t lockstep_reducer_no_sync(lockstep_reducer_t reducer, int on) {
 }
 
 lockstep_error_t lockstep_reducer_begin_step(lockstep_reducer_t reducer, uint64_t samples, int* goes_on) {
-  return guarded([&] { required(goes_on, "goes_on") = of(reducer).begin_step(samples) ? 1 : 0; });
+  return guarded([&] {
+    int& result = required(goes_on, "goes_on");
+    result = of(reducer).begin_step(samples) ? 1 : 0;
+  });
 }
 
 lockstep_error_t lockstep_reducer_clip(lockstep_reducer_t reducer, double max_norm, double* norm) {

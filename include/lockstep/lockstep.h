@@ -86,7 +86,7 @@ typedef struct {
   const char* rendezvous; /* "tcp://host:port", "file:///path", "memory://name"; NULL: from the environment */
   const char* job_id;
   const char* secret;
-  int64_t timeout_ms;     /* 0: 120 s */
+  int64_t timeout_ms;     /* 0: LOCKSTEP_START_TIMEOUT (120 s) */
   const char* transports; /* "auto", "shm", "tcp"; NULL: from the environment */
 } lockstep_init_t;
 
@@ -188,7 +188,7 @@ LOCKSTEP_C_API lockstep_error_t lockstep_all_to_all_v(lockstep_comm_t comm, cons
 LOCKSTEP_C_API lockstep_error_t lockstep_send(lockstep_comm_t comm, const void* buffer, size_t count,
                                               lockstep_type_t type, int destination, int tag,
                                               const lockstep_options_t* options, lockstep_work_t* work);
-/* source, received_tag and received may be NULL; with `work` they are read with lockstep_work_status(). */
+/* from, received_tag and received may be NULL; with `work` they are read with lockstep_work_status(). */
 LOCKSTEP_C_API lockstep_error_t lockstep_recv(lockstep_comm_t comm, void* buffer, size_t count,
                                               lockstep_type_t type, int source, int tag,
                                               const lockstep_options_t* options, int* from, int* received_tag,

@@ -194,6 +194,10 @@ int main(void) {
   lockstep_free(memory);
   CHECK(lockstep_barrier(NULL, NULL, NULL) == LOCKSTEP_INVALID_ARGUMENT);
   CHECK(strstr(lockstep_last_error(), "comm is NULL") != NULL);
+  CHECK(lockstep_allocate(4096, NULL) == LOCKSTEP_INVALID_ARGUMENT);
+  CHECK(strstr(lockstep_last_error(), "pointer is NULL") != NULL);
+  CHECK(lockstep_state(NULL) == LOCKSTEP_INVALID_ARGUMENT);
+  CHECK(strstr(lockstep_last_error(), "comm is NULL") != NULL);
   CHECK(lockstep_local_group(0, NULL, comms) == LOCKSTEP_INVALID_ARGUMENT);
   OK(lockstep_local_group(kRanks, NULL, comms));
   for (int r = 0; r < kRanks; ++r) CHECK(pthread_create(&threads[r], NULL, run_rank, comms[r]) == 0);
