@@ -58,7 +58,7 @@ Communicator Communicator::create(const InitOptions& options) {
   session.status().throw_if_error();
   std::string transports =
       options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
-  auto core = make_world(std::move(*session), std::move(transports), options.timeout);
+  auto core = make_world(std::move(*session), std::move(transports), internal::start_timeout(options));
   core.status().throw_if_error();
   return Communicator(std::move(*core));
 }
@@ -74,7 +74,7 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < cores.size(); ++r) {
     threads.emplace_back([&, r] {
-      auto core = make_world(std::move(sessions[r]), std::string(transports), InitOptions().timeout);
+      auto core = make_world(std::move(sessions[r]), std::string(transports), internal::start_timeout({}));
       failures[r] = core.status();
       if (core.ok()) cores[r] = std::move(*core);
     });

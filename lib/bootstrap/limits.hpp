@@ -9,6 +9,9 @@
 
 namespace lockstep::internal {
 
+/// Who waits longer for ranks waits for ever, and moments as far as that can be added up.
+inline constexpr std::chrono::milliseconds kLongestStart = std::chrono::hours(24 * 365);
+
 /// No handshake message is longer, so that a stranger costs one small buffer.
 inline constexpr std::size_t kMaxHandshakeBytes = 160;
 /// A stranger has this long to finish the handshake; long enough for a congested link, short enough to shed

@@ -72,15 +72,12 @@ Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const s
   }
 }
 
-/// Many systems know their own name by a loopback address, where nobody else reaches them: rank 0 then
-/// listens on all addresses, once strangers are kept out.
-Result<HostPort> listening_address(const HostPort& at, bool open_to_others, const Deadline& start, Env& env) {
+/// Until rank 0's own name is known.
+Status await_name(const std::string& host, const Deadline& start, Env& env) {
   const Deadline deadline(env, std::min(start.left(), kNameComesWithin));
-  Status known = check_host(at.host);
-  for (; !known.ok() && !deadline.passed(); known = check_host(at.host)) sleep_for(kLookUpEvery);
-  if (!known.ok()) return known.with_context("rank 0 cannot host the meeting of the ranks");
-  const bool own_name = !is_numeric_address(at.host) && at.host != "localhost" && is_loopback(at.host);
-  return own_name && open_to_others ? HostPort{"0.0.0.0", at.port} : at;
+  Status known = check_host(host);
+  for (; !known.ok() && !deadline.passed(); known = check_host(host)) sleep_for(kLookUpEvery);
+  return known.with_context("rank 0 cannot host the meeting of the ranks");
 }
 
 /// The port is taken: by another process that is rank 0 of this job, who is met there and told, or by a
@@ -95,7 +92,7 @@ Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client
 }
 
 /// Debian's installer writes a host's own name into /etc/hosts with the address 127.0.1.1: rank 0 would
-/// listen where no other host finds it.
+/// listen where no other host finds it, so it listens on all addresses, once strangers are kept out.
 bool is_name_of_loopback(const std::string& host) {
   return host != "localhost" && !is_numeric_address(host) && is_loopback(host);
 }
@@ -123,14 +120,13 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
   StoreClientOptions client{*at, make_handshake_key(launch.job_id, secret), launch.rank, launch.world_size,
                             process_token()};
   if (!launch.store_is_served) meeting.server_rank = 0;
+  const bool serves = launch.rank == meeting.server_rank;
+  if (serves) LOCKSTEP_RETURN_IF_ERROR(await_name(at->host, deadline, env));
   const bool hidden = is_name_of_loopback(at->host);
   if (hidden) meeting.hint = loopback_hint(at->host);
-  if (launch.rank == meeting.server_rank) {
-    const bool open_to_others = !secret.empty() || config_flag("LOCKSTEP_INSECURE");
-    auto listens_at = listening_address(*at, open_to_others, deadline, env);
-    if (!listens_at.ok()) return listens_at.status();
+  if (serves) {
     StoreServerOptions options;
-    options.at = *listens_at;
+    options.at = *at;
     options.key = client.key;
     options.rank = launch.rank;
     const bool may_be_seen = !secret.empty() || config_flag("LOCKSTEP_INSECURE");

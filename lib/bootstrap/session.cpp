@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/digest.hpp"
 #include "lib/bootstrap/launch.hpp"
+#include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/bootstrap/loss_board.hpp"
 #include "lib/bootstrap/loss_channel.hpp"
@@ -120,12 +122,14 @@ class JoinedSession final : public Session {
   std::vector<Member> members_;
 };
 
+}  // namespace
+
 milliseconds start_timeout(const InitOptions& options) {
   const bool chosen = options.timeout != InitOptions().timeout;
-  return chosen ? options.timeout : milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"));
+  const milliseconds wanted =
+      chosen ? options.timeout : milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"));
+  return std::clamp(wanted, milliseconds(0), kLongestStart);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
                                               const std::function<std::string(int)>& notice) {

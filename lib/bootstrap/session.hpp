@@ -2,6 +2,7 @@
 // died.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,10 +44,13 @@ class Session {
   virtual void leave() = 0;
 };
 
+/// How long the start may take: options.timeout, or LOCKSTEP_START_TIMEOUT where the caller left it at its
+/// default. At most kLongestStart.
+std::chrono::milliseconds start_timeout(const InitOptions& options);
+
 /// Resolves who this rank is (options, launchers' variables: lib/bootstrap/launch.hpp), meets the others,
-/// exchanges Member entries. Blocks at most options.timeout (LOCKSTEP_START_TIMEOUT where the caller left it
-/// at its default). Every rank gets the same error: who is missing, who is there twice, whose world size or
-/// secret differs. Names missing ranks on stderr every 5 s.
+/// exchanges Member entries. Blocks at most start_timeout(options). Every rank gets the same error: who is
+/// missing, who is there twice, whose world size or secret differs. Names missing ranks on stderr every 5 s.
 /// `notice` gives what this rank has to tell all others (Member::notice); called once its number is known.
 /// May be empty.
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
