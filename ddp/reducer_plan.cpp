@@ -77,7 +77,7 @@ void Reducer::State::rebuild() {
   tracker->adopt(*before);  // What a static graph has learned still holds.
   tracker->reset();
   learning = false;
-  if (options.gradients_as_views && options.gradients_moved) options.gradients_moved();
+  has_moved = options.gradients_as_views;
 }
 
 void Reducer::State::freeze(std::span<const std::size_t> list) {

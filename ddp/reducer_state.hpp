@@ -127,6 +127,7 @@ struct Reducer::State {
 
   std::mutex mutex;         // Guards `started` while backward runs.
   std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
+  bool has_moved = false;   // The step rebuilt the buckets, of which the caller is to be told.
 
   internal::StepState step;  // The one under way.
 

@@ -1,6 +1,7 @@
 // wait(): the marks are settled, the buckets end, all ranks judge the step.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/marks.hpp"
@@ -30,6 +31,8 @@ void Reducer::State::wait() {
     if (dynamic_cast<const NonFiniteGradient*>(&error) != nullptr) throw;
     throw Error(error.code(), where + error.what(), error.culprit());
   }
+  // The step has ended: what the caller's function throws is no failure of it.
+  if (std::exchange(has_moved, false) && options.gradients_moved) options.gradients_moved();
 }
 
 void Reducer::State::run_to_end() {

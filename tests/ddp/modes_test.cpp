@@ -296,6 +296,26 @@ TEST(Rebuild, FollowsTheOrderOfRankZeroWhereNoPointerIsLost) {
   }
 }
 
+TEST(Rebuild, ACallerThatThrowsWhenGradientsMovedHasEndedTheStep) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+    options.gradients_moved = [&] {
+      if (communicator.rank() == 1) throw Error(ErrorCode::internal, "no room for new pointers");
+    };
+    Numbers numbers(communicator, 6, options);
+    for (int step = 0; step < 3; ++step) {
+      for (const std::size_t i : {2u, 0u, 1u, 5u, 3u, 4u}) numbers.mark(i);
+      if (step == 0 && communicator.rank() == 1) {
+        EXPECT_STREQ(thrown_by([&] { numbers.reducer().wait(); }).what(), "no room for new pointers");
+      } else {
+        numbers.reducer().wait();
+      }
+      EXPECT_EQ(numbers.reducer().steps(), static_cast<std::uint64_t>(step) + 1);
+      for (std::size_t i = 0; i < 6; ++i) numbers.expect(i, 1.5);
+    }
+  });
+}
+
 TEST(Rebuild, LeavesViewsWhereTheyAre) {
   for (const bool mixed : {false, true}) {
     on_ranks(2, "auto", [&](Communicator& communicator) {
