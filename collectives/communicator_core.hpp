@@ -70,8 +70,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   std::uint64_t users_ = 0;
 };
 
-/// The transport of a group: shared memory when all members are on one host and it is allowed; over several
-/// hosts TCP, with shared memory between the ranks of a host unless only TCP is allowed.
+/// The transport of a group, as LOCKSTEP_TRANSPORTS says: by itself shared memory when all members are on one
+/// host; over several hosts verbs or TCP, with shared memory between the ranks of a host.
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout);

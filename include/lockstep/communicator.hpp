@@ -44,14 +44,14 @@ class CommunicatorCore;
 struct InitOptions {
   std::optional<int> rank;
   std::optional<int> world_size;
-  /// Where the ranks meet: "tcp://host:port", "file:///shared/path", or "memory://name" (ranks in threads of
-  /// one process).
+  /// Where the ranks meet: "tcp://host:port", "file:///shared/path", "local://name" (ranks of one host),
+  /// "memory://name" (threads of one process), or what Rendezvous::address() says.
   std::string rendezvous;
   std::string job_id;  ///< Keeps two jobs at one address apart; equal on all ranks.
   std::string secret;  ///< Per-job secret of the handshakes; equal on all ranks.
   std::chrono::milliseconds timeout{
-      120'000};            ///< For all ranks to arrive. A missing rank is named every 5 s.
-  std::string transports;  ///< "auto" (or empty), "shm", "tcp": what may be used. LOCKSTEP_TRANSPORTS.
+      120'000};            ///< For all ranks to arrive; left so, LOCKSTEP_START_TIMEOUT counts.
+  std::string transports;  ///< As LOCKSTEP_TRANSPORTS, which counts where this is empty.
 };
 
 /// A tag of receive that matches every tag, and a source that matches every rank.

@@ -83,11 +83,11 @@ typedef struct lockstep_reducer* lockstep_reducer_t;
 typedef struct {
   int has_rank, rank; /* rank and world_size count only when has_rank != 0 */
   int world_size;
-  const char* rendezvous; /* "tcp://host:port", "file:///path", "memory://name"; NULL: from the environment */
+  const char* rendezvous; /* as lockstep::InitOptions says; NULL: from the environment */
   const char* job_id;
   const char* secret;
   int64_t timeout_ms;     /* 0: LOCKSTEP_START_TIMEOUT (120 s) */
-  const char* transports; /* "auto", "shm", "tcp"; NULL: from the environment */
+  const char* transports; /* as LOCKSTEP_TRANSPORTS; NULL: from the environment */
 } lockstep_init_t;
 
 /* Options of one call; start from LOCKSTEP_OPTIONS_INIT. */

@@ -1,4 +1,4 @@
-// The whole C++ API.
+// The C++ API. Beside it: ddp/device_reducer.hpp, device_runtime.hpp and rendezvous.hpp.
 #pragma once
 
 #include "lockstep/communicator.hpp"

@@ -11,9 +11,6 @@
 
 namespace lockstep::internal {
 
-/// Most sources or destinations that one pass handles; more are folded pass by pass in the same order.
-inline constexpr int kMaxFusedSources = 8;
-
 /// Whether (type, op) is defined; the error names both and says what to use instead ("band needs an integer
 /// type, not f32").
 Status check_reduction(DataType type, ReduceOp op);
