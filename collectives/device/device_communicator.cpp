@@ -1,6 +1,8 @@
 // The public face of DeviceCommunicator but for its collectives.
 #include "collectives/communicator_core.hpp"
 #include "collectives/device/device_core.hpp"
+#include "collectives/forked_child.hpp"
+#include "lib/net/fd.hpp"
 
 namespace lockstep {
 
@@ -26,7 +28,10 @@ DeviceCommunicator::DeviceCommunicator(Communicator& communicator, int device, c
 DeviceCommunicator::DeviceCommunicator(std::shared_ptr<DeviceCore> core) noexcept : core_(std::move(core)) {}
 DeviceCommunicator::DeviceCommunicator(DeviceCommunicator&&) noexcept = default;
 DeviceCommunicator& DeviceCommunicator::operator=(DeviceCommunicator&&) noexcept = default;
-DeviceCommunicator::~DeviceCommunicator() = default;
+/// A forked child lacks the thread that would have to end.
+DeviceCommunicator::~DeviceCommunicator() {
+  if (internal::in_forked_child()) internal::leave_to_parent(std::move(core_));
+}
 
 int DeviceCommunicator::rank() const noexcept { return core_->engine().group().rank; }
 int DeviceCommunicator::size() const noexcept { return core_->engine().group().size(); }

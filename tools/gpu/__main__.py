@@ -1,6 +1,5 @@
 """tools/gpu-check. See --help."""
 import sys
-import time
 from pathlib import Path
 
 import facts

@@ -45,6 +45,26 @@ TEST(DeviceContract, ACallReturnsBeforeItsStreamIsThere) {
   });
 }
 
+TEST(DeviceContract, AForkedChildMayDropItsHandleAndTheGroupGoesOn) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(internal::testing::kChildSeconds);
+      { const DeviceCommunicator dropped(std::move(self.communicator)); }
+      _exit(7);
+    }
+    EXPECT_EQ(WEXITSTATUS(internal::testing::wait_for(child)), 7);
+    DeviceArena arena(4096, self.rank());
+    if (self.rank() == 1) internal::sleep_for(std::chrono::milliseconds(300));  // Rank 0 looks after it.
+    self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32, ReduceOp::sum,
+                                 self.stream);
+    self.communicator.wait();
+    self.synchronize();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::ok) << self.communicator.error_text();
+    self.communicator.finalize();
+  });
+}
+
 /// Rank 0 has registered what it names and rank 1 has not, and rank 1 makes its call only when it has heard
 /// that rank 0's has returned: no call may ask what its peers name, nor assume what they named before.
 TEST(DeviceContract, RegisteredMemoryAsksNoPeerAndAssumesNothing) {
