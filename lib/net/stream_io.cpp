@@ -57,6 +57,13 @@ bool change_congestion(const Fd& socket, std::string_view name) {
                     static_cast<socklen_t>(name.size())) == 0;
 }
 
+// From Linux 6.15 on; older headers do not know it.
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44
+#endif
+// The least that the kernel takes.
+constexpr int kLongestPauseMillis = 1000;
+
 // What the system gives to a new socket.
 std::string usual_congestion() {
   const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
@@ -183,7 +190,18 @@ Status set_stream_options(const Fd& socket, const StreamOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1, "TCP_KEEPIDLE"));
   LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1, "TCP_KEEPINTVL"));
   LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kSilenceLimit, "TCP_KEEPCNT"));
-  return set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceLimit * 1000, "TCP_USER_TIMEOUT");
+  // Where the kernel has it, it asks a silent or busy peer that often, instead of ever more seldom.
+  (void)set_option(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, kLongestPauseMillis, "TCP_RTO_MAX_MS");
+  return {};
+}
+
+bool is_silent(int fd) noexcept {
+  constexpr unsigned kUnanswered = 2;  // One alone may be on its way.
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  return unsigned{info.tcpi_retransmits} + info.tcpi_probes >= kUnanswered &&
+         info.tcpi_last_ack_recv >= kSilenceLimit * 1000;
 }
 
 }  // namespace lockstep::internal

@@ -56,8 +56,8 @@ std::string_view better_congestion(std::string_view usual, std::chrono::microsec
 inline constexpr std::chrono::microseconds kNear{1000};
 
 /// Options of a data connection that began unpaced. `congestion`: name of a congestion control; empty
-/// chooses: inside a host it stays as it began, between hosts it gets the better one. Between hosts, a peer
-/// that vanished without a word is noticed within kSilenceLimit.
+/// chooses: inside a host it stays as it began, between hosts it gets the better one. Between hosts, the
+/// kernel breaks an idle connection whose peer vanished without a word.
 struct StreamOptions {
   std::string congestion;
   /// Whether a refused `congestion` is an error, which lists what is allowed.
@@ -69,5 +69,8 @@ Status set_stream_options(const Fd& socket, const StreamOptions& options);
 /// Seconds without any answer of the peer's kernel after which a connection between hosts is broken. A
 /// stopped process does not count: its kernel answers for it.
 inline constexpr int kSilenceLimit = 3;
+/// Whether that is so while something is on its way to the peer (kernels before Linux 6.15 ask a peer that
+/// reads nothing ever more seldom, and so know later).
+bool is_silent(int fd) noexcept;
 
 }  // namespace lockstep::internal

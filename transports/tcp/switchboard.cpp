@@ -46,7 +46,8 @@ Switchboard::Switchboard(Session& session, Env& env, int sockets)
       sockets_(sockets),
       key_(make_handshake_key(session.job_id(), session.secret())),
       congestion_(config_text("LOCKSTEP_TCP_CONGESTION")),
-      loss_callback_(env.random()) {}
+      loss_callback_(env.random()),
+      silence_watch_(reactor_, env) {}
 
 Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env, int sockets_per_link) {
   auto sockets = sockets_of_link(sockets_per_link);
@@ -314,13 +315,10 @@ void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
 
 void Switchboard::connected(Key key, Fd socket) {
   give_up_effort(key);
-  const auto& members = session_.members();
-  const bool same_host = members[static_cast<std::size_t>(key.first)].host_id ==
-                         members[static_cast<std::size_t>(rank_)].host_id;
   StreamOptions options;
   options.congestion = congestion_;
   options.congestion_required = !congestion_.empty();
-  options.between_hosts = !same_host;
+  options.between_hosts = !on_this_host(key.first);
   if (Status set = set_stream_options(socket, options); !set.ok()) return fail(key, std::move(set));
   std::lock_guard lock(mutex_);
   Slot& slot = slots_[key];
@@ -356,6 +354,11 @@ void Switchboard::on_loss(const Loss& loss) {
     }
   }
   for (const Key& key : pending) fail(key, why);
+}
+
+bool Switchboard::on_this_host(int peer) const {
+  const auto& members = session_.members();
+  return members[static_cast<std::size_t>(peer)].host_id == members[static_cast<std::size_t>(rank_)].host_id;
 }
 
 std::string Switchboard::name_of(int peer) const {

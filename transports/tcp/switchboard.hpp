@@ -23,6 +23,7 @@
 #include "lib/bootstrap/acceptor.hpp"
 #include "lib/bootstrap/session.hpp"
 #include "lib/net/reactor.hpp"
+#include "lib/net/silence_watch.hpp"
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/address_race.hpp"
 #include "transports/tcp/published_address.hpp"
@@ -58,6 +59,9 @@ class Switchboard {
   /// `eventfd` is written to whenever changes() rises, until detach() returned.
   void attach(int eventfd);
   void detach(int eventfd);
+
+  /// What connections to `peer` are to be watched by; null inside a host, whose kernel does not fall silent.
+  SilenceWatch* silence_watch(int peer) { return on_this_host(peer) ? nullptr : &silence_watch_; }
 
   /// Connections that a link between two ranks consists of (LOCKSTEP_TCP_SOCKETS), equal on all ranks.
   int sockets_per_link() const noexcept { return sockets_; }
@@ -104,6 +108,7 @@ class Switchboard {
   void give_up_effort(Key key);
   void announce_change();  // mutex_ held.
   void post(std::function<void()> task);
+  bool on_this_host(int peer) const;
   std::string name_of(int peer) const;
 
   Session& session_;
@@ -114,6 +119,7 @@ class Switchboard {
   const HandshakeKey key_;
   const std::string congestion_;
   const std::uint64_t loss_callback_;
+  SilenceWatch silence_watch_;
   int own_rails_ = 1;
   std::vector<std::vector<HostPort>> addresses_;      // Index = rank; constant once made.
   std::vector<int> rails_;                            // Index = rank: of so many first addresses.

@@ -27,14 +27,24 @@ iovec piece(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-TcpLink::TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce)
+TcpLink::TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce, SilenceWatch* watch)
     : socket_(std::move(socket)),
       peer_(peer),
       address_(remote_address(socket_).text()),
       bounce_(std::move(bounce)),
-      buffer_(kPeekBytes) {}
+      watch_(watch),
+      buffer_(kPeekBytes) {
+  if (watch_ != nullptr) watch_->add(socket_.get());
+}
 
-Status TcpLink::lost(const std::string& evidence) const {
+TcpLink::~TcpLink() {
+  if (watch_ != nullptr) watch_->remove(socket_.get());
+  bounce_->leave(*this);
+}
+
+Status TcpLink::lost(std::string evidence) const {
+  if (watch_ != nullptr && watch_->fell_silent(socket_.get()))
+    evidence = "its host has not answered for " + std::to_string(kSilenceLimit) + " s";
   return Status(ErrorCode::peer_lost,
                 "rank " + std::to_string(peer_) + " at " + address_ + " is gone: " + evidence, peer_);
 }

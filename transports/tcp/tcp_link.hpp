@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lib/net/fd.hpp"
+#include "lib/net/silence_watch.hpp"
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/bounce.hpp"
 #include "transports/tcp/receive_buffer.hpp"
@@ -20,9 +21,10 @@ namespace lockstep::internal {
 class TcpLink final : public Link, private Bounce::Tenant {
  public:
   /// Takes over a connected non-blocking socket; nothing but frames of `peer` travels on it. `peer` is who
-  /// errors name. The links of one transport share a bounce.
-  TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce = std::make_shared<Bounce>());
-  ~TcpLink() override { bounce_->leave(*this); }
+  /// errors name. The links of one transport share a bounce. `watch`, which outlives the link, may be null.
+  TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce = std::make_shared<Bounce>(),
+          SilenceWatch* watch = nullptr);
+  ~TcpLink() override;
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
 
@@ -52,12 +54,13 @@ class TcpLink final : public Link, private Bounce::Tenant {
   std::size_t read_wire(std::span<std::byte> into);
   void refill_lent();
   void vacate() override;
-  Status lost(const std::string& evidence) const;
+  Status lost(std::string evidence) const;
 
   const Fd socket_;
   const int peer_;
   const std::string address_;  ///< The peer's, while it is still known.
   const std::shared_ptr<Bounce> bounce_;
+  SilenceWatch* const watch_;
   // What arrived and is not consumed, in the order of the stream: first payload of the head message that lies
   // in its place or in the bounce (one of the two at most), then the buffer.
   std::size_t placed_ = 0;

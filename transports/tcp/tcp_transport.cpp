@@ -112,7 +112,8 @@ Status TcpTransport::collect(int peer, Channel channel) {
 Status TcpTransport::build(int peer, Slot& slot) {
   std::vector<std::unique_ptr<TcpLink>> links;
   for (Fd& socket : slot.sockets) {
-    links.push_back(std::make_unique<TcpLink>(std::move(socket), peer, bounce_));
+    links.push_back(std::make_unique<TcpLink>(std::move(socket), peer, bounce_,
+                                              switchboard_.silence_watch(world_rank(peer))));
     slot.streams.push_back(links.back().get());
   }
   slot.sockets.clear();

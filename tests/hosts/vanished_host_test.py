@@ -1,0 +1,60 @@
+"""A host that vanishes without a word, and one that is only late.
+
+usage: vanished_host_test.py SOURCE_DIR LOCKSTEP_BENCH"""
+import signal
+import sys
+import time
+import unittest
+
+SOURCE, BENCH = sys.argv[1:3]
+sys.path.insert(0, SOURCE + "/tools/lib")
+from hosts import Hosts, processes  # noqa: E402
+from on_hosts import main  # noqa: E402
+
+LATE_SECONDS = 8  # More than twice what a silent host is given.
+
+
+def ranks(hosts, turns):
+    """Commands of two ranks on two hosts, of which the first sends much more than a connection holds."""
+    for rank in range(2):
+        yield (hosts.enter(rank) + [BENCH, "broadcast", "-b", "128M", "-e", "128M", "-n", str(turns)],
+               {"RANK": str(rank), "WORLD_SIZE": "2", "LOCKSTEP_SECRET": "s3cret", "LOCKSTEP_TIMEOUT": "200s",
+                "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29713"})
+
+
+def traffic(hosts, host):
+    return int(hosts.run(host, "cat /sys/class/net/eth0/statistics/tx_bytes"))
+
+
+def wait_for_traffic(hosts, process):
+    """Until gigabytes have left the first host, where `process` runs: both ranks are at it."""
+    while traffic(hosts, 0) < 2 << 30:
+        if process.poll() is not None:
+            raise AssertionError(process.communicate()[1])
+        time.sleep(0.01)
+
+
+class VanishedHost(unittest.TestCase):
+    def test_a_host_that_vanishes_is_named(self):
+        with Hosts(2) as hosts, processes(ranks(hosts, 20_000)) as (first, second):
+            wait_for_traffic(hosts, first)
+            hosts.run(1, "ip link set eth0 down")
+            _, errors = first.communicate(timeout=60)
+            self.assertNotEqual(first.returncode, 0)
+            self.assertRegex(errors, r"rank 1 at [0-9.:]+ is gone: its host has not answered for 3 s")
+            _, errors = second.communicate(timeout=60)
+            self.assertNotEqual(second.returncode, 0)
+            self.assertRegex(errors, r"rank 0 at [0-9.:]+ is gone: ")
+
+    def test_a_rank_that_is_late_is_waited_for(self):
+        with Hosts(2) as hosts, processes(ranks(hosts, 50)) as (first, second):
+            wait_for_traffic(hosts, first)
+            second.send_signal(signal.SIGSTOP)
+            time.sleep(LATE_SECONDS)
+            second.send_signal(signal.SIGCONT)
+            for process in (first, second):
+                _, errors = process.communicate(timeout=200)
+                self.assertEqual(process.returncode, 0, errors)
+
+
+sys.exit(main())
