@@ -95,17 +95,22 @@ Status Engine::finish(Operation* operation, Contender& lock) {
   return status;
 }
 
+// Calls are recorded after the first try, which tells the peers: while their answer is on its way. Until
+// then a peer that finds the fingerprints different could not say what was called here instead.
+
 /// Whether it ended here.
 bool Engine::end_inline(const InlineCall& call, InlineRun& run) {
   const std::uint64_t sequence = sequence_++;
-  record_call(sequence, call.facts);
   run.begin(call, fingerprint_of(last_->hash, sequence), inline_calls_++);
   bool done = false;
-  attempt([&] {
+  const auto try_once = [&] {
     auto progress = run.step(*domain_);
     done = progress.ok() && progress->done;
     return done || !progress.ok();
-  });
+  };
+  const bool over = try_once();
+  record_call(sequence, call.facts);
+  if (!over) attempt(try_once);
   return done;
 }
 
@@ -130,7 +135,6 @@ Operation* Engine::run_in_domain(const Call& call) {
   Operation& operation = *new_operation(Operation::Kind::collective);
   operation.call = call;
   operation.sequence = sequence_++;
-  record_call(operation.sequence, call.facts);
   set_shape(operation);
   launch_domain(operation, last_->selection, last_->hash, buffers_of(call), combine_of(call));
   operation.domain_run.enter(position_);
@@ -140,7 +144,9 @@ Operation* Engine::run_in_domain(const Call& call) {
     done = progress.ok() && progress->done;
     return done || !progress.ok();
   };
-  attempt(try_once, &operation.domain_run);
+  const bool over = try_once();
+  record_call(operation.sequence, call.facts);
+  if (!over) attempt(try_once, &operation.domain_run);
   if (!done) return make_late(operation);
   position_ = operation.domain_run.end();
   free_.push_back(&operation);
