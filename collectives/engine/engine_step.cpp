@@ -131,6 +131,8 @@ void Engine::complete(Operation& operation, Status status) {
   if (parent != nullptr && !operation.status.ok() && parent->status.ok()) parent->status = operation.status;
   operation.done.store(true, std::memory_order_release);
   if (sleepers_ > 0) wake_self();
+  // Over here, but what it sent may not have left: the caller may have looked for the last time.
+  if (waiters_ == 0 && reactor_ != nullptr && transport_ && transport_->unfinished()) reactor_->notify();
   unreference(operation);
   if (parent != nullptr && --parent->children == 0) complete(*parent, parent->status);
 }
