@@ -10,6 +10,7 @@
 #include "collectives/engine/engine.hpp"
 #include "lib/bootstrap/session.hpp"
 #include "lockstep/communicator.hpp"
+#include "transports/fabric/fabric.hpp"
 
 namespace lockstep::internal {
 
@@ -75,5 +76,12 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout);
+
+/// Whether what carries this job's messages moves the memory of devices from and to where it lies.
+bool moves_device_memory(World& world, PayloadMemory memory);
+/// Links of a group for messages in such memory. Collective, as make_transport.
+Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineGroup& group,
+                                                     const std::vector<int>& world_ranks,
+                                                     PayloadMemory memory, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::internal

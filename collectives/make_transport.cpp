@@ -43,15 +43,16 @@ Result<std::unique_ptr<Transport>> make_tcp(World& world, const EngineGroup& gro
 
 Result<std::unique_ptr<Transport>> make_ucx(World& world, const EngineGroup& group,
                                             const std::vector<int>& world_ranks,
-                                            std::chrono::milliseconds timeout) {
+                                            std::chrono::milliseconds timeout,
+                                            PayloadMemory payloads = PayloadMemory::host) {
   std::lock_guard lock(world.mutex);
   if (!world.ucx) {
     auto opened = open_ucx(world.session->size());
     if (!opened.ok()) return opened.status();
     world.ucx = std::move(*opened);
   }
-  return make_ucx_transport(group.id, group.rank, world_ranks, *world.session, world.ucx, timeout,
-                            real_env());
+  return make_ucx_transport(group.id, group.rank, world_ranks, *world.session, world.ucx, timeout, real_env(),
+                            payloads);
 }
 
 /// Under the world's lock.
@@ -136,6 +137,18 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   if (several) return make_mixed(world, group, world_ranks, timeout);
   return Status(ErrorCode::configuration,
                 "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
+}
+
+bool moves_device_memory(World& world, PayloadMemory memory) {
+  std::lock_guard lock(world.mutex);
+  return world.ucx != nullptr && ucx_moves(*world.ucx, memory);
+}
+
+Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineGroup& group,
+                                                     const std::vector<int>& world_ranks,
+                                                     PayloadMemory memory,
+                                                     std::chrono::milliseconds timeout) {
+  return make_ucx(world, group, world_ranks, timeout, memory);
 }
 
 }  // namespace lockstep::internal

@@ -16,15 +16,32 @@ namespace lockstep::internal {
 namespace {
 
 /// Keeps the group that carries a DeviceCommunicator's phases apart from its control group.
-constexpr std::uint64_t kDeviceGroup = 0x6465766963650001, kFarGroup = 0x6465766963650002;
+constexpr std::uint64_t kDeviceGroup = 0x6465766963650001, kFarGroup = 0x6465766963650002,
+                        kStraightGroup = 0x6465766963650003;
 
 /// Pinned memory for staged collectives between hosts.
 constexpr std::size_t pinned_bytes(std::size_t staging_bytes) { return staging_bytes / 2; }
+
+const char* way_between_hosts(const ModeDecision& decision) {
+  return decision.straight ? "from device to device by UCX" : "through pinned memory";
+}
+
+/// The memory of the backend's devices, as a fabric is told.
+PayloadMemory payloads_of(const Backend& backend) {
+  return std::string_view(backend.name()) == "host" ? PayloadMemory::host_device : PayloadMemory::cuda;
+}
+
+bool goes_straight(Result<Backend*>& backend, World& world) {
+  if (!backend.ok() || config_text("LOCKSTEP_DEVICE_STRAIGHT") == "off") return false;
+  return moves_device_memory(world, payloads_of(**backend));
+}
 
 void print_decision(const ModeDecision& decision, int ranks) {
   if (config_text("LOCKSTEP_LOG") != "info") return;
   std::fprintf(stderr, "lockstep: %d ranks on devices, mode %s (%s)\n", ranks,
                std::string(name_of(decision.mode)).c_str(), decision.reason.c_str());
+  if (decision.several_hosts)
+    std::fprintf(stderr, "lockstep: between hosts data pass %s\n", way_between_hosts(decision));
   const bool kernels = decision.mode == DeviceMode::device_sync || decision.kernels_may_wait;
   if (decision.mode != DeviceMode::host_sync && (!kernels || ranks > sync::kMaxPacketRanks))
     std::fprintf(
@@ -66,7 +83,9 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communica
                                                      int device, const DeviceOptions& options) {
   auto control = communicator.split(0, communicator.rank());
   if (!control.ok()) return control.status();
-  auto facts = exchange_records(**control, facts_of(backend, device, options));
+  DeviceFacts own = facts_of(backend, device, options);
+  own.goes_straight = goes_straight(backend, (*control)->world()) ? 1 : 0;
+  auto facts = exchange_records(**control, own);
   if (!facts.ok()) return facts.status();
   auto decision = decide_mode(*facts, (*control)->engine().group());
   if (!decision.ok()) return decision.status();
@@ -160,14 +179,33 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
   }
   collectives_ = near_->on_memory(group.name + "/device", std::move(transport), *steps_);
   messages.near = near_ranks(*control_, *near_);
-  if (near_ != control_) {
-    auto memory = PinnedMemory::make(backend_, message_area_bytes(decision_.staging_bytes));
+  if (near_ != control_) LOCKSTEP_RETURN_IF_ERROR(open_far_mail(options, messages));
+  messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
+                                                 std::move(messages));
+  return {};
+}
+
+/// Where messages from and to other hosts pass, and what carries them.
+Status DeviceCore::open_far_mail(const DeviceOptions& options, MessageAreas& messages) {
+  const std::size_t bytes = message_area_bytes(decision_.staging_bytes);
+  if (!decision_.straight) {
+    auto memory = PinnedMemory::make(backend_, bytes);
     if (!memory.ok()) return memory.status();
     far_mail_ = std::move(*memory);
     messages.far = {far_mail_->data(), far_mail_->bytes()};
+    return {};
   }
-  messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
-                                                 std::move(messages));
+  auto memory = DeviceMemory::make(backend_, device_, bytes);
+  if (!memory.ok()) return memory.status();
+  straight_mail_ = std::move(*memory);
+  messages.far = {straight_mail_->data(), straight_mail_->bytes()};
+  EngineGroup group = control_->engine().group();
+  group.id = hash_combine(group.id, kStraightGroup);
+  auto transport = make_device_links(control_->world(), group, control_->world_ranks(), payloads_of(backend_),
+                                     options.timeout);
+  if (!transport.ok()) return transport.status();
+  straight_ = control_->on_memory(group.name + "/straight", std::move(*transport), no_memory_);
+  messages.straight = &straight_->engine();
   return {};
 }
 
@@ -205,6 +243,12 @@ Status DeviceCore::connect_hosts(const DeviceOptions& options) {
       AcrossHosts::make(backend_, stream_, *control_, collectives_, pinned_bytes(decision_.staging_bytes));
   if (!across.ok()) return across.status();
   across_ = std::move(*across);
+  if (straight_ != nullptr) {
+    auto calls =
+        StraightCalls::make(backend_, device_, stream_, *messenger_, pinned_bytes(decision_.staging_bytes));
+    if (!calls.ok()) return calls.status();
+    across_->go_straight(std::move(*calls));
+  }
   group.id = hash_combine(group.id, kFarGroup);
   auto transport = make_transport(control_->world(), group, control_->world_ranks(), options.timeout);
   if (!transport.ok()) return transport.status();
@@ -214,6 +258,7 @@ Status DeviceCore::connect_hosts(const DeviceOptions& options) {
 
 std::vector<CommunicatorCore*> DeviceCore::groups() const {
   std::vector<CommunicatorCore*> groups{collectives_.get(), control_.get()};
+  if (straight_ != nullptr) groups.push_back(straight_.get());
   if (across_ != nullptr) {
     for (CommunicatorCore* const group : across_->groups()) groups.push_back(group);
   }
@@ -238,6 +283,7 @@ DeviceCore::~DeviceCore() {
   }
   control_->engine().close();
   messenger_.reset();
+  straight_.reset();
   collectives_.reset();
   across_.reset();
   steps_.reset();
@@ -255,7 +301,9 @@ std::string DeviceCore::describe() const {
   return "rank " + std::to_string(group.rank) + " of " + std::to_string(group.size()) + " on device " +
          std::to_string(device_) + " (" + device_name_ + "), mode " + std::string(name_of(decision_.mode)) +
          " (" + decision_.reason + ")" +
-         (across_ != nullptr ? ", " + across_->describe() + ", staged in pinned memory between them" : "");
+         (across_ != nullptr
+              ? ", " + across_->describe() + ", data pass " + way_between_hosts(decision_) + " between them"
+              : "");
 }
 
 std::size_t DeviceCore::area_bytes() const {

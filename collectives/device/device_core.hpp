@@ -70,6 +70,7 @@ class DeviceCore {
   std::size_t program_staging() const { return decision_.staging_bytes - inbox_.bytes; }
   Status make_runners(const std::vector<std::byte*>& areas);
   Status adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options);
+  Status open_far_mail(const DeviceOptions& options, MessageAreas& messages);
   Status connect_hosts(const DeviceOptions& options);
   /// All that are to be revoked when one is.
   std::vector<CommunicatorCore*> groups() const;
@@ -127,8 +128,10 @@ class DeviceCore {
   std::shared_ptr<CommunicatorCore> collectives_;
   std::unique_ptr<DeviceMessenger> messenger_;
   NoMemory no_memory_;
-  std::unique_ptr<PinnedMemory> far_mail_;  ///< Messages from and to other hosts.
-  std::unique_ptr<AcrossHosts> across_;     ///< Null where all are on one host.
+  std::unique_ptr<PinnedMemory> far_mail_;       ///< Messages from and to other hosts: here,
+  std::unique_ptr<DeviceMemory> straight_mail_;  ///< or here, and by `straight_`. The others are null.
+  std::shared_ptr<CommunicatorCore> straight_;
+  std::unique_ptr<AcrossHosts> across_;  ///< Null where all are on one host.
 
   std::mutex start_mutex_;  ///< The order of the calls; guards what follows, up to state_mutex_.
   std::unique_ptr<StreamGate> gate_;

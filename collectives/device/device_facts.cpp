@@ -145,6 +145,9 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   decision.several_hosts =
       !std::all_of(group.members.begin(), group.members.end(),
                    [&](const Member& member) { return member.host_id == group.members.front().host_id; });
+  decision.straight = decision.several_hosts && std::all_of(facts.begin(), facts.end(), [](const auto& one) {
+                        return one.goes_straight != 0;
+                      });
   if (decision.several_hosts) return between_hosts(*wish, std::move(decision));
   if (!*wish) return decision;
   if (**wish == DeviceMode::device_sync && facts.size() > sync::kMaxPhaseRanks)

@@ -21,7 +21,8 @@ struct DeviceFacts {
   std::uint8_t overlap = 0;       ///< Kernels of processes that share the device run side by side.
   std::uint8_t stream_memory_operations = 0;
   std::uint8_t is_host_backend = 0;
-  std::uint8_t reserved[5] = {};
+  std::uint8_t goes_straight = 0;  ///< The network takes the device's memory from and to where it lies.
+  std::uint8_t reserved[4] = {};
   std::uint64_t staging_bytes = 0;
   char fault[512] = {};  ///< Not empty: why this rank cannot take part.
 };
@@ -33,6 +34,7 @@ struct ModeDecision {
   /// All ranks' kernels run at the same time, so that one may wait for another: calls can be captured.
   bool kernels_may_wait = false;
   bool several_hosts = false;
+  bool straight = false;  ///< Between hosts nothing passes through pinned memory that need not.
 };
 
 /// This rank's facts; what fails becomes a fault, so that all ranks hear of it.

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kSlots = 2;  ///< One is filled while the other is emptied.
 constexpr int kNoticeTag = 1, kAcknowledgementTag = 2, kDataTag = 3;
-/// From here on a registered buffer is lent to the receiver: one copy less, but the send waits for it.
+/// From here on a registered buffer is lent to the receiver, and one that a fabric reaches: copies less, but
+/// the send waits for it.
 constexpr std::uint64_t kLendBytes = 64 << 10;
 /// How long a wait for one arrival keeps from looking at the others.
 constexpr Nanos kMoment = 100'000;
@@ -37,17 +38,17 @@ DeviceMessenger::DeviceMessenger(Backend& backend, int device, DeviceStream stre
 }
 
 DeviceMessenger::~DeviceMessenger() {
-  const auto release = [&](Operation* operation) {
+  const auto release = [](Engine& engine, Operation* operation) {
     if (operation == nullptr) return;
-    control_.wait(*operation);  // The group is closed or revoked: it ends at once.
-    control_.release(operation);
+    engine.wait(*operation);  // The group is closed or revoked: it ends at once.
+    engine.release(operation);
   };
-  for (const Outbox& box : out_) release(box.acknowledgement);
+  for (const Outbox& box : out_) release(control_, box.acknowledgement);
   for (const Inbox& box : in_) {
-    release(box.noticed);
-    release(box.data);
+    release(control_, box.noticed);
+    release(far_mail(), box.data);
   }
-  for (const Outgoing& message : outgoing_) release(message.operation);
+  for (const Outgoing& message : outgoing_) release(mail_of(message), message.operation);
 }
 
 std::byte* DeviceMessenger::slot(int owner, int reader, std::uint64_t chunk) const {
@@ -55,7 +56,11 @@ std::byte* DeviceMessenger::slot(int owner, int reader, std::uint64_t chunk) con
   return areas_.by_member[static_cast<std::size_t>(near(owner))] + place * slot_bytes_;
 }
 
-/// Of this rank's own pinned memory.
+bool DeviceMessenger::goes_straight(int peer, std::uint64_t bytes) const {
+  return is_far(peer) && areas_.straight != nullptr && bytes >= kLendBytes;
+}
+
+/// Of this rank's own.
 std::byte* DeviceMessenger::far_slot(int peer, Direction direction, std::uint64_t chunk) const {
   const auto box = static_cast<std::size_t>(peer) * 2 + (direction == Direction::in ? 1 : 0);
   return areas_.far.data() + (box * kSlots + chunk % kSlots) * far_slot_bytes_;
@@ -115,7 +120,7 @@ Status DeviceMessenger::advance(bool& moved) {
     if (in(peer).copying) take(peer);
   }
   std::erase_if(outgoing_, [&](Outgoing& message) {
-    auto sent = arrived(message.operation);  // A failure ends what is awaited, too.
+    auto sent = arrived(mail_of(message), message.operation);  // A failure ends what is awaited, too.
     return !sent.ok() || *sent;
   });
   return {};
@@ -123,7 +128,7 @@ Status DeviceMessenger::advance(bool& moved) {
 
 Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
   Outbox& box = out(peer);
-  auto heard = arrived(box.acknowledgement);
+  auto heard = arrived(control_, box.acknowledgement);
   if (!heard.ok()) return heard.status();
   if (*heard) box.freed = box.acknowledged;
   moved |= *heard;
@@ -132,7 +137,8 @@ Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
   const bool blocked = box.lent ? box.freed < box.chunks : box.chunks - box.freed >= kSlots;
   if (blocked) {
     if (box.acknowledgement == nullptr)
-      box.acknowledgement = expect(peer, kAcknowledgementTag, &box.acknowledged, sizeof box.acknowledged);
+      box.acknowledgement =
+          expect(control_, peer, kAcknowledgementTag, &box.acknowledged, sizeof box.acknowledged);
     return {};
   }
   moved = true;
@@ -145,7 +151,7 @@ Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
   box.notice = {message.bytes, box.told, std::min<std::uint64_t>(chunk_bytes(peer), rest), {}};
   if (message.bytes >= kLendBytes && !is_far(peer))
     box.notice.direct = buffers_.find(message.buffer, message.bytes);
-  if (box.notice.direct.owner != 0) {
+  if (box.notice.direct.owner != 0 || goes_straight(peer, message.bytes)) {
     box.notice.bytes = message.bytes;
   } else if (box.notice.bytes > 0) {
     copied = true;
@@ -162,14 +168,18 @@ Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
 void DeviceMessenger::tell(int peer) {
   Outbox& box = out(peer);
   post(peer, kNoticeTag, {box.notice, 0, nullptr});
-  if (is_far(peer) && box.notice.bytes > 0)
-    post_data(peer, far_slot(peer, Direction::out, box.chunks), box.notice.bytes);
+  const bool straight = goes_straight(peer, box.notice.total);
+  if (is_far(peer) && box.notice.bytes > 0) {
+    const auto* const whole = static_cast<const std::byte*>(box.messages[box.next].buffer);
+    post_data(peer, straight ? whole : far_slot(peer, Direction::out, box.chunks), box.notice.bytes,
+              straight);
+  }
   ++box.chunks;
   box.copying = false;
   box.told += box.notice.bytes;
   if (box.told < box.notice.total) return;
   box.told = 0;
-  if (box.notice.direct.owner != 0) {
+  if (box.notice.direct.owner != 0 || straight) {
     box.lent = true;
   } else {
     ++box.next;
@@ -180,16 +190,21 @@ void DeviceMessenger::tell(int peer) {
 Result<bool> DeviceMessenger::hear(int peer, bool& moved) {
   Inbox& box = in(peer);
   if (!box.told) {
-    if (box.noticed == nullptr) box.noticed = expect(peer, kNoticeTag, &box.notice, sizeof box.notice);
-    auto heard = arrived(box.noticed);
+    if (box.noticed == nullptr)
+      box.noticed = expect(control_, peer, kNoticeTag, &box.notice, sizeof box.notice);
+    auto heard = arrived(control_, box.noticed);
     if (!heard.ok() || !*heard) return heard;
     moved = box.told = true;
-    LOCKSTEP_RETURN_IF_ERROR(check(peer, box.notice, box.messages[box.next]));
-    if (is_far(peer) && box.notice.bytes > 0)
-      box.data = expect(peer, kDataTag, far_slot(peer, Direction::in, box.chunks), box.notice.bytes);
+    const DeviceMessage& message = box.messages[box.next];
+    LOCKSTEP_RETURN_IF_ERROR(check(peer, box.notice, message));
+    if (is_far(peer) && box.notice.bytes > 0) {
+      void* const to =
+          goes_straight(peer, message.bytes) ? message.buffer : far_slot(peer, Direction::in, box.chunks);
+      box.data = expect(far_mail(), peer, kDataTag, to, box.notice.bytes);
+    }
   }
   if (box.data == nullptr) return true;
-  auto here = arrived(box.data);
+  auto here = arrived(far_mail(), box.data);
   if (here.ok()) moved |= *here;
   return here;
 }
@@ -201,7 +216,7 @@ Status DeviceMessenger::receive_next(int peer, bool& moved, bool& copied) {
   if (!heard.ok()) return heard.status();
   if (!*heard) return {};
   const DeviceMessage& message = box.messages[box.next];
-  if (box.notice.bytes > 0) {
+  if (box.notice.bytes > 0 && !goes_straight(peer, box.notice.total)) {
     Result<std::byte*> from =
         is_far(peer) ? far_slot(peer, Direction::in, box.chunks) : slot(peer, self_, box.chunks);
     if (box.notice.direct.owner != 0)
@@ -223,7 +238,8 @@ Status DeviceMessenger::check(int peer, const Notice& notice, const DeviceMessag
                   peer);
   }
   if (notice.offset > notice.total || notice.bytes > notice.total - notice.offset ||
-      (notice.direct.owner == 0 && notice.bytes > chunk_bytes(peer)) ||
+      (goes_straight(peer, notice.total) ? notice.bytes != notice.total
+                                         : notice.direct.owner == 0 && notice.bytes > chunk_bytes(peer)) ||
       (notice.direct.owner != 0 && is_far(peer))) {
     return Status(ErrorCode::internal, control_.who(peer) + " tells of a chunk that is not in its message",
                   peer);
@@ -245,7 +261,9 @@ void DeviceMessenger::take(int peer) {
 
 bool DeviceMessenger::finished() const {
   const auto done = [](const auto& box) { return box.next == box.messages.size(); };
-  return std::all_of(out_.begin(), out_.end(), done) && std::all_of(in_.begin(), in_.end(), done);
+  return std::all_of(out_.begin(), out_.end(), done) && std::all_of(in_.begin(), in_.end(), done) &&
+         std::none_of(outgoing_.begin(), outgoing_.end(),
+                      [](const Outgoing& message) { return message.from_buffer; });
 }
 
 Status DeviceMessenger::wait_a_moment(Nanos end) {
@@ -253,13 +271,17 @@ Status DeviceMessenger::wait_a_moment(Nanos end) {
   if (end != kForever && now >= end)
     return Status(ErrorCode::timeout, "the deadline of its messages passed; " + waiting_text());
   for (int peer = 0; peer < size(); ++peer) {
-    Operation* awaited = in(peer).noticed != nullptr ? in(peer).noticed : in(peer).data;
-    if (awaited == nullptr) awaited = out(peer).acknowledgement;
-    if (awaited == nullptr) continue;
-    control_.wait(*awaited, kMoment);
+    Operation* const words = in(peer).noticed != nullptr ? in(peer).noticed : out(peer).acknowledgement;
+    if (words == nullptr && in(peer).data == nullptr) continue;
+    if (in(peer).data != nullptr) {
+      far_mail().wait(*in(peer).data, kMoment);
+    } else {
+      control_.wait(*words, kMoment);
+    }
     return {};
   }
   control_.step();
+  if (areas_.straight != nullptr) areas_.straight->step();
   return {};
 }
 
@@ -275,14 +297,15 @@ std::string DeviceMessenger::waiting_text() const {
 
 Status DeviceMessenger::fail(Status why) {
   control_.request_revoke(why);
+  if (areas_.straight != nullptr) areas_.straight->request_revoke(why);
   static_cast<void>(backend_.synchronize(stream_));
   return why;
 }
 
 // ---- small messages ----
 
-Operation* DeviceMessenger::expect(int peer, int tag, void* bytes, std::size_t size) {
-  return control_.start(Message{false, bytes, size, DataType::u8, peer, tag, 0});
+Operation* DeviceMessenger::expect(Engine& engine, int peer, int tag, void* bytes, std::size_t size) {
+  return engine.start(Message{false, bytes, size, DataType::u8, peer, tag, 0});
 }
 
 void DeviceMessenger::post(int peer, int tag, Outgoing message) {
@@ -293,18 +316,20 @@ void DeviceMessenger::post(int peer, int tag, Outgoing message) {
   kept.operation = control_.start(Message{true, bytes, size, DataType::u8, peer, tag, 0});
 }
 
-/// The peer acknowledges it before its slot is used again.
-void DeviceMessenger::post_data(int peer, const std::byte* data, std::size_t bytes) {
+/// The peer acknowledges it before its slot, or its buffer, is used again.
+void DeviceMessenger::post_data(int peer, const std::byte* data, std::size_t bytes, bool from_buffer) {
   Outgoing& kept = outgoing_.emplace_back();
+  kept.is_data = true;
+  kept.from_buffer = from_buffer;
   kept.operation =
-      control_.start(Message{true, const_cast<std::byte*>(data), bytes, DataType::u8, peer, kDataTag, 0});
+      far_mail().start(Message{true, const_cast<std::byte*>(data), bytes, DataType::u8, peer, kDataTag, 0});
 }
 
 /// Whether the operation ended, which is then forgotten; false where there is none.
-Result<bool> DeviceMessenger::arrived(Operation*& operation) {
-  if (operation == nullptr || !control_.test(*operation)) return false;
+Result<bool> DeviceMessenger::arrived(Engine& engine, Operation*& operation) {
+  if (operation == nullptr || !engine.test(*operation)) return false;
   Status status = operation->status;
-  control_.release(std::exchange(operation, nullptr));
+  engine.release(std::exchange(operation, nullptr));
   if (!status.ok()) return status;
   return true;
 }

@@ -4,7 +4,8 @@
 // its own registered buffer, or in one of the two slots that its staging area has for this receiver. The
 // receiver copies it from there and acknowledges, which frees the slot. So a send that fits the slots ends
 // without its receiver; no stream and no kernel waits for another rank. To another host the chunk itself
-// follows its notice, from a slot in pinned memory to one of the receiver's.
+// follows its notice, from a slot in pinned memory to one of the receiver's. Where a fabric reaches the
+// memory of devices the slots are there, and a large message goes straight from its buffer to the receiver's.
 #pragma once
 
 #include <list>
@@ -24,7 +25,8 @@ struct MessageAreas {
   std::vector<int> near;              ///< Of every rank its number among those of this host, or -1.
   std::vector<std::byte*> by_member;  ///< The areas of those, as this rank's device addresses them.
   std::size_t bytes = 0;              ///< Of each.
-  std::span<std::byte> far;           ///< Pinned memory for what comes from other hosts and goes there.
+  std::span<std::byte> far;           ///< Memory for what comes from other hosts and goes there: pinned,
+  Engine* straight = nullptr;         ///< or of the device, where this engine moves messages between devices.
 };
 
 class DeviceMessenger {
@@ -51,6 +53,8 @@ class DeviceMessenger {
     Notice notice;
     std::uint64_t taken = 0;
     Operation* operation = nullptr;
+    bool is_data = false;
+    bool from_buffer = false;  ///< The caller's: its message is not over before.
   };
   /// One direction of the traffic with a peer. `chunks` rises for ever: chunk k is in slot k modulo kSlots.
   struct Outbox {
@@ -89,15 +93,20 @@ class DeviceMessenger {
   std::string waiting_text() const;
   Status fail(Status why);
 
-  Operation* expect(int peer, int tag, void* bytes, std::size_t size);
+  Operation* expect(Engine& engine, int peer, int tag, void* bytes, std::size_t size);
   void post(int peer, int tag, Outgoing message);
-  void post_data(int peer, const std::byte* data, std::size_t bytes);
-  Result<bool> arrived(Operation*& operation);
+  void post_data(int peer, const std::byte* data, std::size_t bytes, bool from_buffer);
+  static Result<bool> arrived(Engine& engine, Operation*& operation);
   std::byte* slot(int owner, int reader, std::uint64_t chunk) const;
   enum class Direction : std::uint8_t { out, in };
   std::byte* far_slot(int peer, Direction direction, std::uint64_t chunk) const;
   int near(int peer) const { return areas_.near[static_cast<std::size_t>(peer)]; }
   bool is_far(int peer) const { return near(peer) < 0; }
+  /// Whether a message needs no slot on its way to or from another host.
+  bool goes_straight(int peer, std::uint64_t bytes) const;
+  /// What moves the chunks of other hosts.
+  Engine& far_mail() { return areas_.straight != nullptr ? *areas_.straight : control_; }
+  Engine& mail_of(const Outgoing& message) { return message.is_data ? far_mail() : control_; }
   std::size_t chunk_bytes(int peer) const { return is_far(peer) ? far_slot_bytes_ : slot_bytes_; }
   Outbox& out(int peer) { return out_[static_cast<std::size_t>(peer)]; }
   Inbox& in(int peer) { return in_[static_cast<std::size_t>(peer)]; }

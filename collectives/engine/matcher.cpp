@@ -8,11 +8,12 @@
 
 namespace lockstep::internal {
 
-Matcher::Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch)
+Matcher::Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch, bool on_device)
     : transport_(transport),
       sink_(sink),
       self_(self),
       epoch_(epoch),
+      on_device_(on_device),
       peers_(static_cast<std::size_t>(size)) {}
 
 void Matcher::end(Operation& operation, Status status) {
@@ -41,7 +42,7 @@ void Matcher::post_send(Operation& operation) {
   const Message& message = operation.message;
   Peer& peer = peers_[static_cast<std::size_t>(message.peer)];
   const std::uint64_t bytes = message.count * size_of(message.type);
-  const bool eager = bytes <= kEagerBytes;
+  const bool eager = bytes <= (on_device_ ? 0 : kEagerBytes);
   operation.message_id = peer.next_id++;
   Outgoing offer;
   offer.header.kind = FrameKind::offer;
@@ -189,6 +190,10 @@ void Matcher::abandon() {
     peer.awaiting_accept.clear();
     peer.awaiting_message.clear();
     peer.incoming.operation = nullptr;
+    if (on_device_) {
+      queued_ -= peer.outgoing.size();
+      peer.outgoing.clear();
+    }
     for (Outgoing& frame : peer.outgoing) {
       if (frame.operation == nullptr) continue;
       frame.copy.assign(frame.data, frame.data + frame.header.bytes);

@@ -28,14 +28,16 @@ class Matcher {
     virtual Status true_cause(const Status& why) = 0;
   };
 
-  /// `transport` is null in a group of one, whose messages are all to itself.
-  Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch);
+  /// `transport` is null in a group of one, whose messages are all to itself. `on_device`: messages lie where
+  /// the processor reaches nothing, and none goes to its own rank.
+  Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch, bool on_device);
 
   /// Takes a send or receive. It ends through the sink, possibly at once.
   void post(Operation& operation);
   /// Moves what can be moved; never blocks. Losing a peer ends the operations that need it.
   bool step();
-  /// Forgets every operation (the engine ends them); half-sent messages are completed from a copy.
+  /// Forgets every operation (the engine ends them); half-sent messages are completed from a copy, or not at
+  /// all where they lie on a device: the links of messages carry nothing else.
   void abandon();
   bool idle() const { return pending_ == 0 && queued_ == 0; }
 
@@ -96,6 +98,7 @@ class Matcher {
   Sink& sink_;
   int self_;
   std::uint32_t epoch_;
+  bool on_device_;
   std::vector<Peer> peers_;
   std::list<Operation*> posted_;      ///< Receives not matched yet, oldest first.
   std::list<Unexpected> unexpected_;  ///< Oldest first.

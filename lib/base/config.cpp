@@ -33,6 +33,10 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_DEVICE_STAGING", bytes, "64M",
      "Device memory of each rank and communicator through which the data of unregistered buffers pass; the "
      "least of all ranks counts. Messages between ranks take half as much besides."},
+    {"LOCKSTEP_DEVICE_STRAIGHT", text, "auto",
+     "Whether data between hosts go from device to device without host memory (GPUDirect RDMA) where UCX "
+     "carries the job and says that it can: `auto`, `off` (docs/gpu.md). One rank's `off` counts for all.",
+     "auto|off"},
     {"LOCKSTEP_HOST_ID", text, "",
      "Ranks of one machine with different values count as ranks of different hosts, which share no memory; "
      "for "

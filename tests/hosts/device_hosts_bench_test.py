@@ -41,7 +41,7 @@ class DevicesOnHosts(unittest.TestCase):
 
     def test_every_operation_is_right(self):
         result = run(self.hosts, "all", "-b", "1K", "-e", "1M", "-f", "1024", "-n", "2", "-w", "1")
-        self.assertIn("2 hosts, 2 ranks on each, staged in pinned memory", result["notes"][0])
+        self.assertIn("2 hosts, 2 ranks on each, data pass through pinned memory", result["notes"][0])
         self.assertGreaterEqual(len({row["op"] for row in result["rows"]}), 9)
         for row in result["rows"]:
             self.assertEqual(row["wrong"] or 0, 0, row)

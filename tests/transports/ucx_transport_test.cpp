@@ -23,15 +23,15 @@ struct Pair {
   std::vector<std::unique_ptr<Session>> sessions = make_local_sessions(2);
   std::unique_ptr<Transport> transports[2];
 
-  Pair() {
+  explicit Pair(PayloadMemory payloads = PayloadMemory::host) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
-      threads.emplace_back([this, rank] {
+      threads.emplace_back([this, rank, payloads] {
         auto context = open_ucx(2);
         ASSERT_TRUE(context.ok()) << context.status().message();
         const int ranks[] = {0, 1};
         auto made = make_ucx_transport(7, rank, ranks, *sessions[static_cast<std::size_t>(rank)], *context,
-                                       std::chrono::seconds(30), real_env());
+                                       std::chrono::seconds(30), real_env(), payloads);
         ASSERT_TRUE(made.ok()) << made.status().message();
         transports[rank] = std::move(*made);
       });
@@ -53,6 +53,29 @@ TEST(UcxTransport, CarriesEverySizeBothWaysOnEveryChannel) {
   for (const Channel channel : kEachChannel) {
     for (const int rank : {0, 1}) traffic.emplace_back(pair.link(rank, channel), sizes, sizes);
   }
+  run_all(traffic);
+}
+
+TEST(UcxTransport, PayloadsOnADeviceAreNotCopiedToSlots) {
+  const auto context = open_ucx(2);
+  ASSERT_TRUE(context.ok());
+  EXPECT_TRUE(ucx_moves(*context.value(), PayloadMemory::host_device));
+  Pair pair(PayloadMemory::host_device);
+  Outgoing out = message(1, 7);
+  for (int tries = 0; tries < 1000; ++tries) {
+    ASSERT_TRUE(push(pair.link(0), out).ok());
+    pair.link(1);
+    ASSERT_TRUE(pair.transports[1]->service().ok());
+  }
+  EXPECT_FALSE(out.done);  // It waits for its place.
+  Incoming in;
+  while (!in.done || !out.done) {
+    ASSERT_TRUE(in.done || pull(pair.link(1), in).ok());
+    ASSERT_TRUE(out.done || push(pair.link(0), out).ok());
+  }
+  const std::vector<std::size_t> sizes{0, 1, 7855, 7857, kPiecewiseBytes, 300'003, 17, 5u << 20};
+  std::vector<Traffic> traffic;
+  for (const int rank : {0, 1}) traffic.emplace_back(pair.link(rank, Channel::point_to_point), sizes, sizes);
   run_all(traffic);
 }
 

@@ -19,6 +19,14 @@
 
 namespace lockstep::internal {
 
+/// Where the payloads of calls and messages lie. What links say among themselves, and the reasons of revokes,
+/// are always this process's own.
+enum class PayloadMemory : std::uint8_t {
+  host,         ///< In memory of this process: small ones are copied.
+  cuda,         ///< On a GPU, where only the fabric reaches them.
+  host_device,  ///< In what stands in for a GPU: host memory that is treated as if it were on one.
+};
+
 /// Memory of a receiver that is open for one transfer, as its sender must know it.
 struct Landing {
   std::uint64_t number = 0;   ///< Of this wire's landings, from 0.

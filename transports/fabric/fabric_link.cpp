@@ -77,7 +77,7 @@ void FabricLink::take(const Arrival& arrival) {
 Result<bool> FabricLink::send(const FrameHeader& header, std::span<const std::byte> payload,
                               SendCursor& cursor) {
   if (Status status = broken(); !status.ok()) return status;
-  const bool large = payload.size() > kPiecewiseBytes;
+  const bool large = payload.size() > most_in_pieces(header.kind);
   auto sent = large ? send_large(header, payload, cursor) : send_pieces(header, payload, cursor);
   if (!sent.ok() || *sent || !pump()) return sent;
   return large ? send_large(header, payload, cursor) : send_pieces(header, payload, cursor);

@@ -22,8 +22,8 @@ namespace lockstep::internal {
 
 class FabricLink final : public Link {
  public:
-  FabricLink(FabricDriver& driver, std::unique_ptr<Wire> wire, int peer)
-      : driver_(driver), wire_(std::move(wire)), peer_(peer) {}
+  FabricLink(FabricDriver& driver, std::unique_ptr<Wire> wire, int peer, PayloadMemory payloads)
+      : driver_(driver), wire_(std::move(wire)), peer_(peer), on_device_(payloads != PayloadMemory::host) {}
 
   Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                     SendCursor& cursor) override;
@@ -73,6 +73,11 @@ class FabricLink final : public Link {
   void take(const Arrival& arrival);
   void return_credits();
   Status broken() const;
+  /// Larger payloads of such frames wait for a landing. Nothing of a device's memory can be copied to a slot.
+  std::size_t most_in_pieces(FrameKind kind) const {
+    const bool payload = kind == FrameKind::data || kind == FrameKind::message;
+    return on_device_ && payload ? 0 : kPiecewiseBytes;
+  }
 
   Status begin_payload();
   Status open_ahead();
@@ -91,6 +96,7 @@ class FabricLink final : public Link {
   FabricDriver& driver_;
   const std::unique_ptr<Wire> wire_;
   const int peer_;
+  const bool on_device_;     // Payloads are.
   Status protocol_failure_;  // The peer said what no lockstep says.
   bool peer_left_ = false;
   std::uint64_t bytes_sent_ = 0, bytes_received_ = 0;

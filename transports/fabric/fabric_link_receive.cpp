@@ -31,7 +31,7 @@ Result<const FrameHeader*> FabricLink::peek(const Awaited*) {
 
 Status FabricLink::begin_payload() {
   payload_left_ = unopened_ = header_.bytes;
-  way_ = header_.bytes > kPiecewiseBytes ? Way::undecided : Way::pieces;
+  way_ = header_.bytes > most_in_pieces(header_.kind) ? Way::undecided : Way::pieces;
   if (way_ == Way::pieces || expected_.empty()) return {};
   const Expected expected = expected_.front();
   if (expected.place.size() != header_.bytes) {
@@ -47,9 +47,10 @@ Status FabricLink::begin_payload() {
   return {};
 }
 
-// Smaller payloads come in pieces, and need no landing.
+// Smaller payloads come in pieces, and need no landing. Only messages are told of ahead.
 void FabricLink::expect(std::span<std::byte> place) {
-  if (place.size() <= kPiecewiseBytes || !driver_.fabric().takes_back() || !broken().ok()) return;
+  if (place.size() <= most_in_pieces(FrameKind::message) || !driver_.fabric().takes_back() || !broken().ok())
+    return;
   expected_.push_back({place});
   static_cast<void>(open_ahead());  // Its error is failure()'s.
 }

@@ -10,8 +10,11 @@ namespace {
 
 class FabricTransport final : public Transport {
  public:
-  FabricTransport(std::unique_ptr<FabricDriver> driver, int size, Env& env)
-      : driver_(std::move(driver)), env_(env), links_(static_cast<std::size_t>(size) * kChannels) {}
+  FabricTransport(std::unique_ptr<FabricDriver> driver, int size, Env& env, PayloadMemory payloads)
+      : driver_(std::move(driver)),
+        env_(env),
+        payloads_(payloads),
+        links_(static_cast<std::size_t>(size) * kChannels) {}
   ~FabricTransport() override;
 
   std::string_view name() const override { return driver_->fabric().name(); }
@@ -32,6 +35,7 @@ class FabricTransport final : public Transport {
 
   const std::unique_ptr<FabricDriver> driver_;
   Env& env_;
+  const PayloadMemory payloads_;
   std::vector<std::unique_ptr<FabricLink>> links_;
   bool closed_ = false;
 };
@@ -49,7 +53,7 @@ Result<Link*> FabricTransport::link(int peer, Channel channel) {
     auto wire = driver_->fabric().wire(peer, channel);
     if (!wire.ok()) return wire.status();
     if (*wire == nullptr) return nullptr;
-    link = std::make_unique<FabricLink>(*driver_, std::move(*wire), peer);
+    link = std::make_unique<FabricLink>(*driver_, std::move(*wire), peer, payloads_);
   }
   return link.get();
 }
@@ -98,10 +102,12 @@ bool FabricTransport::links_unfinished() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int size, Env& env) {
+Result<std::unique_ptr<Transport>> make_fabric_transport(std::unique_ptr<Fabric> fabric, int size, Env& env,
+                                                         PayloadMemory payloads) {
   auto driver = FabricDriver::make(std::move(fabric));
   if (!driver.ok()) return driver.status();
-  return std::unique_ptr<Transport>(std::make_unique<FabricTransport>(std::move(*driver), size, env));
+  return std::unique_ptr<Transport>(
+      std::make_unique<FabricTransport>(std::move(*driver), size, env, payloads));
 }
 
 }  // namespace lockstep::internal

@@ -15,9 +15,11 @@ Status absent() {
 
 Result<std::shared_ptr<UcxContext>> open_ucx(int) { return absent(); }
 
+bool ucx_moves(const UcxContext&, PayloadMemory) { return false; }
+
 Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t, int, std::span<const int>, Session&,
                                                       std::shared_ptr<UcxContext>, std::chrono::milliseconds,
-                                                      Env&) {
+                                                      Env&, PayloadMemory) {
   return absent();
 }
 

@@ -10,6 +10,7 @@ constexpr LibraryHelp kHelp{"libucp.so.0", "ucx", "UCX", "UCX 1.10", "libucx0"};
 void take_functions(DynamicLibrary& library, UcxLibrary& table) {
   library.get(table.init_version, "ucp_init_version");
   library.get(table.cleanup, "ucp_cleanup");
+  library.get(table.context_query, "ucp_context_query");
   library.get(table.config_read, "ucp_config_read");
   library.get(table.config_release, "ucp_config_release");
   library.get(table.worker_create, "ucp_worker_create");

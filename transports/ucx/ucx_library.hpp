@@ -13,6 +13,7 @@ namespace lockstep::internal {
 struct UcxLibrary {
   decltype(&ucp_init_version) init_version;
   decltype(&ucp_cleanup) cleanup;
+  decltype(&ucp_context_query) context_query;
   decltype(&ucp_config_read) config_read;
   decltype(&ucp_config_release) config_release;
   decltype(&ucp_worker_create) worker_create;

@@ -20,6 +20,19 @@ bool is_watched(const Session& session, int world_rank) {
          members[static_cast<std::size_t>(session.rank())].host_id;
 }
 
+// UCX is told, not left to find out: it knows only of allocations made since it was loaded.
+ucs_memory_type_t ucx_memory(PayloadMemory payloads) {
+  switch (payloads) {
+    case PayloadMemory::cuda:
+      return UCS_MEMORY_TYPE_CUDA;
+    case PayloadMemory::host_device:
+      return UCS_MEMORY_TYPE_HOST;
+    case PayloadMemory::host:
+      break;
+  }
+  return UCS_MEMORY_TYPE_UNKNOWN;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<UcxContext>> open_ucx(int world) {
@@ -43,11 +56,21 @@ Result<std::shared_ptr<UcxContext>> open_ucx(int world) {
   return std::make_shared<UcxContext>(ucx, context);
 }
 
+bool ucx_moves(const UcxContext& context, PayloadMemory payloads) {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  if (context.ucx.context_query(context.handle, &attributes) != UCS_OK) return false;
+  const ucs_memory_type_t wanted =
+      payloads == PayloadMemory::cuda ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+  return (attributes.memory_types & UCS_BIT(wanted)) != 0;
+}
+
 Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int rank,
                                                       std::span<const int> world_ranks, Session& session,
                                                       std::shared_ptr<UcxContext> context,
-                                                      std::chrono::milliseconds timeout, Env& env) {
-  auto worker = UcxWorker::make(std::move(context), rank);
+                                                      std::chrono::milliseconds timeout, Env& env,
+                                                      PayloadMemory payloads) {
+  auto worker = UcxWorker::make(std::move(context), rank, ucx_memory(payloads));
   if (!worker.ok()) return worker.status();
   auto own = (*worker)->address();
   if (!own.ok()) return own.status();
@@ -57,7 +80,7 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int r
   for (std::size_t peer = 0; peer < addresses->size(); ++peer) {
     (*worker)->add_peer(std::move((*addresses)[peer]), is_watched(session, world_ranks[peer]));
   }
-  return make_fabric_transport(std::move(*worker), static_cast<int>(world_ranks.size()), env);
+  return make_fabric_transport(std::move(*worker), static_cast<int>(world_ranks.size()), env, payloads);
 }
 
 }  // namespace lockstep::internal

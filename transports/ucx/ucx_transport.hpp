@@ -9,6 +9,7 @@
 
 #include "lib/base/env.hpp"
 #include "lib/bootstrap/session.hpp"
+#include "transports/fabric/fabric.hpp"
 #include "transports/transport.hpp"
 
 namespace lockstep::internal {
@@ -20,12 +21,16 @@ class UcxContext;
 /// library is not on this machine, or it does not start.
 Result<std::shared_ptr<UcxContext>> open_ucx(int world);
 
+/// Whether UCX says that it moves such payloads from and to where they lie.
+bool ucx_moves(const UcxContext& context, PayloadMemory payloads);
+
 /// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
 /// world_ranks[i]. Workers' addresses travel through the session's store: blocks until all members are there,
 /// at most `timeout`. Links connect when they are first used.
 Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int rank,
                                                       std::span<const int> world_ranks, Session& session,
                                                       std::shared_ptr<UcxContext> context,
-                                                      std::chrono::milliseconds timeout, Env& env);
+                                                      std::chrono::milliseconds timeout, Env& env,
+                                                      PayloadMemory payloads = PayloadMemory::host);
 
 }  // namespace lockstep::internal

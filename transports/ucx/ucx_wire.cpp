@@ -7,6 +7,12 @@ namespace {
 
 constexpr int kCancelRounds = 1000;  // Cancelled requests end within a few.
 
+void name_memory(ucp_request_param_t& params, ucs_memory_type_t type) {
+  if (type == UCS_MEMORY_TYPE_UNKNOWN) return;
+  params.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  params.memory_type = type;
+}
+
 }  // namespace
 
 UcxWire::UcxWire(UcxWorker& worker, UcxPeer& peer, Channel channel, std::span<std::byte> memory)
@@ -62,6 +68,7 @@ UcxWire::State UcxWire::state_of(void*& request, std::size_t* bytes) {
 void* UcxWire::receive(std::span<std::byte> memory, ucp_tag_t tag) {
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;  // So that the length is told in one way only.
+  name_memory(params, worker_.type_of(memory.data()));
   void* request =
       ucx_.tag_recv_nbx(worker_.handle(), memory.data(), memory.size(), tag, ~ucp_tag_t{0}, &params);
   if (UCS_PTR_IS_PTR(request)) return request;
@@ -153,10 +160,11 @@ std::uint64_t UcxWire::landed() { return landed_ += count_over(landings_); }
 
 Result<bool> UcxWire::fill(const Landing& landing, std::span<const std::byte> memory) {
   if (!peer_.failure.ok()) return peer_.failure;
-  ucp_request_param_t none{};
+  ucp_request_param_t params{};
+  name_memory(params, worker_.type_of(memory.data()));
   void* request =
       ucx_.tag_send_nbx(peer_.endpoint, memory.data(), memory.size(),
-                        UcxTag::of(worker_.rank(), channel_, UcxTag::transfer, landing.number), &none);
+                        UcxTag::of(worker_.rank(), channel_, UcxTag::transfer, landing.number), &params);
   if (UCS_PTR_IS_ERR(request)) {
     fail(UCS_PTR_STATUS(request));
     return peer_.failure;

@@ -21,8 +21,9 @@ void on_failure(void* argument, ucp_ep_h, ucs_status_t status) {
 
 }  // namespace
 
-Result<std::unique_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<UcxContext> context, int rank) {
-  std::unique_ptr<UcxWorker> worker(new UcxWorker(std::move(context), rank));
+Result<std::unique_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<UcxContext> context, int rank,
+                                                   ucs_memory_type_t payloads) {
+  std::unique_ptr<UcxWorker> worker(new UcxWorker(std::move(context), rank, payloads));
   const UcxLibrary& ucx = worker->ucx();
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -145,7 +146,17 @@ Result<std::span<std::byte>> UcxWorker::bounce_memory(std::size_t bytes) {
   memory_.emplace_back(new std::byte[bytes + kAlignment]);
   auto address = reinterpret_cast<std::uintptr_t>(memory_.back().get());
   address = (address + kAlignment - 1) / kAlignment * kAlignment;
-  return std::span(reinterpret_cast<std::byte*>(address), bytes);
+  bounces_.emplace_back(reinterpret_cast<std::byte*>(address), bytes);
+  return bounces_.back();
+}
+
+ucs_memory_type_t UcxWorker::type_of(const void* memory) const {
+  if (payloads_ == UCS_MEMORY_TYPE_UNKNOWN || memory == nullptr) return UCS_MEMORY_TYPE_UNKNOWN;
+  const auto* const first = static_cast<const std::byte*>(memory);
+  for (const std::span<std::byte> own : bounces_) {
+    if (first >= own.data() && first < own.data() + own.size()) return UCS_MEMORY_TYPE_HOST;
+  }
+  return payloads_;
 }
 
 void UcxWorker::cut(UcxPeer& peer, Status why) {

@@ -56,7 +56,8 @@ struct UcxPeer {
 
 class UcxWorker final : public Fabric {
  public:
-  static Result<std::unique_ptr<UcxWorker>> make(std::shared_ptr<UcxContext> context, int rank);
+  static Result<std::unique_ptr<UcxWorker>> make(std::shared_ptr<UcxContext> context, int rank,
+                                                 ucs_memory_type_t payloads);
   ~UcxWorker() override;
 
   /// The worker's address, for the peers.
@@ -78,21 +79,26 @@ class UcxWorker final : public Fabric {
   const UcxLibrary& ucx() const { return context_->ucx; }
   ucp_worker_h handle() const { return worker_; }
   int rank() const { return rank_; }
+  /// Of a transfer's memory, as UCX is to be told; UNKNOWN: it finds out.
+  ucs_memory_type_t type_of(const void* memory) const;
   /// Fails the endpoint: UCX lets go of all memory of its requests.
   void cut(UcxPeer& peer, Status why);
   /// From now on nothing moves: no memory is touched any more.
   void stop() { stopped_ = true; }
 
  private:
-  UcxWorker(std::shared_ptr<UcxContext> context, int rank) : context_(std::move(context)), rank_(rank) {}
+  UcxWorker(std::shared_ptr<UcxContext> context, int rank, ucs_memory_type_t payloads)
+      : context_(std::move(context)), rank_(rank), payloads_(payloads) {}
   Status connect(UcxPeer& peer);
 
   const std::shared_ptr<UcxContext> context_;
   const int rank_;
+  const ucs_memory_type_t payloads_;
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
   std::deque<UcxPeer> peers_;  // Index = rank; UCX points to them.
   std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::vector<std::span<std::byte>> bounces_;  // The same, as it was lent.
   void* flush_ = nullptr;
   bool stopped_ = false;
 };

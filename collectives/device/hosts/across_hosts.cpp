@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "collectives/engine/group_hosts.hpp"
@@ -120,11 +121,29 @@ Status AcrossHosts::run(const Call& call) {
     if (collective == Collective::broadcast) return broadcast(call, end);
     if (collective == Collective::all_gather && adjacent_) return all_gather(call, end);
   }
+  return run_whole(call, end);
+}
+
+Status AcrossHosts::run_whole(const Call& call, Nanos end) {
   StagedCall whole = stage_whole(call, wire_->rank(), wire_->size());
+  if (straight_ != nullptr && whole_goes_straight(whole.collective) && StraightCalls::carries(whole)) {
+    StraightCalls::Group all{std::vector<int>(hosts_.size()), wire_->rank()};
+    std::iota(all.ranks.begin(), all.ranks.end(), 0);
+    return straight_->run(all, whole, end);
+  }
   auto scale = scale_of(call);
   if (!scale.ok()) return scale.status();
   whole.scale = *scale;
   return pipeline_->run(wire_->engine(), whole, end);
+}
+
+/// Straight messages go from rank to rank: with several ranks on a host most collectives would send the same,
+/// or what could be reduced before, for each of them.
+bool AcrossHosts::whole_goes_straight(Collective collective) const {
+  const bool one_on_each =
+      *std::max_element(hosts_.begin(), hosts_.end()) + 1 == static_cast<int>(hosts_.size());
+  return one_on_each || collective == Collective::scatter || collective == Collective::gather ||
+         collective == Collective::all_to_all;
 }
 
 Status AcrossHosts::all_reduce(const Call& call, Nanos end) {
@@ -231,6 +250,7 @@ Status AcrossHosts::run_near(CallBuilder call, Nanos end) {
 }
 
 Status AcrossHosts::run_row(const StagedCall& call, Nanos end) {
+  if (straight_ != nullptr) return straight_->run({row_ranks_, row_->rank()}, call, end);
   return in_ranks_of(*wire_, *row_, pipeline_->run(row_->engine(), call, end));
 }
 

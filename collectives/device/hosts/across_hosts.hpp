@@ -9,6 +9,9 @@
 //   all_gather   among those with the same number, then in the host, a host's blocks after the other's
 //
 // Everything else is a collective of all ranks on host memory, whose programs know hosts by themselves.
+//
+// Where a fabric moves the memory of devices (StraightCalls), it takes the place of pinned memory in all
+// this, but for calls of all ranks that would then cross the network more often than once for each host.
 #pragma once
 
 #include <memory>
@@ -16,6 +19,7 @@
 
 #include "collectives/communicator_core.hpp"
 #include "collectives/device/hosts/pinned_pipeline.hpp"
+#include "collectives/device/hosts/straight_calls.hpp"
 #include "collectives/engine/domain_memory.hpp"
 
 namespace lockstep::internal {
@@ -43,6 +47,9 @@ class AcrossHosts {
                                                    CommunicatorCore& all,
                                                    std::shared_ptr<CommunicatorCore> near, std::size_t bytes);
 
+  /// From now on by `straight`, whose messenger's group is that of all.
+  void go_straight(std::unique_ptr<StraightCalls> straight) { straight_ = std::move(straight); }
+
   /// Blocks until the call is done on this rank. All ranks have found out that they call the same. Not for
   /// what passes as messages.
   Status run(const Call& call);
@@ -57,6 +64,8 @@ class AcrossHosts {
       : backend_(backend), stream_(stream), near_(std::move(near)) {}
   Status meet(CommunicatorCore& all, std::size_t bytes);
 
+  Status run_whole(const Call& call, Nanos end);
+  bool whole_goes_straight(Collective collective) const;
   Status all_reduce(const Call& call, Nanos end);
   Status broadcast(const Call& call, Nanos end);
   Status all_gather(const Call& call, Nanos end);
@@ -77,7 +86,8 @@ class AcrossHosts {
   std::vector<int> row_ranks_;              ///< Of row_'s members, in all.
   bool adjacent_ = false;                   ///< The ranks of every host follow one another.
   std::unique_ptr<PinnedPipeline> pipeline_;
-  std::unique_ptr<PinnedMemory> factor_;  ///< Where a scale that lies on the device is read to.
+  std::unique_ptr<StraightCalls> straight_;  ///< Null: everything is staged.
+  std::unique_ptr<PinnedMemory> factor_;     ///< Where a scale that lies on the device is read to.
 };
 
 }  // namespace lockstep::internal

@@ -112,5 +112,14 @@ TEST(DeviceFacts, AMixOfBackendsIsRefused) {
   EXPECT_EQ(decide_mode(all, group(2)).status().code(), ErrorCode::configuration);
 }
 
+TEST(DeviceFacts, BetweenHostsAllGoStraightOrNone) {
+  auto all = facts(3);
+  for (DeviceFacts& one : all) one.goes_straight = 1;
+  EXPECT_TRUE(decide_mode(all, group(3, true))->straight);
+  EXPECT_FALSE(decide_mode(all, group(3))->straight);  // There is nothing between hosts.
+  all[2].goes_straight = 0;
+  EXPECT_FALSE(decide_mode(all, group(3, true))->straight);
+}
+
 }  // namespace
 }  // namespace lockstep::internal

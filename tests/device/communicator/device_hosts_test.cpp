@@ -1,5 +1,6 @@
 // Devices on several hosts: what goes which way, messages between hosts, and failures that the hosts tell one
-// another. What every collective gives is in device_matrix_test.cpp.
+// another; through pinned memory, and straight from device to device by UCX. What every collective gives is
+// in device_matrix_test.cpp.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -8,6 +9,7 @@
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/host_of_rank.hpp"
+#include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
@@ -23,6 +25,9 @@ using testing::DeviceRank;
 using testing::MeetingPlace;
 
 constexpr const char* kMode = "host_sync";
+const bool kStraight = testing::test_run("pinned") == std::string_view("straight");
+const char* const kTransports = kStraight ? "ucx" : "auto";
+const char* const kWay = kStraight ? "from device to device by UCX" : "through pinned memory";
 
 /// Two ranks on each of two hosts.
 void run_on_hosts(const std::function<void(DeviceRank&)>& body) {
@@ -31,7 +36,7 @@ void run_on_hosts(const std::function<void(DeviceRank&)>& body) {
   run_forked(4, [&](int rank) {
     testing::live_on_host(rank / 2);
     try {
-      DeviceRank self(rank, 4, place, {});
+      DeviceRank self(rank, 4, place, {}, nullptr, kTransports);
       body(self);
       if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
     } catch (const std::exception& error) {
@@ -73,8 +78,31 @@ Moved moved(DeviceRank& self) {
 TEST(DeviceHosts, SayWhatTheyAre) {
   run_on_hosts([](DeviceRank& self) {
     const std::string text = self.communicator.describe();
-    EXPECT_NE(text.find("2 hosts, 2 ranks on each, staged in pinned memory"), std::string::npos) << text;
+    EXPECT_NE(text.find("2 hosts, 2 ranks on each, data pass " + std::string(kWay)), std::string::npos)
+        << text;
     EXPECT_NE(text.find("host_sync"), std::string::npos) << text;
+  });
+}
+
+/// The others would stage what it took straight from their devices.
+TEST(DeviceHosts, OneRankThatStagesMakesAllStage) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    testing::live_on_host(rank);
+    if (rank == 1) ::setenv("LOCKSTEP_DEVICE_STRAIGHT", "off", 1);
+    DeviceRank self(rank, 2, place, {}, nullptr, kTransports);
+    const std::string text = self.communicator.describe();
+    EXPECT_NE(text.find("data pass through pinned memory"), std::string::npos) << text;
+    DeviceArena arena(300'000, self.rank());
+    fill(arena, 2, self.stream);
+    self.communicator.all_reduce(arena.device(), arena.device(), arena.size() / sizeof(float), DataType::f32,
+                                 ReduceOp::sum, self.stream);
+    arena.download(arena.size(), self.stream);
+    self.synchronize();
+    EXPECT_EQ(moved(self).from_device, arena.size());
+    EXPECT_EQ(at(arena, 74'999), 4.0f);
+    self.communicator.finalize();
   });
 }
 
@@ -90,8 +118,9 @@ TEST(DeviceHosts, OnlyARanksShareLeavesItsDevice) {
                                  self.stream);
     self.synchronize();
     const Moved bytes = moved(self);
-    EXPECT_EQ(bytes.from_device, arena.size() / 2);
-    EXPECT_EQ(bytes.to_device, arena.size() / 2);
+    const std::size_t staged = kStraight ? 0 : arena.size() / 2;
+    EXPECT_EQ(bytes.from_device, staged);
+    EXPECT_EQ(bytes.to_device, staged);
     EXPECT_GE(bytes.on_device, arena.size() / 2);  // What the host's ranks added up among themselves.
     arena.download(arena.size(), self.stream);
     self.synchronize();
@@ -106,6 +135,7 @@ TEST(DeviceHosts, MessagesOfAnySizeGoRound) {
     constexpr std::size_t kMost = 300'000;
     DeviceArena mine(kMost, self.rank()), theirs(kMost, self.rank());
     const int right = (self.rank() + 1) % 4, left = (self.rank() + 3) % 4;
+    std::size_t sent_away = 0;
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, kMost}) {
       for (std::size_t i = 0; i < bytes; ++i)
         mine.host()[i] = static_cast<std::byte>((i * 7 + static_cast<std::size_t>(self.rank())) % 251);
@@ -116,13 +146,30 @@ TEST(DeviceHosts, MessagesOfAnySizeGoRound) {
       batch.submit();
       theirs.download(bytes, self.stream);
       self.synchronize();
+      if (right / 2 != self.rank() / 2) sent_away += bytes;
       for (std::size_t i = 0; i < bytes; ++i) {
         ASSERT_EQ(theirs.host()[i], static_cast<std::byte>((i * 7 + static_cast<std::size_t>(left)) % 251))
             << "byte " << i << " of " << bytes;
       }
     }
+    EXPECT_EQ(moved(self).from_device, kStraight ? 0 : sent_away);
   });
   ::unsetenv("LOCKSTEP_DEVICE_STAGING");
+}
+
+TEST(DeviceHosts, ASmallSendEndsWithoutItsReceiver) {
+  run_on_hosts([](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    fill(arena, static_cast<float>(self.rank()), self.stream);
+    if (self.rank() == 0) self.communicator.send(arena.device(), 4096, DataType::u8, 2, self.stream);
+    self.synchronize();
+    self.host.barrier();
+    if (self.rank() != 2) return;
+    self.communicator.recv(arena.device(), 4096, DataType::u8, 0, self.stream);
+    arena.download(arena.size(), self.stream);
+    self.synchronize();
+    EXPECT_EQ(at(arena, 1023), 0.0f);
+  });
 }
 
 TEST(DeviceHosts, DifferentCallsAreNamedBeforeAnythingIsWritten) {
@@ -155,7 +202,7 @@ TEST(DeviceHosts, AKilledProcessIsNamedOnAllHosts) {
   Shared<Board> board;
   auto children = start_forked(4, [&](int rank) {
     testing::live_on_host(rank / 2);
-    DeviceRank self(rank, 4, place, {});
+    DeviceRank self(rank, 4, place, {}, nullptr, kTransports);
     DeviceArena arena(1 << 20, rank);
     try {
       while (true) {

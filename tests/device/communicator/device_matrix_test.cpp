@@ -18,7 +18,10 @@ namespace {
 
 using lockstep::testing::MeetingPlace;
 
-const char* const kMode = lockstep::testing::test_run("host_sync");
+const std::string_view kRun = lockstep::testing::test_run("host_sync");
+/// Between hosts, from device to device.
+const bool kStraight = kRun == "straight";
+const char* const kMode = kStraight ? "host_sync" : kRun.data();
 constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
 enum class Memory { private_memory, registered, mixed };
 
@@ -26,13 +29,15 @@ class Rank {
  public:
   Rank(int rank, int world, const MeetingPlace& place, bool one_host)
       : one_host_(one_host),
-        host_(place.join(rank, world, "auto")),
+        host_(place.join(rank, world, kStraight ? "ucx" : "auto")),
         communicator_(host_, rank % 3),  // Some ranks share a device, some have their own.
         stream_(rank % 3),
         private_(kArenaBytes, rank % 3),
         registered_(kArenaBytes, rank % 3) {
     communicator_.register_buffer(registered_.device(), kArenaBytes);
     EXPECT_EQ(name_of(communicator_.mode()), kMode) << communicator_.describe();
+    const bool straight = communicator_.describe().find("from device to device") != std::string::npos;
+    EXPECT_EQ(straight, kStraight) << communicator_.describe();
   }
 
   void run_everything() {
@@ -121,6 +126,7 @@ class DeviceMatrix : public ::testing::TestWithParam<Layout> {
     const bool one_host = GetParam() == Layout(GetParam().size());
     if (!one_host && kMode != std::string_view("host_sync"))
       GTEST_SKIP() << "this mode reaches one host only";
+    if (one_host && kStraight) GTEST_SKIP() << "straight is a way between hosts";
     ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 1);
     ::setenv("LOCKSTEP_DEVICE_MODE", kMode, 1);
     ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);  // Large messages pass in many blocks.

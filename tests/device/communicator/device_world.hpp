@@ -26,8 +26,8 @@ inline int device_of(int rank) {
 /// then nothing is recorded.
 struct DeviceRank {
   DeviceRank(int rank, int world, const MeetingPlace& place, const DeviceOptions& options,
-             internal::Backend* shared = nullptr)
-      : host(place.join(rank, world, "auto")),
+             internal::Backend* shared = nullptr, const char* transports = "auto")
+      : host(place.join(rank, world, transports)),
         recorder(**internal::device_backend()),
         communicator(make(host, shared != nullptr ? *shared : recorder, device_of(rank), options)),
         stream(device_of(rank)) {
