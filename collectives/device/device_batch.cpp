@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "collectives/device/device_core.hpp"
+#include "collectives/forked_child.hpp"
 
 namespace lockstep {
 
@@ -14,10 +15,7 @@ using internal::Status;
 /// `buffer` is only read for a send.
 static DeviceMessage checked(DeviceCore& core, bool is_send, void* buffer, std::size_t count, DataType type,
                              int peer, Stream stream) {
-  if (static_cast<int>(type) >= kDataTypeCount) {
-    throw Error(ErrorCode::invalid_argument,
-                "there is no element type " + std::to_string(static_cast<int>(type)));
-  }
+  internal::refuse_in_forked_child();
   const Message message{is_send, buffer, count, type, peer, 0, 0};
   if (!is_send && peer == kAnySource)
     throw Error(ErrorCode::not_supported, "a receive on a device needs its source: name a rank");
@@ -62,6 +60,7 @@ void DeviceBatch::recv(void* buffer, std::size_t count, DataType type, int sourc
 }
 
 void DeviceBatch::submit(const DeviceCallOptions& options) {
+  internal::refuse_in_forked_child();
   std::vector<DeviceMessage> messages = std::exchange(state_->messages, {});
   state_->core->start(std::move(messages), options).throw_if_error();
 }

@@ -1,5 +1,6 @@
 // The collectives of DeviceCommunicator: the arguments become a CallBuilder.
 #include "collectives/device/device_core.hpp"
+#include "collectives/forked_child.hpp"
 
 namespace lockstep {
 
@@ -9,6 +10,7 @@ using Counts = std::span<const std::size_t>;
 
 static void enqueue(DeviceCore& core, CallBuilder call, Stream stream, const DeviceCallOptions& options,
                     void* copy_to = nullptr) {
+  internal::refuse_in_forked_child();
   core.start(std::move(call), stream, options, copy_to).throw_if_error();
 }
 

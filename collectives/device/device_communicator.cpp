@@ -50,10 +50,28 @@ bool DeviceCommunicator::is_registered(const void* pointer, std::size_t bytes) c
   return core_->is_registered(pointer, bytes);
 }
 
-void DeviceCommunicator::wait() { core_->wait().throw_if_error(); }
-ErrorCode DeviceCommunicator::state() const noexcept { return core_->state().code(); }
-std::string DeviceCommunicator::error_text() const { return core_->state().message(); }
-void DeviceCommunicator::abort(std::string_view reason) { core_->abort(reason); }
-void DeviceCommunicator::finalize() { core_->finalize().throw_if_error(); }
+void DeviceCommunicator::wait() {
+  internal::refuse_in_forked_child();
+  core_->wait().throw_if_error();
+}
+
+ErrorCode DeviceCommunicator::state() const noexcept {
+  return internal::in_forked_child() ? ErrorCode::not_supported : core_->state().code();
+}
+
+std::string DeviceCommunicator::error_text() const {
+  internal::refuse_in_forked_child();
+  return core_->state().message();
+}
+
+void DeviceCommunicator::abort(std::string_view reason) {
+  internal::refuse_in_forked_child();
+  core_->abort(reason);
+}
+
+void DeviceCommunicator::finalize() {
+  internal::refuse_in_forked_child();
+  core_->finalize().throw_if_error();
+}
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <set>
 #include <thread>
@@ -45,13 +46,29 @@ TEST(DeviceContract, ACallReturnsBeforeItsStreamIsThere) {
   });
 }
 
+bool refused(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::not_supported;
+  }
+  return false;
+}
+
 TEST(DeviceContract, AForkedChildMayDropItsHandleAndTheGroupGoesOn) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(internal::testing::kChildSeconds);
-      { const DeviceCommunicator dropped(std::move(self.communicator)); }
-      _exit(7);
+      bool good = false;
+      {
+        DeviceCommunicator inherited(std::move(self.communicator));
+        good = refused([&] { inherited.barrier(self.stream); }) && refused([&] { inherited.wait(); }) &&
+               refused([&] { inherited.send(nullptr, 0, DataType::u8, 0, self.stream); }) &&
+               refused([&] { inherited.abort(); }) && refused([&] { inherited.finalize(); }) &&
+               inherited.state() == ErrorCode::not_supported;
+      }
+      _exit(good ? 7 : 8);
     }
     EXPECT_EQ(WEXITSTATUS(internal::testing::wait_for(child)), 7);
     DeviceArena arena(4096, self.rank());
