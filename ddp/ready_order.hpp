@@ -3,7 +3,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
+
+#include "lockstep/communicator.hpp"
 
 namespace lockstep::internal {
 
@@ -42,5 +45,13 @@ class ReadyOrder {
   std::vector<std::size_t> order_;
   std::atomic<std::size_t> count_{0};
 };
+
+/// Collective. The order of rank 0, on all ranks. Ends observing.
+inline std::vector<std::size_t> agreed_order(ReadyOrder& order, Communicator& communicator) {
+  std::vector<std::size_t> agreed = order.take();
+  static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
+  communicator.broadcast(agreed.data(), agreed.size(), DataType::u64, 0);
+  return agreed;
+}
 
 }  // namespace lockstep::internal

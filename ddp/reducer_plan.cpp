@@ -61,10 +61,7 @@ void Reducer::State::restored(std::uint64_t steps) {
 
 /// In wait(), after the step whose order was observed: the averages move along.
 void Reducer::State::rebuild() {
-  std::vector<std::size_t> agreed = order.take();
-  static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
-  communicator.broadcast(agreed.data(), agreed.size(), DataType::u64, kRoot);
-  BucketPlan next = internal::plan_in_order(parameters, options, agreed);
+  BucketPlan next = internal::plan_in_order(parameters, options, internal::agreed_order(order, communicator));
   if (next == layout) return;
   auto moved = std::make_unique<internal::BucketMemory>(next, parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -1,4 +1,5 @@
-// Plans of a DeviceReducer: the first, with fewer parameters and with more.
+// Plans of a DeviceReducer: the first, that of the observed order, with fewer parameters and with more.
+#include "ddp/bucket_plan.hpp"
 #include "ddp/device/device_reducer_state.hpp"
 #include "ddp/frozen_list.hpp"
 #include "ddp/parameter_check.hpp"
@@ -82,6 +83,38 @@ void DeviceReducer::State::grow(std::span<const Parameter> added, const BucketPl
   use_plan();
 }
 
+/// In wait(), after the step whose order was observed. Whether gradients have moved.
+bool DeviceReducer::State::rebuild() {
+  const BucketPlan next = internal::plan_in_order(parameters, rules, internal::agreed_order(order, control));
+  if (next == layout) return false;
+  try {
+    rest();
+    move_gradients(next);
+    const auto before = std::move(tracker);
+    use_plan();
+    tracker->adopt(*before);  // What a static graph has learned still holds.
+    learning = false;
+  } catch (const Error& error) {  // No memory here, while the peers go on.
+    communicator.abort(std::string(kOwner) + " on rank " + std::to_string(communicator.rank()) + ": " +
+                       error.what());
+    throw;
+  }
+  return true;
+}
+
+/// The averages move along.
+void DeviceReducer::State::move_gradients(const BucketPlan& next) {
+  internal::DeviceBuckets moved;
+  moved.add(backend, communicator, next, parameters.size(), stream.get());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto &from = buckets.place(i), &to = moved.place(i);
+    if (to.bytes > 0) backend.copy(to.data, from.data, to.bytes, stream.get()).throw_if_error();
+  }
+  backend.synchronize(stream.get()).throw_if_error();
+  buckets = std::move(moved);
+  layout = next;
+}
+
 void DeviceReducer::State::freeze(std::span<const std::size_t> list, Stream other) {
   step.require_ended("freeze");
   std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
@@ -101,7 +134,7 @@ void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
   step.require_ended("add_parameters");
   std::vector<Parameter> all = parameters;
   all.insert(all.end(), added.begin(), added.end());
-  static_cast<void>(internal::check_parameters(control, all, rules));
+  const bool may_move = internal::check_parameters(control, all, rules);
   if (added.empty()) return;
   try {
     grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules)));
@@ -110,6 +143,7 @@ void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
                        error.what());
     throw;
   }
+  if (may_move) order.observe(parameters.size());
 }
 
 }  // namespace lockstep

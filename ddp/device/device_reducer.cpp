@@ -36,7 +36,7 @@ ReducerOptions host_options(const DeviceReducerOptions& options) {
   host.check_first = options.check_first;
   host.check_finite = options.check_finite;
   host.check_replicas_every = options.check_replicas_every;
-  host.rebuild = false;
+  host.gradients_moved = options.gradients_moved;
   if (options.compression < DeviceCompression::f8e4m3) {
     host.hook = hook_by_name(short_name(options.compression));
     return host;
@@ -78,13 +78,14 @@ DeviceReducer::State::~State() {
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
   const ReducerOptions rules = host_options(options);
-  static_cast<void>(internal::check_parameters(control, parameters, rules));
+  const bool may_move = internal::check_parameters(control, parameters, rules);
   auto own = control.split(0, control.rank());
   try {
     const DeviceScope scope(backend_or_throw(), communicator.device());
     scope.status().throw_if_error();
     state_ = std::make_unique<State>(std::move(*own), communicator, options);
     state_->grow(parameters, plan_buckets(parameters, rules));
+    if (may_move) state_->order.observe(parameters.size());
   } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
     communicator.abort("DeviceReducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
     throw;

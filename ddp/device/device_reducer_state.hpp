@@ -1,7 +1,7 @@
 // The inside of a DeviceReducer. A step goes through
 //   device_step.cpp     marks, buckets that start, wait()
 // and between steps there is
-//   device_plan.cpp     plans: the first, with fewer parameters and with more
+//   device_plan.cpp     plans: the first, that of the observed order, with fewer parameters and with more
 // Marks come from any thread with the stream that computes the gradient; buckets start in plan order on every
 // rank. The communication stream waits for the streams of a bucket by events that are recorded when its last
 // mark came: what these streams were given meanwhile is waited for too, which is harmless and keeps it at one
@@ -24,6 +24,7 @@
 #include "ddp/device/device_clock.hpp"
 #include "ddp/device/device_undo.hpp"
 #include "ddp/device/gradient_kernels.hpp"
+#include "ddp/ready_order.hpp"
 #include "ddp/ready_tracker.hpp"
 #include "ddp/step_record.hpp"
 #include "ddp/step_state.hpp"
@@ -42,6 +43,8 @@ struct DeviceReducer::State {
   void use_plan();
   void rest();
   std::unique_ptr<internal::DeviceCarrier> make_carrier();
+  bool rebuild();
+  void move_gradients(const BucketPlan& next);
   void freeze(std::span<const std::size_t> list, Stream stream);
   void add_parameters(std::span<const Parameter> added);
 
@@ -85,6 +88,7 @@ struct DeviceReducer::State {
   std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
   std::unique_ptr<internal::ReadyTracker> tracker;
   bool learning = false;  // Static graph, until the marks of a step were counted.
+  internal::ReadyOrder order;
 
   Communicator control;  // Of the reducer's own: its calls have their own order.
   internal::ClosingExchange closing;

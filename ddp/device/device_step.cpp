@@ -30,6 +30,7 @@ void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
   }
   if (!claim("mark_ready", i, other)) return;
   step.has_gradient[i] = 1;
+  order.note(i);
   deliver(i);
 }
 
@@ -129,6 +130,7 @@ void DeviceReducer::State::wait(Stream other) {
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
   clock.wait_entered(other);
+  const bool rebuilds = order.observing() && !learning;  // A step that only counts marks sees no order.
   try {
     run_to_end(other);
   } catch (const Error& error) {
@@ -139,9 +141,11 @@ void DeviceReducer::State::wait(Stream other) {
     throw Error(error.code(), where + error.what(), error.culprit());
   }
   clock.end(step.number, closing.computed(), other);
+  const bool moved = rebuilds && rebuild();
   clock.begin(other);
   ++step.number;
   reset_step();
+  if (moved && options.gradients_moved) options.gradients_moved();
 }
 
 /// As of a Reducer, but that the buckets are only enqueued when the ranks judge the step.
@@ -214,6 +218,7 @@ void DeviceReducer::State::reset_step() {
   started = 0;
   step.restart(options.average);
   if (undo) undo->forget();
+  order.restart();
   tracker->reset();
   if (learning) tracker->learn();
 }

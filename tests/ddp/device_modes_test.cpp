@@ -44,6 +44,71 @@ TEST(DeviceModes, NoSyncKeepsGradientsHereUntilTheLastMicroBatch) {
   });
 }
 
+/// Marks all gradients in an order that is not that of backward.
+void run_step(Twins& twins, unsigned step) {
+  for (const std::size_t i :
+       {std::size_t{2}, std::size_t{0}, std::size_t{4}, std::size_t{1}, std::size_t{3}}) {
+    twins.compute(i, step);
+    twins.mark(i);
+  }
+  twins.wait();
+}
+
+TEST(DeviceModes, BucketsFollowTheOrderOfTheFirstStepThatIsGood) {
+  for (const auto& [undo, static_graph] :
+       {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
+    on_ranks(2, "shm", [undo = undo, static_graph = static_graph](Communicator& host) {
+      int moved = 0;
+      DeviceReducerOptions options;
+      options.undo = undo;
+      options.static_graph = static_graph;
+      options.gradients_moved = [&] { ++moved; };
+      Twins twins(host, options);
+      const BucketPlan first = twins.on_device->plan();
+      if (static_graph) run_step(twins, 9);  // It only counts marks.
+      EXPECT_EQ(twins.on_device->plan(), first);
+      run_step(twins, 0);
+      EXPECT_EQ(moved, 2);  // Here and there.
+      EXPECT_NE(twins.on_device->plan(), first);
+      for (unsigned step = 1; step < 4; ++step) {
+        EXPECT_EQ(twins.on_device->plan(), twins.on_host->plan());
+        twins.expect_equal("after a step");  // The first time: what has moved.
+        run_step(twins, step);
+      }
+      EXPECT_EQ(moved, 2);
+      EXPECT_EQ(twins.on_device->plan().buckets.front().parts.front().parameter, 2u);
+    });
+  }
+}
+
+TEST(DeviceModes, NothingMovesWhereOneRankIsNotToldOfIt) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    DeviceReducerOptions options;
+    if (host.rank() == 0) options.gradients_moved = [] { ADD_FAILURE() << "moved"; };
+    DeviceCommunicator device(host, 0);
+    std::vector<Parameter> parameters;
+    std::vector<void*> values;
+    for (std::size_t i = 0; i < kParameters; ++i) {
+      values.push_back(allocate_device(count_of(i) * sizeof(float), 0));
+      parameters.push_back({"p" + std::to_string(i), DataType::f32, {count_of(i)}, values[i], nullptr});
+    }
+    {
+      DeviceReducer reducer(host, device, parameters, options);
+      const BucketPlan first = reducer.plan();
+      const Stream stream = must(backend().create_stream());
+      for (int step = 0; step < 2; ++step) {
+        for (std::size_t i = 0; i < kParameters; ++i) reducer.mark_ready(i, stream);
+        reducer.wait(stream);
+        EXPECT_EQ(reducer.plan(), first);
+      }
+      must(backend().synchronize(stream));
+      must(backend().destroy_stream(stream));
+    }
+    for (void* const value : values) free_device(value);
+    device.finalize();
+  });
+}
+
 TEST(DeviceModes, UnusedGradientsCountAsZero) {
   on_ranks(3, "shm", [](Communicator& host) {
     DeviceReducerOptions options;

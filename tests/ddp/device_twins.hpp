@@ -60,7 +60,8 @@ struct Twins {
     same.check_first = options.check_first;
     same.check_finite = options.check_finite;
     same.check_replicas_every = options.check_replicas_every;
-    same.rebuild = false;
+    same.rebuild = options.gradients_moved != nullptr;
+    same.gradients_moved = options.gradients_moved;
     same.hook = hook_of(options.compression, options.block);
     for (std::size_t i = 0; i < kParameters; ++i) {
       memory[i] = static_cast<float*>(allocate_device(count_of(i) * sizeof(float), 0));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,10 @@ struct DeviceReducerOptions {
   /// Elements that are not finite are taken for zero, and wait() throws NonFiniteGradient on every rank. For
   /// this wait() waits for the device.
   bool check_finite = false;
+  /// Called at the end of the wait() that moved the gradients: gradient(i) then tells their new places, with
+  /// the averages. Where every rank sets it the buckets are laid out anew, once, in the order in which
+  /// gradients became ready in the first step; that wait() waits for the device.
+  std::function<void()> gradients_moved = nullptr;
   /// Every so many steps wait() compares the values of all ranks, by hashes that kernels compute; 0 = never.
   /// In these steps wait() waits for the device.
   std::uint64_t check_replicas_every = 0;
@@ -83,7 +88,7 @@ class LOCKSTEP_API DeviceReducer {
   DeviceReducer(DeviceReducer&&) noexcept;
 
   /// Where gradient i lives, in device memory: aligned to BucketPlan::kAlignment, zero at first, valid for
-  /// the reducer's life. Throws on a bad index.
+  /// the reducer's life, or until DeviceReducerOptions::gradients_moved is called. Throws on a bad index.
   void* gradient(std::size_t parameter) const;
 
   /// Gradient i is complete with what was enqueued to `stream` so far; until wait() nothing else touches it.
@@ -119,7 +124,8 @@ class LOCKSTEP_API DeviceReducer {
   /// The gradients were last used by what was enqueued to `stream` so far. Waits for the device.
   void freeze(std::span<const std::size_t> parameters, Stream stream);
 
-  /// Waits for the device. The buckets are never laid out anew.
+  /// Waits for the device. Where DeviceReducerOptions::gradients_moved allows it the next step is observed
+  /// and the buckets are laid out anew.
   void add_parameters(std::span<const Parameter> added);
 
   bool used(std::size_t parameter) const;
