@@ -135,8 +135,8 @@ class DeviceCore {
 
   std::mutex start_mutex_;  ///< The order of the calls; guards what follows, up to state_mutex_.
   std::unique_ptr<StreamGate> gate_;
-  std::uint32_t issued_ = 0;  ///< Tickets.
-  bool finalized_ = false;
+  std::uint32_t issued_ = 0;                     ///< Tickets.
+  std::atomic<bool> finalized_{false};           ///< Read also without it.
   std::unique_ptr<StreamRunner> stream_runner_;  ///< In stream_sync.
   std::unique_ptr<SyncRunner>
       sync_runner_;                    ///< In device_sync; in stream_sync of captured calls and messages.

@@ -58,8 +58,5 @@ struct PacketArguments {
 constexpr std::uint64_t token_bytes(int world) {
   return 2u * static_cast<std::uint64_t>(world) * sizeof(Packet);
 }
-constexpr std::uint64_t inbox_bytes(int world, std::uint64_t slot_bytes) {
-  return token_bytes(world) + 4u * static_cast<std::uint64_t>(world) * slot_bytes;
-}
 
 }  // namespace lockstep::internal::sync
