@@ -223,6 +223,7 @@ class Engine final : public Progressor,
   const std::uint64_t segment_bytes_;
   std::shared_ptr<ChoiceTable> choices_;
   WaitPolicy wait_policy_;
+  Yielder yielder_;                     // Guarded by mutex_.
   std::uint64_t past_caches_from_ = 0;  // Bytes from which results are written past the caches.
   std::vector<int> hosts_;              // As Shape::hosts.
   bool one_process_ = false;            // All ranks are threads of this process: any memory is addressable.

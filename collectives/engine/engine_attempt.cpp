@@ -34,9 +34,14 @@ void Engine::attempt(Try&& try_once, const DomainRun* run) {
     if (try_once() || contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
     if (!shares && pauses == kPausesBeforeLook) shares = shares_processor();
     const bool yield = shares && (pauses >= kKeptPauses || !may_keep_processor(run));
+    if (yield && yielder_.prefers_sleep()) break;
     if (yield && !waits) waits = ++waiters_ > 0;
     ++(yield ? yields : pauses);
-    relax(yield);
+    if (yield) {
+      yielder_.yield();
+    } else {
+      relax();
+    }
   }
   if (waits) leave_wait();
 }

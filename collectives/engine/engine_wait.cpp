@@ -16,7 +16,7 @@ bool Engine::wait(Operation& operation, Nanos limit) {
   const Nanos end = limit == kForever ? kForever : env_.now() + limit;
   operation.attended = true;
   ++waiters_;
-  Backoff backoff(wait_policy_, env_);
+  Backoff backoff(wait_policy_, env_, yielder_);
   while (!operation.done.load(std::memory_order_relaxed)) {
     if (step_locked()) {
       backoff.reset();

@@ -19,19 +19,15 @@ constexpr Nanos kSpin = 50'000;
 constexpr unsigned kPassesPerYield = 16;
 // As many turns as the other ranks need when they share the core; when nobody else runs it is a slower spin.
 constexpr Nanos kYield = 150'000;
+// A rank that shares the core is done with its turn before that: it yields, too, when it waits.
+constexpr Nanos kDearYield = 1'000'000;
+// A yield that was in vain costs as much as some hundred sleeps.
+constexpr int kSleepsAfterDearYield = 1000;
 
 /// What is added to the time of day must not overflow.
 Nanos nanos_of(std::int64_t milliseconds) {
   constexpr std::int64_t kMost = kForever / 2 / 1'000'000;
   return milliseconds < 0 ? 1 : std::min(milliseconds, kMost) * 1'000'000;
-}
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 /// Where each rank of a host may run.
@@ -83,12 +79,18 @@ Nanos timeout_of(const CallOptions& options) {
   return options.timeout ? nanos_of(options.timeout->count()) : default_timeout();
 }
 
-void relax(bool yield) {
-  if (yield) {
-    sched_yield();
-  } else {
-    pause();
-  }
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void Yielder::yield() {
+  const Nanos before = env_.now();
+  sched_yield();
+  if (env_.now() - before > kDearYield) sleeps_left_ = kSleepsAfterDearYield;
 }
 
 Backoff::Advice Backoff::idle(bool yield) {
@@ -96,9 +98,9 @@ Backoff::Advice Backoff::idle(bool yield) {
   if (since_ == 0) since_ = now;
   const Nanos waited = now - since_;
   if (waited < policy_.spin && !yield && ++passes_ % kPassesPerYield != 0) {
-    pause();
-  } else if (waited < policy_.spin + policy_.yield) {
-    sched_yield();
+    relax();
+  } else if (waited < policy_.spin + policy_.yield && !yielder_.prefers_sleep()) {
+    yielder_.yield();
   } else {
     return Advice::sleep;
   }

@@ -1,0 +1,53 @@
+// When a waiter that shares its processor stops yielding.
+#include "collectives/engine/wait_policy.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::internal {
+namespace {
+
+/// Every look at the clock finds `step` gone by.
+class SteppingClock final : public Env {
+ public:
+  Nanos step = 0;
+  Nanos now() noexcept override { return time_ += step; }
+  std::uint64_t random() noexcept override { return 0; }
+  void wake_at(Nanos) noexcept override {}
+
+ private:
+  Nanos time_ = 1;
+};
+
+constexpr Nanos kMicro = 1000, kMilli = 1'000'000;
+
+TEST(Yielder, GoesOnWhileTheProcessorComesBackSoon) {
+  SteppingClock clock;
+  Yielder yielder(clock);
+  clock.step = 100 * kMicro;
+  for (int i = 0; i < 100; ++i) yielder.yield();
+  EXPECT_FALSE(yielder.prefers_sleep());
+}
+
+TEST(Yielder, SleepsAfterAYieldThatLastedATurnOfTheScheduler) {
+  SteppingClock clock;
+  Yielder yielder(clock);
+  clock.step = 3 * kMilli;
+  yielder.yield();
+  int sleeps = 0;
+  while (yielder.prefers_sleep()) ++sleeps;
+  EXPECT_GE(sleeps, 100) << "a yield in vain is dear";
+  EXPECT_LE(sleeps, 10'000) << "the program may have ended meanwhile";
+}
+
+TEST(Backoff, WhereYieldsAreDearItSleepsAtOnce) {
+  SteppingClock clock;
+  Yielder yielder(clock);
+  const WaitPolicy policy{.inline_yields = true, .spin = 0, .yield = 100 * kMilli};
+  clock.step = 3 * kMilli;
+  Backoff backoff(policy, clock, yielder);
+  EXPECT_EQ(backoff.idle(true), Backoff::Advice::again);
+  EXPECT_EQ(backoff.idle(true), Backoff::Advice::sleep);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
