@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <vector>
 
 #include "collectives/call_builder.hpp"
 #include "collectives/engine/limits.hpp"
-#include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
 namespace {

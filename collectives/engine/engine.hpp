@@ -163,6 +163,9 @@ class Engine final : public Progressor,
   Operation* make_late(Operation& operation);
   template <class Try>
   void attempt(Try&& try_once, const DomainRun* run = nullptr);
+  template <class Try>
+  void attempt_recorded(std::uint64_t sequence, const CallFacts& facts, Try&& try_once,
+                        const DomainRun* run = nullptr);
   bool may_keep_processor(const DomainRun* run);
 
   // engine_step.cpp

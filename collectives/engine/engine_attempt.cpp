@@ -59,6 +59,16 @@ bool Engine::may_keep_processor(const DomainRun* run) {
   });
 }
 
+/// The first try tells the peers of the call, which is recorded while their answer is on its way: until then
+/// a peer that finds the fingerprints different could not say what was called here instead.
+template <class Try>
+void Engine::attempt_recorded(std::uint64_t sequence, const CallFacts& facts, Try&& try_once,
+                              const DomainRun* run) {
+  const bool over = try_once();
+  record_call(sequence, facts);
+  if (!over) attempt(try_once, run);
+}
+
 /// A repeated call with nothing else under way does not take the way of operations, unless its peers are
 /// late.
 bool Engine::may_run_in_place(const CallFacts& facts) const {
@@ -100,22 +110,16 @@ Status Engine::finish(Operation* operation, Contender& lock) {
   return status;
 }
 
-// Calls are recorded after the first try, which tells the peers: while their answer is on its way. Until
-// then a peer that finds the fingerprints different could not say what was called here instead.
-
 /// Whether it ended here.
 bool Engine::end_inline(const InlineCall& call, InlineRun& run) {
   const std::uint64_t sequence = sequence_++;
   run.begin(call, fingerprint_of(last_->hash, sequence), inline_calls_++);
   bool done = false;
-  const auto try_once = [&] {
+  attempt_recorded(sequence, call.facts, [&] {
     auto progress = run.step(*domain_);
     done = progress.ok() && progress->done;
     return done || !progress.ok();
-  };
-  const bool over = try_once();
-  record_call(sequence, call.facts);
-  if (!over) attempt(try_once);
+  });
   return done;
 }
 
@@ -149,9 +153,7 @@ Operation* Engine::run_in_domain(const Call& call) {
     done = progress.ok() && progress->done;
     return done || !progress.ok();
   };
-  const bool over = try_once();
-  record_call(operation.sequence, call.facts);
-  if (!over) attempt(try_once, &operation.domain_run);
+  attempt_recorded(operation.sequence, call.facts, try_once, &operation.domain_run);
   if (!done) return make_late(operation);
   position_ = operation.domain_run.end();
   free_.push_back(&operation);

@@ -52,8 +52,7 @@ void relax();
 
 /// Yields, and notices when the processor went not to a rank that shares it but to a program that wants all
 /// it can get: that keeps it for a turn of the scheduler, milliseconds, each time, while who sleeps is woken
-/// in its midst. (4 ranks on 2 cores with a busy program on each took 4 to 10 ms for 8 bytes by yields and
-/// 0.02 to 3 ms by sleep, and 14 to 30 ms and 0.6 to 1 ms for 1 MiB.)
+/// in its midst (docs/performance.md has figures).
 class Yielder {
  public:
   explicit Yielder(Env& env) : env_(env) {}
