@@ -25,8 +25,15 @@ check() {
 # UCX over reliable connections of the device; see docs/fabrics.md for each variable.
 ucx=(env "UCX_TLS=rc,self" UCX_IB_GID_INDEX=0 UCX_RC_VERBS_RETRY_COUNT=6 UCX_RC_VERBS_TIMEOUT=1s LOCKSTEP_UCX_FAILURES=peer)
 
-ucx_matrix() {
-  "${ucx[@]}" TEST_RUN=ucx "$bin/matrix_test" --gtest_filter="*LibrarysChoice/$1:*SideBySide/$1"
+# every_collective WHERE: over verbs and over UCX.
+every_collective() {
+  local ranks
+  for ranks in 2 3 4; do
+    check "verbs: every collective $1, $ranks ranks" env TEST_RUN=verbs "$bin/matrix_test" --gtest_filter="*/$ranks"
+  done
+  for ranks in 2 4; do
+    check "ucx: every collective $1, $ranks ranks" "${ucx[@]}" TEST_RUN=ucx "$bin/matrix_test" --gtest_filter="*LibrarysChoice/$ranks:*SideBySide/$ranks"
+  done
 }
 
 # Memory may not be locked: one error, which says so, and no hang.
@@ -72,12 +79,7 @@ tcp_is_obeyed() { between_hosts shm+tcp none | tee /dev/stderr | carried tcp; }
 case $part in
   one)
     check "verbs: pairs connect when they are first wanted" "$bin/verbs_transport_test"
-    for ranks in 2 3 4; do
-      check "verbs: every collective, $ranks ranks" env TEST_RUN=verbs "$bin/matrix_test" --gtest_filter="*/$ranks"
-    done
-    for ranks in 2 4; do
-      check "ucx: every collective, $ranks ranks" ucx_matrix "$ranks"
-    done
+    every_collective "on one device"
     check "verbs: a killed rank is named" "$bin/process_test" --gtest_filter='*AKilledRank*/verbs'
     check "ucx: a killed rank is named" "${ucx[@]}" "$bin/process_test" --gtest_filter='*AKilledRank*/ucx'
     check "verbs: exhausted locked memory is named" locked_memory_is_named
@@ -88,12 +90,7 @@ case $part in
     ;;
   two)
     export LOCKSTEP_VERBS_DEVICE=rxe0,rxe1
-    for ranks in 2 3 4; do
-      check "verbs: every collective over a bridge, $ranks ranks" env TEST_RUN=verbs "$bin/matrix_test" --gtest_filter="*/$ranks"
-    done
-    for ranks in 2 4; do
-      check "ucx: every collective over a bridge, $ranks ranks" ucx_matrix "$ranks"
-    done
+    every_collective "over a bridge"
     check "verbs: a killed rank beyond the bridge is named" "$bin/process_test" --gtest_filter='*AKilledRank*/verbs'
     tc qdisc add dev eth0 root netem loss 1% || exit 1
     export LOCKSTEP_VERBS_TIMEOUT=13  # A lost packet is sent again after 34 ms; busy ranks answer later than that when there are more of them.
