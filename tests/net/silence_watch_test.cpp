@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <linux/filter.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -11,28 +10,16 @@
 #include <thread>
 #include <vector>
 
-#include "lib/net/stream_io.hpp"
+#include "tests/net/connected_pair.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-struct Connection {
-  Fd from, to;
-};
-
-Connection connect_between_hosts() {
-  auto listener = tcp_listen({"127.0.0.1", 0});
-  EXPECT_TRUE(listener.ok());
-  auto from = start_connect(local_address(*listener));
-  EXPECT_TRUE(from.ok());
-  pollfd entry{listener->get(), POLLIN, 0};
-  EXPECT_EQ(poll(&entry, 1, 10'000), 1);
-  auto to = accept_connection(*listener);
-  EXPECT_TRUE(to.ok() && *to);
-  Connection connection{std::move(*from), std::move(**to)};
-  for (const Fd* socket : {&connection.from, &connection.to})
+ConnectedPair connect_between_hosts() {
+  ConnectedPair pair = connect_pair();
+  for (const Fd* socket : {&pair.client, &pair.server})
     EXPECT_TRUE(set_stream_options(*socket, {.congestion = {}, .between_hosts = true}).ok());
-  return connection;
+  return pair;
 }
 
 /// Nothing that comes for the socket is looked at any more, nor answered.
@@ -56,49 +43,49 @@ std::size_t fill(const Fd& socket) {
 }
 
 TEST(SilenceWatch, APeerThatOnlyDoesNotReadIsWell) {
-  const Connection connection = connect_between_hosts();
+  const ConnectedPair pair = connect_between_hosts();
   SilenceWatch watch(Reactor::instance(), real_env());
-  watch.add(connection.from.get());
-  const std::size_t sent = fill(connection.from);
+  watch.add(pair.client.get());
+  const std::size_t sent = fill(pair.client);
   std::this_thread::sleep_for(std::chrono::seconds(2 * kSilenceLimit));
-  EXPECT_FALSE(watch.fell_silent(connection.from.get()));
+  EXPECT_FALSE(watch.fell_silent(pair.client.get()));
   std::vector<std::byte> into(1 << 20);
   std::size_t came = 0;
-  for (pollfd entry{connection.to.get(), POLLIN, 0}; came < sent && poll(&entry, 1, 30'000) == 1;) {
-    const Transfer some = receive_some(connection.to.get(), into);
+  for (pollfd entry{pair.server.get(), POLLIN, 0}; came < sent && poll(&entry, 1, 30'000) == 1;) {
+    const Transfer some = receive_some(pair.server.get(), into);
     ASSERT_EQ(some.error, 0);
     ASSERT_FALSE(some.ended);
     came += some.bytes;
   }
   EXPECT_EQ(came, sent);
-  watch.remove(connection.from.get());
+  watch.remove(pair.client.get());
 }
 
 TEST(SilenceWatch, APeerThatDoesNotAnswerIsNoticed) {
-  const Connection connection = connect_between_hosts();
+  const ConnectedPair pair = connect_between_hosts();
   SilenceWatch watch(Reactor::instance(), real_env());
-  watch.add(connection.from.get());
-  cut_off(connection.to);
-  ASSERT_GT(fill(connection.from), 0u);
+  watch.add(pair.client.get());
+  cut_off(pair.server);
+  ASSERT_GT(fill(pair.client), 0u);
   std::array<std::byte, 1> into{};
-  pollfd entry{connection.from.get(), POLLIN, 0};
+  pollfd entry{pair.client.get(), POLLIN, 0};
   ASSERT_EQ(poll(&entry, 1, 10 * kSilenceLimit * 1000), 1) << "nobody was told";
-  EXPECT_TRUE(watch.fell_silent(connection.from.get()));
-  EXPECT_TRUE(receive_some(connection.from.get(), into).ended);
-  EXPECT_EQ(send_some(connection.from.get(), into).error, EPIPE);
-  watch.remove(connection.from.get());
+  EXPECT_TRUE(watch.fell_silent(pair.client.get()));
+  EXPECT_TRUE(receive_some(pair.client.get(), into).ended);
+  EXPECT_EQ(send_some(pair.client.get(), into).error, EPIPE);
+  watch.remove(pair.client.get());
 }
 
 TEST(SilenceWatch, APeerThatFallsSilentWithAFullWindowIsNoticed) {
-  const Connection connection = connect_between_hosts();
+  const ConnectedPair pair = connect_between_hosts();
   SilenceWatch watch(Reactor::instance(), real_env());
-  watch.add(connection.from.get());
-  ASSERT_GT(fill(connection.from), 0u);
-  cut_off(connection.to);
-  pollfd entry{connection.from.get(), POLLIN, 0};
+  watch.add(pair.client.get());
+  ASSERT_GT(fill(pair.client), 0u);
+  cut_off(pair.server);
+  pollfd entry{pair.client.get(), POLLIN, 0};
   ASSERT_EQ(poll(&entry, 1, 10 * kSilenceLimit * 1000), 1) << "nobody was told";
-  EXPECT_TRUE(watch.fell_silent(connection.from.get()));
-  watch.remove(connection.from.get());
+  EXPECT_TRUE(watch.fell_silent(pair.client.get()));
+  watch.remove(pair.client.get());
 }
 
 }  // namespace

@@ -10,30 +10,10 @@
 #include <array>
 #include <cerrno>
 
+#include "tests/net/connected_pair.hpp"
+
 namespace lockstep::internal {
 namespace {
-
-struct Pair {
-  Fd client, server;
-};
-
-Fd listen_on_loopback() {
-  auto listener = tcp_listen({"127.0.0.1", 0});
-  EXPECT_TRUE(listener.ok());
-  return std::move(*listener);
-}
-
-Pair connect_pair(const Fd& listener = listen_on_loopback()) {
-  auto nobody = accept_connection(listener);
-  EXPECT_TRUE(nobody.ok() && !*nobody) << "nobody called yet";
-  auto client = start_connect(local_address(listener));
-  EXPECT_TRUE(client.ok());
-  pollfd entry{listener.get(), POLLIN, 0};
-  EXPECT_EQ(poll(&entry, 1, 10'000), 1);
-  auto server = accept_connection(listener);
-  EXPECT_TRUE(server.ok() && *server);
-  return {std::move(*client), std::move(**server)};
-}
 
 int option(const Fd& socket, int level, int name) {
   int value = -1;
@@ -43,7 +23,7 @@ int option(const Fd& socket, int level, int name) {
 }
 
 TEST(StreamIo, MovesPiecesAndSaysHowItEnded) {
-  Pair pair = connect_pair();
+  ConnectedPair pair = connect_pair();
   std::array<std::byte, 8> got{};
   const Transfer nothing = receive_some(pair.server.get(), got);
   EXPECT_EQ(nothing.bytes, 0u);
@@ -84,7 +64,7 @@ TEST(StreamIo, SaysWhyAConnectFailed) {
 }
 
 TEST(StreamIo, SetsTheOptionsOfADataConnection) {
-  const Pair pair = connect_pair();
+  const ConnectedPair pair = connect_pair();
   ASSERT_TRUE(set_stream_options(pair.client, {.congestion = "reno", .congestion_required = true}).ok());
   EXPECT_EQ(option(pair.client, IPPROTO_TCP, TCP_NODELAY), 1);
   EXPECT_EQ(option(pair.client, SOL_SOCKET, SO_KEEPALIVE), 0);
@@ -100,7 +80,7 @@ TEST(StreamIo, SetsTheOptionsOfADataConnection) {
 TEST(StreamIo, ConnectionsBeginUnpaced) {
   const Fd listener = listen_on_loopback();
   start_unpaced(listener);
-  const Pair pair = connect_pair(listener);
+  const ConnectedPair pair = connect_pair(listener);
   EXPECT_EQ(congestion_of(pair.client), "reno");
   EXPECT_EQ(congestion_of(pair.server), "reno");
   ASSERT_TRUE(set_stream_options(pair.client, {}).ok());
@@ -116,7 +96,7 @@ TEST(StreamIo, OnlyNearConnectionsGiveUpPacing) {
 }
 
 TEST(StreamIo, AnUnknownCongestionControlIsAnErrorOnlyWhenItWasAskedFor) {
-  const Pair pair = connect_pair();
+  const ConnectedPair pair = connect_pair();
   EXPECT_TRUE(set_stream_options(pair.client, {.congestion = "nosuch"}).ok());
   const Status status =
       set_stream_options(pair.client, {.congestion = "nosuch", .congestion_required = true});
