@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include "lib/base/float16.hpp"
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/mode_world.hpp"
+#include "tests/ddp/numbers.hpp"
 #include "tests/ddp/thrown_by.hpp"
 
 namespace lockstep {
@@ -15,37 +14,6 @@ namespace {
 
 using testing::on_ranks;
 using testing::thrown_by;
-
-/// A model of single numbers: gradient i of rank r is 10^i (r + 1).
-class Numbers {
- public:
-  Numbers(Communicator& communicator, std::size_t count, const ReducerOptions& options = {})
-      : communicator_(communicator), values_(count), gradients_(count) {
-    std::vector<Parameter> list;
-    for (std::size_t i = 0; i < count; ++i) {
-      list.push_back({"n" + std::to_string(i), DataType::f32, {}, &values_[i], &gradients_[i]});
-    }
-    reducer_.emplace(communicator, list, options);
-  }
-  Reducer& reducer() { return *reducer_; }
-  float& gradient(std::size_t i) { return *static_cast<float*>(reducer_->gradient(i)); }
-  float mine(std::size_t i) const {
-    return static_cast<float>(std::pow(10, i)) * static_cast<float>(communicator_.rank() + 1);
-  }
-  void mark(std::size_t i) {
-    gradient(i) = mine(i);
-    reducer_->mark_ready(i);
-  }
-  /// Of `average` = 1 if the average over all ranks counts.
-  void expect(std::size_t i, double average) {
-    EXPECT_FLOAT_EQ(gradient(i), static_cast<float>(std::pow(10, i) * average)) << "gradient " << i;
-  }
-
- private:
-  Communicator& communicator_;
-  std::vector<float> values_, gradients_;
-  std::optional<Reducer> reducer_;
-};
 
 TEST(StaticGraph, CountsMarksInTheFirstStepAndOverlapsLater) {
   on_ranks(2, "auto", [](Communicator& communicator) {
@@ -265,72 +233,6 @@ TEST(NoSync, BeginsBetweenStepsOnly) {
 }
 
 // ---- rebuilt buckets
-
-/// Bucket of each parameter.
-std::vector<std::size_t> buckets_of(const BucketPlan& plan, std::size_t parameters) {
-  std::vector<std::size_t> all(parameters);
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    for (const GradientPart& part : plan.buckets[b].parts) all[part.parameter] = b;
-  }
-  return all;
-}
-
-TEST(Rebuild, FollowsTheOrderOfRankZeroWhereNoPointerIsLost) {
-  for (const bool views : {false, true}) {
-    on_ranks(2, "auto", [&](Communicator& communicator) {
-      int moved = 0;
-      ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
-      options.gradients_as_views = views;
-      if (views) options.gradients_moved = [&] { ++moved; };
-      Numbers numbers(communicator, 6, options);
-      EXPECT_EQ(buckets_of(numbers.reducer().plan(), 6), (std::vector<std::size_t>{2, 2, 1, 1, 1, 0}));
-      const std::size_t first_order[2][6] = {{2, 0, 1, 5, 3, 4}, {4, 3, 5, 1, 0, 2}};
-      for (int step = 0; step < 3; ++step) {
-        for (const std::size_t i : first_order[communicator.rank()]) numbers.mark(i);
-        numbers.reducer().wait();
-        for (std::size_t i = 0; i < 6; ++i) numbers.expect(i, 1.5);
-        EXPECT_EQ(buckets_of(numbers.reducer().plan(), 6), (std::vector<std::size_t>{1, 1, 0, 2, 2, 1}));
-        EXPECT_EQ(moved, views ? 1 : 0);
-      }
-    });
-  }
-}
-
-TEST(Rebuild, ACallerThatThrowsWhenGradientsMovedHasEndedTheStep) {
-  on_ranks(2, "auto", [&](Communicator& communicator) {
-    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
-    options.gradients_moved = [&] {
-      if (communicator.rank() == 1) throw Error(ErrorCode::internal, "no room for new pointers");
-    };
-    Numbers numbers(communicator, 6, options);
-    for (int step = 0; step < 3; ++step) {
-      for (const std::size_t i : {2u, 0u, 1u, 5u, 3u, 4u}) numbers.mark(i);
-      if (step == 0 && communicator.rank() == 1) {
-        EXPECT_STREQ(thrown_by([&] { numbers.reducer().wait(); }).what(), "no room for new pointers");
-      } else {
-        numbers.reducer().wait();
-      }
-      EXPECT_EQ(numbers.reducer().steps(), static_cast<std::uint64_t>(step) + 1);
-      for (std::size_t i = 0; i < 6; ++i) numbers.expect(i, 1.5);
-    }
-  });
-}
-
-TEST(Rebuild, LeavesViewsWhereTheyAre) {
-  for (const bool mixed : {false, true}) {
-    on_ranks(2, "auto", [&](Communicator& communicator) {
-      ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
-      options.gradients_as_views = !mixed || communicator.rank() == 0;
-      Numbers numbers(communicator, 6, options);
-      const BucketPlan before = numbers.reducer().plan();
-      for (const std::size_t i : {2u, 0u, 1u, 5u, 3u, 4u}) numbers.mark(i);
-      numbers.reducer().wait();
-      EXPECT_EQ(numbers.reducer().plan(), before);
-    });
-  }
-}
-
-// ---- halves in f32
 
 TEST(HalfInF32, RoundsOnce) {
   for (const char* transports : {"shm", "tcp"}) {
