@@ -188,17 +188,12 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
 /// Where messages from and to other hosts pass, and what carries them.
 Status DeviceCore::open_far_mail(const DeviceOptions& options, MessageAreas& messages) {
   const std::size_t bytes = message_area_bytes(decision_.staging_bytes);
-  if (!decision_.straight) {
-    auto memory = PinnedMemory::make(backend_, bytes);
-    if (!memory.ok()) return memory.status();
-    far_mail_ = std::move(*memory);
-    messages.far = {far_mail_->data(), far_mail_->bytes()};
-    return {};
-  }
-  auto memory = DeviceMemory::make(backend_, device_, bytes);
+  auto memory = decision_.straight ? TransitMemory::on_device(backend_, device_, bytes)
+                                   : TransitMemory::pinned(backend_, bytes);
   if (!memory.ok()) return memory.status();
-  straight_mail_ = std::move(*memory);
-  messages.far = {straight_mail_->data(), straight_mail_->bytes()};
+  far_mail_ = std::move(*memory);
+  messages.far = {far_mail_->data(), far_mail_->bytes()};
+  if (!decision_.straight) return {};
   EngineGroup group = control_->engine().group();
   group.id = hash_combine(group.id, kStraightGroup);
   auto transport = make_device_links(control_->world(), group, control_->world_ranks(), payloads_of(backend_),

@@ -128,10 +128,9 @@ class DeviceCore {
   std::shared_ptr<CommunicatorCore> collectives_;
   std::unique_ptr<DeviceMessenger> messenger_;
   NoMemory no_memory_;
-  std::unique_ptr<PinnedMemory> far_mail_;       ///< Messages from and to other hosts: here,
-  std::unique_ptr<DeviceMemory> straight_mail_;  ///< or here, and by `straight_`. The others are null.
-  std::shared_ptr<CommunicatorCore> straight_;
-  std::unique_ptr<AcrossHosts> across_;  ///< Null where all are on one host.
+  std::unique_ptr<TransitMemory> far_mail_;     ///< Messages from and to other hosts; null without any.
+  std::shared_ptr<CommunicatorCore> straight_;  ///< Moves these between devices; null: far_mail_ is pinned.
+  std::unique_ptr<AcrossHosts> across_;         ///< Null where all are on one host.
 
   std::mutex start_mutex_;  ///< The order of the calls; guards what follows, up to state_mutex_.
   std::unique_ptr<StreamGate> gate_;

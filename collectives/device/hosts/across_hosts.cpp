@@ -91,7 +91,7 @@ Status AcrossHosts::meet(CommunicatorCore& all, std::size_t bytes) {
   auto pipeline = PinnedPipeline::make(backend_, stream_, bytes);
   if (!pipeline.ok()) return pipeline.status();
   pipeline_ = std::move(*pipeline);
-  auto factor = PinnedMemory::make(backend_, sizeof(double));
+  auto factor = TransitMemory::pinned(backend_, sizeof(double));
   if (!factor.ok()) return factor.status();
   factor_ = std::move(*factor);
   return {};

@@ -87,7 +87,7 @@ class AcrossHosts {
   bool adjacent_ = false;                   ///< The ranks of every host follow one another.
   std::unique_ptr<PinnedPipeline> pipeline_;
   std::unique_ptr<StraightCalls> straight_;  ///< Null: everything is staged.
-  std::unique_ptr<PinnedMemory> factor_;     ///< Where a scale that lies on the device is read to.
+  std::unique_ptr<TransitMemory> factor_;    ///< Where a scale that lies on the device is read to.
 };
 
 }  // namespace lockstep::internal

@@ -36,7 +36,7 @@ Result<std::unique_ptr<PinnedPipeline>> PinnedPipeline::make(Backend& backend, D
 
 Status PinnedPipeline::set_up(std::size_t bytes) {
   slot_bytes_ = bytes / (2 * kSlots) / kSlotAlignment * kSlotAlignment;
-  auto memory = PinnedMemory::make(backend_, 2 * kSlots * slot_bytes_);
+  auto memory = TransitMemory::pinned(backend_, 2 * kSlots * slot_bytes_);
   if (!memory.ok()) return memory.status();
   memory_ = std::move(*memory);
   auto stream = backend_.create_stream(Backend::Priority::high);

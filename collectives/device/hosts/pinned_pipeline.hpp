@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
-#include "collectives/device/hosts/pinned_memory.hpp"
 #include "collectives/device/hosts/staged_call.hpp"
+#include "collectives/device/hosts/transit_memory.hpp"
 #include "collectives/engine/engine.hpp"
 #include "lib/device/backend.hpp"
 
@@ -65,7 +65,7 @@ class PinnedPipeline {
   Backend& backend_;
   const DeviceStream to_pinned_;
   DeviceStream from_pinned_ = nullptr;  ///< Another, so that copies in both directions go side by side.
-  std::unique_ptr<PinnedMemory> memory_;
+  std::unique_ptr<TransitMemory> memory_;
   std::size_t slot_bytes_ = 0;
   std::array<Slot, kSlots> slots_;
   StagedBytes moved_;

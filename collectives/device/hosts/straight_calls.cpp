@@ -8,7 +8,7 @@ namespace lockstep::internal {
 
 Result<std::unique_ptr<StraightCalls>> StraightCalls::make(Backend& backend, int device, DeviceStream stream,
                                                            DeviceMessenger& messenger, std::size_t bytes) {
-  auto memory = DeviceMemory::make(backend, device, bytes);
+  auto memory = TransitMemory::on_device(backend, device, bytes);
   if (!memory.ok()) return memory.status();
   return std::unique_ptr<StraightCalls>(new StraightCalls(backend, stream, messenger, std::move(*memory)));
 }

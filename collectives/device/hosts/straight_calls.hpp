@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/device/hosts/device_memory.hpp"
 #include "collectives/device/hosts/staged_call.hpp"
+#include "collectives/device/hosts/transit_memory.hpp"
 #include "collectives/device/messenger.hpp"
 
 namespace lockstep::internal {
@@ -42,13 +42,13 @@ class StraightCalls {
  private:
   class Call;
   StraightCalls(Backend& backend, DeviceStream stream, DeviceMessenger& messenger,
-                std::unique_ptr<DeviceMemory> memory)
+                std::unique_ptr<TransitMemory> memory)
       : backend_(backend), stream_(stream), messenger_(messenger), memory_(std::move(memory)) {}
 
   Backend& backend_;
   const DeviceStream stream_;
   DeviceMessenger& messenger_;
-  const std::unique_ptr<DeviceMemory> memory_;
+  const std::unique_ptr<TransitMemory> memory_;
 };
 
 }  // namespace lockstep::internal
