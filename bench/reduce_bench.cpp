@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/reduce/copy.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {
@@ -84,11 +85,17 @@ void bench_plain_loop(benchmark::State& state, std::size_t bytes) {
   report(state, kInPlace2, bytes);
 }
 
-void bench_copy(benchmark::State& state, void (*copy)(void*, const void*, std::size_t), std::size_t bytes) {
+/// The destination lies `behind` bytes behind the source within their pages.
+void bench_copy(benchmark::State& state, void (*copy)(void*, const void*, std::size_t), std::size_t bytes,
+                std::uintptr_t behind) {
   constexpr Shape kCopy{"copy", 1, 1, false};
-  Buffers buffers(kCopy, bytes);
+  constexpr std::uintptr_t kPage = 4096;
+  Buffers buffers(kCopy, bytes + kPage);
+  const auto from = reinterpret_cast<std::uintptr_t>(buffers.sources[0]);
+  const auto to = reinterpret_cast<std::uintptr_t>(buffers.destinations[0]);
+  void* const destination = static_cast<std::byte*>(buffers.destinations[0]) + (from + behind - to) % kPage;
   for (auto _ : state) {
-    copy(buffers.destinations[0], buffers.sources[0], bytes);
+    copy(destination, buffers.sources[0], bytes);
     benchmark::ClobberMemory();
   }
   report(state, kCopy, bytes);
@@ -101,8 +108,10 @@ void register_all() {
   using benchmark::RegisterBenchmark;
   for (const std::size_t bytes : kSizes) {
     const std::string size = "/" + std::to_string(bytes);
-    RegisterBenchmark(("memcpy" + size).c_str(), bench_copy, plain_memcpy, bytes);
-    RegisterBenchmark(("copy_bytes" + size).c_str(), bench_copy, library_copy, bytes);
+    RegisterBenchmark(("memcpy" + size).c_str(), bench_copy, plain_memcpy, bytes, 0);
+    RegisterBenchmark(("copy_bytes" + size).c_str(), bench_copy, library_copy, bytes, 0);
+    RegisterBenchmark(("memcpy/16_behind" + size).c_str(), bench_copy, plain_memcpy, bytes, 16);
+    RegisterBenchmark(("copy_bytes/16_behind" + size).c_str(), bench_copy, library_copy, bytes, 16);
     RegisterBenchmark(("plain_loop/2to2" + size).c_str(), bench_plain_loop, bytes);
     for (const Shape& shape : kShapes) {
       const std::string name = std::string("f32/sum/") + shape.name + size;

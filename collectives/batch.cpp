@@ -1,11 +1,11 @@
 // Batch: operations that start and end together; small all_reduces of one kind travel as one.
-#include <cstring>
 #include <functional>
 #include <list>
 
 #include "collectives/call_builder.hpp"
 #include "collectives/communicator_core.hpp"
 #include "collectives/forked_child.hpp"
+#include "lib/reduce/copy.hpp"
 #include "lib/reduce/reduce.hpp"
 #include "lockstep/communicator.hpp"
 
@@ -118,14 +118,14 @@ std::function<void(bool)> fuse(Entry& entry) {
   auto packed = std::make_shared<std::vector<std::byte>>(bytes);
   std::byte* at = packed->data();
   for (const Part& part : entry.parts) {
-    std::memcpy(at, part.input, part.bytes);
+    internal::copy_bytes(at, part.input, part.bytes);
     at += part.bytes;
   }
   entry.call.elements(type, bytes / size_of(type)).buffers(packed->data(), packed->data());
   return [packed, parts = entry.parts](bool succeeded) {
     const std::byte* from = packed->data();
     for (const Part& part : parts) {
-      if (succeeded) std::memcpy(part.output, from, part.bytes);
+      if (succeeded) internal::copy_bytes(part.output, from, part.bytes);
       from += part.bytes;
     }
   };

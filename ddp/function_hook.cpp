@@ -1,10 +1,10 @@
 // make_hook: a CommunicationHook from one function.
 #include <atomic>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "ddp/wrong_result.hpp"
+#include "lib/reduce/copy.hpp"
 #include "lockstep/ddp/communication_hook.hpp"
 
 namespace lockstep {
@@ -36,7 +36,7 @@ class FunctionHook final : public CommunicationHook {
 
   void finish(const GradientBucket& bucket) override {
     const void* result = results_[bucket.index];
-    if (result != nullptr && result != bucket.data) std::memcpy(bucket.data, result, bucket.bytes());
+    if (result != nullptr) internal::copy_bytes(bucket.data, result, bucket.bytes());
   }
 
   std::uint64_t bytes_on_wire() const override { return bytes_; }

@@ -4,6 +4,7 @@
 #include "ddp/gradient_math.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/reducer_state.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep {
 
@@ -74,7 +75,7 @@ void Reducer::State::put(const PartPlace& place) {
   const Parameter& parameter = parameters[part.parameter];
   const std::size_t size = size_of(parameter.type);
   const auto* from = static_cast<const std::byte*>(parameter.gradient);
-  std::memcpy(bucket + part.offset * size, from + part.first * size, part.count * size);
+  internal::copy_bytes(bucket + part.offset * size, from + part.first * size, part.count * size);
 }
 
 /// The gradient is complete. Part by part: the first one of a large gradient travels while the next is

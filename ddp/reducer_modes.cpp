@@ -1,11 +1,11 @@
 // Between steps: uneven inputs, weights, buffers.
-#include <cstring>
 #include <numeric>
 
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
 #include "ddp/open_step.hpp"
 #include "ddp/reducer_state.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep {
 
@@ -38,12 +38,12 @@ void Reducer::State::broadcast(std::span<const Parameter> tensors, int root) {
   packed.resize(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
   std::byte* next = packed.data();
   for (std::size_t i = 0; i < sizes.size(); next += sizes[i++]) {
-    if (sizes[i] > 0) std::memcpy(next, tensors[i].value, sizes[i]);
+    internal::copy_bytes(next, tensors[i].value, sizes[i]);
   }
   communicator.broadcast(packed.data(), packed.size(), DataType::u8, root);
   next = packed.data();
   for (std::size_t i = 0; i < sizes.size(); next += sizes[i++]) {
-    if (sizes[i] > 0) std::memcpy(tensors[i].value, next, sizes[i]);
+    internal::copy_bytes(tensors[i].value, next, sizes[i]);
   }
 }
 

@@ -1,21 +1,16 @@
 // Plans of a Reducer: the first, that of the observed order, with fewer parameters and with more.
-#include <cstring>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/frozen_list.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep {
 namespace {
 
 /// Who decides where one rank must.
 constexpr int kRoot = 0;
-
-/// memcpy, but an empty parameter may have null pointers.
-void copy_tensor(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
 
 }  // namespace
 
@@ -24,13 +19,13 @@ void copy_tensor(void* to, const void* from, std::size_t bytes) {
 void Reducer::State::broadcast_values(const BucketPlan& of, std::size_t first) {
   const bool root = communicator.rank() == kRoot;
   for (std::size_t i = first; root && i < parameters.size(); ++i) {
-    copy_tensor(memory->place(i).data, parameters[i].value, memory->place(i).bytes);
+    internal::copy_bytes(memory->place(i).data, parameters[i].value, memory->place(i).bytes);
   }
   for (const BucketPlan::Bucket& bucket : of.buckets) {
     communicator.broadcast(memory->start_of(bucket), bucket.count, bucket.type, kRoot);
   }
   for (std::size_t i = first; i < parameters.size(); ++i) {
-    if (!root) copy_tensor(parameters[i].value, memory->place(i).data, memory->place(i).bytes);
+    if (!root) internal::copy_bytes(parameters[i].value, memory->place(i).data, memory->place(i).bytes);
     memory->clear(i);
   }
 }
@@ -65,7 +60,7 @@ void Reducer::State::rebuild() {
   if (next == layout) return;
   auto moved = std::make_unique<internal::BucketMemory>(next, parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    copy_tensor(moved->place(i).data, memory->place(i).data, memory->place(i).bytes);
+    internal::copy_bytes(moved->place(i).data, memory->place(i).data, memory->place(i).bytes);
   }
   memory = std::move(moved);
   layout = std::move(next);

@@ -1,6 +1,5 @@
 // wait(): the marks are settled, the buckets end, all ranks judge the step.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "ddp/bucket_plan.hpp"
@@ -8,6 +7,7 @@
 #include "ddp/reducer_state.hpp"
 #include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep {
 
@@ -98,7 +98,7 @@ void Reducer::State::copy_back(const BucketPlan::Bucket& bucket) {
   for (const GradientPart& part : bucket.parts) {
     if (part.count == 0) continue;
     auto* to = static_cast<std::byte*>(parameters[part.parameter].gradient) + part.first * size;
-    std::memcpy(to, memory->start_of(bucket) + part.offset * size, part.count * size);
+    internal::copy_bytes(to, memory->start_of(bucket) + part.offset * size, part.count * size);
   }
 }
 

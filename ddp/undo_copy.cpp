@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 
-#include "lib/reduce/reduce.hpp"
+#include "lib/reduce/copy.hpp"
 #include "lockstep/error.hpp"
 
 namespace lockstep::internal {
@@ -55,7 +54,7 @@ void UndoCopy::keep(std::size_t index, std::byte* data, std::size_t offset, std:
 
 void UndoCopy::restore() noexcept {
   for (const Kept& kept : kept_) {
-    if (kept.bytes > 0) std::memcpy(kept.home, kept.copy, kept.bytes);
+    copy_bytes(kept.home, kept.copy, kept.bytes);
   }
   kept_.clear();
 }

@@ -6,6 +6,7 @@
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/group_hosts.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
 namespace {

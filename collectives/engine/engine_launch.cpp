@@ -4,6 +4,7 @@
 #include "collectives/engine/engine.hpp"
 #include "collectives/programs/blocks.hpp"
 #include "lib/memory/segment.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "collectives/engine/link_run.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
 namespace {

@@ -2,9 +2,9 @@
 #include "collectives/engine/matcher.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "collectives/engine/limits.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
 
@@ -130,8 +130,7 @@ void Matcher::match_stored() {
 void Matcher::deliver(Operation& receive, const Unexpected& message) {
   if (Status fit = check_fit(receive, message.peer, message.offer); !fit.ok())
     return end(receive, std::move(fit));
-  if (!message.payload.empty())
-    std::memcpy(receive.message.buffer, message.payload.data(), message.payload.size());
+  copy_bytes(receive.message.buffer, message.payload.data(), message.payload.size());
   receive.received = {message.peer, message.offer.tag, message.offer.facts.count};
   end(receive, {});
 }

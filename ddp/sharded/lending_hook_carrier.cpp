@@ -1,13 +1,13 @@
 // ZeRO-2 with a hook: the hook's thread runs it over lent buckets, keeps this rank's shard of each sum and
 // gives the memory back.
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
 #include "ddp/bucket_gaps.hpp"
 #include "ddp/sharded/loans.hpp"
 #include "ddp/sharded/scatter_carriers.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -64,8 +64,8 @@ void LendingHookCarrier::start(const GradientBucket& bucket) noexcept {
 
 void LendingHookCarrier::take_shard(const GradientBucket& bucket) {
   const std::size_t b = bucket.index;
-  std::memcpy(shard(b), static_cast<std::byte*>(bucket.data) + layout_.shard_offset(b),
-              layout_.shard_bytes(b));
+  copy_bytes(shard(b), static_cast<std::byte*>(bucket.data) + layout_.shard_offset(b),
+             layout_.shard_bytes(b));
   {
     const std::lock_guard lock(mutex_);
     loans_.take_back(b);

@@ -1,10 +1,10 @@
 #include "ddp/sharded/parameter_shards.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "lib/net/fd.hpp"
 #include "lib/reduce/convert.hpp"
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -23,10 +23,6 @@ std::vector<std::size_t> bytes_of_kept(const ShardLayout& layout, std::size_t bu
     bytes.push_back(layout.type(b) == DataType::f32 ? 0 : one);
   }
   return bytes;
-}
-
-void copy_part(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);  // Empty parameters may have null pointers.
 }
 
 }  // namespace
@@ -63,7 +59,7 @@ void ParameterShards::broadcast(std::size_t buckets) {
     const std::size_t size = size_of(layout_.type(b));
     for (const GradientPart& part : layout_.bucket(b).parts) {
       const auto* from = static_cast<const std::byte*>(parameters_[part.parameter].value);
-      copy_part(whole(b) + part.offset * size, from + part.first * size, part.count * size);
+      copy_bytes(whole(b) + part.offset * size, from + part.first * size, part.count * size);
     }
     communicator_.broadcast(whole(b), layout_.bucket(b).count, layout_.type(b), kRoot);
     if (has_master(b)) widen(layout_.type(b), shard(b), master(b).data(), layout_.shard(b), 1);
@@ -121,7 +117,7 @@ void ParameterShards::copy_out(std::size_t b) {
   const std::size_t size = size_of(layout_.type(b));
   for (const GradientPart& part : layout_.bucket(b).parts) {
     auto* to = static_cast<std::byte*>(parameters_[part.parameter].value);
-    copy_part(to + part.first * size, whole(b) + part.offset * size, part.count * size);
+    copy_bytes(to + part.first * size, whole(b) + part.offset * size, part.count * size);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "hwy/cache_control.h"
+#include "lib/reduce/copy.hpp"
 #include "lib/reduce/reduce.hpp"
 #include "lib/reduce/simd.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -41,6 +42,23 @@ void stream_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes)
   hwy::FlushStream();  // A flag that is set after the copy must not overtake it.
 }
 
+/// At least one vector long. The ranges do not overlap.
+void store_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= bytes; i += 4 * lanes) {
+    const auto v0 = hn::LoadU(d, from + i), v1 = hn::LoadU(d, from + i + lanes);
+    const auto v2 = hn::LoadU(d, from + i + 2 * lanes), v3 = hn::LoadU(d, from + i + 3 * lanes);
+    hn::StoreU(v0, d, to + i);
+    hn::StoreU(v1, d, to + i + lanes);
+    hn::StoreU(v2, d, to + i + 2 * lanes);
+    hn::StoreU(v3, d, to + i + 3 * lanes);
+  }
+  for (; i + lanes <= bytes; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  if (i < bytes) hn::StoreU(hn::LoadU(d, from + bytes - lanes), d, to + bytes - lanes);
+}
+
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace lockstep::internal::HWY_NAMESPACE
@@ -49,6 +67,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::internal {
 HWY_EXPORT(stream_bytes);
+HWY_EXPORT(store_bytes);
 HWY_EXPORT(target_name);
 namespace {
 
@@ -67,6 +86,23 @@ std::size_t last_level_cache() {
   if (std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> kibibytes) return kibibytes << 10;
   const long total = sysconf(_SC_LEVEL3_CACHE_SIZE);
   return total > 0 ? static_cast<std::size_t>(total) : 0;
+}
+
+/// Smaller copies the C library does with vectors anyway; also more than the longest vector.
+constexpr std::size_t kSmallestStringCopy = 2 << 10;
+
+/// Whether `rep movsb` would be slow (see copy_bytes): as the processor sees it, by the addresses within
+/// their pages, each load seems to read what was just stored.
+bool slow_as_string(const void* to, const void* from) {
+  constexpr std::uintptr_t kPage = 4096, kBehind = 32;
+  const std::uintptr_t behind =
+      (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % kPage;
+  return behind > 0 && behind < kBehind;
+}
+
+void copy_by_vectors(void* to, const void* from, std::size_t bytes) {
+  HWY_DYNAMIC_DISPATCH(store_bytes)
+  (static_cast<std::uint8_t*>(to), static_cast<const std::uint8_t*>(from), bytes);
 }
 
 #if defined(__x86_64__)
@@ -93,6 +129,8 @@ void copy_bytes(void* destination, const void* source, std::size_t bytes, bool p
   if (bytes >= nontemporal_threshold() || (past_caches && bytes >= kSmallestStreamed)) {
     HWY_DYNAMIC_DISPATCH(stream_bytes)
     (static_cast<std::uint8_t*>(destination), static_cast<const std::uint8_t*>(source), bytes);
+  } else if (bytes >= kSmallestStringCopy && slow_as_string(destination, source)) {
+    copy_by_vectors(destination, source, bytes);
   } else {
     std::memcpy(destination, source, bytes);
   }
@@ -101,12 +139,12 @@ void copy_bytes(void* destination, const void* source, std::size_t bytes, bool p
 void hand_over_bytes(void* destination, const void* source, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
   static const bool fast = has_fast_string_copy();
-  if (fast && bytes >= kSmallestHandOver) {
+  if (fast && bytes >= kSmallestHandOver && !slow_as_string(destination, source)) {
     asm volatile("rep movsb" : "+D"(destination), "+S"(source), "+c"(bytes)::"memory");
     return;
   }
 #endif
-  if (bytes > 0) std::memcpy(destination, source, bytes);
+  copy_bytes(destination, source, bytes);
 }
 
 const char* simd_target() noexcept { return HWY_DYNAMIC_DISPATCH(target_name)(); }

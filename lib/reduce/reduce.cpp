@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "lib/reduce/copy.hpp"
 #include "lib/reduce/kernel.hpp"
 
 namespace lockstep::internal {

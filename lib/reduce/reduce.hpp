@@ -39,16 +39,6 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
 /// output[i] = input[i] * factor, for float types (premul_sum). In place allowed.
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor);
 
-/// memcpy that uses non-temporal stores from `nontemporal_threshold()` bytes up, or for any size when
-/// `past_caches` says that it is a part of so large a copy.
-void copy_bytes(void* destination, const void* source, std::size_t bytes, bool past_caches = false) noexcept;
-
-/// A copy into memory that another core has read and will read next. An ordinary store first asks that core
-/// for the line, one round trip after the other: 7 GB/s between distant cores of the reference machine. This
-/// one replaces whole lines where the processor can, at 40. The ranges do not overlap.
-void hand_over_bytes(void* destination, const void* source, std::size_t bytes) noexcept;
-std::size_t nontemporal_threshold() noexcept;
-
 /// The name of the instruction set in use ("AVX3_SPR", "NEON"), for reports.
 const char* simd_target() noexcept;
 

@@ -1,4 +1,6 @@
 // scale_copy and copy_bytes.
+#include "lib/reduce/copy.hpp"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -66,6 +68,26 @@ TEST_P(Copies, AnySizeAtAnyAlignmentAndNothingMore) {
       for (std::size_t i = 0; i < 64 + offset; ++i) ASSERT_EQ(destination[i], std::byte{0});
       for (std::size_t i = 64 + offset + bytes; i < destination.size(); ++i)
         ASSERT_EQ(destination[i], std::byte{0});
+    }
+  }
+}
+
+// Where `rep movsb` is slow on some processors, and beside it.
+TEST_P(Copies, ALittleBehindTheSourceWithinAPage) {
+  constexpr std::size_t kPage = 4096, kMost = 9000;
+  std::vector<std::byte> memory(2 * kMost + 3 * kPage);
+  const auto start = reinterpret_cast<std::uintptr_t>(memory.data());
+  std::byte* const source = memory.data() + (kPage - start % kPage);
+  std::byte* const page = source + (kMost + kPage) / kPage * kPage;
+  for (const std::size_t bytes : {2047, 2048, 2049, 4096, 8999}) {
+    for (std::size_t behind = 0; behind < 70; ++behind) {
+      std::fill(memory.begin(), memory.end(), std::byte{0x5a});
+      for (std::size_t i = 0; i < bytes; ++i) source[i] = static_cast<std::byte>(i * 7 + behind);
+      std::byte* const destination = page + behind;
+      GetParam()(destination, source, bytes);
+      ASSERT_EQ(std::memcmp(destination, source, bytes), 0) << bytes << " bytes, " << behind << " behind";
+      ASSERT_EQ(destination[-1], std::byte{0x5a});
+      ASSERT_EQ(destination[bytes], std::byte{0x5a});
     }
   }
 }

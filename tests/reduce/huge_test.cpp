@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "lib/net/fd.hpp"
+#include "lib/reduce/copy.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {

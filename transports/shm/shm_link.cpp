@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "lib/reduce/copy.hpp"
+
 namespace lockstep::internal {
 
 ShmLink::ShmLink(ShmDomain& domain, int peer, int rank, Channel channel)
@@ -98,7 +100,7 @@ Result<std::size_t> ShmLink::read(std::span<std::byte> into) {
         std::min({into.size() - done, static_cast<std::size_t>(payload_left_), kRingTurnBytes});
     if (in_.available(turn) == 0) break;
     const std::span<const std::byte> bytes = in_.front(turn);
-    std::memcpy(into.data() + done, bytes.data(), bytes.size());
+    copy_bytes(into.data() + done, bytes.data(), bytes.size());
     done += bytes.size();
     took(bytes.size());
   }

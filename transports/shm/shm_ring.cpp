@@ -1,7 +1,8 @@
 #include "transports/shm/shm_ring.hpp"
 
 #include <algorithm>
-#include <cstring>
+
+#include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -30,8 +31,8 @@ void RingWriter::put(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return;
   const std::size_t place = place_of(written_);
   const std::size_t before_wrap = std::min(bytes.size(), kRingBytes - place);
-  std::memcpy(ring_.bytes + place, bytes.data(), before_wrap);
-  std::memcpy(ring_.bytes, bytes.data() + before_wrap, bytes.size() - before_wrap);
+  copy_bytes(ring_.bytes + place, bytes.data(), before_wrap);
+  copy_bytes(ring_.bytes, bytes.data() + before_wrap, bytes.size() - before_wrap);
   written_ += bytes.size();
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lib/reduce/copy.hpp"
 #include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
@@ -181,7 +182,7 @@ Result<std::size_t> TcpLink::read(std::span<std::byte> into) {
   std::size_t got = std::exchange(placed_, 0);
   const auto take = [&](std::span<const std::byte> from) {
     const std::size_t bytes = std::min(into.size() - got, from.size());
-    if (bytes > 0) std::memcpy(into.data() + got, from.data(), bytes);
+    copy_bytes(into.data() + got, from.data(), bytes);
     got += bytes;
     return bytes;
   };
