@@ -90,6 +90,10 @@ constexpr auto kVariables = std::to_array<Variable>({
      "memory "
      "cannot, and is not used to peers that are watched; the session notices every death anyway.",
      "auto|peer|none"},
+    {"LOCKSTEP_UCX_PUTS", text, "auto",
+     "Whether large payloads are put into memory of `lockstep::allocate`: `auto` (to peers that UCX watches, "
+     "where an RDMA device does it), `on` (to all that UCX watches), `off` (they go as tagged messages).",
+     "auto|on|off"},
     {"LOCKSTEP_VERBS_DEVICE", text, "",
      "RDMA device of the verbs transport, as ibv_devinfo names it; empty takes the first with an active "
      "port."},

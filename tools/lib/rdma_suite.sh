@@ -79,6 +79,7 @@ tcp_is_obeyed() { between_hosts shm+tcp none | tee /dev/stderr | carried tcp; }
 case $part in
   one)
     check "verbs: pairs connect when they are first wanted" "$bin/verbs_transport_test"
+    check "ucx: links, and the device puts" "${ucx[@]}" "$bin/ucx_transport_test"
     every_collective "on one device"
     check "verbs: a killed rank is named" "$bin/process_test" --gtest_filter='*AKilledRank*/verbs'
     check "ucx: a killed rank is named" "${ucx[@]}" "$bin/process_test" --gtest_filter='*AKilledRank*/ucx'

@@ -6,6 +6,7 @@
 // (fabric_link.hpp). As transports, fabrics never block, own no thread and read no clock.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "lib/base/status.hpp"
+#include "transports/fabric/limits.hpp"
 #include "transports/transport.hpp"
 
 namespace lockstep::internal {
@@ -32,7 +34,8 @@ struct Landing {
   std::uint64_t number = 0;   ///< Of this wire's landings, from 0.
   std::uint64_t bytes = 0;    ///< To be filled whole.
   std::uint64_t address = 0;  ///< For fabrics that write by address.
-  std::uint64_t key = 0;
+  std::uint64_t key_bytes = 0;
+  std::array<std::byte, kMostKeyBytes> key;  ///< The first key_bytes: the fabric's own, for the same.
 };
 
 /// A small message that arrived. Its bytes start at a multiple of 64 and stay until it is released.
@@ -52,11 +55,12 @@ class Wire {
   virtual std::optional<Arrival> next() = 0;
   virtual void release(const Arrival& arrival) = 0;
 
-  /// Opens `memory` to one transfer. What is told to the peer fills `landing`.
-  virtual Status open_landing(std::span<std::byte> memory, Landing& landing) = 0;
-  /// Closes up to `most` landings that nothing has begun to fill, from the youngest on, and returns how many
-  /// those were: their memory is not touched any more. What the peer sends to them goes nowhere. Called once,
-  /// and no landing is opened after it.
+  /// Opens `memory` to one transfer. What is told to the peer fills `landing`. Only with `may_take_back` it
+  /// can be closed again.
+  virtual Status open_landing(std::span<std::byte> memory, bool may_take_back, Landing& landing) = 0;
+  /// Closes up to `most` of the landings that may be and that nothing has begun to fill, from the youngest
+  /// on, and returns how many those were: their memory is not touched any more. What the peer sends to them
+  /// goes nowhere. Called once, and no landing is opened after it.
   virtual std::size_t take_back([[maybe_unused]] std::size_t most) { return 0; }
   /// Of the landings opened, in order, how many are filled: their memory is not touched any more.
   virtual std::uint64_t landed() = 0;

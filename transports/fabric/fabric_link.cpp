@@ -2,9 +2,25 @@
 #include "transports/fabric/fabric_link.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <optional>
 
 namespace lockstep::internal {
+
+namespace {
+
+/// As return_credits tells it: the part of the key that is used.
+std::optional<Landing> landing_of(std::span<const std::byte> told) {
+  Landing landing;
+  constexpr std::size_t kHead = offsetof(Landing, key);
+  if (told.size() < kHead || told.size() > sizeof landing) return std::nullopt;
+  std::memcpy(&landing, told.data(), told.size());
+  if (landing.key_bytes != told.size() - kHead) return std::nullopt;
+  return landing;
+}
+
+}  // namespace
 
 Status FabricLink::broken() const { return protocol_failure_.ok() ? wire_->failure() : protocol_failure_; }
 
@@ -21,7 +37,9 @@ Result<bool> FabricLink::tell(Kind kind, std::span<const std::byte> body) {
 
 void FabricLink::return_credits() {
   while (!untold_.empty()) {
-    const auto told = tell(Kind::landing, std::as_bytes(std::span(&untold_.front(), 1)));
+    const Landing& landing = untold_.front();
+    const auto whole = std::as_bytes(std::span(&landing, 1));
+    const auto told = tell(Kind::landing, whole.first(offsetof(Landing, key) + landing.key_bytes));
     if (!told.ok() || !told.value()) return;
     untold_.pop_front();
   }
@@ -50,8 +68,10 @@ void FabricLink::take(const Arrival& arrival) {
   if (arrival.bytes.size() >= sizeof note) std::memcpy(&note, arrival.bytes.data(), sizeof note);
   const bool whole = arrival.bytes.size() == sizeof note + note.bytes;
   credits_ += note.credits;
-  const bool known = note.kind == Kind::piece || note.kind == Kind::credits || note.kind == Kind::farewell ||
-                     (note.kind == Kind::landing && note.bytes == sizeof(Landing));
+  const auto landing =
+      whole && note.kind == Kind::landing ? landing_of(arrival.bytes.subspan(sizeof note)) : std::nullopt;
+  const bool known =
+      note.kind == Kind::piece || note.kind == Kind::credits || note.kind == Kind::farewell || landing;
   if (!whole || !known || credits_ > kPieceCredits) {
     protocol_failure_ =
         Status(ErrorCode::internal,
@@ -62,10 +82,8 @@ void FabricLink::take(const Arrival& arrival) {
     pieces_.push_back(arrival);
     bytes_received_ += note.bytes;
     return;  // Its slot stays taken until it is read.
-  } else if (note.kind == Kind::landing) {
-    Landing landing;
-    std::memcpy(&landing, arrival.bytes.data() + sizeof note, sizeof landing);
-    granted_.push_back(landing);
+  } else if (landing) {
+    granted_.push_back(*landing);
   } else if (note.kind == Kind::farewell) {
     peer_left_ = true;
   }

@@ -83,7 +83,7 @@ class FabricLink final : public Link {
   Status open_ahead();
   void close_expected();
   Status choose_way(std::span<const std::byte> into);
-  Status open(std::span<std::byte> memory);
+  Status open(std::span<std::byte> memory, bool may_take_back);
   Result<std::size_t> read_pieces(std::span<std::byte> into);
   Result<std::size_t> read_direct(std::span<std::byte> into);
   Result<std::size_t> read_bounced(std::span<std::byte> into);

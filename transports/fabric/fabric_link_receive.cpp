@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lib/reduce/copy.hpp"
 #include "transports/fabric/fabric_link.hpp"
 
 namespace lockstep::internal {
@@ -63,7 +64,7 @@ Status FabricLink::open_ahead() {
       if (open_.size() == kLandings) return {};
       const auto rest = expected.place.subspan(expected.opened);
       const auto part = rest.first(std::min(rest.size(), kDirectLandingBytes));
-      LOCKSTEP_RETURN_IF_ERROR(open(part));
+      LOCKSTEP_RETURN_IF_ERROR(open(part, true));
       expected.opened += part.size();
       ++expected.landings;
     }
@@ -100,9 +101,9 @@ Status FabricLink::choose_way(std::span<const std::byte> into) {
   return {};
 }
 
-Status FabricLink::open(std::span<std::byte> memory) {
+Status FabricLink::open(std::span<std::byte> memory, bool may_take_back) {
   Landing landing;
-  LOCKSTEP_RETURN_IF_ERROR(wire_->open_landing(memory, landing));
+  LOCKSTEP_RETURN_IF_ERROR(wire_->open_landing(memory, may_take_back, landing));
   open_.push_back(memory);
   untold_.push_back(landing);
   return_credits();
@@ -130,7 +131,7 @@ Result<std::size_t> FabricLink::read_pieces(std::span<std::byte> into) {
     if (pieces_.empty()) continue;
     const auto front = piece();
     const std::size_t bytes = std::min(front.size(), into.size() - total);
-    std::memcpy(into.data() + total, front.data(), bytes);
+    copy_bytes(into.data() + total, front.data(), bytes);
     total += bytes;
     consume_piece(bytes);
   }
@@ -148,7 +149,7 @@ Result<std::size_t> FabricLink::read_direct(std::span<std::byte> into) {
   while (unopened_ > 0 && open_.size() < kLandings) {
     const std::size_t begin = payload_left_ - unopened_;
     const auto part = into.subspan(begin, std::min<std::uint64_t>(unopened_, kDirectLandingBytes));
-    LOCKSTEP_RETURN_IF_ERROR(open(part));
+    LOCKSTEP_RETURN_IF_ERROR(open(part, false));
     unopened_ -= part.size();
   }
   pump();
@@ -167,7 +168,7 @@ Status FabricLink::refill_bounce() {
   while (unopened_ > 0 && open_.size() + full_.size() < kLandings) {
     const auto part = bounce_.subspan(next_bounce_ * kBounceLandingBytes,
                                       std::min<std::uint64_t>(unopened_, kBounceLandingBytes));
-    LOCKSTEP_RETURN_IF_ERROR(open(part));
+    LOCKSTEP_RETURN_IF_ERROR(open(part, false));
     unopened_ -= part.size();
     next_bounce_ = (next_bounce_ + 1) % kLandings;
   }
@@ -197,7 +198,7 @@ Result<std::size_t> FabricLink::read_bounced(std::span<std::byte> into) {
     const auto here = bounced();
     if (here.empty()) break;
     const std::size_t bytes = std::min(here.size(), into.size() - total);
-    std::memcpy(into.data() + total, here.data(), bytes);
+    copy_bytes(into.data() + total, here.data(), bytes);
     consume_bounced(bytes);
     total += bytes;
   }

@@ -35,6 +35,13 @@ inline constexpr std::size_t kDirectLandingBytes = 16 << 20;
 /// One transfer into memory of the link, where it is reduced from: all of them stay in a core's cache.
 inline constexpr std::size_t kBounceLandingBytes = 256 << 10;
 
+/// Registrations of the callers' memory kept for the next call.
+inline constexpr std::size_t kKeptRegistrations = 256;
+
+/// What a fabric needs to know of a landing to write there; longer keys are not told, and such landings take
+/// messages.
+inline constexpr std::size_t kMostKeyBytes = 224;
+
 /// How long the end of a transport waits for what it sent to be on its way.
 inline constexpr Nanos kLinger = 1'000'000'000;
 

@@ -23,6 +23,15 @@ void take_functions(DynamicLibrary& library, UcxLibrary& table) {
   library.get(table.worker_flush_nbx, "ucp_worker_flush_nbx");
   library.get(table.ep_create, "ucp_ep_create");
   library.get(table.ep_close_nbx, "ucp_ep_close_nbx");
+  library.get(table.ep_flush_nbx, "ucp_ep_flush_nbx");
+  library.get(table.ep_print_info, "ucp_ep_print_info");
+  library.get(table.mem_map, "ucp_mem_map");
+  library.get(table.mem_unmap, "ucp_mem_unmap");
+  library.get(table.rkey_pack, "ucp_rkey_pack");
+  library.get(table.rkey_buffer_release, "ucp_rkey_buffer_release");
+  library.get(table.ep_rkey_unpack, "ucp_ep_rkey_unpack");
+  library.get(table.rkey_destroy, "ucp_rkey_destroy");
+  library.get(table.put_nbx, "ucp_put_nbx");
   library.get(table.tag_send_nbx, "ucp_tag_send_nbx");
   library.get(table.tag_recv_nbx, "ucp_tag_recv_nbx");
   library.get(table.tag_recv_request_test, "ucp_tag_recv_request_test");

@@ -46,7 +46,7 @@ Result<std::shared_ptr<UcxContext>> open_ucx(int world) {
   ucp_params_t params{};
   params.field_mask =
       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
   params.mt_workers_shared = 1;  // One context, one worker for each communicator.
   params.estimated_num_eps = static_cast<std::size_t>(world);
   ucp_context_h context = nullptr;

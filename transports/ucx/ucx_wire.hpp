@@ -1,5 +1,6 @@
-// UcxWire: small messages and transfers to one peer as tagged UCP messages. Every receive is posted, with the
-// exact tag, before its message is sent, so UCX never keeps a copy.
+// UcxWire: small messages and transfers to one peer as tagged UCP messages, or transfers as puts
+// (ucx_transfers.cpp). Every receive is posted, with the exact tag, before its message is sent, so UCX never
+// keeps a copy.
 #pragma once
 
 #include <deque>
@@ -21,7 +22,7 @@ class UcxWire final : public Wire {
   Result<bool> send(std::span<const std::byte> head, std::span<const std::byte> body) override;
   std::optional<Arrival> next() override;
   void release(const Arrival& arrival) override { post(arrival.slot); }
-  Status open_landing(std::span<std::byte> memory, Landing& landing) override;
+  Status open_landing(std::span<std::byte> memory, bool may_take_back, Landing& landing) override;
   std::size_t take_back(std::size_t most) override;
   std::uint64_t landed() override;
   Result<bool> fill(const Landing& landing, std::span<const std::byte> memory) override;
@@ -37,14 +38,28 @@ class UcxWire final : public Wire {
   };
   enum class State { pending, over, failed };
 
+  struct Open {  // A landing.
+    void* request;
+    std::shared_ptr<UcxRegion> region;  // Of its memory; null: not mapped.
+  };
+  struct Filling {
+    void* request;
+    std::shared_ptr<UcxRegion> region;
+    UcxRemoteKey key;  // Not null: a put, whose end the peer has not been told.
+    std::uint64_t number;
+  };
+
   std::byte* receive_slot(std::uint32_t slot) { return memory_.data() + slot * kSlotBytes; }
   std::byte* send_slot(std::uint32_t slot) { return receive_slot(slot + kLinkSlots); }
   void post(std::uint32_t slot);
-  void* receive(std::span<std::byte> memory, ucp_tag_t tag);
+  ucp_request_param_t params_of(const void* memory, const UcxRegion* region) const;
+  void* receive(std::span<std::byte> memory, ucp_tag_t tag, const UcxRegion* region = nullptr);
+  void* send_transfer(std::span<const std::byte> memory, std::uint64_t number, const UcxRegion* region);
+  Status begin_put(const Landing& landing, std::span<const std::byte> memory, Filling& filling);
   State state_of(void*& request, std::size_t* bytes = nullptr);
   void fail(ucs_status_t status);
   void cancel(void* request);
-  std::uint64_t count_over(std::deque<void*>& requests);
+  void let_go(void* request);
 
   UcxWorker& worker_;
   const UcxLibrary& ucx_;
@@ -55,8 +70,9 @@ class UcxWire final : public Wire {
   std::deque<Pending> receiving_;  // In order of their tags.
   std::deque<Pending> sending_;    // In order.
   std::deque<std::uint32_t> free_send_slots_;
-  std::deque<void*> landings_, fillings_;  // Requests in order.
-  std::vector<void*> taken_back_;          // Receives without room in the place of landings that were closed.
+  std::deque<Open> landings_;      // In order.
+  std::deque<Filling> fillings_;   // In order.
+  std::vector<void*> taken_back_;  // Receives without room in the place of landings that were closed.
   std::uint64_t landed_ = 0, filled_ = 0;
 };
 

@@ -9,20 +9,10 @@
 #include <vector>
 
 #include "transports/fabric/fabric.hpp"
-#include "transports/ucx/ucx_library.hpp"
+#include "transports/fabric/registrations.hpp"
+#include "transports/ucx/ucx_region.hpp"
 
 namespace lockstep::internal {
-
-class UcxContext {
- public:
-  UcxContext(const UcxLibrary& library, ucp_context_h context) : ucx(library), handle(context) {}
-  ~UcxContext() { ucx.cleanup(handle); }
-  UcxContext(const UcxContext&) = delete;
-  UcxContext& operator=(const UcxContext&) = delete;
-
-  const UcxLibrary& ucx;
-  const ucp_context_h handle;
-};
 
 /// What a tag says. Tags are exact: every message has its own.
 struct UcxTag {
@@ -49,7 +39,10 @@ struct UcxPeer {
   int rank = 0;
   std::string address;
   ucp_ep_h endpoint = nullptr;
-  bool watched = false;  ///< UCX tells of this peer's failure.
+  bool watched = false;         ///< UCX tells of this peer's failure, and can end the endpoint by force.
+  bool puts = false;            ///< It writes to landings here that are mapped; see ucx_transfers.cpp.
+  bool puts_by_device = false;  ///< Else UCX on this side writes for it.
+  bool left_over = false;       ///< A wire ended before its transfers did.
   Status failure;
   std::array<bool, kChannels> has_wire{};
 };
@@ -78,6 +71,7 @@ class UcxWorker final : public Fabric {
 
   const UcxLibrary& ucx() const { return context_->ucx; }
   ucp_worker_h handle() const { return worker_; }
+  Registrations<UcxRegion>& memory() { return memory_; }
   int rank() const { return rank_; }
   /// Of a transfer's memory, as UCX is to be told; UNKNOWN: it finds out.
   ucs_memory_type_t type_of(const void* memory) const;
@@ -88,17 +82,26 @@ class UcxWorker final : public Fabric {
 
  private:
   UcxWorker(std::shared_ptr<UcxContext> context, int rank, ucs_memory_type_t payloads)
-      : context_(std::move(context)), rank_(rank), payloads_(payloads) {}
+      : context_(context),
+        rank_(rank),
+        payloads_(payloads),
+        memory_(
+            [context](void* memory, std::size_t bytes) { return UcxRegion::map(context, memory, bytes); }) {}
   Status connect(UcxPeer& peer);
+  Status create_endpoint(UcxPeer& peer);
+  void close_by_force(UcxPeer& peer);
+  bool end_left_overs();
+  std::span<std::byte> plain_memory(std::size_t bytes);
 
-  const std::shared_ptr<UcxContext> context_;
+  std::shared_ptr<UcxContext> context_;
   const int rank_;
   const ucs_memory_type_t payloads_;
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
   std::deque<UcxPeer> peers_;  // Index = rank; UCX points to them.
-  std::vector<std::unique_ptr<std::byte[]>> memory_;
-  std::vector<std::span<std::byte>> bounces_;  // The same, as it was lent.
+  Registrations<UcxRegion> memory_;
+  std::vector<std::unique_ptr<std::byte[]>> plain_;
+  std::vector<std::span<std::byte>> lent_;  // All memory of the worker's own, mapped and plain.
   void* flush_ = nullptr;
   bool stopped_ = false;
 };

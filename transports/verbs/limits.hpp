@@ -34,9 +34,6 @@ inline constexpr std::uint8_t kRetries = 6;
 inline constexpr std::uint8_t kReceiverNotReadyTimer = 12;
 inline constexpr std::uint8_t kReceiverNotReadyRetries = 6;
 
-/// Registrations of the callers' memory kept for the next call.
-inline constexpr std::size_t kKeptRegistrations = 256;
-
 /// A job takes verbs unasked where its processes may lock this much: slots and blocks of many peers, and
 /// buffers.
 inline constexpr std::size_t kEnoughLockedBytes = std::size_t{1} << 30;

@@ -148,16 +148,19 @@ bool VerbsDevice::may_lock() const {
   const std::size_t more = limit.rlim_cur + kPageBytes;
   void* memory = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
-  auto region = register_memory(memory, more, false);
-  if (region.ok()) deregister(*region);
+  const bool may = register_memory(memory, more, false).ok();
   munmap(memory, more);
-  return region.ok();
+  return may;
 }
 
-Result<ibv_mr*> VerbsDevice::register_memory(void* memory, std::size_t bytes, bool remote) const {
+Result<std::shared_ptr<ibv_mr>> VerbsDevice::register_memory(void* memory, std::size_t bytes,
+                                                             bool remote) const {
   const int access = IBV_ACCESS_LOCAL_WRITE | (remote ? IBV_ACCESS_REMOTE_WRITE : 0);
   ibv_mr* region = verbs_.reg_mr(domain_, memory, bytes, access);
-  if (region != nullptr) return region;
+  if (region != nullptr) {
+    return std::shared_ptr<ibv_mr>(
+        region, [device = shared_from_this()](ibv_mr* ending) { device->verbs_.dereg_mr(ending); });
+  }
   const int error = errno;
   std::string what = "registering " + std::to_string(bytes) + " bytes with the RDMA device";
   if (error != ENOMEM && error != EAGAIN) return system_error(what, error);

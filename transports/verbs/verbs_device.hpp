@@ -10,7 +10,7 @@
 
 namespace lockstep::internal {
 
-class VerbsDevice {
+class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
  public:
   static Result<std::shared_ptr<VerbsDevice>> open(int rank);
   ~VerbsDevice();
@@ -25,11 +25,11 @@ class VerbsDevice {
   const PortAddress& address() const { return address_; }
   const DeviceLimits& limits() const { return limits_; }
 
-  /// Registers memory, for peers to write to when `remote`. An exhausted limit of locked memory is named.
-  Result<ibv_mr*> register_memory(void* memory, std::size_t bytes, bool remote) const;
+  /// Registers memory, for peers to write to when `remote`, until the region ends. An exhausted limit of
+  /// locked memory is named.
+  Result<std::shared_ptr<ibv_mr>> register_memory(void* memory, std::size_t bytes, bool remote) const;
   /// Whether it may lock more memory than a few buffers.
   bool may_lock() const;
-  void deregister(ibv_mr* region) const { verbs_.dereg_mr(region); }
 
  private:
   explicit VerbsDevice(const VerbsLibrary& verbs) : verbs_(verbs) {}

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "transports/fabric/fabric.hpp"
+#include "transports/fabric/registrations.hpp"
 #include "transports/verbs/address_swap.hpp"
-#include "transports/verbs/registrations.hpp"
 #include "transports/verbs/verbs_meeting.hpp"
 #include "transports/verbs/verbs_queue_pair.hpp"
 
@@ -47,7 +47,7 @@ class VerbsFabric final : public Fabric {
     return memory_.find(memory, bytes) != nullptr;
   }
 
-  Registrations& memory() { return memory_; }
+  Registrations<ibv_mr>& memory() { return memory_; }
   const QueueSizes& sizes() const { return sizes_; }
   VerbsInbox& inbox(int peer, Channel channel) {
     return inboxes_[static_cast<std::size_t>(peer) * kChannels + static_cast<std::size_t>(channel)];
@@ -72,7 +72,9 @@ class VerbsFabric final : public Fabric {
               const QueueSizes& sizes, Env& env)
       : device_(device),
         meeting_(std::move(meeting)),
-        memory_(device),
+        memory_([device](void* memory, std::size_t bytes) {
+          return device->register_memory(memory, bytes, true);
+        }),
         sizes_(sizes),
         env_(env),
         peers_(static_cast<std::size_t>(size)),
@@ -88,7 +90,7 @@ class VerbsFabric final : public Fabric {
 
   const std::shared_ptr<VerbsDevice> device_;
   const std::unique_ptr<VerbsMeeting> meeting_;
-  Registrations memory_;
+  Registrations<ibv_mr> memory_;
   const QueueSizes sizes_;
   Env& env_;
   ibv_comp_channel* events_ = nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lib/reduce/copy.hpp"
 #include "transports/fabric/limits.hpp"
 
 namespace lockstep::internal {
@@ -56,11 +57,21 @@ std::optional<Arrival> VerbsWire::next() {
 
 // ---- transfers ----
 
-Status VerbsWire::open_landing(std::span<std::byte> memory, Landing& landing) {
-  const ibv_mr* region = fabric_.memory().find(memory.data(), memory.size());
+Status VerbsWire::open_landing(std::span<std::byte> memory, bool, Landing& landing) {
+  auto region = fabric_.memory().find(memory.data(), memory.size());
   if (region == nullptr) return Status(ErrorCode::internal, "a landing in memory that is not registered");
-  landing = {opened_++, memory.size(), reinterpret_cast<std::uint64_t>(memory.data()), region->rkey};
+  landing.number = opened_++;
+  landing.bytes = memory.size();
+  landing.address = reinterpret_cast<std::uint64_t>(memory.data());
+  landing.key_bytes = sizeof region->rkey;
+  std::memcpy(landing.key.data(), &region->rkey, sizeof region->rkey);
+  open_.push_back(std::move(region));
   return {};
+}
+
+std::uint64_t VerbsWire::landed() {
+  while (opened_ - open_.size() < inbox_.landed) open_.pop_front();
+  return inbox_.landed;
 }
 
 Status VerbsWire::open_stages() {
@@ -75,9 +86,17 @@ Status VerbsWire::open_stages() {
 
 Result<bool> VerbsWire::fill(const Landing& landing, std::span<const std::byte> memory) {
   if (!failure().ok()) return failure();
-  const ibv_mr* region = fabric_.memory().find(memory.data(), memory.size());
+  std::uint32_t key = 0;
+  if (landing.key_bytes != sizeof key) {
+    return Status(ErrorCode::internal,
+                  "rank " + std::to_string(pair_.peer()) +
+                      " opened memory without a key: check that all ranks run one version",
+                  pair_.peer());
+  }
+  std::memcpy(&key, landing.key.data(), sizeof key);
+  auto region = fabric_.memory().find(memory.data(), memory.size());
   if (region == nullptr) LOCKSTEP_RETURN_IF_ERROR(open_stages());
-  filling_.push_back({landing, memory, region != nullptr ? region->lkey : 0, 0});
+  filling_.push_back({landing.address, key, memory, std::move(region), 0});
   LOCKSTEP_RETURN_IF_ERROR(write_on());
   return true;
 }
@@ -92,13 +111,13 @@ Status VerbsWire::write_on() {
     auto posted = write_part(filling_.front());
     if (!posted.ok()) return posted.status();
     if (!*posted) break;
-    if (filling_.front().posted == filling_.front().landing.bytes) filling_.pop_front();
+    if (filling_.front().posted == filling_.front().memory.size()) filling_.pop_front();
   }
   return failure();
 }
 
 Result<bool> VerbsWire::write_part(Filling& filling) {
-  const bool staged = filling.key == 0;
+  const bool staged = filling.region == nullptr;
   if (!pair_.room() || (staged && free_stages_.empty())) return false;
   const std::uint64_t most = staged ? std::min<std::uint64_t>(kStageBytes, fabric_.sizes().write_bytes)
                                     : fabric_.sizes().write_bytes;
@@ -109,20 +128,20 @@ Result<bool> VerbsWire::write_part(Filling& filling) {
   if (staged) {
     stage = free_stages_.front();
     free_stages_.pop_front();
-    std::memcpy(stage, part.data(), part.size());
+    copy_bytes(stage, part.data(), part.size());
     from = stage;
   }
   ibv_sge place{reinterpret_cast<std::uint64_t>(from), static_cast<std::uint32_t>(part.size()),
-                staged ? stages_key_ : filling.key};
+                staged ? stages_key_ : filling.region->lkey};
   ibv_send_wr request{};
   request.sg_list = &place;
   request.num_sge = 1;
-  const bool last = filling.posted + part.size() == filling.landing.bytes;
+  const bool last = filling.posted + part.size() == filling.memory.size();
   request.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
   request.imm_data = htonl(static_cast<std::uint32_t>(channel_));
-  request.wr.rdma.remote_addr = filling.landing.address + filling.posted;
-  request.wr.rdma.rkey = static_cast<std::uint32_t>(filling.landing.key);
-  LOCKSTEP_RETURN_IF_ERROR(pair_.post(request, last || staged, [this, stage, last] {
+  request.wr.rdma.remote_addr = filling.address + filling.posted;
+  request.wr.rdma.rkey = filling.key;
+  LOCKSTEP_RETURN_IF_ERROR(pair_.post(request, last || staged, [this, stage, last, held = filling.region] {
     if (stage != nullptr) free_stages_.push_back(stage);
     if (last) ++filled_;
   }));

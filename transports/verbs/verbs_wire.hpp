@@ -16,8 +16,8 @@ class VerbsWire final : public Wire {
   Result<bool> send(std::span<const std::byte> head, std::span<const std::byte> body) override;
   std::optional<Arrival> next() override;
   void release(const Arrival& arrival) override { fabric_.post(arrival.slot); }
-  Status open_landing(std::span<std::byte> memory, Landing& landing) override;
-  std::uint64_t landed() override { return inbox_.landed; }
+  Status open_landing(std::span<std::byte> memory, bool may_take_back, Landing& landing) override;
+  std::uint64_t landed() override;
   Result<bool> fill(const Landing& landing, std::span<const std::byte> memory) override;
   std::uint64_t filled() override;
   void cut(Status why) override { pair_.cut(std::move(why)); }
@@ -26,10 +26,11 @@ class VerbsWire final : public Wire {
 
  private:
   struct Filling {
-    Landing landing;
-    std::span<const std::byte> memory;
-    std::uint32_t key;     // Of the memory; 0 = it passes through the stages.
-    std::uint64_t posted;  // Bytes.
+    std::uint64_t address;  // There.
+    std::uint32_t key;
+    std::span<const std::byte> memory;  // Here.
+    std::shared_ptr<ibv_mr> region;     // Of the memory; null: it passes through the stages.
+    std::uint64_t posted;               // Bytes.
   };
   VerbsWire(VerbsFabric& fabric, VerbsQueuePair& pair, Channel channel)
       : fabric_(fabric), pair_(pair), channel_(channel), inbox_(fabric.inbox(pair.peer(), channel)) {}
@@ -47,7 +48,8 @@ class VerbsWire final : public Wire {
   std::span<std::byte> stages_;  // Empty until memory that is not registered is sent.
   std::uint32_t stages_key_ = 0;
   std::deque<std::byte*> free_stages_;
-  std::deque<Filling> filling_;  // Not wholly posted, in order.
+  std::deque<Filling> filling_;               // Not wholly posted, in order.
+  std::deque<std::shared_ptr<ibv_mr>> open_;  // Where the landings lie that are not filled, in order.
   std::uint64_t opened_ = 0, filled_ = 0;
 };
 
