@@ -59,6 +59,8 @@ class Source {
 /// There and back: half of the time, in microseconds, as the first rank sees it.
 class PingPong {
  public:
+  static constexpr double kMessages = 2;  // In the time that once() takes.
+
   PingPong(Communicator& communicator, const PairOptions& options)
       : communicator_(communicator),
         options_(options),
@@ -70,7 +72,7 @@ class PingPong {
     if (communicator_.rank() == 0) send();
     communicator_.recv(back_.data(), options_.bytes, DataType::u8, 1 - communicator_.rank(), 0);
     if (communicator_.rank() == 1) send();
-    return microseconds_since(start) / 2;
+    return microseconds_since(start) / kMessages;
   }
   void finish() {}
 
@@ -88,6 +90,8 @@ class PingPong {
 /// From the first rank to the second, `window` of them under way: the time of each, in microseconds.
 class Stream {
  public:
+  static constexpr double kMessages = 1;
+
   Stream(Communicator& communicator, const PairOptions& options)
       : communicator_(communicator),
         options_(options),
@@ -133,7 +137,7 @@ Summary measure(Test& test, const PairOptions& options) {
   const auto start = Clock::now();
   for (double& time : times) time = test.once();
   test.finish();
-  const double mean = microseconds_since(start) / options.iterations;
+  const double mean = microseconds_since(start) / options.iterations / Test::kMessages;
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return {*middle, mean};

@@ -21,8 +21,10 @@ constexpr unsigned kPassesPerYield = 16;
 constexpr Nanos kYield = 150'000;
 // A rank that shares the core is done with its turn before that: it yields, too, when it waits.
 constexpr Nanos kDearYield = 1'000'000;
+// A second one among so many yields is no chance any more.
+constexpr int kSuspicious = 16;
 // A yield that was in vain costs as much as some hundred sleeps.
-constexpr int kSleepsAfterDearYield = 1000;
+constexpr int kSleepsAfterDearYields = 1000;
 
 /// What is added to the time of day must not overflow.
 Nanos nanos_of(std::int64_t milliseconds) {
@@ -90,7 +92,12 @@ void relax() {
 void Yielder::yield() {
   const Nanos before = env_.now();
   sched_yield();
-  if (env_.now() - before > kDearYield) sleeps_left_ = kSleepsAfterDearYield;
+  if (env_.now() - before <= kDearYield) {
+    suspicious_ = std::max(suspicious_ - 1, 0);
+  } else {
+    if (suspicious_ > 0) sleeps_left_ = kSleepsAfterDearYields;
+    suspicious_ = kSuspicious;
+  }
 }
 
 Backoff::Advice Backoff::idle(bool yield) {

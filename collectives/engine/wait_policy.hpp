@@ -52,7 +52,8 @@ void relax();
 
 /// Yields, and notices when the processor went not to a rank that shares it but to a program that wants all
 /// it can get: that keeps it for a turn of the scheduler, milliseconds, each time, while who sleeps is woken
-/// in its midst (docs/performance.md has figures).
+/// in its midst (docs/performance.md has figures). One long yield alone says nothing: the host of a virtual
+/// machine takes processors away, too, and for that nobody has to sleep.
 class Yielder {
  public:
   explicit Yielder(Env& env) : env_(env) {}
@@ -63,6 +64,7 @@ class Yielder {
  private:
   Env& env_;
   int sleeps_left_ = 0;
+  int suspicious_ = 0;  // Yields for which the last long one is remembered.
 };
 
 /// Says after each idle pass what to do next.

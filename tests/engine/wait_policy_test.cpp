@@ -28,15 +28,35 @@ TEST(Yielder, GoesOnWhileTheProcessorComesBackSoon) {
   EXPECT_FALSE(yielder.prefers_sleep());
 }
 
-TEST(Yielder, SleepsAfterAYieldThatLastedATurnOfTheScheduler) {
+/// `times` yields, each of which lasts `each`.
+void yield_for(Yielder& yielder, SteppingClock& clock, Nanos each, int times) {
+  clock.step = each;
+  for (int i = 0; i < times; ++i) yielder.yield();
+}
+
+TEST(Yielder, ALongYieldNowAndThenIsNoReasonToSleep) {
   SteppingClock clock;
   Yielder yielder(clock);
-  clock.step = 3 * kMilli;
-  yielder.yield();
+  for (int i = 0; i < 10; ++i) {
+    yield_for(yielder, clock, 5 * kMilli, 1);
+    yield_for(yielder, clock, kMicro, 20);
+    EXPECT_FALSE(yielder.prefers_sleep());
+  }
+}
+
+TEST(Yielder, SleepsAfterYieldsThatLastedATurnOfTheScheduler) {
+  SteppingClock clock;
+  Yielder yielder(clock);
+  yield_for(yielder, clock, 3 * kMilli, 1);
+  yield_for(yielder, clock, kMicro, 3);
+  EXPECT_FALSE(yielder.prefers_sleep());
+  yield_for(yielder, clock, 3 * kMilli, 1);
   int sleeps = 0;
   while (yielder.prefers_sleep()) ++sleeps;
   EXPECT_GE(sleeps, 100) << "a yield in vain is dear";
   EXPECT_LE(sleeps, 10'000) << "the program may have ended meanwhile";
+  yield_for(yielder, clock, 3 * kMilli, 1);
+  EXPECT_TRUE(yielder.prefers_sleep()) << "it has not";
 }
 
 TEST(Backoff, WhereYieldsAreDearItSleepsAtOnce) {
@@ -45,6 +65,7 @@ TEST(Backoff, WhereYieldsAreDearItSleepsAtOnce) {
   const WaitPolicy policy{.inline_yields = true, .spin = 0, .yield = 100 * kMilli};
   clock.step = 3 * kMilli;
   Backoff backoff(policy, clock, yielder);
+  EXPECT_EQ(backoff.idle(true), Backoff::Advice::again);
   EXPECT_EQ(backoff.idle(true), Backoff::Advice::again);
   EXPECT_EQ(backoff.idle(true), Backoff::Advice::sleep);
 }
