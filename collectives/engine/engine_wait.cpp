@@ -122,8 +122,10 @@ Progressor::Outcome Engine::progress() {
 
 int Engine::arm() {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  // Without a descriptor the reactor looks again in a moment.
-  if (!lock.owns_lock() || others_held_) return -1;
+  // Without a descriptor the reactor looks again in a moment. A waiter that came since the reactor's last
+  // look may be asleep on the futex: peers that found the reactor's declaration in place of its own would not
+  // wake it.
+  if (!lock.owns_lock() || others_held_ || waiters_ > 0) return -1;
   sleeper_->declare(true, false);
   if (transport_) static_cast<void>(transport_->service());
   return sleeper_->descriptor();

@@ -76,11 +76,10 @@ void* UcxWire::send_transfer(std::span<const std::byte> memory, std::uint64_t nu
   return nullptr;
 }
 
-Status UcxWire::begin_put(const Landing& landing, std::span<const std::byte> memory, Filling& filling) {
+void UcxWire::begin_put(const Landing& landing, std::span<const std::byte> memory, Filling& filling) {
   ucp_rkey_h key = nullptr;
   if (const auto status = ucx_.ep_rkey_unpack(peer_.endpoint, landing.key.data(), &key); status != UCS_OK) {
-    fail(status);
-    return peer_.failure;
+    return fail(status);
   }
   filling.key = UcxRemoteKey(key, {&ucx_});
   const ucp_request_param_t params = params_of(memory.data(), filling.region.get());
@@ -89,19 +88,18 @@ Status UcxWire::begin_put(const Landing& landing, std::span<const std::byte> mem
   const ucp_request_param_t none{};
   filling.request = UCS_PTR_IS_ERR(put) ? put : ucx_.ep_flush_nbx(peer_.endpoint, &none);
   if (UCS_PTR_IS_ERR(filling.request)) fail(UCS_PTR_STATUS(std::exchange(filling.request, nullptr)));
-  return peer_.failure;
 }
 
 Result<bool> UcxWire::fill(const Landing& landing, std::span<const std::byte> memory) {
   if (!peer_.failure.ok()) return peer_.failure;
   Filling filling{nullptr, worker_.memory().find(memory.data(), memory.size()), {}, landing.number};
   if (landing.key_bytes > 0) {
-    LOCKSTEP_RETURN_IF_ERROR(begin_put(landing, memory, filling));
+    begin_put(landing, memory, filling);
   } else {
     filling.request = send_transfer(memory, landing.number, filling.region.get());
-    LOCKSTEP_RETURN_IF_ERROR(peer_.failure);
   }
-  fillings_.push_back(std::move(filling));
+  fillings_.push_back(std::move(filling));  // Failed or not: something of it may be under way.
+  LOCKSTEP_RETURN_IF_ERROR(peer_.failure);
   return true;
 }
 

@@ -55,7 +55,7 @@ class UcxWire final : public Wire {
   ucp_request_param_t params_of(const void* memory, const UcxRegion* region) const;
   void* receive(std::span<std::byte> memory, ucp_tag_t tag, const UcxRegion* region = nullptr);
   void* send_transfer(std::span<const std::byte> memory, std::uint64_t number, const UcxRegion* region);
-  Status begin_put(const Landing& landing, std::span<const std::byte> memory, Filling& filling);
+  void begin_put(const Landing& landing, std::span<const std::byte> memory, Filling& filling);
   State state_of(void*& request, std::size_t* bytes = nullptr);
   void fail(ucs_status_t status);
   void cancel(void* request);
