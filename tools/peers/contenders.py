@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 # From here on a call's temporary memory comes from fresh pages unless the C library is told to keep it.
 KEPT_FROM = 8 << 20
 KEEP_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=68719476736:glibc.malloc.top_pad=1048576"
+# A call of ours that hangs says who is missing before its turn is over.
+DEADLINE = {"LOCKSTEP_TIMEOUT": "60s"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def peer_jobs():
 
 def jobs(options, peers):
     """All jobs of this run, ours first."""
-    ours = [Job("lockstep", transport, argument=transport) for transport in options.transports]
+    ours = [Job("lockstep", transport, environment=DEADLINE, argument=transport) for transport in options.transports]
     wanted = set(options.transports) | {"any"}
     sizes = options.sizes or [0 if options.quick else KEPT_FROM]
     theirs = [job for job in peer_jobs()
