@@ -185,17 +185,17 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
   }
   // A repeated call keeps its program, and counts no references.
   if (const auto& program = cache.get(*algorithm, *choice_.shape); program_ != program) program_ = program;
-  agreed_ = true;
   registered_ = way == Way::registered;
   pulled_ = way == Way::pulled;
   combine_.past_caches = choice_.past_caches;
   if (way == Way::staged) {
     locate_staging(domain);
-    return {};
+  } else {
+    if (starts_with_all_ready(program_->program)) next_ = 2;
+    LOCKSTEP_RETURN_IF_ERROR(pulled_ ? resolve_inputs(domain) : resolve_members(domain));
   }
-  if (starts_with_all_ready(program_->program)) next_ = 2;
-  if (pulled_) return resolve_inputs(domain);
-  return resolve_members(domain);
+  agreed_ = true;  // Not before the members' memory is found: a run that failed may be stepped once more.
+  return {};
 }
 
 void DomainRun::locate_staging(Domain& domain) {
