@@ -22,41 +22,49 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::internal::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// At least one vector long.
-void stream_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
-  const hn::ScalableTag<std::uint8_t> d;
-  const std::size_t lanes = hn::Lanes(d);
-  // Non-temporal stores need an aligned destination.
-  const std::size_t head = (lanes - reinterpret_cast<std::uintptr_t>(to) % lanes) % lanes;
-  std::memcpy(to, from, head);
-  std::size_t i = head;
-  for (; i + 4 * lanes <= bytes; i += 4 * lanes) {
-    const auto v0 = hn::LoadU(d, from + i), v1 = hn::LoadU(d, from + i + lanes);
-    const auto v2 = hn::LoadU(d, from + i + 2 * lanes), v3 = hn::LoadU(d, from + i + 3 * lanes);
-    hn::Stream(v0, d, to + i);
-    hn::Stream(v1, d, to + i + lanes);
-    hn::Stream(v2, d, to + i + 2 * lanes);
-    hn::Stream(v3, d, to + i + 3 * lanes);
+/// Stores of whole vectors; past the caches, at an aligned destination only.
+template <bool kPastCaches, class D, class V>
+HWY_INLINE void store_vector(V v, D d, std::uint8_t* to) {
+  if constexpr (kPastCaches) {
+    hn::Stream(v, d, to);
+  } else {
+    hn::StoreU(v, d, to);
   }
-  std::memcpy(to + i, from + i, bytes - i);
-  hwy::FlushStream();  // A flag that is set after the copy must not overtake it.
 }
 
-/// At least one vector long. The ranges do not overlap.
-void store_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
+/// Whole vectors, four at a time as long as there are four. Returns the bytes copied.
+template <bool kPastCaches>
+HWY_INLINE std::size_t copy_vectors(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + 4 * lanes <= bytes; i += 4 * lanes) {
     const auto v0 = hn::LoadU(d, from + i), v1 = hn::LoadU(d, from + i + lanes);
     const auto v2 = hn::LoadU(d, from + i + 2 * lanes), v3 = hn::LoadU(d, from + i + 3 * lanes);
-    hn::StoreU(v0, d, to + i);
-    hn::StoreU(v1, d, to + i + lanes);
-    hn::StoreU(v2, d, to + i + 2 * lanes);
-    hn::StoreU(v3, d, to + i + 3 * lanes);
+    store_vector<kPastCaches>(v0, d, to + i);
+    store_vector<kPastCaches>(v1, d, to + i + lanes);
+    store_vector<kPastCaches>(v2, d, to + i + 2 * lanes);
+    store_vector<kPastCaches>(v3, d, to + i + 3 * lanes);
   }
-  for (; i + lanes <= bytes; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-  if (i < bytes) hn::StoreU(hn::LoadU(d, from + bytes - lanes), d, to + bytes - lanes);
+  for (; i + lanes <= bytes; i += lanes) store_vector<kPastCaches>(hn::LoadU(d, from + i), d, to + i);
+  return i;
+}
+
+/// At least one vector long.
+void stream_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
+  const std::size_t lanes = hn::Lanes(hn::ScalableTag<std::uint8_t>());
+  const std::size_t head = (lanes - reinterpret_cast<std::uintptr_t>(to) % lanes) % lanes;
+  std::memcpy(to, from, head);
+  const std::size_t done = head + copy_vectors<true>(to + head, from + head, bytes - head);
+  std::memcpy(to + done, from + done, bytes - done);
+  hwy::FlushStream();  // A flag that is set after the copy must not overtake it.
+}
+
+/// At least one vector long. The ranges do not overlap.
+void store_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const std::size_t last = bytes - hn::Lanes(d);
+  if (copy_vectors<false>(to, from, bytes) < bytes) hn::StoreU(hn::LoadU(d, from + last), d, to + last);
 }
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
