@@ -7,7 +7,6 @@
 #include <optional>
 
 namespace lockstep::internal {
-
 namespace {
 
 /// As return_credits tells it: the part of the key that is used.

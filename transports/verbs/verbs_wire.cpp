@@ -70,7 +70,7 @@ Status VerbsWire::open_landing(std::span<std::byte> memory, bool, Landing& landi
 }
 
 std::uint64_t VerbsWire::landed() {
-  while (opened_ - open_.size() < inbox_.landed) open_.pop_front();
+  while (!open_.empty() && opened_ - open_.size() < inbox_.landed) open_.pop_front();
   return inbox_.landed;
 }
 
