@@ -5,6 +5,7 @@
 #include <set>
 
 #include "collectives/communicator_core.hpp"
+#include "collectives/programs/domain/staging_window.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/core_set.hpp"
@@ -80,7 +81,7 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   choice.shape.root = options.root;
   choice.shape.count = count;
   choice.shape.segment = ground.table->ground().segment_bytes / size_of(type);
-  choice.shape.staging = internal::kStagingBytes / 2 / size_of(type);
+  choice.shape.staging = internal::staging_window(choice.shape, size_of(type), internal::kStagingBytes);
   choice.shape.hosts = ground.table->ground().hosts;
   internal::CallFacts facts;
   facts.collective = *collective;

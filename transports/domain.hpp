@@ -19,8 +19,9 @@ namespace lockstep::internal {
 inline constexpr std::size_t kLine = 128;  ///< Two cache lines: the adjacent-line prefetcher pairs them.
 inline constexpr std::size_t kInlinePayload = 40;  ///< Payload bytes that ride in a flag's cache line.
 inline constexpr std::size_t kRecentCalls = 64;    ///< How many calls back a mismatch can be explained.
-/// Staging area per member of host memory: two halves used alternately by consecutive calls.
-inline constexpr std::size_t kStagingBytes = 3 << 19;
+/// Staging area per member of host memory: two halves used alternately by consecutive calls. Larger than a
+/// core's own cache: see staging_window.
+inline constexpr std::size_t kStagingBytes = 2 << 20;
 
 /// A flag with room for a small payload beside it in one cache line. Single writer: the owner.
 struct alignas(kLine) InlineLine {

@@ -200,9 +200,11 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
 
 void DomainRun::locate_staging(Domain& domain) {
   const std::size_t half = domain.staging_bytes() / 2;
+  const std::size_t window = choice_.shape->staging * buffers_.element;
+  const std::size_t place = (position_.calls & 1) * half + (position_.calls >> 1) % (half / window) * window;
   places_.staging.resize(static_cast<std::size_t>(domain.size()));
   for (int member = 0; member < domain.size(); ++member) {
-    places_.staging[static_cast<std::size_t>(member)] = domain.staging(member) + (position_.calls & 1) * half;
+    places_.staging[static_cast<std::size_t>(member)] = domain.staging(member) + place;
   }
   buffers_.member_staging = places_.staging.data();
 }

@@ -3,6 +3,7 @@
 
 #include "collectives/engine/engine.hpp"
 #include "collectives/programs/blocks.hpp"
+#include "collectives/programs/domain/staging_window.hpp"
 #include "lib/memory/segment.hpp"
 #include "lib/reduce/copy.hpp"
 
@@ -20,7 +21,8 @@ void Engine::set_shape(Operation& operation) const {
   shape.root = call.facts.root;
   shape.count = call.facts.count;
   shape.segment = memory_ != nullptr ? 0 : segment_bytes_ / element;  // A device wants few large steps.
-  shape.staging = (domain_ != nullptr ? domain_->staging_bytes() : kStagingBytes) / 2 / element;
+  shape.staging =
+      staging_window(shape, element, domain_ != nullptr ? domain_->staging_bytes() : kStagingBytes);
   if (!hosts_.empty()) shape.hosts = hosts_;
   shape.counts.assign(call.counts.begin(), call.counts.end());
   shape.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collectives/programs/blocks.hpp"
+#include "collectives/programs/domain/staging_window.hpp"
 #include "transports/domain.hpp"
 
 namespace lockstep::internal {
@@ -101,7 +102,7 @@ Shape typical_shape(Collective collective, const CostGround& ground, std::uint64
   shape.world = ground.world;
   shape.count = bytes / element;
   shape.segment = ground.segment_bytes / element;
-  shape.staging = kStagingBytes / 2 / element;
+  shape.staging = staging_window(shape, element, kStagingBytes);
   if (ground.world <= kWalkedRanks) shape.hosts = ground.hosts;
   add_counts(shape);
   return shape;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "collectives/programs/domain/staging_window.hpp"
 #include "collectives/programs/program.hpp"
 #include "tests/engine/reference.hpp"
 #include "transports/domain.hpp"
@@ -17,7 +18,7 @@ inline Shape shape_of(const CollectiveCase& c, int rank) {
   shape.world = c.world;
   shape.root = c.root;
   shape.count = c.irregular() ? 0 : c.count;
-  shape.staging = kStagingBytes / 2 / size_of(c.type);
+  shape.staging = staging_window(shape, size_of(c.type), kStagingBytes);
   if (c.irregular()) {
     for (const std::size_t count : c.counts(rank)) shape.counts.push_back(count);
     for (const std::size_t count : c.receive_counts(rank)) shape.recv_counts.push_back(count);

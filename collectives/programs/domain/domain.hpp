@@ -45,6 +45,10 @@ inline constexpr std::uint64_t kAlignment = 64;
 /// Whole cache lines where there is room for some.
 std::uint64_t part_stride(const Shape& shape, int slots);
 
+/// Two segments: each block costs a synchronisation, which ranks that share cores pay with a turn of the
+/// scheduler, and up to here a longer block costs less than another one.
+inline std::uint64_t longest_two_shot_block(const Shape& shape) { return 2 * shape.segment; }
+
 /// Whether others work on this rank's buffers, so that it may not leave before they are done.
 enum class Served : bool { no, yes };
 inline Served served_at_root(const Shape& shape) {

@@ -1,5 +1,6 @@
-// The staged "direct" programs: data passes in blocks through its sender's staging area, in three slots
-// used by blocks in turn.
+// The staged "direct" programs: data passes in blocks through its sender's staging area, each in a slot of
+// its own where there is room for all, or else in as many slots as there is room for, at least three, in
+// turn.
 //
 //   a rank that takes copies in block 0 and publishes; then for each block q:
 //     copy in block q + 1 | await block q | take block q out | publish
@@ -7,8 +8,8 @@
 //     await that its slot is free | copy in block q | publish
 //
 // A rank's phase q + 1 says: block q is in my slots, and I have taken out block q - 1. The slot of block q
-// held block q - 3 before, which everybody had taken out in phase q - 1. Ranks that have nothing to give or
-// to take keep step all the same; that is what ends the call safely (see domain.hpp).
+// held block q - 3 before, or an earlier one, which everybody had taken out in phase q - 1. Ranks that have
+// nothing to give or to take keep step all the same; that is what ends the call safely (see domain.hpp).
 //
 // Synchronisations: one per block, so one for what fits a slot.
 #pragma once
@@ -26,11 +27,13 @@ class StagedBlocks {
   static constexpr int kSlots = 3;
 
   /// `longest`: elements of the longest piece that anybody sends to anybody; a slot holds `pieces` of them.
-  StagedBlocks(const Shape& shape, std::uint64_t longest, int pieces)
-      : members_(shape),
-        pieces_(pieces),
-        stride_(shape.staging / static_cast<std::uint64_t>(kSlots * pieces)) {
-    if (stride_ >= kAlignment) stride_ -= stride_ % kAlignment;
+  StagedBlocks(const Shape& shape, std::uint64_t longest, int pieces) : members_(shape), pieces_(pieces) {
+    blocks_ = slots_ = std::max(1, segment_count(longest, longest_block(shape)));
+    stride_ = stride(shape, slots_);
+    if (block(0, {0, longest}).count <= stride_) return;  // A slot for each block.
+    const std::uint64_t slot = static_cast<std::uint64_t>(pieces) * (longest_block(shape) + kAlignment);
+    slots_ = std::max(kSlots, static_cast<int>(shape.staging / slot));
+    stride_ = stride(shape, slots_);
     blocks_ = segment_count(longest, std::min(stride_, longest_block(shape)));
   }
 
@@ -44,19 +47,26 @@ class StagedBlocks {
   /// Where block q of a piece of `count` elements lies in `member`'s staging area, when it is the index-th
   /// piece of the slot.
   Slice slot(int q, int member, int index, std::uint64_t count) const {
-    const auto place = static_cast<std::uint64_t>(q % kSlots * pieces_ + index);
+    const auto place = static_cast<std::uint64_t>(q % slots_ * pieces_ + index);
     return members_.staging_of(member, {place * stride_, count});
   }
 
- private:
   /// Two thirds of a segment (170 KiB): shorter blocks cost ranks that share cores more synchronisations, and
   /// longer ones leave the caches before they are taken out.
   static std::uint64_t longest_block(const Shape& shape) {
     return shape.segment == 0 ? shape.staging : (2 * shape.segment + 2) / 3;
   }
 
+ private:
+  /// Elements between the pieces of `slots` slots.
+  std::uint64_t stride(const Shape& shape, int slots) const {
+    const std::uint64_t stride = shape.staging / static_cast<std::uint64_t>(slots * pieces_);
+    return stride >= kAlignment ? stride - stride % kAlignment : stride;
+  }
+
   Members members_;
   int pieces_;
+  int slots_;
   std::uint64_t stride_;
   int blocks_;
 };

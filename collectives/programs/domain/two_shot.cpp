@@ -36,11 +36,9 @@ namespace {
 
 constexpr int kSlots = 3;  ///< One block being reduced, one arriving, one leaving.
 
-/// Two segments at most: each block costs a synchronisation, which ranks that share cores pay with a turn of
-/// the scheduler, and up to here a longer block costs less than another one.
 std::uint64_t longest_block(const Shape& shape, int slots) {
   const std::uint64_t room = part_stride(shape, slots) * static_cast<std::uint64_t>(shape.world);
-  return shape.segment == 0 ? room : std::min(room, 2 * shape.segment);
+  return shape.segment == 0 ? room : std::min(room, longest_two_shot_block(shape));
 }
 
 /// As many as there are blocks, where those are few.
