@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "collectives/programs/program.hpp"
+#include "lib/reduce/hand_over.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {
@@ -19,6 +20,7 @@ struct Buffers {
   std::byte* const* member_input = nullptr;
   std::byte* const* member_output = nullptr;
   std::byte* const* member_staging = nullptr;
+  HandOver* hand_over = nullptr;  ///< Copies to own staging.
 
   const std::byte* read(const Slice& slice) const { return base(slice) + slice.offset * element; }
   /// Programs write to output, scratch and own staging only, and to members' outputs in registered programs.

@@ -31,6 +31,7 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       domain_(transport_ ? transport_->domain() : nullptr),
       segment_bytes_(model.segment_bytes > 0 ? model.segment_bytes : kSegmentBytes),
       yielder_(env),
+      hand_over_(env),
       peer_probes_(static_cast<std::size_t>(group_.size())),
       lost_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};

@@ -149,7 +149,7 @@ class Engine final : public Progressor,
                      const Buffers& buffers, const Combine& combine);
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
   void set_shape(Operation& operation) const;
-  Buffers buffers_of(const Call& call) const;
+  Buffers buffers_of(const Call& call);
   Combine combine_of(const Call& call) const;
 
   // engine_attempt.cpp
@@ -227,6 +227,7 @@ class Engine final : public Progressor,
   std::shared_ptr<ChoiceTable> choices_;
   WaitPolicy wait_policy_;
   Yielder yielder_;                     // Guarded by mutex_.
+  HandOver hand_over_;                  // Guarded by mutex_.
   std::uint64_t past_caches_from_ = 0;  // Bytes from which results are written past the caches.
   std::vector<int> hosts_;              // As Shape::hosts.
   bool one_process_ = false;            // All ranks are threads of this process: any memory is addressable.

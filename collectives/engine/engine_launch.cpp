@@ -43,12 +43,13 @@ Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& sha
   return cached.selection;
 }
 
-Buffers Engine::buffers_of(const Call& call) const {
+Buffers Engine::buffers_of(const Call& call) {
   Buffers buffers;
   buffers.element = size_of(call.facts.type);
   buffers.self = group_.rank;
   buffers.input = static_cast<const std::byte*>(call.input);
   buffers.output = static_cast<std::byte*>(call.output);
+  buffers.hand_over = &hand_over_;
   return buffers;
 }
 

@@ -18,7 +18,7 @@ void run_copy(const Step& step, const Buffers& buffers, const Combine& combine, 
     void* destination = to;
     reduce(combine.reduction(count, true), {&source, 1}, {&destination, 1});
   } else if (step.dst.space == Space::staging) {
-    hand_over_bytes(to, from, count * buffers.element);
+    buffers.hand_over->copy(to, from, count * buffers.element);
   } else if (from != to) {
     copy_bytes(to, from, count * buffers.element, combine.past_caches);
   }
@@ -30,12 +30,12 @@ constexpr std::size_t kHandOverBlock = 8 << 10;
 /// A reduction of which the last destination lies in staging, where peers read it: reduced to the others, or
 /// to the stack when there are none, and handed over from there block by block.
 void reduce_and_hand_over(const Reduction& whole, std::span<const void*> sources,
-                          std::span<void*> destinations, std::size_t element) {
+                          std::span<void*> destinations, const Buffers& buffers) {
   alignas(64) std::byte block[kHandOverBlock];
   std::byte* const staged = static_cast<std::byte*>(destinations.back());
   std::span<void*> kept = destinations.first(destinations.size() - 1);
   void* on_stack = block;
-  const std::size_t step = kHandOverBlock / element;
+  const std::size_t step = kHandOverBlock / buffers.element;
   Reduction part = whole;
   part.past_caches = false;  // It is read again at once.
   for (std::size_t done = 0; done < whole.count; done += step) {
@@ -45,8 +45,8 @@ void reduce_and_hand_over(const Reduction& whole, std::span<const void*> sources
     } else {
       reduce(part, sources, kept);
     }
-    const std::size_t bytes = part.count * element;
-    hand_over_bytes(staged + done * element, kept.empty() ? block : kept.front(), bytes);
+    const std::size_t bytes = part.count * buffers.element;
+    buffers.hand_over->copy(staged + done * buffers.element, kept.empty() ? block : kept.front(), bytes);
     for (const void*& source : sources) source = static_cast<const std::byte*>(source) + bytes;
     for (void*& destination : kept) destination = static_cast<std::byte*>(destination) + bytes;
   }
@@ -88,7 +88,7 @@ void run_local_step(const Program& program, const Step& step, const Buffers& buf
   const Reduction reduction = combine.reduction(count, step.finish);
   if (back < step.destination_count) {
     reduce_and_hand_over(reduction, {sources, step.operand_count}, {destinations, step.destination_count},
-                         buffers.element);
+                         buffers);
   } else {
     reduce(reduction, {sources, step.operand_count}, {destinations, step.destination_count});
   }

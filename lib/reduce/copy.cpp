@@ -84,7 +84,7 @@ namespace {
 constexpr std::size_t kSmallestNontemporal = 4 << 20;
 /// Pieces of a large copy below this gain less than the fence at their end costs; also more than the longest
 /// vector.
-constexpr std::size_t kSmallestStreamed = 4 << 10;
+constexpr std::size_t kSmallestStreamed = 2 << 10;
 
 /// Bytes of the last level cache that a core can use, or 0 when nobody knows. The kernel tells of one cache;
 /// sysconf adds up those of all the chip's parts, which no core can use together (384 MiB for 32 on a 96-core

@@ -42,6 +42,8 @@ std::size_t shared_bytes() {
   }
   return 0;
 }
+/// What one of `ranks` costs: what is its own, and its part of what all map and touch.
+std::size_t used_bytes(std::size_t ranks) { return private_bytes() + shared_bytes() / ranks; }
 
 class Resources : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Transports, Resources, ::testing::Values("shm", "tcp"),
@@ -96,7 +98,7 @@ TEST_P(Resources, MemoryIsBoundedAndDoesNotGrow) {
   run_forked(kRanks, [&](int rank) {
     alarm(0);  // The number of operations bounds the time.
     std::vector<float> input(kLargest, 1.0f), output(kLargest * kRanks, 1.0f);
-    const std::size_t before = private_bytes() + shared_bytes();
+    const std::size_t before = used_bytes(kRanks);
     Communicator comm = place.join(rank, kRanks, GetParam());
     // One round has every size from one element to the largest, so that each round needs what the first did.
     const auto round = [&] {
@@ -112,16 +114,17 @@ TEST_P(Resources, MemoryIsBoundedAndDoesNotGrow) {
     };
     constexpr std::uint64_t kOfARound = 10 * 25;
     for (int i = 0; i < 3; ++i) round();
-    const std::size_t warm = private_bytes() + shared_bytes();
+    const std::size_t used = used_bytes(kRanks) - before, warm = private_bytes() + shared_bytes();
     if (!testing::kSanitized) {  // Which keeps books of its own beside the library's memory.
-      EXPECT_LE(warm - before, kPerRank + (kRanks - 1) * kPerPeer) << "rank " << rank;
+      EXPECT_LE(used, kPerRank + (kRanks - 1) * kPerPeer) << "rank " << rank;
     }
     for (std::uint64_t done = 0; done < testing::count_option(1'000); done += kOfARound) round();
     const std::size_t after = private_bytes() + shared_bytes();
     EXPECT_LE(after, warm + (256 << 10)) << "rank " << rank;
     if (rank == 0) {
-      std::printf("%s: %zu KiB after the first operations, %zu KiB after the last\n", GetParam(),
-                  (warm - before) >> 10, (after - before) >> 10);
+      std::printf("%s: %zu KiB after the first operations, %zd KiB more after the last\n", GetParam(),
+                  used >> 10,
+                  (static_cast<std::ptrdiff_t>(after) - static_cast<std::ptrdiff_t>(warm)) / 1024);
       std::fflush(stdout);
     }
     comm.finalize();
