@@ -16,7 +16,7 @@ class RingTest : public ::testing::Test {
   RingControl control_{};
   std::unique_ptr<std::byte[]> bytes_ = std::make_unique<std::byte[]>(kRingBytes);
   Ring ring_{&control_, bytes_.get()};
-  RingWriter writer_{ring_};
+  RingWriter writer_{ring_, real_env()};
   RingReader reader_{ring_};
 
   void put(std::size_t count, int value) {

@@ -9,11 +9,11 @@
 
 namespace lockstep::internal {
 
-ShmLink::ShmLink(ShmDomain& domain, int peer, int rank, Channel channel)
+ShmLink::ShmLink(ShmDomain& domain, int peer, int rank, Channel channel, Env& env)
     : domain_(domain),
       peer_(peer),
       rank_(rank),
-      out_(domain.ring_to(peer, channel)),
+      out_(domain.ring_to(peer, channel), env),
       in_(domain.ring_from(peer, channel)) {}
 
 Status ShmLink::fault(RingState state) const {

@@ -12,8 +12,8 @@ namespace lockstep::internal {
 /// session watches processes. Its orderly close does.
 class ShmLink final : public Link {
  public:
-  /// `domain` outlives the link. Errors call the peer `rank`.
-  ShmLink(ShmDomain& domain, int peer, int rank, Channel channel);
+  /// `domain` and `env` outlive the link. Errors call the peer `rank`.
+  ShmLink(ShmDomain& domain, int peer, int rank, Channel channel, Env& env);
 
   Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                     SendCursor& cursor) override;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "lib/reduce/copy.hpp"
-
 namespace lockstep::internal {
 namespace {
 
@@ -31,8 +29,8 @@ void RingWriter::put(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return;
   const std::size_t place = place_of(written_);
   const std::size_t before_wrap = std::min(bytes.size(), kRingBytes - place);
-  copy_bytes(ring_.bytes + place, bytes.data(), before_wrap);
-  copy_bytes(ring_.bytes, bytes.data() + before_wrap, bytes.size() - before_wrap);
+  hand_over_.copy(ring_.bytes + place, bytes.data(), before_wrap);
+  hand_over_.copy(ring_.bytes, bytes.data() + before_wrap, bytes.size() - before_wrap);
   written_ += bytes.size();
 }
 

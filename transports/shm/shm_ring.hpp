@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lib/reduce/hand_over.hpp"
 #include "transports/domain.hpp"
 #include "transports/shm/limits.hpp"
 
@@ -40,7 +41,8 @@ enum class RingState {
 /// Not thread-safe. Nothing is visible to the reader before publish().
 class RingWriter {
  public:
-  explicit RingWriter(Ring ring) noexcept : ring_(ring) {}
+  /// `env` outlives it.
+  RingWriter(Ring ring, Env& env) noexcept : ring_(ring), hand_over_(env) {}
 
   /// Bytes that can be put now; looks at the reader's counter when fewer than `wanted` are known to be free.
   /// 0 unless state() is open.
@@ -57,6 +59,7 @@ class RingWriter {
   std::uint64_t written_ = 0;
   std::uint64_t limit_ = kRingBytes;  ///< Bytes up to here were free at the last look. A multiple of the
                                       ///< granule: padding always fits.
+  HandOver hand_over_;
   RingState state_ = RingState::open;
 };
 

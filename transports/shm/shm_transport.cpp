@@ -12,8 +12,8 @@ namespace {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(const ShmGroup& group, std::vector<Attachment> attachments)
-      : ranks_(group.ranks), domain_(group.rank, group.members, std::move(attachments)) {
+  ShmTransport(const ShmGroup& group, std::vector<Attachment> attachments, Env& env)
+      : ranks_(group.ranks), env_(env), domain_(group.rank, group.members, std::move(attachments)) {
     for (Links& links : links_) links.resize(group.members.size());
   }
 
@@ -35,13 +35,14 @@ class ShmTransport final : public Transport {
   int rank_of(int member) const { return ranks_.empty() ? member : ranks_[static_cast<std::size_t>(member)]; }
 
   const std::vector<int> ranks_;
+  Env& env_;
   ShmDomain domain_;
   std::array<Links, kChannels> links_;
 };
 
 Result<Link*> ShmTransport::link(int peer, Channel channel) {
   std::unique_ptr<ShmLink>& link = slot(peer, channel);
-  if (link == nullptr) link = std::make_unique<ShmLink>(domain_, peer, rank_of(peer), channel);
+  if (link == nullptr) link = std::make_unique<ShmLink>(domain_, peer, rank_of(peer), channel, env_);
   return link.get();
 }
 
@@ -51,7 +52,7 @@ Status ShmTransport::service() {
     for (const Channel channel : kEachChannel) {
       if (slot(peer, channel) != nullptr) continue;
       if (domain_.ring_from(peer, channel).control->written.load(std::memory_order_relaxed) == 0) continue;
-      slot(peer, channel) = std::make_unique<ShmLink>(domain_, peer, rank_of(peer), channel);
+      slot(peer, channel) = std::make_unique<ShmLink>(domain_, peer, rank_of(peer), channel, env_);
     }
   }
   return Status();
@@ -77,7 +78,7 @@ Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank
   const ShmGroup group{id, rank, members, deadline, std::move(ranks)};
   auto attachments = attach_group(group, env);
   if (!attachments.ok()) return attachments.status().with_context("setting up shared memory");
-  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(group, std::move(*attachments)));
+  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(group, std::move(*attachments), env));
 }
 
 }  // namespace lockstep::internal
