@@ -12,7 +12,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 EPILOG = f"""
 Without --ranks, --sizes or --ops everything is measured: all_reduce at {", ".join(SIZES)}, every other collective at
-{", ".join(OTHER_SIZES)}, with 2 and 4 ranks, through shared memory and over TCP. That takes a quarter of an hour; --quick
+{", ".join(OTHER_SIZES)}, with 2 and 4 ranks, through shared memory and over TCP. That takes a third of an hour; --quick
 measures all_reduce up to {QUICK_SIZES[-1]} and takes less than 50 s. The method is described in docs/performance.md.
 """
 
@@ -70,7 +70,7 @@ def parser():
     p.add_argument("--ops", type=comma_list(one_of("operation", OPS)), metavar="OP,...", help=", ".join(OPS))
     p.add_argument("--tcp", action="store_true", help="only TCP: no shared memory for anyone")
     p.add_argument("--quick", action="store_true", help=f"all_reduce up to {QUICK_SIZES[-1]} in less than 50 s")
-    p.add_argument("--rounds", type=positive, metavar="N", help="times that every contender takes its turn (default: 5, 3 from 25M, with --quick as many as its time allows, to 7)")
+    p.add_argument("--rounds", type=positive, metavar="N", help="times that every contender takes its turn (default: 5, with --quick as many as its time allows, to 7)")
     p.add_argument("--peers", metavar="PEER,...", default=",".join(PEERS), help="whom to compare with; none for nobody")
     p.add_argument("--target", action="store_true", help="say of each goal of the project whether this run meets it")
     p.add_argument("--json", metavar="FILE", help="write all results there")

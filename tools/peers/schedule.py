@@ -46,21 +46,21 @@ class Schedule:
         return [Entry(job, variant) for job in self.jobs if job.takes_part(cell.bytes)
                 for variant in contenders.variants(job, cell.op, cell.ranks, self.congestions)]
 
-    def rounds(self, cell):
-        return self.options.rounds or (7 if self.options.quick else 3 if cell.bytes >= BIG else 5)
+    @property
+    def rounds(self):
+        return self.options.rounds or (7 if self.options.quick else 5)
 
     def run(self, crew, deadline, progress, between_rounds):
         """Until all rounds are done, or the next round would end after `deadline` (monotonic seconds, or None)."""
         longest = 0
-        for number in range(max(map(self.rounds, self.cells))):
+        for number in range(self.rounds):
             began = time.monotonic()
             if deadline and number and began + longest > deadline:
                 break
             between_rounds()
             for cell in self.cells:
-                if number < self.rounds(cell):
-                    progress(number, cell)
-                    self._visit(crew, cell)
+                progress(number, cell)
+                self._visit(crew, cell)
             longest = max(longest if number > 1 else 0, time.monotonic() - began)
 
     def _visit(self, crew, cell):
