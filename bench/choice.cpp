@@ -59,7 +59,7 @@ Ground ground_of(const Options& options) {
   const auto load = static_cast<std::size_t>(world) > internal::allowed_cores().count()
                         ? internal::Load::crowded
                         : internal::Load::spare;
-  return {{world, domain, domain && world <= internal::kMaxInlineMembers},
+  return {{world, domain, domain ? internal::inline_bytes(world) : 0},
           world == 1 ? "none"
           : domain   ? "shm"
                      : "tcp",

@@ -18,7 +18,11 @@ namespace lockstep::internal {
 
 inline constexpr std::size_t kLine = 128;  ///< Two cache lines: the adjacent-line prefetcher pairs them.
 inline constexpr std::size_t kInlinePayload = 40;  ///< Payload bytes that ride in a flag's cache line.
-inline constexpr std::size_t kRecentCalls = 64;    ///< How many calls back a mismatch can be explained.
+/// Further lines with a flag each, for payloads that are longer. From 1 KiB on copies and one flag take as
+/// long.
+inline constexpr std::size_t kInlineTails = 9, kTailPayload = 56;
+inline constexpr std::size_t kLongInlinePayload = kInlinePayload + kInlineTails * kTailPayload;
+inline constexpr std::size_t kRecentCalls = 64;  ///< How many calls back a mismatch can be explained.
 /// Staging area per member of host memory: two halves used alternately by consecutive calls. Larger than a
 /// core's own cache: see staging_window.
 inline constexpr std::size_t kStagingBytes = 2 << 20;
@@ -30,6 +34,13 @@ struct alignas(kLine) InlineLine {
       fingerprint;  ///< Of the call: the reader compares it with its own before it uses the payload.
   std::byte payload[kInlinePayload];
 };
+
+/// What a line holds that continues an InlineLine.
+struct alignas(64) InlineTail {
+  std::atomic<std::uint64_t> flag;
+  std::byte payload[kTailPayload];
+};
+static_assert(sizeof(InlineTail) == 64);
 
 /// What a member says about its buffers when a call could use registered memory. Written before `call` is
 /// raised. In place the first cache line says it all.
@@ -57,7 +68,8 @@ struct MemberControl {
   std::atomic<std::uint64_t>
       fingerprints[4];  ///< Of the last domain calls, by call modulo 4; in the phase's line.
   alignas(kLine) InlineLine inline_line[2];  ///< One-shot payloads, used alternately.
-  Offer offer[2];                            ///< By parity of the domain call.
+  alignas(kLine) InlineTail inline_tails[2][kInlineTails];
+  Offer offer[2];  ///< By parity of the domain call.
   /// Where this control lies in its owner's address space, and the owner's process_token(): what a probe of
   /// Domain::can_pull reads. Set before the group is complete.
   alignas(kLine) std::uint64_t home;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "collectives/engine/buffers.hpp"
@@ -136,12 +137,18 @@ class InlineRun {
   void waiting_for(Domain& domain, std::vector<int>& members) const;
 
  private:
+  void write(Domain& domain);
+  bool tails_are_here(MemberControl& control);
   void reduce_payloads(Domain& domain) const;
+  void reduce_long_payloads(Domain& domain) const;
+  void reduce_from(std::span<const void* const> sources) const;
 
   InlineCall call_;
   std::uint64_t fingerprint_ = 0, number_ = 0;
+  std::size_t bytes_ = 0, tails_ = 0;  // Of the payload, and the lines behind the first that it takes.
   bool written_ = false;
-  int seen_ = 0;
+  int seen_ = 0;                // Members whose lines have all come.
+  std::size_t seen_tails_ = 0;  // Of the next one.
 };
 
 /// ErrorCode::mismatch with `member` as culprit and no text: the engine explains it from the call records.

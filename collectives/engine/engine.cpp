@@ -34,7 +34,7 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       hand_over_(env),
       peer_probes_(static_cast<std::size_t>(group_.size())),
       lost_(static_cast<std::size_t>(group_.size())) {
-  capabilities_ = {group_.size(), domain_ != nullptr, group_.size() <= kMaxInlineMembers};
+  capabilities_ = {group_.size(), domain_ != nullptr, inline_bytes(group_.size())};
   hosts_ = hosts_of(group_);
   choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_, hosts_,
                                         hosts_.empty() ? Network{} : model.network});

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "lib/base/env.hpp"
+#include "transports/domain.hpp"
 
 namespace lockstep::internal {
 
@@ -48,6 +49,15 @@ inline constexpr Nanos kUrgentPause = 2'000'000;
 
 /// Members up to which the payload may ride in the flags' lines: every rank reads every line.
 inline constexpr int kMaxInlineMembers = 64;
+/// And up to which it may take several lines.
+inline constexpr int kMaxLongInlineMembers = 8;
+
+/// Payload bytes that may ride in the flags' lines of a domain of so many; 0: none, and no barrier either.
+constexpr std::size_t inline_bytes(int members) {
+  return members <= kMaxLongInlineMembers ? kLongInlinePayload
+         : members <= kMaxInlineMembers   ? kInlinePayload
+                                          : 0;
+}
 
 /// Tries of a blocking call before it looks whether a peer needs its processor: a peer that is about to
 /// answer from another one has done so by then.

@@ -125,9 +125,10 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
   }
   Selection selection;
   if (capabilities.domain) {
-    const bool fits_line = facts.collective == Collective::barrier ||
-                           (facts.collective == Collective::all_reduce && bytes <= kInlinePayload);
-    if (fits_line && capabilities.inline_line) {
+    const bool fits_lines =
+        facts.collective == Collective::barrier ||
+        (facts.collective == Collective::all_reduce && bytes <= capabilities.inline_bytes);
+    if (fits_lines && capabilities.inline_bytes > 0) {
       selection.inline_line = true;
       return selection;
     }

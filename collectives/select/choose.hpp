@@ -12,8 +12,8 @@ namespace lockstep::internal {
 /// What the communicator can run on; equal on all ranks.
 struct Capabilities {
   int world = 1;
-  bool domain = false;       ///< All ranks share memory.
-  bool inline_line = false;  ///< Small worlds: payload inside the flags' lines.
+  bool domain = false;           ///< All ranks share memory.
+  std::size_t inline_bytes = 0;  ///< Payload that may ride in the flags' lines; 0: no barrier either.
 };
 
 struct Selection {

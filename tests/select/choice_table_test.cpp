@@ -211,7 +211,7 @@ TEST(Choose, PrivateMemoryIsPulledFromTheMeasuredSizeOn) {
 TEST(Choose, TheModelsOverridesGoBeforeItsPredictions) {
   const auto model = plain_model();
   model->rules = *AlgorithmRules::parse("all_reduce:0-1k=direct,1k-inf=staged/two_shot");
-  const Capabilities sockets{3, false, true};
+  const Capabilities sockets{3, false, 40};
   ChoiceTable table(model, {3, Load::spare, kSegment});
   CallFacts facts;
   facts.collective = Collective::all_reduce;
