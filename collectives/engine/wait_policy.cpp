@@ -23,8 +23,9 @@ constexpr Nanos kYield = 150'000;
 constexpr Nanos kDearYield = 1'000'000;
 // A second one among so many yields is no chance any more.
 constexpr int kSuspicious = 16;
-// A yield that was in vain costs as much as some hundred sleeps.
-constexpr int kSleepsAfterDearYields = 1000;
+// Twice as many each time that yields are found dear again: a yield that was in vain costs as much as some
+// hundred sleeps.
+constexpr int kMostSleeps = 1024;
 
 /// What is added to the time of day must not overflow.
 Nanos nanos_of(std::int64_t milliseconds) {
@@ -94,8 +95,12 @@ void Yielder::yield() {
   sched_yield();
   if (env_.now() - before <= kDearYield) {
     suspicious_ = std::max(suspicious_ - 1, 0);
+    if (suspicious_ == 0) next_sleeps_ = kFewSleeps;
   } else {
-    if (suspicious_ > 0) sleeps_left_ = kSleepsAfterDearYields;
+    if (suspicious_ > 0) {
+      sleeps_left_ = next_sleeps_;
+      next_sleeps_ = std::min(2 * next_sleeps_, kMostSleeps);
+    }
     suspicious_ = kSuspicious;
   }
 }

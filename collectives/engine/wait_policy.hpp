@@ -53,7 +53,8 @@ void relax();
 /// Yields, and notices when the processor went not to a rank that shares it but to a program that wants all
 /// it can get: that keeps it for a turn of the scheduler, milliseconds, each time, while who sleeps is woken
 /// in its midst (docs/performance.md has figures). One long yield alone says nothing: the host of a virtual
-/// machine takes processors away, too, and for that nobody has to sleep.
+/// machine takes processors away, too, and for that nobody has to sleep. Nor is a rank that computes for a
+/// moment such a program: the sleeps are few at first.
 class Yielder {
  public:
   explicit Yielder(Env& env) : env_(env) {}
@@ -62,8 +63,10 @@ class Yielder {
   bool prefers_sleep() { return sleeps_left_ > 0 && sleeps_left_-- > 0; }
 
  private:
+  static constexpr int kFewSleeps = 16;
+
   Env& env_;
-  int sleeps_left_ = 0;
+  int sleeps_left_ = 0, next_sleeps_ = kFewSleeps;
   int suspicious_ = 0;  // Yields for which the last long one is remembered.
 };
 

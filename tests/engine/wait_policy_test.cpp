@@ -51,12 +51,33 @@ TEST(Yielder, SleepsAfterYieldsThatLastedATurnOfTheScheduler) {
   yield_for(yielder, clock, kMicro, 3);
   EXPECT_FALSE(yielder.prefers_sleep());
   yield_for(yielder, clock, 3 * kMilli, 1);
-  int sleeps = 0;
-  while (yielder.prefers_sleep()) ++sleeps;
-  EXPECT_GE(sleeps, 100) << "a yield in vain is dear";
-  EXPECT_LE(sleeps, 10'000) << "the program may have ended meanwhile";
+  EXPECT_TRUE(yielder.prefers_sleep());
+}
+
+/// How often it prefers sleep, at a stretch.
+int sleeps(Yielder& yielder) {
+  int count = 0;
+  while (yielder.prefers_sleep()) ++count;
+  return count;
+}
+
+TEST(Yielder, SleepsMoreAndMoreWhileYieldsStayDear) {
+  SteppingClock clock;
+  Yielder yielder(clock);
+  yield_for(yielder, clock, 3 * kMilli, 2);
+  const int first = sleeps(yielder);
+  EXPECT_LE(first, 100) << "a rank may have computed for a moment";
+  for (int i = 0; i < 10; ++i) {
+    yield_for(yielder, clock, 3 * kMilli, 1);
+    sleeps(yielder);
+  }
   yield_for(yielder, clock, 3 * kMilli, 1);
-  EXPECT_TRUE(yielder.prefers_sleep()) << "it has not";
+  const int last = sleeps(yielder);
+  EXPECT_GE(last, 500) << "a yield in vain is dear";
+  EXPECT_LE(last, 10'000) << "the program may have ended meanwhile";
+  yield_for(yielder, clock, kMicro, 100);
+  yield_for(yielder, clock, 3 * kMilli, 2);
+  EXPECT_EQ(sleeps(yielder), first) << "as if for the first time";
 }
 
 TEST(Backoff, WhereYieldsAreDearItSleepsAtOnce) {
