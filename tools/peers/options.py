@@ -12,7 +12,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 EPILOG = f"""
 Without --ranks, --sizes or --ops everything is measured: all_reduce at {", ".join(SIZES)}, every other collective at
-{", ".join(OTHER_SIZES)}, with 2 and 4 ranks, through shared memory and over TCP. That takes a third of an hour; --quick
+{", ".join(OTHER_SIZES)}, with 2 and 4 ranks, through shared memory and over TCP. That takes a quarter of an hour; --quick
 measures all_reduce up to {QUICK_SIZES[-1]} and takes less than 50 s. The method is described in docs/performance.md.
 """
 
