@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 namespace lockstep::internal {
 namespace {
@@ -31,6 +32,10 @@ Sleeper::Sleeper(Transport* transport, int size, int self)
 Doorbell& Sleeper::bell() { return domain_ ? domain_->control(domain_->rank()).doorbell : own_bell_; }
 int Sleeper::bell_fd() const { return domain_ ? domain_->bell_fd() : bell_fd_.get(); }
 
+void Sleeper::want(const pollfd& entry, std::uint32_t mode) {
+  if (entry.fd >= 0) wanted_.push_back({entry.fd, static_cast<std::uint32_t>(entry.events) | mode});
+}
+
 /// Makes the epoll set equal to what the links want to be watched for. Whether that is anything.
 bool Sleeper::refresh(bool others_held) {
   wanted_.clear();
@@ -39,35 +44,43 @@ bool Sleeper::refresh(bool others_held) {
       for (const Channel channel : kEachChannel) {
         if (others_held && channel == Channel::collective) continue;
         Link* link = peer == self_ ? nullptr : transport_->existing_link(peer, channel);
-        if (link != nullptr && link->poll_entry().fd >= 0) wanted_.push_back(link->poll_entry());
+        if (link != nullptr) want(link->poll_entry(), EPOLLET);
       }
     }
-    transport_->append_poll_entries(wanted_);
+    beyond_links_.clear();
+    transport_->append_poll_entries(beyond_links_);
+    for (const pollfd& entry : beyond_links_) want(entry, 0);
   }
-  for (const pollfd& entry : wanted_) {
-    epoll_event event{.events = static_cast<std::uint32_t>(entry.events), .data = {.fd = entry.fd}};
-    auto known =
-        std::find_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.fd == entry.fd; });
+  const auto of = [](int fd) { return [fd](const Watched& watched) { return watched.fd == fd; }; };
+  for (const Watched& entry : wanted_) {
+    epoll_event event{.events = entry.events, .data = {.fd = entry.fd}};
+    const auto known = std::find_if(watched_.begin(), watched_.end(), of(entry.fd));
     if (known == watched_.end()) {
-      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) == 0)
-        watched_.push_back({entry.fd, entry.events});
+      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) == 0) watched_.push_back(entry);
     } else if (known->events != entry.events) {
       epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, entry.fd, &event);
       known->events = entry.events;
     }
   }
-  std::erase_if(watched_, [&](const Watched& w) {
-    const bool gone =
-        std::none_of(wanted_.begin(), wanted_.end(), [&](const pollfd& e) { return e.fd == w.fd; });
-    if (gone) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, w.fd, nullptr);
+  std::erase_if(watched_, [&](const Watched& watched) {
+    const bool gone = std::none_of(wanted_.begin(), wanted_.end(), of(watched.fd));
+    if (gone) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.fd, nullptr);
     return gone;
   });
   return !wanted_.empty();
 }
 
+/// Of the links: they are watched for edges, which a look takes away.
+void Sleeper::forget_past_events() {
+  std::array<epoll_event, 64> events;
+  for (std::size_t looks = 0; looks <= watched_.size() / events.size(); ++looks)
+    epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+}
+
 bool Sleeper::declare(bool for_poll, bool others_held) {
   const bool in_poll = refresh(others_held) || for_poll;
   declare_asleep(bell(), in_poll);
+  if (in_poll) forget_past_events();  // Before the caller's last look, which sees what they told of.
   return in_poll;
 }
 

@@ -2,6 +2,7 @@
 // memory is awaited, in epoll where sockets are awaited too. What it sleeps on is derived from the transport.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "lib/net/fd.hpp"
@@ -9,6 +10,8 @@
 
 namespace lockstep::internal {
 
+/// What was readable before declare() wakes nobody: a message for a later step may lie unread in a socket
+/// for as long as an earlier step waits.
 class Sleeper {
  public:
   Sleeper(Transport* transport, int size, int self);
@@ -29,9 +32,11 @@ class Sleeper {
  private:
   struct Watched {
     int fd;
-    short events;
+    std::uint32_t events;
   };
+  void want(const pollfd& entry, std::uint32_t mode);
   bool refresh(bool others_held);
+  void forget_past_events();
 
   Transport* transport_;
   Domain* domain_;
@@ -39,8 +44,8 @@ class Sleeper {
   Doorbell own_bell_{};  // Without a domain.
   Fd bell_fd_;           // Without a domain.
   Fd epoll_;
-  std::vector<Watched> watched_;
-  std::vector<pollfd> wanted_;
+  std::vector<Watched> watched_, wanted_;
+  std::vector<pollfd> beyond_links_;
 
   Doorbell& bell();
   int bell_fd() const;

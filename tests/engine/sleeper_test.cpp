@@ -1,0 +1,115 @@
+// Who sleeps is woken by what is new, and by nothing else.
+#include "collectives/engine/sleeper.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <chrono>
+
+#include "tests/transports/link_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::connected_links;
+using testing::Incoming;
+using testing::LinkPair;
+using testing::message;
+using testing::Outgoing;
+using testing::pull;
+using testing::push;
+
+constexpr Nanos kShort = 30'000'000, kForAll = 60'000'000'000;
+
+/// One connected link, to rank 1.
+class OneLink final : public Transport {
+ public:
+  explicit OneLink(Link& link) : link_(link) {}
+  std::string_view name() const override { return "tcp"; }
+  Result<Link*> link(int, Channel) override { return &link_; }
+  Status service() override { return {}; }
+  Link* existing_link(int peer, Channel channel) override {
+    return peer == 1 && channel == Channel::collective ? &link_ : nullptr;
+  }
+  void append_poll_entries(std::vector<pollfd>&) override {}
+  Domain* domain() override { return nullptr; }
+  void close() override {}
+
+ private:
+  Link& link_;
+};
+
+class Asleep : public ::testing::TestWithParam<int> {
+ protected:
+  LinkPair pair_ = connected_links(GetParam());
+  OneLink transport_{*pair_.a};
+  Sleeper sleeper_{&transport_, 2, 0};
+
+  void arrive(std::size_t bytes) {
+    Outgoing early = message(bytes, 1);
+    while (!early.done) ASSERT_TRUE(push(*pair_.b, early).ok());
+    for (pollfd entry = pair_.a->poll_entry(); poll(&entry, 1, -1) != 1;) {
+    }
+  }
+  Nanos slept(Nanos limit) {
+    const auto before = std::chrono::steady_clock::now();
+    sleeper_.sleep(true, limit);
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now() - before).count();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sockets, Asleep, ::testing::Values(1, 3));
+
+TEST_P(Asleep, AnUnreadMessageWakesNobody) {
+  arrive(100);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(sleeper_.declare(false, false));
+    EXPECT_GE(slept(kShort), kShort) << i;
+    sleeper_.undeclare();
+  }
+}
+
+TEST_P(Asleep, AMessageAfterTheDeclarationWakes) {
+  for (int i = 0; i < 3; ++i) {  // The later ones beside those that nobody has read.
+    ASSERT_TRUE(sleeper_.declare(false, false));
+    arrive(100);
+    EXPECT_LT(slept(kForAll), kForAll);
+    sleeper_.undeclare();
+  }
+}
+
+TEST_P(Asleep, TheDescriptorTellsTheSame) {
+  pollfd entry{sleeper_.descriptor(), POLLIN, 0};
+  arrive(100);
+  sleeper_.declare(true, false);
+  EXPECT_EQ(poll(&entry, 1, 0), 0);
+  arrive(100);
+  EXPECT_EQ(poll(&entry, 1, -1), 1);
+  sleeper_.undeclare();
+  sleeper_.declare(true, false);
+  EXPECT_EQ(poll(&entry, 1, 0), 0);
+}
+
+TEST_P(Asleep, WhoWaitsForRoomIsWoken) {
+  Outgoing large = message(64 << 20, 1);
+  for (std::size_t before = 1; before != large.cursor.payload_bytes;) {
+    before = large.cursor.payload_bytes;
+    ASSERT_TRUE(push(*pair_.a, large).ok());
+  }
+  ASSERT_FALSE(large.done);
+  sleeper_.declare(false, false);
+  Incoming in;
+  while (in.received < large.cursor.payload_bytes / 2) ASSERT_TRUE(pull(*pair_.b, in).ok());
+  EXPECT_LT(slept(kForAll), kForAll);
+}
+
+TEST_P(Asleep, AWakerWakesWhateverLiesUnread) {
+  arrive(100);
+  sleeper_.declare(false, false);
+  sleeper_.wake();
+  EXPECT_LT(slept(kForAll), kForAll);
+  sleeper_.undeclare();
+}
+
+}  // namespace
+}  // namespace lockstep::internal
