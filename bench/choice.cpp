@@ -81,6 +81,7 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   choice.shape.root = options.root;
   choice.shape.count = count;
   choice.shape.segment = ground.table->ground().segment_bytes / size_of(type);
+  choice.shape.streams = ground.table->ground().streams;
   choice.shape.staging = internal::staging_window(choice.shape, size_of(type), internal::kStagingBytes);
   choice.shape.hosts = ground.table->ground().hosts;
   internal::CallFacts facts;

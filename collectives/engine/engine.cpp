@@ -36,8 +36,9 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       lost_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, inline_bytes(group_.size())};
   hosts_ = hosts_of(group_);
-  choices_ = choice_table(model.model, {group_.size(), load_of(group_), segment_bytes_, hosts_,
-                                        hosts_.empty() ? Network{} : model.network});
+  choices_ = choice_table(model.model,
+                          {group_.size(), load_of(group_), segment_bytes_, hosts_,
+                           hosts_.empty() ? Network{} : model.network, !transport_ || transport_->streams()});
   if (transport_)
     peers_ = std::make_unique<PeerTable>(*transport_, Channel::collective, group_.size(), group_.rank);
   matcher_ =

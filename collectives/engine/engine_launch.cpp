@@ -21,6 +21,7 @@ void Engine::set_shape(Operation& operation) const {
   shape.root = call.facts.root;
   shape.count = call.facts.count;
   shape.segment = memory_ != nullptr ? 0 : segment_bytes_ / element;  // A device wants few large steps.
+  shape.streams = choices_->ground().streams;
   shape.staging =
       staging_window(shape, element, domain_ != nullptr ? domain_->staging_bytes() : kStagingBytes);
   if (!hosts_.empty()) shape.hosts = hosts_;

@@ -132,6 +132,11 @@ std::uint64_t output_elements(const Shape& shape) {
   return 0;
 }
 
+Shape uncut(Shape shape) {
+  shape.segment = 0;
+  return shape;
+}
+
 int segment_count(std::uint64_t count, std::uint64_t segment) {
   if (count == 0) return 0;
   return segment == 0 ? 1 : static_cast<int>((count + segment - 1) / segment);

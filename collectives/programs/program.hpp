@@ -96,6 +96,7 @@ struct Shape {
   std::vector<std::uint64_t> counts;
   std::vector<std::uint64_t> recv_counts;  ///< all_to_all_v: what this rank receives from each.
   std::uint64_t segment = 0;               ///< Elements of one pipelined message; 0 = the whole slice in one.
+  bool streams = false;  ///< Links hand out what has arrived of a message (Transport::streams).
   /// Domain: elements in the half of each member's staging area that this call may use.
   std::uint64_t staging = 0;
   /// By rank: which host it is on, numbered in the order in which the ranks meet them. Empty where all ranks

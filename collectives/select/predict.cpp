@@ -102,6 +102,7 @@ Shape typical_shape(Collective collective, const CostGround& ground, std::uint64
   shape.world = ground.world;
   shape.count = bytes / element;
   shape.segment = ground.segment_bytes / element;
+  shape.streams = ground.streams;
   shape.staging = staging_window(shape, element, kStagingBytes);
   if (ground.world <= kWalkedRanks) shape.hosts = ground.hosts;
   add_counts(shape);

@@ -15,6 +15,7 @@ struct CostGround {
   std::uint64_t segment_bytes = 0;  ///< LOCKSTEP_SEGMENT or what the engine takes for it.
   std::vector<int> hosts{};         ///< As Shape::hosts.
   Network network{};                ///< Between them; not known, and between none: as the class `tcp`.
+  bool streams = true;              ///< As Shape::streams.
   bool operator==(const CostGround&) const = default;
 };
 

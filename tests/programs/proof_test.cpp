@@ -54,6 +54,20 @@ TEST_P(Proof, OfManySegments) {
   }
 }
 
+/// There messages may be cut less.
+TEST_P(Proof, OverLinksThatStream) {
+  if (GetParam()->medium != Medium::links) return;
+  for (int world = 1; world <= 9; ++world) {
+    for (int root = 0; root < (is_rooted(GetParam()->collective) ? world : 1); ++root) {
+      for (const std::uint64_t pieces : {1, 2, 5, 9}) {
+        Shape shape = shape_of(*GetParam(), world, root, 23 * static_cast<std::uint64_t>(world) + 2, pieces);
+        shape.streams = true;
+        ASSERT_NO_FATAL_FAILURE(prove(shape));
+      }
+    }
+  }
+}
+
 /// Blocks that are cut by the length of a segment, in staging areas that have room for few of them or for
 /// all.
 TEST_P(Proof, OfStagedSegments) {

@@ -24,6 +24,7 @@ class FabricTransport final : public Transport {
   void append_poll_entries(std::vector<pollfd>& entries) override { driver_->append_poll_entries(entries); }
   Domain* domain() override { return nullptr; }
   void close() override;
+  bool streams() const override { return false; }
   bool withdraw(int peer, bool force) override;
   bool unfinished() override { return driver_->fabric().connecting() || links_unfinished(); }
 

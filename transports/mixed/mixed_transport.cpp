@@ -37,6 +37,7 @@ class MixedTransport final : public Transport {
     near_->append_poll_entries(entries);
     far_->append_poll_entries(entries);
   }
+  bool streams() const override { return near_->streams() && far_->streams(); }
   Domain* domain() override { return nullptr; }
   Domain* doorbell_domain() override { return near_->doorbell_domain(); }
   void close() override {

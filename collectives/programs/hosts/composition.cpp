@@ -90,6 +90,7 @@ Shape part_shape(const Shape& whole, Collective collective, std::span<const int>
   shape.root = root;
   shape.count = count;
   shape.segment = whole.segment;
+  shape.streams = whole.streams;
   return shape;
 }
 

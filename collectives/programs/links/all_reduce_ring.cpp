@@ -1,6 +1,6 @@
 // all_reduce "ring": ring reduce-scatter, then ring all-gather (see ring.hpp), piece by piece.
 //
-// The message is cut in pieces of one segment per rank, and every piece makes the whole journey on its own:
+// The message is cut in pieces of one block per rank, and every piece makes the whole journey on its own:
 // world - 1 steps in which its blocks are reduced, world - 1 in which they are gathered. While one piece is
 // gathered the next one is reduced, so that a rank always has something to send, and sends a sum while it
 // still lies in its cache. A whole message reduced before any of it is gathered would be read from memory
@@ -15,6 +15,16 @@
 
 namespace lockstep::internal {
 namespace {
+
+/// Elements of a message that stays in a core's cache, in segments, and of a block of it. There nothing is
+/// gained by short blocks where links stream, and each costs system calls.
+constexpr std::uint64_t kCachedSegments = 16, kCachedBlockSegments = 4;
+
+/// Elements of a piece's blocks.
+std::uint64_t block_elements(const Shape& shape) {
+  const bool cached = shape.streams && shape.count / kCachedSegments <= shape.segment;
+  return cached ? kCachedBlockSegments * shape.segment : shape.segment;
+}
 
 /// One piece on its way: `elements` of the message, a block of it for each rank.
 class Piece {
@@ -67,7 +77,7 @@ Program all_reduce_ring(const Shape& shape) {
   const RingOrder order(shape);
   const Range whole{0, shape.count};
   if (shape.world == 1) lanes.receives.copy_finished(input(whole), output(whole));
-  const std::uint64_t piece = shape.segment * static_cast<std::uint64_t>(shape.world);
+  const std::uint64_t piece = block_elements(shape) * static_cast<std::uint64_t>(shape.world);
   std::vector<Piece> pieces;
   for (int i = 0; i < segment_count(shape.count, piece); ++i) {
     pieces.emplace_back(shape, order, lanes, segment_of(whole, piece, i));

@@ -7,10 +7,12 @@
 
 namespace lockstep::internal {
 
-Program broadcast_binomial(const Shape& shape) {
+Program broadcast_binomial(const Shape& call) {
   ProgramBuilder builder;
   LaneBuilder sends = builder.lane(), receives = builder.lane();
-  binomial_broadcast(shape, BinomialTree(shape), sends, receives, input({0, shape.count}), {});
+  const BinomialTree tree(call);
+  const Shape shape = tree.relays() ? call : uncut(call);
+  binomial_broadcast(shape, tree, sends, receives, input({0, shape.count}), {});
   return std::move(builder).build();
 }
 

@@ -23,6 +23,8 @@ class BinomialTree {
   int rank_of(int number) const { return wrap(number + root_, world_); }
   int parent() const { return rank_of(number_ & (number_ - 1)); }
   bool at_root() const { return number_ == 0; }
+  /// Whether any rank passes on what it received.
+  bool relays() const { return world_ > 3; }
   /// Numbers of the children, nearest (smallest subtree) first.
   const std::vector<int>& children() const { return children_; }
   /// How many numbers the subtree of `number` holds.
