@@ -17,19 +17,22 @@ class Floors final : public peers::Contender {
   std::string version() const override { return "floors"; }
 
   bool supports(const Call& call) const override {
-    if (call.op != peers::Op::all_reduce || (call.world != 2 && call.world != 4)) return false;
+    if (call.kind != peers::Kind{} || call.op != peers::Op::all_reduce ||
+        (call.world != 2 && call.world != 4))
+      return false;
     if (call.variant.starts_with(kTcp)) return tcp_ && tcp_->congestion(call.variant.substr(kTcp.size()));
     return call.registered() || call.variant == "staged";
   }
 
-  float* allocate(const Call& call, std::size_t bytes) override {
+  void* allocate(const Call& call, std::size_t bytes) override {
     return call.registered() ? registered_.allocate(bytes) : Contender::allocate(call, bytes);
   }
-  void release(const Call& call, float* memory) override {
-    call.registered() ? registered_.release(memory) : Contender::release(call, memory);
+  void release(const Call& call, void* memory) override {
+    call.registered() ? registered_.release(static_cast<float*>(memory)) : Contender::release(call, memory);
   }
 
-  std::function<void()> bind(const Call& call, float*, float* memory) override {
+  std::function<void()> bind(const Call& call, void*, void* output) override {
+    auto* const memory = static_cast<float*>(output);
     if (call.registered()) return registered_.bind(call.bytes, memory);
     if (call.variant == "staged") return staged_.bind(call.bytes, memory);
     return tcp_->bind(call.bytes, memory);

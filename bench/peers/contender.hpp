@@ -21,12 +21,12 @@ class Contender {
   virtual std::string algorithm(const Call&) const { return "-"; }
 
   /// Memory for one side of a call, not yet touched. The same on all ranks, in the same order.
-  virtual float* allocate(const Call&, std::size_t bytes) { return static_cast<float*>(std::malloc(bytes)); }
-  virtual void release(const Call&, float* memory) { std::free(memory); }
+  virtual void* allocate(const Call&, std::size_t bytes) { return std::malloc(bytes); }
+  virtual void release(const Call&, void* memory) { std::free(memory); }
 
   /// One call on these buffers, ready to be run again and again. Whatever the API lets a program do once is
   /// done here, untimed. `input` and `output` are equal where the call is in place.
-  virtual std::function<void()> bind(const Call& call, float* input, float* output) = 0;
+  virtual std::function<void()> bind(const Call& call, void* input, void* output) = 0;
 };
 
 }  // namespace peers

@@ -1,38 +1,80 @@
 #include "bench/peers/data.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
 namespace peers {
 namespace {
 
-// Small whole numbers: sums of 64 ranks are exact in f32.
-float value(int rank, std::size_t index, unsigned salt) {
+// Small whole numbers: sums of 64 ranks are exact in f32 and f16, of 8 in bf16.
+unsigned value(int rank, std::size_t index, unsigned salt) {
   const auto mixed = static_cast<unsigned>(index) * 7u + (static_cast<unsigned>(index) >> 5) +
                      static_cast<unsigned>(rank) * 13u + salt;
-  return static_cast<float>(mixed & 31u);
+  return mixed & 31u;
 }
 
-float sum_at(int world, std::size_t index, unsigned salt) {
-  float total = 0;
-  for (int rank = 0; rank < world; ++rank) total += value(rank, index, salt);
+unsigned reduced(const Call& call, std::size_t index, unsigned salt) {
+  unsigned total = 0;
+  for (int rank = 0; rank < call.world; ++rank) {
+    const unsigned one = value(rank, index, salt);
+    total = call.kind.reduction == Reduction::sum ? total + one : std::max(total, one);
+  }
   return total;
 }
 
+// A whole number below 2048, of which f16 holds the eleven leading bits.
+std::uint16_t half_of(unsigned number) {
+  if (number == 0) return 0;
+  const auto exponent = static_cast<unsigned>(std::bit_width(number)) - 1;
+  return static_cast<std::uint16_t>((exponent + 15) << 10 | (number << (10 - exponent) & 0x3ff));
+}
+
+// The bits of a number as an element.
+std::uint64_t bits_of(Element element, unsigned number) {
+  const auto as_float = std::bit_cast<std::uint32_t>(static_cast<float>(number));
+  switch (element) {
+    case Element::f32:
+      return as_float;
+    case Element::f16:
+      return half_of(number);
+    case Element::bf16:
+      return as_float >> 16;
+    case Element::i64:
+      return number;
+  }
+  return 0;
+}
+
+std::uint64_t bits_at(Element element, const std::byte* memory) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, memory, size_of(element));
+  return bits;
+}
+
 template <typename Expected>
-std::uint64_t differences(const float* output, std::size_t count, const Expected& expected) {
+std::uint64_t differences(const Call& call, const std::byte* output, const Expected& expected) {
+  const Element element = call.kind.element;
   std::uint64_t wrong = 0;
-  for (std::size_t i = 0; i < count; ++i) wrong += output[i] != expected(i) ? 1 : 0;
+  for (std::size_t i = 0; i < call.count(); ++i)
+    wrong += bits_at(element, output + i * size_of(element)) != bits_of(element, expected(i)) ? 1 : 0;
   return wrong;
 }
 
 }  // namespace
 
-void fill(const Call& call, float* input, unsigned salt) {
-  const std::size_t count = call.input_count();
-  for (std::size_t i = 0; i < count; ++i) input[i] = value(call.rank, i, salt);
+void fill(const Call& call, void* input, unsigned salt) {
+  const std::size_t count = call.input_count(), size = size_of(call.kind.element);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = bits_of(call.kind.element, value(call.rank, i, salt));
+    std::memcpy(static_cast<std::byte*>(input) + i * size, &bits, size);
+  }
 }
 
-std::uint64_t count_wrong(const Call& call, const float* output, unsigned salt) {
+std::uint64_t count_wrong(const Call& call, const void* output, unsigned salt) {
   const std::size_t block = call.count();
   const std::size_t mine = static_cast<std::size_t>(call.rank) * block;
+  const auto* const out = static_cast<const std::byte*>(output);
   const bool idle = call.rank != kRoot && (call.op == Op::reduce || call.op == Op::gather);
   if (block == 0 || idle) return 0;
   switch (call.op) {
@@ -40,20 +82,21 @@ std::uint64_t count_wrong(const Call& call, const float* output, unsigned salt) 
       return 0;
     case Op::all_reduce:
     case Op::reduce:
-      return differences(output, block, [&](std::size_t i) { return sum_at(call.world, i, salt); });
+      return differences(call, out, [&](std::size_t i) { return reduced(call, i, salt); });
     case Op::reduce_scatter:
-      return differences(output, block, [&](std::size_t i) { return sum_at(call.world, mine + i, salt); });
+      return differences(call, out, [&](std::size_t i) { return reduced(call, mine + i, salt); });
     case Op::broadcast:
-      return differences(output, block, [&](std::size_t i) { return value(kRoot, i, salt); });
+      return differences(call, out, [&](std::size_t i) { return value(kRoot, i, salt); });
     case Op::scatter:
-      return differences(output, block, [&](std::size_t i) { return value(kRoot, mine + i, salt); });
+      return differences(call, out, [&](std::size_t i) { return value(kRoot, mine + i, salt); });
     case Op::all_gather:
     case Op::gather:
     case Op::all_to_all: {
       const std::size_t from = call.op == Op::all_to_all ? mine : 0;
+      const std::size_t block_bytes = block * size_of(call.kind.element);
       std::uint64_t wrong = 0;
       for (int rank = 0; rank < call.world; ++rank) {
-        wrong += differences(output + static_cast<std::size_t>(rank) * block, block,
+        wrong += differences(call, out + static_cast<std::size_t>(rank) * block_bytes,
                              [&](std::size_t i) { return value(rank, from + i, salt); });
       }
       return wrong;

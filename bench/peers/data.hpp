@@ -1,4 +1,4 @@
-// Inputs whose sums are exact in any order, and what every operation must make of them.
+// Inputs whose sums are exact in any order and type, and what every operation must make of them.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 namespace peers {
 
 /// Fills this rank's input; `salt` tells one check from another.
-void fill(const Call& call, float* input, unsigned salt);
+void fill(const Call& call, void* input, unsigned salt);
 
 /// Elements of this rank's output that are not what the inputs of all ranks make them.
-std::uint64_t count_wrong(const Call& call, const float* output, unsigned salt);
+std::uint64_t count_wrong(const Call& call, const void* output, unsigned salt);
 
 }  // namespace peers

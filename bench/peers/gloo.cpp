@@ -48,13 +48,15 @@ class Gloo final : public peers::Contender {
 
   std::string version() const override { return "Gloo"; }  // the library does not tell
   bool supports(const Call& call) const override {
-    return (call.op == Op::all_reduce) != (call.variant == "default");
+    return call.kind == peers::Kind{} && (call.op == Op::all_reduce) != (call.variant == "default");
   }
   std::string algorithm(const Call& call) const override {
     return call.op == Op::all_reduce ? call.variant : "-";
   }
 
-  Run bind(const Call& call, float* in, float* out) override {
+  Run bind(const Call& call, void* input, void* output) override {
+    auto* const in = static_cast<float*>(input);
+    auto* const out = static_cast<float*>(output);
     const std::size_t count = call.count();
     switch (call.op) {
       case Op::all_reduce:

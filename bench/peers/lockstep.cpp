@@ -20,6 +20,24 @@ const Operation& operation_of(const Call& call) {
   throw std::runtime_error("lockstep-bench has no operation " + std::string(peers::name_of(call.op)));
 }
 
+lockstep::DataType type_of(const peers::Kind& kind) {
+  switch (kind.element) {
+    case peers::Element::f32:
+      return lockstep::DataType::f32;
+    case peers::Element::f16:
+      return lockstep::DataType::f16;
+    case peers::Element::bf16:
+      return lockstep::DataType::bf16;
+    case peers::Element::i64:
+      return lockstep::DataType::i64;
+  }
+  throw std::logic_error("an element without a name");
+}
+
+lockstep::ReduceOp op_of(const peers::Kind& kind) {
+  return kind.reduction == peers::Reduction::sum ? lockstep::ReduceOp::sum : lockstep::ReduceOp::max;
+}
+
 Communicator join(const peers::Place& place) {
   lockstep::InitOptions options;
   options.rank = place.rank;
@@ -41,22 +59,20 @@ class Lockstep final : public peers::Contender {
     lockstep::bench::Options options;
     options.root = peers::kRoot;
     const auto ground = lockstep::bench::ground_of(communicator_, options);
-    const auto choice = lockstep::bench::choose(ground, options, operation_of(call), lockstep::DataType::f32,
-                                                lockstep::ReduceOp::sum, call.count());
+    const auto choice = lockstep::bench::choose(ground, options, operation_of(call), type_of(call.kind),
+                                                op_of(call.kind), call.count());
     return lockstep::bench::algorithm_name(ground, choice, call.registered());
   }
 
-  float* allocate(const Call& call, std::size_t bytes) override {
-    return call.registered() ? static_cast<float*>(lockstep::allocate(bytes))
-                             : Contender::allocate(call, bytes);
+  void* allocate(const Call& call, std::size_t bytes) override {
+    return call.registered() ? lockstep::allocate(bytes) : Contender::allocate(call, bytes);
   }
-  void release(const Call& call, float* memory) override {
+  void release(const Call& call, void* memory) override {
     call.registered() ? lockstep::free(memory) : Contender::release(call, memory);
   }
 
-  std::function<void()> bind(const Call& call, float* in, float* out) override {
-    const Arguments arguments{
-        in, out, call.count(), lockstep::DataType::f32, lockstep::ReduceOp::sum, peers::kRoot, {}};
+  std::function<void()> bind(const Call& call, void* in, void* out) override {
+    const Arguments arguments{in, out, call.count(), type_of(call.kind), op_of(call.kind), peers::kRoot, {}};
     return [this, arguments, run = operation_of(call).run] { run(communicator_, arguments); };
   }
 

@@ -8,7 +8,7 @@ namespace {
 using peers::Call;
 using peers::Op;
 
-void run(const Call& call, float* in, float* out) {
+void run(const Call& call, void* in, void* out) {
   const int count = static_cast<int>(call.count());
   const MPI_Comm world = MPI_COMM_WORLD;
   switch (call.op) {
@@ -58,8 +58,8 @@ class Mpi final : public peers::Contender {
     for (char& c : line) c = c == '\t' ? ' ' : c;
     return line;
   }
-  bool supports(const Call&) const override { return true; }
-  std::function<void()> bind(const Call& call, float* in, float* out) override {
+  bool supports(const Call& call) const override { return call.kind == peers::Kind{}; }
+  std::function<void()> bind(const Call& call, void* in, void* out) override {
     return [call, in, out] { run(call, in, out); };
   }
 };

@@ -39,19 +39,20 @@ class BufferSet {
   BufferSet(const BufferSet&) = delete;
   BufferSet& operator=(const BufferSet&) = delete;
 
-  float* input() const { return input_; }
-  float* output() const { return output_; }
+  void* input() const { return input_; }
+  void* output() const { return output_; }
   void clear() {
-    std::memset(input_, 0, call_.input_count() * sizeof(float));
-    std::memset(output_, 0, call_.output_count() * sizeof(float));
+    std::memset(input_, 0, bytes_of(call_.input_count()));
+    std::memset(output_, 0, bytes_of(call_.output_count()));
   }
 
   std::function<void()> run;
 
  private:
-  float* make(std::size_t count) {
-    const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
-    float* memory = contender_.allocate(call_, bytes);
+  std::size_t bytes_of(std::size_t count) const { return count * size_of(call_.kind.element); }
+  void* make(std::size_t count) {
+    const std::size_t bytes = bytes_of(std::max<std::size_t>(count, 1));
+    void* memory = contender_.allocate(call_, bytes);
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory, 0, bytes);
     return memory;
@@ -59,8 +60,8 @@ class BufferSet {
 
   Contender& contender_;
   const Call& call_;
-  float* input_;
-  float* output_;
+  void* input_;
+  void* output_;
 };
 
 class Turn {
@@ -129,7 +130,7 @@ std::string summary(const Board& board, int iterations, const std::string& algor
 }  // namespace
 
 std::string run_turn(Contender& contender, Board& board, const Order& order) {
-  const Call call{order.op, order.bytes, order.variant, board.rank(), board.world()};
+  const Call call{order.op, order.bytes, order.variant, board.rank(), board.world(), order.kind};
   if (!contender.supports(call)) return "unsupported";
   Turn turn(contender, board, call);
   double wrong = turn.wrong(0, 1);

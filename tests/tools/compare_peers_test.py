@@ -82,6 +82,16 @@ class OursAlone(InFolder):
         self.assertTrue(limits["congestion_in_use"]["lockstep"])
         self.assertEqual(results["failures"], [])
 
+    def test_other_types_beside_the_f32_sum(self):
+        results = measure(self.folder, "--peers", "none", "--ranks", "2", "--sizes", "8K", "--ops", "all_reduce")
+        found = {(row["kind"], row["buffers"]) for row in results["kinds"]}
+        self.assertEqual(found, {(k, b) for k in ("f16", "bf16", "i64", "f32-max") for b in ("registered", "private")})
+        for row in results["kinds"]:
+            self.assertAlmostEqual(row["ratio"], row["us"] / row["f32_sum_us"], delta=0.01)
+        goals = [v for v in targets.judge(results) if v["goal"] == "to the f32 sum"]
+        self.assertEqual(len(goals), len(found))
+        self.assertTrue(all(v["met"] == (v["reached"] <= 1.1) for v in goals))
+
     def test_nothing_is_left_of_a_crew(self):
         job = contenders.Job("lockstep", "shm", argument="shm")
         with Crew({"lockstep": BIN / "peer-lockstep"}, self.fail) as crew:
@@ -175,11 +185,11 @@ class Goals(unittest.TestCase):
     def test_verdicts(self):
         row = {"op": "all_reduce", "ranks": 2, "transport": "shm", "buffers": "registered", "bytes": 8, "ours_us": 0.3,
                "peers": {"openmpi": 0.4}, "best_peer": "openmpi", "ratio": 0.75, "floor_us": 0.15}
-        found = {v["goal"]: v["met"] for v in targets.judge([row])}
+        found = {v["goal"]: v["met"] for v in targets.judge({"rows": [row], "kinds": []})}
         self.assertEqual(found, {"all_reduce to best": True, "us above the floor": False})
         other = row | {"op": "broadcast", "ratio": 1.01}
         del other["floor_us"]
-        self.assertEqual([v["met"] for v in targets.judge([other])], [False])
+        self.assertEqual([v["met"] for v in targets.judge({"rows": [other], "kinds": []})], [False])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -78,6 +81,44 @@ TEST(PeersData, AcceptsTheRightResultAndSeesOneWrongElement) {
   }
 }
 
+/// Numbers of so few bits that a wider type holds them as they are.
+double number_of(Element element, const std::byte* memory) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, memory, size_of(element));
+  if (element == Element::i64) return static_cast<double>(bits);
+  const bool half = element == Element::f16;
+  const unsigned fraction_bits = half ? 10 : 7, bias = half ? 15 : 127;
+  if (bits == 0) return 0;
+  const double fraction = 1 + static_cast<double>(bits & ((1u << fraction_bits) - 1)) / (1u << fraction_bits);
+  return std::ldexp(fraction, static_cast<int>(bits >> fraction_bits) - static_cast<int>(bias));
+}
+
+TEST(PeersData, EveryKindHoldsTheSameNumbers) {
+  Call plain{Op::all_reduce, 4096, "private", 1, 4};
+  Vector numbers(plain.count());
+  fill(plain, numbers.data(), kSalt);
+  for (const Element element : {Element::f16, Element::bf16, Element::i64}) {
+    Call call = plain;
+    call.kind.element = element;
+    std::vector<std::byte> memory(call.bytes);
+    ASSERT_EQ(call.count(), call.bytes / size_of(element));
+    fill(call, memory.data(), kSalt);
+    for (std::size_t i = 0; i < std::min(call.count(), plain.count()); ++i)
+      ASSERT_EQ(number_of(element, memory.data() + i * size_of(element)), numbers[i]) << i;
+    EXPECT_GT(count_wrong(call, memory.data(), kSalt), 0u);
+  }
+}
+
+TEST(PeersData, AMaximumIsNoSum) {
+  Call call{Op::all_reduce, 4096, "private", 0, 2, {Element::f32, Reduction::max}};
+  const std::vector<Vector> in = inputs(call);
+  Vector out(call.count());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(in[0][i], in[1][i]);
+  EXPECT_EQ(count_wrong(call, out.data(), kSalt), 0u);
+  call.kind.reduction = Reduction::sum;
+  EXPECT_GT(count_wrong(call, out.data(), kSalt), 0u);
+}
+
 TEST(PeersData, ResultsOfAnotherCheckAreWrong) {
   Call call{Op::all_reduce, 4096, "private", 0, 2};
   const Vector out = expected(call, inputs(call));
@@ -121,6 +162,11 @@ TEST(PeersOrder, ReadsWhatTheDriverWrites) {
   EXPECT_EQ(order.variant, "registered");
   EXPECT_EQ(order.budget_us, 40000);
   EXPECT_EQ(order.most, 20000);
+  EXPECT_EQ(order.kind, Kind{});
+  const Order other = parse_order("all_reduce 8192 private/bf16-max 1 1 1 1");
+  EXPECT_EQ(other.variant, "private");
+  EXPECT_EQ(other.kind, (Kind{Element::bf16, Reduction::max}));
+  EXPECT_THROW(parse_order("all_reduce 8 private/f33 1 1 1 1"), std::runtime_error);
   EXPECT_THROW(parse_order("all_too 8 private 1 1 1 1"), std::runtime_error);
   EXPECT_THROW(parse_order("all_reduce 8"), std::runtime_error);
 }

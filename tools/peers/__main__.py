@@ -61,15 +61,16 @@ def measure(options):
         print("\r\033[K", end="", file=sys.stderr)
     floors = limits.median() | {"congestion_control": default, "congestion_allowed": allowed, "congestion_in_use": used,
                                 "floors": rows.floor_rows(schedule)}
+    kinds = rows.kind_rows(schedule)
     found = rows.make_rows(schedule, floors)
     about["seconds"] = round(time.monotonic() - began)
-    return {"machine": about, "limits": floors, "rows": found, "failures": failures}
+    return {"machine": about, "limits": floors, "rows": found, "kinds": kinds, "failures": failures}
 
 
 def read_results(path):
     try:
         results = json.loads(Path(path).read_text(encoding="utf-8"))
-        return {key: results[key] for key in ("machine", "limits", "rows", "failures")}
+        return {key: results[key] for key in ("machine", "limits", "rows", "failures")} | {"kinds": results.get("kinds", [])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Problem(f"{path} does not hold results of compare-peers --json: {error}") from error
 
@@ -97,7 +98,7 @@ def run(options):
     check_outputs(options)
     results = read_results(options.source) if options.source else measure(options)
     tables.show(results)
-    verdicts = targets.judge(results["rows"])
+    verdicts = targets.judge(results)
     if options.target:
         print("\ngoals\n" + tables.plain(targets.HEADER, list(targets.lines(verdicts))))
     missed = sum(not v["met"] for v in verdicts)

@@ -34,6 +34,11 @@ def sections(results, verdicts, folder):
     if share:
         yield "### Bytes touched a second"
         yield share
+    kinds = tables.kinds(results, tables.markdown)
+    if kinds:
+        yield "### Other types and operators"
+        yield "Microseconds; in brackets the rate of bytes touched as a share of the f32 sum's. Sums, where nothing else is said."
+        yield kinds
     yield "### Goals"
     yield from misses(verdicts)
     if results["failures"]:

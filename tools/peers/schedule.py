@@ -44,7 +44,8 @@ class Schedule:
 
     def entries(self, cell):
         return [Entry(job, variant) for job in self.jobs if job.takes_part(cell.bytes)
-                for variant in contenders.variants(job, cell.op, cell.ranks, self.congestions)]
+                for variant in contenders.variants(job, cell.op, cell.ranks, cell.bytes, self.congestions)
+                if not (self.options.quick and "/" in variant)]
 
     @property
     def rounds(self):

@@ -89,6 +89,18 @@ def shares(results, layout):
     return layout(["all_reduce", "GB/s touched", "of copy", "of add"], lines) if lines else ""
 
 
+def kinds(results, layout):
+    """Of other types and operators: time, and the share of the f32 sum's rate."""
+    names = list(dict.fromkeys(row["kind"] for row in results["kinds"]))
+    cells = {}
+    for row in results["kinds"]:
+        cells.setdefault((row["ranks"], row["buffers"], row["bytes"]), {})[row["kind"]] = row
+    lines = [[f"{ranks} ranks, {buffers}, {size_name(size)}", number(next(iter(cell.values()))["f32_sum_us"]),
+              *(f"{number(cell[name]['us'])} ({1 / cell[name]['ratio']:.2f})" if name in cell else "-" for name in names)]
+             for (ranks, buffers, size), cell in sorted(cells.items(), key=lambda item: (item[0][0], item[0][1] != "registered", item[0][2]))]
+    return layout(["all_reduce", "f32 sum", *(name.replace("-", " ") for name in names)], lines) if lines else ""
+
+
 def facts(results):
     """What the numbers rest on, a sentence a line."""
     machine, limits = results["machine"], results["limits"]
@@ -110,5 +122,8 @@ def show(results):
     share = shares(results, plain)
     if share:
         print("\nbytes touched a second, beside the rates above\n" + share)
+    kind = kinds(results, plain)
+    if kind:
+        print("\nother types and operators, us, and the rate of bytes touched as a share of the f32 sum's\n" + kind)
     for failure in results["failures"]:
         print(f"left out: {failure}")
