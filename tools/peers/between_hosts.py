@@ -65,7 +65,7 @@ class Cell:
 
     def visit(self, crew):
         for job in self.jobs:
-            variants = ["private"] if job.peer == "lockstep" else contenders.variants(job, self.op, self.ranks, [])
+            variants = ["private"] if job.peer == "lockstep" else contenders.variants(job, self.op, self.ranks, self.size, [])
             for variant in variants:
                 order = f"{self.op} {self.size} {variant} {300_000 if self.size >= 1 << 20 else 60_000} 2 3 20000"
                 answer = crew.turn(job, self.ranks, order, TURN_SECONDS)
