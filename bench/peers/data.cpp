@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cstddef>
 
 namespace peers {
 namespace {
@@ -30,44 +30,58 @@ std::uint16_t half_of(unsigned number) {
   return static_cast<std::uint16_t>((exponent + 15) << 10 | (number << (10 - exponent) & 0x3ff));
 }
 
-// The bits of a number as an element.
-std::uint64_t bits_of(Element element, unsigned number) {
-  const auto as_float = std::bit_cast<std::uint32_t>(static_cast<float>(number));
-  switch (element) {
-    case Element::f32:
-      return as_float;
-    case Element::f16:
-      return half_of(number);
-    case Element::bf16:
-      return as_float >> 16;
-    case Element::i64:
-      return number;
-  }
-  return 0;
+// A number as it lies in memory.
+template <Element kElement>
+auto stored(unsigned number) {
+  if constexpr (kElement == Element::f32) return static_cast<float>(number);
+  if constexpr (kElement == Element::f16) return half_of(number);
+  if constexpr (kElement == Element::bf16)
+    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(number)) >> 16);
+  if constexpr (kElement == Element::i64) return static_cast<std::int64_t>(number);
 }
 
-std::uint64_t bits_at(Element element, const std::byte* memory) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, memory, size_of(element));
-  return bits;
+template <Element kElement, typename Number>
+void fill_with(const Number& number, std::size_t count, void* memory) {
+  auto* const elements = static_cast<decltype(stored<kElement>(0))*>(memory);
+  for (std::size_t i = 0; i < count; ++i) elements[i] = stored<kElement>(number(i));
+}
+
+template <Element kElement, typename Number>
+std::uint64_t count_others(const Number& number, std::size_t count, const void* memory) {
+  const auto* const elements = static_cast<const decltype(stored<kElement>(0))*>(memory);
+  std::uint64_t others = 0;
+  for (std::size_t i = 0; i < count; ++i) others += elements[i] != stored<kElement>(number(i)) ? 1 : 0;
+  return others;
 }
 
 template <typename Expected>
 std::uint64_t differences(const Call& call, const std::byte* output, const Expected& expected) {
-  const Element element = call.kind.element;
-  std::uint64_t wrong = 0;
-  for (std::size_t i = 0; i < call.count(); ++i)
-    wrong += bits_at(element, output + i * size_of(element)) != bits_of(element, expected(i)) ? 1 : 0;
-  return wrong;
+  switch (call.kind.element) {
+    case Element::f32:
+      return count_others<Element::f32>(expected, call.count(), output);
+    case Element::f16:
+      return count_others<Element::f16>(expected, call.count(), output);
+    case Element::bf16:
+      return count_others<Element::bf16>(expected, call.count(), output);
+    case Element::i64:
+      return count_others<Element::i64>(expected, call.count(), output);
+  }
+  return 0;
 }
 
 }  // namespace
 
 void fill(const Call& call, void* input, unsigned salt) {
-  const std::size_t count = call.input_count(), size = size_of(call.kind.element);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t bits = bits_of(call.kind.element, value(call.rank, i, salt));
-    std::memcpy(static_cast<std::byte*>(input) + i * size, &bits, size);
+  const auto number = [&](std::size_t i) { return value(call.rank, i, salt); };
+  switch (call.kind.element) {
+    case Element::f32:
+      return fill_with<Element::f32>(number, call.input_count(), input);
+    case Element::f16:
+      return fill_with<Element::f16>(number, call.input_count(), input);
+    case Element::bf16:
+      return fill_with<Element::bf16>(number, call.input_count(), input);
+    case Element::i64:
+      return fill_with<Element::i64>(number, call.input_count(), input);
   }
 }
 
