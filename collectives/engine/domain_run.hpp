@@ -75,6 +75,8 @@ class DomainRun {
   DomainPosition end() const;
   /// While this is true members' memory may be written by this rank (registered programs).
   bool writes_to_members() const { return registered_; }
+  /// Whether the last step() stopped within a long copy or reduction, only to let others have the lock.
+  bool has_work() const { return elements_ > 0; }
   /// Whether whoever has published what is awaited has nothing to do until all have, and the call goes on
   /// then or ends for those who shared its work. Not where one phase is all: there a rank that has published
   /// may as well let the next one end.
