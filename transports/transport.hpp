@@ -54,9 +54,9 @@ class Link {
   virtual ~Link() = default;
 
   /// Hands over a message: header, then payload (header.bytes == payload.size(), or 0 payload). True when all
-  /// of it was accepted: the payload may then be reused. False: nothing more fits now; call again with the
-  /// same arguments and cursor before any other send on this link, or give it up with Transport::withdraw.
-  /// After that, the same bytes may continue from other memory.
+  /// of it was accepted: the payload may then be reused. False: nothing more fits now, or, where the cursor
+  /// moved, perhaps more does; call again with the same arguments and cursor before any other send on this
+  /// link, or give it up with Transport::withdraw. After that, the same bytes may continue from other memory.
   virtual Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                             SendCursor& cursor) = 0;
 
@@ -92,7 +92,8 @@ class Link {
   virtual void pop() = 0;
 
   /// What a sleeping waiter should watch: fd and events (POLLIN, and POLLOUT after a send that returned
-  /// false). fd -1: this link lives in shared memory and rings the rank's doorbell instead.
+  /// false). It is watched for what is new: nobody sleeps before calls have moved nothing. fd -1: this link
+  /// lives in shared memory and rings the rank's doorbell instead.
   virtual pollfd poll_entry() const = 0;
 
   /// Payload and header bytes moved so far, for reports.

@@ -1,4 +1,4 @@
-// Inputs whose sums are exact in any order and type, and what every operation must make of them.
+// Inputs whose sums are exact in any order, in bf16 to 8 ranks, and what every operation must make of them.
 #pragma once
 
 #include <cstdint>

@@ -77,8 +77,8 @@ bool Engine::test(Operation& operation) {
 void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit) {
   if (sleeper_ == nullptr) return;
   const bool held = others_held_;  // What is held is not watched, but looked at again soon.
+  if (transport_) static_cast<void>(transport_->service());  // First: a link that it makes is to be watched.
   const bool in_poll = sleeper_->declare(false, held);
-  if (transport_) static_cast<void>(transport_->service());
   if (!step_locked() && !operation.done.load(std::memory_order_relaxed)) {
     ++sleepers_;
     lock.unlock();
@@ -114,7 +114,8 @@ Progressor::Outcome Engine::progress() {
   }
   apply_requests();
   if (waiters_ > 0 || !has_unattended()) return Outcome::idle;
-  const bool moved = step_locked();
+  const bool held = others_held_;
+  const bool moved = step_locked() || (others_held_ && !held);  // Nobody looked at those just held.
   look_around();
   if (!has_unattended()) return Outcome::idle;
   return moved ? Outcome::moved : Outcome::stuck;
@@ -126,8 +127,8 @@ int Engine::arm() {
   // look may be asleep on the futex: peers that found the reactor's declaration in place of its own would not
   // wake it.
   if (!lock.owns_lock() || others_held_ || waiters_ > 0) return -1;
-  sleeper_->declare(true, false);
   if (transport_) static_cast<void>(transport_->service());
+  sleeper_->declare(true, false);
   return sleeper_->descriptor();
 }
 

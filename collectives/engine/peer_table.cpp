@@ -59,7 +59,9 @@ bool PeerTable::flush_peer(int peer) {
     if (*link_to == nullptr) return moved;
     Posted& front = entry.posted.front();
     const auto payload = std::as_bytes(std::span(front.payload));
+    const std::size_t payload_before = front.cursor.payload_bytes;
     const auto sent = (*link_to)->send(front.header, payload, front.cursor);
+    moved |= front.cursor.payload_bytes > payload_before;  // A link sends a long message by and by.
     if (!sent.ok()) {
       entry.posted.clear();
       return moved;

@@ -132,14 +132,15 @@ std::uint64_t output_elements(const Shape& shape) {
   return 0;
 }
 
-Shape uncut(Shape shape) {
-  shape.segment = 0;
+Shape seldom_cut(Shape shape) {
+  constexpr std::uint64_t kSegments = 64, kAbsurd = std::uint64_t{1} << 50;
+  shape.segment = std::min(shape.segment, kAbsurd) * kSegments;
   return shape;
 }
 
 int segment_count(std::uint64_t count, std::uint64_t segment) {
   if (count == 0) return 0;
-  return segment == 0 ? 1 : static_cast<int>((count + segment - 1) / segment);
+  return segment == 0 ? 1 : static_cast<int>(count / segment + (count % segment != 0 ? 1 : 0));
 }
 
 Range segment_of(Range whole, std::uint64_t segment, int index) {

@@ -55,8 +55,9 @@ std::uint64_t output_elements(const Shape& shape);
 int segment_count(std::uint64_t count, std::uint64_t segment);
 Range segment_of(Range whole, std::uint64_t segment, int index);
 
-/// The call with no message cut: where nobody passes on what it received, a cut only costs a further message.
-Shape uncut(Shape shape);
+/// The call with messages of up to 64 segments: where nobody passes on what it received, a cut only costs a
+/// further message. Not without bound, because what is left of a message goes before word of a failure.
+Shape seldom_cut(Shape shape);
 
 /// Largest power of two that is at most `value` (>= 1).
 int floor_power_of_two(int value);

@@ -1,6 +1,8 @@
 // Every program of the table is proved: for every world size 1 .. 64, every root, counts {0, 1, n-1, n, n+1,
 // large odd}, whole and in segments or blocks, in place and out of place; and the programs of few steps for
 // sampled world sizes up to 1024.
+#include <limits>
+
 #include "collectives/verify/verify.hpp"
 #include "tests/programs/cases.hpp"
 #include "tests/support/sanitized.hpp"
@@ -68,6 +70,19 @@ TEST_P(Proof, OverLinksThatStream) {
   }
 }
 
+/// As if the user had asked for no cuts at all.
+TEST_P(Proof, OfAbsurdSegments) {
+  if (GetParam()->medium != Medium::links) return;
+  for (int world = 1; world <= 8; ++world) {
+    for (const bool streams : {false, true}) {
+      Shape shape = shape_of(*GetParam(), world, 0, 23 * static_cast<std::uint64_t>(world) + 2, 1);
+      shape.segment = std::numeric_limits<std::int64_t>::max() / 4;
+      shape.streams = streams;
+      ASSERT_NO_FATAL_FAILURE(prove(shape));
+    }
+  }
+}
+
 /// Blocks that are cut by the length of a segment, in staging areas that have room for few of them or for
 /// all.
 TEST_P(Proof, OfStagedSegments) {
@@ -111,7 +126,10 @@ TEST(Hosts, EveryLayout) {
           // Several pieces of several segments.
           if (size.pieces > 1) shape.segment = size.count / (size.pieces * 8) + 1;
           if (!row->supports(shape)) continue;
-          ASSERT_EQ(verify_algorithm(*row, shape), "") << name_of_row(*row) << ' ' << name_of_case(shape);
+          for (const bool streams : {false, true}) {
+            shape.streams = streams;
+            ASSERT_EQ(verify_algorithm(*row, shape), "") << name_of_row(*row) << ' ' << name_of_case(shape);
+          }
         }
       }
     }

@@ -7,8 +7,9 @@
 
 namespace lockstep::internal {
 
-Program all_gather_ring(const Shape& shape) {
+Program all_gather_ring(const Shape& call) {
   ProgramBuilder builder;
+  const Shape shape = call.world > 2 ? call : seldom_cut(call);
   RingLanes lanes(builder);
   const RingOrder order(shape);
   const Blocks blocks = order.by_place(Blocks::of(shape));

@@ -10,6 +10,8 @@
 // Bytes sent by each rank: 2 (world - 1) / world of the message, the least possible.
 // Bits: a block is summed in the order b + 1, b + 2, ..., b by the ranks on its way, once, and then copied:
 // equal on all ranks.
+#include <algorithm>
+
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/links/ring.hpp"
 
@@ -22,8 +24,9 @@ constexpr std::uint64_t kCachedSegments = 16, kCachedBlockSegments = 4;
 
 /// Elements of a piece's blocks.
 std::uint64_t block_elements(const Shape& shape) {
-  const bool cached = shape.streams && shape.count / kCachedSegments <= shape.segment;
-  return cached ? kCachedBlockSegments * shape.segment : shape.segment;
+  const std::uint64_t segment = std::min(shape.segment, shape.count);
+  const bool cached = shape.streams && shape.count / kCachedSegments <= segment;
+  return cached ? kCachedBlockSegments * segment : segment;
 }
 
 /// One piece on its way: `elements` of the message, a block of it for each rank.

@@ -11,7 +11,7 @@ Program broadcast_binomial(const Shape& call) {
   ProgramBuilder builder;
   LaneBuilder sends = builder.lane(), receives = builder.lane();
   const BinomialTree tree(call);
-  const Shape shape = tree.relays() ? call : uncut(call);
+  const Shape shape = tree.relays() ? call : seldom_cut(call);
   binomial_broadcast(shape, tree, sends, receives, input({0, shape.count}), {});
   return std::move(builder).build();
 }

@@ -12,7 +12,7 @@ namespace lockstep::internal {
 
 Program broadcast_chain(const Shape& call) {
   ProgramBuilder builder;
-  const Shape shape = call.world > 2 ? call : uncut(call);
+  const Shape shape = call.world > 2 ? call : seldom_cut(call);
   LaneBuilder sends = builder.lane(), receives = builder.lane();
   const RingOrder order(shape);
   const int right = order.right(), left = order.left();

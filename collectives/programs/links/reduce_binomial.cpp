@@ -11,7 +11,7 @@ Program reduce_binomial(const Shape& call) {
   ProgramBuilder builder;
   LaneBuilder sends = builder.lane(), receives = builder.lane();
   const BinomialTree tree(call);
-  const Shape shape = tree.relays() ? call : uncut(call);
+  const Shape shape = tree.relays() ? call : seldom_cut(call);
   Slice total = output({0, shape.count});
   if (!tree.at_root()) total = scratch(builder.reserve(tree.children().empty() ? 0 : shape.count));
   binomial_reduce(shape, tree, sends, receives, total);

@@ -9,7 +9,7 @@ namespace lockstep::internal {
 
 Program reduce_scatter_ring(const Shape& call) {
   ProgramBuilder builder;
-  const Shape shape = call.world > 2 || !call.streams ? call : uncut(call);
+  const Shape shape = call.world > 2 || !call.streams ? call : seldom_cut(call);
   RingLanes lanes(builder);
   const RingOrder order(shape);
   const Blocks blocks = order.by_place(Blocks::of(shape));

@@ -1,0 +1,60 @@
+// What the engine says of itself to peers: probes, and after a failure the rest of what was under way.
+#include "collectives/engine/peer_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lockstep::internal {
+namespace {
+
+constexpr std::size_t kSlice = 1 << 10;
+
+/// Takes a slice at each call, as a socket with room does.
+class SlicingLink final : public Link {
+ public:
+  Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
+                    SendCursor& cursor) override {
+    cursor.header_bytes = sizeof header;
+    cursor.payload_bytes = std::min(payload.size(), cursor.payload_bytes + kSlice);
+    return cursor.payload_bytes == payload.size();
+  }
+  Result<const FrameHeader*> peek(const Awaited*) override { return nullptr; }
+  Result<std::size_t> read(std::span<std::byte>) override { return std::size_t{0}; }
+  Result<std::span<const std::byte>> borrow(std::size_t, std::size_t) override {
+    return std::span<const std::byte>();
+  }
+  void release(std::size_t) override {}
+  void pop() override {}
+  pollfd poll_entry() const override { return {-1, 0, 0}; }
+  std::uint64_t bytes_sent() const override { return 0; }
+  std::uint64_t bytes_received() const override { return 0; }
+};
+
+class OneLink final : public Transport {
+ public:
+  std::string_view name() const override { return "slicing"; }
+  Result<Link*> link(int, Channel) override { return &link_; }
+  Status service() override { return {}; }
+  Link* existing_link(int, Channel) override { return &link_; }
+  void append_poll_entries(std::vector<pollfd>&) override {}
+  Domain* domain() override { return nullptr; }
+  void close() override {}
+
+ private:
+  SlicingLink link_;
+};
+
+/// Who hears that nothing moved goes to sleep, and no event comes from a link that had room all the time.
+TEST(PeerTable, ASliceOfALongMessageIsProgress) {
+  OneLink transport;
+  PeerTable table(transport, Channel::collective, 2, 0);
+  table.post(1, {}, std::string(10 * kSlice, 'x'));
+  int passes = 0;
+  for (; table.has_posted(); ++passes) ASSERT_TRUE(table.flush()) << passes;
+  EXPECT_EQ(passes, 10);
+  EXPECT_FALSE(table.flush());
+}
+
+}  // namespace
+}  // namespace lockstep::internal
