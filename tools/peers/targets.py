@@ -17,7 +17,7 @@ FLOORS = {("shm", "registered"): 1.3, ("shm", "private"): 1.15, ("tcp", "private
 FLOOR_FROM = 8192
 SMALL_MARGIN_US = 0.1  # above the floor at 8 bytes, registered
 OTHERS = 1.0
-KIND = 1.1  # of the f32 sum's time
+KIND = 1.1  # of the f32 sum's time: the same share of the rate, and a tenth for what runs differ by
 
 
 def ratio_to(row, against):
