@@ -139,8 +139,8 @@ class Transport {
   /// nothing to give back.
   virtual bool withdraw([[maybe_unused]] int peer, [[maybe_unused]] bool force) { return true; }
 
-  /// Whether what has arrived of a long message can be taken while the rest is on its way. False: it moves as
-  /// a whole, and is worth cutting where it is reduced.
+  /// Whether what has arrived of a long message can be taken while the rest is on its way. False: it is
+  /// handed out late, and worth cutting where it is reduced.
   virtual bool streams() const { return true; }
 
   /// Whether sends that were accepted still need steps of this rank to be on their way.

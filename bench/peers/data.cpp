@@ -54,35 +54,33 @@ std::uint64_t count_others(const Number& number, std::size_t count, const void* 
   return others;
 }
 
+// What `action`, a template over the element, gives for this one.
+template <typename Action>
+auto with(Element element, const Action& action) {
+  switch (element) {
+    case Element::f16:
+      return action.template operator()<Element::f16>();
+    case Element::bf16:
+      return action.template operator()<Element::bf16>();
+    case Element::i64:
+      return action.template operator()<Element::i64>();
+    case Element::f32:
+      break;
+  }
+  return action.template operator()<Element::f32>();
+}
+
 template <typename Expected>
 std::uint64_t differences(const Call& call, const std::byte* output, const Expected& expected) {
-  switch (call.kind.element) {
-    case Element::f32:
-      return count_others<Element::f32>(expected, call.count(), output);
-    case Element::f16:
-      return count_others<Element::f16>(expected, call.count(), output);
-    case Element::bf16:
-      return count_others<Element::bf16>(expected, call.count(), output);
-    case Element::i64:
-      return count_others<Element::i64>(expected, call.count(), output);
-  }
-  return 0;
+  return with(call.kind.element,
+              [&]<Element kElement> { return count_others<kElement>(expected, call.count(), output); });
 }
 
 }  // namespace
 
 void fill(const Call& call, void* input, unsigned salt) {
   const auto number = [&](std::size_t i) { return value(call.rank, i, salt); };
-  switch (call.kind.element) {
-    case Element::f32:
-      return fill_with<Element::f32>(number, call.input_count(), input);
-    case Element::f16:
-      return fill_with<Element::f16>(number, call.input_count(), input);
-    case Element::bf16:
-      return fill_with<Element::bf16>(number, call.input_count(), input);
-    case Element::i64:
-      return fill_with<Element::i64>(number, call.input_count(), input);
-  }
+  with(call.kind.element, [&]<Element kElement> { fill_with<kElement>(number, call.input_count(), input); });
 }
 
 std::uint64_t count_wrong(const Call& call, const void* output, unsigned salt) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tests/transports/link_fixtures.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -31,23 +33,10 @@ class SlicingLink final : public Link {
   std::uint64_t bytes_received() const override { return 0; }
 };
 
-class OneLink final : public Transport {
- public:
-  std::string_view name() const override { return "slicing"; }
-  Result<Link*> link(int, Channel) override { return &link_; }
-  Status service() override { return {}; }
-  Link* existing_link(int, Channel) override { return &link_; }
-  void append_poll_entries(std::vector<pollfd>&) override {}
-  Domain* domain() override { return nullptr; }
-  void close() override {}
-
- private:
-  SlicingLink link_;
-};
-
 /// Who hears that nothing moved goes to sleep, and no event comes from a link that had room all the time.
 TEST(PeerTable, ASliceOfALongMessageIsProgress) {
-  OneLink transport;
+  SlicingLink link;
+  testing::OneLink transport(link);
   PeerTable table(transport, Channel::collective, 2, 0);
   table.post(1, {}, std::string(10 * kSlice, 'x'));
   int passes = 0;

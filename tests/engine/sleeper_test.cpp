@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include <array>
 #include <chrono>
 
 #include "tests/transports/link_fixtures.hpp"
@@ -16,29 +15,12 @@ using testing::connected_links;
 using testing::Incoming;
 using testing::LinkPair;
 using testing::message;
+using testing::OneLink;
 using testing::Outgoing;
 using testing::pull;
 using testing::push;
 
 constexpr Nanos kShort = 30'000'000, kForAll = 60'000'000'000;
-
-/// One connected link, to rank 1.
-class OneLink final : public Transport {
- public:
-  explicit OneLink(Link& link) : link_(link) {}
-  std::string_view name() const override { return "tcp"; }
-  Result<Link*> link(int, Channel) override { return &link_; }
-  Status service() override { return {}; }
-  Link* existing_link(int peer, Channel channel) override {
-    return peer == 1 && channel == Channel::collective ? &link_ : nullptr;
-  }
-  void append_poll_entries(std::vector<pollfd>&) override {}
-  Domain* domain() override { return nullptr; }
-  void close() override {}
-
- private:
-  Link& link_;
-};
 
 class Asleep : public ::testing::TestWithParam<int> {
  protected:

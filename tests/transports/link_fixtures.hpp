@@ -25,6 +25,24 @@ struct LinkPair {
 /// Two ends of one link over `sockets` TCP connections; more than one makes it a StripedLink.
 LinkPair connected_links(int sockets = 1, const std::string& host = "127.0.0.1");
 
+/// A transport of two ranks whose one link, to rank 1, is there already.
+class OneLink final : public Transport {
+ public:
+  explicit OneLink(Link& link) : link_(link) {}
+  std::string_view name() const override { return "one link"; }
+  Result<Link*> link(int, Channel) override { return &link_; }
+  Status service() override { return {}; }
+  Link* existing_link(int peer, Channel channel) override {
+    return peer == 1 && channel == Channel::collective ? &link_ : nullptr;
+  }
+  void append_poll_entries(std::vector<pollfd>&) override {}
+  Domain* domain() override { return nullptr; }
+  void close() override {}
+
+ private:
+  Link& link_;
+};
+
 /// `bytes` pseudo-random bytes that depend on `seed`.
 std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed);
 

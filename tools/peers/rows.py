@@ -1,4 +1,5 @@
 """The results as JSON: one row for each operation, size, transport and kind of buffers."""
+import dataclasses
 import statistics
 
 # Which floor a kind of buffers is measured beside; over TCP the variants differ by congestion control.
@@ -55,7 +56,7 @@ def make_rows(schedule, limits):
     rows = []
     for cell in schedule.cells:
         for (c, entry), samples in schedule.samples.items():
-            if c != cell or entry.job.peer != "lockstep" or "/" in entry.variant:
+            if c != cell or entry.job.peer != "lockstep" or entry.kind:
                 continue
             transport = entry.job.transport
             peers = peers_of(schedule, cell, transport)
@@ -78,10 +79,9 @@ def kind_rows(schedule):
     """all_reduce of other types and operators, beside the f32 sum of the same run: the bytes are the same, and so are those touched."""
     found = []
     for (cell, entry), samples in schedule.samples.items():
-        buffers, _, kind = entry.variant.partition("/")
-        plain = next((s for (c, e), s in schedule.samples.items() if (c, e.job, e.variant) == (cell, entry.job, buffers)), None)
-        if kind and plain:
-            found.append({"kind": kind, "ranks": cell.ranks, "bytes": cell.bytes, "buffers": buffers, "us": round(samples.us, 3),
+        plain = schedule.samples.get((cell, dataclasses.replace(entry, variant=entry.buffers)))
+        if entry.kind and plain:
+            found.append({"kind": entry.kind, "ranks": cell.ranks, "bytes": cell.bytes, "buffers": entry.buffers, "us": round(samples.us, 3),
                           "f32_sum_us": round(plain.us, 3), "ratio": round(samples.us / plain.us, 3)})
     return found
 

@@ -25,6 +25,15 @@ class Entry:
     job: contenders.Job
     variant: str
 
+    @property
+    def buffers(self):
+        return self.variant.partition("/")[0]
+
+    @property
+    def kind(self):
+        """What is reduced, where that is not the f32 sum: "bf16", "f32-max"; else empty."""
+        return self.variant.partition("/")[2]
+
 
 @dataclass
 class Samples:
@@ -43,9 +52,9 @@ class Schedule:
         self.samples = {}
 
     def entries(self, cell):
-        return [Entry(job, variant) for job in self.jobs if job.takes_part(cell.bytes)
-                for variant in contenders.variants(job, cell.op, cell.ranks, cell.bytes, self.congestions)
-                if not (self.options.quick and "/" in variant)]
+        entries = [Entry(job, variant) for job in self.jobs if job.takes_part(cell.bytes)
+                   for variant in contenders.variants(job, cell.op, cell.ranks, cell.bytes, self.congestions)]
+        return [entry for entry in entries if not (self.options.quick and entry.kind)]
 
     @property
     def rounds(self):
