@@ -1,12 +1,12 @@
 // How communicators come to be: from the environment, or all ranks in one process.
 #include <atomic>
-#include <thread>
 
 #include "collectives/communicator_core.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
+#include "lib/base/threads.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/communicator.hpp"
@@ -71,15 +71,11 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));
   std::vector<internal::Status> failures(static_cast<std::size_t>(n));
   // Set-up waits for all members, so each rank needs a thread for it.
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < cores.size(); ++r) {
-    threads.emplace_back([&, r] {
-      auto core = make_world(std::move(sessions[r]), std::string(transports), internal::start_timeout({}));
-      failures[r] = core.status();
-      if (core.ok()) cores[r] = std::move(*core);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  internal::on_threads(cores.size(), [&](std::size_t r) {
+    auto core = make_world(std::move(sessions[r]), std::string(transports), internal::start_timeout({}));
+    failures[r] = core.status();
+    if (core.ok()) cores[r] = std::move(*core);
+  });
   std::vector<Communicator> group;
   for (std::size_t r = 0; r < cores.size(); ++r) {
     failures[r].throw_if_error();

@@ -12,8 +12,8 @@ void refuse_in_forked_child() {
   if (!in_forked_child()) return;
   throw Error(
       ErrorCode::not_supported,
-      "lockstep is used in a child forked after its initialisation: the child has no connections; use "
-      "exec, or create the communicator in the child");
+      "lockstep is used in a child forked after its initialisation: the child has no connections; call exec "
+      "in it, or fork before lockstep is first used");
 }
 
 void leave_to_parent(std::shared_ptr<void> thing) {

@@ -9,6 +9,7 @@
 
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_carrier.hpp"
+#include "lib/base/threads.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -25,7 +26,7 @@ class HookCarrier final : public BucketCarrier {
         clock_(clock),
         hook_(std::move(hook)),
         done_(std::move(done)),
-        thread_([this] { run(); }) {}
+        thread_(start_thread([this] { run(); })) {}
   ~HookCarrier() override;
 
   void attach(const BucketPlan& plan, std::span<const Parameter> parameters) override;

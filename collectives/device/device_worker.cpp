@@ -1,23 +1,15 @@
 #include "collectives/device/device_worker.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <chrono>
 #include <utility>
 
 #include "collectives/device/patience.hpp"
+#include "lib/base/threads.hpp"
 
 namespace lockstep::internal {
 
 DeviceWorker::DeviceWorker(std::function<void(DeviceTask&)> run, std::function<void()> look)
-    : run_(std::move(run)), look_(std::move(look)) {
-  sigset_t all, before;  // The program's signal handlers run on its own threads.
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { work(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+    : run_(std::move(run)), look_(std::move(look)), thread_(start_thread([this] { work(); })) {}
 
 DeviceWorker::~DeviceWorker() {
   {

@@ -39,7 +39,7 @@ class DeviceWorker {
   std::deque<DeviceTask> tasks_;
   std::uint64_t pushed_ = 0, finished_ = 0;
   bool stopping_ = false, looks_ = false;
-  std::thread thread_;
+  std::thread thread_;  // Last: it uses the members above.
 };
 
 }  // namespace lockstep::internal

@@ -49,8 +49,8 @@ struct InitOptions {
   std::string rendezvous;
   std::string job_id;  ///< Keeps two jobs at one address apart; equal on all ranks.
   std::string secret;  ///< Per-job secret of the handshakes; equal on all ranks.
-  std::chrono::milliseconds timeout{
-      120'000};            ///< For all ranks to arrive; left so, LOCKSTEP_START_TIMEOUT counts.
+  /// For all ranks to arrive. Unset: LOCKSTEP_START_TIMEOUT (120 s).
+  std::optional<std::chrono::milliseconds> timeout;
   std::string transports;  ///< As LOCKSTEP_TRANSPORTS, which counts where this is empty.
 };
 
@@ -85,7 +85,8 @@ class Plan;
 class Batch;
 
 /// A group of ranks. Movable, not copyable. Destruction is local and never communicates; call finalize() for
-/// an orderly end.
+/// an orderly end. A child forked while one lives (a data loader) may drop its copy, and the parent goes on;
+/// any other call there throws ErrorCode::not_supported.
 class LOCKSTEP_API Communicator {
  public:
   /// Joins the group that `options` and the environment describe. Blocks until all ranks are there (or throws

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <shared_mutex>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -266,11 +267,16 @@ ncclComm::Endings ncclComm::begin_end() {
     const std::lock_guard lock(mutex_);
     ending_ = ending;
   }
-  std::thread([self = shared_from_this(), ending]() mutable {
+  auto end = [self = shared_from_this(), ending]() mutable {
     self->end();
     self.reset();
     ending->reach();
-  }).detach();
+  };
+  try {
+    std::thread(end).detach();
+  } catch (const std::system_error&) {
+    end();  // There is no thread for it, so the caller waits.
+  }
   return leave_siblings(ending);
 }
 

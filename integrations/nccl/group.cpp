@@ -1,6 +1,7 @@
 #include "integrations/nccl/group.hpp"
 
-#include <algorithm>
+#include <functional>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -25,22 +26,22 @@ void run_behind(Job job) {
 
 /// Several ranks of one communicator may be among them, so each has a thread.
 Outcome run_side_by_side(std::vector<Job>& jobs) {
-  std::vector<Outcome> outcomes(jobs.size());
-  std::vector<std::thread> threads;
-  bool behind = false;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (!jobs[i].comm->config().blocking) {
-      run_behind(std::move(jobs[i]));
-      behind = true;
+  std::vector<std::future<Outcome>> awaited;  // They join their threads, also when a later one has none.
+  Outcome first;
+  for (Job& job : jobs) {
+    if (!job.comm->config().blocking) {
+      run_behind(std::move(job));
+      first.result = ncclInProgress;
     } else {
-      threads.emplace_back([&, i] { outcomes[i] = run(jobs[i]); });
+      awaited.push_back(std::async(std::launch::async, run, std::cref(job)));
     }
   }
-  for (std::thread& thread : threads) thread.join();
-  const auto failed = std::find_if(outcomes.begin(), outcomes.end(),
-                                   [](const Outcome& o) { return o.result != ncclSuccess; });
-  if (failed != outcomes.end()) return *failed;
-  return {behind ? ncclInProgress : ncclSuccess, {}};
+  for (std::future<Outcome>& each : awaited) {
+    Outcome outcome = each.get();
+    if (outcome.result != ncclSuccess && (first.result == ncclSuccess || first.result == ncclInProgress))
+      first = std::move(outcome);
+  }
+  return first;
 }
 
 void submit(DeviceCommunicator& ranks, const std::vector<Message>& messages) {

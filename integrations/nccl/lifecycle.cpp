@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <thread>
+#include <future>
 #include <utility>
 
 #include "integrations/nccl/comm.hpp"
@@ -77,20 +77,15 @@ void init_all(ncclComm_t* out, const std::vector<int>& devices) {
   std::vector<Communicator> ranks = Communicator::local_group(static_cast<int>(devices.size()));
   const Family family{random_text(kSecretBytes), nullptr};
   std::vector<std::shared_ptr<ncclComm>> comms;
-  std::vector<ncclResult_t> results(devices.size());
-  std::vector<std::string> texts(devices.size());
-  std::vector<std::thread> threads;
   for (const int device : devices) comms.push_back(std::make_shared<ncclComm>(device, Config()));
+  std::vector<std::future<void>> begun;  // They join their threads, also when a later one has none.
   for (std::size_t r = 0; r < devices.size(); ++r) {
-    threads.emplace_back([&, r] {
-      results[r] = guarded("rank", [&] { comms[r]->begin(std::move(ranks[r]), family); });
-      if (results[r] != ncclSuccess) texts[r] = std::to_string(r) + last_text();
-    });
+    begun.push_back(std::async(std::launch::async, [&, r] {
+      const ncclResult_t result = guarded("rank", [&] { comms[r]->begin(std::move(ranks[r]), family); });
+      if (result != ncclSuccess) throw Refusal(result, std::to_string(r) + last_text());
+    }));
   }
-  for (std::thread& thread : threads) thread.join();
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    if (results[r] != ncclSuccess) throw Refusal(results[r], texts[r]);
-  }
+  for (std::future<void>& each : begun) each.get();
   for (std::size_t r = 0; r < devices.size(); ++r) out[r] = Handles::add(comms[r]);
 }
 

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <new>
+#include <system_error>
 
 #include "integrations/nccl/later_versions.hpp"
 
@@ -80,6 +81,8 @@ ncclResult_t handle_exception(const char* function) noexcept {
     return remember(to_result(error.code()), function, error.what());
   } catch (const std::bad_alloc&) {
     return remember(ncclSystemError, function, "out of host memory");
+  } catch (const std::system_error& error) {  // No more threads, above all.
+    return remember(ncclSystemError, function, error.what());
   } catch (const std::exception& error) {
     return remember(ncclInternalError, function, error.what());
   } catch (...) {

@@ -125,9 +125,8 @@ class JoinedSession final : public Session {
 }  // namespace
 
 milliseconds start_timeout(const InitOptions& options) {
-  const bool chosen = options.timeout != InitOptions().timeout;
   const milliseconds wanted =
-      chosen ? options.timeout : milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"));
+      options.timeout.value_or(milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT")));
   return std::clamp(wanted, milliseconds(0), kLongestStart);
 }
 

@@ -44,8 +44,8 @@ class Session {
   virtual void leave() = 0;
 };
 
-/// How long the start may take: options.timeout, or LOCKSTEP_START_TIMEOUT where the caller left it at its
-/// default. At most kLongestStart.
+/// How long the start may take: options.timeout, or LOCKSTEP_START_TIMEOUT where it is unset. At most
+/// kLongestStart.
 std::chrono::milliseconds start_timeout(const InitOptions& options);
 
 /// Resolves who this rank is (options, launchers' variables: lib/bootstrap/launch.hpp), meets the others,

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -11,9 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <climits>
 #include <condition_variable>
-#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <set>
@@ -21,6 +20,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/base/status.hpp"
+#include "lib/base/threads.hpp"
 #include "lib/net/progress_roster.hpp"
 
 namespace lockstep::internal {
@@ -89,7 +90,6 @@ class ThreadReactor final : public Reactor {
   using Events = std::array<epoll_event, kEventsPerLook>;
 
   bool on_this_thread() const { return t_reactor == this; }
-  void start_thread(const char* name);
   [[noreturn]] void run();
   void sleep();
   void look();
@@ -120,18 +120,11 @@ class ThreadReactor final : public Reactor {
 ThreadReactor::ThreadReactor(const char* thread_name)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // Edge-triggered: every ring wakes once, and nobody has to read the counter back.
-  if (!epoll_ || !bell_ || !control(EPOLL_CTL_ADD, bell_.get(), EPOLLIN | EPOLLET, kNoHandle)) std::abort();
-  start_thread(thread_name);
-}
-
-void ThreadReactor::start_thread(const char* name) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // Signals belong to the application's threads.
-  std::thread thread([this] { run(); });
-  pthread_setname_np(thread.native_handle(), name);
+  if (!epoll_ || !bell_ || !control(EPOLL_CTL_ADD, bell_.get(), EPOLLIN | EPOLLET, kNoHandle))
+    system_error("the progress thread needs two file descriptors (`ulimit -n`)", errno).throw_if_error();
+  std::thread thread = start_thread([this] { run(); });
+  pthread_setname_np(thread.native_handle(), thread_name);
   thread.detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Reactor::Handle ThreadReactor::insert(Entry entry) {

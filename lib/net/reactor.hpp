@@ -32,7 +32,8 @@ class Progressor {
 
 class Reactor {
  public:
-  /// The process's reactor; its thread starts with the first use. Never destroyed before exit.
+  /// The process's reactor; its thread starts with the first use. Never destroyed before exit. Throws Error
+  /// where the system has no thread or no file descriptor for it.
   static Reactor& instance();
   /// The second one. Its callbacks wait for nobody.
   static Reactor& serving();

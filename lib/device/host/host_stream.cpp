@@ -1,25 +1,10 @@
 #include "lib/device/host/host_stream.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
-#include <thread>
 #include <utility>
 
+#include "lib/base/threads.hpp"
+
 namespace lockstep::internal {
-namespace {
-
-/// The program's signal handlers run on its own threads.
-std::thread start_without_signals(std::function<void()> body) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
-}  // namespace
 
 void Milestone::reach() {
   const std::lock_guard lock(mutex_);
@@ -44,7 +29,7 @@ void Milestone::wait() {
 }
 
 HostStream::HostStream(int device) : device_(device) {
-  start_without_signals([queue = queue_] { work(queue); }).detach();
+  start_thread([queue = queue_] { work(queue); }).detach();
 }
 
 HostStream::~HostStream() {
