@@ -16,6 +16,7 @@
 #include "bench/calibrate_samples.hpp"
 #include "collectives/select/choice_table.hpp"
 #include "collectives/select/model_source.hpp"
+#include "lib/base/core_set.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -97,7 +98,7 @@ CostModel measure_machine(int rounds, std::ostream& out) {
   model.calibrated_ranks = *std::max_element(std::begin(kWorlds), std::end(kWorlds));
   model.corrections.clear();
   model.pulls.clear();
-  const int cores = model.fingerprint->cores;
+  const auto cores = static_cast<int>(internal::allowed_cores().count());
   set_regimes(model, cores);
   model.spin_microseconds = worthwhile_spin();
   model.non_temporal_bytes = non_temporal_from();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "collectives/select/choose.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
@@ -55,7 +56,7 @@ void CallBuilder::force_algorithm(std::string_view name) {
 void CallBuilder::follow_environment() {
   if (call_.facts.algorithm != 0 || environment_rules().empty()) return;
   const std::string_view name =
-      environment_rules().name_for(call_.facts.collective, call_.facts.count * size_of(call_.facts.type));
+      environment_rules().name_for(call_.facts.collective, call_bytes(call_.facts, counts_));
   if (!name.empty()) force_algorithm(name);
 }
 

@@ -58,7 +58,7 @@ Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, 
     selection.staged = find_algorithm(Collective::barrier, Medium::domain_staged, "flags").value();
     return selection;
   }
-  const std::uint64_t bytes = call_bytes(facts, shape);
+  const std::uint64_t bytes = call_bytes(facts, shape.counts);
   if (kernels_wait && goes_round(facts, shape, bytes))
     selection.staged = row(shape, Medium::domain_staged, "pull_ring");
   if (selection.staged == nullptr) selection.staged = staged_row(shape, bytes);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -102,7 +103,6 @@ struct Shape {
   /// By rank: which host it is on, numbered in the order in which the ranks meet them. Empty where all ranks
   /// are on one host.
   std::vector<int> hosts;
-  std::uint64_t inline_elements = 0;  ///< Unused by programs; elements that fit a flag's line.
 };
 
 enum class Medium : std::uint8_t {
@@ -130,6 +130,9 @@ std::span<const Algorithm> algorithms();
 /// The row for a name. Errors: unknown name (lists the known ones, names the nearest), or known but not for
 /// this collective.
 Result<const Algorithm*> find_algorithm(Collective collective, Medium medium, std::string_view name);
+/// The first row of that name, medium by medium.
+Result<const Algorithm*> find_algorithm(Collective collective, std::initializer_list<Medium> media,
+                                        std::string_view name);
 
 /// Human-readable listing of a program, a line a step (for --explain and for failed proofs), and of one step.
 std::string to_string(const Program& program);

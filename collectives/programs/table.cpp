@@ -1,6 +1,7 @@
 // The table of algorithms. A row's position is its wire number: append only.
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -185,29 +186,42 @@ const char* medium_name(Medium medium) {
   return "";
 }
 
+std::string place_name(Collective collective, Medium medium) {
+  return std::string(name_of(collective)) + ' ' + medium_name(medium);
+}
+
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
-Result<const Algorithm*> find_algorithm(Collective collective, Medium medium, std::string_view name) {
+Result<const Algorithm*> find_algorithm(Collective collective, std::initializer_list<Medium> media,
+                                        std::string_view name) {
   std::vector<std::string_view> names;
-  bool known_elsewhere = false;
-  for (const Algorithm& row : kAlgorithms) {
-    if (row.name == name) known_elsewhere = true;
-    if (row.collective != collective || row.medium != medium) continue;
-    if (row.name == name) return &row;
-    names.push_back(row.name);
+  std::string offers;
+  for (const Medium medium : media) {
+    const std::size_t before = names.size();
+    for (const Algorithm& row : kAlgorithms) {
+      if (row.collective != collective || row.medium != medium) continue;
+      if (row.name == name) return &row;
+      offers += names.size() > before ? ", " : "; " + place_name(collective, medium) + " has ";
+      offers += row.name;
+      names.push_back(row.name);
+    }
   }
-  const std::string place = std::string(name_of(collective)) + ' ' + medium_name(medium);
+  const bool known_elsewhere = std::any_of(std::begin(kAlgorithms), std::end(kAlgorithms),
+                                           [&](auto& row) { return row.name == name; });
+  const std::string place =
+      media.size() == 1 ? place_name(collective, *media.begin()) : std::string(name_of(collective));
   std::string message = "algorithm \"" + std::string(name) + "\" ";
   message += known_elsewhere ? "does not exist for " + place : "is unknown";
-  if (names.empty()) {
-    return Status(ErrorCode::invalid_argument, message + "; " + place + " has no algorithms at all");
-  }
-  message += "; " + place + " has";
-  for (std::size_t i = 0; i < names.size(); ++i) message += (i == 0 ? " " : ", ") + std::string(names[i]);
-  if (!known_elsewhere) message += " (did you mean " + std::string(nearest(name, names)) + "?)";
+  message += names.empty() ? "; " + place + " has no algorithms at all" : offers;
+  if (!known_elsewhere && !names.empty())
+    message += " (did you mean " + std::string(nearest(name, names)) + "?)";
   return Status(ErrorCode::invalid_argument, message);
+}
+
+Result<const Algorithm*> find_algorithm(Collective collective, Medium medium, std::string_view name) {
+  return find_algorithm(collective, {medium}, name);
 }
 
 }  // namespace lockstep::internal

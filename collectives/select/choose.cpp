@@ -107,18 +107,18 @@ const Algorithm* overridden(const AlgorithmRules& rules, Collective collective, 
 
 }  // namespace
 
-std::uint64_t call_bytes(const CallFacts& facts, const Shape& shape) {
+std::uint64_t call_bytes(const CallFacts& facts, std::span<const std::uint64_t> counts) {
   const bool known_to_all =
       facts.collective == Collective::all_gather_v || facts.collective == Collective::reduce_scatter_v;
-  if (!known_to_all) return facts.count * size_of(facts.type);
-  const auto total = std::accumulate(shape.counts.begin(), shape.counts.end(), std::uint64_t{0});
-  return total / static_cast<std::uint64_t>(shape.world) * size_of(facts.type);
+  if (!known_to_all || counts.empty()) return facts.count * size_of(facts.type);
+  const auto total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  return total / counts.size() * size_of(facts.type);
 }
 
 Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities,
                          ChoiceTable& table) {
   if (facts.algorithm > 0) return forced(algorithms()[facts.algorithm - 1u], shape, capabilities);
-  const std::uint64_t bytes = call_bytes(facts, shape);
+  const std::uint64_t bytes = call_bytes(facts, shape.counts);
   if (const Algorithm* algorithm =
           overridden(table.model().rules, facts.collective, bytes, shape, capabilities.domain)) {
     return forced(*algorithm, shape, capabilities);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "collectives/programs/program.hpp"
 #include "collectives/select/choice_table.hpp"
@@ -30,7 +31,8 @@ struct Selection {
 Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities,
                          ChoiceTable& table);
 
-/// Bytes of a call as sizes are meant here: its count, or the mean of counts that all ranks know.
-std::uint64_t call_bytes(const CallFacts& facts, const Shape& shape);
+/// Bytes of a call as sizes are meant here: its count, or the mean of `counts` that all ranks know (those of
+/// all_gather_v and reduce_scatter_v). 0 for the other v-collectives, whose counts no two ranks may share.
+std::uint64_t call_bytes(const CallFacts& facts, std::span<const std::uint64_t> counts);
 
 }  // namespace lockstep::internal

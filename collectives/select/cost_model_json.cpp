@@ -1,7 +1,11 @@
 // The cost model as JSON. In the text times are nanoseconds, and nanoseconds per byte.
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "collectives/programs/domain/pulled.hpp"
 #include "collectives/select/cost_model.hpp"
+#include "lib/base/nearest.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -49,6 +53,46 @@ std::string in_lines(const Json& document) {
 
 [[noreturn]] void wrong(const std::string& what) { throw std::runtime_error(what); }
 
+/// "key 'beta' not found" of "[json.exception.out_of_range.403] key 'beta' not found".
+std::string plain_text(const std::exception& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.starts_with("[json.exception") ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+/// Calls `read` for each element of `from[key]`, which may be absent; what it throws gets its place in front.
+template <typename Read>
+void read_each(const Json& from, const char* key, Read read) {
+  if (!from.contains(key)) return;
+  std::size_t at = 0;
+  for (const Json& element : from.at(key)) {
+    try {
+      read(element);
+    } catch (const std::exception& error) {
+      wrong(std::string(key) + '[' + std::to_string(at) + "]: " + plain_text(error));
+    }
+    ++at;
+  }
+}
+
+void check_keys(const Json& from) {
+  static constexpr std::string_view kKeys[] = {"schema",
+                                               "version",
+                                               "fingerprint",
+                                               "non_temporal_bytes",
+                                               "spin_microseconds",
+                                               "tcp_sockets",
+                                               "network",
+                                               "corrections",
+                                               "links",
+                                               "overrides",
+                                               "pulls"};
+  for (const auto& [key, value] : from.items()) {
+    if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
+      wrong("there is no entry '" + key + "' (did you mean " + std::string(nearest(key, kKeys)) + "?)");
+  }
+}
+
 double read_cost(const Json& from, const char* key) {
   const double value = from.at(key).get<double>();
   if (!(value >= 0 && value <= kMaxNanos)) wrong(std::string(key) + " is not a time");
@@ -93,19 +137,28 @@ Collective read_collective(const Json& from) {
   wrong("there is no collective '" + name + "'");
 }
 
+std::string read_algorithm(const Json& from, Collective collective) {
+  const auto name = from.at("algorithm").get<std::string>();
+  const auto known =
+      find_algorithm(collective, {Medium::domain_staged, Medium::domain_registered, Medium::links}, name);
+  if (!known.ok()) wrong(known.status().message());
+  return name;
+}
+
 void read_correction(const Json& from, CostModel& model) {
   Correction correction;
   for (const Json& point : from.at("by_log2")) {
     correction.add(point.at(0).get<int>(), point.at(1).get<double>());
   }
-  model.corrections[{read_load(from), read_class(from), read_collective(from),
-                     from.at("algorithm").get<std::string>()}] = std::move(correction);
+  const Collective collective = read_collective(from);
+  model.corrections[{read_load(from), read_class(from), collective, read_algorithm(from, collective)}] =
+      std::move(correction);
 }
 
-void read_pulls(const Json& from, CostModel& model) {
-  model.pulls.clear();
-  for (const Json& one : from)
-    model.pulls[{read_load(one), read_collective(one)}] = one.at("from").get<std::uint64_t>();
+void read_pull(const Json& from, CostModel& model) {
+  const Collective collective = read_collective(from);
+  if (!only_pulls(collective)) wrong(std::string(name_of(collective)) + " is not pulled");
+  model.pulls[{read_load(from), collective}] = from.at("from").get<std::uint64_t>();
 }
 
 void read_fingerprint(const Json& from, CostModel& model) {
@@ -136,16 +189,20 @@ void read_overrides(const Json& from, CostModel& model) {
 }
 
 void read_model(const Json& from, CostModel& model) {
-  if (from.at("schema").get<std::string>() != kSchema) wrong("schema is not " + std::string(kSchema));
-  if (from.at("version").get<int>() != kVersion)
+  if (from.at("schema") != kSchema) wrong("schema is not " + std::string(kSchema));
+  if (from.at("version") != kVersion)
     wrong("version " + from.at("version").dump() + " is not " + std::to_string(kVersion));
+  check_keys(from);
   if (from.contains("fingerprint")) read_fingerprint(from.at("fingerprint"), model);
-  for (const Json& link : from.value("links", Json::array())) {
+  // Corrections belong to the costs that they were measured against.
+  if (from.contains("links")) model.corrections.clear();
+  read_each(from, "links", [&](const Json& link) {
     LinkCost& cost = model.cost(read_class(link), read_load(link));
     cost = read_link(link);
-  }
-  for (const Json& correction : from.value("corrections", Json::array())) read_correction(correction, model);
-  if (from.contains("pulls")) read_pulls(from.at("pulls"), model);
+  });
+  read_each(from, "corrections", [&](const Json& correction) { read_correction(correction, model); });
+  if (from.contains("pulls")) model.pulls.clear();
+  read_each(from, "pulls", [&](const Json& pull) { read_pull(pull, model); });
   if (from.contains("network")) read_network(from.at("network"), model);
   if (from.contains("overrides")) read_overrides(from.at("overrides"), model);
   model.non_temporal_bytes = from.value("non_temporal_bytes", model.non_temporal_bytes);
@@ -160,7 +217,7 @@ Result<CostModel> parse(std::string_view text, CostModel model) {
     read_model(Json::parse(text), model);
     return model;
   } catch (const std::exception& error) {  // Of the parser, or from wrong().
-    return Status(ErrorCode::configuration, error.what());
+    return Status(ErrorCode::configuration, plain_text(error));
   }
 }
 
@@ -210,14 +267,7 @@ std::string to_json(const CostModel& model) {
   return in_lines(document);
 }
 
-Result<CostModel> parse_model(std::string_view text) {
-  CostModel basis = *builtin_model();
-  basis.fingerprint.reset();
-  basis.calibrated_ranks = 0;
-  // Corrections belong to the costs that they were measured against.
-  basis.corrections.clear();
-  return parse(text, std::move(basis));
-}
+Result<CostModel> parse_model(std::string_view text) { return parse(text, *builtin_model()); }
 
 std::shared_ptr<const CostModel> builtin_model() {
   static const auto model = [] {

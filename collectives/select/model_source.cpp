@@ -2,11 +2,10 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "lib/base/config.hpp"
-#include "lib/base/core_set.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/machine.hpp"
 #include "lib/bootstrap/limits.hpp"
@@ -46,7 +45,9 @@ Result<Text> find_text() {
   if (const std::string named = config_text("LOCKSTEP_TUNING"); !named.empty())
     return named == kBuiltin ? Text{} : read_text(named);
   const std::string path = default_model_path();
-  return !path.empty() && std::ifstream(path) ? read_text(path) : Text{};
+  std::error_code unknown;  // One that cannot be looked at is there, and an error.
+  const bool absent = std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found;
+  return path.empty() || absent ? Text{} : read_text(path);
 }
 
 void warn_of_another_machine(const std::string& path, const CostModel& model) {
@@ -79,9 +80,7 @@ std::string default_model_path() {
   return directory.empty() ? directory : directory + "/tuning.json";
 }
 
-MachineFingerprint this_machine() {
-  return {processor_name(), kernel_release(), static_cast<int>(allowed_cores().count())};
-}
+MachineFingerprint this_machine() { return {processor_name(), kernel_release(), online_cores()}; }
 
 std::string hash_text(std::uint64_t hash) {
   char digits[17];

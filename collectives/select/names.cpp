@@ -73,13 +73,14 @@ Result<std::uint8_t> resolve_algorithm(Collective collective, std::string_view n
     if (!found.ok()) return found.status();
     return number_of(*found);
   }
-  if (domain) {
-    for (const Medium medium : {Medium::domain_staged, Medium::domain_registered}) {
-      auto found = find_algorithm(collective, medium, name);
-      if (found.ok()) return number_of(*found);
-    }
+  if (const std::size_t slash = name.find('/'); slash != std::string_view::npos) {
+    return Status(ErrorCode::invalid_argument, "there is no '" + std::string(name.substr(0, slash + 1)) +
+                                                   "' to run on: staged/, registered/ or links/");
   }
-  auto found = find_algorithm(collective, Medium::links, name);
+  auto found = domain
+                   ? find_algorithm(collective,
+                                    {Medium::domain_staged, Medium::domain_registered, Medium::links}, name)
+                   : find_algorithm(collective, Medium::links, name);
   if (!found.ok()) return found.status();
   return number_of(*found);
 }

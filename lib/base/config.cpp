@@ -62,7 +62,7 @@ constexpr auto kVariables = std::to_array<Variable>({
      "Secret of the job, which authenticates peers; prefer LOCKSTEP_SECRET_FILE."},
     {"LOCKSTEP_SECRET_FILE", text, "", "File that holds the secret of the job."},
     {"LOCKSTEP_SEGMENT", bytes, "",
-     "Bytes of one pipelined message, on rank 0 for all; empty lets the library choose."},
+     "Bytes of one pipelined message, on rank 0 for all; empty lets the library choose.", "4K..1G"},
     {"LOCKSTEP_SPIN", integer, "",
      "Microseconds that a wait spins before it yields the core; empty lets the library choose."},
     {"LOCKSTEP_START_TIMEOUT", duration, "120s", "How long start-up waits for missing ranks."},
@@ -132,24 +132,42 @@ bool is_choice(std::string_view choices, std::string_view value) {
   return false;
 }
 
-bool parses(const Variable& variable, std::string_view value) {
+/// The ends of a variable's range, as it writes them; both empty where it has none.
+struct Range {
+  std::string_view least, most;
+};
+Range range_of(const Variable& variable) {
+  constexpr std::string_view kTo = "..";
+  const std::size_t at = variable.choices.find(kTo);
+  if (variable.kind == text || at == std::string_view::npos) return {};
+  return {variable.choices.substr(0, at), variable.choices.substr(at + kTo.size())};
+}
+
+template <typename T>
+bool in_range(const Variable& variable, std::string_view value, std::optional<T> (*parse)(std::string_view)) {
+  const std::optional<T> number = parse(value);
+  if (!number) return false;
+  const Range range = range_of(variable);
+  return range.most.empty() || (*number >= *parse(range.least) && *number <= *parse(range.most));
+}
+
+bool allows(const Variable& variable, std::string_view value) {
   switch (variable.kind) {
     case text:
       return variable.choices.empty() || is_choice(variable.choices, value);
     case integer:
-      return parse_integer(value).has_value();
+      return in_range(variable, value, parse_integer);
     case flag:
       return parse_flag(value).has_value();
     case bytes:
-      return parse_bytes(value).has_value();
+      return in_range(variable, value, parse_bytes);
     case duration:
-      return parse_milliseconds(value).has_value();
+      return in_range(variable, value, parse_milliseconds);
   }
   return false;
 }
 
-/// What a value of this variable looks like: the type column of the docs and the advice of an error.
-std::string description(const Variable& variable) {
+std::string kind_of_value(const Variable& variable) {
   switch (variable.kind) {
     case text:
       return variable.choices.empty() ? "text" : "one of " + std::string(variable.choices);
@@ -165,6 +183,13 @@ std::string description(const Variable& variable) {
   return "";
 }
 
+/// What a value of this variable looks like: the type column of the docs and the advice of an error.
+std::string description(const Variable& variable) {
+  const Range range = range_of(variable);
+  if (range.most.empty()) return kind_of_value(variable);
+  return kind_of_value(variable) + ", from " + std::string(range.least) + " to " + std::string(range.most);
+}
+
 Status check_entry(std::string_view entry) {
   const std::size_t equals = std::min(entry.find('='), entry.size());
   const std::string name(entry.substr(0, equals));
@@ -175,9 +200,9 @@ Status check_entry(std::string_view entry) {
                                                 " in the environment: did you mean " +
                                                 std::string(nearest_variable(name)) + "? Otherwise unset it");
   }
-  if (value.empty() || parses(*variable, value)) return Status();
+  if (value.empty() || allows(*variable, value)) return Status();
   return Status(ErrorCode::configuration,
-                name + "=" + value + " does not parse: write " + description(*variable));
+                name + "=" + value + " is not allowed: write " + description(*variable));
 }
 
 /// The variable's text in the environment, or its default; an empty value counts as not set.
@@ -193,7 +218,8 @@ T parsed_value(std::string_view name, VariableKind kind, std::optional<T> (*pars
   const Variable* variable = find(name);
   assert(variable != nullptr && variable->kind == kind);
   (void)kind;
-  if (const std::optional<T> value = parse(raw_value(*variable))) return *value;
+  const std::string_view value = raw_value(*variable);
+  if (allows(*variable, value)) return *parse(value);
   return parse(variable->default_value).value_or(T{});
 }
 
@@ -212,7 +238,7 @@ std::string config_text(std::string_view name) {
   const Variable* variable = find(name);
   assert(variable != nullptr && variable->kind == text);
   const std::string_view value = raw_value(*variable);
-  return std::string(parses(*variable, value) ? value : variable->default_value);
+  return std::string(allows(*variable, value) ? value : variable->default_value);
 }
 
 std::int64_t config_integer(std::string_view name) { return parsed_value(name, integer, parse_integer); }
@@ -241,7 +267,7 @@ ForeignText config_text_or(std::string_view name, std::initializer_list<const ch
 std::string variables_markdown() {
   std::string page =
       "# Environment variables\n\n"
-      "An unknown `LOCKSTEP_` name, or a value that does not parse, is an error at start. An empty value "
+      "An unknown `LOCKSTEP_` name, or a value that is not allowed, is an error at start. An empty value "
       "counts as not set.\n\n"
       "| variable | value | default | meaning |\n|---|---|---|---|\n";
   for (const Variable& variable : kVariables) {

@@ -19,19 +19,21 @@ struct Variable {
   VariableKind kind;
   std::string_view default_value;  ///< As it would be written in the environment; may be empty.
   std::string_view help;           ///< One sentence.
-  std::string_view choices = {};   ///< For text: the allowed values, "off|warn|info"; empty allows any.
+  /// The allowed values: of text "off|warn|info", of the other kinds from one to another, "4K..1G". Empty
+  /// allows any.
+  std::string_view choices = {};
 };
 
 /// Every known variable, sorted by name. The table is in config.cpp.
 std::span<const Variable> variables() noexcept;
 
 /// Fails on the first LOCKSTEP_ name in the environment that is not in the table, naming the nearest one
-/// ("did you mean ..."), and on the first value that does not parse. Called once by Communicator::create and
+/// ("did you mean ..."), and on the first value that is not allowed. Called once by Communicator::create and
 /// by the tools.
 Status check_environment();
 
 /// The value of a variable of the table, or its default. Names must be in the table (asserted). Values that
-/// do not parse give the default here: check_environment has already refused them. bytes: 64K, 1M, 2G.
+/// are not allowed give the default here: check_environment has already refused them. bytes: 64K, 1M, 2G.
 /// duration: 500ms, 30s, 5m, plain = ms.
 std::string config_text(std::string_view name);
 std::int64_t config_integer(std::string_view name);

@@ -1,6 +1,7 @@
 #include "lib/base/machine.hpp"
 
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -23,5 +24,7 @@ std::string kernel_release() {
   uname(&system);
   return system.release;
 }
+
+int online_cores() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
 }  // namespace lockstep::internal

@@ -9,5 +9,7 @@ namespace lockstep::internal {
 std::string processor_name();
 /// "6.1.0-18-amd64"
 std::string kernel_release();
+/// Those of the machine, whatever this process may run on (allowed_cores()).
+int online_cores();
 
 }  // namespace lockstep::internal

@@ -81,7 +81,7 @@ struct AnyFormat {
 };
 
 // Highway's own f16 conversions, used where the instruction set has none, drop infinities and do not round.
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+#if (HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2) || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 using F16Format = AnyFormat<F16>;
 #else
 struct F16Format {

@@ -55,13 +55,23 @@ TEST(Config, AnUnknownNameIsAnErrorWithTheNearestOne) {
 TEST(Config, AValueThatDoesNotParseIsAnErrorThatShowsWhatToWrite) {
   const ScopedVariable timeout("LOCKSTEP_TIMEOUT", "soon");
   EXPECT_EQ(check_environment().message(),
-            "LOCKSTEP_TIMEOUT=soon does not parse: write a duration, such as 500ms, 30s or 5m");
+            "LOCKSTEP_TIMEOUT=soon is not allowed: write a duration, such as 500ms, 30s or 5m");
   EXPECT_EQ(config_milliseconds("LOCKSTEP_TIMEOUT"), 30 * 60 * 1000);
+}
+
+TEST(Config, ANumberOutsideItsRangeIsAnErrorThatNamesIt) {
+  for (const char* value : {"4095", "2G", "18446744073709551615"}) {
+    const ScopedVariable segment("LOCKSTEP_SEGMENT", value);
+    EXPECT_EQ(check_environment().message(), std::string("LOCKSTEP_SEGMENT=") + value +
+                                                 " is not allowed: write bytes, such as 512, 64K or 1M, from "
+                                                 "4K to 1G");
+    EXPECT_EQ(config_bytes("LOCKSTEP_SEGMENT"), 0u);
+  }
 }
 
 TEST(Config, AChoiceOutsideTheListIsAnError) {
   const ScopedVariable log("LOCKSTEP_LOG", "loud");
-  EXPECT_EQ(check_environment().message(), "LOCKSTEP_LOG=loud does not parse: write one of off|warn|info");
+  EXPECT_EQ(check_environment().message(), "LOCKSTEP_LOG=loud is not allowed: write one of off|warn|info");
   EXPECT_EQ(config_text("LOCKSTEP_LOG"), "warn");
 }
 

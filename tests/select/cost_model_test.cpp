@@ -67,6 +67,7 @@ TEST(CostModel, WhatATextLeavesOutIsTakenFromTheBuiltInOne) {
   const auto model = parse_model(R"({"schema": "lockstep-tuning", "version": 1})");
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(model.value().links, builtin_model()->links);
+  EXPECT_EQ(model.value().corrections, builtin_model()->corrections);
   EXPECT_FALSE(model.value().fingerprint);
 }
 
@@ -87,6 +88,28 @@ TEST(CostModel, RefusesWhatItCannotUse) {
           R"("corrections": [{"class": "tcp", "crowded": false, "collective": "all_recude", "by_log2": []}]})")
           .find("all_recude"),
       std::string::npos);
+}
+
+TEST(CostModel, CorrectionsGoWithTheCostsThatTheyWereMeasuredAgainst) {
+  const auto model = parse_model(R"({"schema": "lockstep-tuning", "version": 1, "links": []})");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_TRUE(model.value().corrections.empty());
+}
+
+TEST(CostModel, NamesThePlaceOfWhatItCannotUse) {
+  const std::string head = R"({"schema": "lockstep-tuning", "version": 1, )";
+  EXPECT_EQ(refusal(head + R"("links": [{"class": "tcp", "crowded": false}]})"),
+            "links[0]: key 'call' not found");
+  EXPECT_EQ(refusal(head + R"("pulls": [{"crowded": true, "collective": "all_reduce", "from": 1}]})"),
+            "pulls[0]: all_reduce is not pulled");
+  EXPECT_EQ(refusal(head + R"("overides": ""})"), "there is no entry 'overides' (did you mean overrides?)");
+  const std::string correction =
+      R"("corrections": [{"class": "tcp", "crowded": false, "collective": "all_reduce", "by_log2": [],)";
+  EXPECT_NE(
+      refusal(head + correction + R"( "algorithm": "rnig"}]})").find("corrections[0]: algorithm \"rnig\""),
+      std::string::npos);
+  EXPECT_NE(refusal(R"({"schema": "lockstep-tuning", "version": 4294967297})").find("version 4294967297"),
+            std::string::npos);
 }
 
 TEST(Correction, LiesBetweenItsBoundsAndItsNeighbours) {

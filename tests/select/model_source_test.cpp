@@ -2,6 +2,7 @@
 #include "collectives/select/model_source.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -45,6 +46,28 @@ TEST_F(ModelSource, TheBuiltInModelWhenNothingIsThere) {
   ASSERT_TRUE(shared.ok()) << shared.status().message();
   EXPECT_EQ(shared.value().source, "built-in");
   EXPECT_EQ(shared.value().model, builtin_model());
+}
+
+TEST_F(ModelSource, AFileThatIsThereButCannotBeOpenedIsAnError) {
+  const auto path = std::filesystem::path(directory_) / "lockstep" / "tuning.json";
+  std::filesystem::create_directories(path.parent_path());
+  std::filesystem::create_symlink(path, path);  // To itself: not even root can open it.
+  const auto shared = adopt_model(announce_model());
+  ASSERT_FALSE(shared.ok());
+  EXPECT_NE(shared.status().message().find(path.string()), std::string::npos) << shared.status().message();
+}
+
+TEST_F(ModelSource, TheMachineIsTheSameForAProcessThatMayUseOneCore) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  }
+  const MachineFingerprint machine = this_machine();
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(this_machine(), machine);
+  sched_setaffinity(0, sizeof before, &before);
 }
 
 TEST_F(ModelSource, TheUsersFileAndBeforeItTheVariable) {

@@ -46,6 +46,13 @@ TEST(AlgorithmRules, AnUnknownNameIsAnErrorThatNamesTheNearestOne) {
   EXPECT_NE(refusal("all_recude:*=ring").find("did you mean all_reduce?"), std::string::npos);
 }
 
+TEST(AlgorithmRules, TheNearestNameIsLookedForInAllMedia) {
+  EXPECT_NE(refusal("all_reduce:*=two_shto").find("did you mean two_shot?"), std::string::npos);
+  EXPECT_NE(refusal("all_reduce:*=fusd").find("did you mean fused?"), std::string::npos);
+  EXPECT_NE(refusal("all_reduce:*=registered/fusd").find("did you mean fused?"), std::string::npos);
+  EXPECT_NE(refusal("all_reduce:*=stagd/two_shot").find("'stagd/'"), std::string::npos);
+}
+
 TEST(AlgorithmRules, AnAlgorithmOfAnotherCollectiveIsAnError) { refusal("barrier:*=ring"); }
 
 TEST(AlgorithmRules, WhatIsNoRangeIsAnError) {
