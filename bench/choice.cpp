@@ -1,7 +1,6 @@
 #include "bench/choice.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "collectives/communicator_core.hpp"
@@ -12,13 +11,6 @@
 
 namespace lockstep::bench {
 namespace {
-
-std::optional<Collective> collective_of(const Operation& operation) {
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    if (name_of(static_cast<Collective>(i)) == operation.name) return static_cast<Collective>(i);
-  }
-  return std::nullopt;
-}
 
 // The row that was asked for by name, as calls carry it; 0 leaves the choice to the library.
 std::uint8_t row_number(const Ground& ground, const Options& options, Collective collective,
@@ -74,7 +66,7 @@ Ground ground_of(const Options& options) {
 Choice choose(const Ground& ground, const Options& options, const Operation& operation, DataType type,
               ReduceOp op, std::uint64_t count) {
   Choice choice{&operation, {}, {}};
-  const auto collective = collective_of(operation);
+  const auto collective = internal::find_collective(operation.name);
   if (!collective) return choice;
   choice.shape.collective = *collective;
   choice.shape.world = ground.capabilities.world;

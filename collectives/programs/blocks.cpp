@@ -149,6 +149,11 @@ Range segment_of(Range whole, std::uint64_t segment, int index) {
   return {whole.begin + part.begin, part.count};
 }
 
+Range segment_if_any(Range whole, std::uint64_t segment, int index) {
+  if (index >= segment_count(whole.count, segment)) return {whole.begin, 0};
+  return segment_of(whole, segment, index);
+}
+
 int floor_power_of_two(int value) {
   int power = 1;
   while (power <= value / 2) power *= 2;

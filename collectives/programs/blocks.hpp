@@ -54,6 +54,13 @@ std::uint64_t output_elements(const Shape& shape);
 /// one unless count is 0.
 int segment_count(std::uint64_t count, std::uint64_t segment);
 Range segment_of(Range whole, std::uint64_t segment, int index);
+/// The same, and empty where `whole` has fewer segments: of blocks that are walked side by side.
+Range segment_if_any(Range whole, std::uint64_t segment, int index);
+
+/// The elements `part` of a slice.
+inline Slice within(Slice whole, Range part) {
+  return {whole.space, whole.member, whole.offset + part.begin, part.count};
+}
 
 /// The call with messages of up to 64 segments: where nobody passes on what it received, a cut only costs a
 /// further message. Not without bound, because what is left of a message goes before word of a failure.

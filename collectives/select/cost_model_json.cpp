@@ -131,9 +131,7 @@ LinkCost read_link(const Json& from) {
 
 Collective read_collective(const Json& from) {
   const auto name = from.at("collective").get<std::string>();
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    if (name_of(static_cast<Collective>(i)) == name) return static_cast<Collective>(i);
-  }
+  if (const auto found = find_collective(name)) return *found;
   wrong("there is no collective '" + name + "'");
 }
 

@@ -41,11 +41,9 @@ Status bad_rule(const std::string& what, const RuleText& rule) {
 }
 
 Result<Collective> collective_named(std::string_view name, const RuleText& rule) {
+  if (const auto found = find_collective(name)) return *found;
   std::vector<std::string_view> names;
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    names.push_back(name_of(static_cast<Collective>(i)));
-    if (names.back() == name) return static_cast<Collective>(i);
-  }
+  for (int i = 0; i < kCollectiveCount; ++i) names.push_back(name_of(static_cast<Collective>(i)));
   return bad_rule("unknown collective '" + std::string(name) + "' (did you mean " +
                       std::string(nearest(name, names)) + "?)",
                   rule);
@@ -65,6 +63,13 @@ bool parse_range(std::string_view text, std::uint64_t& from, std::uint64_t& to) 
 }
 
 }  // namespace
+
+std::optional<Collective> find_collective(std::string_view name) {
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    if (name_of(static_cast<Collective>(i)) == name) return static_cast<Collective>(i);
+  }
+  return std::nullopt;
+}
 
 Result<std::uint8_t> resolve_algorithm(Collective collective, std::string_view name, bool domain) {
   for (const Place& place : kPlaces) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "lib/base/status.hpp"
 
 namespace lockstep::internal {
+
+/// The collective of that name.
+std::optional<Collective> find_collective(std::string_view name);
 
 /// CallFacts::algorithm (row of the table + 1) for a name. Where ranks share memory (`domain`) its algorithms
 /// come first; a medium in front decides: "links/direct", "staged/direct", "registered/fused". Errors name

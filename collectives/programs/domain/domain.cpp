@@ -16,9 +16,13 @@ Blocks aligned_parts(std::uint64_t count, int parts) {
   return Blocks(counts);
 }
 
-std::uint64_t part_stride(const Shape& shape, int slots) {
-  const std::uint64_t stride = shape.staging / static_cast<std::uint64_t>(slots * shape.world);
+std::uint64_t aligned_stride(std::uint64_t room, std::uint64_t parts) {
+  const std::uint64_t stride = room / parts;
   return stride >= kAlignment ? stride - stride % kAlignment : stride;
+}
+
+std::uint64_t part_stride(const Shape& shape, int slots) {
+  return aligned_stride(shape.staging, static_cast<std::uint64_t>(slots * shape.world));
 }
 
 }  // namespace lockstep::internal

@@ -41,8 +41,10 @@ class Members {
 Blocks aligned_parts(std::uint64_t count, int parts);
 /// Elements of the smallest type (1 byte) in a cache line.
 inline constexpr std::uint64_t kAlignment = 64;
+/// Elements between `parts` parts of a room of so many elements: whole cache lines where there is room for
+/// some.
+std::uint64_t aligned_stride(std::uint64_t room, std::uint64_t parts);
 /// Elements between the parts of a slot, where the staging half holds `slots` of one part for each rank.
-/// Whole cache lines where there is room for some.
 std::uint64_t part_stride(const Shape& shape, int slots);
 
 /// Two segments: each block costs a synchronisation, which ranks that share cores pay with a turn of the

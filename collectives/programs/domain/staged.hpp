@@ -60,9 +60,8 @@ class StagedBlocks {
  private:
   /// Elements between the pieces of `slots` slots.
   std::uint64_t stride(const Shape& shape, int slots) const {
-    const std::uint64_t stride =
-        shape.staging / (static_cast<std::uint64_t>(slots) * static_cast<std::uint64_t>(pieces_));
-    return stride >= kAlignment ? stride - stride % kAlignment : stride;
+    return aligned_stride(shape.staging,
+                          static_cast<std::uint64_t>(slots) * static_cast<std::uint64_t>(pieces_));
   }
 
   Members members_;

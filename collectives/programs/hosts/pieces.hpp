@@ -18,9 +18,4 @@ inline Blocks pieces_of(const Shape& shape) {
   return Blocks::parts(shape.count, static_cast<int>(pieces));
 }
 
-/// What follows `whole` from `part.begin` on.
-inline Slice piece_of(Slice whole, Range part) {
-  return {whole.space, whole.member, whole.offset + part.begin, part.count};
-}
-
 }  // namespace lockstep::internal

@@ -38,7 +38,7 @@ Program broadcast_hierarchical(const Shape& shape) {
   const Slice mine = (shape.rank == shape.root ? input : output)({0, shape.count});
   const Blocks pieces = pieces_of(shape);
   for (int i = 0; i < pieces.size(); ++i) {
-    const Slice piece = piece_of(mine, pieces[i]);
+    const Slice piece = within(mine, pieces[i]);
     Completion there;
     if (speakers.speaks) {
       const Shape across =
@@ -73,13 +73,13 @@ Program reduce_hierarchical(const Shape& shape) {
       const Shape host =
           part_shape(shape, Collective::reduce, hosts.mine(), piece.count, speakers.own_host_speaker);
       reduced =
-          composition.add(near, {reduce_binomial(host), hosts.mine(), input(piece), piece_of(sum, piece)});
+          composition.add(near, {reduce_binomial(host), hosts.mine(), input(piece), within(sum, piece)});
     }
     if (!speakers.speaks) continue;
     const Shape across =
         part_shape(shape, Collective::reduce, speakers.ranks, piece.count, hosts.host_of(shape.root));
     Program program = is_small(across) ? reduce_binomial(across) : reduce_ring(across);
-    composition.add(far, {std::move(program), speakers.ranks, piece_of(sum, piece), output(piece), true},
+    composition.add(far, {std::move(program), speakers.ranks, within(sum, piece), output(piece), true},
                     reduced);
   }
   return std::move(composition).build();

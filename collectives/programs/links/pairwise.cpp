@@ -16,9 +16,7 @@ DirectReduceScatter::DirectReduceScatter(const Shape& shape, ProgramBuilder& bui
 int DirectReduceScatter::segments() const { return segment_count(blocks_.longest(), shape_.segment); }
 
 Range DirectReduceScatter::segment(int rank, int index) const {
-  const Range block = blocks_[rank];
-  if (index >= segment_count(block.count, shape_.segment)) return {block.begin, 0};
-  return segment_of(block, shape_.segment, index);
+  return segment_if_any(blocks_[rank], shape_.segment, index);
 }
 
 After DirectReduceScatter::run(int index, Slice result, std::vector<After>* sent) {

@@ -19,7 +19,7 @@ void collect_at_root(const Shape& shape, RingLanes& lanes, const Blocks& blocks,
     const bool was_sent = owner == order.left();
     for (int s = ring.first(wave); s < ring.last(wave); ++s) {
       const After left = was_sent ? ring.left(s) : After{};
-      lanes.receives.recv(owner, output(ring.segment(blocks[place], s)), {left});
+      lanes.receives.recv(owner, output(segment_if_any(blocks[place], shape.segment, s)), {left});
     }
   }
 }
@@ -42,7 +42,8 @@ void reduce_and_send(const Shape& shape, RingLanes& lanes, Range own, RingReduce
     });
     for (int s = ring.first(wave); s < ring.last(wave); ++s) {
       keep(sent_before(s),
-           lanes.sends.send(shape.root, ring.in_wave(sums, s, ring.segment(own, s)), {ring.complete(s)}));
+           lanes.sends.send(shape.root, ring.in_wave(sums, s, segment_if_any(own, shape.segment, s)),
+                            {ring.complete(s)}));
     }
   }
 }

@@ -18,7 +18,7 @@ Program reduce_scatter_ring(const Shape& call) {
   const Slice result = output({0, own.count});
   for (int wave = 0; wave < ring.waves(); ++wave) {
     ring.run(wave, [&](int, Range segment) -> RingReduceScatter::Place {
-      return {part_of_slice(result, own.begin, segment), {}};
+      return {within(result, {segment.begin - own.begin, segment.count}), {}};
     });
   }
   return std::move(builder).build();

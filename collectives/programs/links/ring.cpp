@@ -28,23 +28,18 @@ RingReduceScatter::RingReduceScatter(const Shape& shape, ProgramBuilder& builder
   for (int half = 0; half < halves; ++half) sums_[half] = reserve_wave(builder);
 }
 
-Range RingReduceScatter::segment(Range block, int index) const {
-  if (index >= segment_count(block.count, shape_.segment)) return {block.begin, 0};
-  return segment_of(block, shape_.segment, index);
-}
-
 void RingReduceScatter::run(int wave, const std::function<Place(int, Range)>& place) {
   const int right = order_.right(), left = order_.left();
   if (shape_.world == 1) {
     for (int s = first(wave); s < last(wave); ++s) {
-      const Range own = segment(blocks_[0], s);
+      const Range own = segment_if_any(blocks_[0], shape_.segment, s);
       arrived_[slot(s)] = lanes_.receives.copy_finished(input(own), place(s, own).slice);
     }
   }
   for (int step = 0; step < shape_.world - 1; ++step) {
     const Range leaving = blocks_[order_.place() - 1 - step], coming = blocks_[order_.place() - 2 - step];
     for (int s = first(wave); s < last(wave); ++s) {
-      const Range part = segment(leaving, s);
+      const Range part = segment_if_any(leaving, shape_.segment, s);
       if (step == 0) {
         left_[slot(s)] = lanes_.sends.send(right, input(part));
       } else {
@@ -54,7 +49,7 @@ void RingReduceScatter::run(int wave, const std::function<Place(int, Range)>& pl
     }
     const bool finishes = step == shape_.world - 2;
     for (int s = first(wave); s < last(wave); ++s) {
-      const Range part = segment(coming, s);
+      const Range part = segment_if_any(coming, shape_.segment, s);
       const Place to = finishes ? place(s, part) : Place{in_wave(sums(step), s, part), sent(step, s)};
       const RecvReduceFlags how{.received_first = true, .finish = finishes};
       arrived_[slot(s)] = lanes_.receives.recv_reduce(left, input(part), to.slice, how, {to.free});
@@ -71,7 +66,8 @@ void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks,
 
     for (int s = 0; s < segment_count(leaving.count, shape.segment); ++s) {
       const Range segment = segment_of(leaving, shape.segment, s);
-      const Slice source = step == 0 ? part_of_slice(own, leaving.begin, segment) : output(segment);
+      const Slice source =
+          step == 0 ? within(own, {segment.begin - leaving.begin, segment.count}) : output(segment);
       lanes.sends.send(right, source, {ready.empty() ? After{} : ready[static_cast<std::size_t>(s)]});
     }
 

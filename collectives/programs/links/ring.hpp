@@ -90,8 +90,6 @@ class RingReduceScatter {
   Slice in_wave(Range memory, int index, Range segment) const {
     return scratch({memory.begin + slot(index) * stride_, segment.count});
   }
-  /// Segment `index` of a block; empty where the block has fewer.
-  Range segment(Range block, int index) const;
 
  private:
   static constexpr int kWave = 4;
@@ -117,10 +115,5 @@ class RingReduceScatter {
 /// (empty: at once). Does not copy `own` to output.
 void ring_all_gather(const Shape& shape, RingLanes& lanes, const Blocks& blocks, Slice own,
                      SegmentTickets ready);
-
-/// The part of `whole` that holds `segment` of the block that begins at element `begin`.
-inline Slice part_of_slice(Slice whole, std::uint64_t begin, Range segment) {
-  return {whole.space, whole.member, whole.offset + segment.begin - begin, segment.count};
-}
 
 }  // namespace lockstep::internal

@@ -15,27 +15,18 @@ int BinomialTree::extent(int number) const {
   return std::min(number & -number, world_ - number);
 }
 
-namespace {
-
-Slice segment_of_slice(Slice whole, std::uint64_t segment, int index) {
-  const Range range = segment_of({whole.offset, whole.count}, segment, index);
-  return {whole.space, whole.member, range.begin, range.count};
-}
-
-}  // namespace
-
 std::vector<After> binomial_reduce(const Shape& shape, const BinomialTree& tree, LaneBuilder& sends,
                                    LaneBuilder& receives, Slice total) {
   const Range whole{0, shape.count};
   std::vector<After> done;
   for (int s = 0; s < segment_count(shape.count, shape.segment); ++s) {
-    const Slice mine = input(segment_of(whole, shape.segment, s));
+    const Range part = segment_of(whole, shape.segment, s);
+    const Slice mine = input(part), larger = within(total, part);
     Slice sum = mine;
     After ready;
-    if (shape.world == 1) ready = receives.copy_finished(mine, segment_of_slice(total, shape.segment, s));
+    if (shape.world == 1) ready = receives.copy_finished(mine, larger);
     for (const int child : tree.children()) {
       const bool last = tree.at_root() && child == tree.children().back();
-      const Slice larger = segment_of_slice(total, shape.segment, s);
       ready = receives.recv_reduce(tree.rank_of(child), sum, larger, {.finish = last});
       sum = larger;
     }
@@ -48,7 +39,7 @@ void binomial_broadcast(const Shape& shape, const BinomialTree& tree, LaneBuilde
                         LaneBuilder& receives, Slice at_root, const std::vector<After>& ready) {
   const Slice source = tree.at_root() ? at_root : output({0, shape.count});
   for (int s = 0; s < segment_count(shape.count, shape.segment); ++s) {
-    const Slice segment = segment_of_slice(source, shape.segment, s);
+    const Slice segment = within(source, segment_of({0, shape.count}, shape.segment, s));
     After there = ready.empty() ? After{} : ready[static_cast<std::size_t>(s)];
     if (!tree.at_root()) there = receives.recv(tree.parent(), segment, {there});
     for (auto child = tree.children().rbegin(); child != tree.children().rend(); ++child) {
