@@ -82,6 +82,22 @@ void expect_connected(Result<std::optional<Fd>>& a, Result<std::optional<Fd>>& b
   EXPECT_EQ(remote_address(**a).text(), local_address(**b).text());
 }
 
+void expect_hung_up(const Fd& socket) {
+  pollfd entry{socket.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&entry, 1, 20'000), 1);
+  std::byte byte{};
+  EXPECT_TRUE(receive_some(socket.get(), std::span(&byte, 1)).ended);
+}
+
+template <class Condition>
+bool comes_to_be(const Condition& condition) {
+  for (int waited = 0; waited < 20'000; ++waited) {
+    if (condition()) return true;
+    static_cast<void>(poll(nullptr, 0, 1));
+  }
+  return false;
+}
+
 TEST(Switchboard, ConnectsEveryPairOncePerChannel) {
   auto ranks = meet({"s", "s", "s"});
   for (int a = 0; a < 3; ++a) {
@@ -117,19 +133,36 @@ TEST(Switchboard, EitherRankAloneMayWantTheConnection) {
 
 TEST(Switchboard, ForgetsAChannel) {
   auto ranks = meet({"s", "s"});
-  for (int round = 0; round < 2; ++round) {  // A forgotten channel can be used anew.
-    const std::uint64_t before = ranks[1].board->changes();
-    ranks[0].board->want(1, 1);
-    auto low = await(*ranks[0].board, 1, 1);
-    ASSERT_TRUE(low.ok() && *low);
-    while (ranks[1].board->changes() == before) std::this_thread::yield();
-    ranks[1].board->forget(0, 1);  // It came, and nobody will take it: the other end hears of that.
-    pollfd entry{(*low)->get(), POLLIN, 0};
-    ASSERT_EQ(poll(&entry, 1, 20'000), 1);
-    std::byte byte{};
-    EXPECT_TRUE(receive_some((*low)->get(), std::span(&byte, 1)).ended);
-    ranks[0].board->forget(1, 1);
+  const std::uint64_t before = ranks[1].board->changes();
+  ranks[0].board->want(1, 1);
+  auto low = await(*ranks[0].board, 1, 1);
+  ASSERT_TRUE(low.ok() && *low);
+  ASSERT_TRUE(comes_to_be([&] { return ranks[1].board->changes() != before; }));
+  ranks[1].board->forget(1);  // It came, and nobody will take it: the other end hears of that.
+  expect_hung_up(**low);
+}
+
+TEST(Switchboard, HangsUpOnWhoComesForAForgottenChannel) {
+  auto ranks = meet({"s", "s"});
+  for (const std::size_t forgetful : {1u, 0u}) {  // The higher is called; the lower calls who knocks.
+    const int peer = static_cast<int>(1 - forgetful);
+    ranks[forgetful].board->forget(forgetful);
+    ranks[1 - forgetful].board->want(static_cast<int>(forgetful), forgetful);
+    auto socket = await(*ranks[1 - forgetful].board, static_cast<int>(forgetful), forgetful);
+    ASSERT_TRUE(socket.ok() && *socket);
+    expect_hung_up(**socket);
+    EXPECT_FALSE(ranks[forgetful].board->take(peer, forgetful).value()) << "nothing is kept";
   }
+}
+
+TEST(Switchboard, AForgottenChannelCanBeUsedAnew) {
+  auto ranks = meet({"s", "s"});
+  for (auto& rank : ranks) rank.board->forget(1);
+  ranks[1].board->want(0, 1);
+  ranks[0].board->want(1, 1);
+  auto low = await(*ranks[0].board, 1, 1);
+  auto high = await(*ranks[1].board, 0, 1);
+  expect_connected(low, high);
 }
 
 TEST(Switchboard, SetsTheOptionsOfADataConnection) {

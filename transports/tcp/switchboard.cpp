@@ -180,12 +180,16 @@ Switchboard::~Switchboard() {
 // ---- the callers' side ----
 
 void Switchboard::want(int peer, std::uint64_t channel, int rail) {
-  const Key key{peer, channel};
   std::lock_guard lock(mutex_);
+  forgotten_.remove(channel);
+  want_locked({peer, channel}, rail);
+}
+
+void Switchboard::want_locked(Key key, int rail) {
   Slot& slot = slots_[key];
   if (slot.wanted || slot.socket) return;
   slot.wanted = true;
-  if (const auto lost = lost_.find(peer); lost != lost_.end()) {
+  if (const auto lost = lost_.find(key.first); lost != lost_.end()) {
     slot.failure = lost->second;
     return announce_change();
   }
@@ -211,14 +215,25 @@ Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel) {
   return std::optional<Fd>();
 }
 
-void Switchboard::forget(int peer, std::uint64_t channel) {
-  const Key key{peer, channel};
+void Switchboard::forget(std::uint64_t channel) {
   std::lock_guard lock(mutex_);
-  const auto found = slots_.find(key);
-  if (found == slots_.end()) return;
-  const bool under_way = found->second.wanted && !found->second.taken && !found->second.socket;
-  slots_.erase(found);
-  if (under_way) post([this, key] { give_up_effort(key); });
+  forgotten_.add(channel);
+  for (int peer = 0; peer < session_.size(); ++peer) {
+    const Key key{peer, channel};
+    const auto found = slots_.find(key);
+    if (found == slots_.end()) continue;
+    const bool under_way = found->second.wanted && !found->second.taken && !found->second.socket;
+    slots_.erase(found);
+    if (under_way) post([this, key] { give_up_effort(key); });
+  }
+}
+
+void Switchboard::Forgotten::add(std::uint64_t channel) {
+  if (!channels_.insert(channel).second) return;
+  order_.push_back(channel);
+  if (order_.size() <= kForgottenChannels) return;
+  channels_.erase(order_.front());
+  order_.pop_front();
 }
 
 void Switchboard::attach(int eventfd) {
@@ -308,9 +323,18 @@ void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
     const std::string here = local_address(socket).host;
     const auto at = std::find_if(addresses().begin(), addresses().end(),
                                  [&](const HostPort& address) { return address.host == here; });
-    return want(hello.rank, hello.channel, static_cast<int>(at - addresses().begin()));
+    return knocked({hello.rank, hello.channel}, static_cast<int>(at - addresses().begin()));
   }
   connected({hello.rank, hello.channel}, std::move(socket));
+}
+
+// A peer that asks for a forgotten channel is called, too: it shall see the connection end.
+void Switchboard::knocked(Key key, int rail) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!forgotten_.has(key.second)) return want_locked(key, rail);
+  }
+  if (efforts_.count(key) == 0) begin(key, rail);
 }
 
 void Switchboard::connected(Key key, Fd socket) {
@@ -321,6 +345,7 @@ void Switchboard::connected(Key key, Fd socket) {
   options.between_hosts = !on_this_host(key.first);
   if (Status set = set_stream_options(socket, options); !set.ok()) return fail(key, std::move(set));
   std::lock_guard lock(mutex_);
+  if (forgotten_.has(key.second)) return;  // Nobody will take it: hang up.
   Slot& slot = slots_[key];
   if (slot.taken) return;  // A second connection for one channel: not ours, hang up.
   slot.socket = std::move(socket);
@@ -330,6 +355,7 @@ void Switchboard::connected(Key key, Fd socket) {
 void Switchboard::fail(Key key, Status why) {
   give_up_effort(key);
   std::lock_guard lock(mutex_);
+  if (forgotten_.has(key.second)) return;
   Slot& slot = slots_[key];
   if (slot.socket || slot.taken || !slot.failure.ok()) return;
   slot.failure = std::move(why);

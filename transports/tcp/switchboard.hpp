@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,8 +52,9 @@ class Switchboard {
   /// it is not here (also when the peer wanted it and this rank did not). Error: peer_lost, or unauthorized,
   /// naming the peer; final.
   Result<std::optional<Fd>> take(int peer, std::uint64_t channel);
-  /// Nobody here will ask for this channel again: what is under way or not taken is dropped.
-  void forget(int peer, std::uint64_t channel);
+  /// Nobody here asks for this channel any more, unless by want(): what is under way or not taken is dropped.
+  /// Peers whose connections come later see them end at once.
+  void forget(std::uint64_t channel);
 
   /// Rises whenever a take() may give something new.
   std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
@@ -72,6 +74,17 @@ class Switchboard {
 
  private:
   using Key = std::pair<int, std::uint64_t>;  // peer, channel
+  /// Channels that nobody asks for any more, the last kForgottenChannels of them.
+  class Forgotten {
+   public:
+    void add(std::uint64_t channel);
+    void remove(std::uint64_t channel) { channels_.erase(channel); }
+    bool has(std::uint64_t channel) const { return channels_.count(channel) > 0; }
+
+   private:
+    std::set<std::uint64_t> channels_;
+    std::deque<std::uint64_t> order_;
+  };
   struct Slot {
     bool wanted = false;
     bool taken = false;
@@ -96,6 +109,7 @@ class Switchboard {
   void prefer_reached(const JobHosts& hosts, const ReachRow& reached);
   void on_loss(const Loss& loss);
 
+  void want_locked(Key key, int rail);  // mutex_ held.
   void begin(Key key, int rail);
   std::vector<HostPort> ways_to(int peer, int rail) const;
   void call(Key key);
@@ -103,6 +117,7 @@ class Switchboard {
   void called(Key key, AddressRace::Outcome outcome, Status why);
   HandshakeStatus admit(const HandshakeHello& hello) const;
   void accepted(Fd socket, const HandshakeHello& hello);
+  void knocked(Key key, int rail);
   void connected(Key key, Fd socket);
   void fail(Key key, Status why);
   void give_up_effort(Key key);
@@ -130,6 +145,7 @@ class Switchboard {
 
   std::mutex mutex_;
   std::map<Key, Slot> slots_;
+  Forgotten forgotten_;
   std::map<int, Status> lost_;
   std::set<int> attached_;
   std::atomic<std::uint64_t> changes_{0};

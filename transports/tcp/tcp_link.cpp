@@ -1,7 +1,5 @@
 #include "transports/tcp/tcp_link.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -39,8 +37,13 @@ TcpLink::TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce, SilenceWat
 }
 
 TcpLink::~TcpLink() {
-  if (watch_ != nullptr) watch_->remove(socket_.get());
+  static_cast<void>(take_socket());
   bounce_->leave(*this);
+}
+
+Fd TcpLink::take_socket() {
+  if (watch_ != nullptr && socket_) watch_->remove(socket_.get());
+  return std::move(socket_);
 }
 
 Status TcpLink::lost(std::string evidence) const {
@@ -83,8 +86,6 @@ Transfer TcpLink::send_rest(const FrameHeader& header, std::span<const std::byte
   if (!body.empty()) std::memcpy(both.data() + head.size(), body.data(), body.size());
   return send_some(socket_.get(), std::span<const std::byte>(both).first(head.size() + body.size()));
 }
-
-void TcpLink::finish_sending() { ::shutdown(socket_.get(), SHUT_WR); }
 
 // ---- receiving ----
 

@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "lib/base/hash.hpp"
+#include "transports/tcp/lingering_close.hpp"
 #include "transports/tcp/striped_link.hpp"
 #include "transports/tcp/tcp_link.hpp"
 
@@ -25,7 +27,7 @@ class TcpTransport final : public Transport {
         slots_(world_ranks.size() * kChannels) {
     switchboard_.attach(bell_.get());
   }
-  ~TcpTransport() override;
+  ~TcpTransport() override { close(); }
 
   std::string_view name() const override { return "tcp"; }
   Result<Link*> link(int peer, Channel channel) override;
@@ -56,6 +58,7 @@ class TcpTransport final : public Transport {
   int world_rank(int peer) const { return world_ranks_[static_cast<std::size_t>(peer)]; }
   Status collect(int peer, Channel channel);
   Status build(int peer, Slot& slot);
+  void drop_links();
 
   const std::uint64_t group_;
   const int rank_;
@@ -65,19 +68,11 @@ class TcpTransport final : public Transport {
   std::uint64_t seen_changes_ = 0;
   const std::shared_ptr<Bounce> bounce_ = std::make_shared<Bounce>();
   std::vector<Slot> slots_;
+  bool closed_ = false;  // The switchboard may be gone.
 };
 
-TcpTransport::~TcpTransport() {
-  switchboard_.detach(bell_.get());
-  for (const int peer : world_ranks_) {
-    for (const Channel channel : kEachChannel) {
-      for (int i = 0; i < switchboard_.sockets_per_link(); ++i)
-        switchboard_.forget(peer, wire_channel(channel, i));
-    }
-  }
-}
-
 Result<Link*> TcpTransport::link(int peer, Channel channel) {
+  if (closed_) return Status(ErrorCode::aborted, "the links of this rank were closed");
   Slot& slot = this->slot(peer, channel);
   if (slot.link) return slot.link.get();
   if (!slot.wanted) {
@@ -128,6 +123,7 @@ Status TcpTransport::build(int peer, Slot& slot) {
 }
 
 Status TcpTransport::service() {
+  if (closed_) return {};
   const std::uint64_t changes = switchboard_.changes();
   if (changes == seen_changes_) return {};
   seen_changes_ = changes;
@@ -145,8 +141,18 @@ Status TcpTransport::service() {
 }
 
 void TcpTransport::close() {
+  if (std::exchange(closed_, true)) return;
+  drop_links();
+  switchboard_.detach(bell_.get());
+  for (const Channel channel : kEachChannel) {
+    for (int i = 0; i < switchboard_.sockets_per_link(); ++i) switchboard_.forget(wire_channel(channel, i));
+  }
+}
+
+void TcpTransport::drop_links() {
   for (Slot& slot : slots_) {
-    for (TcpLink* stream : slot.streams) stream->finish_sending();
+    for (TcpLink* stream : slot.streams) close_lingering(Reactor::instance(), stream->take_socket());
+    slot = {};
   }
 }
 

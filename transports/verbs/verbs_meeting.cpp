@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "lib/base/hash.hpp"
 #include "lib/net/reactor.hpp"
@@ -38,10 +39,15 @@ Status VerbsMeeting::open() {
   return watch_ != 0 ? Status() : system_error("watching for peers", errno);
 }
 
-VerbsMeeting::~VerbsMeeting() {
+void VerbsMeeting::close() {
+  if (std::exchange(closed_, true)) return;
   Reactor::instance().remove(watch_);
   if (bell_) switchboard_.detach(bell_.get());
-  for (const int peer : world_ranks_) switchboard_.forget(peer, channel_);
+  switchboard_.forget(channel_);
+}
+
+void VerbsMeeting::want(int peer) {
+  if (!closed_) switchboard_.want(world_ranks_[static_cast<std::size_t>(peer)], channel_);
 }
 
 void VerbsMeeting::watch(int socket) {
@@ -52,6 +58,7 @@ void VerbsMeeting::watch(int socket) {
 
 std::vector<VerbsMeeting::Met> VerbsMeeting::met() {
   std::vector<Met> all;
+  if (closed_) return all;
   const std::uint64_t changes = switchboard_.changes();
   if (changes == seen_changes_) return all;
   seen_changes_ = changes;
