@@ -7,7 +7,9 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -244,6 +246,32 @@ TEST(Switchboard, EndsTheWaitForALostRank) {
   ranks[2].board->want(1, 1);
   auto other = await(*ranks[2].board, 1, 1);
   EXPECT_TRUE(other.ok() && *other) << "one loss must not end the others' connections";
+}
+
+TEST(Switchboard, BlamesNobodyForItsOwnLackOfDescriptors) {
+  auto ranks = meet({"s", "s"});
+  ranks[0].board->want(1, 1);
+  auto before = await(*ranks[0].board, 1, 1);
+  ASSERT_TRUE(before.ok() && *before);
+  rlimit usual{};
+  getrlimit(RLIMIT_NOFILE, &usual);
+  const int lowest_free = dup(0);
+  close(lowest_free);
+  const rlimit none{static_cast<rlim_t>(lowest_free), usual.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  ranks[0].board->want(1, 2);
+  auto taken = ranks[0].board->take(1, 2);
+  const bool ended = comes_to_be([&] {
+    taken = ranks[0].board->take(1, 2);
+    return !taken.ok();
+  });
+  setrlimit(RLIMIT_NOFILE, &usual);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(taken.status().code(), ErrorCode::system);
+  EXPECT_EQ(taken.status().culprit(), -1);
+  EXPECT_NE(taken.status().message().find("Too many open files: raise the limit of open files (`ulimit -n`)"),
+            std::string::npos)
+      << taken.status().message();
 }
 
 // One rank alone, whose peer 1 published `theirs` (nothing when empty).

@@ -19,6 +19,7 @@ ReachRow HostProbe::run(const std::vector<ProbeTarget>& targets, std::chrono::mi
   const std::string silence = "no answer within " + std::to_string(timeout.count()) + " ms";
   ReachRow row;
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (efforts_[i].untried && efforts_[i].answered == 0) continue;
     HostReach reach{targets[i].host, efforts_[i].reached, {}, {}};
     for (const Call& call : efforts_[i].calls) {
       if (all_ways_ && call.answered) reach.rails.push_back(call.address.host);
@@ -58,6 +59,7 @@ void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::mill
 void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why) {
   if (outcome != OutgoingCall::Outcome::connected) {
     call.failure = why.message();
+    effort.untried |= why.code() == ErrorCode::system;
     ++effort.failed;
   } else {
     call.answered = true;

@@ -50,7 +50,7 @@ class Switchboard {
   void want(int peer, std::uint64_t channel, int rail = 0);
   /// The connection, once: with the options of a data connection set, nothing read from it yet. Nothing while
   /// it is not here (also when the peer wanted it and this rank did not). Error: peer_lost, or unauthorized,
-  /// naming the peer; final.
+  /// naming the peer; system, naming nobody, where this side lacks what it takes; final.
   Result<std::optional<Fd>> take(int peer, std::uint64_t channel);
   /// Nobody here asks for this channel any more, unless by want(): what is under way or not taken is dropped.
   /// Peers whose connections come later see them end at once.
@@ -150,5 +150,10 @@ class Switchboard {
   std::set<int> attached_;
   std::atomic<std::uint64_t> changes_{0};
 };
+
+/// An error of take() for a group in which the peer is number `peer`.
+inline Status in_group(const Status& why, int peer) {
+  return Status(why.code(), why.message(), why.culprit() < 0 ? -1 : peer);
+}
 
 }  // namespace lockstep::internal

@@ -94,7 +94,7 @@ Status TcpTransport::collect(int peer, Channel channel) {
     const int next = static_cast<int>(slot.sockets.size());
     auto socket = switchboard_.take(world_rank(peer), wire_channel(channel, next));
     if (!socket.ok()) {
-      slot.failure = Status(socket.status().code(), socket.status().message(), peer);
+      slot.failure = in_group(socket.status(), peer);
       return slot.failure;
     }
     if (!*socket) return {};

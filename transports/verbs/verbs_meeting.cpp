@@ -72,8 +72,7 @@ std::vector<VerbsMeeting::Met> VerbsMeeting::met() {
     if (socket.ok()) {
       all.push_back({static_cast<int>(peer), std::move(**socket)});
     } else {
-      const Status& why = socket.status();
-      all.push_back({static_cast<int>(peer), Status(why.code(), why.message(), static_cast<int>(peer))});
+      all.push_back({static_cast<int>(peer), in_group(socket.status(), static_cast<int>(peer))});
     }
   }
   return all;
