@@ -101,7 +101,7 @@ Status Switchboard::probe_hosts(std::chrono::milliseconds timeout) {
   if (!published.ok()) return published.status();
   std::vector<ReachRow> rows;
   for (const std::string& text : *published) {
-    auto row = decode_reach_row(text);
+    auto row = decode_reach_row(text, hosts.size());
     if (!row.ok()) return row.status();
     rows.push_back(std::move(*row));
   }
