@@ -48,7 +48,7 @@ std::vector<Rank> meet(const std::vector<std::string>& secrets) {
     Rank& rank = ranks[static_cast<std::size_t>(r)];
     rank.session = std::make_unique<StaticSession>(r, size, store, secrets[static_cast<std::size_t>(r)]);
     threads.emplace_back([&rank] {
-      auto board = Switchboard::make(*rank.session, real_env());
+      auto board = Switchboard::make(*rank.session, real_env(), std::chrono::seconds(60));
       ASSERT_TRUE(board.ok()) << board.status().message();
       rank.board = std::move(*board);
     });
@@ -275,15 +275,15 @@ TEST(Switchboard, BlamesNobodyForItsOwnLackOfDescriptors) {
 }
 
 // One rank alone, whose peer 1 published `theirs` (nothing when empty).
-Status meet_alone(const std::string& theirs, int sockets_per_link = 1) {
+Status meet_alone(const std::string& theirs, int sockets_per_link = 1,
+                  std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   StaticSession session(0, 2, fresh_store());
   if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(published_key(1), theirs));
-  return Switchboard::make(session, real_env(), sockets_per_link).status();
+  return Switchboard::make(session, real_env(), timeout, sockets_per_link).status();
 }
 
 TEST(Switchboard, NamesARankThatNeverPublished) {
-  const ScopedVariable timeout("LOCKSTEP_START_TIMEOUT", "300ms");
-  const Status status = meet_alone("");
+  const Status status = meet_alone("", 1, std::chrono::milliseconds(300));
   EXPECT_EQ(status.code(), ErrorCode::timeout);
   EXPECT_NE(status.message().find("tcp/1"), std::string::npos) << status.message();
 }
@@ -295,7 +295,7 @@ TEST(Switchboard, DoesNotWaitForARankThatDied) {
     }
     session.lose(1, "exited with code 3");
   });
-  const Status status = Switchboard::make(session, real_env()).status();
+  const Status status = Switchboard::make(session, real_env(), std::chrono::seconds(60)).status();
   killer.join();
   EXPECT_EQ(status.code(), ErrorCode::peer_lost);
   EXPECT_EQ(status.message(), "rank 1 (node1, pid 1001) is gone: exited with code 3");
@@ -319,7 +319,7 @@ int calls_of_a_peer_that_hangs_up_after(std::chrono::milliseconds patience) {
   StaticSession session(0, 2, fresh_store());
   EXPECT_TRUE(session.store().set_one(published_key(1), local_address(*listener).text() + " 1").ok());
   AdvancedEnv env;
-  auto board = Switchboard::make(session, env);
+  auto board = Switchboard::make(session, env, std::chrono::seconds(60));
   EXPECT_TRUE(board.ok()) << board.status().message();
   (*board)->want(1, 1);
   int calls = 0;

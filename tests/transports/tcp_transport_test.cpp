@@ -27,7 +27,7 @@ struct Job {
     std::vector<std::thread> threads;
     for (std::size_t r = 0; r < boards.size(); ++r) {
       threads.emplace_back([this, r] {
-        auto board = Switchboard::make(*sessions[r], real_env());
+        auto board = Switchboard::make(*sessions[r], real_env(), std::chrono::seconds(60));
         ASSERT_TRUE(board.ok()) << board.status().message();
         boards[r] = std::move(*board);
       });

@@ -49,15 +49,16 @@ Switchboard::Switchboard(Session& session, Env& env, int sockets)
       loss_callback_(env.random()),
       silence_watch_(reactor_, env) {}
 
-Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env, int sockets_per_link) {
+Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env,
+                                                       std::chrono::milliseconds timeout,
+                                                       int sockets_per_link) {
   auto sockets = sockets_of_link(sockets_per_link);
   if (!sockets.ok()) return sockets.status();
   auto listeners = listen_for_peers(session);
   if (!listeners.ok()) return listeners.status();
   std::unique_ptr<Switchboard> board(new Switchboard(session, env, *sockets));
   board->open(std::move(*listeners));
-  LOCKSTEP_RETURN_IF_ERROR(
-      board->meet(std::chrono::milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"))));
+  LOCKSTEP_RETURN_IF_ERROR(board->meet(timeout));
   return board;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -36,11 +37,13 @@ namespace lockstep::internal {
 class Switchboard {
  public:
   /// Listens, publishes the addresses as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
-  /// most LOCKSTEP_START_TIMEOUT. The session must outlive the switchboard. Errors: no usable interface
+  /// most `timeout`. The session must outlive the switchboard. Errors: no usable interface
   /// (LOCKSTEP_IFNAME), several hosts without a secret, a rank that did not come, ranks that disagree on
   /// LOCKSTEP_TCP_SOCKETS, which goes before `sockets_per_link`; hosts that cannot reach each other, with the
   /// matrix of who reached whom, equal on all ranks.
-  static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env, int sockets_per_link = 1);
+  static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env,
+                                                   std::chrono::milliseconds timeout,
+                                                   int sockets_per_link = 1);
   ~Switchboard();
   Switchboard(const Switchboard&) = delete;
   Switchboard& operator=(const Switchboard&) = delete;
