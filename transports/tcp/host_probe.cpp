@@ -69,6 +69,7 @@ void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome
 }
 
 void HostProbe::end_if_settled() {
+  if (ended_) return;  // Calls go on answering until run() stops them.
   const auto all = [&](bool (Effort::*is)() const) {
     return std::all_of(efforts_.begin(), efforts_.end(),
                        [&](const Effort& effort) { return (effort.*is)(); });
