@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -14,11 +16,13 @@
 #include "lib/memory/descriptor_service.hpp"
 #include "tests/support/forked.hpp"
 #include "tests/support/must.hpp"
+#include "tests/transports/failing_allocations.hpp"
 #include "transports/cuda_ipc/device_imports.hpp"
 
 namespace lockstep::internal {
 namespace {
 
+using testing::FailingAllocations;
 using testing::must;
 
 constexpr std::size_t kBytes = 50'000;
@@ -309,6 +313,34 @@ TEST(DeviceMemory, AKilledPeerHoldsNothingAndItsMemoryStaysUntilDropped) {
   });
   EXPECT_EQ(testing::wait_for(ranks[0]), 0);
   EXPECT_TRUE(WIFSIGNALED(testing::wait_for(ranks[1])));
+}
+
+TEST(DeviceMemory, AMappingThatFoundNoMemoryKeepsNobodyWaiting) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    ::alarm(60);  // Rather than wait for ever.
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) {
+      meeting.ref[0] = side.share(side.allocate(), kBytes);
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      return;
+    }
+    meeting.board.meet(2);
+    const auto maps_after = [&](int allocations) {
+      const FailingAllocations failing(allocations);
+      try {
+        return side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0).ok();
+      } catch (const std::bad_alloc&) {
+        return false;
+      }
+    };
+    int allocations = 0;
+    while (!maps_after(allocations)) ++allocations;
+    EXPECT_GT(allocations, 3);
+    meeting.board.meet(2);
+  });
 }
 
 TEST(DeviceMemory, TheLeastRecentlyUsedGoesFirst) {

@@ -59,6 +59,28 @@ Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::own_memory(cons
   return std::shared_ptr<const ImportedAllocation>(std::move(allocation));
 }
 
+/// While `key` is being mapped, without the lock. Whoever waits for it goes on afterwards, whatever came of
+/// it.
+class DeviceImports::Unlocked {
+ public:
+  Unlocked(DeviceImports& imports, std::unique_lock<std::mutex>& lock, const Key& key)
+      : imports_(imports), lock_(lock), key_(key) {
+    lock_.unlock();
+  }
+  ~Unlocked() {
+    lock_.lock();
+    imports_.mapping_.erase(key_);
+    imports_.mapped_.notify_all();
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  DeviceImports& imports_;
+  std::unique_lock<std::mutex>& lock_;
+  const Key& key_;
+};
+
 Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::find_or_map(const DeviceOwner& owner,
                                                                              const SegmentRef& ref,
                                                                              int device) {
@@ -69,11 +91,10 @@ Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::find_or_map(con
     if (mapping_.insert(key).second) break;
     mapped_.wait(lock);
   }
-  lock.unlock();
-  auto mapped = map(owner, ref, device);
-  lock.lock();
-  mapping_.erase(key);
-  mapped_.notify_all();
+  auto mapped = [&] {
+    const Unlocked meanwhile(*this, lock, key);
+    return map(owner, ref, device);
+  }();
   if (!mapped.ok()) return mapped.status();
   make_room();
   entries_[key] = {ref.generation, ++clock_, *mapped};

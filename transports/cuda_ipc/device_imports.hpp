@@ -83,6 +83,8 @@ class DeviceImports {
     std::shared_ptr<const ImportedAllocation> allocation;
   };
 
+  class Unlocked;
+
   Result<std::shared_ptr<const ImportedAllocation>> find_or_map(const DeviceOwner& owner,
                                                                 const SegmentRef& ref, int device);
   std::shared_ptr<const ImportedAllocation> find(const Key& key, std::uint64_t generation);
