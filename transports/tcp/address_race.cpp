@@ -55,7 +55,7 @@ void AddressRace::finish(Outcome outcome, Status why) {
 Status AddressRace::all_failed() const {
   if (failures_.size() == 1) return failures_.front();
   const auto own = std::find_if(failures_.begin(), failures_.end(),
-                                [](const Status& failure) { return failure.code() == ErrorCode::system; });
+                                [](const Status& failure) { return failure.culprit() < 0; });
   if (own != failures_.end()) return *own;  // The peer may well be there.
   std::string text = peer_name_ + " cannot be reached at any of its addresses:";
   ErrorCode code = ErrorCode::peer_lost;

@@ -59,7 +59,7 @@ void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::mill
 void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why) {
   if (outcome != OutgoingCall::Outcome::connected) {
     call.failure = why.message();
-    effort.untried |= why.code() == ErrorCode::system;
+    effort.untried |= why.culprit() < 0;  // This side's own lack.
     ++effort.failed;
   } else {
     call.answered = true;
