@@ -50,14 +50,16 @@ std::string with_wanted_gid() {
 
 }  // namespace
 
-Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank) { return VerbsDevice::open(rank); }
-
-Result<std::shared_ptr<VerbsDevice>> VerbsDevice::open(int rank) {
+Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank) {
   const auto library = verbs_library();
   if (!library.ok()) return library.status();
+  return VerbsDevice::open(*library.value(), rank);
+}
+
+Result<std::shared_ptr<VerbsDevice>> VerbsDevice::open(const VerbsLibrary& library, int rank) {
   const auto timeout = acknowledgement_timeout();
   if (!timeout.ok()) return timeout.status();
-  std::shared_ptr<VerbsDevice> device(new VerbsDevice(*library.value()));
+  std::shared_ptr<VerbsDevice> device(new VerbsDevice(library));
   device->timeout_ = timeout.value();
   LOCKSTEP_RETURN_IF_ERROR(device->find(in_turn(config_text("LOCKSTEP_VERBS_DEVICE"), rank)));
   LOCKSTEP_RETURN_IF_ERROR(device->read_limits());

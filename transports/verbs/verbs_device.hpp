@@ -12,7 +12,7 @@ namespace lockstep::internal {
 
 class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
  public:
-  static Result<std::shared_ptr<VerbsDevice>> open(int rank);
+  static Result<std::shared_ptr<VerbsDevice>> open(const VerbsLibrary& library, int rank);
   ~VerbsDevice();
   VerbsDevice(const VerbsDevice&) = delete;
   VerbsDevice& operator=(const VerbsDevice&) = delete;
