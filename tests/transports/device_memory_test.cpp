@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/device/shared_buffers.hpp"
 #include "lib/device/host/host_backend.hpp"
 #include "lib/memory/descriptor_service.hpp"
 #include "tests/support/forked.hpp"
@@ -339,6 +340,34 @@ TEST(DeviceMemory, AMappingThatFoundNoMemoryKeepsNobodyWaiting) {
     int allocations = 0;
     while (!maps_after(allocations)) ++allocations;
     EXPECT_GT(allocations, 3);
+    meeting.board.meet(2);
+  });
+}
+
+TEST(DeviceMemory, OfPeersIsLetGoWithTheCommunicatorThatUsedIt) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    std::vector<Member> members(2);
+    for (const int member : {0, 1}) {
+      members[static_cast<std::size_t>(member)].process = meeting.process[member];
+      members[static_cast<std::size_t>(member)].descriptor_service = meeting.board.read(member);
+    }
+    std::optional<SharedBuffers> buffers(std::in_place, side.backend, 0, members);
+    if (rank == 0) {
+      std::byte* const memory = side.allocate();
+      EXPECT_TRUE(buffers->add(memory, kBytes).ok());
+      meeting.ref[0] = buffers->find(memory, kBytes);
+    }
+    meeting.board.meet(2);
+    if (rank == 1) {
+      const DeviceImports& imports = DeviceImports::of(side.backend);
+      EXPECT_NE(must(buffers->resolve(0, meeting.ref[0], kBytes)), nullptr);
+      EXPECT_EQ(imports.size(), 1u);
+      buffers.reset();
+      EXPECT_EQ(imports.size(), 0u) << "its owner need not say that it withdraws it";
+    }
     meeting.board.meet(2);
   });
 }

@@ -63,7 +63,7 @@ TEST(FabricLink, WhatWasExpectedAndNeverCameIsTakenBack) {
   ASSERT_TRUE(push(*pair.a, late).ok());
   EXPECT_TRUE(std::all_of(place.begin(), place.end(), [](std::byte byte) { return byte == std::byte{}; }));
   Incoming in;
-  EXPECT_EQ(pull(*pair.b, in).status().code(), ErrorCode::internal) << "the link has ended";
+  EXPECT_EQ(pull(*pair.b, in).status().code(), ErrorCode::aborted) << "the link has ended";
 }
 
 TEST(FabricLink, MemoryThatIsBeingFilledIsGivenBackByForceAlone) {
