@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "transports/check_frame.hpp"
+
 namespace lockstep::internal {
 
 namespace {
@@ -14,12 +16,6 @@ Status SimLink::lost(Status& failure) {
   failure = Status(ErrorCode::peer_lost,
                    "rank " + std::to_string(peer_) + " is lost: its simulated connection ended", peer_);
   return failure;
-}
-
-Status SimLink::check_header() const {
-  if (header_.magic == kFrameMagic && header_.version == kFrameVersion) return {};
-  return Status(ErrorCode::internal, "the bytes from rank " + std::to_string(peer_) + " are not a frame",
-                peer_);
 }
 
 Result<bool> SimLink::send(const FrameHeader& header, std::span<const std::byte> payload,
@@ -56,8 +52,7 @@ Result<const FrameHeader*> SimLink::peek(const Awaited*) {
     if (incoming_.ended()) return lost(receive_failure_);
     return nullptr;
   }
-  receive_failure_ = check_header();
-  if (!receive_failure_.ok()) return receive_failure_;
+  if (!is_frame(header_)) return receive_failure_ = no_frame("rank " + std::to_string(peer_), peer_);
   payload_left_ = header_.bytes;
   return &header_;
 }

@@ -97,7 +97,6 @@ class SimLink final : public Link {
   std::size_t held() const noexcept { return hold_.size() - hold_begin_; }
   /// Remembers it: `failure` is the answer to every later call in its direction.
   Status lost(Status& failure);
-  Status check_header() const;
   std::size_t take(std::span<std::byte> into);
   /// Fills hold_ with up to `bytes` of the payload, the first of them aligned to 16.
   void refill_hold(std::size_t unit, std::size_t bytes);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lib/reduce/copy.hpp"
+#include "transports/check_frame.hpp"
 #include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
@@ -113,11 +114,8 @@ Result<const FrameHeader*> TcpLink::peek(const Awaited* awaited) {
     return nullptr;
   }
   std::memcpy(&header_, buffer_.readable().data(), sizeof header_);
-  if (header_.magic != kFrameMagic || header_.version != kFrameVersion) {
-    receive_failure_ = Status(ErrorCode::internal,
-                              "rank " + std::to_string(peer_) + " at " + address_ +
-                                  " sent bytes that are not a frame: check that all ranks run one version",
-                              peer_);
+  if (!is_frame(header_)) {
+    receive_failure_ = no_frame("rank " + std::to_string(peer_) + " at " + address_, peer_);
     return receive_failure_;
   }
   buffer_.consume(sizeof header_);
