@@ -15,6 +15,7 @@
 #include <future>
 #include <thread>
 
+#include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/stream_io.hpp"
 #include "tests/support/scoped_variable.hpp"
@@ -274,11 +275,13 @@ TEST(Switchboard, BlamesNobodyForItsOwnLackOfDescriptors) {
       << taken.status().message();
 }
 
+std::string address_key(int rank) { return exchange_key(kPublishedName, rank); }
+
 // One rank alone, whose peer 1 published `theirs` (nothing when empty).
 Status meet_alone(const std::string& theirs, int sockets_per_link = 1,
                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   StaticSession session(0, 2, fresh_store());
-  if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(published_key(1), theirs));
+  if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(address_key(1), theirs));
   return Switchboard::make(session, real_env(), timeout, sockets_per_link).status();
 }
 
@@ -291,7 +294,7 @@ TEST(Switchboard, NamesARankThatNeverPublished) {
 TEST(Switchboard, DoesNotWaitForARankThatDied) {
   StaticSession session(0, 2, fresh_store());
   std::thread killer([&] {
-    while (!session.store().wait(std::vector{published_key(0)}, std::chrono::milliseconds(100)).value()[0]) {
+    while (!session.store().wait(std::vector{address_key(0)}, std::chrono::milliseconds(100)).value()[0]) {
     }
     session.lose(1, "exited with code 3");
   });
@@ -317,7 +320,7 @@ class AdvancedEnv final : public Env {
 int calls_of_a_peer_that_hangs_up_after(std::chrono::milliseconds patience) {
   auto listener = tcp_listen({"127.0.0.1", 0});
   StaticSession session(0, 2, fresh_store());
-  EXPECT_TRUE(session.store().set_one(published_key(1), local_address(*listener).text() + " 1").ok());
+  EXPECT_TRUE(session.store().set_one(address_key(1), local_address(*listener).text() + " 1").ok());
   AdvancedEnv env;
   auto board = Switchboard::make(session, env, std::chrono::seconds(60));
   EXPECT_TRUE(board.ok()) << board.status().message();
@@ -377,19 +380,24 @@ TEST(Switchboard, RefusesAddressesThatAreNone) {
   }
 }
 
-// What a race of rank 0 for the board of rank 1 ends with.
+// What a race for the board of a rank ends with.
 struct RaceResult {
   AddressRace::Outcome outcome{};
   Status why;
   std::string address;
 };
 
-RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret) {
-  Reactor& reactor = Reactor::instance();
+HandshakeHello hello_of(int rank, int peer) {
   HandshakeHello hello;
-  hello.rank = 0;
+  hello.rank = rank;
   hello.world = 2;
-  hello.peer = 1;
+  hello.peer = peer;
+  return hello;
+}
+
+RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret,
+                    const HandshakeHello& hello = hello_of(0, 1)) {
+  Reactor& reactor = Reactor::instance();
   std::promise<RaceResult> promise;
   std::unique_ptr<AddressRace> race;
   reactor.run_there([&] {
@@ -405,6 +413,29 @@ RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret) 
   RaceResult result = promise.get_future().get();
   reactor.run_there([&] { race.reset(); });
   return result;
+}
+
+TEST(Switchboard, CallsWhoKnockedBeforeItKnewWhereTheyAre) {
+  StaticSession session(0, 2, fresh_store());
+  auto listener = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  std::unique_ptr<Switchboard> board;
+  std::thread making([&] {
+    auto made = Switchboard::make(session, real_env(), std::chrono::seconds(60));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    board = std::move(*made);
+  });
+  const auto published = session.store().get_one(address_key(0), std::chrono::seconds(20));
+  EXPECT_TRUE(published.ok());
+  HandshakeHello knock = hello_of(1, 0);
+  knock.service = HandshakeService::knock;
+  const RaceResult knocked =
+      race_for(PublishedAddress::parse(published.value()).value().where, "s3cret", knock);
+  EXPECT_EQ(knocked.outcome, AddressRace::Outcome::connected) << knocked.why.message();
+  EXPECT_TRUE(session.store().set_one(address_key(1), local_address(*listener).text() + " 1").ok());
+  making.join();
+  pollfd entry{listener->get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 20'000), 1) << "nobody calls back";
 }
 
 TEST(AddressRace, OneGoodAddressIsEnough) {

@@ -29,7 +29,7 @@
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/address_race.hpp"
 #include "transports/tcp/published_address.hpp"
-#include "transports/tcp/reachability.hpp"
+#include "transports/tcp/ways.hpp"
 
 namespace lockstep::internal {
 
@@ -71,9 +71,7 @@ class Switchboard {
   /// Connections that a link between two ranks consists of (LOCKSTEP_TCP_SOCKETS), equal on all ranks.
   int sockets_per_link() const noexcept { return sockets_; }
   /// Where this rank listens, best first.
-  const std::vector<HostPort>& addresses() const noexcept {
-    return addresses_[static_cast<std::size_t>(rank_)];
-  }
+  const std::vector<HostPort>& addresses() const noexcept { return own_addresses_; }
 
  private:
   using Key = std::pair<int, std::uint64_t>;  // peer, channel
@@ -105,11 +103,7 @@ class Switchboard {
 
   Switchboard(Session& session, Env& env, int sockets);
   void open(Listeners listeners);
-  Status meet(std::chrono::milliseconds timeout);
-  Status learn(const std::vector<std::string>& published);
-  Status probe_hosts(std::chrono::milliseconds timeout);
-  std::string probe_from(const JobHosts& hosts, std::chrono::milliseconds timeout);
-  void prefer_reached(const JobHosts& hosts, const ReachRow& reached);
+  void adopt(Ways ways);
   void on_loss(const Loss& loss);
 
   void want_locked(Key key, int rail);  // mutex_ held.
@@ -139,8 +133,9 @@ class Switchboard {
   const std::uint64_t loss_callback_;
   SilenceWatch silence_watch_;
   int own_rails_ = 1;
-  std::vector<std::vector<HostPort>> addresses_;      // Index = rank; constant once made.
-  std::vector<int> rails_;                            // Index = rank: of so many first addresses.
+  std::vector<HostPort> own_addresses_;
+  Ways ways_;                                         // Reactor's thread only. Nobody is called before
+  bool met_ = false;                                  // they are known.
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // Reactor's thread only.
   std::map<Key, Effort> efforts_;                     // Reactor's thread only.
   // Ends before tasks that were posted late.

@@ -1,8 +1,6 @@
 #include "transports/verbs/verbs_meeting.hpp"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -28,11 +26,12 @@ Result<std::unique_ptr<VerbsMeeting>> VerbsMeeting::make(std::uint64_t group, in
 }
 
 Status VerbsMeeting::open() {
-  bell_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  auto bell = SwitchboardBell::hang(switchboard_);
+  if (!bell.ok()) return bell.status();
+  bell_ = std::move(*bell);
   events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-  if (!bell_ || !events_) return system_error("eventfd, epoll", errno);
-  watch(bell_.get());
-  switchboard_.attach(bell_.get());
+  if (!events_) return system_error("epoll", errno);
+  watch(bell_->descriptor());
   Reactor& reactor = Reactor::instance();
   // Told of each event once: the engine that is stepped then takes all of them.
   watch_ = reactor.watch(events_.get(), EPOLLIN | EPOLLET, [&reactor](std::uint32_t) { reactor.notify(); });
@@ -42,7 +41,7 @@ Status VerbsMeeting::open() {
 void VerbsMeeting::close() {
   if (std::exchange(closed_, true)) return;
   Reactor::instance().remove(watch_);
-  if (bell_) switchboard_.detach(bell_.get());
+  bell_.reset();
   switchboard_.forget(channel_);
 }
 
@@ -58,12 +57,7 @@ void VerbsMeeting::watch(int socket) {
 
 std::vector<VerbsMeeting::Met> VerbsMeeting::met() {
   std::vector<Met> all;
-  if (closed_) return all;
-  const std::uint64_t changes = switchboard_.changes();
-  if (changes == seen_changes_) return all;
-  seen_changes_ = changes;
-  std::uint64_t rung = 0;
-  [[maybe_unused]] const ssize_t drained = ::read(bell_.get(), &rung, sizeof rung);
+  if (closed_ || !bell_->changed()) return all;
   for (std::size_t peer = 0; peer < met_.size(); ++peer) {
     if (met_[peer] || static_cast<int>(peer) == rank_) continue;
     auto socket = switchboard_.take(world_ranks_[peer], channel_);

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "transports/tcp/switchboard.hpp"
+#include "transports/tcp/switchboard_bell.hpp"
 
 namespace lockstep::internal {
 
@@ -52,10 +52,9 @@ class VerbsMeeting {
   const int rank_;
   const std::vector<int> world_ranks_;
   Switchboard& switchboard_;
-  Fd bell_;    // Written by the switchboard.
+  std::unique_ptr<SwitchboardBell> bell_;
   Fd events_;  // epoll: the bell and the watched sockets.
   Reactor::Handle watch_ = 0;
-  std::uint64_t seen_changes_ = 0;
   std::vector<bool> met_;  // Index = rank.
   bool closed_ = false;
 };
