@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "lib/base/config.hpp"
+#include "lib/memory/mapping.hpp"
 #include "transports/verbs/limits.hpp"
 #include "transports/verbs/verbs_transport.hpp"
 
@@ -161,7 +162,7 @@ bool VerbsDevice::may_lock() const {
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
   if (limit.rlim_cur >= kEnoughLockedBytes) return true;
-  const std::size_t more = limit.rlim_cur + kPageBytes;
+  const std::size_t more = limit.rlim_cur + page_size();
   void* memory = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   const bool may = register_memory(memory, more, false).ok();
