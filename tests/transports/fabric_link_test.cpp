@@ -138,6 +138,15 @@ TEST(FabricLink, RefusesMessagesThatAreNone) {
   }
 }
 
+TEST(FabricLink, RefusesMoreLandingsThanAPeerMayHaveOpen) {
+  FabricPair pair;
+  for (std::size_t number = 0; number <= kLandings; ++number) {
+    EXPECT_TRUE(pair.b->peek().ok()) << number;
+    ASSERT_TRUE(*pair.wire_a->send(offer_of(100, 0), {}));
+  }
+  EXPECT_EQ(pair.b->peek().status().code(), ErrorCode::internal);
+}
+
 TEST(FabricLink, RefusesBytesThatAreNoFrame) {
   FabricPair pair;
   Note note;
