@@ -27,17 +27,18 @@ Status unknown_transport(const std::string& name) {
 }
 
 /// Under the world's lock.
-Status need_switchboard(World& world) {
+Status need_switchboard(World& world, std::chrono::milliseconds timeout) {
   if (world.switchboard) return {};
-  auto made = Switchboard::make(*world.session, real_env(), world.model.model->tcp_sockets);
+  auto made = Switchboard::make(*world.session, real_env(), timeout, world.model.model->tcp_sockets);
   if (made.ok()) world.switchboard = std::move(*made);
   return made.status();
 }
 
 Result<std::unique_ptr<Transport>> make_tcp(World& world, const EngineGroup& group,
-                                            const std::vector<int>& world_ranks) {
+                                            const std::vector<int>& world_ranks,
+                                            std::chrono::milliseconds timeout) {
   std::lock_guard lock(world.mutex);
-  LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world));
+  LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world, timeout));
   return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard);
 }
 
@@ -84,10 +85,11 @@ Result<bool> by_verbs(World& world, std::chrono::milliseconds timeout) {
 }
 
 Result<std::unique_ptr<Transport>> make_verbs(World& world, const EngineGroup& group,
-                                              const std::vector<int>& world_ranks) {
+                                              const std::vector<int>& world_ranks,
+                                              std::chrono::milliseconds timeout) {
   std::lock_guard lock(world.mutex);
   LOCKSTEP_RETURN_IF_ERROR(need_verbs(world));
-  LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world));
+  LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world, timeout));
   return make_verbs_transport(group.id, group.rank, world_ranks, *world.switchboard, world.verbs, real_env());
 }
 
@@ -107,7 +109,8 @@ Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& g
                                               std::chrono::milliseconds timeout) {
   auto rdma = by_verbs(world, timeout);
   if (!rdma.ok()) return rdma.status();
-  auto far = *rdma ? make_verbs(world, group, world_ranks) : make_tcp(world, group, world_ranks);
+  auto far =
+      *rdma ? make_verbs(world, group, world_ranks, timeout) : make_tcp(world, group, world_ranks, timeout);
   const std::vector<int> ranks = ranks_of_own_host(group);
   if (!far.ok() || ranks.size() == 1) return far;
   std::vector<Member> members;
@@ -126,9 +129,9 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout) {
   const std::string& wanted = world.transports;
-  if (wanted == "tcp") return make_tcp(world, group, world_ranks);
+  if (wanted == "tcp") return make_tcp(world, group, world_ranks, timeout);
   if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout);
-  if (wanted == "verbs") return make_verbs(world, group, world_ranks);
+  if (wanted == "verbs") return make_verbs(world, group, world_ranks, timeout);
   const bool several = wanted == "auto" || wanted == "shm+tcp" || wanted == "shm+verbs";
   if (!several && wanted != "shm") return unknown_transport(wanted);
   if (on_one_host(group)) {

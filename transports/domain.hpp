@@ -61,8 +61,8 @@ struct CallRecord {
   CallFacts facts;
 };
 
-/// A member's control area. Written by its owner only, except `doorbell` and `revoked`, which peers write
-/// too. All-zero is the initial state.
+/// A member's control area. Written by its owner only, except `doorbell`, `revoked` and `reason`, which peers
+/// write too. All-zero is the initial state.
 struct MemberControl {
   alignas(kLine) std::atomic<std::uint64_t> phase;  ///< Monotonic progress flag of domain programs.
   std::atomic<std::uint64_t>

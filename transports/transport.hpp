@@ -109,8 +109,7 @@ class Transport {
   /// The transport that carries the links to `peer`: this one, or a part of it.
   virtual std::string_view link_name([[maybe_unused]] int peer) const { return name(); }
 
-  /// The link to `peer`, or nullptr while it is being set up (asking starts that). Valid as long as the
-  /// transport.
+  /// The link to `peer`, or nullptr while it is being set up (asking starts that). Valid until close().
   virtual Result<Link*> link(int peer, Channel channel) = 0;
 
   /// Accepts what peers set up, without blocking. Called now and then by the engine before it sleeps, and by
@@ -130,7 +129,8 @@ class Transport {
   /// memory; nullptr where no link is in memory.
   virtual Domain* doorbell_domain() { return domain(); }
 
-  /// Orderly end of this rank's side: what was sent is still delivered.
+  /// Orderly end of this rank's side: what was sent is still delivered. Drops the links, and lets go of what
+  /// belongs to the job; nothing moves any more.
   virtual void close() = 0;
 
   /// After a failure: whether the memory of unfinished sends to and reads from `peer` is not touched any

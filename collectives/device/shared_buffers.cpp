@@ -12,6 +12,11 @@ SharedBuffers::SharedBuffers(Backend& backend, int device, const std::vector<Mem
 }
 
 SharedBuffers::~SharedBuffers() {
+  // The peers may be gone, or go, without a word. What another communicator uses of theirs lives on in its
+  // leases.
+  for (const DeviceOwner& owner : owners_) {
+    if (owner.process != process_token()) imports_.drop_owner(owner.process);
+  }
   for (const auto& [address, buffer] : buffers_) {
     if (buffer.ref.owner != 0) exports_.unshare(buffer.ref);
   }

@@ -197,6 +197,7 @@ class Engine final : public Progressor,
   void tell_peers();
   bool has_posted() const;
   bool flush_posted();
+  void drop_posted();
   void mark_domain();
   bool drain();
   void tell_before_leaving();

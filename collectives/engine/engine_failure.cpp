@@ -206,11 +206,13 @@ void Engine::quiesce(Operation& operation) {
 bool Engine::drain() {
   if (!has_posted()) return false;
   const bool moved = flush_posted();
-  if (env_.now() > drain_until_) {
-    peers_->drop_posted();
-    if (urgent_peers_) urgent_peers_->drop_posted();
-  }
+  if (env_.now() > drain_until_) drop_posted();
   return moved;
+}
+
+void Engine::drop_posted() {
+  if (peers_) peers_->drop_posted();
+  if (urgent_peers_) urgent_peers_->drop_posted();
 }
 
 bool Engine::has_posted() const {
@@ -236,6 +238,7 @@ void Engine::close() {
     ring_sleepers(*domain_);
   }
   tell_before_leaving();
+  drop_posted();  // A Work may keep this engine, but its links end here.
   if (transport_) transport_->close();
 }
 

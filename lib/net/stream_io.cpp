@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string_view>
@@ -135,6 +136,19 @@ Transfer receive_some(int fd, std::span<const iovec> parts) noexcept {
   return transfer([&] { return ::recvmsg(fd, &message, MSG_DONTWAIT); }, true);
 }
 
+namespace {
+
+/// An error of socket() or connect() that is over before it began.
+Status no_connection(const HostPort& to, int error) {
+  const std::string what = "cannot connect to " + to.text() + ": " + std::strerror(error);
+  if (error == EMFILE || error == ENFILE)
+    return Status(ErrorCode::system, what + ": raise the limit of open files (`ulimit -n`)");
+  const bool own = error == ENOBUFS || error == ENOMEM;
+  return Status(own ? ErrorCode::system : ErrorCode::peer_lost, what);
+}
+
+}  // namespace
+
 Result<Fd> start_connect(const HostPort& to) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -142,15 +156,15 @@ Result<Fd> start_connect(const HostPort& to) {
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // Never asks a name server, so never blocks.
   addrinfo* list = nullptr;
   if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &list) != 0) {
-    return Status(ErrorCode::system, "\"" + to.text() + "\" is not a numeric address");
+    return Status(ErrorCode::peer_lost, "\"" + to.text() + "\" is not a numeric address");
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(list, freeaddrinfo);
   Fd fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  if (!fd) return system_error("socket", errno);
+  if (!fd) return no_connection(to, errno);
   start_unpaced(fd);
   if (::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR)
     return fd;
-  return system_error("cannot connect to " + to.text(), errno);
+  return no_connection(to, errno);
 }
 
 void start_unpaced(const Fd& socket) noexcept { (void)change_congestion(socket, kUnpaced); }

@@ -35,7 +35,9 @@ const std::vector<Floor>& floors() {
       {"transports/ucx/", {"transports/fabric/", "transports/*", "lib/"}},
       // The two ends of a reliable connection tell each other where they are over a connection of the
       // switchboard.
-      {"transports/verbs/", {"transports/fabric/", "transports/tcp/switchboard.hpp", "transports/*", "lib/"}},
+      {"transports/verbs/",
+       {"transports/fabric/", "transports/tcp/switchboard.hpp", "transports/tcp/switchboard_bell.hpp",
+        "transports/*", "lib/"}},
       {"transports/cuda_ipc/", {"transports/*", "lib/"}},
       // Programs do no I/O, and whoever proves them needs nothing else.
       {"collectives/programs/", {"lib/base/"}},

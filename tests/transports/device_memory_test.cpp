@@ -2,23 +2,28 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <vector>
 
+#include "collectives/device/shared_buffers.hpp"
 #include "lib/device/host/host_backend.hpp"
 #include "lib/memory/descriptor_service.hpp"
 #include "tests/support/forked.hpp"
 #include "tests/support/must.hpp"
+#include "tests/transports/failing_allocations.hpp"
 #include "transports/cuda_ipc/device_imports.hpp"
 
 namespace lockstep::internal {
 namespace {
 
+using testing::FailingAllocations;
 using testing::must;
 
 constexpr std::size_t kBytes = 50'000;
@@ -309,6 +314,62 @@ TEST(DeviceMemory, AKilledPeerHoldsNothingAndItsMemoryStaysUntilDropped) {
   });
   EXPECT_EQ(testing::wait_for(ranks[0]), 0);
   EXPECT_TRUE(WIFSIGNALED(testing::wait_for(ranks[1])));
+}
+
+TEST(DeviceMemory, AMappingThatFoundNoMemoryKeepsNobodyWaiting) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    ::alarm(60);  // Rather than wait for ever.
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) {
+      meeting.ref[0] = side.share(side.allocate(), kBytes);
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      return;
+    }
+    meeting.board.meet(2);
+    const auto maps_after = [&](int allocations) {
+      const FailingAllocations failing(allocations);
+      try {
+        return side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0).ok();
+      } catch (const std::bad_alloc&) {
+        return false;
+      }
+    };
+    int allocations = 0;
+    while (!maps_after(allocations)) ++allocations;
+    EXPECT_GT(allocations, 3);
+    meeting.board.meet(2);
+  });
+}
+
+TEST(DeviceMemory, OfPeersIsLetGoWithTheCommunicatorThatUsedIt) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    std::vector<Member> members(2);
+    for (const int member : {0, 1}) {
+      members[static_cast<std::size_t>(member)].process = meeting.process[member];
+      members[static_cast<std::size_t>(member)].descriptor_service = meeting.board.read(member);
+    }
+    std::optional<SharedBuffers> buffers(std::in_place, side.backend, 0, members);
+    if (rank == 0) {
+      std::byte* const memory = side.allocate();
+      EXPECT_TRUE(buffers->add(memory, kBytes).ok());
+      meeting.ref[0] = buffers->find(memory, kBytes);
+    }
+    meeting.board.meet(2);
+    if (rank == 1) {
+      const DeviceImports& imports = DeviceImports::of(side.backend);
+      EXPECT_NE(must(buffers->resolve(0, meeting.ref[0], kBytes)), nullptr);
+      EXPECT_EQ(imports.size(), 1u);
+      buffers.reset();
+      EXPECT_EQ(imports.size(), 0u) << "its owner need not say that it withdraws it";
+    }
+    meeting.board.meet(2);
+  });
 }
 
 TEST(DeviceMemory, TheLeastRecentlyUsedGoesFirst) {

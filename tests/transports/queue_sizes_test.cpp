@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/scoped_variable.hpp"
 #include "transports/fabric/limits.hpp"
 #include "transports/verbs/limits.hpp"
 
@@ -17,6 +18,18 @@ TEST(QueueSizes, CoverAllThatPeersMaySendUnasked) {
   EXPECT_EQ(sizes.value().receives, 4 * kChannels * (kLinkSlots + kLandings));
   EXPECT_EQ(sizes.value().completions, sizes.value().receives + 4 * kSendDepth);
   EXPECT_EQ(sizes.value().sends, kSendDepth);
+}
+
+TEST(AcknowledgementTimeout, IsWhatADeviceCanBeTold) {
+  EXPECT_EQ(acknowledgement_timeout().value(), 16);
+  for (const char* told : {"1", "31"}) {
+    const testing::ScopedVariable set("LOCKSTEP_VERBS_TIMEOUT", told);
+    EXPECT_EQ(std::to_string(acknowledgement_timeout().value()), told);
+  }
+  for (const char* never : {"0", "32", "40", "-1"}) {
+    const testing::ScopedVariable set("LOCKSTEP_VERBS_TIMEOUT", never);
+    EXPECT_EQ(acknowledgement_timeout().status().code(), ErrorCode::configuration) << never;
+  }
 }
 
 TEST(QueueSizes, AWriteIsNoLargerThanTheDevicesMessages) {

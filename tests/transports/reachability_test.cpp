@@ -53,15 +53,17 @@ TEST(Reachability, LargeJobsListTheGapsAlone) {
 TEST(ReachRow, SurvivesItsTextAndRefusesWhatIsNone) {
   const ReachRow row{{3, "fd00::1", "", {"fd00::1", "10.0.0.1"}}, {0, "", "why"}};
   const std::string text = encode(row);
-  auto same = decode_reach_row(text);
+  auto same = decode_reach_row(text, 4);
   ASSERT_TRUE(same.ok());
   ASSERT_EQ(same->size(), 2u);
   EXPECT_EQ(same->front().address, "fd00::1");
   EXPECT_EQ(same->front().rails, row.front().rails);
   EXPECT_EQ(same->back().why, "why");
   for (std::size_t length = 0; length < text.size(); ++length)
-    EXPECT_FALSE(decode_reach_row(text.substr(0, length)).ok()) << length;
-  EXPECT_FALSE(decode_reach_row("\xff\xff\xff\xff").ok());
+    EXPECT_FALSE(decode_reach_row(text.substr(0, length), 4).ok()) << length;
+  EXPECT_FALSE(decode_reach_row("\xff\xff\xff\xff", 4).ok());
+  for (const int host : {-1, 4, 1 << 30})
+    EXPECT_FALSE(decode_reach_row(encode({{host, "", "why"}}), 4).ok()) << host;
 }
 
 }  // namespace

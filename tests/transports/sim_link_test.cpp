@@ -227,6 +227,25 @@ TEST(SimLink, CloseDeliversEverythingThenEnds) {
   EXPECT_EQ(pair.receiver[1].status().code(), ErrorCode::peer_lost);
 }
 
+TEST(SimLink, WhatCameBeforeASendFailedCanStillBeRead) {
+  Pair pair(4, SimDelivery::split, 1 << 20);
+  pair.run([&] { return pair.sender[0].sent() == pair.messages; });
+  Link& link = *pair.transport[1]->link(0, Channel::collective).value();
+  pair.transport[0].reset();
+  const auto send_on = [&](int rank) {
+    if (rank == 1) pair.sender[1].step(link, SIZE_MAX);
+  };
+  while (pair.sender[1].status().ok() && pair.schedule.advance(send_on)) {
+  }
+  EXPECT_EQ(pair.sender[1].status().code(), ErrorCode::peer_lost);
+  while (pair.receiver[1].status().ok() && pair.schedule.advance([&](int rank) {
+    if (rank == 1) pair.receiver[1].step(link);
+  })) {
+  }
+  EXPECT_EQ(pair.receiver[1].received(), pair.messages);
+  EXPECT_EQ(pair.receiver[1].status().code(), ErrorCode::peer_lost);
+}
+
 TEST(SimLink, ConnectingToACrashedRankFails) {
   Pair pair(3, SimDelivery::whole, 100);
   pair.schedule.crash(1);

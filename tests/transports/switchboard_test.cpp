@@ -7,12 +7,15 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
 #include <thread>
 
+#include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/stream_io.hpp"
 #include "tests/support/scoped_variable.hpp"
@@ -46,7 +49,7 @@ std::vector<Rank> meet(const std::vector<std::string>& secrets) {
     Rank& rank = ranks[static_cast<std::size_t>(r)];
     rank.session = std::make_unique<StaticSession>(r, size, store, secrets[static_cast<std::size_t>(r)]);
     threads.emplace_back([&rank] {
-      auto board = Switchboard::make(*rank.session, real_env());
+      auto board = Switchboard::make(*rank.session, real_env(), std::chrono::seconds(60));
       ASSERT_TRUE(board.ok()) << board.status().message();
       rank.board = std::move(*board);
     });
@@ -80,6 +83,22 @@ void expect_connected(Result<std::optional<Fd>>& a, Result<std::optional<Fd>>& b
   ASSERT_TRUE(*a && *b);
   EXPECT_EQ(local_address(**a).text(), remote_address(**b).text());
   EXPECT_EQ(remote_address(**a).text(), local_address(**b).text());
+}
+
+void expect_hung_up(const Fd& socket) {
+  pollfd entry{socket.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&entry, 1, 20'000), 1);
+  std::byte byte{};
+  EXPECT_TRUE(receive_some(socket.get(), std::span(&byte, 1)).ended);
+}
+
+template <class Condition>
+bool comes_to_be(const Condition& condition) {
+  for (int waited = 0; waited < 20'000; ++waited) {
+    if (condition()) return true;
+    static_cast<void>(poll(nullptr, 0, 1));
+  }
+  return false;
 }
 
 TEST(Switchboard, ConnectsEveryPairOncePerChannel) {
@@ -117,19 +136,36 @@ TEST(Switchboard, EitherRankAloneMayWantTheConnection) {
 
 TEST(Switchboard, ForgetsAChannel) {
   auto ranks = meet({"s", "s"});
-  for (int round = 0; round < 2; ++round) {  // A forgotten channel can be used anew.
-    const std::uint64_t before = ranks[1].board->changes();
-    ranks[0].board->want(1, 1);
-    auto low = await(*ranks[0].board, 1, 1);
-    ASSERT_TRUE(low.ok() && *low);
-    while (ranks[1].board->changes() == before) std::this_thread::yield();
-    ranks[1].board->forget(0, 1);  // It came, and nobody will take it: the other end hears of that.
-    pollfd entry{(*low)->get(), POLLIN, 0};
-    ASSERT_EQ(poll(&entry, 1, 20'000), 1);
-    std::byte byte{};
-    EXPECT_TRUE(receive_some((*low)->get(), std::span(&byte, 1)).ended);
-    ranks[0].board->forget(1, 1);
+  const std::uint64_t before = ranks[1].board->changes();
+  ranks[0].board->want(1, 1);
+  auto low = await(*ranks[0].board, 1, 1);
+  ASSERT_TRUE(low.ok() && *low);
+  ASSERT_TRUE(comes_to_be([&] { return ranks[1].board->changes() != before; }));
+  ranks[1].board->forget(1);  // It came, and nobody will take it: the other end hears of that.
+  expect_hung_up(**low);
+}
+
+TEST(Switchboard, HangsUpOnWhoComesForAForgottenChannel) {
+  auto ranks = meet({"s", "s"});
+  for (const std::size_t forgetful : {1u, 0u}) {  // The higher is called; the lower calls who knocks.
+    const int peer = static_cast<int>(1 - forgetful);
+    ranks[forgetful].board->forget(forgetful);
+    ranks[1 - forgetful].board->want(static_cast<int>(forgetful), forgetful);
+    auto socket = await(*ranks[1 - forgetful].board, static_cast<int>(forgetful), forgetful);
+    ASSERT_TRUE(socket.ok() && *socket);
+    expect_hung_up(**socket);
+    EXPECT_FALSE(ranks[forgetful].board->take(peer, forgetful).value()) << "nothing is kept";
   }
+}
+
+TEST(Switchboard, AForgottenChannelCanBeUsedAnew) {
+  auto ranks = meet({"s", "s"});
+  for (auto& rank : ranks) rank.board->forget(1);
+  ranks[1].board->want(0, 1);
+  ranks[0].board->want(1, 1);
+  auto low = await(*ranks[0].board, 1, 1);
+  auto high = await(*ranks[1].board, 0, 1);
+  expect_connected(low, high);
 }
 
 TEST(Switchboard, SetsTheOptionsOfADataConnection) {
@@ -213,16 +249,44 @@ TEST(Switchboard, EndsTheWaitForALostRank) {
   EXPECT_TRUE(other.ok() && *other) << "one loss must not end the others' connections";
 }
 
+TEST(Switchboard, BlamesNobodyForItsOwnLackOfDescriptors) {
+  auto ranks = meet({"s", "s"});
+  ranks[0].board->want(1, 1);
+  auto before = await(*ranks[0].board, 1, 1);
+  ASSERT_TRUE(before.ok() && *before);
+  rlimit usual{};
+  getrlimit(RLIMIT_NOFILE, &usual);
+  const int lowest_free = dup(0);
+  close(lowest_free);
+  const rlimit none{static_cast<rlim_t>(lowest_free), usual.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  ranks[0].board->want(1, 2);
+  auto taken = ranks[0].board->take(1, 2);
+  const bool ended = comes_to_be([&] {
+    taken = ranks[0].board->take(1, 2);
+    return !taken.ok();
+  });
+  setrlimit(RLIMIT_NOFILE, &usual);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(taken.status().code(), ErrorCode::system);
+  EXPECT_EQ(taken.status().culprit(), -1);
+  EXPECT_NE(taken.status().message().find("Too many open files: raise the limit of open files (`ulimit -n`)"),
+            std::string::npos)
+      << taken.status().message();
+}
+
+std::string address_key(int rank) { return exchange_key(kPublishedName, rank); }
+
 // One rank alone, whose peer 1 published `theirs` (nothing when empty).
-Status meet_alone(const std::string& theirs, int sockets_per_link = 1) {
+Status meet_alone(const std::string& theirs, int sockets_per_link = 1,
+                  std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   StaticSession session(0, 2, fresh_store());
-  if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(published_key(1), theirs));
-  return Switchboard::make(session, real_env(), sockets_per_link).status();
+  if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(address_key(1), theirs));
+  return Switchboard::make(session, real_env(), timeout, sockets_per_link).status();
 }
 
 TEST(Switchboard, NamesARankThatNeverPublished) {
-  const ScopedVariable timeout("LOCKSTEP_START_TIMEOUT", "300ms");
-  const Status status = meet_alone("");
+  const Status status = meet_alone("", 1, std::chrono::milliseconds(300));
   EXPECT_EQ(status.code(), ErrorCode::timeout);
   EXPECT_NE(status.message().find("tcp/1"), std::string::npos) << status.message();
 }
@@ -230,11 +294,11 @@ TEST(Switchboard, NamesARankThatNeverPublished) {
 TEST(Switchboard, DoesNotWaitForARankThatDied) {
   StaticSession session(0, 2, fresh_store());
   std::thread killer([&] {
-    while (!session.store().wait(std::vector{published_key(0)}, std::chrono::milliseconds(100)).value()[0]) {
+    while (!session.store().wait(std::vector{address_key(0)}, std::chrono::milliseconds(100)).value()[0]) {
     }
     session.lose(1, "exited with code 3");
   });
-  const Status status = Switchboard::make(session, real_env()).status();
+  const Status status = Switchboard::make(session, real_env(), std::chrono::seconds(60)).status();
   killer.join();
   EXPECT_EQ(status.code(), ErrorCode::peer_lost);
   EXPECT_EQ(status.message(), "rank 1 (node1, pid 1001) is gone: exited with code 3");
@@ -256,9 +320,9 @@ class AdvancedEnv final : public Env {
 int calls_of_a_peer_that_hangs_up_after(std::chrono::milliseconds patience) {
   auto listener = tcp_listen({"127.0.0.1", 0});
   StaticSession session(0, 2, fresh_store());
-  EXPECT_TRUE(session.store().set_one(published_key(1), local_address(*listener).text() + " 1").ok());
+  EXPECT_TRUE(session.store().set_one(address_key(1), local_address(*listener).text() + " 1").ok());
   AdvancedEnv env;
-  auto board = Switchboard::make(session, env);
+  auto board = Switchboard::make(session, env, std::chrono::seconds(60));
   EXPECT_TRUE(board.ok()) << board.status().message();
   (*board)->want(1, 1);
   int calls = 0;
@@ -316,19 +380,24 @@ TEST(Switchboard, RefusesAddressesThatAreNone) {
   }
 }
 
-// What a race of rank 0 for the board of rank 1 ends with.
+// What a race for the board of a rank ends with.
 struct RaceResult {
   AddressRace::Outcome outcome{};
   Status why;
   std::string address;
 };
 
-RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret) {
-  Reactor& reactor = Reactor::instance();
+HandshakeHello hello_of(int rank, int peer) {
   HandshakeHello hello;
-  hello.rank = 0;
+  hello.rank = rank;
   hello.world = 2;
-  hello.peer = 1;
+  hello.peer = peer;
+  return hello;
+}
+
+RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret,
+                    const HandshakeHello& hello = hello_of(0, 1)) {
+  Reactor& reactor = Reactor::instance();
   std::promise<RaceResult> promise;
   std::unique_ptr<AddressRace> race;
   reactor.run_there([&] {
@@ -344,6 +413,29 @@ RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret) 
   RaceResult result = promise.get_future().get();
   reactor.run_there([&] { race.reset(); });
   return result;
+}
+
+TEST(Switchboard, CallsWhoKnockedBeforeItKnewWhereTheyAre) {
+  StaticSession session(0, 2, fresh_store());
+  auto listener = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  std::unique_ptr<Switchboard> board;
+  std::thread making([&] {
+    auto made = Switchboard::make(session, real_env(), std::chrono::seconds(60));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    board = std::move(*made);
+  });
+  const auto published = session.store().get_one(address_key(0), std::chrono::seconds(20));
+  EXPECT_TRUE(published.ok());
+  HandshakeHello knock = hello_of(1, 0);
+  knock.service = HandshakeService::knock;
+  const RaceResult knocked =
+      race_for(PublishedAddress::parse(published.value()).value().where, "s3cret", knock);
+  EXPECT_EQ(knocked.outcome, AddressRace::Outcome::connected) << knocked.why.message();
+  EXPECT_TRUE(session.store().set_one(address_key(1), local_address(*listener).text() + " 1").ok());
+  making.join();
+  pollfd entry{listener->get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 20'000), 1) << "nobody calls back";
 }
 
 TEST(AddressRace, OneGoodAddressIsEnough) {

@@ -14,6 +14,7 @@
 #include "lib/net/stream_io.hpp"
 #include "tests/transports/link_fixtures.hpp"
 #include "transports/tcp/limits.hpp"
+#include "transports/tcp/striped_link.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -293,6 +294,47 @@ TEST(TcpLink, AllocatesNothingForAClaimedLength) {
   pair.a.reset();
   auto end = link.borrow(8, SIZE_MAX);
   EXPECT_EQ(end.status().code(), ErrorCode::peer_lost);
+}
+
+// Two sockets, over which this test itself deals the units.
+Status status_of_dealing(const FrameHeader& unit, std::size_t borrow_unit) {
+  std::vector<std::unique_ptr<TcpLink>> ours, theirs;
+  for (int i = 0; i < 2; ++i) {
+    SocketPair pair = connected_sockets();
+    ours.push_back(std::make_unique<TcpLink>(std::move(pair.a), 1));
+    theirs.push_back(std::make_unique<TcpLink>(std::move(pair.b), 0));
+  }
+  auto striped = StripedLink::make(std::move(theirs), 0);
+  FrameHeader announcement;
+  announcement.reserved = 3 * kStripeUnit;
+  for (const FrameHeader& header : {announcement, unit}) {
+    const std::vector<std::byte> payload(header.bytes);
+    SendCursor cursor;
+    EXPECT_TRUE(ours[0]->send(header, payload, cursor).value());
+  }
+  Incoming in(borrow_unit);
+  Result<bool> got = false;
+  for (int waited = 0; got.ok() && waited < 20'000; ++waited) {
+    got = pull(**striped, in);
+    if (got.ok()) static_cast<void>(poll(nullptr, 0, 1));
+  }
+  EXPECT_FALSE(pull(**striped, in).ok()) << "an error is final";
+  return got.ok() ? Status() : got.status();
+}
+
+TEST(StripedLink, RefusesAPeerThatDealsInAnotherWay) {
+  FrameHeader another, shorter;
+  another.index = 1;
+  another.bytes = kStripeUnit;
+  shorter.bytes = 5;
+  for (const FrameHeader& unit : {another, shorter}) {
+    for (const std::size_t borrow_unit : {0, 8}) {
+      const Status status = status_of_dealing(unit, borrow_unit);
+      EXPECT_EQ(status.code(), ErrorCode::internal);
+      EXPECT_EQ(status.culprit(), 0);
+      EXPECT_NE(status.message().find("LOCKSTEP_TCP_SOCKETS"), std::string::npos) << status.message();
+    }
+  }
 }
 
 TEST(TcpLink, ReadsTheReasonAfterItsOwnSendsFailed) {

@@ -113,7 +113,7 @@ Status await_loss(Transport& transport, int rank, int size) {
 int main() {
   auto session = join_session({}, real_env());
   Session& joined = *check(session);
-  auto board = Switchboard::make(joined, real_env());
+  auto board = Switchboard::make(joined, real_env(), std::chrono::seconds(60));
   std::vector<int> ranks;
   for (int rank = 0; rank < joined.size(); ++rank) ranks.push_back(rank);
   auto transport = make_tcp_transport(1, joined.rank(), ranks, *check(board));

@@ -27,7 +27,7 @@ struct Job {
     std::vector<std::thread> threads;
     for (std::size_t r = 0; r < boards.size(); ++r) {
       threads.emplace_back([this, r] {
-        auto board = Switchboard::make(*sessions[r], real_env());
+        auto board = Switchboard::make(*sessions[r], real_env(), std::chrono::seconds(60));
         ASSERT_TRUE(board.ok()) << board.status().message();
         boards[r] = std::move(*board);
       });
@@ -139,20 +139,67 @@ TEST(TcpTransport, NamesALostPeerByItsNumberInTheGroup) {
       << "an error is final";
 }
 
+// Messages numbered from 0 until nothing more is accepted. How many were, whole.
+int push_all_that_fits(Link& link) {
+  for (int number = 0;; ++number) {
+    Outgoing out = message(100'000, static_cast<std::uint64_t>(number));
+    std::size_t before = SIZE_MAX;
+    while (!out.done && out.cursor.payload_bytes != before) {
+      before = out.cursor.payload_bytes;
+      EXPECT_TRUE(push(link, out).ok());
+    }
+    if (!out.done) return number;
+  }
+}
+
 TEST(TcpTransport, CloseStillDeliversWhatWasSent) {
   Job job(2);
   auto a = job.transport(1, 0, {0, 1});
   auto b = job.transport(1, 1, {0, 1});
   Link& from = await_link(*a, 1, Channel::collective);
   Link& to = await_link(*b, 0, Channel::collective);
-  Outgoing out = message(50'000, 3);
-  while (!out.done) ASSERT_TRUE(push(from, out).ok());
+  Outgoing unread = message(10, 1);
+  while (!unread.done) ASSERT_TRUE(push(to, unread).ok());
+  const int whole = push_all_that_fits(from);
   a->close();
   a.reset();
-  Incoming in;
-  while (!in.done) ASSERT_TRUE(pull(to, in).ok());
-  EXPECT_TRUE(in.payload == out.payload);
-  EXPECT_EQ(to.peek().status().code(), ErrorCode::peer_lost);
+  for (int number = 0; number < whole; ++number) {
+    Incoming in;
+    while (!in.done) {
+      const auto got = pull(to, in);
+      ASSERT_TRUE(got.ok()) << "message " << number << " of " << whole << ": " << got.status().message();
+    }
+    EXPECT_EQ(in.header.sequence, static_cast<std::uint64_t>(number));
+  }
+  Incoming cut_off;
+  auto end = pull(to, cut_off);
+  while (end.ok()) end = pull(to, cut_off);
+  EXPECT_EQ(end.status().code(), ErrorCode::peer_lost);
+}
+
+TEST(TcpTransport, NeedsNoSwitchboardOnceItIsClosed) {
+  Job job(2);
+  auto a = job.transport(1, 0, {0, 1});
+  auto b = job.transport(1, 1, {0, 1});
+  await_link(*a, 1, Channel::collective);
+  a->close();
+  job.boards[0].reset();
+  EXPECT_EQ(a->existing_link(1, Channel::collective), nullptr);
+  EXPECT_EQ(a->link(1, Channel::collective).status().code(), ErrorCode::aborted);
+  EXPECT_TRUE(a->service().ok());
+  a->close();
+}
+
+TEST(TcpTransport, WhoComesAfterTheCloseSeesItsLinkEnd) {
+  for (const int closed : {0, 1}) {  // The one that is called, and the one that calls when it is asked to.
+    Job job(2);
+    job.transport(1, closed, {0, 1})->close();
+    auto late = job.transport(1, 1 - closed, {0, 1});
+    Link& link = await_link(*late, closed, Channel::collective);
+    pollfd entry = link.poll_entry();
+    ASSERT_EQ(poll(&entry, 1, 20'000), 1);
+    EXPECT_EQ(link.peek().status().code(), ErrorCode::peer_lost);
+  }
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ struct Ranks {
     return true;
   }
   void make(int rank) {
-    auto board = Switchboard::make(*sessions[static_cast<std::size_t>(rank)], real_env());
+    auto board =
+        Switchboard::make(*sessions[static_cast<std::size_t>(rank)], real_env(), std::chrono::seconds(60));
     ASSERT_TRUE(board.ok()) << board.status().message();
     boards[rank] = std::move(*board);
     const int all[kRanks] = {0, 1, 2, 3};

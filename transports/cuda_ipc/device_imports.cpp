@@ -44,20 +44,35 @@ Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::own_memory(cons
   std::optional<DeviceExports::Own> own = own_.find(ref.segment, ref.generation);
   if (!own) return Status(ErrorCode::internal, "this device memory is not shared any more");
   const Allocation& found = own->allocation;
-  const Result<bool> reach = backend_.can_access(device, found.device);
-  if (!reach.ok()) return reach.status();
-  if (!reach.value()) {
-    return Status(ErrorCode::not_supported, "device " + std::to_string(device) +
-                                                " has no access to the memory of device " +
-                                                std::to_string(found.device));
-  }
-  LOCKSTEP_RETURN_IF_ERROR(backend_.enable_peer(device, found.device));
+  LOCKSTEP_RETURN_IF_ERROR(reach(device, found.device));
   auto allocation = std::shared_ptr<ImportedAllocation>(new ImportedAllocation(backend_, device));
   allocation->base_ = found.base;
   allocation->bytes_ = found.bytes;
   allocation->user_ = std::move(own->user);
   return std::shared_ptr<const ImportedAllocation>(std::move(allocation));
 }
+
+/// While `key` is being mapped, without the lock. Whoever waits for it goes on afterwards, whatever came of
+/// it.
+class DeviceImports::Unlocked {
+ public:
+  Unlocked(DeviceImports& imports, std::unique_lock<std::mutex>& lock, const Key& key)
+      : imports_(imports), lock_(lock), key_(key) {
+    lock_.unlock();
+  }
+  ~Unlocked() {
+    lock_.lock();
+    imports_.mapping_.erase(key_);
+    imports_.mapped_.notify_all();
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  DeviceImports& imports_;
+  std::unique_lock<std::mutex>& lock_;
+  const Key& key_;
+};
 
 Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::find_or_map(const DeviceOwner& owner,
                                                                              const SegmentRef& ref,
@@ -69,11 +84,10 @@ Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::find_or_map(con
     if (mapping_.insert(key).second) break;
     mapped_.wait(lock);
   }
-  lock.unlock();
-  auto mapped = map(owner, ref, device);
-  lock.lock();
-  mapping_.erase(key);
-  mapped_.notify_all();
+  auto mapped = [&] {
+    const Unlocked meanwhile(*this, lock, key);
+    return map(owner, ref, device);
+  }();
   if (!mapped.ok()) return mapped.status();
   make_room();
   entries_[key] = {ref.generation, ++clock_, *mapped};
@@ -125,14 +139,18 @@ Status DeviceImports::check_reach(int device, const std::array<std::uint8_t, 16>
     const Result<DeviceIdentity> identity = backend_.identify(peer);
     if (!identity.ok()) return identity.status();
     if (identity.value().uuid != uuid) continue;
-    const Result<bool> reach = backend_.can_access(device, peer);
-    if (!reach.ok()) return reach.status();
-    if (reach.value()) return backend_.enable_peer(device, peer);
-    return Status(ErrorCode::not_supported, "device " + std::to_string(device) +
-                                                " has no access to the memory of device " +
-                                                std::to_string(peer));
+    return reach(device, peer);
   }
   return Status();
+}
+
+Status DeviceImports::reach(int device, int peer) {
+  const Result<bool> may = backend_.can_access(device, peer);
+  if (!may.ok()) return may.status();
+  if (may.value()) return backend_.enable_peer(device, peer);
+  return Status(
+      ErrorCode::not_supported,
+      "device " + std::to_string(device) + " has no access to the memory of device " + std::to_string(peer));
 }
 
 void DeviceImports::make_room() {

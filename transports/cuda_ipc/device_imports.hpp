@@ -83,6 +83,8 @@ class DeviceImports {
     std::shared_ptr<const ImportedAllocation> allocation;
   };
 
+  class Unlocked;
+
   Result<std::shared_ptr<const ImportedAllocation>> find_or_map(const DeviceOwner& owner,
                                                                 const SegmentRef& ref, int device);
   std::shared_ptr<const ImportedAllocation> find(const Key& key, std::uint64_t generation);
@@ -90,6 +92,8 @@ class DeviceImports {
                                                         int device);
   Result<std::shared_ptr<const ImportedAllocation>> own_memory(const SegmentRef& ref, int device);
   Status check_reach(int device, const std::array<std::uint8_t, 16>& uuid);
+  /// Opens `peer`'s memory to `device`.
+  Status reach(int device, int peer);
   void make_room();
 
   Backend& backend_;

@@ -99,6 +99,8 @@ class Fabric {
   virtual int connections() const { return -1; }
   /// Whether all that was sent has left for its peers; call progress() in between.
   virtual bool flushed() = 0;
+  /// No more ways are made: lets go of what the job has for that. Those that are made stay.
+  virtual void close() {}
 
   /// Memory of `bytes` for landings, aligned to 64; lives as long as the fabric.
   virtual Result<std::span<std::byte>> bounce_memory(std::size_t bytes) = 0;

@@ -69,8 +69,8 @@ void FabricLink::take(const Arrival& arrival) {
   credits_ += note.credits;
   const auto landing =
       whole && note.kind == Kind::landing ? landing_of(arrival.bytes.subspan(sizeof note)) : std::nullopt;
-  const bool known =
-      note.kind == Kind::piece || note.kind == Kind::credits || note.kind == Kind::farewell || landing;
+  const bool known = note.kind == Kind::piece || note.kind == Kind::credits || note.kind == Kind::farewell ||
+                     (landing && granted_.size() < kLandings);
   if (!whole || !known || credits_ > kPieceCredits) {
     protocol_failure_ =
         Status(ErrorCode::internal,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lib/reduce/copy.hpp"
+#include "transports/check_frame.hpp"
 #include "transports/fabric/fabric_link.hpp"
 
 namespace lockstep::internal {
@@ -17,11 +18,8 @@ Result<const FrameHeader*> FabricLink::peek(const Awaited*) {
   }
   const auto front = piece();
   if (front.size() >= sizeof header_) std::memcpy(&header_, front.data(), sizeof header_);
-  if (front.size() < sizeof header_ || header_.magic != kFrameMagic || header_.version != kFrameVersion) {
-    protocol_failure_ = Status(ErrorCode::internal,
-                               "rank " + std::to_string(peer_) +
-                                   " sent bytes that are not a frame: check that all ranks run one version",
-                               peer_);
+  if (front.size() < sizeof header_ || !is_frame(header_)) {
+    protocol_failure_ = no_frame("rank " + std::to_string(peer_), peer_);
     return protocol_failure_;
   }
   LOCKSTEP_RETURN_IF_ERROR(begin_payload());

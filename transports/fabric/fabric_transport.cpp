@@ -84,6 +84,7 @@ void FabricTransport::close() {
   while ((links_unfinished() || !driver_->fabric().flushed()) && env_.now() < end) {
     if (!driver_->progress()) sched_yield();
   }
+  driver_->fabric().close();
 }
 
 bool FabricTransport::withdraw(int peer, bool force) {

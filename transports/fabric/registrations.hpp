@@ -3,7 +3,6 @@
 #pragma once
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "lib/memory/mapping.hpp"
 #include "lib/memory/segment.hpp"
 #include "transports/fabric/limits.hpp"
 
@@ -101,7 +101,7 @@ template <class Region>
 auto Registrations<Region>::keep(const SegmentRef& segment, std::uintptr_t begin, std::uintptr_t end)
     -> RegionPtr {
   drop_stale();
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t page = page_size();
   const std::uintptr_t from = begin / page * page, to = (end + page - 1) / page * page;
   auto region = register_(reinterpret_cast<void*>(from), to - from);
   if (!region.ok()) return nullptr;  // The caller knows another way.

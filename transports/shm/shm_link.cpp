@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lib/reduce/copy.hpp"
+#include "transports/check_frame.hpp"
 
 namespace lockstep::internal {
 
@@ -76,7 +77,7 @@ Result<const FrameHeader*> ShmLink::peek(const Awaited*) {
     return nullptr;
   }
   std::memcpy(&header_, in_.front(sizeof header_).data(), sizeof header_);
-  if (header_.magic != kFrameMagic || header_.version != kFrameVersion) return fault(RingState::corrupt);
+  if (!is_frame(header_)) return fault(RingState::corrupt);
   in_.consume(sizeof header_);
   have_header_ = true;
   payload_left_ = header_.bytes;

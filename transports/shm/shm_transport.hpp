@@ -13,12 +13,12 @@
 
 namespace lockstep::internal {
 
-/// Sets up a group and gives this rank's transport, whose links all exist from the start. Collective: returns
-/// when every member has called it, or with an error that names a missing one after `timeout` (0 = none).
-/// `id` is equal on all members, and no other group that one of them is setting up at the time has it; `rank`
-/// is this rank's place in `members`. `ranks`: what the members are called in errors, where the group is a
-/// part of a larger one (empty: their places). Nothing blocks later but the first resolve() of a peer's
-/// segment.
+/// Sets up a group and gives this rank's transport, whose links are there as soon as they are asked for.
+/// Collective: returns when every member has called it, or with an error that names a missing one after
+/// `timeout` (0 = none). `id` is equal on all members, and no other group that one of them is setting up at
+/// the time has it; `rank` is this rank's place in `members`. `ranks`: what the members are called in errors,
+/// where the group is a part of a larger one (empty: their places). Nothing blocks later but the first
+/// resolve() of a peer's segment.
 Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
                                                       const std::vector<Member>& members,
                                                       std::chrono::milliseconds timeout, Env& env,

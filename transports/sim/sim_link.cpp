@@ -4,28 +4,24 @@
 #include <cstring>
 #include <string>
 
+#include "transports/check_frame.hpp"
+
 namespace lockstep::internal {
 
 namespace {
 constexpr std::size_t kMostHeld = 64 * 1024;  // as much as a real transport keeps in a receive buffer
 }  // namespace
 
-Status SimLink::lost() {
-  failure_ = Status(ErrorCode::peer_lost,
-                    "rank " + std::to_string(peer_) + " is lost: its simulated connection ended", peer_);
-  return failure_;
-}
-
-Status SimLink::check_header() const {
-  if (header_.magic == kFrameMagic && header_.version == kFrameVersion) return {};
-  return Status(ErrorCode::internal, "the bytes from rank " + std::to_string(peer_) + " are not a frame",
-                peer_);
+Status SimLink::lost(Status& failure) {
+  failure = Status(ErrorCode::peer_lost,
+                   "rank " + std::to_string(peer_) + " is lost: its simulated connection ended", peer_);
+  return failure;
 }
 
 Result<bool> SimLink::send(const FrameHeader& header, std::span<const std::byte> payload,
                            SendCursor& cursor) {
-  if (!failure_.ok()) return failure_;
-  if (outgoing_.broken()) return lost();
+  if (!send_failure_.ok()) return send_failure_;
+  if (outgoing_.broken()) return lost(send_failure_);
   const auto head = std::as_bytes(std::span(&header, 1)).subspan(cursor.header_bytes);
   if (!head.empty()) {
     const std::size_t accepted = outgoing_.offer(head);
@@ -48,29 +44,28 @@ std::size_t SimLink::take(std::span<std::byte> into) {
 }
 
 Result<const FrameHeader*> SimLink::peek(const Awaited*) {
-  if (!failure_.ok()) return failure_;
+  if (!receive_failure_.ok()) return receive_failure_;
   if (header_bytes_ == sizeof header_) return &header_;
   const auto raw = std::as_writable_bytes(std::span(&header_, 1));
   header_bytes_ += take(raw.subspan(header_bytes_));
   if (header_bytes_ < sizeof header_) {
-    if (incoming_.ended()) return lost();
+    if (incoming_.ended()) return lost(receive_failure_);
     return nullptr;
   }
-  failure_ = check_header();
-  if (!failure_.ok()) return failure_;
+  if (!is_frame(header_)) return receive_failure_ = no_frame("rank " + std::to_string(peer_), peer_);
   payload_left_ = header_.bytes;
   return &header_;
 }
 
 Result<std::size_t> SimLink::read(std::span<std::byte> into) {
-  if (!failure_.ok()) return failure_;
+  if (!receive_failure_.ok()) return receive_failure_;
   const std::size_t wanted = std::min<std::uint64_t>(into.size(), payload_left_);
   const std::size_t from_hold = std::min(wanted, held());
   if (from_hold > 0) std::memcpy(into.data(), hold_.data() + hold_begin_, from_hold);
   hold_begin_ += from_hold;
   const std::size_t bytes = from_hold + take(into.subspan(from_hold, wanted - from_hold));
   payload_left_ -= bytes;
-  if (bytes == 0 && wanted > 0 && incoming_.ended()) return lost();
+  if (bytes == 0 && wanted > 0 && incoming_.ended()) return lost(receive_failure_);
   return bytes;
 }
 
@@ -87,11 +82,11 @@ void SimLink::refill_hold(std::size_t unit, std::size_t bytes) {
 }
 
 Result<std::span<const std::byte>> SimLink::borrow(std::size_t unit, std::size_t most) {
-  if (!failure_.ok()) return failure_;
+  if (!receive_failure_.ok()) return receive_failure_;
   const std::size_t wanted = std::min<std::uint64_t>({most, payload_left_, kMostHeld});
   refill_hold(unit, wanted);
   const std::size_t ready = std::min(wanted, held()) / unit * unit;
-  if (ready == 0 && wanted >= unit && incoming_.ended()) return lost();
+  if (ready == 0 && wanted >= unit && incoming_.ended()) return lost(receive_failure_);
   return std::span<const std::byte>(hold_.data() + hold_begin_, ready);
 }
 

@@ -95,9 +95,8 @@ class SimLink final : public Link {
 
  private:
   std::size_t held() const noexcept { return hold_.size() - hold_begin_; }
-  /// Remembers the failure: it is the answer to every later call.
-  Status lost();
-  Status check_header() const;
+  /// Remembers it: `failure` is the answer to every later call in its direction.
+  Status lost(Status& failure);
   std::size_t take(std::span<std::byte> into);
   /// Fills hold_ with up to `bytes` of the payload, the first of them aligned to 16.
   void refill_hold(std::size_t unit, std::size_t bytes);
@@ -105,7 +104,7 @@ class SimLink final : public Link {
   SimPipe& outgoing_;
   SimPipe& incoming_;
   int peer_;
-  Status failure_;
+  Status send_failure_, receive_failure_;
   FrameHeader header_;
   std::size_t header_bytes_ = 0;
   std::uint64_t payload_left_ = 0;

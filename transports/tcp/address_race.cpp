@@ -1,5 +1,6 @@
 #include "transports/tcp/address_race.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "transports/tcp/limits.hpp"
@@ -53,6 +54,9 @@ void AddressRace::finish(Outcome outcome, Status why) {
 
 Status AddressRace::all_failed() const {
   if (failures_.size() == 1) return failures_.front();
+  const auto own = std::find_if(failures_.begin(), failures_.end(),
+                                [](const Status& failure) { return failure.culprit() < 0; });
+  if (own != failures_.end()) return *own;  // The peer may well be there.
   std::string text = peer_name_ + " cannot be reached at any of its addresses:";
   ErrorCode code = ErrorCode::peer_lost;
   for (const Status& failure : failures_) {

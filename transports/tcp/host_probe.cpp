@@ -19,6 +19,7 @@ ReachRow HostProbe::run(const std::vector<ProbeTarget>& targets, std::chrono::mi
   const std::string silence = "no answer within " + std::to_string(timeout.count()) + " ms";
   ReachRow row;
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (efforts_[i].untried && efforts_[i].answered == 0) continue;
     HostReach reach{targets[i].host, efforts_[i].reached, {}, {}};
     for (const Call& call : efforts_[i].calls) {
       if (all_ways_ && call.answered) reach.rails.push_back(call.address.host);
@@ -58,6 +59,7 @@ void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::mill
 void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why) {
   if (outcome != OutgoingCall::Outcome::connected) {
     call.failure = why.message();
+    effort.untried |= why.culprit() < 0;  // This side's own lack.
     ++effort.failed;
   } else {
     call.answered = true;
@@ -67,6 +69,7 @@ void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome
 }
 
 void HostProbe::end_if_settled() {
+  if (ended_) return;  // Calls go on answering until run() stops them.
   const auto all = [&](bool (Effort::*is)() const) {
     return std::all_of(efforts_.begin(), efforts_.end(),
                        [&](const Effort& effort) { return (effort.*is)(); });

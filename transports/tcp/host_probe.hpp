@@ -26,8 +26,8 @@ class HostProbe {
   HostProbe(const HostProbe&) = delete;
   HostProbe& operator=(const HostProbe&) = delete;
 
-  /// Ends when of every target one address answered, or all failed, or after `timeout`. Blocks; not to be
-  /// called on the reactor's thread.
+  /// Ends when of every target one address answered, or all failed, or after `timeout`. Says nothing of those
+  /// that it had no descriptors for. Blocks; not to be called on the reactor's thread.
   ReachRow run(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout);
 
  private:
@@ -42,6 +42,7 @@ class HostProbe {
     std::string reached;  ///< The address that answered.
     std::size_t failed = 0;
     std::size_t answered = 0;
+    bool untried = false;  ///< At some address, for want of descriptors here: nothing is known.
     bool settled() const { return answered > 0 || failed == calls.size(); }
     bool complete() const { return answered + failed == calls.size(); }
   };

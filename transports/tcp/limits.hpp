@@ -58,6 +58,12 @@ inline constexpr int kConnectAttempts = 3;
 /// ranks no turn, this one was late with it. Such ones are tried again for so long. (With 8 processes of 512
 /// ranks each on 2 cores some hellos were more than 5 s late, and three such attempts ended a job.)
 inline constexpr std::chrono::seconds kLateHelloPatience{60};
+/// Channels of ended communicators that a rank remembers, so as to hang up on peers that call late: a
+/// communicator has three for each of its sockets to a peer. Those before wait for their deadline.
+inline constexpr std::size_t kForgottenChannels = 16 << 10;
+/// How long a connection whose communicator has ended is kept for a peer that has yet to read what was sent
+/// over it. Then the system goes on as with one of a process that ended: by its own, shorter limits.
+inline constexpr std::chrono::seconds kCloseLinger{60};
 /// The lower rank of a pair connects. A higher one that waits in vain asks it to after this long (any-source
 /// receives).
 inline constexpr std::chrono::milliseconds kKnockDelay{50};

@@ -22,8 +22,7 @@ OutgoingCall::OutgoingCall(Reactor& reactor, const HandshakeKey& key, const Hand
 
 void OutgoingCall::start() {
   auto socket = start_connect(to_);
-  if (!socket.ok())
-    return finish(Outcome::refused, Status(ErrorCode::peer_lost, socket.status().message(), peer_));
+  if (!socket.ok()) return finish(Outcome::refused, blame_peer(socket.status()));
   socket_ = std::move(*socket);
   events_ = EPOLLOUT;
   watch_ = reactor_.watch(socket_.get(), events_, [this](std::uint32_t) { step(); });
@@ -35,6 +34,11 @@ void OutgoingCall::start() {
                                        " s: check that the hosts can reach each other (LOCKSTEP_IFNAME)",
                                    peer_));
   });
+}
+
+/// But for what this side lacks.
+Status OutgoingCall::blame_peer(const Status& why) const {
+  return why.code() == ErrorCode::system ? why : Status(why.code(), why.message(), peer_);
 }
 
 void OutgoingCall::stop() {
@@ -70,8 +74,7 @@ void OutgoingCall::step() {
     if (!moved) return;  // Waits, or has finished and destroyed this.
   }
   if (handshake_.state() == HandshakeState::established) return finish(Outcome::connected, Status());
-  const Status& why = handshake_.status();
-  finish(Outcome::refused, Status(why.code(), why.message(), peer_));
+  finish(Outcome::refused, blame_peer(handshake_.status()));
 }
 
 bool OutgoingCall::send_outgoing() {

@@ -18,8 +18,9 @@ class OutgoingCall {
  public:
   enum class Outcome : std::uint8_t {
     connected,  ///< take_socket() is an authenticated connection.
-    refused,    ///< The other side's system or its handshake said no: another attempt would end the same way.
-    broken,     ///< The connection ended or time ran out: another attempt may succeed.
+    refused,  ///< The other side's system or its handshake said no, or this side's system (`system`): another
+              ///< attempt would end the same way.
+    broken,   ///< The connection ended or time ran out: another attempt may succeed.
   };
 
   /// `done` is called once, perhaps before start() returned, and may destroy the call.
@@ -40,6 +41,7 @@ class OutgoingCall {
   void broken_off(const std::string& evidence);
   void wait_for(std::uint32_t events);
   void finish(Outcome outcome, Status why);
+  Status blame_peer(const Status& why) const;
 
   Reactor& reactor_;
   HandshakeClient handshake_;

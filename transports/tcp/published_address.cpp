@@ -107,8 +107,6 @@ Result<PublishedAddress> PublishedAddress::parse(const std::string& text) {
   return result;
 }
 
-std::string published_key(int rank) { return exchange_key(kPublishedName, rank); }
-
 Result<Listeners> listen_for_peers(const Session& session) {
   const bool one_host = on_one_host(session);
   if (one_host && !config_is_set("LOCKSTEP_IFNAME")) return listen_on_loopback();

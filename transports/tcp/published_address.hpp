@@ -21,8 +21,6 @@ struct PublishedAddress {
 };
 /// The name under which ranks exchange their addresses.
 inline constexpr const char* kPublishedName = "tcp";
-/// The store's key of a rank's addresses.
-std::string published_key(int rank);
 
 /// Listens on free ports: of loopback when all members share a host, else of every usable interface
 /// (usable_interfaces), at most kMaxAddresses; LOCKSTEP_IFNAME is followed on a single host, too. Several

@@ -73,7 +73,7 @@ std::string encode(const ReachRow& row) {
   return text;
 }
 
-Result<ReachRow> decode_reach_row(std::string_view text) {
+Result<ReachRow> decode_reach_row(std::string_view text, int hosts) {
   const Status damaged(ErrorCode::unauthorized, "what a host tells of the others in the store is damaged");
   WireReader reader(as_bytes(text));
   std::uint32_t count = 0;
@@ -84,6 +84,7 @@ Result<ReachRow> decode_reach_row(std::string_view text) {
     std::string_view address, why;
     if (!reader.integer(host) || !reader.text(kMaxKeyBytes, address) || !reader.text(kMaxValueBytes, why))
       return damaged;
+    if (host < 0 || host >= hosts) return damaged;
     HostReach reach{host, std::string(address), std::string(why), {}};
     std::uint32_t rails = 0;
     if (!reader.integer(rails) || rails > kMaxAddresses) return damaged;

@@ -18,10 +18,11 @@ struct HostReach {
   std::vector<std::string> rails{};  ///< All that answered, where a link is to have several ways.
 };
 
-/// All that one host found out; travels through the store as text.
+/// All that one host found out; travels through the store as text. Error `unauthorized`: that is no row of a
+/// job on so many hosts.
 using ReachRow = std::vector<HostReach>;
 std::string encode(const ReachRow& row);
-Result<ReachRow> decode_reach_row(std::string_view text);
+Result<ReachRow> decode_reach_row(std::string_view text, int hosts);
 
 /// The hosts of a job in the order in which its ranks meet them. The first rank of each speaks for it.
 class JobHosts {

@@ -17,7 +17,6 @@ class ReceiveBuffer {
   explicit ReceiveBuffer(std::size_t capacity) : usual_capacity_(capacity) { reallocate(capacity); }
 
   std::size_t size() const { return end_ - begin_; }
-  std::size_t capacity() const { return capacity_; }
   std::span<const std::byte> readable() const { return {data_.get() + begin_, size()}; }
   void consume(std::size_t bytes) {
     begin_ += bytes;

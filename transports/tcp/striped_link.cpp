@@ -81,10 +81,6 @@ Result<bool> StripedLink::send_units(std::size_t socket, std::span<const std::by
   return true;
 }
 
-void StripedLink::finish_sending() {
-  for (const auto& link : links_) link->finish_sending();
-}
-
 // ---- receiving ----
 
 Result<const FrameHeader*> StripedLink::peek(const Awaited* awaited) {

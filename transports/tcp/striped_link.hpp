@@ -32,8 +32,6 @@ class StripedLink final : public Link {
   std::uint64_t bytes_sent() const override;
   std::uint64_t bytes_received() const override;
 
-  void finish_sending();
-
  private:
   // What one socket has sent of the outgoing striped message.
   struct Outgoing {

@@ -3,15 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "lib/base/config.hpp"
-#include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/interfaces.hpp"
 #include "lib/net/tcp_socket.hpp"
-#include "transports/tcp/host_probe.hpp"
 #include "transports/tcp/limits.hpp"
 #include "transports/tcp/published_address.hpp"
 
@@ -26,12 +23,6 @@ Result<int> sockets_of_link(int usual) {
                 std::string(set ? "LOCKSTEP_TCP_SOCKETS" : "tcp_sockets of the tuning file") + " is " +
                     std::to_string(sockets) + ", but a link has 1 to " + std::to_string(kMaxSockets) +
                     " sockets");
-}
-
-std::vector<int> all_ranks(const Session& session) {
-  std::vector<int> ranks(static_cast<std::size_t>(session.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 }  // namespace
@@ -49,25 +40,25 @@ Switchboard::Switchboard(Session& session, Env& env, int sockets)
       loss_callback_(env.random()),
       silence_watch_(reactor_, env) {}
 
-Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env, int sockets_per_link) {
+Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env,
+                                                       std::chrono::milliseconds timeout,
+                                                       int sockets_per_link) {
   auto sockets = sockets_of_link(sockets_per_link);
   if (!sockets.ok()) return sockets.status();
   auto listeners = listen_for_peers(session);
   if (!listeners.ok()) return listeners.status();
   std::unique_ptr<Switchboard> board(new Switchboard(session, env, *sockets));
   board->open(std::move(*listeners));
-  LOCKSTEP_RETURN_IF_ERROR(
-      board->meet(std::chrono::milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"))));
+  const PublishedAddress mine{board->addresses(), board->sockets_, board->own_rails_};
+  auto ways = find_ways(session, env, board->reactor_, board->key_, mine, timeout);
+  if (!ways.ok()) return ways.status();
+  board->adopt(std::move(*ways));
   return board;
 }
 
 void Switchboard::open(Listeners listeners) {
   own_rails_ = listeners.rails;
-  rails_.assign(static_cast<std::size_t>(session_.size()), 1);
-  addresses_.resize(static_cast<std::size_t>(session_.size()));
-  for (const Fd& listener : listeners.sockets) {
-    addresses_[static_cast<std::size_t>(rank_)].push_back(local_address(listener));
-  }
+  for (const Fd& listener : listeners.sockets) own_addresses_.push_back(local_address(listener));
   session_.on_loss(loss_callback_, [this](const Loss& loss) { on_loss(loss); });
   const Acceptor::Events events{
       .admit = [this](const HandshakeHello& hello) { return admit(hello); },
@@ -81,90 +72,15 @@ void Switchboard::open(Listeners listeners) {
   });
 }
 
-Status Switchboard::meet(std::chrono::milliseconds timeout) {
-  const PublishedAddress mine{addresses(), sockets_, own_rails_};
-  auto published = exchange(session_, env_, kPublishedName, mine.text(), all_ranks(session_),
-                            "the TCP addresses", timeout);
-  if (!published.ok()) return published.status();
-  LOCKSTEP_RETURN_IF_ERROR(learn(*published));
-  return probe_hosts(timeout);
-}
-
-// Hosts that cannot reach each other are an error at once, and on all ranks, not in the first collective that
-// needs the way.
-Status Switchboard::probe_hosts(std::chrono::milliseconds timeout) {
-  const JobHosts hosts(session_.members());
-  if (hosts.size() == 1) return {};
-  const bool speaks = hosts.speaker(hosts.of_rank(rank_)) == rank_;
-  auto published = exchange(session_, env_, "tcp-reach", speaks ? probe_from(hosts, timeout) : std::string(),
-                            hosts.speakers(), "the ways between hosts", timeout);
-  if (!published.ok()) return published.status();
-  std::vector<ReachRow> rows;
-  for (const std::string& text : *published) {
-    auto row = decode_reach_row(text);
-    if (!row.ok()) return row.status();
-    rows.push_back(std::move(*row));
-  }
-  if (Status closed = judge_reachability(hosts, rows); !closed.ok()) {
-    // A rank that ended now would take the store with it, or be what the others are told of, before all have
-    // read of the closed ways.
-    static_cast<void>(exchange(session_, env_, "tcp-reach-read", {}, all_ranks(session_),
-                               "the ranks to read of closed ways", std::min(timeout, kReadDeadline)));
-    return closed;
-  }
-  prefer_reached(hosts, rows[static_cast<std::size_t>(hosts.of_rank(rank_))]);
-  return {};
-}
-
-std::string Switchboard::probe_from(const JobHosts& hosts, std::chrono::milliseconds timeout) {
-  const int own = hosts.of_rank(rank_);
-  std::vector<ProbeTarget> targets;
-  for (int step = 1; step < std::min(hosts.size(), kProbedHosts + 1); ++step) {
-    const int host = (own + step) % hosts.size(), peer = hosts.speaker(host);
-    targets.push_back({host, peer, name_of(peer), addresses_[static_cast<std::size_t>(peer)]});
-  }
-  HandshakeHello hello;
-  hello.service = HandshakeService::probe;
-  hello.rank = rank_;
-  hello.world = session_.size();
-  // The others wait for what is found, so half of the time must be left.
-  const auto most = std::min<std::chrono::milliseconds>(kProbeDeadline, timeout / 2);
-  return encode(HostProbe(reactor_, key_, hello, sockets_ > 1).run(targets, most));
-}
-
-// The ranks of a host share its networks: what answered its speaker is tried first for all of them. Rails
-// are those of the peer's that answered.
-void Switchboard::prefer_reached(const JobHosts& hosts, const ReachRow& reached) {
-  for (const HostReach& reach : reached) {
-    for (int rank = 0; rank < session_.size(); ++rank) {
-      if (hosts.of_rank(rank) != reach.host) continue;
-      auto& addresses = addresses_[static_cast<std::size_t>(rank)];
-      const auto answered = [&](const HostPort& address) {
-        return address.host == reach.address ||
-               std::find(reach.rails.begin(), reach.rails.end(), address.host) != reach.rails.end();
-      };
-      int& rails = rails_[static_cast<std::size_t>(rank)];
-      rails = static_cast<int>(std::count_if(addresses.begin(), addresses.begin() + rails, answered));
-      std::stable_partition(addresses.begin(), addresses.end(), answered);
-    }
-  }
-}
-
-Status Switchboard::learn(const std::vector<std::string>& published) {
-  for (int rank = 0; rank < session_.size(); ++rank) {
-    auto theirs = PublishedAddress::parse(published[static_cast<std::size_t>(rank)]);
-    if (!theirs.ok()) return theirs.status().with_context("address of " + name_of(rank));
-    if (theirs->sockets != sockets_) {
-      return Status(ErrorCode::configuration,
-                    "LOCKSTEP_TCP_SOCKETS is " + std::to_string(sockets_) + " on rank " +
-                        std::to_string(rank_) + " and " + std::to_string(theirs->sockets) + " on rank " +
-                        std::to_string(rank) + ": set it equally on all ranks",
-                    rank);
-    }
-    addresses_[static_cast<std::size_t>(rank)] = std::move(theirs->where);
-    rails_[static_cast<std::size_t>(rank)] = theirs->rails;
-  }
-  return {};
+// From now on others are called; so are those that were wanted before, by peers that were ready earlier.
+void Switchboard::adopt(Ways ways) {
+  reactor_.run_there([&] {
+    ways_ = std::move(ways);
+    met_ = true;
+    std::vector<std::pair<Key, int>> wanted;
+    for (const auto& [key, effort] : efforts_) wanted.emplace_back(key, effort.rail);
+    for (const auto& [key, rail] : wanted) begin(key, rail);
+  });
 }
 
 Switchboard::~Switchboard() {
@@ -180,12 +96,16 @@ Switchboard::~Switchboard() {
 // ---- the callers' side ----
 
 void Switchboard::want(int peer, std::uint64_t channel, int rail) {
-  const Key key{peer, channel};
   std::lock_guard lock(mutex_);
+  forgotten_.remove(channel);
+  want_locked({peer, channel}, rail);
+}
+
+void Switchboard::want_locked(Key key, int rail) {
   Slot& slot = slots_[key];
   if (slot.wanted || slot.socket) return;
   slot.wanted = true;
-  if (const auto lost = lost_.find(peer); lost != lost_.end()) {
+  if (const auto lost = lost_.find(key.first); lost != lost_.end()) {
     slot.failure = lost->second;
     return announce_change();
   }
@@ -211,14 +131,25 @@ Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel) {
   return std::optional<Fd>();
 }
 
-void Switchboard::forget(int peer, std::uint64_t channel) {
-  const Key key{peer, channel};
+void Switchboard::forget(std::uint64_t channel) {
   std::lock_guard lock(mutex_);
-  const auto found = slots_.find(key);
-  if (found == slots_.end()) return;
-  const bool under_way = found->second.wanted && !found->second.taken && !found->second.socket;
-  slots_.erase(found);
-  if (under_way) post([this, key] { give_up_effort(key); });
+  forgotten_.add(channel);
+  for (int peer = 0; peer < session_.size(); ++peer) {
+    const Key key{peer, channel};
+    const auto found = slots_.find(key);
+    if (found == slots_.end()) continue;
+    const bool under_way = found->second.wanted && !found->second.taken && !found->second.socket;
+    slots_.erase(found);
+    if (under_way) post([this, key] { give_up_effort(key); });
+  }
+}
+
+void Switchboard::Forgotten::add(std::uint64_t channel) {
+  if (!channels_.insert(channel).second) return;
+  order_.push_back(channel);
+  if (order_.size() <= kForgottenChannels) return;
+  channels_.erase(order_.front());
+  order_.pop_front();
 }
 
 void Switchboard::attach(int eventfd) {
@@ -245,14 +176,15 @@ void Switchboard::announce_change() {
 void Switchboard::begin(Key key, int rail) {
   Effort& effort = efforts_[key];
   effort.rail = rail;
+  if (!met_) return;
   if (rank_ < key.first) return call(key);
   effort.timer = reactor_.at(env_.now() + to_nanos(kKnockDelay), [this, key] { call(key); });
 }
 
 // All addresses of the peer, first that of the rail.
 std::vector<HostPort> Switchboard::ways_to(int peer, int rail) const {
-  std::vector<HostPort> ways = addresses_[static_cast<std::size_t>(peer)];
-  const int rails = std::min(own_rails_, rails_[static_cast<std::size_t>(peer)]);
+  std::vector<HostPort> ways = ways_.addresses[static_cast<std::size_t>(peer)];
+  const int rails = std::min(own_rails_, ways_.rails[static_cast<std::size_t>(peer)]);
   if (rails > 1) std::rotate(ways.begin(), ways.begin() + rail % rails, ways.begin() + rails);
   return ways;
 }
@@ -308,9 +240,18 @@ void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
     const std::string here = local_address(socket).host;
     const auto at = std::find_if(addresses().begin(), addresses().end(),
                                  [&](const HostPort& address) { return address.host == here; });
-    return want(hello.rank, hello.channel, static_cast<int>(at - addresses().begin()));
+    return knocked({hello.rank, hello.channel}, static_cast<int>(at - addresses().begin()));
   }
   connected({hello.rank, hello.channel}, std::move(socket));
+}
+
+// A peer that asks for a forgotten channel is called, too: it shall see the connection end.
+void Switchboard::knocked(Key key, int rail) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!forgotten_.has(key.second)) return want_locked(key, rail);
+  }
+  if (efforts_.count(key) == 0) begin(key, rail);
 }
 
 void Switchboard::connected(Key key, Fd socket) {
@@ -321,6 +262,7 @@ void Switchboard::connected(Key key, Fd socket) {
   options.between_hosts = !on_this_host(key.first);
   if (Status set = set_stream_options(socket, options); !set.ok()) return fail(key, std::move(set));
   std::lock_guard lock(mutex_);
+  if (forgotten_.has(key.second)) return;  // Nobody will take it: hang up.
   Slot& slot = slots_[key];
   if (slot.taken) return;  // A second connection for one channel: not ours, hang up.
   slot.socket = std::move(socket);
@@ -330,6 +272,7 @@ void Switchboard::connected(Key key, Fd socket) {
 void Switchboard::fail(Key key, Status why) {
   give_up_effort(key);
   std::lock_guard lock(mutex_);
+  if (forgotten_.has(key.second)) return;
   Slot& slot = slots_[key];
   if (slot.socket || slot.taken || !slot.failure.ok()) return;
   slot.failure = std::move(why);
@@ -361,10 +304,6 @@ bool Switchboard::on_this_host(int peer) const {
   return members[static_cast<std::size_t>(peer)].host_id == members[static_cast<std::size_t>(rank_)].host_id;
 }
 
-std::string Switchboard::name_of(int peer) const {
-  const Member& member = session_.members()[static_cast<std::size_t>(peer)];
-  return "rank " + std::to_string(peer) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
-         ")";
-}
+std::string Switchboard::name_of(int peer) const { return name_of_rank(session_, peer); }
 
 }  // namespace lockstep::internal

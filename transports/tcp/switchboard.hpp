@@ -8,7 +8,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,7 +29,7 @@
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/address_race.hpp"
 #include "transports/tcp/published_address.hpp"
-#include "transports/tcp/reachability.hpp"
+#include "transports/tcp/ways.hpp"
 
 namespace lockstep::internal {
 
@@ -35,11 +37,13 @@ namespace lockstep::internal {
 class Switchboard {
  public:
   /// Listens, publishes the addresses as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
-  /// most LOCKSTEP_START_TIMEOUT. The session must outlive the switchboard. Errors: no usable interface
+  /// most `timeout`. The session must outlive the switchboard. Errors: no usable interface
   /// (LOCKSTEP_IFNAME), several hosts without a secret, a rank that did not come, ranks that disagree on
   /// LOCKSTEP_TCP_SOCKETS, which goes before `sockets_per_link`; hosts that cannot reach each other, with the
   /// matrix of who reached whom, equal on all ranks.
-  static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env, int sockets_per_link = 1);
+  static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env,
+                                                   std::chrono::milliseconds timeout,
+                                                   int sockets_per_link = 1);
   ~Switchboard();
   Switchboard(const Switchboard&) = delete;
   Switchboard& operator=(const Switchboard&) = delete;
@@ -49,10 +53,11 @@ class Switchboard {
   void want(int peer, std::uint64_t channel, int rail = 0);
   /// The connection, once: with the options of a data connection set, nothing read from it yet. Nothing while
   /// it is not here (also when the peer wanted it and this rank did not). Error: peer_lost, or unauthorized,
-  /// naming the peer; final.
+  /// naming the peer; system, naming nobody, where this side lacks what it takes; final.
   Result<std::optional<Fd>> take(int peer, std::uint64_t channel);
-  /// Nobody here will ask for this channel again: what is under way or not taken is dropped.
-  void forget(int peer, std::uint64_t channel);
+  /// Nobody here asks for this channel any more, unless by want(): what is under way or not taken is dropped.
+  /// Peers whose connections come later see them end at once.
+  void forget(std::uint64_t channel);
 
   /// Rises whenever a take() may give something new.
   std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
@@ -66,12 +71,21 @@ class Switchboard {
   /// Connections that a link between two ranks consists of (LOCKSTEP_TCP_SOCKETS), equal on all ranks.
   int sockets_per_link() const noexcept { return sockets_; }
   /// Where this rank listens, best first.
-  const std::vector<HostPort>& addresses() const noexcept {
-    return addresses_[static_cast<std::size_t>(rank_)];
-  }
+  const std::vector<HostPort>& addresses() const noexcept { return own_addresses_; }
 
  private:
   using Key = std::pair<int, std::uint64_t>;  // peer, channel
+  /// Channels that nobody asks for any more, the last kForgottenChannels of them.
+  class Forgotten {
+   public:
+    void add(std::uint64_t channel);
+    void remove(std::uint64_t channel) { channels_.erase(channel); }
+    bool has(std::uint64_t channel) const { return channels_.count(channel) > 0; }
+
+   private:
+    std::set<std::uint64_t> channels_;
+    std::deque<std::uint64_t> order_;
+  };
   struct Slot {
     bool wanted = false;
     bool taken = false;
@@ -89,13 +103,10 @@ class Switchboard {
 
   Switchboard(Session& session, Env& env, int sockets);
   void open(Listeners listeners);
-  Status meet(std::chrono::milliseconds timeout);
-  Status learn(const std::vector<std::string>& published);
-  Status probe_hosts(std::chrono::milliseconds timeout);
-  std::string probe_from(const JobHosts& hosts, std::chrono::milliseconds timeout);
-  void prefer_reached(const JobHosts& hosts, const ReachRow& reached);
+  void adopt(Ways ways);
   void on_loss(const Loss& loss);
 
+  void want_locked(Key key, int rail);  // mutex_ held.
   void begin(Key key, int rail);
   std::vector<HostPort> ways_to(int peer, int rail) const;
   void call(Key key);
@@ -103,6 +114,7 @@ class Switchboard {
   void called(Key key, AddressRace::Outcome outcome, Status why);
   HandshakeStatus admit(const HandshakeHello& hello) const;
   void accepted(Fd socket, const HandshakeHello& hello);
+  void knocked(Key key, int rail);
   void connected(Key key, Fd socket);
   void fail(Key key, Status why);
   void give_up_effort(Key key);
@@ -121,8 +133,9 @@ class Switchboard {
   const std::uint64_t loss_callback_;
   SilenceWatch silence_watch_;
   int own_rails_ = 1;
-  std::vector<std::vector<HostPort>> addresses_;      // Index = rank; constant once made.
-  std::vector<int> rails_;                            // Index = rank: of so many first addresses.
+  std::vector<HostPort> own_addresses_;
+  Ways ways_;                                         // Reactor's thread only. Nobody is called before
+  bool met_ = false;                                  // they are known.
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // Reactor's thread only.
   std::map<Key, Effort> efforts_;                     // Reactor's thread only.
   // Ends before tasks that were posted late.
@@ -130,9 +143,15 @@ class Switchboard {
 
   std::mutex mutex_;
   std::map<Key, Slot> slots_;
+  Forgotten forgotten_;
   std::map<int, Status> lost_;
   std::set<int> attached_;
   std::atomic<std::uint64_t> changes_{0};
 };
+
+/// An error of take() for a group in which the peer is number `peer`.
+inline Status in_group(const Status& why, int peer) {
+  return Status(why.code(), why.message(), why.culprit() < 0 ? -1 : peer);
+}
 
 }  // namespace lockstep::internal

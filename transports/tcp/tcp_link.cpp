@@ -1,13 +1,12 @@
 #include "transports/tcp/tcp_link.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "lib/reduce/copy.hpp"
+#include "transports/check_frame.hpp"
 #include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
@@ -39,8 +38,13 @@ TcpLink::TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce, SilenceWat
 }
 
 TcpLink::~TcpLink() {
-  if (watch_ != nullptr) watch_->remove(socket_.get());
+  static_cast<void>(take_socket());
   bounce_->leave(*this);
+}
+
+Fd TcpLink::take_socket() {
+  if (watch_ != nullptr && socket_) watch_->remove(socket_.get());
+  return std::move(socket_);
 }
 
 Status TcpLink::lost(std::string evidence) const {
@@ -84,8 +88,6 @@ Transfer TcpLink::send_rest(const FrameHeader& header, std::span<const std::byte
   return send_some(socket_.get(), std::span<const std::byte>(both).first(head.size() + body.size()));
 }
 
-void TcpLink::finish_sending() { ::shutdown(socket_.get(), SHUT_WR); }
-
 // ---- receiving ----
 
 std::size_t TcpLink::receive(std::span<const iovec> pieces) {
@@ -112,11 +114,8 @@ Result<const FrameHeader*> TcpLink::peek(const Awaited* awaited) {
     return nullptr;
   }
   std::memcpy(&header_, buffer_.readable().data(), sizeof header_);
-  if (header_.magic != kFrameMagic || header_.version != kFrameVersion) {
-    receive_failure_ = Status(ErrorCode::internal,
-                              "rank " + std::to_string(peer_) + " at " + address_ +
-                                  " sent bytes that are not a frame: check that all ranks run one version",
-                              peer_);
+  if (!is_frame(header_)) {
+    receive_failure_ = no_frame("rank " + std::to_string(peer_) + " at " + address_, peer_);
     return receive_failure_;
   }
   buffer_.consume(sizeof header_);

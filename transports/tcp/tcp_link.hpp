@@ -39,8 +39,8 @@ class TcpLink final : public Link, private Bounce::Tenant {
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
   std::uint64_t bytes_received() const override { return bytes_received_; }
 
-  /// No more sends; what was sent is still delivered.
-  void finish_sending();
+  /// The socket, when the link ends before its connection: nothing else may be called any more.
+  Fd take_socket();
 
  private:
   Transfer send_rest(const FrameHeader& header, std::span<const std::byte> payload, const SendCursor& cursor);
@@ -56,7 +56,7 @@ class TcpLink final : public Link, private Bounce::Tenant {
   void vacate() override;
   Status lost(std::string evidence) const;
 
-  const Fd socket_;
+  Fd socket_;
   const int peer_;
   const std::string address_;  ///< The peer's, while it is still known.
   const std::shared_ptr<Bounce> bounce_;

@@ -1,13 +1,12 @@
 #include "transports/tcp/tcp_transport.hpp"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
+#include <utility>
 
 #include "lib/base/hash.hpp"
+#include "transports/tcp/lingering_close.hpp"
 #include "transports/tcp/striped_link.hpp"
+#include "transports/tcp/switchboard_bell.hpp"
 #include "transports/tcp/tcp_link.hpp"
 
 namespace lockstep::internal {
@@ -16,23 +15,21 @@ namespace {
 class TcpTransport final : public Transport {
  public:
   TcpTransport(std::uint64_t group, int rank, std::span<const int> world_ranks, Switchboard& switchboard,
-               Fd bell)
+               std::unique_ptr<SwitchboardBell> bell)
       : group_(group),
         rank_(rank),
         world_ranks_(world_ranks.begin(), world_ranks.end()),
         switchboard_(switchboard),
         bell_(std::move(bell)),
-        slots_(world_ranks.size() * kChannels) {
-    switchboard_.attach(bell_.get());
-  }
-  ~TcpTransport() override;
+        slots_(world_ranks.size() * kChannels) {}
+  ~TcpTransport() override { close(); }
 
   std::string_view name() const override { return "tcp"; }
   Result<Link*> link(int peer, Channel channel) override;
   Status service() override;
   Link* existing_link(int peer, Channel channel) override { return slot(peer, channel).link.get(); }
   void append_poll_entries(std::vector<pollfd>& entries) override {
-    entries.push_back({bell_.get(), POLLIN, 0});
+    entries.push_back({bell_->descriptor(), POLLIN, 0});
   }
   Domain* domain() override { return nullptr; }
   void close() override;
@@ -56,28 +53,20 @@ class TcpTransport final : public Transport {
   int world_rank(int peer) const { return world_ranks_[static_cast<std::size_t>(peer)]; }
   Status collect(int peer, Channel channel);
   Status build(int peer, Slot& slot);
+  void drop_links();
 
   const std::uint64_t group_;
   const int rank_;
   const std::vector<int> world_ranks_;
   Switchboard& switchboard_;
-  const Fd bell_;  // Written by the switchboard.
-  std::uint64_t seen_changes_ = 0;
+  const std::unique_ptr<SwitchboardBell> bell_;
   const std::shared_ptr<Bounce> bounce_ = std::make_shared<Bounce>();
   std::vector<Slot> slots_;
+  bool closed_ = false;  // The switchboard may be gone.
 };
 
-TcpTransport::~TcpTransport() {
-  switchboard_.detach(bell_.get());
-  for (const int peer : world_ranks_) {
-    for (const Channel channel : kEachChannel) {
-      for (int i = 0; i < switchboard_.sockets_per_link(); ++i)
-        switchboard_.forget(peer, wire_channel(channel, i));
-    }
-  }
-}
-
 Result<Link*> TcpTransport::link(int peer, Channel channel) {
+  if (closed_) return Status(ErrorCode::aborted, "the links of this rank were closed");
   Slot& slot = this->slot(peer, channel);
   if (slot.link) return slot.link.get();
   if (!slot.wanted) {
@@ -99,7 +88,7 @@ Status TcpTransport::collect(int peer, Channel channel) {
     const int next = static_cast<int>(slot.sockets.size());
     auto socket = switchboard_.take(world_rank(peer), wire_channel(channel, next));
     if (!socket.ok()) {
-      slot.failure = Status(socket.status().code(), socket.status().message(), peer);
+      slot.failure = in_group(socket.status(), peer);
       return slot.failure;
     }
     if (!*socket) return {};
@@ -128,11 +117,7 @@ Status TcpTransport::build(int peer, Slot& slot) {
 }
 
 Status TcpTransport::service() {
-  const std::uint64_t changes = switchboard_.changes();
-  if (changes == seen_changes_) return {};
-  seen_changes_ = changes;
-  std::uint64_t rung = 0;
-  [[maybe_unused]] const ssize_t drained = ::read(bell_.get(), &rung, sizeof rung);
+  if (!bell_->changed()) return {};
   Status first;
   for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer) {
     if (peer == rank_) continue;
@@ -145,8 +130,18 @@ Status TcpTransport::service() {
 }
 
 void TcpTransport::close() {
+  if (std::exchange(closed_, true)) return;
+  drop_links();
+  bell_->silence();
+  for (const Channel channel : kEachChannel) {
+    for (int i = 0; i < switchboard_.sockets_per_link(); ++i) switchboard_.forget(wire_channel(channel, i));
+  }
+}
+
+void TcpTransport::drop_links() {
   for (Slot& slot : slots_) {
-    for (TcpLink* stream : slot.streams) stream->finish_sending();
+    for (TcpLink* stream : slot.streams) close_lingering(Reactor::instance(), stream->take_socket());
+    slot = {};
   }
 }
 
@@ -155,10 +150,10 @@ void TcpTransport::close() {
 Result<std::unique_ptr<Transport>> make_tcp_transport(std::uint64_t group, int rank,
                                                       std::span<const int> world_ranks,
                                                       Switchboard& switchboard) {
-  Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell) return system_error("eventfd", errno);
+  auto bell = SwitchboardBell::hang(switchboard);
+  if (!bell.ok()) return bell.status();
   return std::unique_ptr<Transport>(
-      std::make_unique<TcpTransport>(group, rank, world_ranks, switchboard, std::move(bell)));
+      std::make_unique<TcpTransport>(group, rank, world_ranks, switchboard, std::move(*bell)));
 }
 
 }  // namespace lockstep::internal

@@ -12,7 +12,7 @@ namespace lockstep::internal {
 
 /// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
 /// world_ranks[i]. `group` is equal on all members and different from that of any other communicator of the
-/// job. The switchboard must outlive the transport. Does not communicate.
+/// job. The switchboard must be there until close(), which drops the links. Does not communicate.
 Result<std::unique_ptr<Transport>> make_tcp_transport(std::uint64_t group, int rank,
                                                       std::span<const int> world_ranks,
                                                       Switchboard& switchboard);

@@ -31,12 +31,7 @@ void UcxWire::let_go(void* request) {
   ucx_.request_free(request);
 }
 
-void UcxWire::fail(ucs_status_t status) {
-  if (!peer_.failure.ok()) return;
-  peer_.failure = Status(
-      ErrorCode::peer_lost,
-      "rank " + std::to_string(peer_.rank) + " is gone: UCX says: " + ucx_.status_string(status), peer_.rank);
-}
+void UcxWire::fail(ucs_status_t status) { peer_.fail(ucx_, status); }
 
 /// A request that is over is freed, and set to null.
 UcxWire::State UcxWire::state_of(void*& request, std::size_t* bytes) {
@@ -96,17 +91,21 @@ std::optional<Arrival> UcxWire::next() {
   return Arrival{{receive_slot(slot), bytes}, slot};
 }
 
-bool UcxWire::unfinished() {
+void UcxWire::retire_sends() {
   while (!sending_.empty() && state_of(sending_.front().request) != State::pending) {
     free_send_slots_.push_back(sending_.front().slot);
     sending_.pop_front();
   }
+}
+
+bool UcxWire::unfinished() {
+  retire_sends();
   return !sending_.empty() && peer_.failure.ok();
 }
 
 Result<bool> UcxWire::send(std::span<const std::byte> head, std::span<const std::byte> body) {
   if (!peer_.failure.ok()) return peer_.failure;
-  if (free_send_slots_.empty()) unfinished();
+  if (free_send_slots_.empty()) retire_sends();
   if (free_send_slots_.empty()) return false;
   const std::uint32_t slot = free_send_slots_.front();
   std::byte* const message = send_slot(slot);

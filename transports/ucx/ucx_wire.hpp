@@ -58,6 +58,7 @@ class UcxWire final : public Wire {
   void begin_put(const Landing& landing, std::span<const std::byte> memory, Filling& filling);
   State state_of(void*& request, std::size_t* bytes = nullptr);
   void fail(ucs_status_t status);
+  void retire_sends();
   void cancel(void* request);
   void let_go(void* request);
 

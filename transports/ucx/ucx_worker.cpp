@@ -15,13 +15,7 @@ constexpr int kMostEvents = 256;
 
 // Called by UCX within progress(): the peer died, or left without a word.
 void on_failure(void* argument, ucp_ep_h, ucs_status_t status) {
-  auto& peer = *static_cast<UcxPeer*>(argument);
-  if (!peer.failure.ok()) return;
-  const auto ucx = ucx_library();
-  peer.failure = Status(
-      ErrorCode::peer_lost,
-      "rank " + std::to_string(peer.rank) + " is gone: UCX says: " + ucx.value()->status_string(status),
-      peer.rank);
+  static_cast<UcxPeer*>(argument)->fail(*ucx_library().value(), status);
 }
 
 // Whether UCX's description of an endpoint ("lane[1]: 3:rc_verbs/mlx5_0:1.0 ... rma_bw#0") names a transport
@@ -42,6 +36,12 @@ bool has_rdma_lane(const UcxLibrary& ucx, ucp_ep_h endpoint) {
 }
 
 }  // namespace
+
+void UcxPeer::fail(const UcxLibrary& ucx, ucs_status_t status) {
+  if (!failure.ok()) return;
+  failure = Status(ErrorCode::peer_lost,
+                   "rank " + std::to_string(rank) + " is gone: UCX says: " + ucx.status_string(status), rank);
+}
 
 Result<std::unique_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<UcxContext> context, int rank,
                                                    ucs_memory_type_t payloads) {

@@ -45,6 +45,9 @@ struct UcxPeer {
   bool left_over = false;       ///< A wire ended before its transfers did.
   Status failure;
   std::array<bool, kChannels> has_wire{};
+
+  /// The first failure stays.
+  void fail(const UcxLibrary& ucx, ucs_status_t status);
 };
 
 class UcxWorker final : public Fabric {

@@ -37,6 +37,5 @@ inline constexpr std::uint8_t kReceiverNotReadyRetries = 6;
 /// A job takes verbs unasked where its processes may lock this much: slots and blocks of many peers, and
 /// buffers.
 inline constexpr std::size_t kEnoughLockedBytes = std::size_t{1} << 30;
-inline constexpr std::size_t kPageBytes = 4096;
 
 }  // namespace lockstep::internal

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "lib/base/config.hpp"
 #include "transports/verbs/limits.hpp"
 
 namespace lockstep::internal {
@@ -28,6 +29,13 @@ Result<QueueSizes> queue_sizes(int size, const DeviceLimits& device) {
   }
   return QueueSizes{kSendDepth, static_cast<std::uint32_t>(receives), static_cast<std::uint32_t>(completions),
                     std::min(kWriteBytes, device.message_bytes)};
+}
+
+Result<std::uint8_t> acknowledgement_timeout() {
+  const std::int64_t wanted = config_integer("LOCKSTEP_VERBS_TIMEOUT");
+  if (wanted >= 1 && wanted <= 31) return static_cast<std::uint8_t>(wanted);
+  return Status(ErrorCode::configuration, "LOCKSTEP_VERBS_TIMEOUT is " + std::to_string(wanted) +
+                                              ", but the time is 4.096 us times 2 to 1 up to 2 to 31");
 }
 
 bool SendBudget::post(bool wanted) {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "lib/base/config.hpp"
+#include "lib/memory/mapping.hpp"
 #include "transports/verbs/limits.hpp"
 #include "transports/verbs/verbs_transport.hpp"
 
@@ -36,14 +38,30 @@ std::string in_turn(const std::string& names, int rank) {
   return name;
 }
 
+std::optional<std::int64_t> wanted_gid() {
+  if (!config_is_set("LOCKSTEP_VERBS_GID_INDEX")) return std::nullopt;
+  return config_integer("LOCKSTEP_VERBS_GID_INDEX");
+}
+
+std::string with_wanted_gid() {
+  const auto wanted = wanted_gid();
+  if (!wanted) return {};
+  return " with address number " + std::to_string(*wanted) + " in its table (LOCKSTEP_VERBS_GID_INDEX)";
+}
+
 }  // namespace
 
-Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank) { return VerbsDevice::open(rank); }
-
-Result<std::shared_ptr<VerbsDevice>> VerbsDevice::open(int rank) {
+Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank) {
   const auto library = verbs_library();
   if (!library.ok()) return library.status();
-  std::shared_ptr<VerbsDevice> device(new VerbsDevice(*library.value()));
+  return VerbsDevice::open(*library.value(), rank);
+}
+
+Result<std::shared_ptr<VerbsDevice>> VerbsDevice::open(const VerbsLibrary& library, int rank) {
+  const auto timeout = acknowledgement_timeout();
+  if (!timeout.ok()) return timeout.status();
+  std::shared_ptr<VerbsDevice> device(new VerbsDevice(library));
+  device->timeout_ = timeout.value();
   LOCKSTEP_RETURN_IF_ERROR(device->find(in_turn(config_text("LOCKSTEP_VERBS_DEVICE"), rank)));
   LOCKSTEP_RETURN_IF_ERROR(device->read_limits());
   device->domain_ = device->verbs_.alloc_pd(device->context_);
@@ -56,54 +74,53 @@ VerbsDevice::~VerbsDevice() {
   if (context_ != nullptr) verbs_.close_device(context_);
 }
 
-// The device called `wanted`, or the first that has an active port.
+// The device called `wanted`, or the first that has an active port. One that cannot be used does not hide
+// others.
 Status VerbsDevice::find(const std::string& wanted) {
   int count = 0;
   ibv_device** devices = verbs_.get_device_list(&count);
   std::string seen;
   Status failure;
-  for (int i = 0; i < count && context_ == nullptr && failure.ok(); ++i) {
+  for (int i = 0; i < count && context_ == nullptr; ++i) {
     const std::string name = verbs_.get_device_name(devices[i]);
     seen += (seen.empty() ? "" : ", ") + name;
     if (!wanted.empty() && name != wanted) continue;
-    auto used = use(devices[i]);
-    if (!used.ok()) failure = used.status().with_context("RDMA device " + name);
+    Status unusable = use(devices[i]).with_context("RDMA device " + name);
+    if (failure.ok()) failure = std::move(unusable);
   }
   if (devices != nullptr) verbs_.free_device_list(devices);
-  if (!failure.ok() || context_ != nullptr) return failure;
+  if (context_ != nullptr) return {};
+  if (!failure.ok()) return failure;
   return Status(ErrorCode::configuration,
                 "no RDMA device " +
-                    (wanted.empty() ? std::string("has an active port") : "is called " + wanted) +
+                    (wanted.empty() ? "has an active port" + with_wanted_gid() : "is called " + wanted) +
                     "; this machine has " + (seen.empty() ? std::string("none") : seen) +
                     ": see ibv_devinfo, set LOCKSTEP_VERBS_DEVICE, or use LOCKSTEP_TRANSPORTS=tcp");
 }
 
-// Opens the device when one of its ports is active and has an address.
-Result<bool> VerbsDevice::use(ibv_device* device) {
+// Opens the device, and keeps it open when one of its ports is active and has an address.
+Status VerbsDevice::use(ibv_device* device) {
   context_ = verbs_.open_device(device);
   if (context_ == nullptr) return system_error("opening it (is /dev/infiniband there, and writable?)", errno);
   ibv_device_attr attributes{};
-  if (const int error = verbs_.query_device(context_, &attributes); error != 0) {
-    return system_error("asking what it can do", error);
-  }
+  const int error = verbs_.query_device(context_, &attributes);
   for (std::uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) {
     port_state_ = {};
     if (verbs_.query_port(context_, port, &port_state_) != 0 || port_state_.state != IBV_PORT_ACTIVE)
       continue;
     port_ = port;
-    if (choose_gid()) return true;
+    if (choose_gid()) return {};
   }
   verbs_.close_device(context_);
   context_ = nullptr;
-  return false;
+  return error != 0 ? system_error("asking what it can do", error) : Status();
 }
 
 // RoCE: version 2, an IPv4 address before a link-local one, since routers know it. InfiniBand: the port's
 // own.
 bool VerbsDevice::choose_gid() {
   const bool ethernet = port_state_.link_layer == IBV_LINK_LAYER_ETHERNET;
-  const std::int64_t wanted =
-      config_is_set("LOCKSTEP_VERBS_GID_INDEX") ? config_integer("LOCKSTEP_VERBS_GID_INDEX") : -1;
+  const auto wanted = wanted_gid();
   int best = -1, best_score = 0;
   ibv_gid chosen{};
   for (int i = 0; i < port_state_.gid_tbl_len; ++i) {
@@ -112,7 +129,7 @@ bool VerbsDevice::choose_gid() {
       continue;
     int score = 1;
     if (ethernet) score = entry.gid_type != IBV_GID_TYPE_ROCE_V2 ? 1 : is_ipv4(entry.gid) ? 3 : 2;
-    if (wanted >= 0) score = i == wanted ? 1 : 0;
+    if (wanted) score = i == *wanted ? 1 : 0;
     if (score <= best_score) continue;
     best = i;
     best_score = score;
@@ -145,7 +162,7 @@ bool VerbsDevice::may_lock() const {
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
   if (limit.rlim_cur >= kEnoughLockedBytes) return true;
-  const std::size_t more = limit.rlim_cur + kPageBytes;
+  const std::size_t more = limit.rlim_cur + page_size();
   void* memory = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   const bool may = register_memory(memory, more, false).ok();

@@ -12,7 +12,7 @@ namespace lockstep::internal {
 
 class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
  public:
-  static Result<std::shared_ptr<VerbsDevice>> open(int rank);
+  static Result<std::shared_ptr<VerbsDevice>> open(const VerbsLibrary& library, int rank);
   ~VerbsDevice();
   VerbsDevice(const VerbsDevice&) = delete;
   VerbsDevice& operator=(const VerbsDevice&) = delete;
@@ -22,6 +22,8 @@ class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
   ibv_pd* domain() const { return domain_; }
   std::uint8_t port() const { return port_; }
   std::uint8_t gid_index() const { return gid_index_; }
+  /// Of acknowledgements, as queue pairs want it.
+  std::uint8_t timeout() const { return timeout_; }
   const PortAddress& address() const { return address_; }
   const DeviceLimits& limits() const { return limits_; }
 
@@ -34,7 +36,7 @@ class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
  private:
   explicit VerbsDevice(const VerbsLibrary& verbs) : verbs_(verbs) {}
   Status find(const std::string& wanted);
-  Result<bool> use(ibv_device* device);
+  Status use(ibv_device* device);
   bool choose_gid();
   Status read_limits();
 
@@ -44,6 +46,7 @@ class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
   ibv_port_attr port_state_{};
   std::uint8_t port_ = 0;
   std::uint8_t gid_index_ = 0;
+  std::uint8_t timeout_ = 0;
   PortAddress address_;
   DeviceLimits limits_;
 };

@@ -40,7 +40,7 @@ Status VerbsFabric::open_queues() {
   receives_ = verbs.create_srq(device_->domain(), &wanted);
   if (receives_ == nullptr) return system_error("creating a shared RDMA receive queue", errno);
   // Memory that may not be locked is an error at the start, not in the first collective.
-  return sizes_.receives > 0 ? add_slots() : Status();
+  return add_slots();
 }
 
 Status VerbsFabric::add_slots() {

@@ -42,6 +42,7 @@ class VerbsFabric final : public Fabric {
   bool connecting() override;
   int connections() const override { return meeting_->descriptor(); }
   bool flushed() override;
+  void close() override { meeting_->close(); }
   Result<std::span<std::byte>> bounce_memory(std::size_t bytes) override { return memory_.allocate(bytes); }
   bool direct(const void* memory, std::size_t bytes) override {
     return memory_.find(memory, bytes) != nullptr;

@@ -1,10 +1,9 @@
 #include "transports/verbs/verbs_meeting.hpp"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "lib/base/hash.hpp"
 #include "lib/net/reactor.hpp"
@@ -27,21 +26,27 @@ Result<std::unique_ptr<VerbsMeeting>> VerbsMeeting::make(std::uint64_t group, in
 }
 
 Status VerbsMeeting::open() {
-  bell_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  auto bell = SwitchboardBell::hang(switchboard_);
+  if (!bell.ok()) return bell.status();
+  bell_ = std::move(*bell);
   events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-  if (!bell_ || !events_) return system_error("eventfd, epoll", errno);
-  watch(bell_.get());
-  switchboard_.attach(bell_.get());
+  if (!events_) return system_error("epoll", errno);
+  watch(bell_->descriptor());
   Reactor& reactor = Reactor::instance();
   // Told of each event once: the engine that is stepped then takes all of them.
   watch_ = reactor.watch(events_.get(), EPOLLIN | EPOLLET, [&reactor](std::uint32_t) { reactor.notify(); });
   return watch_ != 0 ? Status() : system_error("watching for peers", errno);
 }
 
-VerbsMeeting::~VerbsMeeting() {
+void VerbsMeeting::close() {
+  if (std::exchange(closed_, true)) return;
   Reactor::instance().remove(watch_);
-  if (bell_) switchboard_.detach(bell_.get());
-  for (const int peer : world_ranks_) switchboard_.forget(peer, channel_);
+  bell_.reset();
+  switchboard_.forget(channel_);
+}
+
+void VerbsMeeting::want(int peer) {
+  if (!closed_) switchboard_.want(world_ranks_[static_cast<std::size_t>(peer)], channel_);
 }
 
 void VerbsMeeting::watch(int socket) {
@@ -52,11 +57,7 @@ void VerbsMeeting::watch(int socket) {
 
 std::vector<VerbsMeeting::Met> VerbsMeeting::met() {
   std::vector<Met> all;
-  const std::uint64_t changes = switchboard_.changes();
-  if (changes == seen_changes_) return all;
-  seen_changes_ = changes;
-  std::uint64_t rung = 0;
-  [[maybe_unused]] const ssize_t drained = ::read(bell_.get(), &rung, sizeof rung);
+  if (closed_ || !bell_->changed()) return all;
   for (std::size_t peer = 0; peer < met_.size(); ++peer) {
     if (met_[peer] || static_cast<int>(peer) == rank_) continue;
     auto socket = switchboard_.take(world_ranks_[peer], channel_);
@@ -65,8 +66,7 @@ std::vector<VerbsMeeting::Met> VerbsMeeting::met() {
     if (socket.ok()) {
       all.push_back({static_cast<int>(peer), std::move(**socket)});
     } else {
-      const Status& why = socket.status();
-      all.push_back({static_cast<int>(peer), Status(why.code(), why.message(), static_cast<int>(peer))});
+      all.push_back({static_cast<int>(peer), in_group(socket.status(), static_cast<int>(peer))});
     }
   }
   return all;

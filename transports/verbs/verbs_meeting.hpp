@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "transports/tcp/switchboard.hpp"
+#include "transports/tcp/switchboard_bell.hpp"
 
 namespace lockstep::internal {
 
@@ -19,18 +19,21 @@ class VerbsMeeting {
     Result<Fd> socket;  ///< An error: they will not meet.
   };
 
-  /// `group`, `rank` and `world_ranks` as for make_verbs_transport. The switchboard must outlive it.
+  /// `group`, `rank` and `world_ranks` as for make_verbs_transport. The switchboard must be there until
+  /// close().
   static Result<std::unique_ptr<VerbsMeeting>> make(std::uint64_t group, int rank,
                                                     std::span<const int> world_ranks,
                                                     Switchboard& switchboard);
-  ~VerbsMeeting();
+  ~VerbsMeeting() { close(); }
   VerbsMeeting(const VerbsMeeting&) = delete;
   VerbsMeeting& operator=(const VerbsMeeting&) = delete;
 
   /// Repeated calls do nothing more.
-  void want(int peer) { switchboard_.want(world_ranks_[static_cast<std::size_t>(peer)], channel_); }
+  void want(int peer);
   /// Whom this rank met since the last call, wanted here or there. Cheap when that is nobody.
   std::vector<Met> met();
+  /// Nobody is met any more, and the switchboard may go.
+  void close();
   /// Becomes readable when met() may give something, and when one of the watched sockets is. The reactor then
   /// also looks after engines for which nobody waits: a peer may want a rank that is busy elsewhere.
   int descriptor() const { return events_.get(); }
@@ -49,11 +52,11 @@ class VerbsMeeting {
   const int rank_;
   const std::vector<int> world_ranks_;
   Switchboard& switchboard_;
-  Fd bell_;    // Written by the switchboard.
+  std::unique_ptr<SwitchboardBell> bell_;
   Fd events_;  // epoll: the bell and the watched sockets.
   Reactor::Handle watch_ = 0;
-  std::uint64_t seen_changes_ = 0;
   std::vector<bool> met_;  // Index = rank.
+  bool closed_ = false;
 };
 
 }  // namespace lockstep::internal

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <string>
 
-#include "lib/base/config.hpp"
 #include "transports/verbs/limits.hpp"
 
 namespace lockstep::internal {
@@ -73,7 +72,7 @@ Status VerbsQueuePair::connect(const QueuePairAddress& peer) {
                                   "able to receive"));
   ibv_qp_attr send{};
   send.qp_state = IBV_QPS_RTS;
-  send.timeout = static_cast<std::uint8_t>(config_integer("LOCKSTEP_VERBS_TIMEOUT") & 31);
+  send.timeout = device_->timeout();
   send.retry_cnt = kRetries;
   send.rnr_retry = kReceiverNotReadyRetries;
   send.sq_psn = first_packet_;

@@ -28,7 +28,7 @@ std::string verbs_offer(const VerbsDevice& device, int world);
 
 /// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
 /// world_ranks[i]. Does not communicate: pairs connect when one of the two first wants the other, and tell
-/// each other their addresses over the switchboard, which must outlive the transport.
+/// each other their addresses over the switchboard, which must be there until close().
 Result<std::unique_ptr<Transport>> make_verbs_transport(std::uint64_t group, int rank,
                                                         std::span<const int> world_ranks,
                                                         Switchboard& switchboard,

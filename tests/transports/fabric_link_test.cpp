@@ -1,0 +1,170 @@
+// Links over a fabric, of which there is one in memory: no device and no library is needed.
+#include <algorithm>
+
+#include "tests/transports/link_fixtures.hpp"
+#include "tests/transports/memory_fabric.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::FabricPair;
+using testing::Incoming;
+using testing::message;
+using testing::Outgoing;
+using testing::pull;
+using testing::push;
+
+void exchange(Link& from, Link& to, std::size_t bytes, std::size_t borrow_unit) {
+  Outgoing out = message(bytes, bytes + 1);
+  Incoming in(borrow_unit);
+  for (int steps = 0; !out.done || !in.done; ++steps) {
+    ASSERT_LT(steps, 100'000) << "nothing moves";
+    auto sent = push(from, out);
+    ASSERT_TRUE(sent.ok()) << sent.status().message();
+    auto got = pull(to, in);
+    ASSERT_TRUE(got.ok()) << got.status().message();
+  }
+  EXPECT_TRUE(in.payload == out.payload) << bytes;
+}
+
+TEST(FabricLink, CarriesMessagesOfEverySize) {
+  for (const bool direct : {false, true}) {
+    FabricPair pair(direct);
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, kSlotBytes, kPiecewiseBytes, kPiecewiseBytes + 1,
+          kBounceLandingBytes + 16, 2 * kDirectLandingBytes + 32}) {
+      exchange(*pair.a, *pair.b, bytes, 0);
+      exchange(*pair.b, *pair.a, bytes, 16);
+    }
+  }
+}
+
+TEST(FabricLink, AReceiverThatDoesNotReadHoldsTheSenderBack) {
+  FabricPair pair;
+  std::size_t accepted = 0;
+  Outgoing next = message(100, accepted);
+  while (*push(*pair.a, next)) next = message(100, ++accepted);
+  EXPECT_EQ(accepted, kPieceCredits);
+  for (std::size_t number = 0; number < 10 * kPieceCredits; ++number) {
+    Incoming in;
+    ASSERT_TRUE(*pull(*pair.b, in));
+    EXPECT_EQ(in.header.sequence, number);
+    if (*push(*pair.a, next)) next = message(100, ++accepted);
+  }
+}
+
+TEST(FabricLink, WhatWasExpectedAndNeverCameIsTakenBack) {
+  FabricPair pair;
+  std::vector<std::byte> place(1 << 20);
+  pair.b->expect(place);
+  EXPECT_TRUE(pair.b->withdraw(false));
+  Outgoing late = message(place.size(), 1);
+  late.header.kind = FrameKind::message;
+  ASSERT_TRUE(push(*pair.a, late).ok());
+  EXPECT_TRUE(std::all_of(place.begin(), place.end(), [](std::byte byte) { return byte == std::byte{}; }));
+  Incoming in;
+  EXPECT_EQ(pull(*pair.b, in).status().code(), ErrorCode::aborted) << "the link has ended";
+}
+
+TEST(FabricLink, MemoryThatIsBeingFilledIsGivenBackByForceAlone) {
+  FabricPair pair;
+  pair.wire_a->fills = false;
+  Outgoing out = message(1 << 20, 1);
+  Incoming in;
+  for (int step = 0; step < 4; ++step) {
+    ASSERT_FALSE(*push(*pair.a, out));
+    ASSERT_FALSE(*pull(*pair.b, in));
+  }
+  for (FabricLink* end : {pair.a.get(), pair.b.get()}) {
+    EXPECT_FALSE(end->withdraw(false));
+    EXPECT_TRUE(end->withdraw(true));
+  }
+  EXPECT_EQ(push(*pair.a, out).status().code(), ErrorCode::peer_lost);
+  EXPECT_EQ(pull(*pair.b, in).status().code(), ErrorCode::peer_lost);
+}
+
+// ---- what no lockstep says ----
+
+/// As links begin their messages.
+struct Note {
+  std::uint8_t kind = 1;  // A piece; 2: a landing, 3: credits, 4: a farewell.
+  std::uint8_t credits = 0;
+  std::uint16_t zero = 0;
+  std::uint32_t bytes = 0;
+  std::uint64_t also_zero = 0;
+};
+
+std::vector<std::byte> bytes_of(const Note& note, std::vector<std::byte> body = {}) {
+  const auto head = std::as_bytes(std::span(&note, 1));
+  body.insert(body.begin(), head.begin(), head.end());
+  return body;
+}
+
+std::vector<std::byte> offer_of(std::uint64_t bytes, std::uint64_t key_bytes) {
+  const std::uint64_t words[] = {0, bytes, 0, key_bytes};
+  const auto raw = std::as_bytes(std::span(words));
+  Note note;
+  note.kind = 2;
+  note.bytes = sizeof words;
+  return bytes_of(note, {raw.begin(), raw.end()});
+}
+
+TEST(FabricLink, RefusesMessagesThatAreNone) {
+  Note unknown, longer, generous;
+  unknown.kind = 9;
+  longer.bytes = 1;
+  generous.kind = 3;
+  generous.credits = kPieceCredits + 1;
+  const std::vector<std::vector<std::byte>> hostile{
+      {},                           // Not even a note.
+      std::vector<std::byte>(15),   // Less than one.
+      bytes_of(unknown),            // Of no kind.
+      bytes_of(longer),             // Shorter than it says.
+      bytes_of({}, {std::byte{}}),  // Longer than it says.
+      bytes_of(generous),           // Credits for what was never sent.
+      offer_of(100, 1),             // A landing whose key is not there.
+  };
+  for (std::size_t which = 0; which < hostile.size(); ++which) {
+    FabricPair pair;
+    ASSERT_TRUE(*pair.wire_a->send(hostile[which], {}));
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const auto head = pair.b->peek();
+      ASSERT_FALSE(head.ok()) << which;
+      EXPECT_EQ(head.status().code(), ErrorCode::internal);
+      EXPECT_EQ(head.status().culprit(), 0);
+    }
+    Outgoing out = message(1, 1);
+    EXPECT_FALSE(push(*pair.b, out).ok());
+  }
+}
+
+TEST(FabricLink, RefusesMoreLandingsThanAPeerMayHaveOpen) {
+  FabricPair pair;
+  for (std::size_t number = 0; number <= kLandings; ++number) {
+    EXPECT_TRUE(pair.b->peek().ok()) << number;
+    ASSERT_TRUE(*pair.wire_a->send(offer_of(100, 0), {}));
+  }
+  EXPECT_EQ(pair.b->peek().status().code(), ErrorCode::internal);
+}
+
+TEST(FabricLink, RefusesBytesThatAreNoFrame) {
+  FabricPair pair;
+  Note note;
+  note.bytes = 100;
+  ASSERT_TRUE(*pair.wire_a->send(bytes_of(note, std::vector<std::byte>(100)), {}));
+  for (int attempt = 0; attempt < 2; ++attempt)
+    EXPECT_EQ(pair.b->peek().status().code(), ErrorCode::internal);
+}
+
+TEST(FabricLink, GivesNoMoreThanAMessageHas) {
+  FabricPair pair;
+  Outgoing out = message(1 << 20, 1);
+  ASSERT_FALSE(*push(*pair.a, out));
+  ASSERT_TRUE(*pair.wire_b->send(offer_of((1 << 20) + 1, 0), {}));
+  const auto sent = push(*pair.a, out);
+  ASSERT_FALSE(sent.ok());
+  EXPECT_NE(sent.status().message().find("asked for more than a message has"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::internal

@@ -1,0 +1,124 @@
+// Which RDMA device and which of its addresses is taken, over a library that stands in for libibverbs.
+#include "transports/verbs/verbs_device.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tests/support/scoped_variable.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::ScopedVariable;
+
+// Known by their addresses alone.
+ibv_device devices[3];
+ibv_context contexts[3];
+ibv_pd domain;
+
+struct Machine {
+  bool opens[3] = {true, true, true};
+  bool answers[3] = {true, true, true};
+  bool active[3] = {true, true, true};
+  int open = 0;
+};
+Machine machine;
+
+std::ptrdiff_t number_of(const ibv_context* context) { return context - contexts; }
+
+VerbsLibrary library() {
+  VerbsLibrary table{};
+  table.get_device_list = [](int* count) {
+    static ibv_device* list[] = {&devices[0], &devices[1], &devices[2], nullptr};
+    *count = 3;
+    return list;
+  };
+  table.free_device_list = [](ibv_device**) {};
+  table.get_device_name = [](ibv_device* device) -> const char* {
+    static constexpr const char* kNames[] = {"rdma0", "rdma1", "rdma2"};
+    return kNames[device - devices];
+  };
+  table.open_device = [](ibv_device* device) -> ibv_context* {
+    const auto number = device - devices;
+    errno = EACCES;
+    if (!machine.opens[number]) return nullptr;
+    ++machine.open;
+    return &contexts[number];
+  };
+  table.close_device = [](ibv_context*) { return --machine.open, 0; };
+  table.query_device = [](ibv_context* context, ibv_device_attr* attributes) {
+    if (!machine.answers[number_of(context)]) return EIO;
+    attributes->phys_port_cnt = 1;
+    return 0;
+  };
+  table.query_port = [](ibv_context* context, std::uint8_t, ibv_port_attr* port) {
+    port->state = machine.active[number_of(context)] ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+    port->gid_tbl_len = 2;
+    port->lid = static_cast<std::uint16_t>(number_of(context));
+    return 0;
+  };
+  table.query_gid_ex = [](ibv_context*, std::uint32_t, std::uint32_t, ibv_gid_entry* entry, std::uint32_t,
+                          std::size_t) {
+    std::memset(entry, 0, sizeof *entry);
+    return 0;
+  };
+  table.alloc_pd = [](ibv_context*) { return &domain; };
+  table.dealloc_pd = [](ibv_pd*) { return 0; };
+  return table;
+}
+
+class VerbsDevices : public ::testing::Test {
+ protected:
+  ~VerbsDevices() override { machine = Machine(); }
+  /// The number of the one that is taken.
+  int taken() {
+    const auto device = VerbsDevice::open(library_, 0);
+    EXPECT_TRUE(device.ok()) << device.status().message();
+    EXPECT_EQ(machine.open, 1) << "all others are closed";
+    return device.ok() ? device.value()->address().lid : -1;
+  }
+  Status refused() {
+    const auto device = VerbsDevice::open(library_, 0);
+    EXPECT_FALSE(device.ok());
+    EXPECT_EQ(machine.open, 0);
+    return device.status();
+  }
+  const VerbsLibrary library_ = library();
+};
+
+TEST_F(VerbsDevices, OneThatCannotBeUsedDoesNotHideOthers) {
+  EXPECT_EQ(taken(), 0);
+  machine.opens[0] = false;
+  EXPECT_EQ(taken(), 1);
+  machine.answers[1] = false;
+  EXPECT_EQ(taken(), 2);
+  machine.active[2] = false;
+  const Status status = refused();
+  EXPECT_EQ(status.message().find("RDMA device rdma0: opening it"), 0u) << status.message();
+}
+
+TEST_F(VerbsDevices, TheOneThatIsNamedIsTakenOrNone) {
+  const ScopedVariable name("LOCKSTEP_VERBS_DEVICE", "rdma1");
+  EXPECT_EQ(taken(), 1);
+  machine.answers[1] = false;
+  EXPECT_EQ(refused().message().find("RDMA device rdma1: asking what it can do"), 0u);
+}
+
+TEST_F(VerbsDevices, AnAddressThatIsInNoTableIsNamed) {
+  const ScopedVariable index("LOCKSTEP_VERBS_GID_INDEX", "7");
+  const Status status = refused();
+  EXPECT_EQ(status.code(), ErrorCode::configuration);
+  EXPECT_NE(status.message().find("with address number 7 in its table (LOCKSTEP_VERBS_GID_INDEX)"),
+            std::string::npos)
+      << status.message();
+}
+
+TEST_F(VerbsDevices, ATimeThatNoDeviceCanBeToldIsRefused) {
+  const ScopedVariable timeout("LOCKSTEP_VERBS_TIMEOUT", "40");
+  EXPECT_EQ(refused().code(), ErrorCode::configuration);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
