@@ -90,6 +90,7 @@ void Engine::unreference(Operation& operation) {
     operation.scratch.reset();
     operation.scratch_bytes = 0;
   }
+  if (operation.scaled.capacity() > kKeptScratchBytes) std::vector<std::byte>().swap(operation.scaled);
   free_.push_back(&operation);
 }
 
