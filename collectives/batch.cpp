@@ -58,8 +58,7 @@ bool fuse_together(const Entry& last, const Entry& next) {
 }  // namespace
 
 struct Batch::State {
-  internal::CommunicatorCore* core;
-  std::shared_ptr<internal::CommunicatorCore> keep;
+  std::shared_ptr<internal::CommunicatorCore> core;
   std::list<Entry> entries;
   std::vector<Message> messages;
 
@@ -76,8 +75,7 @@ Batch::~Batch() = default;
 
 Batch Communicator::batch() {
   auto state = std::make_unique<Batch::State>();
-  state->core = core_.get();
-  state->keep = core_;
+  state->core = core_;
   return Batch(std::move(state));
 }
 

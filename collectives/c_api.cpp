@@ -50,7 +50,7 @@ extern "C" {
 
 const char* lockstep_last_error(void) { return lockstep::internal::t_last_error.c_str(); }
 int lockstep_last_culprit(void) { return lockstep::internal::t_last_culprit; }
-const char* lockstep_version(void) { return "0.1.0"; }
+const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
 size_t lockstep_type_size(lockstep_type_t type) { return lockstep::size_of(to_type(type)); }
 
 // ---- memory ----

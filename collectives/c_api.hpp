@@ -1,6 +1,7 @@
 // The C handles, and the wall that no exception passes.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -48,8 +49,16 @@ T& required(T* pointer, const char* what) {
 }
 
 CallOptions to_options(const lockstep_options_t* options);
-inline DataType to_type(lockstep_type_t type) { return static_cast<DataType>(type); }
-inline ReduceOp to_op(lockstep_op_t op) { return static_cast<ReduceOp>(op); }
+
+/// An enumerator of `To`, or one that is none: a number that does not fit must not wrap to one that is. The
+/// call is then refused in its place in the order, so that the peers are told.
+template <typename To, typename From>
+To to_enum(From value) {
+  constexpr unsigned kNone = 255;
+  return static_cast<To>(std::min(static_cast<unsigned>(value), kNone));
+}
+inline DataType to_type(lockstep_type_t type) { return to_enum<DataType>(type); }
+inline ReduceOp to_op(lockstep_op_t op) { return to_enum<ReduceOp>(op); }
 
 /// Ends a call: hands the work out, or waits for it when `out` is null.
 void hand_out(Work work, lockstep_work_t* out);

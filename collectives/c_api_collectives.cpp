@@ -1,6 +1,7 @@
 // C API: collectives and messages. A null `work` takes the blocking call, which is the shorter path.
 #include "collectives/c_api.hpp"
 
+using lockstep::Communicator;
 using lockstep::internal::guarded;
 using lockstep::internal::hand_out;
 using lockstep::internal::required;
@@ -11,9 +12,23 @@ using lockstep::internal::to_type;
 namespace {
 
 /// A null array is an empty one: the call says what is missing.
-std::span<const size_t> per_rank(const size_t* counts, const lockstep::Communicator& communicator) {
-  return counts == nullptr ? std::span<const size_t>()
-                           : std::span(counts, static_cast<size_t>(communicator.size()));
+std::span<const size_t> per_rank(const size_t* counts, lockstep_comm_t comm) {
+  return counts == nullptr || comm == nullptr
+             ? std::span<const size_t>()
+             : std::span(counts, static_cast<size_t>(comm->communicator.size()));
+}
+
+/// Makes the call in the form that the caller wants.
+template <auto blocking, auto async, typename... Arguments>
+lockstep_error_t call(lockstep_comm_t comm, lockstep_work_t* work, const Arguments&... arguments) {
+  return guarded([&] {
+    Communicator& communicator = required(comm, "comm").communicator;
+    if (work == nullptr) {
+      (communicator.*blocking)(arguments...);
+    } else {
+      hand_out((communicator.*async)(arguments...), work);
+    }
+  });
 }
 
 }  // namespace
@@ -23,188 +38,106 @@ extern "C" {
 lockstep_error_t lockstep_all_reduce(lockstep_comm_t comm, const void* input, void* output, size_t count,
                                      lockstep_type_t type, lockstep_op_t op,
                                      const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.all_reduce(input, output, count, to_type(type), to_op(op), to_options(options));
-    hand_out(
-        communicator.all_reduce_async(input, output, count, to_type(type), to_op(op), to_options(options)),
-        work);
-  });
+  return call<&Communicator::all_reduce, &Communicator::all_reduce_async>(
+      comm, work, input, output, count, to_type(type), to_op(op), to_options(options));
 }
 
 lockstep_error_t lockstep_reduce(lockstep_comm_t comm, const void* input, void* output, size_t count,
                                  lockstep_type_t type, lockstep_op_t op, int root,
                                  const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.reduce(input, output, count, to_type(type), to_op(op), root, to_options(options));
-    hand_out(
-        communicator.reduce_async(input, output, count, to_type(type), to_op(op), root, to_options(options)),
-        work);
-  });
+  return call<&Communicator::reduce, &Communicator::reduce_async>(
+      comm, work, input, output, count, to_type(type), to_op(op), root, to_options(options));
 }
 
 lockstep_error_t lockstep_broadcast(lockstep_comm_t comm, void* buffer, size_t count, lockstep_type_t type,
                                     int root, const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.broadcast(buffer, count, to_type(type), root, to_options(options));
-    hand_out(communicator.broadcast_async(buffer, count, to_type(type), root, to_options(options)), work);
-  });
+  return call<&Communicator::broadcast, &Communicator::broadcast_async>(
+      comm, work, buffer, count, to_type(type), root, to_options(options));
 }
 
 lockstep_error_t lockstep_scatter(lockstep_comm_t comm, const void* input, void* output, size_t count,
                                   lockstep_type_t type, int root, const lockstep_options_t* options,
                                   lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.scatter(input, output, count, to_type(type), root, to_options(options));
-    hand_out(communicator.scatter_async(input, output, count, to_type(type), root, to_options(options)),
-             work);
-  });
+  return call<&Communicator::scatter, &Communicator::scatter_async>(comm, work, input, output, count,
+                                                                    to_type(type), root, to_options(options));
 }
 
 lockstep_error_t lockstep_gather(lockstep_comm_t comm, const void* input, void* output, size_t count,
                                  lockstep_type_t type, int root, const lockstep_options_t* options,
                                  lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.gather(input, output, count, to_type(type), root, to_options(options));
-    hand_out(communicator.gather_async(input, output, count, to_type(type), root, to_options(options)), work);
-  });
+  return call<&Communicator::gather, &Communicator::gather_async>(comm, work, input, output, count,
+                                                                  to_type(type), root, to_options(options));
 }
 
 lockstep_error_t lockstep_all_gather(lockstep_comm_t comm, const void* input, void* output, size_t count,
                                      lockstep_type_t type, const lockstep_options_t* options,
                                      lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.all_gather(input, output, count, to_type(type), to_options(options));
-    hand_out(communicator.all_gather_async(input, output, count, to_type(type), to_options(options)), work);
-  });
+  return call<&Communicator::all_gather, &Communicator::all_gather_async>(comm, work, input, output, count,
+                                                                          to_type(type), to_options(options));
 }
 
 lockstep_error_t lockstep_reduce_scatter(lockstep_comm_t comm, const void* input, void* output, size_t count,
                                          lockstep_type_t type, lockstep_op_t op,
                                          const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.reduce_scatter(input, output, count, to_type(type), to_op(op), to_options(options));
-    hand_out(communicator.reduce_scatter_async(input, output, count, to_type(type), to_op(op),
-                                               to_options(options)),
-             work);
-  });
+  return call<&Communicator::reduce_scatter, &Communicator::reduce_scatter_async>(
+      comm, work, input, output, count, to_type(type), to_op(op), to_options(options));
 }
 
 lockstep_error_t lockstep_all_to_all(lockstep_comm_t comm, const void* input, void* output, size_t count,
                                      lockstep_type_t type, const lockstep_options_t* options,
                                      lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.all_to_all(input, output, count, to_type(type), to_options(options));
-    hand_out(communicator.all_to_all_async(input, output, count, to_type(type), to_options(options)), work);
-  });
+  return call<&Communicator::all_to_all, &Communicator::all_to_all_async>(comm, work, input, output, count,
+                                                                          to_type(type), to_options(options));
 }
 
 lockstep_error_t lockstep_barrier(lockstep_comm_t comm, const lockstep_options_t* options,
                                   lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr) return communicator.barrier(to_options(options));
-    hand_out(communicator.barrier_async(to_options(options)), work);
-  });
+  return call<&Communicator::barrier, &Communicator::barrier_async>(comm, work, to_options(options));
 }
 
 lockstep_error_t lockstep_scatter_v(lockstep_comm_t comm, const void* input, const size_t* counts,
                                     void* output, size_t output_count, lockstep_type_t type, int root,
                                     const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.scatter_v(input, per_rank(counts, communicator), output, output_count,
-                                    to_type(type), root, to_options(options));
-    hand_out(communicator.scatter_v_async(input, per_rank(counts, communicator), output, output_count,
-                                          to_type(type), root, to_options(options)),
-             work);
-  });
+  return call<&Communicator::scatter_v, &Communicator::scatter_v_async>(
+      comm, work, input, per_rank(counts, comm), output, output_count, to_type(type), root,
+      to_options(options));
 }
 
 lockstep_error_t lockstep_gather_v(lockstep_comm_t comm, const void* input, size_t input_count, void* output,
                                    const size_t* counts, lockstep_type_t type, int root,
                                    const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.gather_v(input, input_count, output, per_rank(counts, communicator), to_type(type),
-                                   root, to_options(options));
-    hand_out(communicator.gather_v_async(input, input_count, output, per_rank(counts, communicator),
-                                         to_type(type), root, to_options(options)),
-             work);
-  });
+  return call<&Communicator::gather_v, &Communicator::gather_v_async>(comm, work, input, input_count, output,
+                                                                      per_rank(counts, comm), to_type(type),
+                                                                      root, to_options(options));
 }
 
 lockstep_error_t lockstep_all_gather_v(lockstep_comm_t comm, const void* input, void* output,
                                        const size_t* counts, lockstep_type_t type,
                                        const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.all_gather_v(input, output, per_rank(counts, communicator), to_type(type),
-                                       to_options(options));
-    hand_out(communicator.all_gather_v_async(input, output, per_rank(counts, communicator), to_type(type),
-                                             to_options(options)),
-             work);
-  });
+  return call<&Communicator::all_gather_v, &Communicator::all_gather_v_async>(
+      comm, work, input, output, per_rank(counts, comm), to_type(type), to_options(options));
 }
 
 lockstep_error_t lockstep_reduce_scatter_v(lockstep_comm_t comm, const void* input, void* output,
                                            const size_t* counts, lockstep_type_t type, lockstep_op_t op,
                                            const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.reduce_scatter_v(input, output, per_rank(counts, communicator), to_type(type),
-                                           to_op(op), to_options(options));
-    hand_out(communicator.reduce_scatter_v_async(input, output, per_rank(counts, communicator), to_type(type),
-                                                 to_op(op), to_options(options)),
-             work);
-  });
+  return call<&Communicator::reduce_scatter_v, &Communicator::reduce_scatter_v_async>(
+      comm, work, input, output, per_rank(counts, comm), to_type(type), to_op(op), to_options(options));
 }
 
 lockstep_error_t lockstep_all_to_all_v(lockstep_comm_t comm, const void* input, const size_t* send_counts,
                                        void* output, const size_t* recv_counts, lockstep_type_t type,
                                        const lockstep_options_t* options, lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.all_to_all_v(input, per_rank(send_counts, communicator), output,
-                                       per_rank(recv_counts, communicator), to_type(type),
-                                       to_options(options));
-    hand_out(communicator.all_to_all_v_async(input, per_rank(send_counts, communicator), output,
-                                             per_rank(recv_counts, communicator), to_type(type),
-                                             to_options(options)),
-             work);
-  });
+  return call<&Communicator::all_to_all_v, &Communicator::all_to_all_v_async>(
+      comm, work, input, per_rank(send_counts, comm), output, per_rank(recv_counts, comm), to_type(type),
+      to_options(options));
 }
 
 lockstep_error_t lockstep_send(lockstep_comm_t comm, const void* buffer, size_t count, lockstep_type_t type,
                                int destination, int tag, const lockstep_options_t* options,
                                lockstep_work_t* work) {
-  return guarded([&] {
-    auto& communicator = required(comm, "comm").communicator;
-    if (work == nullptr)
-      return communicator.send(buffer, count, to_type(type), destination, tag, to_options(options));
-    hand_out(communicator.send_async(buffer, count, to_type(type), destination, tag, to_options(options)),
-             work);
-  });
+  return call<&Communicator::send, &Communicator::send_async>(comm, work, buffer, count, to_type(type),
+                                                              destination, tag, to_options(options));
 }
 
 lockstep_error_t lockstep_recv(lockstep_comm_t comm, void* buffer, size_t count, lockstep_type_t type,

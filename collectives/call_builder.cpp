@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "collectives/programs/blocks.hpp"
 #include "collectives/select/choose.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
@@ -36,6 +37,13 @@ CallBuilder::CallBuilder(Collective collective, const Engine& engine, const Call
   call_.scale = options.scale;
   call_.user_op = options.user_op;
   if (!options.algorithm.empty()) force_algorithm(options.algorithm);
+}
+
+CallBuilder::CallBuilder(const CallFacts& facts, const Engine& engine, const CallOptions& options)
+    : CallBuilder(facts.collective, engine, options) {
+  elements(facts.type, facts.count);
+  if (is_reduction(facts.collective)) reduction(facts.op);
+  root(facts.root);
 }
 
 void CallBuilder::refuse(ErrorCode code, std::string message) {
@@ -94,15 +102,19 @@ CallBuilder& CallBuilder::root(int root) {
   return *this;
 }
 
-CallBuilder& CallBuilder::counts(std::span<const std::size_t> counts) {
+/// One for each rank, of which this one reads them all.
+void CallBuilder::take_counts(std::span<const std::size_t> counts) {
   counts_.assign(counts.begin(), counts.end());
+  if (counts_.size() == static_cast<std::size_t>(world_)) return;
+  refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " +
+                                          std::to_string(world_) + " ranks");
+  counts_.resize(static_cast<std::size_t>(world_));
+}
+
+CallBuilder& CallBuilder::counts(std::span<const std::size_t> counts) {
   call_.facts.extra = 1;  // Not 0: describe() tells a v-variant by it.
   for (const std::size_t one : counts) call_.facts.extra = hash_combine(call_.facts.extra, one);
-  if (counts_.size() != static_cast<std::size_t>(world_)) {
-    refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " +
-                                            std::to_string(world_) + " ranks");
-    counts_.resize(static_cast<std::size_t>(world_));
-  }
+  take_counts(counts);
   return *this;
 }
 
@@ -110,12 +122,8 @@ CallBuilder& CallBuilder::root_counts(std::span<const std::size_t> counts, std::
   const auto self = static_cast<std::size_t>(rank_);
   call_.facts.extra = 1;
   if (rank_ == call_.facts.root) {
-    counts_.assign(counts.begin(), counts.end());
-    if (counts_.size() != static_cast<std::size_t>(world_)) {
-      refuse(ErrorCode::invalid_argument, "counts has " + std::to_string(counts_.size()) + " entries for " +
-                                              std::to_string(world_) + " ranks");
-      counts_.resize(static_cast<std::size_t>(world_));
-    } else if (counts_[self] != own) {
+    take_counts(counts);
+    if (counts_[self] != own) {
       refuse(ErrorCode::invalid_argument, "counts[" + std::to_string(rank_) + "] is " +
                                               std::to_string(counts_[self]) +
                                               " but this rank's own count is " + std::to_string(own));

@@ -16,6 +16,8 @@ class CallBuilder {
   /// For a call on the communicator of `engine`. `options` give algorithm, timeout, priority, scale and user
   /// operator.
   CallBuilder(Collective collective, const Engine& engine, const CallOptions& options);
+  /// As the above with elements(), reduction() and root().
+  CallBuilder(const CallFacts& facts, const Engine& engine, const CallOptions& options);
 
   CallBuilder& buffers(const void* input, void* output);
   CallBuilder& elements(DataType type, std::uint64_t count);
@@ -40,6 +42,7 @@ class CallBuilder {
   void size_buffers();
   void force_algorithm(std::string_view name);
   void follow_environment();
+  void take_counts(std::span<const std::size_t> counts);
   void check_counts();
   void check_pointer(const char* which, const void* pointer, std::uint64_t elements);
   void check_overlap();

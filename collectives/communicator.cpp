@@ -10,29 +10,49 @@ namespace lockstep {
 namespace {
 
 using internal::CallBuilder;
+using internal::CallFacts;
 using internal::CommunicatorCore;
 using internal::Message;
 using internal::refuse_in_forked_child;
 using Counts = std::span<const std::size_t>;
 using internal::Status;
 
+CallFacts reduction(Collective collective, std::size_t count, DataType type, ReduceOp op, int root = 0) {
+  return {.collective = collective, .type = type, .op = op, .root = root, .count = count};
+}
+
+CallFacts movement(Collective collective, std::size_t count, DataType type, int root = 0) {
+  return {.collective = collective, .type = type, .root = root, .count = count};
+}
+
 void run(CommunicatorCore& core, CallBuilder call) {
   refuse_in_forked_child();
   core.engine().run(call.build()).throw_if_error();
 }
 
-/// Whether the call was like the one before, and so has run.
-bool ran_again(CommunicatorCore& core, const internal::CallFacts& facts, const void* input, void* output,
-               const CallOptions& options) {
-  refuse_in_forked_child();
-  const auto ended = core.engine().run_again(facts, input, output, options);
-  if (ended) ended->throw_if_error();
-  return ended.has_value();
-}
-
 Work start(CommunicatorCore& core, CallBuilder call) {
   refuse_in_forked_child();
   return Work(core.engine().start(call.build()));
+}
+
+/// Apart from run() of facts, so that a repeated call does not pay for what this needs of the stack.
+[[gnu::cold]] void run_anew(CommunicatorCore& core, const CallFacts& facts, const void* input, void* output,
+                            const CallOptions& options) {
+  run(core, std::move(CallBuilder(facts, core.engine(), options).buffers(input, output)));
+}
+
+/// A call without counts, which may be like the one before.
+void run(CommunicatorCore& core, const CallFacts& facts, const void* input, void* output,
+         const CallOptions& options) {
+  refuse_in_forked_child();
+  const auto ended = core.engine().run_again(facts, input, output, options);
+  if (!ended) return run_anew(core, facts, input, output, options);
+  ended->throw_if_error();
+}
+
+Work start(CommunicatorCore& core, const CallFacts& facts, const void* input, void* output,
+           const CallOptions& options) {
+  return start(core, std::move(CallBuilder(facts, core.engine(), options).buffers(input, output)));
 }
 
 Message checked(CommunicatorCore& core, Message message, const CallOptions& options) {
@@ -112,162 +132,88 @@ Work Communicator::recv_async(void* buffer, std::size_t count, DataType type, in
   return start(*core_, incoming(buffer, count, type, source, tag), options);
 }
 
-// ---- collectives: the arguments become a CallBuilder once; the blocking and the asynchronous form differ in
-// how they end ----
+// ---- collectives: the blocking and the asynchronous form differ in how they end ----
 
-static CallBuilder all_reduce_call(CommunicatorCore& core, const CallOptions& options, const void* input,
-                                   void* output, std::size_t count, DataType type, ReduceOp op) {
-  CallBuilder call(Collective::all_reduce, core.engine(), options);
-  call.elements(type, count).reduction(op).buffers(input, output);
-  return call;
-}
 void Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                               const CallOptions& options) {
-  const internal::CallFacts facts{
-      .collective = Collective::all_reduce, .type = type, .op = op, .count = count};
-  if (ran_again(*core_, facts, input, output, options)) return;
-  run(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
+  run(*core_, reduction(Collective::all_reduce, count, type, op), input, output, options);
 }
 Work Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
                                     ReduceOp op, const CallOptions& options) {
-  return start(*core_, all_reduce_call(*core_, options, input, output, count, type, op));
+  return start(*core_, reduction(Collective::all_reduce, count, type, op), input, output, options);
 }
 
-static CallBuilder reduce_call(CommunicatorCore& core, const CallOptions& options, const void* input,
-                               void* output, std::size_t count, DataType type, ReduceOp op, int root) {
-  CallBuilder call(Collective::reduce, core.engine(), options);
-  call.elements(type, count).reduction(op).root(root).buffers(input, output);
-  return call;
-}
 void Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                           int root, const CallOptions& options) {
-  const internal::CallFacts facts{
-      .collective = Collective::reduce, .type = type, .op = op, .root = root, .count = count};
-  if (ran_again(*core_, facts, input, output, options)) return;
-  run(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
+  run(*core_, reduction(Collective::reduce, count, type, op, root), input, output, options);
 }
 Work Communicator::reduce_async(const void* input, void* output, std::size_t count, DataType type,
                                 ReduceOp op, int root, const CallOptions& options) {
-  return start(*core_, reduce_call(*core_, options, input, output, count, type, op, root));
+  return start(*core_, reduction(Collective::reduce, count, type, op, root), input, output, options);
 }
 
-static CallBuilder broadcast_call(CommunicatorCore& core, const CallOptions& options, void* buffer,
-                                  std::size_t count, DataType type, int root) {
-  CallBuilder call(Collective::broadcast, core.engine(), options);
-  call.elements(type, count).root(root).buffers(buffer, buffer);
-  return call;
-}
 void Communicator::broadcast(void* buffer, std::size_t count, DataType type, int root,
                              const CallOptions& options) {
-  const internal::CallFacts facts{
-      .collective = Collective::broadcast, .type = type, .root = root, .count = count};
-  if (ran_again(*core_, facts, buffer, buffer, options)) return;
-  run(*core_, broadcast_call(*core_, options, buffer, count, type, root));
+  run(*core_, movement(Collective::broadcast, count, type, root), buffer, buffer, options);
 }
 Work Communicator::broadcast_async(void* buffer, std::size_t count, DataType type, int root,
                                    const CallOptions& options) {
-  return start(*core_, broadcast_call(*core_, options, buffer, count, type, root));
+  return start(*core_, movement(Collective::broadcast, count, type, root), buffer, buffer, options);
 }
 
-static CallBuilder scatter_call(CommunicatorCore& core, const CallOptions& options, const void* input,
-                                void* output, std::size_t count, DataType type, int root) {
-  CallBuilder call(Collective::scatter, core.engine(), options);
-  call.elements(type, count).root(root).buffers(input, output);
-  return call;
-}
 void Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
                            const CallOptions& options) {
-  const internal::CallFacts facts{
-      .collective = Collective::scatter, .type = type, .root = root, .count = count};
-  if (ran_again(*core_, facts, input, output, options)) return;
-  run(*core_, scatter_call(*core_, options, input, output, count, type, root));
+  run(*core_, movement(Collective::scatter, count, type, root), input, output, options);
 }
 Work Communicator::scatter_async(const void* input, void* output, std::size_t count, DataType type, int root,
                                  const CallOptions& options) {
-  return start(*core_, scatter_call(*core_, options, input, output, count, type, root));
+  return start(*core_, movement(Collective::scatter, count, type, root), input, output, options);
 }
 
-static CallBuilder gather_call(CommunicatorCore& core, const CallOptions& options, const void* input,
-                               void* output, std::size_t count, DataType type, int root) {
-  CallBuilder call(Collective::gather, core.engine(), options);
-  call.elements(type, count).root(root).buffers(input, output);
-  return call;
-}
 void Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
                           const CallOptions& options) {
-  const internal::CallFacts facts{
-      .collective = Collective::gather, .type = type, .root = root, .count = count};
-  if (ran_again(*core_, facts, input, output, options)) return;
-  run(*core_, gather_call(*core_, options, input, output, count, type, root));
+  run(*core_, movement(Collective::gather, count, type, root), input, output, options);
 }
 Work Communicator::gather_async(const void* input, void* output, std::size_t count, DataType type, int root,
                                 const CallOptions& options) {
-  return start(*core_, gather_call(*core_, options, input, output, count, type, root));
+  return start(*core_, movement(Collective::gather, count, type, root), input, output, options);
 }
 
-static CallBuilder all_gather_call(CommunicatorCore& core, const CallOptions& options, const void* input,
-                                   void* output, std::size_t count, DataType type) {
-  CallBuilder call(Collective::all_gather, core.engine(), options);
-  call.elements(type, count).buffers(input, output);
-  return call;
-}
 void Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
                               const CallOptions& options) {
-  const internal::CallFacts facts{.collective = Collective::all_gather, .type = type, .count = count};
-  if (ran_again(*core_, facts, input, output, options)) return;
-  run(*core_, all_gather_call(*core_, options, input, output, count, type));
+  run(*core_, movement(Collective::all_gather, count, type), input, output, options);
 }
 Work Communicator::all_gather_async(const void* input, void* output, std::size_t count, DataType type,
                                     const CallOptions& options) {
-  return start(*core_, all_gather_call(*core_, options, input, output, count, type));
+  return start(*core_, movement(Collective::all_gather, count, type), input, output, options);
 }
 
-static CallBuilder reduce_scatter_call(CommunicatorCore& core, const CallOptions& options, const void* input,
-                                       void* output, std::size_t count, DataType type, ReduceOp op) {
-  CallBuilder call(Collective::reduce_scatter, core.engine(), options);
-  call.elements(type, count).reduction(op).buffers(input, output);
-  return call;
-}
 void Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                   ReduceOp op, const CallOptions& options) {
-  const internal::CallFacts facts{
-      .collective = Collective::reduce_scatter, .type = type, .op = op, .count = count};
-  if (ran_again(*core_, facts, input, output, options)) return;
-  run(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
+  run(*core_, reduction(Collective::reduce_scatter, count, type, op), input, output, options);
 }
 Work Communicator::reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
                                         ReduceOp op, const CallOptions& options) {
-  return start(*core_, reduce_scatter_call(*core_, options, input, output, count, type, op));
+  return start(*core_, reduction(Collective::reduce_scatter, count, type, op), input, output, options);
 }
 
-static CallBuilder all_to_all_call(CommunicatorCore& core, const CallOptions& options, const void* input,
-                                   void* output, std::size_t count, DataType type) {
-  CallBuilder call(Collective::all_to_all, core.engine(), options);
-  call.elements(type, count).buffers(input, output);
-  return call;
-}
 void Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
                               const CallOptions& options) {
-  const internal::CallFacts facts{.collective = Collective::all_to_all, .type = type, .count = count};
-  if (ran_again(*core_, facts, input, output, options)) return;
-  run(*core_, all_to_all_call(*core_, options, input, output, count, type));
+  run(*core_, movement(Collective::all_to_all, count, type), input, output, options);
 }
 Work Communicator::all_to_all_async(const void* input, void* output, std::size_t count, DataType type,
                                     const CallOptions& options) {
-  return start(*core_, all_to_all_call(*core_, options, input, output, count, type));
+  return start(*core_, movement(Collective::all_to_all, count, type), input, output, options);
 }
 
-static CallBuilder barrier_call(CommunicatorCore& core, const CallOptions& options) {
-  CallBuilder call(Collective::barrier, core.engine(), options);
-  return call;
-}
 void Communicator::barrier(const CallOptions& options) {
-  if (ran_again(*core_, {.collective = Collective::barrier}, nullptr, nullptr, options)) return;
-  run(*core_, barrier_call(*core_, options));
+  run(*core_, CallFacts{.collective = Collective::barrier}, nullptr, nullptr, options);
 }
 Work Communicator::barrier_async(const CallOptions& options) {
-  return start(*core_, barrier_call(*core_, options));
+  return start(*core_, CallFacts{.collective = Collective::barrier}, nullptr, nullptr, options);
 }
+
+// ---- v-variants: the arguments become a CallBuilder once ----
 
 static CallBuilder scatter_v_call(CommunicatorCore& core, const CallOptions& options, const void* input,
                                   Counts counts, void* output, std::size_t output_count, DataType type,

@@ -42,9 +42,8 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   return CommunicatorCore::make(world, id, "world", all_ranks(size), timeout);
 }
 
-}  // namespace
-
-Communicator Communicator::create(const InitOptions& options) {
+/// Whether this process can have a group at all, and its variables can be read.
+void check_process() {
   if (internal::in_forked_child()) {
     throw Error(ErrorCode::not_supported,
                 "lockstep was in use in the parent when this process was forked; fork before the parent uses "
@@ -52,13 +51,22 @@ Communicator Communicator::create(const InitOptions& options) {
   }
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();
+}
+
+std::string transports_or_default(std::string_view asked) {
+  return asked.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : std::string(asked);
+}
+
+}  // namespace
+
+Communicator Communicator::create(const InitOptions& options) {
+  check_process();
   auto session = internal::join_session(options, internal::real_env(), [](int rank) {
     return rank == 0 ? internal::announce_model() : std::string();
   });
   session.status().throw_if_error();
-  std::string transports =
-      options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
-  auto core = make_world(std::move(*session), std::move(transports), internal::start_timeout(options));
+  auto core = make_world(std::move(*session), transports_or_default(options.transports),
+                         internal::start_timeout(options));
   core.status().throw_if_error();
   return Communicator(std::move(*core));
 }
@@ -66,13 +74,14 @@ Communicator Communicator::create(const InitOptions& options) {
 std::vector<Communicator> Communicator::local_group(int n, std::string_view transports) {
   if (n < 1)
     throw Error(ErrorCode::invalid_argument, "a group needs at least one rank, not " + std::to_string(n));
-  internal::check_environment().throw_if_error();
+  check_process();
   auto sessions = internal::make_local_sessions(n, "threads of one process", internal::announce_model());
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));
   std::vector<internal::Status> failures(static_cast<std::size_t>(n));
   // Set-up waits for all members, so each rank needs a thread for it.
   internal::on_threads(cores.size(), [&](std::size_t r) {
-    auto core = make_world(std::move(sessions[r]), std::string(transports), internal::start_timeout({}));
+    auto core =
+        make_world(std::move(sessions[r]), transports_or_default(transports), internal::start_timeout({}));
     failures[r] = core.status();
     if (core.ok()) cores[r] = std::move(*core);
   });

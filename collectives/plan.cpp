@@ -14,24 +14,21 @@ struct Plan::State {
 
   std::shared_ptr<internal::CommunicatorCore> core;
   CallBuilder builder;
-  const internal::Call* call = nullptr;  // Lies in the builder.
 };
 
-Plan::Plan(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {
-  state_->call = &state_->builder.build();
-}
+Plan::Plan(std::unique_ptr<State> state) noexcept : state_(std::move(state)) { state_->builder.build(); }
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 Work Plan::start() {
   internal::refuse_in_forked_child();
-  return Work(state_->core->engine().start(*state_->call));
+  return Work(state_->core->engine().start(state_->builder.call()));
 }
 
 void Plan::run() {
   internal::refuse_in_forked_child();
-  state_->core->engine().run(*state_->call).throw_if_error();
+  state_->core->engine().run(state_->builder.call()).throw_if_error();
 }
 
 Plan Communicator::plan_all_reduce(const void* input, void* output, std::size_t count, DataType type,

@@ -90,6 +90,7 @@ void Engine::unreference(Operation& operation) {
     operation.scratch.reset();
     operation.scratch_bytes = 0;
   }
+  if (operation.scaled.capacity() > kKeptScratchBytes) std::vector<std::byte>().swap(operation.scaled);
   free_.push_back(&operation);
 }
 
@@ -186,7 +187,6 @@ Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std:
 
 void Engine::begin(Operation& operation, const Message& message) {
   operation.message = message;
-  operation.path = Operation::Path::links;
   if (state() != ErrorCode::ok) return complete(operation, failure(operation, reason_));
   if (message.peer != kAnySource && lost_[static_cast<std::size_t>(message.peer)]) {
     return complete(operation, failure(operation, Status(ErrorCode::peer_lost, who(message.peer) + " is gone",

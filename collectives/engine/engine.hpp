@@ -210,7 +210,8 @@ class Engine final : public Progressor,
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
   Status last_words(int peer, Channel channel, Link& link);
   Status scan_links();
-  void ask_around(Operation& operation, Nanos now);
+  void ask_around(Nanos now);
+  void ask_for(Operation& operation, Nanos now);
   Status explain_mismatch(int peer, const CallNote& theirs) const;
   Status compare_records(const Operation& operation);
   Status explain_domain_mismatch(int member, const Operation& operation);

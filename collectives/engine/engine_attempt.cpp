@@ -30,10 +30,13 @@ bool are_plain(const CallFacts& facts, const BufferElements& elements, const voi
 template <class Try>
 void Engine::attempt(Try&& try_once, const DomainRun* run) {
   bool shares = wait_policy_.inline_yields, waits = false;
-  for (int pauses = 0, yields = 0; pauses < kInlinePauses && yields < kInlineYields;) {
+  for (int pauses = 0, yields = 0, blocks = 0; pauses < kInlinePauses && yields < kInlineYields;) {
     if (try_once() || contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
     if (has_request_.load(std::memory_order_relaxed)) break;
-    if (run != nullptr && run->has_work()) continue;
+    if (run != nullptr && run->has_work()) {
+      if (++blocks < kBlocksInPlace) continue;
+      break;
+    }
     if (!shares && pauses == kPausesBeforeLook) shares = shares_processor();
     const bool yield = shares && (pauses >= kKeptPauses || !may_keep_processor(run));
     if (yield && yielder_.prefers_sleep()) break;

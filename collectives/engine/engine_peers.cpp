@@ -86,8 +86,7 @@ Status Engine::scan_links() {
       Link* link = peer == group_.rank ? nullptr : transport_->existing_link(peer, channel);
       while (link != nullptr) {
         auto head = link->peek();
-        if (!head.ok()) return {};  // A lost link counts where data are awaited from it.
-        if (*head == nullptr) break;
+        if (!head.ok() || *head == nullptr) break;  // A lost link counts where data are awaited from it.
         auto consumed = on_frame(peer, channel, **head, *link);
         if (!consumed.ok()) return consumed.status();
         if (!*consumed) break;
@@ -128,15 +127,24 @@ Status Engine::last_words(int peer, Channel channel, Link& link) {
   }
 }
 
-/// Nothing has moved for a while: compares calls with everybody, and tells those who are awaited that they
-/// are.
-void Engine::ask_around(Operation& operation, Nanos now) {
-  if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
+/// Nothing has moved for a while: looks for what peers tell, be it only messages that are awaited, and asks
+/// for the sake of the oldest call of either kind, which waits for peers; all others may wait for it.
+void Engine::ask_around(Nanos now) {
   if (domain_ == nullptr && transport_) {
-    static_cast<void>(
-        transport_->service());  // A peer that waits for this rank with another call comes to it.
+    // A peer that waits for this rank with another call, or has revoked, comes to it.
+    static_cast<void>(transport_->service());
     if (Status status = scan_links(); !status.ok()) return revoke(status);
   }
+  for (const bool urgent : {true, false}) {
+    const auto oldest = std::find_if(active_.begin(), active_.end(),
+                                     [&](const Operation* operation) { return operation->urgent == urgent; });
+    if (oldest != active_.end()) ask_for(**oldest, now);
+  }
+}
+
+/// Compares calls with everybody, and tells those who are awaited that they are.
+void Engine::ask_for(Operation& operation, Nanos now) {
+  if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
   if (operation.path != Operation::Path::links) return;
   if (const int peer = operation.link_run.passed_by();
       peer != kSelf && now - last_moved_ > kExplanationWait) {
@@ -216,6 +224,8 @@ std::vector<int> Engine::waiting_for(const Operation& operation) const {
 }
 
 std::string Engine::waiting_text(const Operation& operation) const {
+  if (operation.kind == Operation::Kind::message && operation.message.peer == kAnySource)
+    return "it waits for a message of any rank";
   std::string text;
   for (const int peer : waiting_for(operation)) {
     text += (text.empty() ? "it waits for " : ", ") + who(peer);

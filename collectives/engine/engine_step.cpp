@@ -161,19 +161,15 @@ void Engine::look_around() {
   for (Operation* operation : active_) {
     if (!check(*operation, operation->call.timeout)) return;
   }
+  for (Operation* operation : pending_) {
+    if (!check(*operation, operation->call.timeout)) return;
+  }
   for (Operation* operation : messages_) {
     if (!check(*operation, operation->message.timeout)) return;
   }
-  if (!active_.empty() && now - last_moved_ >= kProbeAfter) {
-    // The oldest of either kind waits for peers; all others may wait for it.
-    for (const bool urgent : {true, false}) {
-      const auto oldest = std::find_if(active_.begin(), active_.end(), [&](const Operation* operation) {
-        return operation->urgent == urgent;
-      });
-      if (oldest != active_.end()) ask_around(**oldest, now);
-    }
-  }
-  if (!active_.empty() || !messages_.empty()) env_.wake_at(next);
+  if (active_.empty() && messages_.empty()) return;
+  if (now - last_moved_ >= kProbeAfter) ask_around(now);
+  env_.wake_at(next);
 }
 
 }  // namespace lockstep::internal

@@ -17,9 +17,14 @@ bool Engine::wait(Operation& operation, Nanos limit) {
   operation.attended = true;
   ++waiters_;
   Backoff backoff(wait_policy_, env_, yielder_);
+  unsigned moves = 0;
   while (!operation.done.load(std::memory_order_relaxed)) {
     if (step_locked()) {
       backoff.reset();
+      if (++moves % kMovesPerLook == 0) {
+        look_around();
+        if (env_.now() >= end) break;
+      }
     } else if (backoff.idle(shares_processor()) == Backoff::Advice::sleep) {
       look_around();
       if (operation.done.load(std::memory_order_relaxed)) break;
@@ -36,8 +41,10 @@ bool Engine::wait(Operation& operation, Nanos limit) {
       lock.lock();
     }
   }
+  const bool done = operation.done.load(std::memory_order_relaxed);
+  operation.attended = done;
   leave_wait();
-  return operation.done.load(std::memory_order_relaxed);
+  return done;
 }
 
 /// Leaves what is in flight to those who still wait, or to the reactor.
@@ -104,8 +111,9 @@ bool Engine::has_unattended() const {
 // ---- the reactor's side ----
 
 Progressor::Outcome Engine::progress() {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  // Who waits for the lock gets it now: this thread, which comes back at once, would win it every time.
+  if (contenders_.load(std::memory_order_relaxed) > 0 || !lock.try_lock()) {
     // A waiter makes progress itself, and notifies when it stops; anybody else lets go of the lock in a
     // moment.
     if (waiters_.load(std::memory_order_relaxed) > 0) return Outcome::idle;

@@ -27,6 +27,9 @@ inline constexpr Nanos kProbeEvery = 200'000'000;
 /// How long an operation that a peer has passed by waits to be told why, before it ends with what it knows
 /// itself.
 inline constexpr Nanos kExplanationWait = 1'000'000'000;
+/// A waiter looks at the clock once in so many passes that moved something: often enough for a deadline
+/// beside much traffic, and too seldom for short calls to notice.
+inline constexpr unsigned kMovesPerLook = 32;
 /// A sleeping waiter looks around at least this often, so that no lost wake-up can hang it.
 inline constexpr Nanos kLongestSleep = 100'000'000;
 
@@ -62,6 +65,10 @@ constexpr std::size_t inline_bytes(int members) {
 /// Tries of a blocking call before it looks whether a peer needs its processor: a peer that is about to
 /// answer from another one has done so by then.
 inline constexpr int kPausesBeforeLook = 16;
+
+/// Blocks (kReduceBlockBytes of each source) that a blocking call moves before it goes on as a waiter, which
+/// looks at the clock: milliseconds, beside which that costs nothing.
+inline constexpr int kBlocksInPlace = 64;
 
 /// Programs kept per communicator, and the steps they may have together (about 10 MiB).
 inline constexpr std::size_t kMaxCachedPrograms = 512;

@@ -29,13 +29,18 @@ void Matcher::queue(int peer, Outgoing frame) {
 void Matcher::post(Operation& operation) {
   ++pending_;
   if (!operation.message.is_send) {
-    posted_.push_back(&operation);
-    match_stored();
+    post_receive(operation);
   } else if (operation.message.peer == self_) {
     send_to_self(operation);
   } else {
     post_send(operation);
   }
+}
+
+void Matcher::post_receive(Operation& operation) {
+  posted_.push_back(&operation);
+  match_stored();
+  if (all_ended()) end_receives_from_any();
 }
 
 void Matcher::post_send(Operation& operation) {
@@ -62,7 +67,7 @@ void Matcher::post_send(Operation& operation) {
   queue(message.peer, std::move(offer));
 }
 
-/// A message to this rank itself never meets a link: it is stored whole, so that the send is complete.
+/// A message to this rank itself never meets a link: it is taken whole, so that the send is complete.
 void Matcher::send_to_self(Operation& operation) {
   const Message& message = operation.message;
   Unexpected stored{.peer = self_, .offer = {}, .payload = {}, .complete = true};
@@ -72,9 +77,19 @@ void Matcher::send_to_self(Operation& operation) {
   stored.offer.facts.count = message.count;
   const auto* data = static_cast<const std::byte*>(message.buffer);
   stored.payload.assign(data, data + message.count * size_of(message.type));
-  unexpected_.push_back(std::move(stored));
+  Operation* receive = take_posted(self_, stored.offer);
+  if (receive == nullptr && unexpected_.size() >= kMaxUnexpected) return end(operation, full_store(self_));
   end(operation, {});
-  match_stored();
+  if (receive != nullptr) return deliver(*receive, stored);
+  unexpected_.push_back(std::move(stored));
+}
+
+Status Matcher::full_store(int peer) const {
+  return Status(ErrorCode::refused,
+                std::to_string(kMaxUnexpected) +
+                    " messages lie unreceived at this rank, so that no further one of rank " +
+                    std::to_string(peer) + " can be looked at: post their receives first",
+                peer);
 }
 
 bool Matcher::matches(const Operation& receive, int peer, const FrameHeader& offer) const {
@@ -149,6 +164,7 @@ void Matcher::accept(Operation& receive, int peer, const FrameHeader& offer) {
   }
   receive.message_id = offer.sequence;
   receive.received = {peer, offer.tag, offer.facts.count};
+  receive.path = Operation::Path::links;  // From now on its buffer may be written to.
   entry.awaiting_message.push_back(&receive);
   queue(peer, std::move(answer));
   // Accepted in this order, the payloads come in this order.
@@ -202,7 +218,8 @@ void Matcher::abandon() {
   pending_ = 0;
 }
 
-void Matcher::lose_peer(int peer, const Status& status) {
+/// Ends what needs the link to `peer`; whether that was anything. What can come from anybody waits on.
+bool Matcher::lose_peer(int peer, const Status& status) {
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   std::vector<Operation*> lost(entry.awaiting_accept.begin(), entry.awaiting_accept.end());
   lost.insert(lost.end(), entry.awaiting_message.begin(), entry.awaiting_message.end());
@@ -224,9 +241,41 @@ void Matcher::lose_peer(int peer, const Status& status) {
   entry.awaiting_message.clear();
   entry.outgoing.clear();
   entry.incoming = {};
-  if (lost.empty()) return;
+  if (lost.empty()) return false;
   const Status cause = sink_.true_cause(status);
   for (Operation* operation : lost) end(*operation, cause);
+  return true;
+}
+
+/// As lose_peer(), where all that came from `peer` has been read and nothing more will.
+bool Matcher::end_peer(int peer, const Status& status) {
+  Peer& entry = peers_[static_cast<std::size_t>(peer)];
+  if (!entry.ended) last_end_ = status;
+  entry.ended = true;
+  const bool lost = lose_peer(peer, status);
+  return (all_ended() && end_receives_from_any()) || lost;
+}
+
+/// Whether there were others, and nobody can send any more.
+bool Matcher::all_ended() const {
+  if (last_end_.ok()) return false;
+  return std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return peer.ended || &peer == &peers_[static_cast<std::size_t>(self_)];
+  });
+}
+
+bool Matcher::end_receives_from_any() {
+  const auto from_any = std::stable_partition(posted_.begin(), posted_.end(), [](const Operation* receive) {
+    return receive->message.peer != kAnySource;
+  });
+  const std::vector<Operation*> orphans(from_any, posted_.end());
+  posted_.erase(from_any, posted_.end());
+  if (orphans.empty()) return false;
+  const Status cause = sink_.true_cause(
+      Status(ErrorCode::peer_lost, "no other rank is left to receive from; the last: " + last_end_.message(),
+             last_end_.culprit()));
+  for (Operation* orphan : orphans) end(*orphan, cause);
+  return true;
 }
 
 }  // namespace lockstep::internal

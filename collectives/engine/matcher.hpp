@@ -62,6 +62,7 @@ class Matcher {
     std::list<Operation*> awaiting_message;  ///< Accepted receives.
     Incoming incoming;
     std::uint64_t next_id = 0;
+    bool ended = false;  ///< Nothing more can be received from it.
   };
   struct Unexpected {
     int peer;
@@ -71,6 +72,7 @@ class Matcher {
   };
 
   void post_send(Operation& operation);
+  void post_receive(Operation& operation);
   void send_to_self(Operation& operation);
   void match_stored();
   bool matches(const Operation& receive, int peer, const FrameHeader& offer) const;
@@ -88,10 +90,15 @@ class Matcher {
   bool receive_frames(int peer, Link& link);
   bool begin_frame(int peer, const FrameHeader& header);
   bool begin_offer(int peer, const FrameHeader& header);
+  void take_offer(Operation& receive, int peer, const FrameHeader& offer);
   void on_accept(int peer, const FrameHeader& header);
   Result<bool> continue_payload(int peer, const FrameHeader& header, Link& link);
   void finish_frame(int peer, const FrameHeader& header);
-  void lose_peer(int peer, const Status& status);
+  bool lose_peer(int peer, const Status& status);
+  bool end_peer(int peer, const Status& status);
+  bool all_ended() const;
+  bool end_receives_from_any();
+  Status full_store(int peer) const;
   bool wants_link(int peer) const;
 
   Transport* transport_;
@@ -100,6 +107,7 @@ class Matcher {
   std::uint32_t epoch_;
   bool on_device_;
   std::vector<Peer> peers_;
+  Status last_end_;                   ///< Why the last of the ended peers has ended.
   std::list<Operation*> posted_;      ///< Receives not matched yet, oldest first.
   std::list<Unexpected> unexpected_;  ///< Oldest first.
   std::size_t pending_ = 0;           ///< Operations not ended.

@@ -21,16 +21,13 @@ bool Matcher::wants_link(int peer) const {
       entry.incoming.active)
     return true;
   return std::any_of(posted_.begin(), posted_.end(), [&](const Operation* receive) {
-    return receive->message.peer == peer || receive->message.peer == kAnySource;
+    return receive->message.peer == peer || (receive->message.peer == kAnySource && !entry.ended);
   });
 }
 
 bool Matcher::step_peer(int peer) {
   auto link = transport_->link(peer, Channel::point_to_point);
-  if (!link.ok()) {
-    lose_peer(peer, link.status());
-    return true;
-  }
+  if (!link.ok()) return end_peer(peer, link.status());
   if (*link == nullptr) return false;
   const bool sent = send_frames(peer, **link);
   const bool received = receive_frames(peer, **link);
@@ -69,10 +66,7 @@ bool Matcher::receive_frames(int peer, Link& link) {
   bool moved = false;
   while (true) {
     const auto head = link.peek();
-    if (!head.ok()) {
-      lose_peer(peer, head.status());
-      return true;
-    }
+    if (!head.ok()) return end_peer(peer, head.status()) || moved;
     if (head.value() == nullptr) return moved;
     const FrameHeader& header = *head.value();
     if (!incoming.active) {
@@ -82,10 +76,7 @@ bool Matcher::receive_frames(int peer, Link& link) {
       moved = true;
     }
     const auto whole = continue_payload(peer, header, link);
-    if (!whole.ok()) {
-      lose_peer(peer, whole.status());
-      return true;
-    }
+    if (!whole.ok()) return end_peer(peer, whole.status()) || moved;
     if (!whole.value()) return moved;
     const FrameHeader finished = header;
     link.pop();
@@ -116,25 +107,14 @@ bool Matcher::begin_frame(int peer, const FrameHeader& header) {
 
 bool Matcher::begin_offer(int peer, const FrameHeader& header) {
   Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
-  const bool honest = header.bytes <= kEagerBytes &&
-                      (header.index == 0 || header.bytes == header.facts.count * size_of(header.facts.type));
-  if (header.index == 1 && honest) {
-    if (Operation* receive = take_posted(peer, header); receive != nullptr) {
-      if (Status fit = check_fit(*receive, peer, header); !fit.ok()) {
-        end(*receive, std::move(fit));  // The payload is read and dropped.
-      } else {
-        receive->received = {peer, header.tag, header.facts.count};
-        incoming.operation = receive;
-      }
-      return true;
-    }
+  const std::uint64_t payload = header.index == 0 ? 0 : header.facts.count * size_of(header.facts.type);
+  const bool honest = header.index <= 1 && header.bytes <= kEagerBytes && header.bytes == payload;
+  if (Operation* receive = honest ? take_posted(peer, header) : nullptr; receive != nullptr) {
+    take_offer(*receive, peer, header);
+    return true;
   }
   if (unexpected_.size() >= kMaxUnexpected) {
-    const Status full(ErrorCode::refused,
-                      std::to_string(kMaxUnexpected) +
-                          " messages lie unreceived at this rank, so that no further one of rank " +
-                          std::to_string(peer) + " can be looked at: post their receives first",
-                      peer);
+    const Status full = full_store(peer);
     std::vector<Operation*> receives(posted_.begin(), posted_.end());
     posted_.clear();
     for (Operation* receive : receives) end(*receive, full);
@@ -145,6 +125,17 @@ bool Matcher::begin_offer(int peer, const FrameHeader& header) {
   unexpected_.back().payload.resize(header.bytes);
   incoming.store = &unexpected_.back().payload;
   return true;
+}
+
+/// For a receive that is posted. Without payload it is accepted once the offer is out of the way.
+void Matcher::take_offer(Operation& receive, int peer, const FrameHeader& offer) {
+  if (offer.index == 1) {
+    if (Status fit = check_fit(receive, peer, offer); !fit.ok())
+      return end(receive, std::move(fit));  // The payload is read and dropped.
+    receive.received = {peer, offer.tag, offer.facts.count};
+    receive.path = Operation::Path::links;  // From now on its buffer may be written to.
+  }
+  peers_[static_cast<std::size_t>(peer)].incoming.operation = &receive;
 }
 
 Result<bool> Matcher::continue_payload(int peer, const FrameHeader& header, Link& link) {
@@ -173,7 +164,8 @@ void Matcher::finish_frame(int peer, const FrameHeader& header) {
   std::vector<std::byte>* store = incoming.store;
   incoming = {};
   if (header.kind == FrameKind::accept) return on_accept(peer, header);
-  if (operation != nullptr) return end(*operation, {});
+  const bool without_payload = header.kind == FrameKind::offer && header.index == 0;
+  if (operation != nullptr) return without_payload ? accept(*operation, peer, header) : end(*operation, {});
   if (header.kind != FrameKind::offer) return;
   for (Unexpected& message : unexpected_) {
     if (message.peer == peer && &message.payload == store) message.complete = true;

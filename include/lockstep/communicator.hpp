@@ -210,8 +210,10 @@ class LOCKSTEP_API Communicator {
   // ---- point to point
 
   /// Sends `count` elements to `destination` with `tag` (>= 0). Messages between two ranks with one tag
-  /// arrive in order. A small message is buffered and the call may return before the receive is posted; a
-  /// large one waits for it.
+  /// arrive in order. A small message (up to 4 KiB), or one of any size to this rank itself, is buffered, and
+  /// the call may return before the receive is posted; a large one waits for it. Up to 1024 messages may lie
+  /// at a rank without a receive that takes them. When one more comes the receives that wait there, and none
+  /// of the 1024 is for, end with ErrorCode::refused; one more to itself is refused.
   void send(const void* buffer, std::size_t count, DataType type, int destination, int tag = 0,
             const CallOptions& options = {});
   [[nodiscard]] Work send_async(const void* buffer, std::size_t count, DataType type, int destination,

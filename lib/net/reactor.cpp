@@ -35,6 +35,9 @@ constexpr int kYieldRounds = 8;
 constexpr int kRoundsBetweenLooks = 16;
 // Sleep when a stuck progressor has no descriptor to wait on.
 constexpr Nanos kBlindSleep = 1'000'000;
+// And when all have one: deadlines, and questions to peers that are late, come without an event. Nobody is
+// armed in an idle process, which so sleeps on.
+constexpr Nanos kArmedSleep = 100'000'000;
 constexpr int kEventsPerLook = 32;
 // Descriptors that only wake the thread carry this instead of a handle.
 constexpr Reactor::Handle kNoHandle = 0;
@@ -256,8 +259,11 @@ void ThreadReactor::sleep() {
   const ProgressRoster::Armed& armed = roster_.arm();
   for (int fd : armed.descriptors) control(EPOLL_CTL_ADD, fd, EPOLLIN, kNoHandle);
   Nanos timeout = until_next_timer();
+  if (!armed.descriptors.empty()) timeout = std::min(timeout, kArmedSleep);
   if (armed.blind) timeout = std::min(timeout, kBlindSleep);
-  // The second look comes after both declarations: ours to posters, the progressors' to their peers.
+  // The second look comes after both declarations: ours to posters, the progressors' to their peers. It sees
+  // what came before them, so that a sleep which ends by its time loses nothing, though the progressors' own
+  // watch for edges: what happens between two sleeps is seen by the rounds between them, or by this look.
   if (roster_.step_armed() || roster_.requested() || tasks_waiting()) timeout = 0;
   Events events;
   const int count = wait_for_events(events, timeout);

@@ -26,6 +26,7 @@ class Progressor {
   virtual Outcome progress() = 0;
   /// Called before the reactor sleeps because everything is stuck: declares this side asleep and returns a
   /// descriptor that becomes readable when progress is possible, or -1. After sleeping, disarm() is called.
+  /// No sleep of a thread with somebody armed lasts long: progress() may look at the clock.
   virtual int arm() = 0;
   virtual void disarm() = 0;
 };

@@ -6,6 +6,7 @@
 
 #include "collectives/engine/operation.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/engine/slow_operator.hpp"
 #include "tests/support/transports.hpp"
 
 namespace lockstep {
@@ -277,6 +278,16 @@ TEST_P(OverTransport, WaitForLeavesTheOperationRunning) {
       work.wait();
     }
     EXPECT_EQ(value, 2.0f);
+  });
+}
+
+TEST(WaitFor, EndsAtItsLimitWhileDataMove) {
+  on_ranks(2, "shm", [](Communicator& comm) {
+    testing::SlowBuffer buffer(5 * internal::kMovesPerLook);
+    Work work = comm.all_reduce_async(buffer.data(), buffer.data(), buffer.bytes(), DataType::u8,
+                                      ReduceOp::user, testing::with_slow_operator());
+    EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(1)));
+    work.wait();
   });
 }
 

@@ -1,13 +1,17 @@
 // Exactly one rank deviates: every rank gets one clear error that names both sides, and nobody hangs.
-#include <mutex>
+#include <atomic>
 
 #include "tests/engine/local_ranks.hpp"
+#include "tests/engine/slow_operator.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/transports.hpp"
 
 namespace lockstep {
 namespace {
 
 using testing::error_of;
+using testing::eventually;
+using testing::kPatience;
 using testing::on_ranks;
 
 class Deviation : public ::testing::TestWithParam<const char*> {
@@ -200,6 +204,45 @@ TEST_P(Deviation, UserOperatorThrows) {
     };
   };
   expect_all(run(with(false), with(true)), {ErrorCode::aborted}, {"no sum today"});
+}
+
+// Over links, where a chain leaves the last rank waiting for one that is late itself.
+TEST(ARevoke, IsHeardBehindARankThatHasLeft) {
+  std::atomic<bool> gone{false}, heard{false};
+  on_ranks(4, "tcp", [&](Communicator& comm) {
+    std::vector<float> all(4), own(4);
+    comm.all_to_all(own.data(), all.data(), 1, DataType::f32);  // All are linked.
+    CallOptions options;
+    options.algorithm = "chain";
+    options.timeout = std::chrono::milliseconds(kPatience);
+    float x = 1;
+    const auto broadcast = [&] { comm.broadcast(&x, 1, DataType::f32, 0, options); };
+    if (comm.rank() == 0) {
+      broadcast();  // Its part is to hand on.
+      { const Communicator leaving = std::move(comm); }
+      gone.store(true);
+    } else if (comm.rank() == 3) {
+      EXPECT_EQ(error_of(broadcast).first, ErrorCode::aborted);
+      heard.store(true);
+    } else {
+      EXPECT_TRUE(eventually([&] { return gone.load(); }));
+      if (comm.rank() == 1) comm.abort("enough");  // And lives on.
+      EXPECT_TRUE(eventually([&] { return heard.load(); }, 2 * kPatience));
+    }
+  });
+}
+
+// The first look at the clock starts the deadline, a later one finds it passed.
+TEST(Deadline, PassesWhileDataMove) {
+  on_ranks(2, "shm", [](Communicator& comm) {
+    testing::SlowBuffer buffer(internal::kBlocksInPlace + 3 * internal::kMovesPerLook);
+    CallOptions options = testing::with_slow_operator();
+    options.timeout = std::chrono::milliseconds(5);
+    const auto [code, text] = error_of([&] {
+      comm.all_reduce(buffer.data(), buffer.data(), buffer.bytes(), DataType::u8, ReduceOp::user, options);
+    });
+    EXPECT_EQ(code, ErrorCode::timeout) << text;
+  });
 }
 
 TEST(Refusal, BitwiseOnFloatsNamesTheType) {

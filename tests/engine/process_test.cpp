@@ -184,6 +184,25 @@ bool refused_in_child(const std::function<void()>& call) {
   return false;
 }
 
+TEST(LocalGroup, CannotBeMadeInAForkedChild) {
+  run_forked(1, [](int) {
+    auto group = Communicator::local_group(2);
+    const pid_t child = fork();
+    if (child == 0) _exit(refused_in_child([] { Communicator::local_group(2); }) ? 0 : 1);
+    EXPECT_EQ(wait_for(child), 0);
+  });
+}
+
+TEST(LocalGroup, TakesTheTransportsOfTheEnvironmentWhereNoneAreNamed) {
+  run_forked(1, [](int) {
+    setenv("LOCKSTEP_TRANSPORTS", "tcp", 1);
+    for (const char* named : {"", "tcp"}) {
+      const std::string text = Communicator::local_group(2, named).front().describe();
+      EXPECT_NE(text.find("transport tcp"), std::string::npos) << text;
+    }
+  });
+}
+
 /// What a rank may have when its process forks, a message under way among it.
 struct Handles {
   explicit Handles(Communicator joined)

@@ -90,6 +90,25 @@ TEST_P(Resources, AnOperationNobodyWaitsForTakesNoProcessor) {
   });
 }
 
+TEST_P(Resources, ALongPremultipliedSumLeavesNoCopyOfItsInput) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, GetParam());
+    std::vector<float> data(8 << 20, 1.0f);
+    CallOptions options;
+    options.scale = 0.5;
+    const auto sum = [&](std::size_t count) {
+      comm.all_reduce(data.data(), data.data(), count, DataType::f32, ReduceOp::premul_sum, options);
+    };
+    sum(1000);
+    const std::size_t before = private_bytes();
+    sum(data.size());
+    EXPECT_LT(private_bytes(), before + data.size() * sizeof(float) / 2) << "rank " << rank;
+    EXPECT_EQ(data.back(), 1.0f);
+    comm.finalize();
+  });
+}
+
 TEST_P(Resources, MemoryIsBoundedAndDoesNotGrow) {
   constexpr int kRanks = 4;
   constexpr std::size_t kPerRank = 8 << 20, kPerPeer = 64 << 10;

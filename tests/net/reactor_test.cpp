@@ -12,6 +12,8 @@
 #include <future>
 #include <thread>
 
+#include "tests/support/eventually.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -153,6 +155,7 @@ class Counter final : public Progressor {
   }
   bool armed() const { return armed_; }
   int done() const { return done_; }
+  int armings() const { return armings_; }
   void wait_until_done(int count) const {
     while (done_.load() < count) std::this_thread::yield();
   }
@@ -176,6 +179,28 @@ TEST(Reactor, SleepsOnAStuckProgressorsDescriptorAndWakesForIt) {
   Reactor::instance().remove(&counter);
   EXPECT_FALSE(counter.armed());
   EXPECT_EQ(counter.done(), 1);
+}
+
+TEST(Reactor, LooksAtAStuckProgressorNowAndThen) {
+  Counter counter;
+  counter.expect(1);
+  Reactor::instance().add(&counter);
+  EXPECT_TRUE(lockstep::testing::eventually([&] { return counter.armings() >= 3; }));
+  Reactor::instance().remove(&counter);
+}
+
+// While it looks at the one that is stuck, too.
+TEST(Reactor, LeavesAnIdleProgressorAlone) {
+  Counter idle, stuck;
+  stuck.expect(1);
+  Reactor::instance().add(&idle);
+  Reactor::instance().add(&stuck);
+  flush();
+  const int before = stuck.armings();
+  EXPECT_TRUE(lockstep::testing::eventually([&] { return stuck.armings() >= before + 3; }));
+  EXPECT_EQ(idle.armings(), 0);
+  Reactor::instance().remove(&stuck);
+  Reactor::instance().remove(&idle);
 }
 
 TEST(Reactor, RemoveLetsGoOfASleepingProgressor) {
