@@ -73,8 +73,10 @@ class DomainRun {
   Result<RunProgress> step(Domain& domain, ProgramCache& cache);
   /// After done: where the next call starts.
   DomainPosition end() const;
-  /// While this is true members' memory may be written by this rank (registered programs).
-  bool writes_to_members() const { return registered_; }
+  /// Whether members may use this rank's buffers where they lie: from an offer with which a registered
+  /// program can be chosen, until the run is over or all have agreed on another one. Not only from the
+  /// agreement on: a member that has seen the last offer goes on while this rank has yet to look.
+  bool is_exposed() const;
   /// Whether the last step() stopped within a long copy or reduction, only to let others have the lock.
   bool has_work() const { return elements_ > 0; }
   /// Whether whoever has published what is awaited has nothing to do until all have, and the call goes on

@@ -135,6 +135,16 @@ void Engine::wait_out(Operation& operation, Contender& lock) {
   lock.lock();
 }
 
+void Engine::finish_calls() {
+  Contender lock(*this);
+  while (!active_.empty() || !pending_.empty()) {
+    Operation& last = pending_.empty() ? *active_.back() : *pending_.back();
+    ++last.references;
+    wait_out(last, lock);
+    unreference(last);
+  }
+}
+
 Operation* Engine::start(const Call& call, std::function<void(bool)> on_complete) {
   Contender lock(*this);
   apply_requests();

@@ -91,8 +91,10 @@ class Engine final : public Progressor,
 
   /// One pass without waiting. True when something moved.
   bool step();
-  /// Tells peers that this rank leaves in good order, and ends the engine here: later calls are errors.
-  /// Idempotent.
+  /// Waits until every collective under way has ended, those that nobody has a handle of too.
+  void finish_calls();
+  /// Tells peers that this rank leaves, and ends the engine here: later calls are errors. In good order if no
+  /// collective is under way, else with a revoke. Idempotent.
   void close();
 
   const EngineGroup& group() const { return group_; }
@@ -199,6 +201,7 @@ class Engine final : public Progressor,
   bool flush_posted();
   void mark_domain();
   bool drain();
+  void give_up_calls();
   void tell_before_leaving();
   Status failure(const Operation& operation, const Status& cause) const;
 
