@@ -204,6 +204,7 @@ class Engine final : public Progressor,
   void give_up_calls();
   void tell_before_leaving();
   Status failure(const Operation& operation, const Status& cause) const;
+  Status out_of_memory() const;
 
   // engine_peers.cpp
   Status reason_in_domain() const;

@@ -19,6 +19,8 @@ const char* next_step(ErrorCode code) {
     case ErrorCode::peer_lost:
       return "look at the output of the rank that ended; restart, or go on with a new communicator of the "
              "survivors";
+    case ErrorCode::out_of_memory:
+      return "give that rank more memory, or call with less at a time on a new communicator";
     case ErrorCode::timeout:
       return "find out why that rank is late, or raise LOCKSTEP_TIMEOUT";
     case ErrorCode::refused:
@@ -54,6 +56,10 @@ Status Engine::failure(const Operation& operation, const Status& cause) const {
                               : "the buffers are unchanged") +
                      "\n  next  : " + next_step(cause.code());
   return Status(cause.code(), std::move(text), cause.culprit());
+}
+
+Status Engine::out_of_memory() const {
+  return Status(ErrorCode::out_of_memory, "memory ran out for what it needs beside its buffers", group_.rank);
 }
 
 // ---- requests from other threads ----
