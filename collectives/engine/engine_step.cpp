@@ -109,6 +109,8 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
     return out_of_memory();
   } catch (const std::exception& error) {
     return Status(ErrorCode::aborted, "the user's operator threw: " + std::string(error.what()), group_.rank);
+  } catch (...) {
+    return Status(ErrorCode::aborted, "the user's operator threw what is no std::exception", group_.rank);
   }
   return RunProgress{};
 }
