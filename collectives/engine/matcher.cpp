@@ -189,17 +189,9 @@ void Matcher::abandon() {
     peer.awaiting_accept.clear();
     peer.awaiting_message.clear();
     peer.incoming.operation = nullptr;
-    if (on_device_) {
-      queued_ -= peer.outgoing.size();
-      peer.outgoing.clear();
-    }
-    for (Outgoing& frame : peer.outgoing) {
-      if (frame.operation == nullptr) continue;
-      frame.copy.assign(frame.data, frame.data + frame.header.bytes);
-      frame.operation = nullptr;
-    }
+    peer.outgoing.clear();
   }
-  pending_ = 0;
+  pending_ = queued_ = 0;
 }
 
 void Matcher::lose_peer(int peer, const Status& status) {

@@ -36,17 +36,16 @@ class Matcher {
   void post(Operation& operation);
   /// Moves what can be moved; never blocks. Losing a peer ends the operations that need it.
   bool step();
-  /// Forgets every operation (the engine ends them); half-sent messages are completed from a copy, or not at
-  /// all where they lie on a device: the links of messages carry nothing else.
+  /// Forgets every operation (the engine ends them) and what was to be sent, half-sent messages too: their
+  /// links carry nothing else, and nothing more.
   void abandon();
   bool idle() const { return pending_ == 0 && queued_ == 0; }
 
  private:
   struct Outgoing {
     FrameHeader header;
-    const std::byte* data = nullptr;  ///< The caller's memory while `operation` is pending, or `copy`.
-    std::vector<std::byte> copy;
-    Operation* operation = nullptr;  ///< Ends when this frame is handed over.
+    const std::byte* data = nullptr;  ///< The caller's memory.
+    Operation* operation = nullptr;   ///< Ends when this frame is handed over.
     SendCursor cursor;
   };
   struct Incoming {  ///< The head message of a link while its payload arrives.

@@ -4,10 +4,12 @@
 
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/scarce_memory.hpp"
+#include "tests/engine/sim_world.hpp"
 
 namespace lockstep {
 namespace {
 
+using internal::Channel;
 using testing::error_of;
 using testing::on_ranks;
 using testing::ScarceMemory;
@@ -66,6 +68,27 @@ TEST(OutOfMemory, OfARepeatedCallForAMoment) {
     comm.send(&x, 1, DataType::f32, 1 - comm.rank(), 1);
     keeps_an_operation.wait();
   });
+}
+
+TEST(OutOfMemory, IsNoneInAnAbortWithALongMessageUnderWay) {
+  using namespace internal;
+  SimWorldOptions options;
+  options.network.links.in_flight = 64 << 10;
+  SimWorld world(options);
+  constexpr std::size_t kBytes = 4 << 20;
+  world.add(0, SimMessage{true, 1, 0, kBytes});
+  world.add(1, SimMessage{false, 0, 0, kBytes});
+  const auto sent = [&] {
+    const Link* link = world.engine(0).transport()->existing_link(1, Channel::point_to_point);
+    return link == nullptr ? 0 : link->bytes_sent();
+  };
+  Nanos until = 0;
+  while (sent() < kBytes / 4) ASSERT_FALSE(world.run(until += kVirtualMillisecond / 10));
+  ASSERT_LT(sent(), kBytes / 2);
+  const ScarceMemory scarce(kBytes / 4);
+  world.engine(0).request_revoke(Status(ErrorCode::aborted, "enough"));
+  EXPECT_EQ(scarce.refused(), 0);
+  EXPECT_EQ(world.engine(0).state(), ErrorCode::aborted);
 }
 
 }  // namespace
