@@ -83,7 +83,6 @@ class DomainRun {
   /// then or ends for those who shared its work. Not where one phase is all: there a rank that has published
   /// may as well let the next one end.
   bool waits_idly() const;
-  const PreparedProgram* program() const { return agreed_ ? program_.get() : nullptr; }
   void waiting_for(Domain& domain, std::vector<int>& members) const;
   void abandon(Domain& domain);
 

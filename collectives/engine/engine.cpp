@@ -42,7 +42,7 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   if (transport_)
     peers_ = std::make_unique<PeerTable>(*transport_, Channel::collective, group_.size(), group_.rank);
   matcher_ =
-      std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0, memory_ != nullptr);
+      std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, memory_ != nullptr);
   active_.reserve(2 * kMaxInFlight);
   wait_policy_ = wait_policy(group_, model.model->spin_microseconds * 1000);
   past_caches_from_ =

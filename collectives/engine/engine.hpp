@@ -188,7 +188,6 @@ class Engine final : public Progressor,
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
   void wake_self();
   bool has_unattended() const;
-  Sleeper& sleeper();
 
   // engine_failure.cpp
   void apply_requests();
@@ -263,7 +262,6 @@ class Engine final : public Progressor,
   std::unique_ptr<Sleeper> sleeper_;
   Nanos urgent_moved_ = -kUrgentPause;  // When an urgent call did last.
   bool others_held_ = false;            // For its sake.
-  Nanos last_look_ = 0;
   Nanos last_moved_ = 0;
   bool moved_since_look_ = false;
 

@@ -110,7 +110,7 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   }
   if (bytes > 0) buffers.scratch = operation.scratch.get() + sizeof(FrameHeader);
   peers_of(operation.urgent).enter(operation.sequence, program->send_peers);
-  operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence, 0);
+  operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence);
   return {};
 }
 

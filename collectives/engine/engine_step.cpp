@@ -148,7 +148,6 @@ void Engine::look_around() {
   const Nanos now = env_.now();
   if (moved_since_look_ || last_moved_ == 0) last_moved_ = now;
   moved_since_look_ = false;
-  last_look_ = now;
   Nanos next = now + kProbeAfter;
   if (others_held_) next = std::min(next, urgent_moved_ + kUrgentPause);
   const auto check = [&](Operation& operation, Nanos timeout) {

@@ -30,7 +30,7 @@ class Matcher {
 
   /// `transport` is null in a group of one, whose messages are all to itself. `on_device`: messages lie where
   /// the processor reaches nothing, and none goes to its own rank.
-  Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch, bool on_device);
+  Matcher(Transport* transport, Sink& sink, int size, int self, bool on_device);
 
   /// Takes a send or receive. It ends through the sink, possibly at once.
   void post(Operation& operation);
@@ -96,7 +96,6 @@ class Matcher {
   Transport* transport_;
   Sink& sink_;
   int self_;
-  std::uint32_t epoch_;
   bool on_device_;
   std::vector<Peer> peers_;
   std::list<Operation*> posted_;      ///< Receives not matched yet, oldest first.

@@ -36,7 +36,6 @@ void number_messages(PreparedProgram& prepared) {
 
 std::shared_ptr<const PreparedProgram> prepare(const Algorithm& algorithm, const Shape& shape) {
   auto prepared = std::make_shared<PreparedProgram>();
-  prepared->algorithm = &algorithm;
   prepared->program = algorithm.build(shape);
   number_messages(*prepared);
   return prepared;
