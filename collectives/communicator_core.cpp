@@ -120,6 +120,7 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
 }
 
 Status CommunicatorCore::finalize() {
+  engine_->finish_calls();
   CallBuilder barrier(Collective::barrier, *engine_, {});
   Status status = engine_->run(barrier.build());
   engine_->close();

@@ -55,7 +55,7 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
                                               DomainMemory& memory);
   /// Numbers what is built on it; alike on ranks that build in the same order. One thread at a time.
   std::uint64_t number_user() { return users_++; }
-  /// Barrier, then leave.
+  /// Waits for the calls under way and, by a barrier, for all ranks, then leaves.
   Status finalize();
 
  private:

@@ -1,6 +1,4 @@
 // How communicators come to be: from the environment, or all ranks in one process.
-#include <atomic>
-
 #include "collectives/communicator_core.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"

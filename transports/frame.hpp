@@ -42,7 +42,7 @@ struct FrameHeader {
   std::uint16_t magic = kFrameMagic;
   std::uint8_t version = kFrameVersion;
   FrameKind kind = FrameKind::data;
-  std::uint32_t epoch = 0;  ///< Membership of the group; frames of another epoch are dropped.
+  std::uint32_t unused = 0;  ///< Reserved: 0.
   /// Of the call on this communicator; point to point: of the message on this link.
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;  ///< Which message of this call on this link (0, 1, ...).

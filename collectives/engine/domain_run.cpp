@@ -35,6 +35,9 @@ std::uint64_t mix(std::uint64_t word) {
 
 bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
 
+bool is_revoked(const MemberControl& own) { return own.revoked.load(std::memory_order_seq_cst) != 0; }
+Status revoked() { return Status(ErrorCode::aborted, "the communicator was revoked"); }
+
 bool in_process_of_its_own(const SegmentRef& reference) {
   return reference.segment == 0 && reference.owner != kUnusedBuffer && reference.owner != process_token();
 }
@@ -214,8 +217,7 @@ Status DomainRun::resolve_members(Domain& domain) {
   // revoke and writes nothing.
   MemberControl& own = domain.control(domain.rank());
   own.writing.store(1, std::memory_order_seq_cst);
-  if (own.revoked.load(std::memory_order_seq_cst) != 0)
-    return Status(ErrorCode::aborted, "the communicator was revoked");
+  if (is_revoked(own)) return revoked();
   const auto members = static_cast<std::size_t>(domain.size());
   places_.input.resize(members);
   places_.output.resize(members);
@@ -280,6 +282,8 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
     default:
       break;
   }
+  // Nobody waits long for this rank to stop, however long the message is.
+  if (registered_ && is_revoked(domain.control(domain.rank()))) return revoked();
   if (elements_ == 0) claim_phase(domain);
   if (choice_.memory != nullptr) {
     enqueued_ = true;
@@ -355,6 +359,10 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   }
 }
 
+bool DomainRun::is_exposed() const {
+  return agreed_ ? registered_ : offered_ && mapped(mine_.input) && mapped(mine_.output);
+}
+
 bool DomainRun::waits_idly() const {
   if (!agreed_) return offered_;  // For all offers, and then comes a registered program.
   const Program& program = program_->program;
@@ -365,7 +373,7 @@ void DomainRun::abandon(Domain& domain) {
   static_cast<void>(complete_enqueued());
   if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
   program_.reset();
-  agreed_ = registered_ = pulled_ = false;
+  agreed_ = offered_ = registered_ = pulled_ = false;
 }
 
 }  // namespace lockstep::internal

@@ -73,15 +73,16 @@ class DomainRun {
   Result<RunProgress> step(Domain& domain, ProgramCache& cache);
   /// After done: where the next call starts.
   DomainPosition end() const;
-  /// While this is true members' memory may be written by this rank (registered programs).
-  bool writes_to_members() const { return registered_; }
+  /// Whether members may use this rank's buffers where they lie: from an offer with which a registered
+  /// program can be chosen, until the run is over or all have agreed on another one. Not only from the
+  /// agreement on: a member that has seen the last offer goes on while this rank has yet to look.
+  bool is_exposed() const;
   /// Whether the last step() stopped within a long copy or reduction, only to let others have the lock.
   bool has_work() const { return elements_ > 0; }
   /// Whether whoever has published what is awaited has nothing to do until all have, and the call goes on
   /// then or ends for those who shared its work. Not where one phase is all: there a rank that has published
   /// may as well let the next one end.
   bool waits_idly() const;
-  const PreparedProgram* program() const { return agreed_ ? program_.get() : nullptr; }
   void waiting_for(Domain& domain, std::vector<int>& members) const;
   void abandon(Domain& domain);
 

@@ -42,7 +42,7 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   if (transport_)
     peers_ = std::make_unique<PeerTable>(*transport_, Channel::collective, group_.size(), group_.rank);
   matcher_ =
-      std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, 0, memory_ != nullptr);
+      std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, memory_ != nullptr);
   active_.reserve(2 * kMaxInFlight);
   wait_policy_ = wait_policy(group_, model.model->spin_microseconds * 1000);
   past_caches_from_ =
@@ -134,6 +134,16 @@ void Engine::wait_out(Operation& operation, Contender& lock) {
   lock.unlock();
   wait(operation);
   lock.lock();
+}
+
+void Engine::finish_calls() {
+  Contender lock(*this);
+  while (!active_.empty() || !pending_.empty()) {
+    Operation& last = pending_.empty() ? *active_.back() : *pending_.back();
+    ++last.references;
+    wait_out(last, lock);
+    unreference(last);
+  }
 }
 
 Operation* Engine::start(const Call& call, std::function<void(bool)> on_complete) {

@@ -91,8 +91,10 @@ class Engine final : public Progressor,
 
   /// One pass without waiting. True when something moved.
   bool step();
-  /// Tells peers that this rank leaves in good order, and ends the engine here: later calls are errors.
-  /// Idempotent.
+  /// Waits until every collective under way has ended, those that nobody has a handle of too.
+  void finish_calls();
+  /// Tells peers that this rank leaves, and ends the engine here: later calls are errors. In good order if no
+  /// collective is under way, else with a revoke. Idempotent.
   void close();
 
   const EngineGroup& group() const { return group_; }
@@ -186,7 +188,6 @@ class Engine final : public Progressor,
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
   void wake_self();
   bool has_unattended() const;
-  Sleeper& sleeper();
 
   // engine_failure.cpp
   void apply_requests();
@@ -200,8 +201,10 @@ class Engine final : public Progressor,
   void drop_posted();
   void mark_domain();
   bool drain();
+  void give_up_calls();
   void tell_before_leaving();
   Status failure(const Operation& operation, const Status& cause) const;
+  Status out_of_memory() const;
 
   // engine_peers.cpp
   Status reason_in_domain() const;
@@ -261,7 +264,6 @@ class Engine final : public Progressor,
   std::unique_ptr<Sleeper> sleeper_;
   Nanos urgent_moved_ = -kUrgentPause;  // When an urgent call did last.
   bool others_held_ = false;            // For its sake.
-  Nanos last_look_ = 0;
   Nanos last_moved_ = 0;
   bool moved_since_look_ = false;
 

@@ -1,6 +1,7 @@
 // The short path of a blocking call: attempts in place, before anybody waits. In shared memory the peers are
 // most often on time, and a small call ends here.
 #include <algorithm>
+#include <new>
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
@@ -154,9 +155,13 @@ Operation* Engine::run_in_domain(const Call& call) {
   operation.domain_run.enter(position_);
   bool done = false;
   const auto try_once = [&] {
-    auto progress = operation.domain_run.step(*domain_, programs_);
-    done = progress.ok() && progress->done;
-    return done || !progress.ok();
+    try {
+      auto progress = operation.domain_run.step(*domain_, programs_);
+      done = progress.ok() && progress->done;
+      return done || !progress.ok();
+    } catch (const std::bad_alloc&) {
+      return true;  // Met again, if it lasts.
+    }
   };
   attempt_recorded(operation.sequence, call.facts, try_once, &operation.domain_run);
   if (!done) return make_late(operation);

@@ -19,6 +19,8 @@ const char* next_step(ErrorCode code) {
     case ErrorCode::peer_lost:
       return "look at the output of the rank that ended; restart, or go on with a new communicator of the "
              "survivors";
+    case ErrorCode::out_of_memory:
+      return "give that rank more memory, or call with less at a time on a new communicator";
     case ErrorCode::timeout:
       return "find out why that rank is late, or raise LOCKSTEP_TIMEOUT";
     case ErrorCode::refused:
@@ -54,6 +56,10 @@ Status Engine::failure(const Operation& operation, const Status& cause) const {
                               : "the buffers are unchanged") +
                      "\n  next  : " + next_step(cause.code());
   return Status(cause.code(), std::move(text), cause.culprit());
+}
+
+Status Engine::out_of_memory() const {
+  return Status(ErrorCode::out_of_memory, "memory ran out for what it needs beside its buffers", group_.rank);
 }
 
 // ---- requests from other threads ----
@@ -181,11 +187,15 @@ void Engine::fail_everything() {
   while (!messages_.empty()) complete(*messages_.front(), failure(*messages_.front(), reason_));
 }
 
-/// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes: every
-/// member has seen the revoke (its mark is down, and it looks at `revoked` between raising the mark and
-/// writing), or is dead, or finds the memory replaced.
+/// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes.
+/// A peer writes only when it has seen this rank's offer and everybody's, has then raised `writing`, and has
+/// then found its own `revoked` down. All `revoked` are up by now (mark_domain). Of these stores and loads
+/// all ranks see one order: either the peer's declaration came before its mark, and is seen here until it has
+/// stopped; or the peer finds its mark and writes nothing. Whether this rank has seen the other offers itself
+/// does not matter, so it is exposed from its own on. A peer whose declaration stays up is dead, or finds the
+/// memory replaced (tests/model/revoke.pml).
 void Engine::quiesce(Operation& operation) {
-  const bool exposed = operation.domain_run.writes_to_members();
+  const bool exposed = operation.domain_run.is_exposed();
   operation.domain_run.abandon(*domain_);
   if (!exposed || reactor_ == nullptr) return;
   const Nanos end = env_.now() + kQuiesceWait;
@@ -228,6 +238,7 @@ void Engine::close() {
   Contender lock(*this);
   if (closed_) return;
   closed_ = true;
+  give_up_calls();
   if (state() == ErrorCode::ok) {
     reason_ = Status(ErrorCode::aborted, "the communicator was finalized on this rank");
     state_.store(static_cast<int>(ErrorCode::aborted), std::memory_order_release);
@@ -240,6 +251,17 @@ void Engine::close() {
   tell_before_leaving();
   drop_posted();  // A Work may keep this engine, but its links end here.
   if (transport_) transport_->close();
+}
+
+/// A rank that leaves with calls under way ends them everywhere. Its peers cannot end them well, and where
+/// they have its offers they would use its buffers, which are the caller's again.
+void Engine::give_up_calls() {
+  apply_requests();
+  if (state() == ErrorCode::ok && domain_ != nullptr) check_domain();
+  if (state() != ErrorCode::ok || (active_.empty() && pending_.empty())) return;
+  const Operation& first = active_.empty() ? *pending_.front() : *active_.front();
+  revoke(Status(ErrorCode::aborted, who(group_.rank) + " left with " + first.describe() + " under way",
+                group_.rank));
 }
 
 /// A rank that ends because of a failure is the first that its peers miss: they must have heard why by then.

@@ -1,5 +1,6 @@
 // From a call to what runs: its shape, the choice of an algorithm, the program over links or in the domain.
 #include <algorithm>
+#include <new>
 
 #include "collectives/engine/engine.hpp"
 #include "collectives/programs/blocks.hpp"
@@ -59,7 +60,7 @@ Combine Engine::combine_of(const Call& call) const {
   return {call.facts.type, call.facts.op, call.user_op, world, false, call.scale, call.device_scale};
 }
 
-Status Engine::launch(Operation& operation) {
+Status Engine::launch(Operation& operation) try {
   const Call& call = operation.call;
   Buffers buffers = buffers_of(call);
   if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective) && memory_ == nullptr) {
@@ -76,6 +77,8 @@ Status Engine::launch(Operation& operation) {
   in_domain_.push_back(&operation);
   launch_domain(operation, *selection, hash_of(call.facts), buffers, combine_of(call));
   return {};
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
 }
 
 /// A group of one: the output is the input.
@@ -107,7 +110,7 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   }
   if (bytes > 0) buffers.scratch = operation.scratch.get() + sizeof(FrameHeader);
   peers_of(operation.urgent).enter(operation.sequence, program->send_peers);
-  operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence, 0);
+  operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence);
   return {};
 }
 

@@ -1,5 +1,6 @@
 // One pass over what is in flight.
 #include <algorithm>
+#include <new>
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
@@ -82,8 +83,8 @@ bool Engine::advance(Operation& operation) {
   return progress->moved || progress->done;
 }
 
+/// A user's operator may throw, and memory may run out: either ends its operation like any other error.
 Result<RunProgress> Engine::advance_run(Operation& operation) {
-  // A user's operator may throw; the exception ends its operation like any other error.
   try {
     switch (operation.path) {
       case Operation::Path::links: {
@@ -104,8 +105,12 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
       case Operation::Path::none:
         break;
     }
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
   } catch (const std::exception& error) {
     return Status(ErrorCode::aborted, "the user's operator threw: " + std::string(error.what()), group_.rank);
+  } catch (...) {
+    return Status(ErrorCode::aborted, "the user's operator threw what is no std::exception", group_.rank);
   }
   return RunProgress{};
 }
@@ -143,7 +148,6 @@ void Engine::look_around() {
   const Nanos now = env_.now();
   if (moved_since_look_ || last_moved_ == 0) last_moved_ = now;
   moved_since_look_ = false;
-  last_look_ = now;
   Nanos next = now + kProbeAfter;
   if (others_held_) next = std::min(next, urgent_moved_ + kUrgentPause);
   const auto check = [&](Operation& operation, Nanos timeout) {

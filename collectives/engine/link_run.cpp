@@ -12,14 +12,12 @@ bool is_receive(StepKind kind) { return kind == StepKind::recv || kind == StepKi
 }  // namespace
 
 void LinkRun::begin(std::shared_ptr<const PreparedProgram> program, const Buffers& buffers,
-                    const Combine& combine, const CallFacts& facts, std::uint64_t sequence,
-                    std::uint32_t epoch) {
+                    const Combine& combine, const CallFacts& facts, std::uint64_t sequence) {
   program_ = std::move(program);
   buffers_ = buffers;
   combine_ = combine;
   facts_ = facts;
   sequence_ = sequence;
-  epoch_ = epoch;
   lanes_.assign(program_->program.lanes.size(), LaneState{});
   passed_by_ = kSelf;
 }
@@ -65,7 +63,6 @@ Result<LinkRun::Attempt> LinkRun::run_step(std::size_t lane, PeerTable& peers, F
 FrameHeader LinkRun::header_of(std::size_t lane, const Slice& payload) const {
   FrameHeader header;
   header.kind = FrameKind::data;
-  header.epoch = epoch_;
   header.sequence = sequence_;
   header.index = program_->notes[lane][lanes_[lane].next].message_index;
   header.bytes = buffers_.bytes(payload);
@@ -130,7 +127,7 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Channel channel,
     if (header == nullptr) return false;
     const bool data =
         header->kind == FrameKind::data && header->sequence == sequence_ && header->facts == facts_;
-    if (data && header->epoch == epoch_) {
+    if (data) {
       if (header->index == program_->notes[lane][lanes_[lane].next].message_index &&
           header->bytes == buffers_.bytes(step.dst)) {
         return true;

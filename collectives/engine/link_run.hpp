@@ -23,7 +23,7 @@ class LinkRun {
   /// Buffers must stay valid until the run is over (or abandon() was called). Keeps capacity from run to run:
   /// no allocation on repeats.
   void begin(std::shared_ptr<const PreparedProgram> program, const Buffers& buffers, const Combine& combine,
-             const CallFacts& facts, std::uint64_t sequence, std::uint32_t epoch);
+             const CallFacts& facts, std::uint64_t sequence);
 
   struct Progress {
     bool moved = false;
@@ -43,7 +43,6 @@ class LinkRun {
   int passed_by() const { return passed_by_; }
   /// Payload bytes of the message at the head of `peer`'s stream that this run has taken.
   std::uint64_t taken_from(int peer) const;
-  const PreparedProgram* program() const { return program_.get(); }
 
  private:
   struct LaneState {
@@ -79,7 +78,6 @@ class LinkRun {
   Combine combine_;
   CallFacts facts_;
   std::uint64_t sequence_ = 0;
-  std::uint32_t epoch_ = 0;
   std::vector<LaneState> lanes_;
   int passed_by_ = kSelf;
   bool alone_ = false;

@@ -8,11 +8,10 @@
 
 namespace lockstep::internal {
 
-Matcher::Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch, bool on_device)
+Matcher::Matcher(Transport* transport, Sink& sink, int size, int self, bool on_device)
     : transport_(transport),
       sink_(sink),
       self_(self),
-      epoch_(epoch),
       on_device_(on_device),
       peers_(static_cast<std::size_t>(size)) {}
 
@@ -51,7 +50,6 @@ void Matcher::post_send(Operation& operation) {
   operation.message_id = peer.next_id++;
   Outgoing offer;
   offer.header.kind = FrameKind::offer;
-  offer.header.epoch = epoch_;
   offer.header.sequence = operation.message_id;
   offer.header.index = eager ? 1 : 0;
   offer.header.tag = message.tag;
@@ -154,7 +152,6 @@ void Matcher::accept(Operation& receive, int peer, const FrameHeader& offer) {
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   Outgoing answer;
   answer.header.kind = FrameKind::accept;
-  answer.header.epoch = epoch_;
   answer.header.sequence = offer.sequence;
   if (Status fit = check_fit(receive, peer, offer); !fit.ok()) {
     answer.header.index = 1;  // Refused.
@@ -190,7 +187,6 @@ void Matcher::on_accept(int peer, const FrameHeader& header) {
   }
   Outgoing payload;
   payload.header.kind = FrameKind::message;
-  payload.header.epoch = epoch_;
   payload.header.sequence = header.sequence;
   payload.header.tag = send.message.tag;
   payload.header.bytes = send.message.count * size_of(send.message.type);
@@ -205,17 +201,9 @@ void Matcher::abandon() {
     peer.awaiting_accept.clear();
     peer.awaiting_message.clear();
     peer.incoming.operation = nullptr;
-    if (on_device_) {
-      queued_ -= peer.outgoing.size();
-      peer.outgoing.clear();
-    }
-    for (Outgoing& frame : peer.outgoing) {
-      if (frame.operation == nullptr) continue;
-      frame.copy.assign(frame.data, frame.data + frame.header.bytes);
-      frame.operation = nullptr;
-    }
+    peer.outgoing.clear();
   }
-  pending_ = 0;
+  pending_ = queued_ = 0;
 }
 
 /// Ends what needs the link to `peer`; whether that was anything. What can come from anybody waits on.

@@ -30,23 +30,22 @@ class Matcher {
 
   /// `transport` is null in a group of one, whose messages are all to itself. `on_device`: messages lie where
   /// the processor reaches nothing, and none goes to its own rank.
-  Matcher(Transport* transport, Sink& sink, int size, int self, std::uint32_t epoch, bool on_device);
+  Matcher(Transport* transport, Sink& sink, int size, int self, bool on_device);
 
   /// Takes a send or receive. It ends through the sink, possibly at once.
   void post(Operation& operation);
   /// Moves what can be moved; never blocks. Losing a peer ends the operations that need it.
   bool step();
-  /// Forgets every operation (the engine ends them); half-sent messages are completed from a copy, or not at
-  /// all where they lie on a device: the links of messages carry nothing else.
+  /// Forgets every operation (the engine ends them) and what was to be sent, half-sent messages too: their
+  /// links carry nothing else, and nothing more.
   void abandon();
   bool idle() const { return pending_ == 0 && queued_ == 0; }
 
  private:
   struct Outgoing {
     FrameHeader header;
-    const std::byte* data = nullptr;  ///< The caller's memory while `operation` is pending, or `copy`.
-    std::vector<std::byte> copy;
-    Operation* operation = nullptr;  ///< Ends when this frame is handed over.
+    const std::byte* data = nullptr;  ///< The caller's memory.
+    Operation* operation = nullptr;   ///< Ends when this frame is handed over.
     SendCursor cursor;
   };
   struct Incoming {  ///< The head message of a link while its payload arrives.
@@ -104,7 +103,6 @@ class Matcher {
   Transport* transport_;
   Sink& sink_;
   int self_;
-  std::uint32_t epoch_;
   bool on_device_;
   std::vector<Peer> peers_;
   Status last_end_;                   ///< Why the last of the ended peers has ended.

@@ -39,9 +39,8 @@ bool Matcher::send_frames(int peer, Link& link) {
   bool moved = false;
   for (std::size_t next = 0; next < outgoing.size();) {  // Those before it are under way, and not over.
     Outgoing& frame = outgoing[next];
-    const std::byte* data = frame.copy.empty() ? frame.data : frame.copy.data();
     const std::size_t before = frame.cursor.header_bytes + frame.cursor.payload_bytes;
-    const auto sent = link.send(frame.header, {data, frame.header.bytes}, frame.cursor);
+    const auto sent = link.send(frame.header, {frame.data, frame.header.bytes}, frame.cursor);
     if (!sent.ok()) {
       lose_peer(peer, sent.status());
       return true;

@@ -35,7 +35,6 @@ class PeerTable {
   void leave(int peer, std::uint64_t sequence);
   /// Remembers whether a message to `peer` is under way: nothing may be put between its bytes.
   void set_mid_message(int peer, bool mid) { peers_[static_cast<std::size_t>(peer)].mid_message = mid; }
-  bool mid_message(int peer) const { return peers_[static_cast<std::size_t>(peer)].mid_message; }
 
   /// Queues a frame of the engine's own (probe, revoke); it goes out between messages.
   void post(int peer, const FrameHeader& header, std::string payload = {});
@@ -51,7 +50,6 @@ class PeerTable {
                   const SendCursor& cursor);
 
   int size() const { return static_cast<int>(peers_.size()); }
-  Transport& transport() { return transport_; }
 
  private:
   struct Posted {

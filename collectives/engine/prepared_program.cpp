@@ -36,7 +36,6 @@ void number_messages(PreparedProgram& prepared) {
 
 std::shared_ptr<const PreparedProgram> prepare(const Algorithm& algorithm, const Shape& shape) {
   auto prepared = std::make_shared<PreparedProgram>();
-  prepared->algorithm = &algorithm;
   prepared->program = algorithm.build(shape);
   number_messages(*prepared);
   return prepared;
@@ -62,8 +61,8 @@ const std::shared_ptr<const PreparedProgram>& ProgramCache::get(const Algorithm&
     return entries_.front().program;
   }
   entries_.push_front({key, prepare(algorithm, shape)});
+  steps_ += entries_.front().program->steps;  // Of every entry, should the index find no memory.
   index_.emplace(key, entries_.begin());
-  steps_ += entries_.front().program->steps;
   evict();
   return entries_.front().program;
 }

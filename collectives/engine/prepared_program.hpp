@@ -19,7 +19,6 @@ struct StepNote {
 };
 
 struct PreparedProgram {
-  const Algorithm* algorithm = nullptr;
   Program program;
   std::vector<std::vector<StepNote>> notes;  ///< By lane and step.
   std::vector<int> send_peers;               ///< Peers with at least one send.

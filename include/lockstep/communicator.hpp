@@ -84,9 +84,10 @@ struct RecvStatus {
 class Plan;
 class Batch;
 
-/// A group of ranks. Movable, not copyable. Destruction is local and never communicates; call finalize() for
-/// an orderly end. A child forked while one lives (a data loader) may drop its copy, and the parent goes on;
-/// any other call there throws ErrorCode::not_supported.
+/// A group of ranks. Movable, not copyable. Destruction is local and waits for no rank: collectives under way
+/// end as by abort(), here and on the peers. Call finalize() for an orderly end. A child forked while one
+/// lives (a data loader) may drop its copy, and the parent goes on; any other call there throws
+/// ErrorCode::not_supported.
 class LOCKSTEP_API Communicator {
  public:
   /// Joins the group that `options` and the environment describe. Blocks until all ranks are there (or throws
@@ -245,8 +246,8 @@ class LOCKSTEP_API Communicator {
   /// peers. Local, idempotent, returns at once, callable from any thread and from a callback.
   void abort(std::string_view reason = "abort() was called");
 
-  /// Orderly end: waits for all ranks (a barrier), then tells them that this rank leaves. Later calls are
-  /// errors.
+  /// Orderly end: waits for the collectives under way and for all ranks (a barrier), then tells them that
+  /// this rank leaves. Later calls are errors.
   void finalize();
 
   /// ok while usable; otherwise why it was revoked.

@@ -16,8 +16,8 @@ class CommunicatorCore;
 }  // namespace internal
 
 /// Handle of an operation in flight. Dropping it leaves the operation running and the library holding what it
-/// needs; the buffers must then stay valid until the communicator is finalized or aborted. Movable; one
-/// handle is used by one thread at a time.
+/// needs; the buffers must then stay valid until the communicator is finalized, aborted or destroyed.
+/// Movable; one handle is used by one thread at a time.
 class LOCKSTEP_API Work {
  public:
   Work() noexcept = default;  ///< Done, ok.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/engine/limits.hpp"
 #include "tests/support/must.hpp"
 
 namespace lockstep::internal {
@@ -14,31 +15,47 @@ namespace {
 
 using testing::must;
 
-/// Two members in one address space, each with a control area and memory that is named by its address.
+/// What two members share.
+struct Common {
+  std::array<MemberControl, 2> control{};
+  alignas(kLine) std::byte staging[2][kStagingBytes]{};
+};
+
+/// Two members in one address space, whose memory is named by its address.
 class PlainDomain final : public Domain {
  public:
-  using Controls = std::array<MemberControl, 2>;
-  PlainDomain(int rank, Controls& controls) : Domain(rank, {&controls[0], &controls[1]}) {}
-  std::byte* staging(int) override { return nullptr; }
+  PlainDomain(int rank, Common& common)
+      : Domain(rank, {&common.control[0], &common.control[1]}), common_(common) {}
+  std::byte* staging(int member) override { return common_.staging[member]; }
   Result<std::byte*> resolve(int, const SegmentRef& ref, std::size_t bytes) override {
     return own_address(ref, bytes);
   }
   void ring(int) override {}
   int bell_fd() override { return -1; }
+
+ private:
+  Common& common_;
 };
 
+enum class Offered : bool { nothing, buffer };
+
 struct Member {
-  Member(int rank, PlainDomain::Controls& controls) : domain(rank, controls) {
+  Member(int rank, Common& common, Offered offered = Offered::buffer, std::size_t count = 64)
+      : domain(rank, common), numbers(count, 1.0f) {
     shape.rank = rank;
     shape.world = 2;
     shape.count = numbers.size();
+    shape.segment = shape.count;
+    shape.staging = kStagingBytes / 2 / sizeof(float);
+    choice.staged = must(find_algorithm(Collective::all_reduce, Medium::domain_staged, "two_shot"));
     choice.registered = must(find_algorithm(Collective::all_reduce, Medium::domain_registered, "fused"));
     choice.shape = &shape;
     Buffers buffers;
     buffers.element = sizeof(float);
     buffers.self = rank;
     buffers.input = buffers.output = reinterpret_cast<std::byte*>(numbers.data());
-    const SegmentRef place = direct_ref(numbers.data());
+    buffers.hand_over = &hand_over;
+    const SegmentRef place = offered == Offered::buffer ? direct_ref(numbers.data()) : SegmentRef{};
     Combine combine;
     combine.type = DataType::f32;
     run.begin(choice, buffers, combine, {}, {place, place});
@@ -47,7 +64,8 @@ struct Member {
   Result<RunProgress> step() { return run.step(domain, cache); }
 
   PlainDomain domain;
-  std::vector<float> numbers = std::vector<float>(64, 1.0f);
+  std::vector<float> numbers;
+  HandOver hand_over{real_env()};
   Shape shape;
   DomainChoice choice;
   ProgramCache cache;
@@ -55,8 +73,8 @@ struct Member {
 };
 
 TEST(DomainRun, TwoMembersReduceInPlace) {
-  const auto controls = std::make_unique<PlainDomain::Controls>();
-  Member first(0, *controls), second(1, *controls);
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
   EXPECT_FALSE(must(first.step()).done);
   EXPECT_FALSE(must(second.step()).done);  // It wrote its part, and waits for the other's.
   EXPECT_TRUE(must(first.step()).done);
@@ -67,15 +85,52 @@ TEST(DomainRun, TwoMembersReduceInPlace) {
 
 // The engine looks once more at a call that failed before it tells of the loss.
 TEST(DomainRun, ARevokedCallMayBeSteppedAgainAndTouchesNothing) {
-  const auto controls = std::make_unique<PlainDomain::Controls>();
-  Member first(0, *controls), second(1, *controls);
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
   EXPECT_FALSE(must(second.step()).done);
-  (*controls)[0].revoked.store(1);  // Between the offers and the declaration of writing.
+  common->control[0].revoked.store(1);  // Between the offers and the declaration of writing.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(first.step().status().code(), ErrorCode::aborted);
-  EXPECT_EQ((*controls)[0].writing.load(), 1u);
+  EXPECT_EQ(common->control[0].writing.load(), 1u);
   first.run.abandon(first.domain);
-  EXPECT_EQ((*controls)[0].writing.load(), 0u);
+  EXPECT_EQ(common->control[0].writing.load(), 0u);
   EXPECT_EQ(second.numbers, std::vector<float>(64, 1.0f));
+}
+
+// A member that has seen all offers may write while another has yet to look.
+TEST(DomainRun, IsExposedFromItsOwnOfferOn) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
+  EXPECT_FALSE(first.run.is_exposed());
+  EXPECT_FALSE(must(first.step()).done);
+  EXPECT_TRUE(first.run.is_exposed());
+  EXPECT_FALSE(must(second.step()).done);
+  EXPECT_EQ(first.numbers.back(), 2.0f);
+  EXPECT_TRUE(first.run.is_exposed());
+  first.run.abandon(first.domain);
+  EXPECT_FALSE(first.run.is_exposed());
+}
+
+TEST(DomainRun, IsNotExposedWhereOnePrivateBufferIsEnoughToKnow) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common, Offered::nothing);
+  EXPECT_FALSE(must(second.step()).done);
+  EXPECT_FALSE(second.run.is_exposed());
+  EXPECT_FALSE(must(first.step()).done);
+  EXPECT_FALSE(first.run.is_exposed());
+  while (!must(first.step()).done) must(second.step());
+  EXPECT_EQ(first.numbers, std::vector<float>(64, 2.0f));
+}
+
+TEST(DomainRun, StopsWritingWithinALongMessage) {
+  const auto common = std::make_unique<Common>();
+  constexpr std::size_t kCount = 8 * kReduceBlockBytes / sizeof(float);
+  Member first(0, *common, Offered::buffer, kCount), second(1, *common, Offered::buffer, kCount);
+  EXPECT_FALSE(must(first.step()).done);
+  EXPECT_FALSE(must(second.step()).done);
+  ASSERT_TRUE(second.run.has_work());
+  common->control[1].revoked.store(1);
+  EXPECT_EQ(second.step().status().code(), ErrorCode::aborted);
+  EXPECT_EQ(first.numbers.back(), 1.0f);
 }
 
 }  // namespace

@@ -245,6 +245,26 @@ TEST(Deadline, PassesWhileDataMove) {
   });
 }
 
+/// Of rank 2, and in a call that its library may run on a thread of its own.
+TEST_P(Deviation, UserOperatorThrowsNoException) {
+  const auto with = [](bool throws, bool waits) {
+    return [throws, waits](Communicator& c) {
+      CallOptions options;
+      options.user_op.combine = throws ? [](const void*, void*, std::size_t, void*) { throw 42; }
+                                       : +[](const void*, void*, std::size_t, void*) {};
+      std::vector<float> data(100000);
+      if (waits) {
+        c.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::user, options);
+      } else {
+        c.all_reduce_async(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::user, options)
+            .wait();
+      }
+    };
+  };
+  for (const bool waits : {true, false})
+    expect_all(run(with(false, waits), with(true, waits)), {ErrorCode::aborted}, {"no std::exception"});
+}
+
 TEST(Refusal, BitwiseOnFloatsNamesTheType) {
   auto group = Communicator::local_group(1);
   float x = 1;

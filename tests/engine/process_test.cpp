@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -89,6 +90,40 @@ void survive_a_kill(const char* transports, bool with_children, bool registered)
 TEST_P(Processes, AKilledRankIsNamedByAllOthers) { survive_a_kill(GetParam(), false, false); }
 TEST_P(Processes, AKilledRankIsNamedDespiteForkedChildren) { survive_a_kill(GetParam(), true, false); }
 TEST(Registered, AKilledRankIsNamedByAllOthers) { survive_a_kill("shm", false, true); }
+
+/// A rank that leaves in the middle of a call takes its memory along: a peer that calls later hears why, and
+/// writes nothing there.
+TEST(Registered, WhoLeavesTakesItsMemoryAlong) {
+  MeetingPlace place;
+  Shared<std::atomic<int>> turn;
+  run_forked(2, [&](int rank) {
+    auto comm = std::make_unique<Communicator>(place.join(rank, 2, "shm"));
+    constexpr std::size_t kCount = 1 << 20;
+    auto* data = static_cast<float*>(allocate(kCount * sizeof(float)));
+    std::fill_n(data, kCount, 1.0f);
+    comm->barrier();
+    if (rank == 0) {
+      static_cast<void>(comm->all_reduce_async(data, data, kCount, DataType::f32, ReduceOp::sum));
+      comm.reset();
+      std::fill_n(data, kCount, 7.0f);
+      *turn = 1;
+      internal::testing::wait_until([&] { return turn->load() == 2; });
+      EXPECT_EQ(std::count(data, data + kCount, 7.0f), static_cast<std::ptrdiff_t>(kCount));
+      return;
+    }
+    internal::testing::wait_until([&] { return turn->load() == 1; });
+    CallOptions options;
+    options.timeout = std::chrono::seconds(60);
+    try {
+      comm->all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum, options);
+      ADD_FAILURE() << "there was nobody to reduce with";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+      EXPECT_EQ(error.culprit(), 0) << error.what();
+    }
+    *turn = 2;
+  });
+}
 
 struct LastWordsBoard {
   std::atomic<bool> sending{false};

@@ -1,0 +1,95 @@
+// Memory that runs out where the library needs some: one clear error on every rank, and nobody waits.
+#include <memory>
+#include <vector>
+
+#include "tests/engine/local_ranks.hpp"
+#include "tests/engine/scarce_memory.hpp"
+#include "tests/engine/sim_world.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::Channel;
+using testing::error_of;
+using testing::on_ranks;
+using testing::ScarceMemory;
+
+constexpr std::size_t kCount = 1 << 20;
+constexpr std::size_t kMuch = kCount * sizeof(float) / 4;
+
+/// Both ranks make `call`, for which rank 0 has no memory.
+void expect_error_on_both(const char* transport, const CallOptions& options, ReduceOp op) {
+  std::vector<float> in(kCount, 1.0f), out[2];
+  for (auto& each : out) each.assign(kCount, 0.0f);
+  on_ranks(2, transport, [&](Communicator& comm) {
+    comm.barrier();
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    const auto [code, text] = error_of([&] {
+      const ScarceMemory scarce(rank == 0 ? kMuch : SIZE_MAX);
+      comm.all_reduce(in.data(), out[rank].data(), kCount, DataType::f32, op, options);
+    });
+    EXPECT_EQ(code, ErrorCode::out_of_memory) << text;
+    EXPECT_NE(text.find("memory ran out"), std::string::npos) << text;
+    EXPECT_EQ(comm.state(), ErrorCode::out_of_memory);
+  });
+}
+
+CallOptions by(std::string_view algorithm) {
+  CallOptions options;
+  options.timeout = std::chrono::seconds(60);
+  options.algorithm = algorithm;
+  return options;
+}
+
+TEST(OutOfMemory, ForScaledInput) {
+  for (const char* transport : {"shm", "tcp"}) expect_error_on_both(transport, by(""), ReduceOp::premul_sum);
+}
+
+TEST(OutOfMemory, ForScratch) { expect_error_on_both("tcp", by("recursive_doubling"), ReduceOp::sum); }
+
+/// A repeated call in shared memory, in an operation of the pool that was only used for messages yet.
+TEST(OutOfMemory, OfARepeatedCallForAMoment) {
+  on_ranks(2, "shm", [&](Communicator& comm) {
+    std::vector<float> data(4096, 1.0f);
+    const auto sum = [&] {
+      comm.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum, by(""));
+    };
+    sum();
+    float x = 0;
+    Work keeps_an_operation = comm.recv_async(&x, 1, DataType::f32, 1 - comm.rank(), 1);
+    comm.send_async(&x, 1, DataType::f32, 1 - comm.rank(), 2).wait();
+    comm.recv(&x, 1, DataType::f32, 1 - comm.rank(), 2);
+    {
+      const ScarceMemory scarce(1, comm.rank() == 0 ? 1 : 0);
+      sum();
+      EXPECT_EQ(scarce.refused(), comm.rank() == 0 ? 1 : 0) << "the test did not reach what it is for";
+    }
+    EXPECT_EQ(data.front(), 4.0f);
+    comm.send(&x, 1, DataType::f32, 1 - comm.rank(), 1);
+    keeps_an_operation.wait();
+  });
+}
+
+TEST(OutOfMemory, IsNoneInAnAbortWithALongMessageUnderWay) {
+  using namespace internal;
+  SimWorldOptions options;
+  options.network.links.in_flight = 64 << 10;
+  SimWorld world(options);
+  constexpr std::size_t kBytes = 4 << 20;
+  world.add(0, SimMessage{true, 1, 0, kBytes});
+  world.add(1, SimMessage{false, 0, 0, kBytes});
+  const auto sent = [&] {
+    const Link* link = world.engine(0).transport()->existing_link(1, Channel::point_to_point);
+    return link == nullptr ? 0 : link->bytes_sent();
+  };
+  Nanos until = 0;
+  while (sent() < kBytes / 4) ASSERT_FALSE(world.run(until += kVirtualMillisecond / 10));
+  ASSERT_LT(sent(), kBytes / 2);
+  const ScarceMemory scarce(kBytes / 4);
+  world.engine(0).request_revoke(Status(ErrorCode::aborted, "enough"));
+  EXPECT_EQ(scarce.refused(), 0);
+  EXPECT_EQ(world.engine(0).state(), ErrorCode::aborted);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#include "tests/engine/scarce_memory.hpp"
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+thread_local std::size_t t_least = SIZE_MAX;
+thread_local int t_times = 0, t_refused = 0;
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  if (bytes >= t_least && t_refused < t_times) {
+    ++t_refused;
+    throw std::bad_alloc();
+  }
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+namespace lockstep::testing {
+
+ScarceMemory::ScarceMemory(std::size_t least, int times) {
+  t_least = least;
+  t_times = times;
+  t_refused = 0;
+}
+ScarceMemory::~ScarceMemory() { t_least = SIZE_MAX; }
+int ScarceMemory::refused() const { return t_refused; }
+
+}  // namespace lockstep::testing
+
+void* operator new(std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }

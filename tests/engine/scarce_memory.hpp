@@ -1,0 +1,20 @@
+// Large allocations that fail, for tests: every operator new of the program, the library's included, looks
+// here.
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep::testing {
+
+/// While it lives, this thread finds no memory for pieces of `least` bytes or more, `times` times.
+class ScarceMemory {
+ public:
+  explicit ScarceMemory(std::size_t least, int times = 1 << 30);
+  ~ScarceMemory();
+  ScarceMemory(const ScarceMemory&) = delete;
+  ScarceMemory& operator=(const ScarceMemory&) = delete;
+  /// How often memory was refused.
+  int refused() const;
+};
+
+}  // namespace lockstep::testing
