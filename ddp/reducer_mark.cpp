@@ -95,6 +95,16 @@ void Reducer::State::contribute(std::size_t i) {
 }
 
 void Reducer::State::start_full_buckets() {
+/// Gradients of which a static graph expects no mark, and which were used under no_sync: no mark brings them.
+void Reducer::State::bring_unmarked(std::size_t index) {
+  if (!options.static_graph) return;
+  for (const GradientPart& part : plan.buckets[index].parts) {
+    if (step.has_gradient[part.parameter] == 0 || tracker->expects(part.parameter)) continue;
+    if (part.first == 0) inspect(part.parameter);
+    put({index, part});
+  }
+}
+
   const std::lock_guard lock(mutex);
   if (starts_in_wait()) return;
   while (started < plan.buckets.size() && tracker->full(started)) start_bucket(started++);
@@ -131,6 +141,7 @@ void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte
 void Reducer::State::start_bucket(std::size_t index) {
   const BucketPlan::Bucket& bucket = plan.buckets[index];
   std::byte* data = bucket_data(index);
+  bring_unmarked(index);
   if (data != nullptr) {
     keep_for_undo(index, data);
     complete_bucket(bucket, data);

@@ -50,6 +50,7 @@ struct Reducer::State {
   bool checks_first() const { return options.check_first.value_or(false); }
   bool starts_in_wait() const { return checks_first() || learning; }
   void start_full_buckets();
+  void bring_unmarked(std::size_t bucket);
   void start_all_buckets();
   void keep_for_undo(std::size_t index, std::byte* data);
   void complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) const;

@@ -38,7 +38,10 @@ void Reducer::State::wait() {
 void Reducer::State::run_to_end() {
   internal::settle_marks(step, *tracker, learning, options.find_unused,
                          [this](std::size_t i) { contribute(i); });
-  if (checks_first()) judge();
+  if (checks_first()) {
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) bring_unmarked(b);
+    judge();
+  }
   start_all_buckets();
   if (!leaves_buckets()) {
     if (auto failed = carrier->finish()) throw *failed;

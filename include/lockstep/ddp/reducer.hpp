@@ -95,7 +95,8 @@ class LOCKSTEP_API Reducer {
   /// While one lives, gradients stay on this rank: mark_ready() takes note that gradient i was used, wait()
   /// does nothing. For accumulation: backward adds to the gradients in all micro-batches, the last of which
   /// runs without a NoSync. May be created between steps only. A gradient used under NoSync and not marked in
-  /// the last micro-batch takes part as it is, with find_unused.
+  /// the last micro-batch takes part as it is, with find_unused, or where a static graph never marks it
+  /// there. After begin_step(0) none takes part.
   class LOCKSTEP_API NoSync {
    public:
     explicit NoSync(Reducer& reducer);
