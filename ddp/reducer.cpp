@@ -7,7 +7,7 @@
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/settled_options.hpp"
-#include "ddp/widening_hook.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/ddp/checkpoint.hpp"
 
@@ -24,16 +24,14 @@ std::vector<std::size_t> counts_of(std::span<const Parameter> parameters) {
   return counts;
 }
 
-bool is_half(const Parameter& parameter) {
-  return parameter.type == DataType::f16 || parameter.type == DataType::bf16;
-}
-
 }  // namespace
 
 std::unique_ptr<internal::BucketCarrier> Reducer::State::make_carrier() {
   if (options.hook) return internal::make_hook_carrier(communicator, clock, options.hook);
+  const auto is_half = [](const Parameter& parameter) { return internal::widens(parameter.type); };
   if (options.half_in_f32 && std::any_of(parameters.begin(), parameters.end(), is_half)) {
-    return internal::make_hook_carrier(communicator, clock, internal::make_widening_hook());
+    widening = std::make_shared<internal::WideningHook>();
+    return internal::make_hook_carrier(communicator, clock, widening);
   }
   return internal::make_direct_carrier(communicator, clock, options.overlap_forward);
 }

@@ -133,7 +133,7 @@ void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte
   for (const GradientPart& part : bucket.parts) {
     if (step.has_gradient[part.parameter] == 0) std::memset(data + part.offset * size, 0, part.count * size);
   }
-  if (step.factor == 1) return;
+  if (step.factor == 1 || (widening && internal::widens(bucket.type))) return;
   const GradientSpan whole{bucket.type, data, bucket.count};
   scale_gradients({&whole, 1}, step.factor);
 }

@@ -29,6 +29,7 @@
 #include "ddp/step_record.hpp"
 #include "ddp/step_state.hpp"
 #include "ddp/undo_copy.hpp"
+#include "ddp/widening_hook.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep {
@@ -128,6 +129,7 @@ struct Reducer::State {
 
   std::mutex mutex;         // Guards `started` while backward runs.
   std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
+  std::shared_ptr<internal::WideningHook> widening;  // With half_in_f32, where there are halves.
   bool has_moved = false;   // The step rebuilt the buckets, of which the caller is to be told.
 
   internal::StepState step;  // The one under way.

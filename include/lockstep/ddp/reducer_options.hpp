@@ -56,7 +56,8 @@ struct ReducerOptions {
   UnevenInputs uneven = UnevenInputs::shadow;
 
   // ---- types
-  /// f16 and bf16 gradients are added up in f32 on the whole way, rounded once. Not together with `hook`.
+  /// f16 and bf16 gradients are weighted and added up in f32 on the whole way, rounded once. Not together
+  /// with `hook`.
   bool half_in_f32 = false;
 
   // ---- checks
