@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "lib/base/hash.hpp"
+
 namespace lockstep {
 namespace internal {
 namespace {
@@ -135,6 +137,16 @@ std::size_t first_urgent(const BucketPlan& plan) {
   std::size_t before = 0, first = 0;
   while (first + 1 < plan.buckets.size() && 4 * before < all) before += gradient_bytes(plan.buckets[first++]);
   return first;
+}
+
+std::uint64_t hash_of(const BucketPlan& plan) {
+  std::uint64_t hash = kFnvOffset;
+  const auto add = [&](std::uint64_t word) { hash = hash_combine(hash, word); };
+  for (const BucketPlan::Bucket& bucket : plan.buckets) {
+    add(static_cast<std::uint64_t>(bucket.type)), add(bucket.count), add(bucket.parts.size());
+    for (const GradientPart& p : bucket.parts) add(p.parameter), add(p.offset), add(p.first), add(p.count);
+  }
+  return hash;
 }
 
 std::vector<std::vector<PartPlace>> places_of(const BucketPlan& plan, std::size_t parameters) {

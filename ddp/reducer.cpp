@@ -56,17 +56,14 @@ Reducer::Reducer(Communicator& communicator, std::span<const Parameter> paramete
                  const ReducerOptions& given) {
   const ReducerOptions options = internal::settled(communicator, given);
   const bool may_move = internal::check_parameters(communicator, parameters, options);
-  try {
+  internal::telling_peers(communicator, "Reducer", [&] {
     state_ = std::make_unique<State>(communicator, parameters, options, plan_buckets(parameters, options));
     state_->memory = std::make_unique<internal::BucketMemory>(state_->layout, parameters.size());
     state_->carrier = state_->make_carrier();
     if (may_move) state_->order.observe(parameters.size());
-  } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
-    communicator.abort("Reducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
-    throw;
-  }
-  state_->broadcast_values(state_->layout, 0);
-  state_->use_plan();
+    state_->broadcast_values(state_->layout, 0);
+    state_->use_plan();
+  });
 }
 
 Reducer::Reducer(std::unique_ptr<State> state) : state_(std::move(state)) {}

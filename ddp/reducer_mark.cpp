@@ -52,6 +52,7 @@ bool Reducer::State::claim(const char* call, std::size_t i) {
 
 /// The first mark of a step; several threads may think theirs is.
 void Reducer::State::begin_marks() {
+  if (broken) throw *broken;
   step.require_marks_allowed(options.weighted);
   require_nothing_late();
   clock.mark();
@@ -94,7 +95,6 @@ void Reducer::State::contribute(std::size_t i) {
   for (const PartPlace& place : places[i]) put(place);
 }
 
-void Reducer::State::start_full_buckets() {
 /// Gradients of which a static graph expects no mark, and which were used under no_sync: no mark brings them.
 void Reducer::State::bring_unmarked(std::size_t index) {
   if (!options.static_graph) return;
@@ -105,6 +105,7 @@ void Reducer::State::bring_unmarked(std::size_t index) {
   }
 }
 
+void Reducer::State::start_full_buckets() {
   const std::lock_guard lock(mutex);
   if (starts_in_wait()) return;
   while (started < plan.buckets.size() && tracker->full(started)) start_bucket(started++);
@@ -140,8 +141,8 @@ void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte
 
 void Reducer::State::start_bucket(std::size_t index) {
   const BucketPlan::Bucket& bucket = plan.buckets[index];
-  std::byte* data = bucket_data(index);
   bring_unmarked(index);
+  std::byte* data = bucket_data(index);
   if (data != nullptr) {
     keep_for_undo(index, data);
     complete_bucket(bucket, data);
