@@ -33,6 +33,10 @@ std::string find_problem(std::span<const Parameter> parameters, const ReducerOpt
   if (parameters.empty()) return "there are no parameters; pass those that are trained";
   if (options.weighted && !options.average) return "weighted gradients are averaged; leave `average` on";
   if (options.half_in_f32 && options.hook) return "half_in_f32 is a way of its own; choose it or a hook";
+  if (options.weighted && options.hook && options.hook->leaves_gradients_local()) {
+    return "hook \"" + options.hook->name() +
+           "\" leaves gradients on their rank, where weights mean nothing; leave one of the two out";
+  }
   if (options.overlap_forward && (options.hook || options.half_in_f32)) {
     return std::string("overlap_forward ends the step before all buckets have come, and ") +
            (options.hook ? "a hook is judged when they have; leave one of the two out"

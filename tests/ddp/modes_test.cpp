@@ -142,6 +142,18 @@ TEST(Weighted, NeedsToKnowTheSamples) {
   });
 }
 
+/// What is not averaged must not be weighted either.
+TEST(Weighted, IsNoCompanionOfAHookThatLeavesGradientsLocal) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.weighted = true;
+    options.hook = std::make_shared<LocalSgd>(LocalSgdOptions{});
+    const Error error = thrown_by([&] { Numbers numbers(communicator, 1, options); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("leaves gradients"), std::string::npos) << error.what();
+  });
+}
+
 TEST(Freeze, LeavesParametersOutUntilTheyAreNamedNoMore) {
   for (const bool views : {true, false}) {
     on_ranks(2, "auto", [&](Communicator& communicator) {

@@ -29,6 +29,7 @@ struct ReducerOptions {
   bool average = true;
   /// Average over samples instead of over ranks: each rank's gradient counts as often as begin_step() says.
   bool weighted = false;
+  /// Not with a hook that leaves gradients local (LocalSgd).
   /// A gradient larger than a bucket travels in several of equal size; false: alone in one of its own.
   bool split_large = true;
   /// After the first step, order the buckets as rank 0's gradients became ready. Moves gradients, so it is
