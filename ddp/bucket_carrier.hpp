@@ -26,7 +26,7 @@ class BucketCarrier {
   virtual bool overwrites() const { return true; }
 
   /// Where a bucket is filled, of carriers that bring their own memory; may wait for an earlier one to be
-  /// done. Null after a failure. Any thread.
+  /// done. Null after a failure, which finish() returns and the peers know of. Any thread.
   virtual std::byte* lend(std::size_t bucket) {
     static_cast<void>(bucket);
     return nullptr;

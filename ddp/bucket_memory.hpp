@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "ddp/bucket_places.hpp"
+#include "ddp/registered_block.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep::internal {
@@ -29,11 +29,8 @@ class BucketMemory {
   void clear(std::size_t parameter) noexcept;
 
  private:
-  struct Free {
-    void operator()(std::byte* block) const noexcept;
-  };
   std::size_t bytes_ = 0;
-  std::vector<std::unique_ptr<std::byte, Free>> blocks_;
+  std::vector<RegisteredBlock> blocks_;
   BucketPlaces places_;
 };
 

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "lib/base/hash.hpp"
+
 namespace lockstep {
 namespace internal {
 namespace {
@@ -25,7 +27,8 @@ std::size_t align_up(std::size_t elements, DataType type) {
 class Planner {
  public:
   explicit Planner(const ReducerOptions& options)
-      : options_(options),
+      : first_cap_(options.first_bucket_bytes),
+        cap_(options.bucket_bytes),
         splits_(options.split_large && !(options.hook && options.hook->wants_whole_gradients())) {
     open_.fill(kNone);
   }
@@ -51,9 +54,7 @@ class Planner {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  std::size_t cap_of(std::size_t bucket) const {
-    return bucket == 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
-  }
+  std::size_t cap_of(std::size_t bucket) const { return bucket == 0 ? first_cap_ : cap_; }
   bool fits(std::size_t bucket, std::size_t elements) const {
     const BucketPlan::Bucket& b = buckets_[bucket];
     return (align_up(b.count, b.type) + elements) * size_of(b.type) <= cap_of(bucket);
@@ -76,15 +77,16 @@ class Planner {
       append(create(type), parameter, first, std::min(piece, elements - first));
     }
   }
-  /// Elements of each piece of a large gradient, but for the last, which may be smaller.
+  /// Elements of each piece of a large gradient, but for the last, which may be smaller: whole pages within
+  /// the cap, and one page at least.
   std::size_t piece_of(DataType type, std::size_t elements) const {
     const std::size_t page = kBucketAlignment / size_of(type);
-    const std::size_t cap = std::max(options_.bucket_bytes / size_of(type), page);
+    const std::size_t cap = std::max(cap_ / kBucketAlignment, std::size_t{1}) * page;
     const std::size_t pieces = (elements + cap - 1) / cap;
     return ((elements + pieces - 1) / pieces + page - 1) / page * page;
   }
 
-  ReducerOptions options_;
+  const std::size_t first_cap_, cap_;  // Bytes of the first bucket that is opened, and of the others.
   const bool splits_;
   std::vector<BucketPlan::Bucket> buckets_;
   std::vector<std::size_t> last_;                 // Of each bucket: when its last parameter was added.
@@ -135,6 +137,16 @@ std::size_t first_urgent(const BucketPlan& plan) {
   std::size_t before = 0, first = 0;
   while (first + 1 < plan.buckets.size() && 4 * before < all) before += gradient_bytes(plan.buckets[first++]);
   return first;
+}
+
+std::uint64_t hash_of(const BucketPlan& plan) {
+  std::uint64_t hash = kFnvOffset;
+  const auto add = [&](std::uint64_t word) { hash = hash_combine(hash, word); };
+  for (const BucketPlan::Bucket& bucket : plan.buckets) {
+    add(static_cast<std::uint64_t>(bucket.type)), add(bucket.count), add(bucket.parts.size());
+    for (const GradientPart& p : bucket.parts) add(p.parameter), add(p.offset), add(p.first), add(p.count);
+  }
+  return hash;
 }
 
 std::vector<std::vector<PartPlace>> places_of(const BucketPlan& plan, std::size_t parameters) {

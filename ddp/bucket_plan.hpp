@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ inline constexpr std::size_t kBucketAlignment = 4096;
 /// The first bucket of those that the next forward needs first: all but the first quarter of the bytes, and
 /// the last bucket in any case. Pure.
 std::size_t first_urgent(const BucketPlan& plan);
+
+/// Differs where plans do.
+std::uint64_t hash_of(const BucketPlan& plan);
 
 /// A part of a parameter's gradient and the bucket that it lies in.
 struct PartPlace {

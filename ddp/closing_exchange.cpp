@@ -3,48 +3,67 @@
 #include <algorithm>
 
 #include "collectives/communicator_core.hpp"
+#include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+constexpr std::size_t kWordBits = 64;
+
+std::size_t words_for(std::size_t bits) { return (bits + kWordBits - 1) / kWordBits; }
+
+void set_bit(std::span<std::uint64_t> words, std::size_t i) {
+  words[i / kWordBits] |= std::uint64_t{1} << i % kWordBits;
+}
+
+bool bit_of(std::span<const std::uint64_t> words, std::size_t i) {
+  return (words[i / kWordBits] >> i % kWordBits & 1) != 0;
+}
+
+}  // namespace
 
 ClosingExchange::ClosingExchange(Communicator& communicator, std::size_t parameters, bool urgent)
     : communicator_(communicator),
       number_(communicator.core().number_user()),
       parameters_(parameters),
       records_(static_cast<std::size_t>(communicator.size())),
-      bits_((parameters + 7) / 8, 0xff) {
+      used_(words_for(parameters), ~std::uint64_t{0}) {
   options_.priority = urgent ? 1 : 0;
 }
 
 void ClosingExchange::resize(std::size_t parameters) {
   parameters_ = parameters;
-  bits_.assign((parameters + 7) / 8, 0xff);
+  used_.assign(words_for(parameters), ~std::uint64_t{0});
 }
 
 void ClosingExchange::exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient) {
   StepRecord mine = record;
-  mine.reducer = number_;
+  mine.step = hash_combine(record.step, number_);
   communicator_.all_gather(&mine, records_.data(), kRecordWords, DataType::u64, options_);
-  require_one_reducer();
+  require_one_step();
   if (has_gradient == nullptr) return;
-  std::fill(bits_.begin(), bits_.end(), std::uint8_t{0});
+  std::fill(used_.begin(), used_.end(), std::uint64_t{0});
   for (std::size_t i = 0; i < parameters_; ++i) {
-    if ((*has_gradient)[i] != 0) bits_[i / 8] = static_cast<std::uint8_t>(bits_[i / 8] | 1u << i % 8);
+    if ((*has_gradient)[i] != 0) set_bit(used_, i);
   }
-  communicator_.all_reduce(bits_.data(), bits_.data(), bits_.size(), DataType::u8, ReduceOp::bor, options_);
+  communicator_.all_reduce(used_.data(), used_.data(), used_.size(), DataType::u64, ReduceOp::bor, options_);
 }
 
-void ClosingExchange::require_one_reducer() const {
+void ClosingExchange::require_one_step() const {
   const auto odd = std::find_if(records_.begin(), records_.end(), [&](const StepRecord& record) {
-    return record.reducer != records_.front().reducer;
+    return record.step != records_.front().step;
   });
   if (odd == records_.end()) return;
   const auto rank = static_cast<int>(odd - records_.begin());
   throw Error(ErrorCode::mismatch,
               "rank " + std::to_string(rank) +
-                  " is in the step of another reducer than rank 0; take the steps of all that share a "
-                  "communicator in one order on all ranks, or split() a communicator for each",
+                  " is in another step than rank 0: of another reducer, of another number or with other "
+                  "buckets; take the steps of all that share a communicator in one order on all ranks, or "
+                  "split() a communicator for each",
               rank);
 }
+
+bool ClosingExchange::used(std::size_t i) const noexcept { return bit_of(used_, i); }
 
 std::vector<Nanos> ClosingExchange::computed() const {
   std::vector<Nanos> times;
@@ -53,14 +72,14 @@ std::vector<Nanos> ClosingExchange::computed() const {
 }
 
 std::vector<std::vector<std::size_t>> ClosingExchange::gather_sets(std::span<const std::size_t> mine) {
-  const std::size_t words = (parameters_ + 63) / 64;
+  const std::size_t words = words_for(parameters_);
   std::vector<std::uint64_t> set(words);
-  for (const std::size_t i : mine) set[i / 64] |= std::uint64_t{1} << i % 64;
+  for (const std::size_t i : mine) set_bit(set, i);
   const std::vector<std::uint64_t> all = gather_words(set);
   std::vector<std::vector<std::size_t>> sets(records_.size());
   for (std::size_t r = 0; r < sets.size(); ++r) {
     for (std::size_t i = 0; i < parameters_; ++i) {
-      if (all[r * words + i / 64] >> i % 64 & 1) sets[r].push_back(i);
+      if (bit_of(std::span(all).subspan(r * words, words), i)) sets[r].push_back(i);
     }
   }
   return sets;

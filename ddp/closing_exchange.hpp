@@ -20,14 +20,14 @@ class ClosingExchange {
 
   /// Exchanges this rank's record and, unless null, which gradients it has (one byte each). Blocks: the ranks
   /// come together here anyway, and nothing is handed from thread to thread. Throws Error, on all ranks
-  /// when they are in steps of different reducers.
+  /// when they are in different steps.
   void exchange(const StepRecord& record, const std::vector<std::uint8_t>* has_gradient);
 
   std::span<const StepRecord> records() const noexcept { return records_; }
   /// What each rank needed until it came to wait().
   std::vector<Nanos> computed() const;
   /// Whether any rank has gradient i, as of the last exchange.
-  bool used(std::size_t i) const noexcept { return bits_[i / 8] >> i % 8 & 1; }
+  bool used(std::size_t i) const noexcept;
 
   /// A set of parameters from each rank.
   std::vector<std::vector<std::size_t>> gather_sets(std::span<const std::size_t> mine);
@@ -35,14 +35,14 @@ class ClosingExchange {
   std::vector<std::uint64_t> gather_words(std::span<const std::uint64_t> words);
 
  private:
-  void require_one_reducer() const;
+  void require_one_step() const;
 
   Communicator& communicator_;
   std::uint64_t number_;
   CallOptions options_;
   std::size_t parameters_;
   std::vector<StepRecord> records_;
-  std::vector<std::uint8_t> bits_;
+  std::vector<std::uint64_t> used_;  // A bit for each parameter.
 };
 
 }  // namespace lockstep::internal

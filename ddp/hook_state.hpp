@@ -25,7 +25,7 @@ class HookState {
   /// (or sum) as before.
   void restored(bool average);
 
-  /// The values by name and first element, and back where names have not changed.
+  /// The values of whole tensors by name, and back where names have not changed.
   using Values = std::map<std::string, std::vector<float>>;
   Values take() const;
   void put(const Values& values) const;

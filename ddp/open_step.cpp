@@ -1,10 +1,28 @@
 #include "ddp/open_step.hpp"
 
 #include <algorithm>
-
-#include "ddp/sample_weight.hpp"
+#include <span>
 
 namespace lockstep::internal {
+namespace {
+
+/// What the sizes of the ranks' batches make of their gradients, with ReducerOptions::weighted.
+struct SampleWeight {
+  bool average = true;  // Divide by the world size.
+  double factor = 1;    // Multiplies the rank's gradients before they are summed.
+};
+
+/// `samples` of each rank, not all 0. With equal weights the average over samples is that over ranks
+/// (`average` says whether that is asked for), without a pass over the gradients.
+SampleWeight weight_of(std::span<const std::uint64_t> samples, int rank, bool average) {
+  if (std::all_of(samples.begin(), samples.end(), [&](auto n) { return n == samples[0]; }))
+    return {average, 1};
+  double total = 0;
+  for (const std::uint64_t n : samples) total += static_cast<double>(n);
+  return {false, static_cast<double>(samples[static_cast<std::size_t>(rank)]) / total};
+}
+
+}  // namespace
 
 bool open_step(StepState& step, ClosingExchange& closing, std::uint64_t samples, int rank,
                const ReducerOptions& options) {
@@ -13,6 +31,8 @@ bool open_step(StepState& step, ClosingExchange& closing, std::uint64_t samples,
   if (without == all.size() || (without > 0 && options.uneven == UnevenInputs::stop)) return false;
   step.opened = true;
   step.shadowing = samples == 0;
+  // What a micro-batch under no_sync has left counts for nothing now.
+  if (step.shadowing) std::fill(step.has_gradient.begin(), step.has_gradient.end(), std::uint8_t{0});
   if (options.weighted) {
     const SampleWeight weight = weight_of(all, rank, options.average);
     step.average = weight.average;

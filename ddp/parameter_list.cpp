@@ -7,6 +7,7 @@
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/gradient_math.hpp"
+#include "ddp/majority.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -32,6 +33,10 @@ std::string find_shared_name(std::span<const Parameter> parameters) {
 std::string find_problem(std::span<const Parameter> parameters, const ReducerOptions& options) {
   if (parameters.empty()) return "there are no parameters; pass those that are trained";
   if (options.weighted && !options.average) return "weighted gradients are averaged; leave `average` on";
+  if (options.weighted && options.hook && options.hook->leaves_gradients_local()) {
+    return "hook \"" + options.hook->name() +
+           "\" leaves gradients on their rank, where weights mean nothing; leave one of the two out";
+  }
   if (options.half_in_f32 && options.hook) return "half_in_f32 is a way of its own; choose it or a hook";
   if (options.overlap_forward && (options.hook || options.half_in_f32)) {
     return std::string("overlap_forward ends the step before all buckets have come, and ") +
@@ -71,20 +76,6 @@ bool take(std::string_view& bytes, std::string& text) {
   text = bytes.substr(0, length);
   bytes.remove_prefix(length);
   return true;
-}
-
-/// The rank whose list most ranks share: a single deviating rank is then named, even when it is rank 0.
-std::size_t reference_rank(std::span<const ParameterList> lists) {
-  std::size_t best = 0;
-  std::ptrdiff_t most = 0;
-  for (std::size_t r = 0; r < lists.size(); ++r) {
-    const auto equal = std::count(lists.begin(), lists.end(), lists[r]);
-    if (equal > most) {
-      best = r;
-      most = equal;
-    }
-  }
-  return best;
 }
 
 /// Index of the first parameter that differs; the shorter length when one list goes on where the other ends.
@@ -184,7 +175,7 @@ Status compare(std::span<const ParameterList> lists, int self) {
     return Status(ErrorCode::refused,
                   "Reducer: rank " + std::to_string(r) + " cannot start: " + lists[r].problem, culprit);
   }
-  const std::size_t reference = reference_rank(lists);
+  const std::size_t reference = majority_rank(lists);
   LOCKSTEP_RETURN_IF_ERROR(compare_parameters(lists, reference));
   for (std::size_t r = 0; r < lists.size(); ++r) {
     if (lists[r].options == lists[reference].options) continue;

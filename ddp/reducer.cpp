@@ -7,7 +7,7 @@
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/settled_options.hpp"
-#include "ddp/widening_hook.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/ddp/checkpoint.hpp"
 
@@ -24,16 +24,14 @@ std::vector<std::size_t> counts_of(std::span<const Parameter> parameters) {
   return counts;
 }
 
-bool is_half(const Parameter& parameter) {
-  return parameter.type == DataType::f16 || parameter.type == DataType::bf16;
-}
-
 }  // namespace
 
 std::unique_ptr<internal::BucketCarrier> Reducer::State::make_carrier() {
   if (options.hook) return internal::make_hook_carrier(communicator, clock, options.hook);
+  const auto is_half = [](const Parameter& parameter) { return internal::widens(parameter.type); };
   if (options.half_in_f32 && std::any_of(parameters.begin(), parameters.end(), is_half)) {
-    return internal::make_hook_carrier(communicator, clock, internal::make_widening_hook());
+    widening = std::make_shared<internal::WideningHook>();
+    return internal::make_hook_carrier(communicator, clock, widening);
   }
   return internal::make_direct_carrier(communicator, clock, options.overlap_forward);
 }
@@ -58,17 +56,14 @@ Reducer::Reducer(Communicator& communicator, std::span<const Parameter> paramete
                  const ReducerOptions& given) {
   const ReducerOptions options = internal::settled(communicator, given);
   const bool may_move = internal::check_parameters(communicator, parameters, options);
-  try {
+  internal::telling_peers(communicator, "Reducer", [&] {
     state_ = std::make_unique<State>(communicator, parameters, options, plan_buckets(parameters, options));
     state_->memory = std::make_unique<internal::BucketMemory>(state_->layout, parameters.size());
     state_->carrier = state_->make_carrier();
     if (may_move) state_->order.observe(parameters.size());
-  } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
-    communicator.abort("Reducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
-    throw;
-  }
-  state_->broadcast_values(state_->layout, 0);
-  state_->use_plan();
+    state_->broadcast_values(state_->layout, 0);
+    state_->use_plan();
+  });
 }
 
 Reducer::Reducer(std::unique_ptr<State> state) : state_(std::move(state)) {}

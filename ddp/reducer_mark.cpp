@@ -52,6 +52,7 @@ bool Reducer::State::claim(const char* call, std::size_t i) {
 
 /// The first mark of a step; several threads may think theirs is.
 void Reducer::State::begin_marks() {
+  if (broken) throw *broken;
   step.require_marks_allowed(options.weighted);
   require_nothing_late();
   clock.mark();
@@ -94,6 +95,16 @@ void Reducer::State::contribute(std::size_t i) {
   for (const PartPlace& place : places[i]) put(place);
 }
 
+/// Gradients of which a static graph expects no mark, and which were used under no_sync: no mark brings them.
+void Reducer::State::bring_unmarked(std::size_t index) {
+  if (!options.static_graph) return;
+  for (const GradientPart& part : plan.buckets[index].parts) {
+    if (step.has_gradient[part.parameter] == 0 || tracker->expects(part.parameter)) continue;
+    if (part.first == 0) inspect(part.parameter);
+    put({index, part});
+  }
+}
+
 void Reducer::State::start_full_buckets() {
   const std::lock_guard lock(mutex);
   if (starts_in_wait()) return;
@@ -123,13 +134,14 @@ void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte
   for (const GradientPart& part : bucket.parts) {
     if (step.has_gradient[part.parameter] == 0) std::memset(data + part.offset * size, 0, part.count * size);
   }
-  if (step.factor == 1) return;
+  if (step.factor == 1 || (widening && internal::widens(bucket.type))) return;
   const GradientSpan whole{bucket.type, data, bucket.count};
   scale_gradients({&whole, 1}, step.factor);
 }
 
 void Reducer::State::start_bucket(std::size_t index) {
   const BucketPlan::Bucket& bucket = plan.buckets[index];
+  bring_unmarked(index);
   std::byte* data = bucket_data(index);
   if (data != nullptr) {
     keep_for_undo(index, data);

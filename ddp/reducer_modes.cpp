@@ -13,6 +13,7 @@ bool Reducer::State::begin_step(std::uint64_t samples) {
   require_between_steps("begin_step");
   wait_gradients();
   if (!internal::open_step(step, closing, samples, communicator.rank(), options)) return false;
+  if (widening) widening->set_factor(step.factor);
   if (step.shadowing && !checks_first()) start_all_buckets();
   return true;
 }

@@ -1,9 +1,11 @@
 // Plans of a Reducer: the first, that of the observed order, with fewer parameters and with more.
+#include <utility>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/frozen_list.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep {
@@ -30,13 +32,14 @@ void Reducer::State::broadcast_values(const BucketPlan& of, std::size_t first) {
   }
 }
 
-/// `layout`, `frozen` or `parameters` changed.
-void Reducer::State::use_plan() {
+/// `layout`, `frozen` or `parameters` changed. Returns the tracker of the plan before.
+std::unique_ptr<internal::ReadyTracker> Reducer::State::use_plan() {
   internal::HookState::Values kept;
   if (attached) kept = hook_state.take();  // The hook still looks at the plan before.
   plan = internal::without_frozen(layout, frozen);
+  plan_hash = internal::hash_of(plan);
   places = internal::places_of(plan, parameters.size());
-  tracker = std::make_unique<internal::ReadyTracker>(plan, parameters.size());
+  auto before = std::exchange(tracker, std::make_unique<internal::ReadyTracker>(plan, parameters.size()));
   learning = options.static_graph;
   learns_in = learning ? step.number : 0;
   if (learning) tracker->learn();
@@ -45,6 +48,17 @@ void Reducer::State::use_plan() {
   carrier->attach(plan, parameters);
   if (attached) hook_state.put(kept);
   attached = true;
+  return before;
+}
+
+/// It can fail midway, and on this rank alone: no step begins any more, here or at the peers.
+void Reducer::State::change_plan(const std::string& where, const std::function<void()>& change) {
+  try {
+    internal::telling_peers(communicator, where, change);
+  } catch (const Error& error) {
+    broken = error;
+    throw;
+  }
 }
 
 void Reducer::State::restored(std::uint64_t steps) {
@@ -54,8 +68,16 @@ void Reducer::State::restored(std::uint64_t steps) {
   if (learning) learns_in = step.number;
 }
 
-/// In wait(), after the step whose order was observed: the averages move along.
+/// In wait(), after the step whose order was observed. The step has ended well: a failure is one of the next.
 void Reducer::State::rebuild() {
+  try {
+    change_plan(owner + " cannot lay out its buckets anew", [this] { lay_out_anew(); });
+  } catch (const Error&) {  // It is in `broken`.
+  }
+}
+
+/// The averages move along.
+void Reducer::State::lay_out_anew() {
   BucketPlan next = internal::plan_in_order(parameters, options, internal::agreed_order(order, communicator));
   if (next == layout) return;
   auto moved = std::make_unique<internal::BucketMemory>(next, parameters.size());
@@ -63,13 +85,14 @@ void Reducer::State::rebuild() {
     internal::copy_bytes(moved->place(i).data, memory->place(i).data, memory->place(i).bytes);
   }
   memory = std::move(moved);
+  has_moved = options.gradients_as_views;
   layout = std::move(next);
-  const auto before = std::move(tracker);
-  use_plan();
+  const bool has_learned = !learning;
+  const auto before = use_plan();
+  if (!has_learned) return;
   tracker->adopt(*before);  // What a static graph has learned still holds.
   tracker->reset();
   learning = false;
-  has_moved = options.gradients_as_views;
 }
 
 void Reducer::State::freeze(std::span<const std::size_t> list) {
@@ -77,11 +100,13 @@ void Reducer::State::freeze(std::span<const std::size_t> list) {
   wait_gradients();
   std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
   if (next == frozen) return;
-  frozen = std::move(next);
-  for (std::size_t i = 0; i < frozen.size(); ++i) {
-    if (frozen[i]) memory->clear(i);
-  }
-  use_plan();
+  change_plan(owner + "::freeze", [&] {
+    frozen = std::move(next);
+    for (std::size_t i = 0; i < frozen.size(); ++i) {
+      if (frozen[i]) memory->clear(i);
+    }
+    use_plan();
+  });
 }
 
 void Reducer::State::add_parameters(std::span<const Parameter> added) {
@@ -91,18 +116,14 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
   all.insert(all.end(), added.begin(), added.end());
   const bool may_move = internal::check_parameters(communicator, all, options);
   if (added.empty()) return;
-  try {
+  change_plan(owner + "::add_parameters", [&] {
     const std::size_t first = parameters.size();
     const BucketPlan more = internal::numbered_from(first, plan_buckets(added, options));
     grow(added, more, [&] {
       if (options.half_in_f32) carrier = make_carrier();
       broadcast_values(more, first);
     });
-  } catch (const Error& error) {  // The peers are on their way to the broadcast.
-    communicator.abort("Reducer::add_parameters on rank " + std::to_string(communicator.rank()) + ": " +
-                       error.what());
-    throw;
-  }
+  });
   if (may_move) order.observe(parameters.size());
 }
 

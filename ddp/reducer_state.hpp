@@ -29,6 +29,7 @@
 #include "ddp/step_record.hpp"
 #include "ddp/step_state.hpp"
 #include "ddp/undo_copy.hpp"
+#include "ddp/widening_hook.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep {
@@ -49,6 +50,7 @@ struct Reducer::State {
   void contribute(std::size_t parameter);
   bool checks_first() const { return options.check_first.value_or(false); }
   bool starts_in_wait() const { return checks_first() || learning; }
+  void bring_unmarked(std::size_t bucket);
   void start_full_buckets();
   void start_all_buckets();
   void keep_for_undo(std::size_t index, std::byte* data);
@@ -57,6 +59,7 @@ struct Reducer::State {
 
   // reducer_wait.cpp
   void wait();
+  void drop_step();
   void run_to_end();
   void note_wrong_result();
   void judge();
@@ -77,8 +80,10 @@ struct Reducer::State {
   // reducer_plan.cpp
   std::unique_ptr<internal::BucketCarrier> make_carrier();
   void broadcast_values(const BucketPlan& of, std::size_t first);
-  void use_plan();
+  std::unique_ptr<internal::ReadyTracker> use_plan();
+  void change_plan(const std::string& where, const std::function<void()>& change);
   void rebuild();
+  void lay_out_anew();
   void freeze(std::span<const std::size_t> list);
   void add_parameters(std::span<const Parameter> added);
   /// `more` are the buckets of the parameters that join, numbered on; `bring` brings their values.
@@ -110,6 +115,7 @@ struct Reducer::State {
 
   BucketPlan layout;                                     // Of all parameters: `memory` is made from it.
   BucketPlan plan;                                       // What travels: `layout` without frozen parameters.
+  std::uint64_t plan_hash = 0;                           // Of `plan`.
   std::vector<bool> frozen;                              // By parameter.
   std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
   std::unique_ptr<internal::BucketMemory> memory;        // Null: the carrier lends buckets.
@@ -123,11 +129,13 @@ struct Reducer::State {
   internal::ClosingExchange closing;
   internal::HookState hook_state;
   bool attached = false;                             // The hook has state, or has begun to.
+  std::shared_ptr<internal::WideningHook> widening;  // With half_in_f32, where there are halves.
   std::unique_ptr<internal::BucketCarrier> carrier;  // Its thread ends before anything else does.
 
-  std::mutex mutex;         // Guards `started` while backward runs.
-  std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
-  bool has_moved = false;   // The step rebuilt the buckets, of which the caller is to be told.
+  std::mutex mutex;             // Guards `started` while backward runs.
+  std::size_t started = 0;      // Buckets of this step given to the carrier, in plan order.
+  bool has_moved = false;       // The step rebuilt the buckets, of which the caller is to be told.
+  std::optional<Error> broken;  // Why a change of the plan failed: no step begins any more.
 
   internal::StepState step;  // The one under way.
 

@@ -1,5 +1,6 @@
 // wait(): the marks are settled, the buckets end, all ranks judge the step.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "ddp/bucket_plan.hpp"
@@ -7,6 +8,7 @@
 #include "ddp/reducer_state.hpp"
 #include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
+#include "lib/base/hash.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep {
@@ -21,24 +23,39 @@ void Reducer::State::wait() {
   clock.wait_entered();
   try {
     run_to_end();
+  } catch (const NonFiniteGradient&) {  // It names the step by itself.
+    drop_step();
+    throw;
   } catch (const Error& error) {
-    static_cast<void>(carrier->finish());  // What is judged bad may be on its way still.
-    if (undo) undo->restore();
-    carrier->end_step(false);
-    const std::string where = "gradients of " + step.name() + ": ";
-    reset_step();
-    clock.restart();
-    if (dynamic_cast<const NonFiniteGradient*>(&error) != nullptr) throw;
-    throw Error(error.code(), where + error.what(), error.culprit());
+    const std::string what = "gradients of " + step.name() + ": " + error.what();
+    drop_step();
+    throw Error(error.code(), what, error.culprit());
+  } catch (const std::bad_alloc&) {  // Of this rank alone: its peers wait for the rest of the step.
+    const std::string what = "gradients of " + step.name() + ": no memory";
+    communicator.abort(what);
+    drop_step();
+    throw Error(ErrorCode::out_of_memory, what, communicator.rank());
   }
   // The step has ended: what the caller's function throws is no failure of it.
   if (std::exchange(has_moved, false) && options.gradients_moved) options.gradients_moved();
 }
 
+/// Gradients are as they were, and the next step may begin.
+void Reducer::State::drop_step() {
+  static_cast<void>(carrier->finish());  // What is judged bad may be on its way still.
+  if (undo) undo->restore();
+  carrier->end_step(false);
+  reset_step();
+  clock.restart();
+}
+
 void Reducer::State::run_to_end() {
   internal::settle_marks(step, *tracker, learning, options.find_unused,
                          [this](std::size_t i) { contribute(i); });
-  if (checks_first()) judge();
+  if (checks_first()) {
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) bring_unmarked(b);
+    judge();
+  }
   start_all_buckets();
   if (!leaves_buckets()) {
     if (auto failed = carrier->finish()) throw *failed;
@@ -61,6 +78,7 @@ void Reducer::State::judge() {
   StepRecord record;
   std::vector<std::uint64_t> hashes;
   step.trouble.write_to(record);
+  record.step = internal::hash_combine(plan_hash, step.number);
   record.computed = clock.computed();
   if (record.trouble == Trouble::wrong_result) {
     record.values = step.wrong_elements;
@@ -115,7 +133,7 @@ void Reducer::State::reset_step() {
 /// on them any more.
 void Reducer::State::abandon_step() {
   if (late_buckets > 0) static_cast<void>(carrier->finish());  // All ranks have started them.
-  if (!step.marked && started == 0) return;
+  if (!step.marked && !step.opened) return;
   communicator.abort(internal::reason_of_abandoned(step, parameters, owner, communicator.rank()));
   carrier->finish();
 }

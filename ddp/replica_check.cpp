@@ -4,6 +4,7 @@
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/gradient_math.hpp"
+#include "ddp/majority.hpp"
 #include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
@@ -11,15 +12,7 @@ namespace {
 
 /// The lowest rank whose hash is not that of most ranks; -1 when all are equal.
 int deviating_rank(std::span<const std::uint64_t> hashes) {
-  std::uint64_t common = hashes[0];
-  std::ptrdiff_t most = 0;
-  for (const std::uint64_t hash : hashes) {
-    const auto equal = std::count(hashes.begin(), hashes.end(), hash);
-    if (equal > most) {
-      common = hash;
-      most = equal;
-    }
-  }
+  const std::uint64_t common = hashes[majority_rank(hashes)];
   const auto odd = std::find_if(hashes.begin(), hashes.end(), [&](std::uint64_t h) { return h != common; });
   return odd == hashes.end() ? -1 : static_cast<int>(odd - hashes.begin());
 }

@@ -8,6 +8,11 @@ namespace {
 /// A message that names every parameter of a large model helps nobody.
 constexpr std::size_t kMaxNamesInMessage = 8;
 
+/// `"fc1.bias" (3)`
+std::string quote(std::span<const Parameter> parameters, std::size_t index) {
+  return '"' + parameters[index].name + "\" (" + std::to_string(index) + ")";
+}
+
 std::string list_of(const std::vector<std::size_t>& indices, std::span<const Parameter> parameters) {
   std::string text;
   for (std::size_t k = 0; k < indices.size() && k < kMaxNamesInMessage; ++k) {
@@ -41,10 +46,6 @@ void TroubleNote::write_to(StepRecord& record) const noexcept {
   const std::uint64_t packed = packed_.load(std::memory_order_relaxed);
   record.trouble = static_cast<Trouble>(packed >> 32);
   record.parameter = static_cast<std::uint32_t>(packed);
-}
-
-std::string quote(std::span<const Parameter> parameters, std::size_t index) {
-  return '"' + parameters[index].name + "\" (" + std::to_string(index) + ")";
 }
 
 std::string describe(const StepRecord& record, std::span<const Parameter> parameters) {

@@ -31,7 +31,7 @@ struct StepRecord {
   Nanos computed = 0;           ///< From the step's begin to wait().
   std::uint64_t values = 0;     ///< Hash of the parameters, in steps that compare replicas; elements of a
                                 ///< wrong result.
-  std::uint64_t reducer = 0;    ///< Whose step it is, of those on the communicator.
+  std::uint64_t step = 0;       ///< Which it is: a hash of its number, its buckets and its reducer.
 };
 /// It travels as whole words.
 inline constexpr std::size_t kRecordWords = sizeof(StepRecord) / sizeof(std::uint64_t);
@@ -47,9 +47,6 @@ class TroubleNote {
  private:
   std::atomic<std::uint64_t> packed_{0};
 };
-
-/// `"fc1.bias" (3)`
-std::string quote(std::span<const Parameter> parameters, std::size_t index);
 
 /// What is wrong with the step of rank r, without the rank: `marked "fc1.bias" (3) twice`.
 std::string describe(const StepRecord& record, std::span<const Parameter> parameters);

@@ -1,5 +1,6 @@
 #include "ddp/checkpoint/agreement.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace lockstep::internal {
@@ -18,6 +19,13 @@ Status agree(Communicator& communicator, const Status& mine) {
                   static_cast<int>(r));
   }
   return {};
+}
+
+int first_to_differ(Communicator& communicator, std::uint64_t value) {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(&value, all.data(), 1, DataType::u64);
+  const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t v) { return v != all.front(); });
+  return odd == all.end() ? -1 : static_cast<int>(odd - all.begin());
 }
 
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& mine) {

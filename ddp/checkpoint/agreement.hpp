@@ -1,6 +1,7 @@
 // What each rank did alone becomes one verdict.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace lockstep::internal {
 /// Collective. ok when every rank's status is; otherwise, on every rank, that of the lowest rank which
 /// failed, with its number in front and as the culprit.
 Status agree(Communicator& communicator, const Status& mine);
+
+/// Collective. The lowest rank whose `value` is not rank 0's; -1 when all are equal.
+int first_to_differ(Communicator& communicator, std::uint64_t value);
 
 /// Collective. Every rank's text, at rank 0; elsewhere nothing.
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& mine);

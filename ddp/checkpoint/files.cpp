@@ -19,13 +19,6 @@ Status failed(const char* what, const std::filesystem::path& path) {
   return system_error(std::string("cannot ") + what + " " + path.string(), errno);
 }
 
-/// The name of a file is on the disk only when its directory is.
-Status sync_directory(const std::filesystem::path& directory) {
-  const Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) return failed("bring to the disk", directory);
-  return {};
-}
-
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path, Fd fd)
@@ -59,13 +52,19 @@ Status AtomicFile::commit() {
   if (::fsync(fd_.get()) != 0) return failed("bring to the disk", temporary_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to", path_);
   fd_.reset();
-  return sync_directory(path_.parent_path());
+  return {};
+}
+
+Status sync_directory(const std::filesystem::path& directory) {
+  const Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return failed("bring to the disk", directory);
+  return {};
 }
 
 bool is_temporary(std::string_view name) { return name.ends_with(kTemporarySuffix); }
 
 Result<InputFile> InputFile::open(const std::filesystem::path& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // A pipe would wait for its writer.
   if (!fd) return failed("read", path);
   return InputFile(path, std::move(fd));
 }

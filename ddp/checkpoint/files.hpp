@@ -13,8 +13,8 @@
 
 namespace lockstep::internal {
 
-/// Writes beside its final name and takes it in commit(), when all bytes are on the disk. Without commit() it
-/// leaves nothing behind.
+/// Writes beside its final name and takes it in commit(), when all bytes are on the disk; that it has the
+/// name lasts from sync_directory() on. Without commit() it leaves nothing behind.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& path);
@@ -23,6 +23,7 @@ class AtomicFile {
   ~AtomicFile();
 
   Status write(std::span<const std::byte> bytes);
+  /// After an error the file that had the name before has it still.
   Status commit();
   std::uint64_t bytes() const noexcept { return bytes_; }
 
@@ -33,6 +34,9 @@ class AtomicFile {
   std::uint64_t bytes_ = 0;
 };
 
+/// The names of the files in a directory are on the disk.
+Status sync_directory(const std::filesystem::path& directory);
+
 /// A name that AtomicFile gives while it writes.
 bool is_temporary(std::string_view name);
 
@@ -40,6 +44,7 @@ bool is_temporary(std::string_view name);
 class InputFile {
  public:
   static Result<InputFile> open(const std::filesystem::path& path);
+  /// Also says when it is no file of bytes, but a pipe or a directory.
   Result<std::uint64_t> size() const;
   /// Fills `bytes` from `offset`; an error when the file ends before.
   Status read(std::uint64_t offset, std::span<std::byte> bytes) const;

@@ -7,8 +7,10 @@
 #include <unordered_set>
 
 #include "ddp/checkpoint/agreement.hpp"
+#include "ddp/checkpoint/data_files.hpp"
 #include "ddp/checkpoint/files.hpp"
 #include "ddp/checkpoint/manifest.hpp"
+#include "lib/base/hash.hpp"
 
 namespace lockstep {
 namespace {
@@ -22,16 +24,19 @@ using internal::Result;
 using internal::Status;
 using internal::Tensor;
 
-constexpr const char* kUseAnother = "; the checkpoint is damaged, use another one";
+constexpr const char* kUseAnother = "the checkpoint is damaged, use another one";
 
-Result<Manifest> read_manifest(const fs::path& directory) {
+Result<std::string> read_manifest_text(const fs::path& directory) {
   const fs::path path = directory / internal::kManifestName;
   std::error_code error;
   if (!fs::exists(path, error)) {
     return Status(ErrorCode::invalid_argument,
                   "there is no complete checkpoint: " + path.string() + " does not exist; check the path");
   }
-  const auto text = internal::read_text(path, internal::kMaxManifestBytes);
+  return internal::read_text(path, internal::kMaxManifestBytes);
+}
+
+Result<Manifest> parse(const Result<std::string>& text) {
   LOCKSTEP_RETURN_IF_ERROR(text.status());
   return internal::parse_manifest(text.value());
 }
@@ -62,26 +67,6 @@ Status compare(const Manifest& manifest, std::span<const TensorSlice> slices) {
                                            ", which the model lacks; it is of another model or optimizer");
   }
   return {};
-}
-
-Result<std::vector<InputFile>> open_files(const fs::path& directory, const Manifest& manifest) {
-  std::vector<InputFile> files;
-  for (const DataFile& entry : manifest.files) {
-    std::error_code error;
-    if (!fs::exists(directory / entry.name, error))
-      return Status(ErrorCode::invalid_argument, entry.name + " is missing" + kUseAnother);
-    auto file = InputFile::open(directory / entry.name);
-    LOCKSTEP_RETURN_IF_ERROR(file.status());
-    const auto size = file->size();
-    LOCKSTEP_RETURN_IF_ERROR(size.status());
-    if (size.value() != entry.bytes) {
-      return Status(ErrorCode::invalid_argument, entry.name + " has " + std::to_string(size.value()) +
-                                                     " bytes instead of " + std::to_string(entry.bytes) +
-                                                     kUseAnother);
-    }
-    files.push_back(std::move(*file));
-  }
-  return files;
 }
 
 /// Copies what slices want from pieces that were checked.
@@ -120,7 +105,7 @@ class Reader {
       if (internal::checksum(bytes_) != piece.sha256) {
         return Status(ErrorCode::invalid_argument, "elements " + std::to_string(piece.first) + " to " +
                                                        std::to_string(piece.first + piece.count) + " of \"" +
-                                                       piece.tensor + "\" do not have their checksum" +
+                                                       piece.tensor + "\" do not have their checksum; " +
                                                        kUseAnother);
       }
       read_ = place.piece;
@@ -136,18 +121,32 @@ class Reader {
   std::vector<std::byte> bytes_;
 };
 
+/// Ranks may have directories of one name that are not one.
+Status require_one_manifest(Communicator& communicator, const std::string& text) {
+  const int odd = internal::first_to_differ(communicator, internal::fnv1a(text));
+  if (odd < 0) return {};
+  return Status(
+      ErrorCode::mismatch,
+      "rank " + std::to_string(odd) +
+          " reads another checkpoint than rank 0; let all ranks load from one directory, which their "
+          "hosts share, while nobody saves to it",
+      odd);
+}
+
 Result<CheckpointInfo> load(Communicator& communicator, const fs::path& directory,
                             std::span<const TensorSlice> slices) {
-  const auto manifest = read_manifest(directory);
+  const auto text = read_manifest_text(directory);
+  const auto manifest = parse(text);
   Status mine = manifest.status();
   if (mine.ok()) mine = compare(manifest.value(), slices);
   std::vector<InputFile> files;
   if (mine.ok()) {
-    auto opened = open_files(directory, manifest.value());
+    auto opened = open_data_files(directory, manifest.value(), kUseAnother);
     mine = opened.status();
     if (opened.ok()) files = std::move(*opened);
   }
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
+  LOCKSTEP_RETURN_IF_ERROR(require_one_manifest(communicator, text.value()));
   Reader reader(manifest.value(), files);
   for (std::size_t s = 0; mine.ok() && s < slices.size(); ++s) mine = reader.fill(slices[s]);
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
@@ -164,7 +163,7 @@ CheckpointInfo load_checkpoint(Communicator& communicator, const std::string& di
 }
 
 CheckpointInfo read_checkpoint_info(const std::string& directory) {
-  const auto manifest = read_manifest(directory);
+  const auto manifest = parse(read_manifest_text(directory));
   manifest.status().with_context("read_checkpoint_info of " + directory).throw_if_error();
   return manifest.value().info;
 }

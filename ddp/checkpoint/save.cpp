@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "ddp/bucket_plan.hpp"
 #include "ddp/checkpoint/agreement.hpp"
+#include "ddp/checkpoint/data_files.hpp"
 #include "ddp/checkpoint/files.hpp"
 #include "ddp/checkpoint/manifest.hpp"
 
@@ -19,16 +19,21 @@ using internal::Result;
 using internal::Status;
 using internal::Tensor;
 
+constexpr const char* kUseOneDirectory = "let all ranks save to one directory, which their hosts share";
+
 /// Calls `action(name, generation)` for each data file in the directory, unfinished ones too.
 template <typename Action>
-void for_data_files(const fs::path& directory, Action action) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename();
-    const std::string finished = internal::is_temporary(name) ? entry.path().stem().string() : name;
+Status for_data_files(const fs::path& directory, Action action) {
+  std::error_code error;
+  const fs::directory_iterator end;
+  for (fs::directory_iterator entry(directory, error); !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    const std::string finished = internal::is_temporary(name) ? entry->path().stem().string() : name;
     std::uint64_t generation = 0;
     if (internal::is_data_file_name(finished, generation)) action(name, generation);
   }
+  if (error) return internal::system_error("cannot list " + directory.string(), error.value());
+  return {};
 }
 
 /// Rank 0: the directory exists, and no file in it has the generation returned.
@@ -37,16 +42,18 @@ Result<std::uint64_t> make_directory(const fs::path& directory) {
   fs::create_directories(directory, error);
   if (error) return internal::system_error("cannot make " + directory.string(), error.value());
   std::uint64_t last = 0;
-  for_data_files(directory, [&](const std::string&, std::uint64_t g) { last = std::max(last, g); });
+  LOCKSTEP_RETURN_IF_ERROR(
+      for_data_files(directory, [&](const std::string&, std::uint64_t g) { last = std::max(last, g); }));
   return last + 1;
 }
 
-/// What a job that was stopped, and the checkpoint before, have left. What cannot be removed does no harm.
+/// What a job that was stopped, and the checkpoint before, have left. What cannot be removed, or not be seen,
+/// does no harm.
 void remove_others(const fs::path& directory, std::uint64_t generation) {
   std::vector<fs::path> others;
-  for_data_files(directory, [&](const std::string& name, std::uint64_t g) {
+  static_cast<void>(for_data_files(directory, [&](const std::string& name, std::uint64_t g) {
     if (g != generation) others.push_back(directory / name);
-  });
+  }));
   std::error_code ignored;
   for (const fs::path& path : others) fs::remove(path, ignored);
 }
@@ -76,23 +83,35 @@ Status write_slice(const TensorSlice& slice, AtomicFile& out, DataFile& file) {
   return {};
 }
 
-/// This rank's file; none when it has no elements.
-Status write_data(const fs::path& directory, std::span<const TensorSlice> slices, DataFile& file) {
+/// This rank's file; none when it has no elements. `unnamed` is its path once it may be there.
+Status write_data(const fs::path& directory, std::span<const TensorSlice> slices, DataFile& file,
+                  fs::path& unnamed) {
   const bool empty = std::all_of(slices.begin(), slices.end(), [](const auto& s) { return s.count == 0; });
   if (empty) return {};
-  auto out = AtomicFile::create(directory / file.name);
+  const fs::path path = directory / file.name;
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) {
+    return Status(ErrorCode::invalid_argument,
+                  file.name + " is there already, and rank 0 does not see it; " + kUseOneDirectory);
+  }
+  auto out = AtomicFile::create(path);
   LOCKSTEP_RETURN_IF_ERROR(out.status());
   for (const TensorSlice& slice : slices) LOCKSTEP_RETURN_IF_ERROR(write_slice(slice, *out, file));
   file.bytes = out->bytes();
-  return out->commit();
+  unnamed = path;
+  LOCKSTEP_RETURN_IF_ERROR(out->commit());
+  return internal::sync_directory(directory);
 }
 
+/// Rank 0, when every rank's file is on the disk: the manifest in place, or an error and the one before.
 Status write_manifest(const fs::path& directory, Manifest& manifest,
                       const std::vector<std::string>& contributions) {
   for (const std::string& text : contributions) LOCKSTEP_RETURN_IF_ERROR(add_contribution(text, manifest));
   if (const Status cover = check_cover(manifest); !cover.ok()) {
     return Status(cover.code(), "the slices of all ranks together are no whole tensors: " + cover.message());
   }
+  const auto files = open_data_files(directory, manifest, kUseOneDirectory);
+  LOCKSTEP_RETURN_IF_ERROR(files.status());
   const auto text = to_json(manifest);
   LOCKSTEP_RETURN_IF_ERROR(text.status());
   auto out = AtomicFile::create(directory / internal::kManifestName);
@@ -101,9 +120,10 @@ Status write_manifest(const fs::path& directory, Manifest& manifest,
   return out->commit();
 }
 
-/// The whole of it. Every rank goes through the same collectives, and leaves with the same status.
+/// The whole of it. Every rank goes through the same collectives, and leaves with the same status. `unnamed`:
+/// this rank's file while no manifest names it.
 Status save(Communicator& communicator, const fs::path& directory, std::span<const TensorSlice> slices,
-            const CheckpointInfo& info, DataFile& file) {
+            const CheckpointInfo& info, fs::path& unnamed) {
   const bool root = communicator.rank() == 0;
   const auto tensors = tensors_of(slices);
   Status mine = tensors.status();
@@ -117,9 +137,10 @@ Status save(Communicator& communicator, const fs::path& directory, std::span<con
   }
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
   communicator.broadcast(&generation, 1, DataType::u64, 0);
+  DataFile file;
   file.name = internal::data_file_name(generation, communicator.rank(), communicator.size());
 
-  mine = write_data(directory, slices, file);
+  mine = write_data(directory, slices, file, unnamed);
   const auto contribution = internal::contribution_to_json(file, tensors.value());
   if (mine.ok()) mine = contribution.status();
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
@@ -131,6 +152,10 @@ Status save(Communicator& communicator, const fs::path& directory, std::span<con
   manifest.info.world_size = communicator.size();
   if (root) mine = write_manifest(directory, manifest, contributions);
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
+  unnamed.clear();
+  if (root) mine = internal::sync_directory(directory);
+  LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine)
+                               .with_context("the new checkpoint is in place, but perhaps not on the disk"));
   if (root) remove_others(directory, generation);
   return {};
 }
@@ -139,36 +164,12 @@ Status save(Communicator& communicator, const fs::path& directory, std::span<con
 
 void save_checkpoint(Communicator& communicator, const std::string& directory,
                      std::span<const TensorSlice> slices, const CheckpointInfo& info) {
-  DataFile file;
-  const Status status = save(communicator, directory, slices, info, file);
+  fs::path unnamed;
+  const Status status = save(communicator, directory, slices, info, unnamed);
   if (status.ok()) return;
   std::error_code ignored;
-  if (!file.name.empty()) fs::remove(fs::path(directory) / file.name, ignored);
+  if (!unnamed.empty()) fs::remove(unnamed, ignored);
   status.with_context("save_checkpoint to " + directory).throw_if_error();
-}
-
-std::vector<TensorSlice> slices_to_load(std::span<const Parameter> tensors) {
-  std::vector<TensorSlice> slices;
-  for (const Parameter& tensor : tensors) {
-    const auto count = internal::element_count(tensor);
-    count.status().throw_if_error();
-    slices.push_back({tensor.name, tensor.type, tensor.shape, 0, count.value(), tensor.value});
-  }
-  return slices;
-}
-
-std::vector<TensorSlice> slices_to_save(std::span<const Parameter> tensors, const Communicator& communicator,
-                                        bool shared) {
-  std::vector<TensorSlice> slices = slices_to_load(tensors);
-  const auto ranks = static_cast<std::size_t>(shared ? communicator.size() : 1);
-  const auto rank = static_cast<std::size_t>(communicator.rank());
-  for (TensorSlice& slice : slices) {
-    const std::size_t share = (slice.count + ranks - 1) / ranks;
-    slice.first = rank < ranks ? std::min(rank * share, slice.count) : slice.count;
-    slice.count = rank < ranks ? std::min(share, slice.count - slice.first) : 0;
-    slice.data = static_cast<std::byte*>(slice.data) + slice.first * size_of(slice.type);
-  }
-  return slices;
 }
 
 }  // namespace lockstep

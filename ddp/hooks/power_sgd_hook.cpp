@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ddp/exact.hpp"
 #include "ddp/hooks/compressing_hook.hpp"
 #include "ddp/hooks/low_rank.hpp"
 #include "ddp/hooks/residual.hpp"
@@ -74,7 +75,7 @@ class PowerSgdHook final : public internal::CompressingHook {
 
 std::string PowerSgdHook::name() const {
   return "powersgd rank " + std::to_string(options_.rank) + " from step " +
-         std::to_string(options_.start_step) + ", compression " + std::to_string(options_.min_compression) +
+         std::to_string(options_.start_step) + ", compression " + internal::exact(options_.min_compression) +
          (options_.warm_start ? ", warm start" : "") + (options_.error_feedback ? ", error feedback" : "") +
          ", seed " + std::to_string(options_.seed);
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "ddp/exact.hpp"
 #include "ddp/hooks/compressing_hook.hpp"
 #include "ddp/hooks/largest.hpp"
 #include "ddp/hooks/residual.hpp"
@@ -18,7 +19,7 @@ using internal::floats;
 class TopKHook final : public internal::CompressingHook {
  public:
   explicit TopKHook(const TopKOptions& options) : options_(options) {}
-  std::string name() const override { return "top_k " + std::to_string(options_.share); }
+  std::string name() const override { return "top_k " + internal::exact(options_.share); }
 
  private:
   void prepare(const BucketPlan& plan, std::span<const Parameter> parameters) override;

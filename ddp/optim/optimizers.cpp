@@ -1,12 +1,13 @@
 // The optimizers that come with the library. Loops that compilers vectorise; every element by itself.
 #include <cmath>
 
+#include "ddp/exact.hpp"
 #include "lockstep/ddp/optimizer.hpp"
 
 namespace lockstep {
 
 std::string SgdMomentum::name() const {
-  return "sgd momentum " + std::to_string(momentum_) + ", decay " + std::to_string(decay_);
+  return "sgd momentum " + internal::exact(momentum_) + ", decay " + internal::exact(decay_);
 }
 
 void SgdMomentum::step(const OptimizerSlice& slice) const {
@@ -23,8 +24,8 @@ void SgdMomentum::step(const OptimizerSlice& slice) const {
 }
 
 std::string AdamW::name() const {
-  return "adamw decay " + std::to_string(decay_) + ", betas " + std::to_string(beta1_) + " " +
-         std::to_string(beta2_) + ", epsilon " + std::to_string(epsilon_ * 1e8) + "e-8";
+  return "adamw decay " + internal::exact(decay_) + ", betas " + internal::exact(beta1_) + " " +
+         internal::exact(beta2_) + ", epsilon " + internal::exact(epsilon_);
 }
 
 void AdamW::step(const OptimizerSlice& slice) const {

@@ -1,13 +1,12 @@
 // ZeRO-2 without a hook: one reduce_scatter per lent bucket. The thread that brings a bucket starts it, and
 // waits for the oldest one when too many are on their way.
-#include <deque>
 #include <mutex>
-#include <utility>
 
 #include "ddp/bucket_gaps.hpp"
 #include "ddp/bucket_work.hpp"
 #include "ddp/sharded/loans.hpp"
 #include "ddp/sharded/scatter_carriers.hpp"
+#include "ddp/started_works.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -24,12 +23,8 @@ class LendingCarrier final : public ShardCarrier {
   std::size_t most_lent_bytes() const override { return loans_.bytes(); }
 
  private:
-  struct InFlight {
-    std::size_t bucket;
-    Work work;
-  };
   void make_room();
-  void await_oldest();
+  void give_back_oldest() { loans_.take_back(works_.await_first()); }  // Buckets start from 0 in each step.
   Work reduce(const GradientBucket& bucket) {
     clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, size_of(bucket.type));
     return start_reduce_scatter(communicator_, clock_, bucket, shard(bucket.index),
@@ -42,49 +37,36 @@ class LendingCarrier final : public ShardCarrier {
 
   std::mutex mutex_;  // Guards all below.
   Loans loans_;
-  std::deque<InFlight> in_flight_;  // In the order in which they started, the same on all ranks.
-  std::optional<Error> failure_;
+  StartedWorks works_;  // In one order on all ranks.
 };
 
 std::byte* LendingCarrier::lend(std::size_t bucket) {
   const std::lock_guard lock(mutex_);
-  if (!loans_.lent(bucket) && !failure_) make_room();
-  return failure_ ? nullptr : loans_.lend(bucket);
+  if (!loans_.lent(bucket) && !works_.failed()) make_room();
+  if (works_.failed()) return nullptr;
+  const auto lent = loans_.lend(bucket);
+  if (lent.ok()) return lent.value();
+  works_.fail(end_for_lack_of_memory(communicator_, bucket, lent.status()));
+  return nullptr;
 }
 
 /// Waiting for the oldest reduction cannot deadlock: all ranks start them in one order, and the oldest that
 /// any rank waits for has been started by all whose turn it is.
 void LendingCarrier::make_room() {
-  while (!in_flight_.empty() && in_flight_.front().work.test()) await_oldest();
-  while (!loans_.any_free() && in_flight_.size() >= kMostInFlight) await_oldest();
+  while (works_.first_done()) give_back_oldest();
+  while (!loans_.any_free() && works_.in_flight() >= kMostInFlight) give_back_oldest();
 }
 
 void LendingCarrier::start(const GradientBucket& bucket) noexcept {
   const std::lock_guard lock(mutex_);
-  if (failure_) return;
-  try {
-    in_flight_.push_back({bucket.index, reduce(bucket)});
-  } catch (const Error& error) {
-    failure_ = error;
-  }
-}
-
-void LendingCarrier::await_oldest() {
-  InFlight oldest = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  try {
-    oldest.work.wait();
-  } catch (const Error& error) {
-    if (!failure_) failure_ = error;
-  }
-  loans_.take_back(oldest.bucket);
+  works_.start([&] { return reduce(bucket); });
 }
 
 std::optional<Error> LendingCarrier::finish() {
   const std::lock_guard lock(mutex_);
-  while (!in_flight_.empty()) await_oldest();
+  auto failed = works_.finish();
   loans_.take_back_all();  // After a failure some were filled in vain.
-  return std::exchange(failure_, std::nullopt);
+  return failed;
 }
 
 }  // namespace

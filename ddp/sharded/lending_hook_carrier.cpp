@@ -17,6 +17,7 @@ class LendingHookCarrier final : public ShardCarrier {
   LendingHookCarrier(Communicator& communicator, StepClock& clock, const ShardLayout& layout,
                      std::shared_ptr<CommunicationHook> hook)
       : ShardCarrier(layout),
+        communicator_(communicator),
         layout_(layout),
         loans_(layout),
         hooked_(make_hook_carrier(communicator, clock, std::move(hook),
@@ -35,11 +36,13 @@ class LendingHookCarrier final : public ShardCarrier {
  private:
   void take_shard(const GradientBucket& bucket);
 
+  Communicator& communicator_;
   const ShardLayout& layout_;
-  std::mutex mutex_;  // Guards the next three.
+  std::mutex mutex_;  // Guards the next four.
   std::condition_variable returned_;
   Loans loans_;
   std::size_t in_flight_ = 0;
+  std::optional<Error> failure_;           // Of lend(), in this step.
   std::unique_ptr<BucketCarrier> hooked_;  // Last: its thread uses the members above.
 };
 
@@ -50,10 +53,15 @@ std::byte* LendingHookCarrier::lend(std::size_t bucket) {
   if (!loans_.lent(bucket)) {
     returned_.wait(lock, [this] { return loans_.any_free() || in_flight_ < kMostInFlight; });
   }
-  return loans_.lend(bucket);
+  if (failure_) return nullptr;
+  const auto lent = loans_.lend(bucket);
+  if (lent.ok()) return lent.value();
+  failure_ = end_for_lack_of_memory(communicator_, bucket, lent.status());
+  return nullptr;
 }
 
 void LendingHookCarrier::start(const GradientBucket& bucket) noexcept {
+  if (bucket.data == nullptr) return;  // lend() has failed, and with it the step.
   clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, size_of(bucket.type));
   {
     const std::lock_guard lock(mutex_);
@@ -78,7 +86,7 @@ std::optional<Error> LendingHookCarrier::finish() {
   auto failed = hooked_->finish();
   const std::lock_guard lock(mutex_);
   loans_.take_back_all();  // Some may have been filled in a step that was given up.
-  return failed;
+  return failure_ ? std::exchange(failure_, std::nullopt) : failed;
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
+
+#include "collectives/communicator_core.hpp"
 
 namespace lockstep::internal {
 
@@ -11,7 +14,7 @@ Loans::Loans(const ShardLayout& layout) : lent_(layout.buckets()) {
     loan_bytes_ = std::max(loan_bytes_, layout.bucket_bytes(b));
 }
 
-std::byte* Loans::lend(std::size_t bucket) {
+Result<std::byte*> Loans::lend(std::size_t bucket) try {
   if (!lent_[bucket]) {
     if (free_.empty()) {
       free_.emplace_back(std::array{loan_bytes_});
@@ -21,6 +24,8 @@ std::byte* Loans::lend(std::size_t bucket) {
     free_.pop_back();
   }
   return lent_[bucket]->part(0);
+} catch (const Error& error) {
+  return Status(error.code(), error.what());
 }
 
 void Loans::take_back(std::size_t bucket) {
@@ -31,6 +36,14 @@ void Loans::take_back(std::size_t bucket) {
 
 void Loans::take_back_all() {
   for (std::size_t b = 0; b < lent_.size(); ++b) take_back(b);
+}
+
+Error end_for_lack_of_memory(Communicator& communicator, std::size_t bucket, const Status& why) {
+  const int rank = communicator.rank();
+  const std::string text = "rank " + std::to_string(rank) + " has no memory for a bucket, number " +
+                           std::to_string(bucket) + ": " + why.message();
+  communicator.core().engine().request_revoke(Status(why.code(), text, rank));
+  return Error(why.code(), text, rank);
 }
 
 }  // namespace lockstep::internal

@@ -6,6 +6,8 @@
 
 #include "ddp/registered_block.hpp"
 #include "ddp/sharded/shard_layout.hpp"
+#include "lib/base/status.hpp"
+#include "lockstep/communicator.hpp"
 
 namespace lockstep::internal {
 
@@ -20,8 +22,8 @@ class Loans {
 
   bool lent(std::size_t bucket) const { return lent_[bucket].has_value(); }
   bool any_free() const { return !free_.empty(); }
-  /// The bucket's memory, a new block when none is free. Throws Error(out_of_memory).
-  std::byte* lend(std::size_t bucket);
+  /// The bucket's memory, a new block when none is free; the error when there is none to be had.
+  Result<std::byte*> lend(std::size_t bucket);
   void take_back(std::size_t bucket);
   void take_back_all();
   /// Of all blocks made so far.
@@ -33,5 +35,9 @@ class Loans {
   std::vector<RegisteredBlock> free_;
   std::vector<std::optional<RegisteredBlock>> lent_;
 };
+
+/// lend() has failed: this rank will not start the bucket's reduction, for which its peers would wait.
+/// Revokes the communicator; returns this rank's error.
+Error end_for_lack_of_memory(Communicator& communicator, std::size_t bucket, const Status& why);
 
 }  // namespace lockstep::internal

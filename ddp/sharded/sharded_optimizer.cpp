@@ -10,10 +10,12 @@
 
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
+#include "ddp/exact.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/sharded/parameter_shards.hpp"
 #include "ddp/sharded/scatter_carriers.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/base/hash.hpp"
 #include "lockstep/ddp/gradient_norm.hpp"
 
@@ -41,10 +43,12 @@ ReducerOptions reducer_options(const ShardedOptions& options) {
           .hook = options.hook};
 }
 
-/// All ranks have rank 0's optimizer and stage.
+/// All ranks have rank 0's optimizer, rate and stage.
 void check_settings(Communicator& communicator, const Optimizer* optimizer, const ShardedOptions& options) {
-  const std::string text = (optimizer != nullptr ? optimizer->name() : "no optimizer") + ", stage " +
-                           std::to_string(static_cast<int>(options.stage));
+  const std::string rule = optimizer != nullptr
+                               ? optimizer->name() + ", rate " + internal::exact(optimizer->rate())
+                               : "no optimizer";
+  const std::string text = rule + ", stage " + std::to_string(static_cast<int>(options.stage));
   const std::uint64_t mine = internal::fnv1a(text);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(&mine, all.data(), 1, DataType::u64);
@@ -52,7 +56,7 @@ void check_settings(Communicator& communicator, const Optimizer* optimizer, cons
     if (all[r] == all[0]) continue;
     throw Error(ErrorCode::mismatch,
                 "ShardedOptimizer: rank " + std::to_string(r) +
-                    " has another optimizer or stage than rank 0; this rank has " + text +
+                    " has another optimizer, rate or stage than rank 0; this rank has " + text +
                     "; use the same on every rank",
                 static_cast<int>(r));
   }
@@ -69,6 +73,13 @@ void check_types(std::span<const Parameter> parameters) {
                 "ShardedOptimizer: " + internal::describe(parameter) +
                     " is not f32, bf16 or f16; shard those, and use a Reducer for others");
   }
+}
+
+/// The same on every rank, whose hooks have one name. Each shard would follow the gradients of its own rank.
+void check_hook(const ShardedOptions& options) {
+  if (!options.hook || !options.hook->leaves_gradients_local()) return;
+  throw Error(ErrorCode::not_supported, "ShardedOptimizer: hook \"" + options.hook->name() +
+                                            "\" leaves gradients on their rank; use it with a Reducer");
 }
 
 }  // namespace
@@ -148,15 +159,12 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const P
   internal::check_parameters(communicator, parameters, reducer_options(options));
   check_settings(communicator, optimizer.get(), options);
   check_types(parameters);
-  try {
+  check_hook(options);
+  internal::telling_peers(communicator, "ShardedOptimizer", [&] {
     state_ = std::make_unique<State>(communicator, parameters, std::move(optimizer), options);
-  } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
-    communicator.abort("ShardedOptimizer on rank " + std::to_string(communicator.rank()) + ": " +
-                       error.what());
-    throw;
-  }
-  state_->values.broadcast(state_->layout.buckets());
-  state_->reducer.state_->use_plan();
+    state_->values.broadcast(state_->layout.buckets());
+    state_->reducer.state_->use_plan();
+  });
 }
 
 /// The reducer first, which tells the peers when it ends in the midst of a step.
@@ -261,13 +269,7 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
   internal::check_parameters(s.communicator, all, reducer_options(s.options));
   check_types(added);
   if (added.empty()) return;
-  try {
-    s.grow(added);
-  } catch (const Error& error) {  // The peers are on their way to the broadcast.
-    s.communicator.abort("ShardedOptimizer::add_parameters on rank " + std::to_string(s.communicator.rank()) +
-                         ": " + error.what());
-    throw;
-  }
+  s.reducer.state_->change_plan("ShardedOptimizer::add_parameters", [&] { s.grow(added); });
 }
 
 void ShardedOptimizer::State::grow(std::span<const Parameter> added) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "lib/base/float16.hpp"
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
@@ -143,6 +142,18 @@ TEST(Weighted, NeedsToKnowTheSamples) {
   });
 }
 
+/// What is not averaged must not be weighted either.
+TEST(Weighted, IsNoCompanionOfAHookThatLeavesGradientsLocal) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.weighted = true;
+    options.hook = std::make_shared<LocalSgd>(LocalSgdOptions{});
+    const Error error = thrown_by([&] { Numbers numbers(communicator, 1, options); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("leaves gradients"), std::string::npos) << error.what();
+  });
+}
+
 TEST(Freeze, LeavesParametersOutUntilTheyAreNamedNoMore) {
   for (const bool views : {true, false}) {
     on_ranks(2, "auto", [&](Communicator& communicator) {
@@ -217,56 +228,6 @@ TEST(Broadcast, OfANullPointerIsAnErrorOnEveryRank) {
     const Error error = thrown_by([&] { numbers.reducer().broadcast(buffers); });
     EXPECT_EQ(error.culprit(), 1);
     EXPECT_NE(std::string(error.what()).find("\"mean\" f32 [] has a null value"), std::string::npos);
-  });
-}
-
-TEST(NoSync, BeginsBetweenStepsOnly) {
-  on_ranks(1, "auto", [](Communicator& communicator) {
-    Numbers numbers(communicator, 2);
-    numbers.mark(0);
-    EXPECT_NE(std::string(thrown_by([&] { auto pause = numbers.reducer().no_sync(); }).what())
-                  .find("in the midst of step 1"),
-              std::string::npos);
-    numbers.mark(1);
-    numbers.reducer().wait();
-  });
-}
-
-// ---- rebuilt buckets
-
-TEST(HalfInF32, RoundsOnce) {
-  for (const char* transports : {"shm", "tcp"}) {
-    on_ranks(5, transports, [](Communicator& communicator) {
-      // 1 + 4 x 2^-9: added one by one in bf16 (8 bits of precision) the small ones are lost.
-      constexpr std::size_t kCount = 1000;
-      std::vector<std::uint16_t> value(kCount), gradient(kCount);
-      std::vector<float> single(3), single_gradient(3, 1.0f);
-      const std::vector<Parameter> list{
-          {"half", DataType::bf16, {kCount}, value.data(), gradient.data()},
-          {"single", DataType::f32, {3}, single.data(), single_gradient.data()}};
-      ReducerOptions options;
-      options.gradients_as_views = false;
-      options.average = false;
-      options.half_in_f32 = true;
-      Reducer reducer(communicator, list, options);
-      const float mine = communicator.rank() == 0 ? 1.0f : 0x1p-9f;
-      std::fill(gradient.begin(), gradient.end(), internal::BF16::from_float(mine));
-      reducer.mark_ready(0);
-      reducer.mark_ready(1);
-      reducer.wait();
-      for (const std::uint16_t sum : gradient) ASSERT_EQ(internal::BF16::to_float(sum), 1.0f + 0x1p-7f);
-      EXPECT_EQ(single_gradient[2], 5.0f);
-    });
-  }
-}
-
-TEST(HalfInF32, IsNoCompanionOfAHook) {
-  on_ranks(1, "auto", [](Communicator& communicator) {
-    ReducerOptions options;
-    options.half_in_f32 = true;
-    options.hook = make_hook("any", [](Communicator&, const GradientBucket&) { return HookResult{}; });
-    EXPECT_EQ(thrown_by([&] { Numbers numbers(communicator, 1, options); }).code(),
-              ErrorCode::invalid_argument);
   });
 }
 

@@ -75,7 +75,25 @@ TEST(Rebuild, LeavesViewsWhereTheyAre) {
   }
 }
 
-// ---- halves in f32
+/// Its marks were not counted yet when the buckets are laid out anew.
+TEST(Rebuild, LetsARankThatHadNoDataUntilThenLearnItsGraph) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+    options.gradients_as_views = false;
+    options.static_graph = true;
+    Numbers numbers(communicator, 4, options);
+    for (int step = 1; step <= 5; ++step) {
+      const bool has_data = step > 2 || communicator.rank() == 0;
+      ASSERT_TRUE(numbers.reducer().begin_step(has_data ? 1 : 0));
+      for (const std::size_t i : {2u, 0u, 1u, 1u, 3u}) {
+        if (has_data) numbers.mark(i);  // Parameter 1 twice.
+      }
+      numbers.reducer().wait();
+      for (std::size_t i = 0; i < 4; ++i) numbers.expect(i, step > 2 ? 1.5 : 0.5);
+    }
+    EXPECT_EQ(buckets_of(numbers.reducer().plan(), 4), (std::vector<std::size_t>{1, 1, 0, 1}));
+  });
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -115,5 +115,36 @@ TEST(ReducerErrors, DestructionInTheMidstOfAStepTellsThePeers) {
   });
 }
 
+/// A data loader that throws between begin_step() and the first mark; a rank without data that gives up.
+TEST(ReducerErrors, DestructionOfAReducerWhoseStepIsOpenTellsThePeers) {
+  for (const std::uint64_t samples : {1u, 0u}) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(6, 1);
+      Reducer reducer(communicator, model.list(), {.check_first = true});
+      const bool quitter = communicator.rank() == 1;
+      ASSERT_TRUE(reducer.begin_step(quitter ? samples : 1));
+      if (quitter) return;
+      for (std::size_t i = 0; i < model.tensors(); ++i) reducer.mark_ready(i);
+      const Error error = thrown_by([&] { reducer.wait(); });
+      EXPECT_EQ(error.code(), ErrorCode::aborted);
+      EXPECT_EQ(error.culprit(), 1);
+      expect_text(error, "rank 1 destroyed its Reducer in the midst of step 1");
+    });
+  }
+}
+
+TEST(ReducerErrors, StepsOfDifferentNumbersAreNotAddedUp) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 1);
+    Reducer reducer(communicator, model.list());
+    reducer.restored(communicator.rank() == 0 ? 5 : 4);
+    for (std::size_t i = 0; i < model.tensors(); ++i) reducer.mark_ready(i);
+    const Error error = thrown_by([&] { reducer.wait(); });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_EQ(error.culprit(), 1);
+    expect_text(error, "rank 1 is in another step than rank 0");
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -35,10 +35,11 @@ struct BucketPlan {
   bool operator==(const BucketPlan&) const = default;
 };
 
-/// Reverse registration order (backward produces the last layer first), one type per bucket. A bucket never
-/// exceeds its cap; a parameter larger than the cap travels in several buckets of its own, of equal size in
-/// whole pages, or alone in one (ReducerOptions::split_large). Pure. Throws Error(invalid_argument) when a
-/// size overflows.
+/// Reverse registration order (backward produces the last layer first), one type per bucket. A bucket that
+/// parameters share never exceeds its cap. A parameter larger than the cap travels in several buckets of its
+/// own, of equal size in whole pages, at least one, and within bucket_bytes (of the first bucket too: nothing
+/// waits for others there), or alone in one (ReducerOptions::split_large). Pure. Throws
+/// Error(invalid_argument) when a size overflows.
 LOCKSTEP_API BucketPlan plan_buckets(std::span<const Parameter> parameters, const ReducerOptions& options);
 
 }  // namespace lockstep

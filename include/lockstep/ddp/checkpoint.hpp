@@ -27,16 +27,17 @@ struct CheckpointInfo {
 };
 
 /// Collective. Writes the slices of all ranks, which together must hold each element of each tensor once, to
-/// `directory` (made when missing, and shared by all ranks' hosts). Returns when everything is on the disk.
-/// On an error, the same on all ranks with the culprit named, the checkpoint that was there before still is.
+/// `directory` (made when missing, and shared by all ranks' hosts: otherwise Error(invalid_argument)).
+/// Returns when everything is on the disk. On an error, the same on all ranks with the culprit named, the
+/// checkpoint that was there before still is; but for one that says that the new one is in place.
 LOCKSTEP_API void save_checkpoint(Communicator& communicator, const std::string& directory,
                                   std::span<const TensorSlice> slices, const CheckpointInfo& info);
 
 /// Collective. Fills the slices, which may cut the tensors as they like and leave elements out, but which
 /// name, on every rank, every tensor of the checkpoint (with no elements where a rank needs none) and no
-/// other. On an error, the same on all ranks: names, types, shapes and missing or short files are found
-/// before any slice is written to; after damage that only a checksum shows, or an error of reading, the
-/// slices are undefined.
+/// other. On an error, the same on all ranks: names, types, shapes, missing or short files and ranks that
+/// look at different directories are found before any slice is written to; after damage that only a checksum
+/// shows, or an error of reading, the slices are undefined.
 LOCKSTEP_API CheckpointInfo load_checkpoint(Communicator& communicator, const std::string& directory,
                                             std::span<const TensorSlice> slices);
 

@@ -65,6 +65,10 @@ class LOCKSTEP_API CommunicationHook {
   /// matrices. Equal on all ranks.
   virtual bool wants_whole_gradients() const { return false; }
 
+  /// True of hooks that leave each rank its own gradients in some steps. A ShardedOptimizer and
+  /// ReducerOptions::weighted, which need sums, refuse them. Equal on all ranks.
+  virtual bool leaves_gradients_local() const { return false; }
+
   /// Once per plan: before the first step, and again when the buckets were rebuilt, parameters frozen or
   /// added (state by bucket index begins anew, but for what state() names). `parameters` are the reducer's.
   /// May call collectives. The references live until the next attach or the end of the reducer.

@@ -19,7 +19,7 @@ struct LocalSgdOptions {
 /// A hook and an averager in one: as the hook it leaves gradients where they are from start_step on; after
 /// each optimizer step the trainer calls average_parameters(), which averages every `period` steps. In
 /// between the replicas differ, so do not ask the reducer to compare them. Optimizer state stays each rank's
-/// own.
+/// own. Not with a ShardedOptimizer, nor with ReducerOptions::weighted.
 ///
 ///   auto local = std::make_shared<LocalSgd>(LocalSgdOptions{.period = 8});
 ///   Reducer reducer(communicator, parameters, {.hook = local});
@@ -34,6 +34,7 @@ class LOCKSTEP_API LocalSgd final : public CommunicationHook {
   bool average_parameters(bool force = false);
 
   std::string name() const override;
+  bool leaves_gradients_local() const override { return true; }
   void attach(Communicator& communicator, const BucketPlan& plan,
               std::span<const Parameter> parameters) override;
   Work start(Communicator& communicator, const GradientBucket& bucket) override;

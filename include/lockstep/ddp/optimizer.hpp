@@ -27,7 +27,8 @@ class LOCKSTEP_API Optimizer {
   explicit Optimizer(double rate) : rate_(rate) {}
   virtual ~Optimizer() = default;
 
-  /// The rule with the settings that all ranks must share: compared when a ShardedOptimizer is made.
+  /// The rule with the settings that all ranks must share, exactly: compared, and the rate with it, when a
+  /// ShardedOptimizer is made.
   virtual std::string name() const = 0;
   /// Names of what is kept for each element, for checkpoints: {"momentum"}.
   virtual std::vector<std::string> slots() const = 0;

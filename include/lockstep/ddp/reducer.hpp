@@ -51,7 +51,8 @@ class LOCKSTEP_API Reducer {
   /// first.
   Reducer(Communicator& communicator, std::span<const Parameter> parameters,
           const ReducerOptions& options = {});
-  /// Local. In the midst of a step it aborts the communicator: the peers wait for this rank's gradients.
+  /// Local. In the midst of a step, which begin_step() or the first mark begins, it aborts the communicator:
+  /// the peers wait for this rank's gradients.
   ~Reducer();
   Reducer(Reducer&&) noexcept;
 
@@ -76,7 +77,9 @@ class LOCKSTEP_API Reducer {
   /// Ends the step: returns when all gradients are averaged, and all ranks know that every rank's step is
   /// good. Error(invalid_argument) and NonFiniteGradient (see there) end the step without harm to the
   /// reducer; a failed collective, or a hook that throws, throws its Error after every bucket came to rest:
-  /// the communicator is then revoked. Gradients are as they were in either case.
+  /// the communicator is then revoked. Gradients are as they were in either case. A good step that cannot
+  /// rebuild the buckets afterwards (ReducerOptions::rebuild) returns, and the communicator is revoked: the
+  /// next step's first mark says why on the rank that has no memory, its wait() on the others.
   void wait();
 
   /// With ReducerOptions::overlap_forward, after wait(): returns when gradient i is averaged (and copied to
@@ -95,7 +98,8 @@ class LOCKSTEP_API Reducer {
   /// While one lives, gradients stay on this rank: mark_ready() takes note that gradient i was used, wait()
   /// does nothing. For accumulation: backward adds to the gradients in all micro-batches, the last of which
   /// runs without a NoSync. May be created between steps only. A gradient used under NoSync and not marked in
-  /// the last micro-batch takes part as it is, with find_unused.
+  /// the last micro-batch takes part as it is, with find_unused, or where a static graph never marks it
+  /// there. After begin_step(0) none takes part.
   class LOCKSTEP_API NoSync {
    public:
     explicit NoSync(Reducer& reducer);

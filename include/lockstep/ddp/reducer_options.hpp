@@ -23,11 +23,13 @@ struct ReducerOptions {
   /// Cap of a bucket. What is left when backward ends is about this much, and a slow link sends it alone; on
   /// one host buckets of this size cost no more than larger ones.
   std::size_t bucket_bytes = 4u << 20;
-  std::size_t first_bucket_bytes = 1u << 20;  ///< Cap of the first: communication starts early.
+  /// Cap of the first: communication starts early. A larger gradient that comes first has bucket_bytes.
+  std::size_t first_bucket_bytes = 1u << 20;
   bool gradients_as_views = true;  ///< Gradients live in the buckets: no copy. May differ between ranks.
   /// Divide by the world size; false sums.
   bool average = true;
   /// Average over samples instead of over ranks: each rank's gradient counts as often as begin_step() says.
+  /// Not with a hook that leaves gradients local (LocalSgd).
   bool weighted = false;
   /// A gradient larger than a bucket travels in several of equal size; false: alone in one of its own.
   bool split_large = true;
@@ -56,7 +58,8 @@ struct ReducerOptions {
   UnevenInputs uneven = UnevenInputs::shadow;
 
   // ---- types
-  /// f16 and bf16 gradients are added up in f32 on the whole way, rounded once. Not together with `hook`.
+  /// f16 and bf16 gradients are weighted and added up in f32 on the whole way, rounded once. Not together
+  /// with `hook`.
   bool half_in_f32 = false;
 
   // ---- checks

@@ -74,10 +74,10 @@ struct ShardedMemory {
 /// last wait_parameters().
 class LOCKSTEP_API ShardedOptimizer {
  public:
-  /// Collective. Compares the ranks' models, options and optimizers (Error(mismatch) on all), then gives
-  /// everyone rank 0's values. Another type is Error(not_supported);
-  /// stage 2 without Parameter::gradient is Error(invalid_argument). The values must outlive it; the handle
-  /// `communicator` may be moved or go first.
+  /// Collective. Compares the ranks' models, options, optimizers and rates (Error(mismatch) on all), then
+  /// gives everyone rank 0's values. Another type, or a hook that leaves gradients local, is
+  /// Error(not_supported); stage 2 without Parameter::gradient is Error(invalid_argument). The values must
+  /// outlive it; the handle `communicator` may be moved or go first.
   ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
                    std::shared_ptr<const Optimizer> optimizer, const ShardedOptions& options = {});
   /// Local. In the midst of a step it aborts the communicator, whose peers would wait for this rank.
@@ -89,8 +89,9 @@ class LOCKSTEP_API ShardedOptimizer {
   /// With values_as_views where parameter i lives; otherwise Parameter::value.
   void* value(std::size_t parameter) const;
 
-  /// Gradient i is complete. Stage 2 copies it, and may wait for an earlier bucket to have room. Throws on a
-  /// bad index, on a second call in a step, and when wait_parameters(i) was not called since step().
+  /// Gradient i is complete. Stage 2 copies it, and may wait for an earlier bucket to have room; without
+  /// memory for the bucket the step fails on all ranks, in wait(). Throws on a bad index, on a second call in
+  /// a step, and when wait_parameters(i) was not called since step().
   void mark_ready(std::size_t parameter);
   /// As Reducer::mark_unused.
   void mark_unused(std::size_t parameter);

@@ -3,81 +3,30 @@
 #include "lockstep/ddp/checkpoint.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
-#include <numeric>
 
 #include "examples/digits/mlp.hpp"
 #include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/digits_data.hpp"
+#include "tests/ddp/sharded/checkpoint_world.hpp"
 #include "tests/ddp/thrown_by.hpp"
-#include "tests/engine/local_ranks.hpp"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::digits_data;
+using testing::Directory;
 using testing::kDigitsBatch;
+using testing::kRows;
+using testing::Net;
 using testing::on_ranks;
+using testing::save;
 using testing::thrown_by;
 
-/// A directory of the test's own, gone afterwards.
-class Directory {
- public:
-  Directory() {
-    std::string name = (fs::temp_directory_path() / "lockstep-checkpoint-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Directory() { fs::remove_all(path_); }
-  /// Where checkpoints go: made by the first save.
-  std::string checkpoint() const { return path_ / "last"; }
-  std::string file(const std::string& name) const { return path_ / "last" / name; }
-  std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(checkpoint())) names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
- private:
-  fs::path path_;
-};
-
-constexpr std::size_t kRows = 30;
 constexpr std::size_t kRowsOfMoreThanAPiece = 1'500;  // 6 MB, a piece being 4 MiB.
-
-/// A replicated model: a large tensor, a small one, a scalar and an empty one.
-struct Net {
-  explicit Net(std::size_t row_count = kRows) : rows(row_count) {}
-  std::size_t rows;
-  std::vector<float> large = std::vector<float>(rows * 1'000);
-  std::vector<double> small = std::vector<double>(7);
-  std::vector<float> scalar = std::vector<float>(1);
-  std::vector<Parameter> list{{"large", DataType::f32, {rows, 1000}, large.data(), nullptr},
-                              {"small", DataType::f64, {7}, small.data(), nullptr},
-                              {"scalar", DataType::f32, {}, scalar.data(), nullptr},
-                              {"empty", DataType::f32, {0, 3}, nullptr, nullptr}};
-  void fill(float from) {
-    std::iota(large.begin(), large.end(), from);
-    std::iota(small.begin(), small.end(), static_cast<double>(from));
-    scalar[0] = from;
-  }
-  bool operator==(const Net& other) const {
-    return large == other.large && small == other.small && scalar == other.scalar;
-  }
-};
-
-void save(int ranks, const Directory& directory, float from, bool shared = true, std::size_t rows = kRows) {
-  on_ranks(ranks, "auto", [&](Communicator& communicator) {
-    Net net(rows);
-    net.fill(from);
-    save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator, shared),
-                    {.step = 12, .note = "{\"rate\": 0.1}"});
-  });
-}
 
 TEST(Checkpoint, IsLoadedByAnyNumberOfRanks) {
   Net expected;
@@ -177,6 +126,51 @@ TEST(Checkpoint, ADirectoryThatCannotBeMadeIsNamedOnEveryRank) {
     EXPECT_EQ(error.culprit(), 0);
     EXPECT_NE(std::string(error.what()).find("rank 0: cannot make "), std::string::npos) << error.what();
   });
+}
+
+/// Hosts that share no directory, or copies of one of which some are older.
+TEST(Checkpoint, RanksWithDirectoriesOfTheirOwnAreFoundOut) {
+  const Directory directories[2];
+  const auto expect_refused_save = [&](int culprit, const std::string& text) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Net net;
+      const Error error = thrown_by([&] {
+        save_checkpoint(communicator, directories[communicator.rank()].checkpoint(),
+                        slices_to_save(net.list, communicator), {.step = 14});
+      });
+      EXPECT_EQ(error.culprit(), culprit);
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    });
+  };
+  for (int r = 0; r < 2; ++r) save(2, directories[r], 1);
+  expect_refused_save(0, "g2-rank1of2.bin is missing; let all ranks save to one directory");
+  save(2, directories[1], 2, true, kRows, 13);
+  expect_refused_save(1, "g2-rank1of2.bin is there already, and rank 0 does not see it; let all ranks save");
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(read_checkpoint_info(directories[r].checkpoint()).step, r == 0 ? 12u : 13u);
+    EXPECT_EQ(directories[r].files().size(), 3u) << "what was there before still is, and nothing else";
+  }
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Net net;
+    const Error error = thrown_by([&] {
+      load_checkpoint(communicator, directories[communicator.rank()].checkpoint(), slices_to_load(net.list));
+    });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(std::string(error.what()).find("rank 1 reads another checkpoint than rank 0"),
+              std::string::npos)
+        << error.what();
+    EXPECT_EQ(net.large[1], 0.0f) << "nothing is loaded";
+  });
+}
+
+TEST(Checkpoint, WhatIsNoFileIsNotReadFrom) {
+  const Directory directory;
+  fs::create_directory(directory.checkpoint());
+  ASSERT_EQ(::mkfifo(directory.file("manifest.json").c_str(), 0600), 0);
+  EXPECT_NE(std::string(thrown_by([&] { read_checkpoint_info(directory.checkpoint()); }).what())
+                .find("manifest.json is not a file"),
+            std::string::npos);
 }
 
 /// Every rank's error of loading what `damage` has been done to.

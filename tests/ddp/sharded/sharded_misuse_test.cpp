@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "lockstep/ddp/hooks.hpp"
+#include "lockstep/ddp/local_sgd.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
@@ -109,12 +110,37 @@ TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
         [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1, momentum)); });
     EXPECT_EQ(settings.code(), ErrorCode::mismatch);
     EXPECT_EQ(settings.culprit(), 1);
+    const double smaller = communicator.rank() == 0 ? 1e-9 : 2e-9;
+    for (const auto& rule : std::vector<std::shared_ptr<Optimizer>>{
+             std::make_shared<SgdMomentum>(0.1 + smaller), std::make_shared<SgdMomentum>(0.1, 0.9, smaller),
+             std::make_shared<AdamW>(0.1, smaller),
+             std::make_shared<AdamW>(0.1, 0.01, 0.9, 0.999, 1e-8 + 1e-6 * smaller)}) {
+      const Error close = thrown_by([&] { ShardedOptimizer(communicator, model.list(), rule); });
+      EXPECT_EQ(close.code(), ErrorCode::mismatch) << rule->name();
+    }
     std::vector<double> wide(3);
     const std::vector<Parameter> doubles{{"wide", DataType::f64, {3}, wide.data(), wide.data()}};
     const Error type =
         thrown_by([&] { ShardedOptimizer(communicator, doubles, std::make_shared<SgdMomentum>(0.1)); });
     EXPECT_EQ(type.code(), ErrorCode::not_supported);
     EXPECT_NE(std::string(type.what()).find("\"wide\" f64 [3] is not f32, bf16 or f16"), std::string::npos);
+  });
+}
+
+/// Each shard would follow the gradients of one rank.
+TEST(ShardedMisuse, AHookThatLeavesGradientsLocalIsRefused) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    for (const Arrangement& arrangement : kArrangements) {
+      Model model(4, 2);
+      ShardedOptions options = small_buckets(arrangement);
+      options.hook = std::make_shared<LocalSgd>(LocalSgdOptions{});
+      const Error error = thrown_by(
+          [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options); });
+      EXPECT_EQ(error.code(), ErrorCode::not_supported);
+      EXPECT_NE(std::string(error.what()).find("\"local_sgd from step 1 every 8\" leaves gradients"),
+                std::string::npos)
+          << error.what();
+    }
   });
 }
 

@@ -1,0 +1,130 @@
+// Gradients that were used under no_sync, and what becomes of them in the step that follows.
+#include <gtest/gtest.h>
+
+#include "tests/ddp/mode_world.hpp"
+#include "tests/ddp/numbers.hpp"
+#include "tests/ddp/sharded/arrangements.hpp"
+#include "tests/ddp/thrown_by.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::on_ranks;
+using testing::thrown_by;
+
+TEST(NoSync, BeginsBetweenStepsOnly) {
+  on_ranks(1, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 2);
+    numbers.mark(0);
+    EXPECT_NE(std::string(thrown_by([&] { auto pause = numbers.reducer().no_sync(); }).what())
+                  .find("in the midst of step 1"),
+              std::string::npos);
+    numbers.mark(1);
+    numbers.reducer().wait();
+  });
+}
+
+/// The buckets still hold the step before: none of it may be added up again.
+TEST(NoSync, CountsForNothingWhereTheRankThenHasNoData) {
+  for (const bool views : {false, true}) {
+    for (const bool check_first : {false, true}) {
+      on_ranks(2, "auto", [&](Communicator& communicator) {
+        ReducerOptions options{.bucket_bytes = 4, .first_bucket_bytes = 4};
+        options.gradients_as_views = views;
+        options.check_first = check_first;
+        Numbers numbers(communicator, 3, options);
+        Reducer& reducer = numbers.reducer();
+        for (int step = 0; step < 3; ++step) {
+          const bool has_data = step != 1 || communicator.rank() == 0;
+          {
+            const auto pause = reducer.no_sync();
+            for (std::size_t i = 0; i < 3; ++i) numbers.mark(i);
+          }
+          ASSERT_TRUE(reducer.begin_step(has_data ? 1 : 0));
+          for (std::size_t i = 0; has_data && i < 3; ++i) numbers.mark(i);
+          reducer.wait();
+          for (std::size_t i = 0; i < 3; ++i) numbers.expect(i, step == 1 ? 0.5 : 1.5);
+        }
+      });
+    }
+  }
+}
+
+/// Stage 2: a bucket is lent memory that another one has used.
+TEST(NoSync, CountsForNothingInShardsWhereTheRankThenHasNoData) {
+  for (const auto& arrangement : testing::kArrangements) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(20, 5);
+      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0),
+                               testing::small_buckets(arrangement));
+      const int rank = communicator.rank();
+      const auto backward = [&] {
+        for (std::size_t i = model.tensors(); i-- > 0;) {
+          auto* gradient = testing::floats(sharded.gradient(i));
+          for (std::size_t e = 0; e < model.elements(i); ++e) gradient[e] = local_gradient(rank, 0, i, e);
+          sharded.mark_ready(i);
+        }
+      };
+      for (int step = 0; step < 2; ++step) {
+        const bool has_data = step == 0 || rank == 0;
+        {
+          const auto pause = sharded.no_sync();
+          backward();
+        }
+        ASSERT_TRUE(sharded.begin_step(has_data ? 1 : 0));
+        if (has_data) backward();
+        sharded.wait();
+        sharded.step();
+        sharded.wait_parameters();
+      }
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        for (std::size_t e = 0; e < model.elements(i); ++e) {
+          const float sum = summed_gradient(2, 0, i, e) + local_gradient(0, 0, i, e);
+          ASSERT_FLOAT_EQ(testing::floats(sharded.value(i))[e], -sum / 2) << "tensor " << i;
+        }
+      }
+    });
+  }
+}
+
+/// Backward of the last micro-batch never reaches parameter 1, in any step.
+TEST(NoSync, IsEnoughForAGradientOfAStaticGraph) {
+  for (const bool views : {false, true}) {
+    for (const bool find_unused : {false, true}) {
+      on_ranks(2, "auto", [&](Communicator& communicator) {
+        ReducerOptions options{.bucket_bytes = 64, .first_bucket_bytes = 64};
+        options.gradients_as_views = views;
+        options.find_unused = find_unused;
+        options.static_graph = true;
+        options.check_finite = true;
+        Numbers numbers(communicator, 3, options);
+        const auto mine = [&](int step) { return static_cast<float>((communicator.rank() + 1) * step); };
+        for (int step = 1; step <= 4; ++step) {
+          {
+            const auto pause = numbers.reducer().no_sync();
+            numbers.gradient(1) = mine(step);
+            numbers.reducer().mark_ready(1);
+          }
+          numbers.mark(2);
+          numbers.mark(0);
+          numbers.reducer().wait();
+          numbers.expect(2, 1.5);
+          numbers.expect(0, 1.5);
+          EXPECT_EQ(numbers.gradient(1), 1.5f * static_cast<float>(step)) << "step " << step;
+        }
+        {
+          const auto pause = numbers.reducer().no_sync();
+          numbers.gradient(1) = communicator.rank() == 0 ? std::nanf("") : 1.0f;
+          numbers.reducer().mark_ready(1);
+        }
+        numbers.mark(2);
+        numbers.mark(0);
+        EXPECT_NE(std::string(thrown_by([&] { numbers.reducer().wait(); }).what()).find("\"n1\" (1)"),
+                  std::string::npos);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
