@@ -4,7 +4,6 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
-#include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/threads.hpp"
 #include "lib/bootstrap/local_session.hpp"
@@ -56,9 +55,8 @@ Communicator Communicator::create(const InitOptions& options) {
     return rank == 0 ? internal::announce_model() : std::string();
   });
   session.status().throw_if_error();
-  std::string transports =
-      options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
-  auto core = make_world(std::move(*session), std::move(transports), internal::start_timeout(options));
+  auto core = make_world(std::move(*session), internal::wanted_transports(options.transports),
+                         internal::start_timeout(options));
   core.status().throw_if_error();
   return Communicator(std::move(*core));
 }

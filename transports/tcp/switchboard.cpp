@@ -1,8 +1,11 @@
 #include "transports/tcp/switchboard.hpp"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <numeric>
 #include <utility>
 
@@ -10,6 +13,7 @@
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/interfaces.hpp"
+#include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "transports/tcp/host_probe.hpp"
 #include "transports/tcp/limits.hpp"
@@ -26,6 +30,14 @@ Result<int> sockets_of_link(int usual) {
                 std::string(set ? "LOCKSTEP_TCP_SOCKETS" : "tcp_sockets of the tuning file") + " is " +
                     std::to_string(sockets) + ", but a link has 1 to " + std::to_string(kMaxSockets) +
                     " sockets");
+}
+
+/// What no link could have is an error of the start, not of the first link.
+Status check_congestion(const std::string& name) {
+  if (name.empty()) return {};
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!socket) return system_error("cannot create a socket", errno);
+  return set_stream_options(socket, {name, true, false});
 }
 
 std::vector<int> all_ranks(const Session& session) {
@@ -52,12 +64,12 @@ Switchboard::Switchboard(Session& session, Env& env, int sockets)
 Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env, int sockets_per_link) {
   auto sockets = sockets_of_link(sockets_per_link);
   if (!sockets.ok()) return sockets.status();
+  LOCKSTEP_RETURN_IF_ERROR(check_congestion(config_text("LOCKSTEP_TCP_CONGESTION")));
   auto listeners = listen_for_peers(session);
   if (!listeners.ok()) return listeners.status();
   std::unique_ptr<Switchboard> board(new Switchboard(session, env, *sockets));
   board->open(std::move(*listeners));
-  LOCKSTEP_RETURN_IF_ERROR(
-      board->meet(std::chrono::milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"))));
+  LOCKSTEP_RETURN_IF_ERROR(board->meet(start_timeout({})));
   return board;
 }
 
