@@ -14,6 +14,7 @@
 
 #include "bench/calibrate_probes.hpp"
 #include "bench/calibrate_samples.hpp"
+#include "bench/json_file.hpp"
 #include "collectives/select/choice_table.hpp"
 #include "collectives/select/model_source.hpp"
 #include "lib/base/core_set.hpp"
@@ -158,11 +159,20 @@ void print_costs(const CostModel& model, std::ostream& out) {
       << model.spin_microseconds << " us, " << model.tcp_sockets << " TCP connections per peer\n";
 }
 
-// Whole or not at all: a job that starts meanwhile must not read half a file.
-void write_file(const std::string& path, const std::string& text) {
+// Where the result goes, once it is certain that it can.
+std::string find_place(const Options& options) {
+  const std::string path = options.json.empty() ? internal::default_model_path() : options.json;
+  if (path.empty()) throw std::runtime_error("no place for the result: say --json FILE");
+  if (path == "-") return path;
   const std::filesystem::path target(path);
   std::error_code ignored;
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), ignored);
+  check_json(path);
+  return path;
+}
+
+// Whole or not at all: a job that starts meanwhile must not read half a file.
+void write_file(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
   std::ofstream file(fresh);
   file << text;
@@ -173,7 +183,8 @@ void write_file(const std::string& path, const std::string& text) {
 }  // namespace
 
 int calibrate(const Options& options, std::ostream& out) {
-  std::ostream& report = options.json == "-" ? std::cerr : out;
+  const std::string path = find_place(options);
+  std::ostream& report = path == "-" ? std::cerr : out;
   // What is measured must not depend on what was measured before.
   setenv("LOCKSTEP_TUNING", "built-in", 1);
   unsetenv("LOCKSTEP_ALGORITHMS");
@@ -181,9 +192,6 @@ int calibrate(const Options& options, std::ostream& out) {
   const CostModel model = measure_machine(options.iterations, report);
   const std::string text = to_json(model);
   print_costs(model, report);
-  std::string path = options.json;
-  if (path.empty()) path = internal::default_model_path();
-  if (path.empty()) throw std::runtime_error("no place for the result: say --json FILE");
   if (path == "-") {
     out << text;
   } else {

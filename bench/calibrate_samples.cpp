@@ -11,6 +11,7 @@
 
 #include "bench/calibrate_probes.hpp"
 #include "bench/launch.hpp"
+#include "bench/programs.hpp"
 #include "bench/sampler.hpp"
 #include "collectives/communicator_core.hpp"
 #include "collectives/engine/limits.hpp"
@@ -55,13 +56,6 @@ const Operation* operation_of(Collective collective) {
     if (operation.name == name_of(collective)) return &operation;
   }
   return nullptr;
-}
-
-std::string full_name(const Algorithm& algorithm) {
-  const char* const prefix = algorithm.medium == Medium::links           ? "links/"
-                             : algorithm.medium == Medium::domain_staged ? "staged/"
-                                                                         : "registered/";
-  return prefix + std::string(algorithm.name);
 }
 
 bool runs_on(const Algorithm& algorithm, const std::string& transport) {

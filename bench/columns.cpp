@@ -2,9 +2,6 @@
 
 #include <cstdarg>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <stdexcept>
 
 namespace lockstep::bench {
 
@@ -50,16 +47,6 @@ std::string timing_columns(const Row& row, const std::optional<Timing>& timing, 
 
 std::string p99_column(const std::optional<Timing>& timing) {
   return timing ? format(" %9.2f", timing->p99_us) : format(" %9s", "N/A");
-}
-
-void write_json(const std::string& path, const nlohmann::ordered_json& document) {
-  if (path == "-") {
-    std::cout << document.dump(1) << "\n";
-    return;
-  }
-  std::ofstream file(path);
-  file << document.dump(1) << "\n";
-  if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 
 }  // namespace lockstep::bench

@@ -1,7 +1,6 @@
 // The columns of nccl-tests' table.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -28,8 +27,5 @@ std::string row_columns(const Row& row);
 std::string timing_columns(const Row& row, const std::optional<Timing>& timing, double bus_factor,
                            bool checked);
 std::string p99_column(const std::optional<Timing>& timing);
-
-/// To a file, or to standard output ("-"). Throws std::runtime_error.
-void write_json(const std::string& path, const nlohmann::ordered_json& document);
 
 }  // namespace lockstep::bench

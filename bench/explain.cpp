@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/choice.hpp"
+#include "bench/programs.hpp"
 #include "bench/sampler.hpp"
 #include "collectives/select/predict.hpp"
 
@@ -29,18 +30,6 @@ struct Comparison {
   std::vector<Candidate> candidates;
   std::vector<Line> lines;
 };
-
-const char* place_of(Medium medium) {
-  switch (medium) {
-    case Medium::links:
-      return "links/";
-    case Medium::domain_staged:
-      return "staged/";
-    case Medium::domain_registered:
-      return "registered/";
-  }
-  return "";
-}
 
 // Whether calls with such buffers can run it.
 bool is_candidate(const Ground& ground, const Algorithm& row, bool registered) {
@@ -70,7 +59,7 @@ Comparison compare(const Ground& ground, const Options& options, const Operation
     const bool namesake = options.registered && row.medium == Medium::domain_staged &&
                           find_algorithm(row.collective, Medium::domain_registered, row.name).ok();
     if (namesake) continue;
-    const std::string name = place_of(row.medium) + std::string(row.name);
+    const std::string name = full_name(row);
     add(name, name, predict_call(model, ground.table->ground(), row, bytes),
         !choice.selection.inline_line && row.name == chosen);
   }

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -19,16 +20,22 @@
 namespace lockstep::bench {
 namespace {
 
+int fail(int rank, const char* why, SharedPages* pages) {
+  std::cerr << std::string(program_invocation_short_name) + ": rank " + std::to_string(rank) + ": " + why +
+                   "\n";
+  if (pages != nullptr) pages->fail();
+  return 1;
+}
+
 // Calls `body`; an exception becomes one line on standard error and status 1, and ends the other ranks' waits
 // on the board.
 int run_rank(int rank, const std::function<int()>& body, SharedPages* pages) {
   try {
     return body();
+  } catch (const std::bad_alloc&) {
+    return fail(rank, "there is not enough memory: choose smaller sizes, or fewer ranks", pages);
   } catch (const std::exception& error) {
-    std::cerr << std::string(program_invocation_short_name) + ": rank " + std::to_string(rank) + ": " +
-                     error.what() + "\n";
-    if (pages != nullptr) pages->fail();
-    return 1;
+    return fail(rank, error.what(), pages);
   }
 }
 
@@ -54,34 +61,57 @@ class MeetingPlace {
   std::string path_;
 };
 
-// A signal to the parent ends the children first, so that their folder can be removed.
-volatile sig_atomic_t stop_signal = 0;
-void remember_signal(int number) { stop_signal = number; }
+// A signal to the parent ends the children first, so that their folder can be removed. Signals are held back
+// from before the first fork on and taken one by one, so that none is lost while ranks start.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigemptyset(&held_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&held_, number);
+    signal(SIGCHLD, SIG_DFL);  // Where it is ignored children end unseen.
+    sigset_t before;
+    sigprocmask(SIG_BLOCK, &held_, &before);
+    static const sigset_t usual = before;  // Of the first time: they stay held, for the next ranks.
+    usual_ = usual;
+  }
+  void release() const { sigprocmask(SIG_SETMASK, &usual_, nullptr); }
+  int next() const {
+    int number = -1;
+    while ((number = sigwaitinfo(&held_, nullptr)) < 0 && errno == EINTR) {
+    }
+    return number;
+  }
 
-void on_stop_signals(void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;  // no SA_RESTART: waitpid must return
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
-}
+ private:
+  sigset_t held_{}, usual_{};
+};
 
 int exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// Waits for all children. A signal ends them.
-int reap(std::vector<pid_t>& children, const std::function<void()>& on_failure) {
-  int result = 0;
-  while (!children.empty()) {
-    int status = 0;
-    const pid_t child = waitpid(-1, &status, 0);
-    if (child < 0 && errno != EINTR) return 1;
-    if (child < 0) {
-      for (pid_t other : children) kill(other, SIGTERM);
-      continue;
-    }
+// Those that have ended. Gives the first status of them that is not 0.
+int bury(std::vector<pid_t>& children, const std::function<void()>& on_failure) {
+  int result = 0, status = 0;
+  for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
     std::erase(children, child);
     if (status != 0) on_failure();
     if (result == 0) result = exit_status(status);
   }
-  return stop_signal != 0 ? 128 + stop_signal : result;
+  return result;
+}
+
+// Waits for all children. A signal ends them.
+int reap(std::vector<pid_t>& children, const HeldSignals& signals, const std::function<void()>& on_failure) {
+  int result = 0, stopped_by = 0;
+  while (!children.empty()) {
+    const int number = signals.next();
+    if (number != SIGCHLD) {
+      stopped_by = number;
+      for (const pid_t child : children) kill(child, SIGTERM);
+    }
+    const int first = bury(children, on_failure);
+    if (result == 0) result = first;
+  }
+  return stopped_by != 0 ? 128 + stopped_by : result;
 }
 
 int launch_threads(const Options& options, const RankMain& body) {
@@ -126,7 +156,7 @@ int launch_here(const Options& options, const RankMain& body) {
 
 int run_in_processes(int ranks, const std::function<int(int)>& rank_main,
                      const std::function<void()>& on_failure) {
-  on_stop_signals(remember_signal);
+  const HeldSignals signals;
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank) {
     std::cout.flush();
@@ -134,7 +164,7 @@ int run_in_processes(int ranks, const std::function<int(int)>& rank_main,
     if (child < 0) {
       const int error = errno;
       for (pid_t other : children) kill(other, SIGTERM);
-      reap(children, on_failure);
+      reap(children, signals, on_failure);
       throw std::system_error(error, std::generic_category(), "cannot start rank " + std::to_string(rank));
     }
     if (child > 0) {
@@ -142,12 +172,12 @@ int run_in_processes(int ranks, const std::function<int(int)>& rank_main,
       continue;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    on_stop_signals(SIG_DFL);
+    signals.release();
     const int status = rank_main(rank);
     std::cout.flush();
     _exit(status);  // what the parent made is the parent's to remove
   }
-  return reap(children, on_failure);
+  return reap(children, signals, on_failure);
 }
 
 int launch_processes(const ProcessGroup& group, const RankMain& body) {

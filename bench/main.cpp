@@ -5,6 +5,7 @@
 #include "bench/choice.hpp"
 #include "bench/device/run.hpp"
 #include "bench/explain.hpp"
+#include "bench/json_file.hpp"
 #include "bench/launch.hpp"
 #include "bench/measure.hpp"
 #include "bench/programs.hpp"
@@ -51,6 +52,7 @@ int main(int argc, char** argv) {
     if (options.list) return list_algorithms(std::cout);
     if (options.programs) return print_programs(options, std::cout);
     if (options.calibrate) return calibrate(options, std::cout);
+    check_json(options.json);
     if (options.startup) return measure_startup(options, std::cout);
     if (!options.device.empty()) choose_backend(options);
     return launch(options, [&](Communicator& communicator, Board& board) {

@@ -60,6 +60,15 @@ std::vector<const Operation*> operations_by_name(const std::vector<std::string>&
   return chosen;
 }
 
+// A minus sign would come out as a huge number.
+CLI::Validator as_size() {
+  const CLI::AsSizeValue size(false);
+  return {[size](std::string& text) {
+            return text.starts_with('-') ? "\"" + text + "\" is no size; write 8, 64K or 1G" : size(text);
+          },
+          "SIZE"};
+}
+
 void check_together(const Options& options) {
   if (options.min_bytes > options.max_bytes) throw CLI::ValidationError("-b is larger than -e");
   if (options.ranks > 0 && options.threads > 0) {
@@ -84,8 +93,8 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   CLI::App app("Measures collectives as nccl-tests does. Time: median over iterations of the slowest rank.",
                "lockstep-bench");
   app.option_defaults()->always_capture_default();
-  const auto size = CLI::AsSizeValue(false);
-  app.add_option("operation", names, "what to measure; several, or all")->always_capture_default(false);
+  const auto size = as_size();
+  app.add_option("operation", names, "what to measure; several, or all")->default_str("");
   app.add_option("-b,--minbytes", options.min_bytes, "smallest size, e.g. 8, 64K")->transform(size);
   app.add_option("-e,--maxbytes", options.max_bytes, "largest size, e.g. 64M, 1G")->transform(size);
   app.add_option("-f,--stepfactor", options.factor, "from one size to the next")

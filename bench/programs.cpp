@@ -36,6 +36,13 @@ void print_one(const Algorithm& row, Shape shape, std::ostream& out) {
 
 }  // namespace
 
+std::string full_name(const Algorithm& algorithm) {
+  const char* const place = algorithm.medium == Medium::links           ? "links/"
+                            : algorithm.medium == Medium::domain_staged ? "staged/"
+                                                                        : "registered/";
+  return place + std::string(algorithm.name);
+}
+
 int list_algorithms(std::ostream& out) {
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);

@@ -5,8 +5,12 @@
 #include <iosfwd>
 
 #include "bench/options.hpp"
+#include "collectives/programs/program.hpp"
 
 namespace lockstep::bench {
+
+/// With its place in front, as --algorithm takes it: "links/ring".
+std::string full_name(const internal::Algorithm& algorithm);
 
 /// Every algorithm by collective. Gives the exit status.
 int list_algorithms(std::ostream& out);

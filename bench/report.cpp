@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "bench/columns.hpp"
+#include "bench/json_file.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -81,7 +82,6 @@ void Report::finish() {
       *table_ << "# Wrong elements: " << wrong_ << (wrong_ == 0 ? " OK" : " FAILED") << "\n";
     *table_ << format("# Average bus bandwidth: %g GB/s\n", timings_ > 0 ? busbw_sum_ / timings_ : 0);
   }
-  if (options_.json.empty()) return;
   write_json(options_.json, {{"machine", describe_machine()}, {"rows", rows_}});
 }
 

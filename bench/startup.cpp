@@ -1,20 +1,20 @@
 #include "bench/startup.hpp"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 
+#include "bench/json_file.hpp"
 #include "bench/launch.hpp"
+#include "bench/process_memory.hpp"
+#include "lib/net/descriptor_limit.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -25,27 +25,9 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// A thousand ranks in one process need more descriptors than shells allow by default.
-void allow_all_descriptors() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 std::uint64_t entries_of(const char* folder) {
   const std::filesystem::directory_iterator all(folder);
   return static_cast<std::uint64_t>(std::distance(begin(all), end(all)));
-}
-
-/// This process's share of the memory that is in use: what several processes map counts for each in part.
-std::uint64_t proportional_kib() {
-  std::ifstream file("/proc/self/smaps_rollup");
-  for (std::string word; file >> word;) {
-    std::uint64_t kib = 0;
-    if (word == "Pss:" && file >> kib) return kib;
-  }
-  throw std::runtime_error("/proc/self/smaps_rollup does not say how much memory this process uses");
 }
 
 struct Startup {
@@ -81,7 +63,7 @@ Startup take_part(Communicator& communicator, Board& board, Clock::time_point la
   startup.barrier_ms = timed(board, [&] { communicator.barrier(); });
   startup.all_reduce_ms = timed(board, [&] { all_reduce(communicator); });
   startup.again_ms = timed(board, [&] { all_reduce(communicator); });
-  startup.memory_kib = board.sum(counts ? proportional_kib() : 0);
+  startup.memory_kib = board.sum(counts ? proportional_bytes() / 1024 : 0);
   startup.descriptors = board.sum(counts ? entries_of("/proc/self/fd") : 0);
   startup.threads = board.sum(counts ? entries_of("/proc/self/task") : 0);
   return startup;
@@ -120,19 +102,14 @@ void print(const nlohmann::ordered_json& row, std::ostream& out) {
 
 void report(const nlohmann::ordered_json& row, const Options& options, std::ostream& out) {
   if (options.json != "-") print(row, out);
-  if (options.json.empty()) return;
-  if (options.json == "-") {
-    out << row.dump() << '\n';
-    return;
-  }
-  std::ofstream file(options.json);
-  if (!(file << row.dump() << '\n').flush()) throw std::runtime_error("cannot write " + options.json);
+  write_json(options.json, row, -1);
 }
 
 }  // namespace
 
 int measure_startup(const Options& options, std::ostream& out) {
-  allow_all_descriptors();
+  // A thousand ranks in one process need more than shells allow by default.
+  internal::raise_descriptor_limit();
   const auto launched = Clock::now();
   return launch(options, [&](Communicator& communicator, Board& board) {
     const bool counts = options.threads == 0 || communicator.rank() == 0;

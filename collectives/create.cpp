@@ -2,7 +2,6 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
-#include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/threads.hpp"
 #include "lib/bootstrap/local_session.hpp"
@@ -51,10 +50,6 @@ void check_process() {
   internal::check_algorithm_rules().throw_if_error();
 }
 
-std::string transports_or_default(std::string_view asked) {
-  return asked.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : std::string(asked);
-}
-
 }  // namespace
 
 Communicator Communicator::create(const InitOptions& options) {
@@ -63,7 +58,7 @@ Communicator Communicator::create(const InitOptions& options) {
     return rank == 0 ? internal::announce_model() : std::string();
   });
   session.status().throw_if_error();
-  auto core = make_world(std::move(*session), transports_or_default(options.transports),
+  auto core = make_world(std::move(*session), internal::wanted_transports(options.transports),
                          internal::start_timeout(options));
   core.status().throw_if_error();
   return Communicator(std::move(*core));
@@ -79,7 +74,7 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
   // Set-up waits for all members, so each rank needs a thread for it.
   internal::on_threads(cores.size(), [&](std::size_t r) {
     auto core =
-        make_world(std::move(sessions[r]), transports_or_default(transports), internal::start_timeout({}));
+        make_world(std::move(sessions[r]), internal::wanted_transports(transports), internal::start_timeout({}));
     failures[r] = core.status();
     if (core.ok()) cores[r] = std::move(*core);
   });

@@ -46,7 +46,9 @@ def main():
     arguments = parser.parse_args()
     check_torch(arguments.python)
 
-    place = ["--ranks", arguments.ranks, "--hosts", arguments.hosts, "--link", arguments.link]
+    place = ["--ranks", arguments.ranks, "--hosts", arguments.hosts]
+    if arguments.hosts > 1:
+        place += ["--link", arguments.link]
     model = ["--parameters", arguments.parameters, "--batch", arguments.batch, "--rounds", arguments.rounds,
              "--hook", arguments.hook]
     turns = []

@@ -10,6 +10,7 @@
 #include "bench/ddp/overlap.hpp"
 #include "bench/ddp/report.hpp"
 #include "bench/ddp/two_hosts.hpp"
+#include "bench/json_file.hpp"
 #include "bench/launch.hpp"
 
 namespace {
@@ -41,6 +42,7 @@ int run_command(const DdpOptions& options, int rank, bool two_hosts) {
 }
 
 int run(const DdpOptions& options) {
+  check_json(options.json);
   std::optional<TwoHosts> hosts;
   if (options.hosts > 1) hosts.emplace(options.link);
   const auto enter = [&](int rank) {

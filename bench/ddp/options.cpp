@@ -69,20 +69,21 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
   app.add_option("--ranks", options.ranks, "processes in all")->check(CLI::Range(1, kMaxRanks));
   app.add_option("--hosts", options.hosts, "1: this machine; 2: two network namespaces of it")
       ->check(CLI::Range(1, kMaxHosts));
-  app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
+  const auto* link =
+      app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
   app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
   app.add_flag("!--no-undo", options.undo, "keep no copies: gradients do not survive a step that fails")
-      ->always_capture_default(false);
+      ->default_str("");
   app.add_option("--check-first", options.check_first,
                  "whether buckets start in wait() only; not said: the reducer decides")
       ->check(CLI::IsMember({"yes", "no"}));
   app.add_flag(
          "--overlap-forward", options.overlap_forward,
          "measure steps whose forward waits for gradients layer by layer beside steps that wait for all")
-      ->always_capture_default(false);
+      ->default_str("");
   app.add_option("--zero", options.zero,
                  "measure AdamW with its state whole (0), sharded (1), or with the gradients (2)")
-      ->always_capture_default(false)
+      ->default_str("")
       ->check(CLI::Range(0, 2));
   app.add_option("--parameters", options.parameters, "f32 parameters of the model, e.g. 25M")
       ->transform(as_count())
@@ -103,6 +104,8 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       options.command.erase(options.command.begin());
     if (!options.command.empty() && options.command.front().starts_with('-'))
       throw CLI::ExtrasError(options.command);
+    if (link->count() > 0 && options.hosts == 1)
+      throw CLI::ValidationError("--link is the rate between two hosts: add --hosts 2");
     check_together(options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

@@ -1,10 +1,9 @@
 #include "bench/ddp/report.hpp"
 
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+
+#include "bench/json_file.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -14,6 +13,8 @@ constexpr double kAllowance = 0.02;
 
 /// What is a smaller share of the step disappears in its noise, and so does how much of it is hidden.
 constexpr double kWorthHiding = 0.05;
+
+constexpr int kIndent = 2;
 
 /// Milliseconds that the bytes need at the link's measured rate.
 double wire_at_rate(const DdpResult& result, double link_gbits) {
@@ -124,33 +125,22 @@ void print(const DdpOptions& options, const OverlapResult& result) {
               result.compute_ms, result.forward_ms);
 }
 
-void write(const DdpOptions& options, const nlohmann::ordered_json& json) {
-  if (options.json.empty()) return;
-  const std::string text = json.dump(2) + "\n";
-  if (options.json == "-") {
-    std::cout << text << std::flush;
-    return;
-  }
-  std::ofstream file(options.json);
-  if (!(file << text).flush()) throw std::runtime_error("cannot write " + options.json);
-}
-
 }  // namespace
 
 void report_ddp(const DdpOptions& options, const DdpResult& result, std::optional<double> link_gbits) {
   if (options.json != "-") print(options, result, link_gbits);
-  write(options, to_json(options, result, link_gbits));
+  write_json(options.json, to_json(options, result, link_gbits), kIndent);
 }
 
 void report_overlap(const DdpOptions& options, const OverlapResult& result,
                     std::optional<double> link_gbits) {
   if (options.json != "-") print(options, result);
-  write(options, to_json(options, result, link_gbits));
+  write_json(options.json, to_json(options, result, link_gbits), kIndent);
 }
 
 void report_zero(const DdpOptions& options, const ZeroResult& result) {
   if (options.json != "-") print(options, result);
-  write(options, to_json(options, result));
+  write_json(options.json, to_json(options, result), kIndent);
 }
 
 }  // namespace lockstep::bench

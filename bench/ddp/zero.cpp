@@ -1,16 +1,13 @@
 #include "bench/ddp/zero.hpp"
 
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <sstream>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "bench/ddp/median.hpp"
 #include "bench/ddp/model.hpp"
+#include "bench/process_memory.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -137,30 +134,17 @@ std::unique_ptr<ZeroTrainer> make_trainer(Communicator& communicator, const DdpO
   return std::make_unique<ShardedTrainer>(communicator, options);
 }
 
-/// Of this process: proportional set size.
-double resident_bytes() {
-  std::ifstream file("/proc/self/smaps_rollup");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("Pss:")) continue;
-    std::istringstream columns(line.substr(4));
-    double kibibytes = 0;
-    columns >> kibibytes;
-    return kibibytes * 1024;
-  }
-  throw std::runtime_error("/proc/self/smaps_rollup has no Pss");
-}
-
 }  // namespace
 
 ZeroResult measure_zero(Communicator& communicator, Board& board, const DdpOptions& options) {
   board.barrier();
-  const double before = resident_bytes();
+  const auto before = static_cast<double>(proportional_bytes());
   const auto trainer = make_trainer(communicator, options);
   for (std::size_t warm = 0; warm < kWarmUp; ++warm) trainer->step(false);
   board.barrier();
   ZeroResult result{.parameters = trainer->model().parameter_count(),
                     .memory = trainer->memory(),
-                    .resident_bytes = resident_bytes() - before};
+                    .resident_bytes = static_cast<double>(proportional_bytes()) - before};
 
   const auto ranks = static_cast<std::size_t>(options.zero == 0 ? 1 : communicator.size());
   StateOf own((result.parameters + ranks - 1) / ranks);

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "bench/columns.hpp"
+#include "bench/json_file.hpp"
 #include "bench/report.hpp"
 
 namespace lockstep::bench {

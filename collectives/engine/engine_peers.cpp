@@ -148,11 +148,10 @@ void Engine::ask_for(Operation& operation, Nanos now) {
   if (operation.path != Operation::Path::links) return;
   if (const int peer = operation.link_run.passed_by();
       peer != kSelf && now - last_moved_ > kExplanationWait) {
-    return revoke(Status(ErrorCode::mismatch,
-                         who(peer) + " has gone on to later operations without sending what " +
-                             who(group_.rank) + " awaits in " + operation.describe() +
-                             ": the two called different operations",
-                         peer));
+    return revoke(Status(ErrorCode::mismatch, who(peer) +
+                                                  " has gone on to later operations without sending what " +
+                                                  who(group_.rank) + " awaits in " + operation.describe() +
+                                                  ": the two called different operations"));
   }
   if (now - operation.probed < kProbeEvery) return;
   operation.probed = now;
@@ -164,6 +163,7 @@ void Engine::ask_for(Operation& operation, Nanos now) {
 }
 
 // ---- mismatches ----
+// Two ranks were compared: both are named, and neither is to blame before the others.
 
 Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
   const std::uint64_t sequence = theirs.sequence_plus_one - 1;
@@ -173,11 +173,9 @@ Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
     const char* priority = call.urgent ? " with a priority above 0" : " without a priority";
     return describe(call.facts) + (known && mine.urgent != theirs.urgent ? priority : "");
   };
-  return Status(ErrorCode::mismatch,
-                "operation #" + std::to_string(sequence) + " differs: " + who(peer) + " called " +
-                    text(theirs) + ", but " + who(group_.rank) + " called " +
-                    (known ? text(mine) : "another operation"),
-                peer);
+  return Status(ErrorCode::mismatch, "operation #" + std::to_string(sequence) + " differs: " + who(peer) +
+                                         " called " + text(theirs) + ", but " + who(group_.rank) +
+                                         " called " + (known ? text(mine) : "another operation"));
 }
 
 Status Engine::compare_records(const Operation& operation) {
@@ -203,10 +201,9 @@ Status Engine::explain_domain_mismatch(int member, const Operation& operation) {
   if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1) {
     return explain_mismatch(member, {operation.sequence + 1, record.facts});
   }
-  return Status(ErrorCode::mismatch,
-                "operation #" + std::to_string(operation.sequence) + " differs between " + who(member) +
-                    " and " + who(group_.rank) + ", which called " + operation.describe(),
-                member);
+  return Status(ErrorCode::mismatch, "operation #" + std::to_string(operation.sequence) +
+                                         " differs between " + who(member) + " and " + who(group_.rank) +
+                                         ", which called " + operation.describe());
 }
 
 std::vector<int> Engine::waiting_for(const Operation& operation) const {

@@ -49,9 +49,10 @@ struct InitOptions {
   std::string rendezvous;
   std::string job_id;  ///< Keeps two jobs at one address apart; equal on all ranks.
   std::string secret;  ///< Per-job secret of the handshakes; equal on all ranks.
-  /// For all ranks to arrive. Unset: LOCKSTEP_START_TIMEOUT (120 s).
+  /// For all ranks to arrive; 0 = however long it takes. Unset: LOCKSTEP_START_TIMEOUT (120 s).
   std::optional<std::chrono::milliseconds> timeout;
-  std::string transports;  ///< As LOCKSTEP_TRANSPORTS, which counts where this is empty.
+  /// As LOCKSTEP_TRANSPORTS, which counts where this is empty. Equal on all ranks.
+  std::string transports;
 };
 
 /// A tag of receive that matches every tag, and a source that matches every rank.
@@ -91,7 +92,9 @@ class Batch;
 class LOCKSTEP_API Communicator {
  public:
   /// Joins the group that `options` and the environment describe. Blocks until all ranks are there (or throws
-  /// after options.timeout).
+  /// after options.timeout). May be called again, after the end of an earlier group or beside it: all ranks
+  /// form their groups in one order. A process that was started anew belongs to a new job: it cannot join the
+  /// later groups of the others.
   static Communicator create(const InitOptions& options = {});
 
   /// `n` ranks in this process, for one thread each; element r is rank r. `transports` as in InitOptions.

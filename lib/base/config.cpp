@@ -64,8 +64,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_SEGMENT", bytes, "",
      "Bytes of one pipelined message, on rank 0 for all; empty lets the library choose.", "4K..1G"},
     {"LOCKSTEP_SPIN", integer, "",
-     "Microseconds that a wait spins before it yields the core; empty lets the library choose."},
-    {"LOCKSTEP_START_TIMEOUT", duration, "120s", "How long start-up waits for missing ranks."},
+     "Microseconds that a wait spins before it yields the core; empty lets the library choose.", "0..10000"},
+    {"LOCKSTEP_START_TIMEOUT", duration, "120s", "How long start-up waits for missing ranks; 0 is no limit."},
     {"LOCKSTEP_STORE", text, "rank0",
      "Who listens at a `tcp://` rendezvous: rank 0, or the launcher already.", "rank0|launcher"},
     {"LOCKSTEP_TCP_CONGESTION", text, "",
@@ -74,7 +74,7 @@ constexpr auto kVariables = std::to_array<Variable>({
      "TCP connections per peer, 1 to 16, equal on all ranks; empty takes what calibration found, else 1."},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
-     "Which transport carries the data: `auto` (shared memory within a host, and between hosts verbs where "
+     "Which transport carries the data, equal on all ranks: `auto` (shared memory within a host, and between hosts verbs where "
      "every "
      "rank has an RDMA device, else TCP), `shm+tcp` or `shm+verbs` to say which, or one for all: `shm`, "
      "`tcp`, "

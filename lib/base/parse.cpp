@@ -13,7 +13,7 @@ struct Unit {
 constexpr Unit kByteUnits[] = {{"", 1},           {"K", 1ull << 10}, {"k", 1ull << 10},
                                {"M", 1ull << 20}, {"m", 1ull << 20}, {"G", 1ull << 30},
                                {"g", 1ull << 30}, {"T", 1ull << 40}, {"t", 1ull << 40}};
-constexpr Unit kDurationUnits[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
+constexpr Unit kDurationUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
 
 /// An unsigned number followed by one of `units`.
 std::optional<std::uint64_t> parse_scaled(std::string_view text, std::span<const Unit> units) {
@@ -51,6 +51,7 @@ std::optional<bool> parse_flag(std::string_view text) {
 std::optional<std::uint64_t> parse_bytes(std::string_view text) { return parse_scaled(text, kByteUnits); }
 
 std::optional<std::int64_t> parse_milliseconds(std::string_view text) {
+  if (text == "0") return 0;
   const std::optional<std::uint64_t> value = parse_scaled(text, kDurationUnits);
   if (!value || *value > INT64_MAX) return std::nullopt;
   return static_cast<std::int64_t>(*value);

@@ -17,7 +17,8 @@ std::optional<bool> parse_flag(std::string_view text);
 /// 512, 64K, 1M, 2G, 1T: powers of 1024, upper or lower case.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
-/// 500ms, 30s, 5m, 2h, in milliseconds; a plain number is milliseconds. Never negative.
+/// 500ms, 30s, 5m, 2h, in milliseconds. Never negative, and never without a unit, which people would guess
+/// differently, except 0.
 std::optional<std::int64_t> parse_milliseconds(std::string_view text);
 
 }  // namespace lockstep::internal

@@ -37,6 +37,9 @@ class Acceptor {
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
+  /// No handshake is under way.
+  bool is_idle() const { return half_open_.empty(); }
+
  private:
   void accept_clients();
   void start_handshake(Fd socket);

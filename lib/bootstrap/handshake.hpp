@@ -74,7 +74,8 @@ struct HandshakeHello {
   std::int32_t rank = -1;     ///< Claimed by the client.
   std::int32_t world = 0;     ///< As the client was told.
   std::int32_t peer = -1;     ///< The rank that the client wants to reach; -1 = whoever serves here.
-  std::uint64_t channel = 0;  ///< Meaning is the service's: a communicator and stream for links.
+  std::uint64_t channel = 0;  ///< Meaning is the service's: a communicator and stream for links, a
+                              ///< group's number for the store and the watch.
   std::uint64_t process = 0;  ///< Token of the client's process, tells a restarted rank from its predecessor.
 };
 

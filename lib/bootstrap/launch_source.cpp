@@ -119,12 +119,20 @@ Result<std::vector<LaunchClaim>> all_claims(const Environment& environment, cons
   return claims;
 }
 
+/// A launcher was chosen that did not start this process.
+Status absent(const LaunchSource& source) {
+  return Status(ErrorCode::configuration, "LOCKSTEP_LAUNCHER=" + std::string(source.id) + ", but " +
+                                              std::string(source.rank.front()) + " and " +
+                                              std::string(source.size.front()) + " are not set");
+}
+
 Result<std::vector<LaunchClaim>> chosen_claims(std::string_view id, const Environment& environment) {
   std::string known;
   for (const LaunchSource& source : sources()) {
     if (source.id == id) {
       auto claim = read_claim(source, environment);
       if (!claim.ok()) return claim.status();
+      if (!claim->rank && !claim->size) return absent(source);
       return std::vector<LaunchClaim>{std::move(*claim)};
     }
     known += (known.empty() ? "" : ", ") + std::string(source.id);

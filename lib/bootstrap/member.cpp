@@ -72,6 +72,7 @@ std::string encode(const Member& member) {
   writer.integer(member.process);
   write_cores(writer, member.cores);
   writer.text(member.descriptor_service);
+  writer.text(member.transports);
   writer.text(member.notice);
   return text;
 }
@@ -79,19 +80,33 @@ std::string encode(const Member& member) {
 Result<Member> decode_member(std::string_view text) {
   Member member;
   std::int32_t rank = -1;
-  std::string_view host_id, host_name, service, notice;
+  std::string_view host_id, host_name, service, transports, notice;
   WireReader reader(as_bytes(text));
   if (!reader.integer(rank) || !reader.text(kMaxKeyBytes, host_id) || !reader.text(kMaxKeyBytes, host_name) ||
       !reader.integer(member.pid) || !reader.integer(member.process) || !read_cores(reader, member.cores) ||
-      !reader.text(kMaxKeyBytes, service) || !reader.text(kMaxNoticeBytes, notice)) {
+      !reader.text(kMaxKeyBytes, service) || !reader.text(kMaxKeyBytes, transports) ||
+      !reader.text(kMaxNoticeBytes, notice)) {
     return Status(ErrorCode::unauthorized, "a rank's description in the store is damaged");
   }
   member.rank = rank;
   member.host_id = host_id;
   member.host_name = host_name;
   member.descriptor_service = service;
+  member.transports = transports;
   member.notice = notice;
   return member;
+}
+
+Status check_transports(std::span<const Member> members) {
+  const Member& first = members.front();
+  for (const Member& member : members) {
+    if (member.transports == first.transports) continue;
+    return Status(ErrorCode::configuration, "transports differ: " + first.text() + " was told to use " +
+                                                first.transports + ", " + member.text() + " " +
+                                                member.transports +
+                                                "; give all ranks the same LOCKSTEP_TRANSPORTS");
+  }
+  return Status();
 }
 
 Member this_member(int rank) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,7 @@ struct Member {
   std::uint64_t process = 0;       ///< process_token(); equal for ranks that are threads of one process.
   CoreSet cores;                   ///< Where its first thread may run.
   std::string descriptor_service;  ///< Of lib/memory/descriptor_service.hpp, empty if none.
+  std::string transports;          ///< What it was told to use: equal on all ranks (check_transports).
   std::string notice;  ///< What all others must hear from this rank (rank 0: the cost model). Mostly empty.
 
   /// "rank 3 (pid 4711 on node-2)".
@@ -28,6 +30,9 @@ struct Member {
 
 std::string encode(const Member& member);
 Result<Member> decode_member(std::string_view text);
+
+/// Configuration error, the same on all ranks, unless all were told to use one transport.
+Status check_transports(std::span<const Member> members);
 
 /// This process as `rank`.
 Member this_member(int rank);

@@ -112,13 +112,13 @@ Result<std::unique_ptr<StoreServer>> start_server(StoreServerOptions options, bo
 }
 
 Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where, const std::string& secret,
-                                 const Deadline& deadline, Env& env) {
+                                 std::uint64_t group, const Deadline& deadline, Env& env) {
   auto at = parse_host_port(where);
   if (!at.ok()) return at.status().with_context("rendezvous " + launch.rendezvous);
   LOCKSTEP_RETURN_IF_ERROR(check_security(*at, secret));
   Meeting meeting;
-  StoreClientOptions client{*at, make_handshake_key(launch.job_id, secret), launch.rank, launch.world_size,
-                            process_token()};
+  StoreClientOptions client{
+      *at, make_handshake_key(launch.job_id, secret), launch.rank, launch.world_size, process_token(), group};
   if (!launch.store_is_served) meeting.server_rank = 0;
   const bool serves = launch.rank == meeting.server_rank;
   if (serves) LOCKSTEP_RETURN_IF_ERROR(await_name(at->host, deadline, env));
@@ -130,10 +130,11 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
     options.key = client.key;
     options.rank = launch.rank;
     const bool may_be_seen = !secret.empty() || config_flag("LOCKSTEP_INSECURE");
-    auto server = start_server(std::move(options), hidden && may_be_seen);
-    if (!server.ok()) return join_as_second(std::move(meeting), client, server.status(), env);
-    meeting.server = std::move(*server);
-    client.server.port = meeting.server->address().port;
+    auto hosted = HostedStore::open(at->text(), client.key, group,
+                                    [&] { return start_server(options, hidden && may_be_seen); });
+    if (!hosted.ok()) return join_as_second(std::move(meeting), client, hosted.status(), env);
+    meeting.hosted = std::move(*hosted);
+    client.server.port = meeting.hosted->server().address().port;
     if (may_be_seen) meeting.hint.clear();
     if (!meeting.hint.empty())
       meeting.hint += "; set LOCKSTEP_SECRET_FILE and rank 0 listens on all addresses";
@@ -152,8 +153,8 @@ Status with_hint(const Status& status, const std::string& hint) {
   return Status(status.code(), status.message() + "; " + hint, status.culprit());
 }
 
-Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, const Deadline& deadline,
-                             Env& env) {
+Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, std::uint64_t group,
+                             const Deadline& deadline, Env& env) {
   if (const auto name = after(launch.rendezvous, "memory://")) {
     Meeting meeting;
     meeting.store = open_memory_store(*name);
@@ -162,7 +163,7 @@ Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, co
   if (const auto path = after(launch.rendezvous, "file://")) return open_file_meeting(*path, env);
   if (const auto name = after(launch.rendezvous, "local://")) return open_local_meeting(*name, env);
   if (const auto where = after(launch.rendezvous, "tcp://"))
-    return open_tcp_meeting(launch, *where, secret, deadline, env);
+    return open_tcp_meeting(launch, *where, secret, group, deadline, env);
   return Status(
       ErrorCode::configuration,
       "\"" + launch.rendezvous +

@@ -8,17 +8,17 @@
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/hosted_store.hpp"
 #include "lib/bootstrap/launch.hpp"
 #include "lib/bootstrap/store.hpp"
-#include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 
 namespace lockstep::internal {
 
 /// Members are destroyed in reverse: the store before its server.
 struct Meeting {
-  std::unique_ptr<StoreServer> server;  ///< Of a tcp:// rendezvous, in rank 0.
-  std::unique_ptr<Store> store;
+  std::unique_ptr<HostedStore> hosted;       ///< Of a tcp:// rendezvous, in rank 0.
+  std::shared_ptr<Store> store;              ///< Of all groups that meet there: see GroupStore.
   std::optional<StoreClientOptions> client;  ///< Of a tcp:// rendezvous: how to reach its server.
   int server_rank = -1;  ///< The rank that hosts the store; -1 for a launcher, or no server.
   std::string hint;      ///< What to look at if ranks do not come. Mostly empty.
@@ -28,8 +28,9 @@ struct Meeting {
 /// serves the last unless the launcher does: on the address given, or on all of the host's where that is the
 /// host's own name and leads to loopback (Debian's 127.0.1.1), and the job has a secret or
 /// LOCKSTEP_INSECURE=1. Waits until `deadline` for a server to come up, and says so on stderr now and then.
-Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, const Deadline& deadline,
-                             Env& env);
+/// `group` numbers the groups that meet there (lib/bootstrap/group_number.hpp).
+Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, std::uint64_t group,
+                             const Deadline& deadline, Env& env);
 
 /// `status`, and the hint if ranks that did not come are what it tells of.
 Status with_hint(const Status& status, const std::string& hint);

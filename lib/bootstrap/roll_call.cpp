@@ -24,6 +24,10 @@ constexpr milliseconds kMoment{20'000};
 constexpr int kRanksNamed = 16;    // Missing ranks listed; more would hide the cause.
 constexpr int kRefusalsNamed = 4;  // Their reasons are sentences.
 constexpr std::string_view kProblem = "problem";
+constexpr const char* kStartedAnew =
+    "; a process that was started anew cannot join the others: start all ranks again, or give the new group "
+    "a "
+    "rendezvous of its own";
 
 bool all(const std::vector<bool>& bits) { return std::find(bits.begin(), bits.end(), false) == bits.end(); }
 
@@ -46,6 +50,58 @@ Status decode_problem(std::string_view text) {
   return Status(static_cast<ErrorCode>(code), std::string(as_text(message)), culprit);
 }
 
+/// Writes the problem unless there is one; the one that is there is everybody's.
+Status declare_in(Store& group, const Status& problem) {
+  auto problems = group.add("problems", 1);
+  if (!problems.ok()) return problem;
+  if (*problems == 1) {
+    (void)group.set_one(std::string(kProblem), encode_problem(problem));
+    return problem;
+  }
+  auto first = group.get_one(std::string(kProblem), kMoment);
+  return first.ok() ? decode_problem(*first) : problem;
+}
+
+std::string latest_key(int rank) { return "latest/" + std::to_string(rank); }
+
+using Latest = RollCall::Latest;
+
+std::string encode(const Latest& latest) {
+  std::string text;
+  WireWriter writer(text);
+  writer.integer(latest.group);
+  writer.text(latest.who);
+  return text;
+}
+
+Latest decode_latest(int rank, std::string_view text) {
+  Latest latest{rank, 0, {}};
+  std::string_view who;
+  WireReader reader(as_bytes(text));
+  if (reader.integer(latest.group) && reader.text(kMaxKeyBytes, who)) latest.who = who;
+  return latest;
+}
+
+/// Of the ranks that are not `present`, those that have ever come.
+std::vector<Latest> latest_of_missing(Store& whole, const std::vector<bool>& present) {
+  std::vector<std::string> keys;
+  for (std::size_t rank = 0; rank < present.size(); ++rank)
+    keys.push_back(latest_key(static_cast<int>(rank)));
+  auto known = whole.wait(keys, milliseconds(0));
+  std::vector<int> ranks;
+  std::vector<std::string> known_keys;
+  for (std::size_t rank = 0; known.ok() && rank < present.size(); ++rank) {
+    if (present[rank] || !known.value()[rank]) continue;
+    ranks.push_back(static_cast<int>(rank));
+    known_keys.push_back(keys[rank]);
+  }
+  auto texts = whole.get(known_keys, milliseconds(0));
+  std::vector<Latest> latest;
+  for (std::size_t i = 0; texts.ok() && i < ranks.size(); ++i)
+    latest.push_back(decode_latest(ranks[i], texts.value()[i]));
+  return latest;
+}
+
 }  // namespace
 
 Status RollCall::arrive() {
@@ -53,14 +109,29 @@ Status RollCall::arrive() {
   const std::string rank = std::to_string(self_.rank);
   auto arrivals = store_.add("arrivals/" + rank, 1);
   if (!arrivals.ok()) return arrivals.status();
-  if (*arrivals > 1) {
-    return declare(Status(ErrorCode::configuration,
-                          "two processes are rank " + rank + ": " + who(self_.rank) + " and " + self_.text() +
-                              "; give every process its own rank",
-                          self_.rank));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(store_.whole().set_one(latest_key(self_.rank),
+                                                  encode(Latest{self_.rank, store_.number(), self_.text()})));
+  if (*arrivals > 1) return explain_second();
   LOCKSTEP_RETURN_IF_ERROR(store_.set_one("who/" + rank, self_.text()));
   return check_terms();
+}
+
+/// Another process has been this rank of this group. Where the group has met, that is nobody's business but
+/// this one's: who is slow to see that all are there must not fail for it.
+Status RollCall::explain_second() {
+  for (const Latest& other : latest_of_missing(store_.whole(), nobody())) {
+    if (other.group > store_.number()) return tell_apart(other);
+  }
+  auto present = who_is_here(milliseconds(0));
+  if (!present.ok()) return present.status();
+  if (all(*present)) {
+    return Status(ErrorCode::configuration, self_.text() + " comes to a group that has met already, with " +
+                                                who(self_.rank) + kStartedAnew);
+  }
+  return declare(Status(ErrorCode::configuration,
+                        "two processes are rank " + std::to_string(self_.rank) + ": " + who(self_.rank) +
+                            " and " + self_.text() + "; give every process its own rank",
+                        self_.rank));
 }
 
 Status RollCall::check_terms() {
@@ -97,14 +168,13 @@ Status RollCall::check_terms() {
 
 Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
                                                 const std::function<std::optional<Loss>()>& lost) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < world_; ++rank) keys.push_back(member_key(rank));
   std::int64_t next_report = kReportEverySeconds;
   for (auto look = kShortestLook;; look = std::min(2 * look, kLongestLook)) {
-    auto present = store_.wait(keys, std::min(look, deadline.left()));
+    auto present = who_is_here(std::min(look, deadline.left()));
     if (!present.ok()) return present.status();
     LOCKSTEP_RETURN_IF_ERROR(known_problem());
-    if (all(*present)) return collect(keys);
+    if (all(*present)) return collect();
+    LOCKSTEP_RETURN_IF_ERROR(find_apart(*present));
     if (const auto loss = lost()) return declare(explain_loss(*loss));
     if (deadline.passed()) {
       return declare(Status(ErrorCode::timeout,
@@ -118,6 +188,13 @@ Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
   }
 }
 
+/// Which ranks are ready, after at most `patience`.
+Result<std::vector<bool>> RollCall::who_is_here(milliseconds patience) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_; ++rank) keys.push_back(member_key(rank));
+  return store_.wait(keys, patience);
+}
+
 bool RollCall::all_acknowledged() {
   const auto count = store_.add("acknowledged", 0);
   return !count.ok() || count.value() >= world_;
@@ -125,17 +202,7 @@ bool RollCall::all_acknowledged() {
 
 // ---- problems --------------------------------------------------------------------------------------------
 
-/// Writes the problem unless there is one; the one that is there is everybody's.
-Status RollCall::declare(const Status& problem) {
-  auto problems = store_.add("problems", 1);
-  if (!problems.ok()) return problem;
-  if (*problems == 1) {
-    (void)store_.set_one(std::string(kProblem), encode_problem(problem));
-    return problem;
-  }
-  auto first = store_.get_one(std::string(kProblem), kMoment);
-  return first.ok() ? decode_problem(*first) : problem;
-}
+Status RollCall::declare(const Status& problem) { return declare_in(store_, problem); }
 
 Status RollCall::known_problem() {
   const std::vector<std::string> keys{std::string(kProblem)};
@@ -144,6 +211,32 @@ Status RollCall::known_problem() {
   if (!present->front()) return Status();
   auto problem = store_.get_one(keys.front(), milliseconds(0));
   return problem.ok() ? decode_problem(*problem) : problem.status();
+}
+
+/// A rank that has come to a later group, and was never ready for this one, counts differently: one of the
+/// two was started anew.
+Status RollCall::find_apart(const std::vector<bool>& present) {
+  for (const Latest& other : latest_of_missing(store_.whole(), present)) {
+    if (other.group <= store_.number()) continue;
+    // It may have been ready a moment after `present` was looked at, and have gone on.
+    auto now = who_is_here(milliseconds(0));
+    if (now.ok() && now.value()[static_cast<std::size_t>(other.rank)]) continue;
+    return declare(tell_apart(other));
+  }
+  return Status();
+}
+
+/// What is wrong between this rank and one in a later group, which hears of it if it waits for this rank.
+Status RollCall::tell_apart(const Latest& other) {
+  const Status problem(ErrorCode::configuration, self_.text() + " has come to group " +
+                                                     std::to_string(store_.number()) +
+                                                     " at this rendezvous, " + other.who + " to group " +
+                                                     std::to_string(other.group) + kStartedAnew);
+  GroupStore theirs = store_.of_group(other.group);
+  const std::vector<std::string> self{member_key(self_.rank)};
+  const auto here = theirs.wait(self, milliseconds(0));
+  if (here.ok() && !here.value().front()) (void)declare_in(theirs, problem);
+  return problem;
 }
 
 Status RollCall::explain_loss(const Loss& loss) {
@@ -186,7 +279,9 @@ void RollCall::report_missing(const std::vector<bool>& present, std::int64_t sec
                static_cast<long long>(seconds));
 }
 
-Result<std::vector<Member>> RollCall::collect(const std::vector<std::string>& keys) {
+Result<std::vector<Member>> RollCall::collect() {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_; ++rank) keys.push_back(member_key(rank));
   auto texts = store_.get(keys, kMoment);
   if (!texts.ok()) return texts.status();
   std::vector<Member> members;

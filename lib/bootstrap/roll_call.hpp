@@ -3,10 +3,12 @@
 //
 // The first error that any rank finds is written into the store, so that every rank ends with the same
 // sentence. Keys: arrivals/R (how many processes called themselves rank R), who/R (the first of them), terms
-// (size and secret of the first to come), member/R (published last: R is ready), problem.
+// (size and secret of the first to come), member/R (published last: R is ready), problem. And, seen by all
+// groups that meet there, latest/R: the latest group that R came to.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,16 +17,23 @@
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/loss.hpp"
 #include "lib/bootstrap/member.hpp"
-#include "lib/bootstrap/store.hpp"
 
 namespace lockstep::internal {
 
 class RollCall {
  public:
+  /// The latest group that a rank came to, and as which process.
+  struct Latest {
+    int rank = -1;
+    std::uint64_t group = 0;
+    std::string who;
+  };
+
   /// `secret_mark` is a short hash of the secret, equal on all ranks.
-  RollCall(Store& store, Member self, int world, std::string secret_mark)
+  RollCall(GroupStore& store, Member self, int world, std::string secret_mark)
       : store_(store), self_(std::move(self)), world_(world), secret_mark_(std::move(secret_mark)) {}
 
   /// Step 1: nobody else is this rank, and the first to come was told the same size and secret.
@@ -43,16 +52,21 @@ class RollCall {
 
  private:
   static std::string member_key(int rank) { return "member/" + std::to_string(rank); }
+  Status explain_second();
   Status check_terms();
   Status declare(const Status& problem);
+  Status find_apart(const std::vector<bool>& present);
+  Status tell_apart(const Latest& other);
+  std::vector<bool> nobody() const { return std::vector<bool>(static_cast<std::size_t>(world_)); }
+  Result<std::vector<bool>> who_is_here(std::chrono::milliseconds patience);
   Status known_problem();
   Status explain_loss(const Loss& loss);
   std::string who(int rank);
   std::string missing_text(const std::vector<bool>& present);
   void report_missing(const std::vector<bool>& present, std::int64_t seconds);
-  Result<std::vector<Member>> collect(const std::vector<std::string>& keys);
+  Result<std::vector<Member>> collect();
 
-  Store& store_;
+  GroupStore& store_;
   const Member self_;
   const int world_;
   const std::string secret_mark_;

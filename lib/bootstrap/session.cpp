@@ -8,6 +8,8 @@
 
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/digest.hpp"
+#include "lib/bootstrap/group_number.hpp"
+#include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/launch.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/local_session.hpp"
@@ -31,18 +33,21 @@ constexpr std::size_t kSecretMarkBytes = 4;
 
 class JoinedSession final : public Session {
  public:
-  JoinedSession(Launch launch, std::string secret, Meeting meeting)
+  JoinedSession(Launch launch, std::string secret, Meeting meeting, std::uint64_t group)
       : launch_(std::move(launch)),
+        job_id_(group == 1 ? launch_.job_id : launch_.job_id + "#" + std::to_string(group)),
         secret_(std::move(secret)),
         meeting_(std::move(meeting)),
+        store_(meeting_.store, group),
         board_(LossBoard::make(launch_.rank)) {}
 
-  Status join(const Deadline& deadline, Env& env, std::string notice) {
+  Status join(const Deadline& deadline, Env& env, std::string transports, std::string notice) {
     const Digest digest = hmac_sha256(as_bytes(secret_), as_bytes("lockstep roll call"));
     const std::string mark(as_text(std::span(digest).first(kSecretMarkBytes)));
     Member self = this_member(launch_.rank);
+    self.transports = std::move(transports);
     self.notice = std::move(notice);
-    RollCall roll_call(store(), std::move(self), launch_.world_size, mark);
+    RollCall roll_call(store_, std::move(self), launch_.world_size, mark);
     Status status = with_hint(meet(roll_call, deadline, env), meeting_.hint);
     if (status.ok()) return status;
     end_failed_start(roll_call, status, env);
@@ -55,9 +60,9 @@ class JoinedSession final : public Session {
   int rank() const override { return launch_.rank; }
   int size() const override { return launch_.world_size; }
   const std::vector<Member>& members() const override { return members_; }
-  const std::string& job_id() const override { return launch_.job_id; }
+  const std::string& job_id() const override { return job_id_; }
   const std::string& secret() const override { return secret_; }
-  Store& store() override { return *meeting_.store; }
+  Store& store() override { return store_; }
   const std::string& source() const override { return launch_.source; }
   void on_loss(std::uint64_t id, std::function<void(const Loss&)> callback) override {
     board_->listen(id, std::move(callback));
@@ -81,6 +86,7 @@ class JoinedSession final : public Session {
     auto members = roll_call.await_all(deadline, [this] { return board_->first(); });
     if (!members.ok()) return members.status();
     members_ = std::move(*members);
+    LOCKSTEP_RETURN_IF_ERROR(check_transports(members_));
     if (!channel_) channel_ = make_store_loss_channel(store(), launch_.rank, members_, board_);
     return meeting_.client ? Status() : agree_on_secret(deadline);
   }
@@ -102,32 +108,44 @@ class JoinedSession final : public Session {
   void end_failed_start(RollCall& roll_call, const Status& why, Env& env) {
     roll_call.acknowledge();
     if (channel_) channel_->leave();
-    if (!meeting_.server) return;
+    if (!meeting_.hosted) return;
     const Deadline linger(env, kFailureLinger);
     // Who has not come in time, or is dead, need not be waited for.
     const bool more_will_come = why.code() != ErrorCode::timeout && why.code() != ErrorCode::peer_lost;
     // Its own connections: one for requests, and one to be missed by.
     const std::size_t own = channel_ ? 2 : 1;
     while (!linger.passed() && !roll_call.all_acknowledged()) {
-      if (!more_will_come && meeting_.server->connections() <= own) return;
+      if (!more_will_come && meeting_.hosted->server().connections(store_.number()) <= own) return;
       sleep_for(kLingerLook);
     }
   }
 
   const Launch launch_;
+  const std::string job_id_;
   std::string secret_;
   Meeting meeting_;
+  GroupStore store_;
   std::shared_ptr<LossBoard> board_;
   std::unique_ptr<LossChannel> channel_;  ///< Uses the store: destroyed before it.
   std::vector<Member> members_;
 };
+
+/// Where groups are counted. A served store keeps jobs apart; a file or a table in memory does not.
+std::string meeting_place(const Launch& launch) {
+  return launch.rendezvous.starts_with("tcp://") ? launch.rendezvous + " " + launch.job_id
+                                                 : launch.rendezvous;
+}
 
 }  // namespace
 
 milliseconds start_timeout(const InitOptions& options) {
   const milliseconds wanted =
       options.timeout.value_or(milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT")));
-  return std::clamp(wanted, milliseconds(0), kLongestStart);
+  return wanted.count() == 0 ? kLongestStart : std::clamp(wanted, milliseconds(0), kLongestStart);
+}
+
+std::string wanted_transports(std::string_view asked) {
+  return asked.empty() ? config_text("LOCKSTEP_TRANSPORTS") : std::string(asked);
 }
 
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
@@ -141,10 +159,15 @@ Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& e
   auto secret = load_secret(options, environment);
   if (!secret.ok()) return secret.status();
   const Deadline deadline(env, start_timeout(options));
-  auto meeting = open_meeting(*launch, *secret, deadline, env);
+  const std::string place = meeting_place(*launch);
+  const std::uint64_t group = next_group_number(place);
+  auto meeting = open_meeting(*launch, *secret, group, deadline, env);
   if (!meeting.ok()) return meeting.status();
-  auto session = std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret), std::move(*meeting));
-  LOCKSTEP_RETURN_IF_ERROR(session->join(deadline, env, std::move(own_notice)));
+  auto session =
+      std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret), std::move(*meeting), group);
+  LOCKSTEP_RETURN_IF_ERROR(
+      session->join(deadline, env, wanted_transports(options.transports), std::move(own_notice)));
+  group_has_met(place, group);
   return std::unique_ptr<Session>(std::move(session));
 }
 

@@ -23,6 +23,8 @@ class Session {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const std::vector<Member>& members() const = 0;  ///< Index = rank.
+  /// The job's name; of its second group at one rendezvous and later ones with the number behind it
+  /// ("job#2").
   virtual const std::string& job_id() const = 0;
   virtual const std::string& secret() const = 0;
   virtual Store& store() = 0;
@@ -45,14 +47,16 @@ class Session {
 };
 
 /// How long the start may take: options.timeout, or LOCKSTEP_START_TIMEOUT where it is unset. At most
-/// kLongestStart.
+/// kLongestStart, which 0 means as well.
 std::chrono::milliseconds start_timeout(const InitOptions& options);
+/// The transport asked for, LOCKSTEP_TRANSPORTS where it is empty.
+std::string wanted_transports(std::string_view asked);
 
 /// Resolves who this rank is (options, launchers' variables: lib/bootstrap/launch.hpp), meets the others,
 /// exchanges Member entries. Blocks at most start_timeout(options). Every rank gets the same error: who is
-/// missing, who is there twice, whose world size or secret differs. Names missing ranks on stderr every 5 s.
-/// `notice` gives what this rank has to tell all others (Member::notice); called once its number is known.
-/// May be empty.
+/// missing, who is there twice, whose world size, secret or transport differs. Names missing ranks on stderr
+/// every 5 s. `notice` gives what this rank has to tell all others (Member::notice); called once its number
+/// is known. May be empty.
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
                                               const std::function<std::string(int rank)>& notice = {});
 

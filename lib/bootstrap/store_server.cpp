@@ -1,7 +1,9 @@
 #include "lib/bootstrap/store_server.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
 
 namespace lockstep::internal {
@@ -36,29 +38,73 @@ Result<std::unique_ptr<StoreServer>> StoreServer::start(StoreServerOptions optio
 StoreServer::~StoreServer() {
   reactor_.run_there([this] {
     acceptor_.reset();
-    say_goodbye();
+    for (const auto& [number, group] : groups_) say_goodbye(number);
     clients_.clear();
     for (const auto& [id, waiter] : waiters_) reactor_.remove(waiter.timer);
-    for (const auto& [rank, timer] : suspicions_) reactor_.remove(timer);
+    for (const auto& [number, group] : groups_) {
+      for (const auto& [rank, timer] : group.suspicions) reactor_.remove(timer);
+    }
   });
 }
 
 void StoreServer::report_loss(const Loss& loss) {
-  reactor_.run_there([&] { lose(loss); });
+  reactor_.run_there([&] {
+    reported_.emplace(loss.rank, loss);
+    for (const auto& [number, group] : groups_) lose(number, loss);
+  });
 }
 
-std::size_t StoreServer::connections() const {
+void StoreServer::report_end(const Loss& loss) {
+  reactor_.run_there([&] {
+    for (const auto& [number, group] : groups_) {
+      if (group.suspicions.contains(loss.rank) || is_watched(number, loss.rank)) lose(number, loss);
+    }
+  });
+}
+
+void StoreServer::say_goodbye(std::uint64_t group) {
+  StoreRequest goodbye;
+  goodbye.verb = StoreVerb::leave;
+  reactor_.run_there([&] { tell(group, goodbye); });
+}
+
+std::size_t StoreServer::connections(std::uint64_t group) const {
   std::size_t count = 0;
-  reactor_.run_there([&] { count = clients_.size(); });
+  reactor_.run_there([&] {
+    for (const auto& [id, client] : clients_) count += client.hello.channel == group ? 1 : 0;
+  });
   return count;
 }
 
-/// The end of the server's connections is no death of its rank.
-void StoreServer::say_goodbye() {
-  StoreRequest goodbye;
-  goodbye.verb = StoreVerb::leave;
+bool StoreServer::is_idle() const {
+  bool idle = false;
+  reactor_.run_there([&] { idle = clients_.empty() && acceptor_->is_idle(); });
+  return idle;
+}
+
+// ---- groups ----------------------------------------------------------------------------------------------
+
+StoreServer::Group& StoreServer::group_of(std::uint64_t number) {
+  return groups_.try_emplace(number, Group{reported_, {}}).first->second;
+}
+
+void StoreServer::tell(std::uint64_t group, const StoreRequest& notice) {
+  const std::string frame = encode(notice);
   for (const auto& [id, client] : clients_) {
-    if (client.hello.service == HandshakeService::watch) client.connection->send(encode(goodbye));
+    if (client.hello.service == HandshakeService::watch && client.hello.channel == group)
+      client.connection->send(frame);
+  }
+}
+
+/// The latest one stays: its ranks may not all have come.
+void StoreServer::forget_earlier_groups() {
+  for (auto group = groups_.begin(); group != groups_.end() && std::next(group) != groups_.end();) {
+    const bool empty = connections(group->first) == 0;
+    if (empty) {
+      for (const auto& [rank, timer] : group->second.suspicions) reactor_.remove(timer);
+      table_.erase(group_prefix(group->first));
+    }
+    group = empty ? groups_.erase(group) : std::next(group);
   }
 }
 
@@ -78,11 +124,16 @@ void StoreServer::open(Fd listener) {
 HandshakeStatus StoreServer::admit(const HandshakeHello& hello) const {
   if (hello.service == HandshakeService::store) return HandshakeStatus::ok;
   if (hello.service != HandshakeService::watch) return HandshakeStatus::wrong_service;
-  for (const auto& [id, client] : clients_) {
-    const bool watched = client.hello.service == HandshakeService::watch && client.hello.rank == hello.rank;
-    if (watched && !client.left) return HandshakeStatus::duplicate_rank;
-  }
-  return HandshakeStatus::ok;
+  return is_watched(hello.channel, hello.rank) ? HandshakeStatus::duplicate_rank : HandshakeStatus::ok;
+}
+
+/// Whether the end of a connection would be this rank's death.
+bool StoreServer::is_watched(std::uint64_t group, int rank) const {
+  return std::any_of(clients_.begin(), clients_.end(), [&](const auto& entry) {
+    const auto& [id, client] = entry;
+    return client.hello.service == HandshakeService::watch && client.hello.rank == rank &&
+           client.hello.channel == group && !client.left;
+  });
 }
 
 void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
@@ -94,8 +145,10 @@ void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
   Client& client = clients_[id];
   client.hello = hello;
   client.connection = FrameConnection::open(reactor_, std::move(socket), kMaxRequestBytes, std::move(events));
+  const Group& group = group_of(hello.channel);
+  forget_earlier_groups();
   if (hello.service != HandshakeService::watch) return;
-  for (const auto& [rank, loss] : losses_) {
+  for (const auto& [rank, loss] : group.losses) {
     StoreRequest notice;
     notice.verb = StoreVerb::lost;
     notice.loss = loss;
@@ -106,7 +159,7 @@ void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
 void StoreServer::note_refusal(const HandshakeHello& hello, const Status& why) {
   if (hello.rank < 0 || hello.rank >= kMaxWorld || refusals_ == kMaxRefusals) return;
   ++refusals_;
-  const Store::Entry entry{refusal_key(hello.rank), why.message()};
+  const Store::Entry entry{group_prefix(hello.channel) + refusal_key(hello.rank), why.message()};
   (void)table_.set({&entry, 1});  // A full store has worse troubles.
   serve_waiters();
 }
@@ -119,24 +172,31 @@ void StoreServer::forget(std::uint64_t id, const Status& why) {
     if (own) reactor_.remove(waiter->second.timer);
     waiter = own ? waiters_.erase(waiter) : std::next(waiter);
   }
-  const int rank = client.hello.rank;
-  if (client.hello.service != HandshakeService::watch || client.left || suspicions_.contains(rank)) return;
-  const Loss loss{rank, why.message()};
-  if (options_.evidence_grace.count() == 0) return lose(loss);
-  suspicions_[rank] =
-      reactor_.at(real_env().now() + to_nanos(options_.evidence_grace), [this, loss] { lose(loss); });
+  suspect(client, why);
+  forget_earlier_groups();
 }
 
-void StoreServer::lose(const Loss& loss) {
-  if (const auto suspicion = suspicions_.extract(loss.rank)) reactor_.remove(suspicion.mapped());
-  if (!losses_.emplace(loss.rank, loss).second) return;
+/// A watch has ended.
+void StoreServer::suspect(const Client& client, const Status& why) {
+  const int rank = client.hello.rank;
+  const std::uint64_t number = client.hello.channel;
+  if (client.hello.service != HandshakeService::watch || client.left) return;
+  Group& group = group_of(number);
+  if (group.suspicions.contains(rank)) return;
+  const Loss loss{rank, why.message()};
+  if (options_.evidence_grace.count() == 0) return lose(number, loss);
+  group.suspicions[rank] = reactor_.at(real_env().now() + to_nanos(options_.evidence_grace),
+                                       [this, number, loss] { lose(number, loss); });
+}
+
+void StoreServer::lose(std::uint64_t number, const Loss& loss) {
+  Group& group = group_of(number);
+  if (const auto suspicion = group.suspicions.extract(loss.rank)) reactor_.remove(suspicion.mapped());
+  if (!group.losses.emplace(loss.rank, loss).second) return;
   StoreRequest notice;
   notice.verb = StoreVerb::lost;
   notice.loss = loss;
-  const std::string frame = encode(notice);
-  for (const auto& [id, client] : clients_) {
-    if (client.hello.service == HandshakeService::watch) client.connection->send(frame);
-  }
+  tell(number, notice);
 }
 
 // ---- requests --------------------------------------------------------------------------------------------
@@ -155,7 +215,7 @@ Status StoreServer::handle_watch(Client& client, const StoreRequest& request) {
       client.left = true;
       return Status();
     case StoreVerb::lost:
-      lose(request.loss);
+      lose(client.hello.channel, request.loss);
       return Status();
     default:
       return protocol_breach();

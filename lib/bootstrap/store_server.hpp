@@ -1,6 +1,7 @@
 // StoreServer: the TCP store's server, in the launcher or in rank 0. Keeps the table, answers waiting gets,
-// and is where deaths become known: every rank holds a watch connection, and one that ends without a `leave`
-// is told to all the others.
+// and is where deaths become known: every rank of a group holds a watch connection, and one that ends without
+// a `leave` is told to all the others of that group. Groups follow one another, or live side by side; what an
+// earlier one wrote is forgotten when a later one is there and nobody of the earlier one is.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@
 namespace lockstep::internal {
 
 /// Of a connection that claimed to be `rank` and was refused, the sentence that says why is found in the
-/// store under this key.
+/// store under this key of its group.
 std::string refusal_key(int rank);
 
 struct StoreServerOptions {
@@ -44,10 +45,16 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   const HostPort& address() const { return address_; }
-  /// What the launcher knows first-hand. The first evidence per rank counts.
+  /// What the launcher knows first-hand, told to all groups. The first evidence per rank counts.
   void report_loss(const Loss& loss);
-  /// Authenticated connections that are open.
-  std::size_t connections() const;
+  /// As report_loss, of a rank that ended in good order: a loss only to groups that it has not left.
+  void report_end(const Loss& loss);
+  /// Tells the members of `group` that the end of the server's connections is no death of its rank.
+  void say_goodbye(std::uint64_t group);
+  /// Authenticated connections of `group` that are open.
+  std::size_t connections(std::uint64_t group) const;
+  /// Nobody is connected, or about to be.
+  bool is_idle() const;
 
  private:
   struct Client {
@@ -59,15 +66,23 @@ class StoreServer {
   struct Waiter {
     std::uint64_t client = 0;
     StoreRequest request;
-    std::size_t known = 0;  ///< So many of the keys exist; keys are never removed.
+    std::size_t known = 0;  ///< So many of the keys exist; those of a group that is there are never removed.
     Reactor::Handle timer = 0;
+  };
+  struct Group {
+    std::map<int, Loss> losses;
+    /// Ranks whose connection ended, until evidence_grace is over.
+    std::map<int, Reactor::Handle> suspicions;
   };
 
   explicit StoreServer(StoreServerOptions options)
       : options_(std::move(options)), reactor_(Reactor::instance()) {}
   void open(Fd listener);
-  void say_goodbye();
+  Group& group_of(std::uint64_t number);
+  void tell(std::uint64_t group, const StoreRequest& notice);
+  void forget_earlier_groups();
   HandshakeStatus admit(const HandshakeHello& hello) const;
+  bool is_watched(std::uint64_t group, int rank) const;
   void add_client(Fd socket, const HandshakeHello& hello);
   void note_refusal(const HandshakeHello& hello, const Status& why);
   Status handle(std::uint64_t client, std::span<const std::byte> body);
@@ -80,7 +95,8 @@ class StoreServer {
   void answer(const Waiter& waiter);
   void expire(std::uint64_t waiter);
   void forget(std::uint64_t client, const Status& why);
-  void lose(const Loss& loss);
+  void suspect(const Client& client, const Status& why);
+  void lose(std::uint64_t group, const Loss& loss);
 
   const StoreServerOptions options_;
   Reactor& reactor_;
@@ -92,9 +108,8 @@ class StoreServer {
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint64_t, Waiter> waiters_;
-  std::map<int, Loss> losses_;
-  std::map<int, Reactor::Handle>
-      suspicions_;  ///< Ranks whose connection ended, until evidence_grace is over.
+  std::map<std::uint64_t, Group> groups_;
+  std::map<int, Loss> reported_;  ///< By the launcher: what later groups hear as well.
 };
 
 }  // namespace lockstep::internal

@@ -61,6 +61,14 @@ Result<std::int64_t> StoreTable::add(std::string_view key, std::int64_t delta) {
   return sum;
 }
 
+void StoreTable::erase(std::string_view prefix) {
+  auto entry = entries_.lower_bound(prefix);
+  while (entry != entries_.end() && entry->first.starts_with(prefix)) {
+    bytes_ -= entry->first.size() + entry->second.size();
+    entry = entries_.erase(entry);
+  }
+}
+
 const std::string* StoreTable::find(std::string_view key) const {
   const auto found = entries_.find(key);
   return found == entries_.end() ? nullptr : &found->second;

@@ -19,6 +19,8 @@ class StoreTable {
   Status set(std::span<const Store::Entry> entries);
   /// The sum after adding `delta` to the decimal number at `key` (0 when absent).
   Result<std::int64_t> add(std::string_view key, std::int64_t delta);
+  /// Removes all keys that begin with `prefix`.
+  void erase(std::string_view prefix);
   /// nullptr when absent. Valid until the next change.
   const std::string* find(std::string_view key) const;
 

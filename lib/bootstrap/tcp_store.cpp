@@ -91,6 +91,7 @@ Result<Fd> try_to_connect(const StoreClientOptions& options, HandshakeService se
   hello.rank = options.rank;
   hello.world = options.world;
   hello.process = options.process;
+  hello.channel = options.group;
   HandshakeClient handshake(options.key, hello, server_text(options));
   const Deadline handshake_deadline(env, std::min(deadline.left(), kHandshakeDeadline));
   LOCKSTEP_RETURN_IF_ERROR(shake_hands(*socket, handshake, handshake_deadline));

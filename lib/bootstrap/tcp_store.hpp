@@ -17,6 +17,7 @@ struct StoreClientOptions {
   std::int32_t rank = 0;
   std::int32_t world = 1;
   std::uint64_t process = 0;
+  std::uint64_t group = 1;  ///< Whose part of the store it is for (GroupStore), and whose deaths it asks for.
 };
 
 /// A connection that has passed the handshake for `service`, made within `timeout`. While nobody listens yet,

@@ -213,6 +213,11 @@ TEST(Launch, DisagreeingSourcesAreBothNamed) {
   EXPECT_EQ(
       refuse(environment),
       "LOCKSTEP_LAUNCHER=slrum is not known; choose one of lockstep, torchrun, openmpi, mpich, slurm, env");
+  environment["LOCKSTEP_LAUNCHER"] = "openmpi";
+  EXPECT_EQ(refuse(environment),
+            "LOCKSTEP_LAUNCHER=openmpi, but OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE are not set");
+  EXPECT_EQ(refuse({{"LOCKSTEP_LAUNCHER", "slurm"}}),
+            "LOCKSTEP_LAUNCHER=slurm, but SLURM_PROCID and SLURM_STEP_NUM_TASKS are not set");
 }
 
 TEST(Launch, AStepOfAgentsIsNotAskedForRanks) {

@@ -1,6 +1,6 @@
 // One rank of the session tests: joins as its environment says, prints the outcome, then says whom it lost
 // until its standard input ends. Arguments: the milliseconds that it waits for the others; "stay" to stay
-// until it is killed.
+// until it is killed, "leave-nothing" to end at once as if it had been used up.
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,7 +45,9 @@ int main(int argc, char** argv) {
   say("joined " + std::to_string(joined.rank()) + " of " + std::to_string(joined.size()) + pids);
   joined.on_loss(1,
                  [](const Loss& loss) { say("lost " + std::to_string(loss.rank) + ": " + loss.evidence); });
-  if (argc > 2) pause();
+  const std::string role = argc > 2 ? argv[2] : "";
+  if (role == "stay") pause();
+  if (role == "leave-nothing") std::_Exit(0);
   for (std::string command; std::getline(std::cin, command);) obey(joined, command);
   joined.leave();
   joined.remove_loss_callback(1);

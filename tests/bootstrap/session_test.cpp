@@ -13,22 +13,16 @@
 #include <thread>
 
 #include "lib/bootstrap/file_store.hpp"
+#include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "tests/bootstrap/child_process.hpp"
+#include "tests/bootstrap/own_address.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-/// An address that is this test process's alone: all of 127/8 is loopback, and pids are unique.
-std::string own_address() {
-  static int port = 20'000;
-  const int pid = getpid();
-  return "127." + std::to_string(64 + ((pid >> 16) & 63)) + "." + std::to_string((pid >> 8) & 255) + "." +
-         std::to_string(pid & 255) + ":" + std::to_string(++port);
-}
 
 class SessionTest : public testing::TestWithParam<std::string> {
  protected:
@@ -60,7 +54,7 @@ class SessionTest : public testing::TestWithParam<std::string> {
   /// Looks into the ranks' store, as rank `rank` of `world` that never gets ready, until `members` are.
   void await_members(const std::vector<int>& members, int rank, int world) const {
     std::vector<std::string> keys;
-    for (const int member : members) keys.push_back("member/" + std::to_string(member));
+    for (const int member : members) keys.push_back(group_prefix(1) + "member/" + std::to_string(member));
     auto store = open_store(rank, world);
     ASSERT_TRUE(store.ok()) << store.status().message();
     ASSERT_TRUE(store.value()->get(keys, std::chrono::seconds(60)).ok());
@@ -141,6 +135,20 @@ TEST_P(SessionTest, WorldSizesThatDifferAreNamedOnEveryRank) {
         << line;
     EXPECT_NE(line.find(" with 4"), std::string::npos);
     EXPECT_NE(line.find("; start all ranks with the same world size"), std::string::npos);
+  }
+}
+
+TEST_P(SessionTest, TransportsThatDifferAreNamedOnEveryRank) {
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    Environment variables = environment(rank, 4);
+    if (rank >= 2) variables["LOCKSTEP_TRANSPORTS"] = "tcp";
+    ranks.push_back(start(variables));
+  }
+  for (auto& rank : ranks) {
+    EXPECT_EQ(rank.read_line(), "error 10 culprit -1: transports differ: rank 0 " + pid_text(ranks[0]) +
+                                    " was told to use auto, rank 2 " + pid_text(ranks[2]) +
+                                    " tcp; give all ranks the same LOCKSTEP_TRANSPORTS");
   }
 }
 

@@ -10,6 +10,7 @@
 #include <array>
 
 #include "lib/base/env.hpp"
+#include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/bootstrap/wire.hpp"
@@ -32,8 +33,9 @@ class StoreServerTest : public testing::Test {
     EXPECT_TRUE(server.ok()) << server.status().message();
     return std::move(*server);
   }
-  StoreClientOptions client(int rank) const {
+  StoreClientOptions client(int rank, std::uint64_t group = 1) const {
     StoreClientOptions options;
+    options.group = group;
     options.server = server_->address();
     options.key = key_;
     options.rank = rank;
@@ -45,8 +47,8 @@ class StoreServerTest : public testing::Test {
     EXPECT_TRUE(store.ok()) << store.status().message();
     return std::move(*store);
   }
-  Fd watch(int rank) {
-    auto socket = connect_to_server(client(rank), HandshakeService::watch, kSoon, real_env());
+  Fd watch(int rank, std::uint64_t group = 1) {
+    auto socket = connect_to_server(client(rank, group), HandshakeService::watch, kSoon, real_env());
     EXPECT_TRUE(socket.ok()) << socket.status().message();
     return std::move(*socket);
   }
@@ -118,7 +120,7 @@ TEST_F(StoreServerTest, WrongSecretIsRefusedAndNoted) {
             "rank 2 was not accepted by the store at " + server_->address().text() +
                 ": wrong secret; LOCKSTEP_SECRET or LOCKSTEP_SECRET_FILE must hold the "
                 "same secret on all ranks");
-  const auto note = open(0)->get_one(refusal_key(2), kSoon);
+  const auto note = open(0)->get_one(group_prefix(1) + refusal_key(2), kSoon);
   ASSERT_TRUE(note.ok());
   EXPECT_NE(note.value().find("calls itself rank 2 was refused: wrong secret"), std::string::npos);
 }
@@ -201,6 +203,41 @@ TEST_F(StoreServerTest, LaunchersEvidenceBeatsTheConnectionsEnd) {
   watch(3);
   server_->report_loss({3, "killed by SIGKILL"});
   EXPECT_EQ(next_loss(survivor).evidence, "killed by SIGKILL");
+}
+
+TEST_F(StoreServerTest, AGoodEndIsALossToThoseThatTheRankHasNotLeft) {
+  server_ = start(kSoon);
+  const Fd left = watch(0), not_left = watch(0, 2);
+  const Fd first = watch(1), second = watch(1, 2);
+  leave(first);
+  ASSERT_TRUE(open(3)->set_one("x", "1").ok());  // Its handshake took the reactor round several times.
+  server_->report_end({1, "exited with code 0"});
+  EXPECT_EQ(next_loss(not_left).evidence, "exited with code 0");
+  server_->report_loss({2, "killed by SIGKILL"});
+  EXPECT_EQ(next_loss(left).rank, 2);
+}
+
+TEST_F(StoreServerTest, AGroupHearsOfItsOwnLossesAndOfWhatTheLauncherKnows) {
+  const Fd first = watch(0, 1), second = watch(0, 2);
+  watch(1, 1);  // Another process may be rank 1 of group 2.
+  EXPECT_EQ(next_loss(first).rank, 1);
+  const Fd one = watch(1, 2);
+  server_->report_loss({3, "killed by SIGKILL"});
+  EXPECT_EQ(next_loss(second).rank, 3);
+  EXPECT_EQ(next_loss(watch(0, 3)).rank, 3);
+}
+
+TEST_F(StoreServerTest, AnEarlierGroupIsForgottenWhenItHasGone) {
+  const auto looker = open_tcp_store(client(3, 7), kSoon, real_env());
+  ASSERT_TRUE(looker.ok());
+  const std::vector<std::string> key{group_prefix(1) + "x"};
+  auto member = open(0);
+  ASSERT_TRUE(member->set_one(key.front(), "1").ok());
+  EXPECT_TRUE(looker.value()->get(key, kSoon).ok());
+  member.reset();
+  for (int look = 0; look < 2000 && looker.value()->wait(key, milliseconds(0)).value().front(); ++look)
+    sleep_for(milliseconds(10));
+  EXPECT_FALSE(looker.value()->wait(key, milliseconds(0)).value().front());
 }
 
 TEST_F(StoreServerTest, UnreachableServerIsNamed) {

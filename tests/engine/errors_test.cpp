@@ -60,6 +60,21 @@ TEST_P(Deviation, Count) {
   }
 }
 
+// Two of three agree, but no rank sees more than its own call and another's.
+TEST_P(Deviation, NoSingleRankIsBlamedForADifference) {
+  on_ranks(3, GetParam(), [](Communicator& comm) {
+    try {
+      sum(comm, comm.rank() == 1 ? 101 : 100, DataType::f32);
+      comm.barrier();
+      comm.barrier();
+      ADD_FAILURE() << "a difference went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+      EXPECT_EQ(error.culprit(), -1) << error.what();
+    }
+  });
+}
+
 TEST_P(Deviation, Type) {
   expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
                  [](Communicator& c) { sum(c, 100, DataType::i32); }),

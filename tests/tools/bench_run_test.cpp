@@ -92,6 +92,19 @@ TEST(LockstepBench, RefusesWithTheNextStep) {
   EXPECT_NE(unknown.output.find("ring"), std::string::npos) << unknown.output;
 }
 
+TEST(LockstepBench, RefusesSizesThatAreNone) {
+  EXPECT_NE(bench("all_reduce --ranks 2 -b -8 2>&1").output.find("\"-8\" is no size"), std::string::npos);
+}
+
+// A measurement takes long: before it, not after it.
+TEST(LockstepBench, RefusesAFileThatCannotBeWrittenBeforeItMeasures) {
+  for (const char* what : {"all_reduce --ranks 2 -b 8 -e 8", "--startup --ranks 2", "--calibrate"}) {
+    const Outcome outcome = bench(std::string(what) + " --json /proc/none/x.json 2>&1");
+    EXPECT_EQ(outcome.status, 1) << what;
+    EXPECT_EQ(outcome.output, "lockstep-bench: cannot write /proc/none/x.json: No such file or directory\n");
+  }
+}
+
 TEST(LockstepBench, ListsAndPrintsPrograms) {
   const Outcome list = bench("--list");
   for (const char* word : {"all_reduce", "recursive_doubling", "all_to_all", "barrier"}) {

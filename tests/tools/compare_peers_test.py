@@ -56,7 +56,8 @@ class Options(InFolder):
         self.refused("known: openmpi, mpich, gloo", "--peers", "nccl")
         self.refused("unrecognized arguments: --fast", "--fast")
         self.refused("leave --bin out", "--bin", self.folder)
-        self.refused("there is no folder", "--json", self.folder / "none" / "results.json")
+        self.refused("No such file or directory", "--json", self.folder / "none" / "results.json")
+        self.refused("there is no folder", "--plots", self.folder / "none" / "plots")
         self.refused("does not hold results", "--from", self.folder / "none.json")
 
     def test_sizes(self):

@@ -171,6 +171,7 @@ TEST(DdpBench, RefusesWithTheNextStep) {
   EXPECT_NE(refusal("--ranks 3 --hosts 2").find("--ranks 3 cannot be dealt evenly to 2 hosts"),
             std::string::npos);
   EXPECT_NE(refusal("--hosts 2 --link fast").find("write 100mbit, 1gbit or 2.5gbit"), std::string::npos);
+  EXPECT_NE(refusal("--link 1gbit").find("add --hosts 2"), std::string::npos);
   EXPECT_NE(refusal("--hook bf61").find("no hook is called \"bf61\"; choose none, bf16"), std::string::npos);
   EXPECT_NE(refusal("--parameters many").find("parameters"), std::string::npos);
   EXPECT_NE(refusal("--hosts 3").find("hosts"), std::string::npos);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install_test.sh BUILD_DIR OUTSIDE_DIR CXX [FLAGS]: installs the build into a temporary prefix, then builds and runs the
-# program in OUTSIDE_DIR against it, once through find_package and once through pkg-config.
+# program in OUTSIDE_DIR against it, once through find_package and once through pkg-config. What was not built is left out.
 set -euo pipefail
 build=$1 outside=$2 cxx=$3 flags=${4-}
 
@@ -8,6 +8,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
 cp -r "$outside" "$work/source"
+
+echo "== of a build that has the library alone, as tools/demo leaves it but for the programs that it shows"
+while read -r script; do
+  copy=$work/scripts/${script#"$build"/}
+  mkdir -p "${copy%/*}"
+  sed -e "s#include(\"$build/#include(\"$work/scripts/#" -e "s#$build/bin/#$work/absent/#g" \
+    -e "s#$build/lib/liblockstep_nccl#$work/absent/liblockstep_nccl#g" "$script" >"$copy"
+done < <(find "$build" -name cmake_install.cmake)
+cmake -DCMAKE_INSTALL_PREFIX="$work/part" -P "$work/scripts/cmake_install.cmake" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+absent=$(find "$work/part" -name 'lockstep-*' -not -type d -o -name 'lib*nccl*')
+[[ -z $absent ]] || { echo "FAILED: installed though it was not built: $absent"; exit 1; }
+[[ -n $(find "$work/part" -name liblockstep.so) ]] || { echo "FAILED: the library was not installed"; exit 1; }
 
 echo "== find_package"
 cmake -G Ninja -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$cxx" \

@@ -138,6 +138,26 @@ TEST(Run, RanksOfTheLibraryMeetAndHearHowOneDied) {
   EXPECT_EQ(exit_code(process.wait()), 128 + SIGKILL);
 }
 
+TEST(Run, ARankThatEndsInMidJobIsHeardToHaveEnded) {
+  const std::string script = std::string("[ $RANK = 1 ] && exec ") + LOCKSTEP_SESSION_RANK +
+                             " 60000 leave-nothing; exec " + LOCKSTEP_SESSION_RANK + " 60000 stay";
+  ChildProcess process = start({"-n", "2", "--only-rank", "0", "/bin/sh", "-c", script});
+  EXPECT_EQ(process.read_line().substr(0, 10), "[0] joined");
+  EXPECT_EQ(process.read_line(), "[0] lost 1: exited with code 0");
+  process.kill(SIGTERM);
+}
+
+TEST(Run, RanksFormGroupsOneAfterAnother) {
+  const Outcome outcome =
+      run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize", "-mismatch", "abort", "-finalize", "finalize"});
+  const std::string of_all =
+      "[0] done\n[0] rank 0: 3\n[0] rank 0: 3\n[0] rank 0: 3\n[0] rank 0: 3\n"
+      "[0] rank 0: 3\n[0] revoked\n";
+  EXPECT_EQ(sorted(outcome.output).substr(0, of_all.size()), of_all);
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.code, 0);
+}
+
 // ---- failures --------------------------------------------------------------------------------------------
 
 TEST(Run, FirstFailureStopsTheOthersAndGivesTheCode) {
@@ -190,9 +210,36 @@ TEST(Run, ProgramsThatCannotRunAreNamed) {
   EXPECT_EQ(outcome.code, 127);
 }
 
+TEST(Run, AFolderIsNoProgram) {
+  EXPECT_EQ(run({"-n", "1", "/usr/bin"}).error, "lockstep-run: cannot run /usr/bin: Is a directory\n");
+}
+
+// As shells set limits: what `limit` says, then lockstep-run.
+Outcome run_limited(const std::string& limit, const std::string& arguments) {
+  ChildProcess process({"/bin/sh", "-c", "ulimit " + limit + "; exec " + LOCKSTEP_RUN + " " + arguments},
+                       kEnvironment);
+  process.close_input();
+  return {process.read_output(), process.read_error(), exit_code(process.wait())};
+}
+
+TEST(Run, DescriptorsAreCountedBeforeTheFirstRankStarts) {
+  const Outcome outcome = run_limited("-n 80", "-n 40 true");
+  EXPECT_EQ(outcome.error,
+            "lockstep-run: 40 ranks need 232 descriptors here, and this process may open 80: raise the limit "
+            "(ulimit -n), or start fewer ranks\n");
+  EXPECT_EQ(outcome.code, 127);
+}
+
+TEST(Run, TheUsualLimitIsRaisedHereAndKeptForRanks) {
+  const Outcome outcome = run_limited("-S -n 80", "-n 40 --only-rank 39 /bin/sh -c 'ulimit -n'");
+  EXPECT_EQ(outcome.output, "[39] 80\n");
+  EXPECT_EQ(outcome.code, 0);
+}
+
 TEST(Run, WrongUseIsExplained) {
   EXPECT_NE(run({"true"}).error.find("-n RANKS is required"), std::string::npos);
   EXPECT_NE(run({"-n", "2"}).error.find("PROGRAM is required"), std::string::npos);
+  EXPECT_NE(run({"-n", "2", ""}).error.find("PROGRAM is required"), std::string::npos);
   EXPECT_NE(run({"-n", "0", "true"}).error.find("not in range"), std::string::npos);
   EXPECT_NE(run({"-n", "2", "--grace", "soon", "true"}).error.find("\"soon\" is no duration"),
             std::string::npos);
@@ -308,6 +355,27 @@ TEST(Run, NothingOutlivesAKilledLauncher) {
   for (const EndWatch& watch : watches) EXPECT_TRUE(watch.ended());
   EXPECT_EQ(exit_code(process.wait()), 128 + SIGKILL);
   EXPECT_EQ(process.read_output(), "");  // The guardian held no end of the pipe.
+}
+
+// What lockstep-run opens must not take the numbers of closed streams: the guardian's pipe was lost there.
+TEST(Run, NothingOutlivesAKilledLauncherWithoutStandardInput) {
+  TemporaryDirectory directory;
+  const std::string pids = directory.path() + "/pids";
+  ChildProcess process({"/bin/sh", "-c",
+                        std::string("exec ") + LOCKSTEP_RUN +
+                            " -n 1 /bin/sh -c 'sleep 1000 & echo $$ $! >&2; wait' 0<&- 1>&- 2>" + pids},
+                       kEnvironment);
+  pid_t rank = 0, grandchild = 0;
+  for (int look = 0; grandchild == 0 && look < 6000; ++look) {
+    std::istringstream words(read_file(pids));
+    std::string mark, line;
+    if (std::getline(words, line) && !words.eof()) std::istringstream(line) >> mark >> rank >> grandchild;
+    sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_GT(grandchild, 0);
+  const EndWatch watches[] = {EndWatch(rank), EndWatch(grandchild)};
+  process.kill(SIGKILL);
+  for (const EndWatch& watch : watches) EXPECT_TRUE(watch.ended());
 }
 
 TEST(Run, GrandchildrenEndWithTheirRank) {

@@ -87,9 +87,8 @@ def write_json(results, path):
 
 def check_outputs(options):
     """Before anything is measured, not after."""
-    for path in filter(None, (options.json, options.plots)):
-        if not Path(path).resolve().parent.is_dir():
-            raise Problem(f"cannot write {path}: there is no folder {Path(path).resolve().parent}")
+    if options.plots and not Path(options.plots).resolve().parent.is_dir():
+        raise Problem(f"cannot write {options.plots}: there is no folder {Path(options.plots).resolve().parent}")
     for path in options.document:
         document.parts(Path(path))
 

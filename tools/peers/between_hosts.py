@@ -13,7 +13,7 @@ import build
 import contenders
 import tables
 from crew import Crew
-from options import OPS, Problem, comma_list, one_of, parse_size, positive, size_name
+from options import OPS, Problem, comma_list, one_of, parse_size, peer_list, positive, size_name, writable
 from placement import HostsProblem, Placement
 
 PEERS = ["openmpi", "gloo"]
@@ -32,12 +32,12 @@ def parse(arguments):
     p.add_argument("--rounds", type=positive, metavar="N", default=5, help="times that every contender takes its turn; default: 5")
     p.add_argument("--peers", metavar="PEER,...", default=",".join(PEERS), help="whom to compare with; none for nobody")
     p.add_argument("--algorithms", metavar="NAME,...", default="", help="measure ours with each of these forced, too: what the choice is worth")
-    p.add_argument("--json", metavar="FILE", help="write all results there")
+    p.add_argument("--json", type=writable, metavar="FILE", help="write all results there")
     p.add_argument("--no-install", action="store_true", help="do not install missing packages; leave missing peers out")
     p.add_argument("--jobs", type=positive, metavar="N", default=os.cpu_count(), help="compile N files at once")
     p.add_argument("--bin", metavar="DIR", help="build nothing: take our programs from DIR")
     options = p.parse_args(arguments)
-    options.peers = [] if options.peers == "none" else comma_list(one_of("peer", PEERS))(options.peers)
+    options.peers = peer_list(p, options.peers, PEERS)
     options.algorithms = [name for name in options.algorithms.split(",") if name]
     options.link = None if options.link == "none" else options.link
     return options

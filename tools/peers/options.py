@@ -50,6 +50,26 @@ def one_of(kind, names):
     return parse
 
 
+def peer_list(p, text, known):
+    """--peers, whose default is no list yet: "none", or names of `known`."""
+    try:
+        return [] if text == "none" else comma_list(one_of("peer", known))(text)
+    except argparse.ArgumentTypeError as error:
+        p.error(f"argument --peers: {error}")
+
+
+def writable(text):
+    """A file that results can go to: found out before they are measured."""
+    was_there = os.path.exists(text)
+    try:
+        open(text, "a", encoding="utf-8").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write {text}: {error.strerror}") from error
+    if not was_there:
+        os.remove(text)
+    return text
+
+
 def rank_count(text):
     if not text.isdigit() or not 2 <= int(text) <= 64:
         raise argparse.ArgumentTypeError(f"{text!r} ranks cannot be compared: 2 to 64")
@@ -73,7 +93,7 @@ def parser():
     p.add_argument("--rounds", type=positive, metavar="N", help="times that every contender takes its turn (default: 5, with --quick as many as its time allows, to 7)")
     p.add_argument("--peers", metavar="PEER,...", default=",".join(PEERS), help="whom to compare with; none for nobody")
     p.add_argument("--target", action="store_true", help="say of each goal of the project whether this run meets it")
-    p.add_argument("--json", metavar="FILE", help="write all results there")
+    p.add_argument("--json", type=writable, metavar="FILE", help="write all results there")
     p.add_argument("--plots", metavar="DIR", help="draw time over size there, one SVG for each number of ranks and transport")
     p.add_argument("--from", dest="source", metavar="FILE", help="measure nothing: show the results of a --json FILE")
     p.add_argument("--document", metavar="FILE", action="append", default=[],
@@ -87,10 +107,7 @@ def parser():
 def parse(arguments):
     p = parser()
     options = p.parse_args(arguments)
-    try:
-        options.peers = [] if options.peers == "none" else comma_list(one_of("peer", PEERS))(options.peers)
-    except argparse.ArgumentTypeError as error:
-        p.error(f"argument --peers: {error}")
+    options.peers = peer_list(p, options.peers, PEERS)
     options.ops = options.ops or (OPS[:1] if options.quick else OPS)
     options.transports = ["tcp"] if options.tcp else ["shm", "tcp"]
     return options

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -73,18 +74,21 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 /// All that the child needs between fork and exec, where nothing may be allocated.
 struct Image {
-  explicit Image(const ChildOptions& options) : arguments(options.command), path(options.command.front()) {
+  explicit Image(const ChildOptions& options)
+      : arguments(options.command), path(options.command.front()), descriptors(options.descriptors) {
     for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
     argv = pointers(arguments);
     envp = pointers(variables);
   }
   std::vector<std::string> arguments, variables;
   std::string path;
+  rlimit descriptors;
   std::vector<char*> argv, envp;
 };
 
 /// Runs in the child. Returns only by exec; errno goes into `failure` when that fails.
 [[noreturn]] void become(const Image& image, pid_t parent, int input, int output, int error, int failure) {
+  setrlimit(RLIMIT_NOFILE, &image.descriptors);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // The parent died before the line above.
@@ -146,10 +150,12 @@ Result<Child> start_child(const ChildOptions& options) {
 }
 
 Result<std::string> find_program(const std::string& name) {
-  const auto runs = [](const std::string& path) { return access(path.c_str(), X_OK) == 0; };
+  const auto runs = [](const std::string& path) {
+    return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path);
+  };
   if (name.find('/') != std::string::npos) {
     if (runs(name)) return name;
-    return system_error("cannot run " + name, errno);
+    return system_error("cannot run " + name, std::filesystem::is_directory(name) ? EISDIR : errno);
   }
   const char* variable = getenv("PATH");
   std::string_view path = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";

@@ -1,6 +1,7 @@
 // Child: one started rank: its process, in a process group of its own, and the reading ends of its output.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <string>
@@ -24,6 +25,7 @@ struct ChildOptions {
   bool output_is_terminal = false;  ///< Gives the rank a pseudo terminal, so that it draws progress bars.
   bool error_is_terminal = false;
   bool has_input = false;  ///< Inherits standard input; else it reads /dev/null.
+  rlimit descriptors{};    ///< How many it may have open.
 };
 
 /// Starts a rank. It is killed when the calling thread ends (PR_SET_PDEATHSIG), and starts with no signal

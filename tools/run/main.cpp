@@ -1,4 +1,5 @@
 // lockstep-run: starts the ranks of a job on this machine, serves their store, and answers for their end.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -24,8 +25,17 @@ using internal::Status;
 constexpr int kCannotRun = 127;  // As shells say it of a command that cannot be started.
 constexpr int kSecretBytes = 32;
 constexpr int kJobIdBytes = 8;
-// A rank's death closes its connection a moment before its exit status can be read.
-constexpr std::chrono::milliseconds kEvidenceGrace{200};
+// A rank's death closes its connection a moment before its exit status can be read. On a busy machine that
+// may be long, and nobody waits for more than the status.
+constexpr std::chrono::milliseconds kEvidenceGrace{2'000};
+
+/// What is opened later would get the number of a closed standard stream, and be overwritten by what is put
+/// there.
+void open_standard_streams() {
+  int fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+  if (fd >= 0) close(fd);
+}
 
 int complain(const Status& status) {
   std::fprintf(stderr, "lockstep-run: %s\n", status.message().c_str());
@@ -88,4 +98,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep::run
 
-int main(int argc, char** argv) { return lockstep::run::run(argc, argv); }
+int main(int argc, char** argv) {
+  lockstep::run::open_standard_streams();
+  return lockstep::run::run(argc, argv);
+}

@@ -16,7 +16,10 @@ constexpr const char* kAbout =
 constexpr const char* kFooter =
     "Each line of output is prefixed with its rank. Signals are passed on to all ranks. When a rank fails, "
     "the others get SIGTERM at\n"
-    "once and SIGKILL after the grace time. Standard input goes to rank 0 unless it is a terminal.";
+    "once and SIGKILL after the grace time. Standard input goes to rank 0 unless it is a terminal. When "
+    "nobody "
+    "reads standard\n"
+    "output any more (lockstep-run ... | head), the ranks go on and what they write is lost.";
 
 }  // namespace
 
@@ -45,7 +48,7 @@ std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
     if (!options.command.empty() && options.command.front() == "--")
       options.command.erase(options.command.begin());
     if (options.ranks == 0) throw CLI::RequiredError("-n RANKS");
-    if (options.command.empty()) throw CLI::RequiredError("PROGRAM");
+    if (options.command.empty() || options.command.front().empty()) throw CLI::RequiredError("PROGRAM");
     if (options.command.front().front() == '-')
       throw CLI::ExtrasError(std::vector<std::string>{options.command.front()});
     const auto milliseconds = internal::parse_milliseconds(grace);

@@ -31,7 +31,7 @@ void Screen::write(Stream stream, const std::string& text) {
   while (!left.empty()) {
     const ssize_t count = ::write(fd, left.data(), left.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return;  // Nobody reads any more; the ranks go on.
+    if (count < 0) return;  // Nobody reads any more; the ranks go on (see --help).
     left.remove_prefix(static_cast<std::size_t>(count));
   }
 }

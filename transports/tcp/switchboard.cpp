@@ -1,13 +1,17 @@
 #include "transports/tcp/switchboard.hpp"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/interfaces.hpp"
+#include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "transports/tcp/limits.hpp"
 #include "transports/tcp/published_address.hpp"
@@ -23,6 +27,14 @@ Result<int> sockets_of_link(int usual) {
                 std::string(set ? "LOCKSTEP_TCP_SOCKETS" : "tcp_sockets of the tuning file") + " is " +
                     std::to_string(sockets) + ", but a link has 1 to " + std::to_string(kMaxSockets) +
                     " sockets");
+}
+
+/// What no link could have is an error of the start, not of the first link.
+Status check_congestion(const std::string& name) {
+  if (name.empty()) return {};
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!socket) return system_error("cannot create a socket", errno);
+  return set_stream_options(socket, {name, true, false});
 }
 
 }  // namespace
@@ -45,6 +57,7 @@ Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& en
                                                        int sockets_per_link) {
   auto sockets = sockets_of_link(sockets_per_link);
   if (!sockets.ok()) return sockets.status();
+  LOCKSTEP_RETURN_IF_ERROR(check_congestion(config_text("LOCKSTEP_TCP_CONGESTION")));
   auto listeners = listen_for_peers(session);
   if (!listeners.ok()) return listeners.status();
   std::unique_ptr<Switchboard> board(new Switchboard(session, env, *sockets));

@@ -81,10 +81,19 @@ def schema_from(definition):
     return schema
 
 
+def readable(text):
+    path = pathlib.Path(text)
+    try:
+        path.open(encoding="utf-8").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot read {text}: {error.strerror}") from error
+    return path
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("manifest", type=pathlib.Path)
-    parser.add_argument("--crd", type=pathlib.Path)
+    parser.add_argument("manifest", type=readable)
+    parser.add_argument("--crd", type=readable)
     options = parser.parse_args()
     job = yaml.safe_load(options.manifest.read_text())
     own = pathlib.Path(__file__).with_name("pytorchjob-fields.json")

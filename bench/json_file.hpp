@@ -1,0 +1,16 @@
+// The JSON that a benchmark leaves: in a file, or on standard output ("-").
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace lockstep::bench {
+
+/// Throws std::runtime_error when nothing could be written to `path`; before a long measurement, not after
+/// it. Leaves what is there. An empty path is no file.
+void check_json(const std::string& path);
+
+/// `indent` as of json::dump. Throws std::runtime_error. An empty path is no file.
+void write_json(const std::string& path, const nlohmann::ordered_json& document, int indent = 1);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,64 @@
+// One rank that forms groups one after another, all at the place that its environment names. Each argument is
+// a group, and how it ends: "finalize"; "abort"; "mismatch" (rank 0 counts differently). With "-" in front
+// the old communicator lives on beside the next; "wait" is no group: it says so, and waits for a line of
+// input.
+#include <array>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "lockstep/lockstep.hpp"
+
+using lockstep::Communicator;
+
+namespace {
+
+void say(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void sum_up(Communicator& ranks, std::size_t count) {
+  std::array<int, 2> sum{ranks.rank() + 1, 0};
+  ranks.all_reduce(sum.data(), sum.data(), count, lockstep::DataType::i32, lockstep::ReduceOp::sum);
+  say("rank " + std::to_string(ranks.rank()) + ": " + std::to_string(sum[0]));
+}
+
+void end(Communicator& ranks, const std::string& how) {
+  if (how == "finalize") ranks.finalize();
+  if (how == "abort") ranks.abort();
+  if (how != "mismatch") return;
+  try {
+    sum_up(ranks, ranks.rank() == 0 ? 2 : 1);
+  } catch (const lockstep::Error&) {
+    say("revoked");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<Communicator> kept;
+  try {
+    for (int i = 1; i < argc; ++i) {
+      const std::string argument = argv[i];
+      if (argument == "wait") {
+        say("waits");
+        std::string line;
+        std::getline(std::cin, line);
+        continue;
+      }
+      const bool keeps = argument.front() == '-';
+      Communicator ranks = Communicator::create();
+      sum_up(ranks, 1);
+      end(ranks, argument.substr(keeps ? 1 : 0));
+      if (keeps) kept.push_back(std::move(ranks));
+    }
+  } catch (const lockstep::Error& error) {
+    say(std::string("error ") + error.what());
+    return 1;
+  }
+  say("done");
+  return 0;
+}

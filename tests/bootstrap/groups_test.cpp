@@ -1,0 +1,176 @@
+// A process that forms one group after another, or beside another, at one meeting place; real processes, over
+// every kind of place. (Under lockstep-run: tests/tools/run_test.cpp.)
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "lib/bootstrap/file_store.hpp"
+#include "lib/bootstrap/store_server.hpp"
+#include "lib/bootstrap/tcp_store.hpp"
+#include "lib/net/tcp_socket.hpp"
+#include "lockstep/lockstep.hpp"
+#include "tests/bootstrap/child_process.hpp"
+#include "tests/bootstrap/own_address.hpp"
+#include "tests/bootstrap/store_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+class Groups : public testing::TestWithParam<std::string> {
+ protected:
+  Groups() {
+    if (GetParam() == "tcp") rendezvous_ = "tcp://" + own_address();
+    if (GetParam() == "file") rendezvous_ = "file://" + directory_.path() + "/store";
+    if (GetParam() == "local") rendezvous_ = "local://groups-test";
+    if (GetParam() != "served") return;
+    StoreServerOptions options;
+    options.key = make_handshake_key("job", "s3cret");
+    auto server = StoreServer::start(std::move(options));
+    EXPECT_TRUE(server.ok());
+    server_ = std::move(*server);
+    rendezvous_ = "served://" + server_->address().text();
+  }
+  ChildProcess start(int rank, int world, Arguments groups) const {
+    groups.insert(groups.begin(), LOCKSTEP_GROUP_RANK);
+    return ChildProcess(std::move(groups), {{"RANK", std::to_string(rank)},
+                                            {"WORLD_SIZE", std::to_string(world)},
+                                            {"LOCKSTEP_RENDEZVOUS", rendezvous_},
+                                            {"LOCKSTEP_JOB_ID", "job"},
+                                            {"LOCKSTEP_SECRET", "s3cret"},
+                                            {"LOCKSTEP_START_TIMEOUT", "60s"},
+                                            {"LOCKSTEP_LOG", "off"},  // A busy machine has late ranks.
+                                            {"XDG_RUNTIME_DIR", directory_.path()}});
+  }
+  /// Until some rank has written `key`.
+  void await(const std::string& key) const {
+    const std::string local = directory_.path() + "/lockstep/groups-test";
+    StoreClientOptions client;
+    client.key = make_handshake_key("job", "s3cret");
+    if (rendezvous_.find("://127.") != std::string::npos)
+      client.server = parse_host_port(rendezvous_.substr(rendezvous_.find("://") + 3)).value();
+    auto store = client.server.port == 0
+                     ? open_file_store(GetParam() == "file" ? rendezvous_.substr(7) : local, real_env())
+                     : open_tcp_store(client, kSoon, real_env());
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    ASSERT_TRUE(store.value()->get_one(key, kSoon).ok());
+  }
+  /// Three ranks that all do the same.
+  void expect_all(const Arguments& groups, const std::string& output) const {
+    std::vector<ChildProcess> ranks;
+    for (int rank = 0; rank < 3; ++rank) ranks.push_back(start(rank, 3, groups));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      std::string expected;
+      for (const char c : output)
+        expected += c == '#' ? "rank " + std::to_string(rank) + ": 6\n" : std::string(1, c);
+      EXPECT_EQ(ranks[rank].read_output(), expected + "done\n");
+      EXPECT_EQ(ranks[rank].read_error(), "");
+    }
+  }
+
+  TemporaryDirectory directory_;
+  std::unique_ptr<StoreServer> server_;
+  std::string rendezvous_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Groups, testing::Values("tcp", "file", "local", "served"),
+                         [](const auto& kind) { return kind.param; });
+
+TEST_P(Groups, FollowEachOther) { expect_all({"finalize", "finalize", "finalize", "finalize"}, "####"); }
+
+TEST_P(Groups, LiveBesideEachOther) { expect_all({"-finalize", "-abort", "-finalize"}, "###"); }
+
+TEST_P(Groups, ComeAfterARevoke) {
+  expect_all({"mismatch", "-mismatch", "abort", "finalize"}, "#revoked\n#revoked\n##");
+}
+
+TEST_P(Groups, ARankThatComesLateForTheNextFindsTheOthers) {
+  auto patient = start(0, 2, {"finalize", "finalize"});
+  auto late = start(1, 2, {"-finalize", "wait", "finalize"});
+  EXPECT_EQ(patient.read_line(), "rank 0: 3");
+  EXPECT_EQ(late.read_line(), "rank 1: 3");
+  EXPECT_EQ(late.read_line(), "waits");
+  late.write_line("now");
+  EXPECT_EQ(patient.read_output(), "rank 0: 3\ndone\n");
+  EXPECT_EQ(late.read_output(), "rank 1: 3\ndone\n");
+}
+
+// The first rank, which may host the store, comes last.
+TEST_P(Groups, TheFirstRankMayComeLateForTheNext) {
+  auto late = start(0, 2, {"finalize", "wait", "finalize"});
+  auto early = start(1, 2, {"finalize", "finalize"});
+  EXPECT_EQ(late.read_line(), "rank 0: 3");
+  EXPECT_EQ(early.read_line(), "rank 1: 3");
+  EXPECT_EQ(late.read_line(), "waits");
+  late.write_line("now");
+  EXPECT_EQ(early.read_output(), "rank 1: 3\ndone\n");
+  EXPECT_EQ(late.read_output(), "rank 0: 3\ndone\n");
+}
+
+/// What such a process is told to do.
+constexpr const char* kAdvice =
+    "; a process that was started anew cannot join the others: start all ranks again, or give the new group "
+    "a "
+    "rendezvous of its own";
+
+std::string rank_text(int rank, const ChildProcess& process) {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(process.pid()) + " on ";
+}
+
+TEST_P(Groups, ARankStartedAnewAloneIsToldApartOnEveryRank) {
+  auto old = start(1, 2, {"finalize", "wait"});
+  auto stays = start(0, 2, {"-finalize", "wait", "finalize"});
+  for (auto* rank : {&old, &stays}) {
+    EXPECT_EQ(rank->read_line(), rank == &old ? "rank 1: 3" : "rank 0: 3");
+    EXPECT_EQ(rank->read_line(), "waits");
+  }
+  old.kill(SIGKILL);
+  old.wait();
+  auto early = start(1, 2, {"finalize"});
+  const std::string first = early.read_line();
+  EXPECT_EQ(first.rfind("error " + rank_text(1, early), 0), 0u) << first;
+  EXPECT_NE(first.find(") comes to a group that has met already, with rank 1 (pid "), std::string::npos);
+  EXPECT_NE(first.find(kAdvice), std::string::npos) << first;
+
+  stays.write_line("now");
+  await("2/member/0");
+  auto late = start(1, 2, {"finalize"});
+  for (auto* rank : {&stays, &late}) {
+    const std::string line = rank->read_line();
+    EXPECT_EQ(line.rfind("error " + rank_text(1, late), 0), 0u) << line;
+    EXPECT_NE(line.find(") has come to group 1 at this rendezvous, " + rank_text(0, stays)),
+              std::string::npos)
+        << line;
+    EXPECT_NE(line.find(std::string(") to group 2") + kAdvice), std::string::npos) << line;
+  }
+}
+
+TEST_P(Groups, AllRanksStartedAnewBeginAnew) {
+  expect_all({"finalize", "finalize"}, "##");
+  if (GetParam() == "served") return;  // A launcher starts ranks again at a place of its own.
+  expect_all({"finalize"}, "#");
+}
+
+TEST(ThreadGroups, FollowEachOtherInMemory) {
+  const auto rank = [](int number) {
+    InitOptions options;
+    options.rank = number;
+    options.world_size = 2;
+    options.rendezvous = "memory://thread-groups";
+    for (int group = 0; group < 4; ++group) {
+      Communicator ranks = Communicator::create(options);
+      int sum = number + 1;
+      ranks.all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum);
+      EXPECT_EQ(sum, 3);
+      ranks.finalize();
+    }
+  };
+  std::thread other([&] { rank(1); });
+  rank(0);
+  other.join();
+}
+
+}  // namespace
+}  // namespace lockstep::internal
