@@ -63,6 +63,13 @@ struct Allocation {
   std::uint64_t generation = 0;
 };
 
+/// Whose calls a capture keeps from what could wait for recorded work: questions after streams and events,
+/// allocations, frees. Trying it breaks the capture.
+enum class CaptureScope : std::uint8_t {
+  thread,   ///< Those of the thread that captures.
+  process,  ///< Those of all threads but the ones that heed no captures.
+};
+
 inline constexpr std::size_t kLegacyHandleBytes = 64;
 using LegacyHandle = std::array<std::byte, kLegacyHandleBytes>;
 
@@ -151,12 +158,15 @@ class Backend {
   // Graphs.
   /// What is enqueued to `stream` from here on does not run, but is recorded. Not the default stream. Asking
   /// or waiting for a recorded stream, and events in it, are errors (on CUDA events that stay inside work).
-  virtual Status begin_capture(DeviceStream stream) = 0;
+  virtual Status begin_capture(DeviceStream stream, CaptureScope scope = CaptureScope::thread) = 0;
   virtual Result<DeviceGraph> end_capture(DeviceStream stream) = 0;
   /// Enqueues everything recorded, with the arguments that it had then.
   virtual Status replay(DeviceGraph graph, DeviceStream stream) = 0;
   /// What was enqueued still runs.
   virtual Status destroy_graph(DeviceGraph graph) = 0;
+  /// Whether the calling thread's calls have to do with what other threads capture; gives what was before
+  /// (yes). Use BesideCaptures.
+  virtual bool heed_captures(bool heeds) noexcept = 0;
 
   // Events.
   virtual Result<DeviceEvent> create_event() = 0;
@@ -173,7 +183,8 @@ class Backend {
   virtual Status wait_event(DeviceStream stream, DeviceEvent event) = 0;
 
   // Enqueued.
-  /// Between any two spaces; the ranges do not overlap.
+  /// Between any two spaces; the ranges do not overlap. From or to unregistered memory it may block until it
+  /// is done, and with it every other call for this device: the library itself copies pinned memory.
   virtual Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) = 0;
   virtual Status fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) = 0;
   virtual Status reduce(const ReduceJob& job, DeviceStream stream) = 0;
@@ -199,6 +210,20 @@ class Backend {
 /// never destroyed. not_supported "no CUDA device: ..." when there is no driver, no device, or no CUDA in
 /// this build; an error in a child forked after its parent used it.
 Result<Backend*> device_backend();
+
+/// What this thread does is no part of what others capture: a capture of theirs neither refuses it nor breaks
+/// by it. For threads of the library, and for what gives back what it made.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(Backend& backend) : backend_(backend), before_(backend.heed_captures(false)) {}
+  ~BesideCaptures() { static_cast<void>(backend_.heed_captures(before_)); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  Backend& backend_;
+  const bool before_;
+};
 
 /// Selects a device for this thread and puts the caller's back.
 class DeviceScope {

@@ -62,7 +62,10 @@ class RecordingBackend final : public Backend {
   Status synchronize(DeviceStream stream) override { return real_.synchronize(stream); }
   Result<bool> idle(DeviceStream stream) override { return real_.idle(stream); }
   Result<bool> capturing(DeviceStream stream) override { return real_.capturing(stream); }
-  Status begin_capture(DeviceStream stream) override { return real_.begin_capture(stream); }
+  Status begin_capture(DeviceStream stream, CaptureScope scope) override {
+    return real_.begin_capture(stream, scope);
+  }
+  bool heed_captures(bool heeds) noexcept override { return real_.heed_captures(heeds); }
   Result<DeviceGraph> end_capture(DeviceStream stream) override { return real_.end_capture(stream); }
   Status replay(DeviceGraph graph, DeviceStream stream) override { return real_.replay(graph, stream); }
   Status destroy_graph(DeviceGraph graph) override { return real_.destroy_graph(graph); }

@@ -198,9 +198,19 @@ class CudaBackend final : public Backend {
     return status != cudaStreamCaptureStatusNone;
   }
 
-  Status begin_capture(DeviceStream stream) override {
-    return cuda_status(::cudaStreamBeginCapture(native_stream(stream), cudaStreamCaptureModeThreadLocal),
+  Status begin_capture(DeviceStream stream, CaptureScope scope) override {
+    const cudaStreamCaptureMode mode =
+        scope == CaptureScope::process ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal;
+    return cuda_status(::cudaStreamBeginCapture(native_stream(stream), mode),
                        "capturing a stream in a graph");
+  }
+
+  bool heed_captures(bool heeds) noexcept override {
+    cudaStreamCaptureMode mode = heeds ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal;
+    if (::cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) return true;
+    // A thread that its program has made laxer stays so.
+    if (mode == cudaStreamCaptureModeRelaxed) static_cast<void>(::cudaThreadExchangeStreamCaptureMode(&mode));
+    return mode == cudaStreamCaptureModeGlobal;
   }
 
   Result<DeviceGraph> end_capture(DeviceStream stream) override {
