@@ -81,6 +81,8 @@ DeviceCore::DeviceCore(Backend& backend, int device, std::shared_ptr<Communicato
 
 Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communicator, Result<Backend*> backend,
                                                      int device, const DeviceOptions& options) {
+  std::optional<BesideCaptures> beside;
+  if (backend.ok()) beside.emplace(**backend);
   auto control = communicator.split(0, communicator.rank());
   if (!control.ok()) return control.status();
   DeviceFacts own = facts_of(backend, device, options);
@@ -261,6 +263,7 @@ std::vector<CommunicatorCore*> DeviceCore::groups() const {
 }
 
 DeviceCore::~DeviceCore() {
+  const BesideCaptures beside(backend_);
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   if (worker_ != nullptr && !worker_->idle()) {  // A failure may be known here before the peers were told.
     if (const Status why = failure(); !why.ok())
@@ -282,6 +285,7 @@ DeviceCore::~DeviceCore() {
   collectives_.reset();
   across_.reset();
   steps_.reset();
+  let_go(device_, windows_.remove(nullptr));
   buffers_.reset();
   const DeviceScope scope(backend_, device_);
   for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
@@ -347,7 +351,7 @@ Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
 }
 
 Status DeviceCore::deregister(void* pointer) {
-  windows_.remove(pointer);
+  let_go(device_, windows_.remove(pointer));
   return buffers_->remove(pointer);
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "lib/device/held_streams.hpp"
+
 namespace lockstep::internal {
 
 SharedBuffers::SharedBuffers(Backend& backend, int device, const std::vector<Member>& members)
@@ -15,9 +17,9 @@ SharedBuffers::~SharedBuffers() {
   for (const auto& [address, buffer] : buffers_) {
     if (buffer.ref.owner != 0) exports_.unshare(buffer.ref);
   }
-  leases_.clear();
-  kept_leases_.clear();
-  imports_.drop_withdrawn();
+  let_go(device_, std::move(leases_));
+  let_go(device_, std::move(kept_leases_));
+  drop_withdrawn();
 }
 
 Status SharedBuffers::add(void* pointer, std::size_t bytes) {
@@ -78,12 +80,39 @@ Result<std::byte*> SharedBuffers::resolve(int member, const SegmentRef& ref, std
 }
 
 void SharedBuffers::forget_peers() {
+  std::vector<DeviceLease> leases;
   {
     const std::lock_guard lock(mutex_);
-    if (leases_.empty()) return;
-    leases_.clear();
+    leases.swap(leases_);
   }
-  imports_.drop_withdrawn();
+  if (leases.empty()) return;
+  let_go(device_, std::move(leases));
+  drop_withdrawn();
+}
+
+/// Put off at most once, however many operations follow one another without a break.
+void SharedBuffers::drop_withdrawn() {
+  if (drop_is_put_off_->exchange(true)) return;
+  static_cast<void>(
+      HeldStreams::of(device_).when_none([&imports = imports_, is_put_off = drop_is_put_off_]() -> Status {
+        is_put_off->store(false);
+        imports.drop_withdrawn();
+        return {};
+      }));
+}
+
+void let_go(int device, std::vector<DeviceLease> leases) {
+  for (DeviceLease& lease : leases) {
+    if (lease.allocation.use_count() > 1) {
+      lease.allocation.reset();
+      continue;
+    }
+    static_cast<void>(
+        HeldStreams::of(device).when_none([last = std::move(lease.allocation)]() mutable -> Status {
+          last.reset();
+          return {};
+        }));
+  }
 }
 
 }  // namespace lockstep::internal

@@ -1,8 +1,10 @@
 // SharedBuffers: the registered buffers of one communicator, and those of its peers that operations use.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -35,10 +37,12 @@ class SharedBuffers {
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes, bool for_ever = false);
   /// The same for as long as the lease lives.
   Result<DeviceLease> lease(int member, const SegmentRef& ref, std::size_t bytes);
-  /// No operation is under way: peers' memory that was withdrawn is let go.
+  /// No operation is under way: peers' memory that was withdrawn is let go, when no stream is held.
   void forget_peers();
 
  private:
+  void drop_withdrawn();
+
   struct Buffer {
     std::size_t bytes = 0;
     SegmentRef ref;
@@ -51,6 +55,10 @@ class SharedBuffers {
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Buffer> buffers_;  ///< By address.
   std::vector<DeviceLease> leases_, kept_leases_;
+  const std::shared_ptr<std::atomic<bool>> drop_is_put_off_ = std::make_shared<std::atomic<bool>>(false);
 };
+
+/// Unmaps what nobody else uses of it, when no stream of the device is held: that waits for them.
+void let_go(int device, std::vector<DeviceLease> leases);
 
 }  // namespace lockstep::internal

@@ -123,10 +123,12 @@ class Backend {
 
   // Memory. A fresh allocation's content is undefined.
   virtual Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind = MemoryKind::plain) = 0;
-  /// After everything enqueued on it ran. Waits for the device if it must.
+  /// After everything enqueued on it ran. Waits for the device if it must; while streams are held
+  /// (held_streams.hpp) it is put off.
   virtual Status free(void* memory) = 0;
   /// Zeroed host memory that every device can read and write at the same address.
   virtual Result<void*> allocate_pinned(std::size_t bytes) = 0;
+  /// As free(), of the selected device.
   virtual Status free_pinned(void* memory) = 0;
   /// Lets streams use host memory of the caller (shared with other processes or not); page-aligned. Returns
   /// the address that kernels and operate() have to be given.

@@ -13,6 +13,7 @@
 
 #include "lib/device/cuda/cuda_errors.hpp"
 #include "lib/device/cuda/cuda_memory.hpp"
+#include "lib/device/held_streams.hpp"
 #include "lib/reduce/cuda/kernels.hpp"
 
 namespace lockstep::internal {
@@ -127,7 +128,13 @@ class CudaBackend final : public Backend {
     return memory_.allocate(device, bytes, kind);
   }
 
-  Status free(void* memory) override { return memory_.free(memory); }
+  Status free(void* memory) override {
+    const Result<Allocation> place = memory_.locate(memory);
+    const bool is_known = place.ok() && place.value().device >= 0;
+    const Result<int> device = is_known ? place.value().device : selected();
+    if (!device.ok()) return device.status();
+    return HeldStreams::of(device.value()).when_none([=, this] { return memory_.free(memory); });
+  }
 
   Result<void*> allocate_pinned(std::size_t bytes) override {
     void* memory = nullptr;
@@ -139,7 +146,11 @@ class CudaBackend final : public Backend {
   }
 
   Status free_pinned(void* memory) override {
-    return cuda_status(::cudaFreeHost(memory), "freeing pinned memory");
+    const Result<int> device = selected();
+    if (!device.ok()) return device.status();
+    return HeldStreams::of(device.value()).when_none([=] {
+      return cuda_status(::cudaFreeHost(memory), "freeing pinned memory");
+    });
   }
 
   Result<void*> register_host(void* memory, std::size_t bytes) override {

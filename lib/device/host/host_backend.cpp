@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/device/held_streams.hpp"
 #include "lib/device/host/host_kernels.hpp"
 
 namespace lockstep::internal {
@@ -121,10 +122,16 @@ Result<void*> HostBackend::allocate(int device, std::size_t bytes, MemoryKind ki
 Status HostBackend::free(void* memory) {
   const Allocation place = memory_.locate(memory);
   const int device = place.space == MemorySpace::device ? place.device : selected_device;
-  Served served = serve(device);
-  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("freeing memory"));
-  block(device, served);
-  return memory_.free(memory);
+  return give_back(device, [=, this] { return memory_.free(memory); });
+}
+
+Status HostBackend::give_back(int device, const std::function<Status()>& free) {
+  return HeldStreams::of(device).when_none([=, this]() -> Status {
+    Served served = serve(device);
+    LOCKSTEP_RETURN_IF_ERROR(captures_.allow("freeing memory"));
+    block(device, served);
+    return free();
+  });
 }
 
 Result<void*> HostBackend::allocate_pinned(std::size_t bytes) {
@@ -134,10 +141,7 @@ Result<void*> HostBackend::allocate_pinned(std::size_t bytes) {
 }
 
 Status HostBackend::free_pinned(void* memory) {
-  Served served = serve();
-  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("freeing memory"));
-  block(selected_device, served);
-  return memory_.free_pinned(memory);
+  return give_back(selected_device, [=, this] { return memory_.free_pinned(memory); });
 }
 
 Result<void*> HostBackend::register_host(void* memory, std::size_t bytes) {

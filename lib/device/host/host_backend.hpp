@@ -103,6 +103,8 @@ class HostBackend final : public Backend {
   std::vector<std::shared_ptr<HostStream>> streams_of(int device);
   /// Blocks the device until its streams have run what they have; `one`: that stream alone.
   void block(int device, Served& served, const std::shared_ptr<HostStream>& one = nullptr);
+  /// Frees when nothing of the device runs, and no stream is held.
+  Status give_back(int device, const std::function<Status()>& free);
   /// The stream behind a handle; an error for one that was not made here, or was destroyed.
   Result<std::shared_ptr<HostStream>> stream_of(DeviceStream handle);
   Result<std::shared_ptr<HostEvent>> event_of(DeviceEvent handle);
