@@ -127,6 +127,7 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
     auto gate = StreamGate::make(backend_, device_);
     if (!gate.ok()) return gate.status();
     gate_ = std::move(*gate);
+    LOCKSTEP_RETURN_IF_ERROR(gate_->probe(stream_));
     buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
     if (near_->size() == 1) return {};
     auto memory = backend_.allocate(device_, area_bytes());

@@ -9,7 +9,10 @@
 namespace lockstep::internal {
 
 SharedBuffers::SharedBuffers(Backend& backend, int device, const std::vector<Member>& members)
-    : device_(device), exports_(DeviceExports::of(backend)), imports_(DeviceImports::of(backend)) {
+    : backend_(backend),
+      device_(device),
+      exports_(DeviceExports::of(backend)),
+      imports_(DeviceImports::of(backend)) {
   for (const Member& member : members) owners_.push_back({member.process, member.descriptor_service});
 }
 
@@ -31,10 +34,28 @@ Status SharedBuffers::add(void* pointer, std::size_t bytes) {
       (after != buffers_.begin() && std::prev(after)->first + std::prev(after)->second.bytes > begin);
   if (overlaps)
     return Status(ErrorCode::invalid_argument, "the range overlaps one that is registered already");
-  auto shared = exports_.share(pointer, bytes);
-  if (!shared.ok()) return shared.status();
-  buffers_[begin] = {bytes, shared->value_or(SegmentRef{})};
+  auto over = lies_over_mappings(pointer, bytes);
+  if (!over.ok()) return over.status();
+  SegmentRef ref;
+  if (!*over) {
+    auto shared = exports_.share(pointer, bytes);
+    if (!shared.ok()) return shared.status();
+    ref = shared->value_or(SegmentRef{});
+  }
+  buffers_[begin] = {bytes, ref};
   return {};
+}
+
+/// Each has a handle of its own: such a range is staged. Not where it ends in memory of another kind.
+Result<bool> SharedBuffers::lies_over_mappings(const void* pointer, std::size_t bytes) const {
+  const auto first = backend_.locate(pointer);
+  if (!first.ok()) return first.status();
+  const Allocation& memory = first.value();
+  const auto* const end = static_cast<const std::byte*>(pointer) + bytes;
+  if (!memory.is_part || end <= memory.base + memory.bytes) return false;
+  const auto last = backend_.locate(end - 1);
+  if (!last.ok()) return last.status();
+  return last.value().space == MemorySpace::device && last.value().device == memory.device;
 }
 
 Status SharedBuffers::remove(void* pointer) {

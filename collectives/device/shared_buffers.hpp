@@ -41,6 +41,7 @@ class SharedBuffers {
   void forget_peers();
 
  private:
+  Result<bool> lies_over_mappings(const void* pointer, std::size_t bytes) const;
   void drop_withdrawn();
 
   struct Buffer {
@@ -48,6 +49,7 @@ class SharedBuffers {
     SegmentRef ref;
   };
 
+  Backend& backend_;
   const int device_;
   DeviceExports& exports_;
   DeviceImports& imports_;

@@ -35,8 +35,6 @@ struct DeviceIdentity {
   int sm = 0;                                 ///< 90 for compute capability 9.0; 0 on the host backend.
   int multiprocessors = 0;                    ///< What runs blocks of kernels side by side.
   bool kernels_of_processes_overlap = false;  ///< MPS is on (or the host backend): no time slices.
-  bool stream_memory_operations = false;      ///< operate() works.
-  bool exports_descriptors = false;           ///< MemoryKind::shareable works.
 };
 
 enum class MemoryKind : std::uint8_t {
@@ -52,7 +50,7 @@ enum class MemorySpace : std::uint8_t {
   managed,  ///< Moves between both; neither exportable nor good for operate().
 };
 
-/// The allocation in which an address lies.
+/// The allocation in which an address lies; of virtual memory management the mapping.
 struct Allocation {
   MemorySpace space = MemorySpace::unregistered;
   int device = -1;  ///< Of device memory.
@@ -61,6 +59,8 @@ struct Allocation {
   /// Unique in this process and never reused, so that an address that was freed and allocated again is told
   /// apart. 0 for unregistered memory.
   std::uint64_t generation = 0;
+  /// Not the whole of its range of addresses: a buffer may go on in the next mapping, and is not exported.
+  bool is_part = false;
 };
 
 /// Whose calls a capture keeps from what could wait for recorded work: questions after streams and events,
@@ -212,6 +212,8 @@ class Backend {
 /// never destroyed. not_supported "no CUDA device: ..." when there is no driver, no device, or no CUDA in
 /// this build; an error in a child forked after its parent used it.
 Result<Backend*> device_backend();
+/// The same for callers of the public interface.
+Backend& device_backend_or_throw();
 
 /// What this thread does is no part of what others capture: a capture of theirs neither refuses it nor breaks
 /// by it. For threads of the library, and for what gives back what it made.

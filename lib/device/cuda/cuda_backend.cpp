@@ -78,10 +78,6 @@ class CudaBackend final : public Backend {
     identity.sm = 10 * properties.major + properties.minor;
     identity.multiprocessors = properties.multiProcessorCount;
     identity.kernels_of_processes_overlap = attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
-    identity.stream_memory_operations = true;  // Of every device since CUDA 12.
-    identity.exports_descriptors =
-        attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-        attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
     return identity;
   }
 
@@ -116,10 +112,11 @@ class CudaBackend final : public Backend {
     const cudaError_t error = ::cudaDeviceEnablePeerAccess(peer, 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled) {
       static_cast<void>(::cudaGetLastError());
-      return Status();
+    } else {
+      LOCKSTEP_RETURN_IF_ERROR(cuda_status(error, "access of device " + std::to_string(device) +
+                                                      " to the memory of device " + std::to_string(peer)));
     }
-    return cuda_status(error, "access of device " + std::to_string(device) + " to the memory of device " +
-                                  std::to_string(peer));
+    return memory_.let_reach(device, peer);
   }
 
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override {

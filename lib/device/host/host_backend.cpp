@@ -91,8 +91,6 @@ Result<DeviceIdentity> HostBackend::identify(int device) {
   identity.memory = std::uint64_t{1} << 30;
   identity.multiprocessors = 1;
   identity.kernels_of_processes_overlap = true;
-  identity.stream_memory_operations = true;
-  identity.exports_descriptors = true;
   return identity;
 }
 

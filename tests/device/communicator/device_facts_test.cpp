@@ -16,7 +16,6 @@ std::vector<DeviceFacts> facts(int ranks) {
     DeviceFacts& one = all[static_cast<std::size_t>(r)];
     one.uuid.back() = static_cast<std::uint8_t>(r);
     one.device = r;
-    one.stream_memory_operations = 1;
     one.staging_bytes = (1 << 20) + static_cast<std::uint64_t>(ranks - r);
   }
   return all;
