@@ -44,6 +44,7 @@ Status StreamGate::probe(DeviceStream stream) {
   auto held = backend_.create_stream();
   if (!held.ok()) return held.status();
   std::uint32_t* const sign = word_ + 1;
+  std::atomic_ref(*sign).store(0);
   Status status = backend_.wait_value(word_, 1, *held);
   if (status.ok()) status = backend_.write_value(sign, 1, stream);
   if (!status.ok()) {

@@ -49,6 +49,10 @@ class HostBackend final : public Backend {
   Status enable_peer(int device, int peer) override;
 
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override;
+  /// Whole pages each; for tests.
+  Result<void*> allocate_pieces(int device, std::size_t piece_bytes, int pieces) {
+    return memory_.allocate_pieces(device, piece_bytes, pieces);
+  }
   Status free(void* memory) override;
   Result<void*> allocate_pinned(std::size_t bytes) override;
   Status free_pinned(void* memory) override;

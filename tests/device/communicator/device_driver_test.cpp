@@ -2,6 +2,7 @@
 // operation, and break a capture by a question.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -146,6 +147,46 @@ TEST(DeviceDriver, MessagesThatTheDriverRefusesAreToldToThePeers) {
     self.stream.synchronize();
     wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
   });
+}
+
+TEST(DeviceDriver, ABufferOverTwoMappingsIsStagedAndOneInAMappingIsNot) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kPiece = 1 << 17;
+    auto& host = static_cast<internal::HostBackend&>(backend());
+    auto* const pieces = static_cast<std::byte*>(must(host.allocate_pieces(self.device(), kPiece, 2)));
+    DeviceArena copy(2 * kPiece, self.device());
+    auto* const values = reinterpret_cast<std::int32_t*>(copy.host().data());
+    for (const std::size_t bytes : {kPiece, 2 * kPiece}) {
+      std::byte* const buffer = pieces + 2 * kPiece - bytes;
+      self.communicator.register_buffer(buffer, bytes);
+      EXPECT_EQ(self.communicator.is_registered(buffer, bytes), bytes == kPiece);
+      std::fill_n(values, bytes / 4, self.rank() + 1);
+      must(backend().copy(buffer, values, bytes, self.stream));
+      self.communicator.all_reduce(buffer, buffer, bytes / 4, DataType::i32, ReduceOp::sum, self.stream);
+      must(backend().copy(values, buffer, bytes, self.stream));
+      self.synchronize();
+      EXPECT_EQ(std::count(values, values + bytes / 4, 3), static_cast<std::ptrdiff_t>(bytes / 4));
+      self.communicator.deregister(buffer);
+      EXPECT_THROW(self.communicator.register_buffer(buffer, bytes + 1), Error);
+    }
+    self.host.barrier();
+    must(backend().free(pieces + kPiece));
+    must(backend().free(pieces));
+  });
+}
+
+TEST(DeviceDriver, StreamsThatWaitForOneAnotherAreFoundAtSetUp) {
+  if (!mode_is("host_sync")) GTEST_SKIP() << "once is enough";
+  internal::HostBackend own;
+  const auto gate = must(internal::StreamGate::make(own, 0));
+  const auto stream = must(own.create_stream(Backend::Priority::normal));
+  auto* const word = static_cast<std::uint32_t*>(must(own.allocate_pinned(4)));
+  must(own.wait_value(word, 1, stream));
+  EXPECT_EQ(gate->probe(stream).code(), ErrorCode::not_supported);
+  std::atomic_ref(*word).store(1);
+  must(own.synchronize(stream));
+  must(gate->probe(stream));
+  must(own.free_pinned(word));
 }
 
 TEST(DeviceDriver, MessagesLieOnTheDeviceOfTheirCommunicator) {

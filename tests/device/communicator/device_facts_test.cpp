@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 
+#include "lib/device/host/host_backend.hpp"
 #include "lib/device/sync/phase_body.hpp"
 
 namespace lockstep::internal {
@@ -118,6 +120,14 @@ TEST(DeviceFacts, BetweenHostsAllGoStraightOrNone) {
   EXPECT_FALSE(decide_mode(all, group(3))->straight);  // There is nothing between hosts.
   all[2].goes_straight = 0;
   EXPECT_FALSE(decide_mode(all, group(3, true))->straight);
+}
+
+TEST(DeviceFacts, StagingMemoryIsCutAtWholePages) {
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "100001", 1);
+  HostBackend host;
+  Result<Backend*> backend = &host;
+  EXPECT_EQ(facts_of(backend, 0, {}).staging_bytes, 98'304u);
+  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
 }
 
 }  // namespace
