@@ -286,7 +286,7 @@ DeviceCore::~DeviceCore() {
   collectives_.reset();
   across_.reset();
   steps_.reset();
-  let_go(device_, windows_.remove(nullptr));
+  windows_.clear();  // Before the buffers, which see to it that nothing is unmapped while streams are held.
   buffers_.reset();
   const DeviceScope scope(backend_, device_);
   for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
@@ -352,7 +352,7 @@ Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
 }
 
 Status DeviceCore::deregister(void* pointer) {
-  let_go(device_, windows_.remove(pointer));
+  windows_.remove(pointer);
   return buffers_->remove(pointer);
 }
 

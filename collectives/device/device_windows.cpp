@@ -39,15 +39,9 @@ void DeviceWindows::add(std::byte* base, std::size_t bytes, std::vector<std::byt
   windows_[base] = {++added_, bytes, std::move(members), std::move(leases)};
 }
 
-std::vector<DeviceLease> DeviceWindows::remove(const void* base) {
+void DeviceWindows::remove(const void* base) {
   const std::lock_guard lock(mutex_);
-  std::vector<DeviceLease> leases;
-  std::erase_if(windows_, [&](auto& entry) {
-    if (base != nullptr && entry.first != base) return false;
-    std::move(entry.second.leases.begin(), entry.second.leases.end(), std::back_inserter(leases));
-    return true;
-  });
-  return leases;
+  windows_.erase(static_cast<const std::byte*>(base));
 }
 
 std::optional<WindowUse> DeviceWindows::find(const Call& call) const {

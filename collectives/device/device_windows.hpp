@@ -26,8 +26,12 @@ class DeviceWindows {
   /// are added in the same order on all ranks.
   void add(std::byte* base, std::size_t bytes, std::vector<std::byte*> members,
            std::vector<DeviceLease> leases);
-  /// The leases of the window that begins at `base`, if one does; null: of all.
-  std::vector<DeviceLease> remove(const void* base);
+  /// Nothing where no window begins at `base`.
+  void remove(const void* base);
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    windows_.clear();
+  }
   /// Nothing where this rank's buffers lie in no window, or the collective has members whose buffers others
   /// cannot know of.
   std::optional<WindowUse> find(const Call& call) const;

@@ -1,5 +1,6 @@
 #include "collectives/device/shared_buffers.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -20,9 +21,13 @@ SharedBuffers::~SharedBuffers() {
   for (const auto& [address, buffer] : buffers_) {
     if (buffer.ref.owner != 0) exports_.unshare(buffer.ref);
   }
-  let_go(device_, std::move(leases_));
-  let_go(device_, std::move(kept_leases_));
-  drop_withdrawn();
+  leases_.clear();
+  kept_leases_.clear();
+  static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
+    kept->drop_if([](const auto&) { return true; });
+    imports.drop_withdrawn();
+    return {};
+  }));
 }
 
 Status SharedBuffers::add(void* pointer, std::size_t bytes) {
@@ -87,6 +92,7 @@ Result<DeviceLease> SharedBuffers::lease(int member, const SegmentRef& ref, std:
                   "mapping device memory of rank " + std::to_string(member) + ": " + lease.status().message(),
                   member);
   }
+  if (ref.owner != process_token()) kept_->add(lease->allocation);
   return lease;
 }
 
@@ -100,40 +106,36 @@ Result<std::byte*> SharedBuffers::resolve(int member, const SegmentRef& ref, std
   return address;
 }
 
+/// Put off at most once, however many operations follow one another without a break.
 void SharedBuffers::forget_peers() {
-  std::vector<DeviceLease> leases;
   {
     const std::lock_guard lock(mutex_);
-    leases.swap(leases_);
+    if (leases_.empty()) return;
+    leases_.clear();
   }
-  if (leases.empty()) return;
-  let_go(device_, std::move(leases));
-  drop_withdrawn();
+  if (kept_->drop_is_put_off.exchange(true)) return;
+  static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
+    kept->drop_is_put_off = false;
+    kept->drop_if([](const auto& one) { return one->withdrawn() || one.use_count() == 1; });
+    imports.drop_withdrawn();
+    return {};
+  }));
 }
 
-/// Put off at most once, however many operations follow one another without a break.
-void SharedBuffers::drop_withdrawn() {
-  if (drop_is_put_off_->exchange(true)) return;
-  static_cast<void>(
-      HeldStreams::of(device_).when_none([&imports = imports_, is_put_off = drop_is_put_off_]() -> Status {
-        is_put_off->store(false);
-        imports.drop_withdrawn();
-        return {};
-      }));
+void SharedBuffers::Kept::add(const std::shared_ptr<const ImportedAllocation>& allocation) {
+  const std::lock_guard lock(mutex);
+  allocations.insert(allocation);
 }
 
-void let_go(int device, std::vector<DeviceLease> leases) {
-  for (DeviceLease& lease : leases) {
-    if (lease.allocation.use_count() > 1) {
-      lease.allocation.reset();
-      continue;
-    }
-    static_cast<void>(
-        HeldStreams::of(device).when_none([last = std::move(lease.allocation)]() mutable -> Status {
-          last.reset();
-          return {};
-        }));
-  }
+template <typename Condition>
+void SharedBuffers::Kept::drop_if(Condition condition) {
+  std::vector<std::shared_ptr<const ImportedAllocation>> dropped;  // They end outside the lock.
+  const std::lock_guard lock(mutex);
+  std::erase_if(allocations, [&](const auto& one) {
+    if (!condition(one)) return false;
+    dropped.push_back(one);
+    return true;
+  });
 }
 
 }  // namespace lockstep::internal

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "lib/bootstrap/member.hpp"
@@ -42,7 +43,17 @@ class SharedBuffers {
 
  private:
   Result<bool> lies_over_mappings(const void* pointer, std::size_t bytes) const;
-  void drop_withdrawn();
+
+  /// Mappings of peers' memory that this has used: while they are here, none of them ends where somebody lets
+  /// go of it, but when no stream is held, for that waits for streams.
+  struct Kept {
+    std::mutex mutex;
+    std::set<std::shared_ptr<const ImportedAllocation>> allocations;
+    std::atomic<bool> drop_is_put_off{false};
+    void add(const std::shared_ptr<const ImportedAllocation>& allocation);
+    template <typename Condition>
+    void drop_if(Condition condition);
+  };
 
   struct Buffer {
     std::size_t bytes = 0;
@@ -57,10 +68,7 @@ class SharedBuffers {
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Buffer> buffers_;  ///< By address.
   std::vector<DeviceLease> leases_, kept_leases_;
-  const std::shared_ptr<std::atomic<bool>> drop_is_put_off_ = std::make_shared<std::atomic<bool>>(false);
+  const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
-
-/// Unmaps what nobody else uses of it, when no stream of the device is held: that waits for them.
-void let_go(int device, std::vector<DeviceLease> leases);
 
 }  // namespace lockstep::internal
