@@ -14,16 +14,13 @@ void pattern_on_host(const void* arguments) {
   if (a.wrong != nullptr) *a.wrong += wrong;
 }
 
-internal::Backend& backend_or_throw() {
-  auto backend = internal::device_backend();
-  backend.status().throw_if_error();
-  return **backend;
-}
-
 }  // namespace
 
 DeviceCheck::DeviceCheck(Stream stream)
-    : backend_(backend_or_throw()), stream_(stream), table_(kTableBytes), wrong_(sizeof(std::uint64_t)) {}
+    : backend_(internal::device_backend_or_throw()),
+      stream_(stream),
+      table_(kTableBytes),
+      wrong_(sizeof(std::uint64_t)) {}
 
 void DeviceCheck::launch(void* buffer, std::uint64_t elements, DataType type,
                          const std::vector<std::byte>& period, std::uint64_t* wrong) {

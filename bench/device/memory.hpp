@@ -26,12 +26,15 @@ class DeviceBuffer {
   void* data_;
 };
 
+// Of memory that is not pinned: only where the stream has nothing in it that waits for peers.
 inline void upload(void* to, std::span<const std::byte> from, Stream stream) {
+  device::synchronize(stream);
   if (!from.empty()) device::copy(to, from.data(), from.size(), stream);
   device::synchronize(stream);
 }
 
 inline void download(std::span<std::byte> to, const void* from, Stream stream) {
+  device::synchronize(stream);
   if (!to.empty()) device::copy(to.data(), from, to.size(), stream);
   device::synchronize(stream);
 }

@@ -29,6 +29,7 @@ void free_device(void* pointer) {
         "free_device was given a pointer that allocate_device did not return, or that is freed already");
   }
   const DeviceScope scope(**backend, place.value().device);
+  const internal::BesideCaptures beside(**backend);  // Communicators are destroyed on threads of their own.
   internal::DeviceExports::of(**backend).retire(pointer);  // A peer may still have it mapped.
 }
 

@@ -81,6 +81,8 @@ DeviceCore::DeviceCore(Backend& backend, int device, std::shared_ptr<Communicato
 
 Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communicator, Result<Backend*> backend,
                                                      int device, const DeviceOptions& options) {
+  std::optional<BesideCaptures> beside;
+  if (backend.ok()) beside.emplace(**backend);
   auto control = communicator.split(0, communicator.rank());
   if (!control.ok()) return control.status();
   DeviceFacts own = facts_of(backend, device, options);
@@ -125,6 +127,7 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
     auto gate = StreamGate::make(backend_, device_);
     if (!gate.ok()) return gate.status();
     gate_ = std::move(*gate);
+    LOCKSTEP_RETURN_IF_ERROR(gate_->probe(stream_));
     buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
     if (near_->size() == 1) return {};
     auto memory = backend_.allocate(device_, area_bytes());
@@ -261,6 +264,7 @@ std::vector<CommunicatorCore*> DeviceCore::groups() const {
 }
 
 DeviceCore::~DeviceCore() {
+  const BesideCaptures beside(backend_);
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   if (worker_ != nullptr && !worker_->idle()) {  // A failure may be known here before the peers were told.
     if (const Status why = failure(); !why.ok())
@@ -282,6 +286,7 @@ DeviceCore::~DeviceCore() {
   collectives_.reset();
   across_.reset();
   steps_.reset();
+  windows_.clear();  // Before the buffers, which see to it that nothing is unmapped while streams are held.
   buffers_.reset();
   const DeviceScope scope(backend_, device_);
   for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));

@@ -27,6 +27,7 @@
 #include "collectives/device/stream_gate.hpp"
 #include "collectives/device/stream_runner.hpp"
 #include "collectives/device/sync_runner.hpp"
+#include "lib/device/held_streams.hpp"
 
 namespace lockstep::internal {
 
@@ -76,19 +77,23 @@ class DeviceCore {
   std::vector<CommunicatorCore*> groups() const;
 
   // device_start.cpp
-  Status enqueue(DeviceTask task, std::span<const DeviceStream> streams);
+  Status enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams);
+  Status push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal);
   Status hold(DeviceTask& task, std::span<const DeviceStream> streams);
-  void check_memory(CallBuilder& builder, const char* which, const void* pointer, std::uint64_t bytes);
-  Result<DeviceEvent> take_event();
+  Status check_place(const void* pointer, std::uint64_t bytes, const char* which) const;
+  Status check_messages(std::span<const DeviceMessage> messages) const;
+  Result<DeviceEvent> event_of(DeviceTask& task);
+  void give_back_events(DeviceTask& task);
   Status refuse_capture(DeviceStream stream);
 
   // device_stream.cpp
   bool runs_on_stream(const DeviceTask& task);
-  Status start_on_stream(DeviceTask& task, std::span<const DeviceStream> streams);
+  Status start_on_stream(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams);
+  Status prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams);
+  Status enqueue_watched(DeviceTask& task, std::span<const DeviceStream> streams);
   Status join(DeviceTask& task, std::span<const DeviceStream> streams);
   Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
   Status record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams);
-  Result<DeviceEvent> event_of(DeviceTask& task);
   CallFacts recorded_facts(const Call& call) const;
   void note_call(std::uint64_t sequence, const CallFacts& facts);
   void look_after_graphs();
@@ -101,6 +106,7 @@ class DeviceCore {
   Status gave_up(const DeviceTask& task);
   Status explained(const CallTrouble& trouble, std::string_view what);
   void let_pass(const DeviceTask& task);
+  void close();
 
   // device_run.cpp
   void run(DeviceTask& task);
@@ -114,6 +120,7 @@ class DeviceCore {
 
   Backend& backend_;
   const int device_;
+  HeldStreams& held_ = HeldStreams::of(device_);
   const std::string device_name_;
   const std::shared_ptr<CommunicatorCore> control_;
   const std::shared_ptr<CommunicatorCore> near_;  ///< The ranks of this host; control_ where all are on one.

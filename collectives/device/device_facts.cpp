@@ -13,6 +13,8 @@ constexpr DeviceMode kModes[] = {DeviceMode::host_sync, DeviceMode::stream_sync,
 
 /// Below this a slot of the staging area would hold nothing for hundreds of ranks.
 constexpr std::uint64_t kLeastStaging = 64 << 10;
+/// What it is cut into begins at multiples of what kernels load at once.
+constexpr std::uint64_t kStagingUnit = 4096;
 
 std::string ranks_text(std::size_t a, std::size_t b) {
   return "ranks " + std::to_string(a) + " and " + std::to_string(b);
@@ -109,9 +111,9 @@ DeviceFacts facts_of(Result<Backend*>& backend, int device, const DeviceOptions&
   facts.uuid = identity.value().uuid;
   facts.device = device;
   facts.overlap = identity.value().kernels_of_processes_overlap ? 1 : 0;
-  facts.stream_memory_operations = identity.value().stream_memory_operations ? 1 : 0;
   facts.is_host_backend = std::strcmp((*backend)->name(), "host") == 0 ? 1 : 0;
-  facts.staging_bytes = std::max(kLeastStaging, config_bytes("LOCKSTEP_DEVICE_STAGING"));
+  facts.staging_bytes =
+      std::max(kLeastStaging, config_bytes("LOCKSTEP_DEVICE_STAGING") / kStagingUnit * kStagingUnit);
   if (const auto mode = wanted_mode(options)) facts.wanted_mode = static_cast<std::int32_t>(*mode);
   return facts;
 }
@@ -127,12 +129,6 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
       return Status(ErrorCode::configuration, "rank 0 and rank " + std::to_string(r) +
                                                   " have different LOCKSTEP_DEVICE_BACKEND: one runs CUDA, "
                                                   "the other stands in for it");
-    if (facts[r].stream_memory_operations == 0)
-      return Status(ErrorCode::not_supported,
-                    "rank " + std::to_string(r) +
-                        "'s device has no stream memory operations (cuStreamWaitValue32), by which streams "
-                        "wait for collectives",
-                    static_cast<int>(r));
   }
   auto wish = common_wish(facts);
   if (!wish.ok()) return wish.status();

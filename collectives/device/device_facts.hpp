@@ -19,10 +19,9 @@ struct DeviceFacts {
   std::int32_t device = -1;
   std::int32_t wanted_mode = -1;  ///< A DeviceMode, or -1.
   std::uint8_t overlap = 0;       ///< Kernels of processes that share the device run side by side.
-  std::uint8_t stream_memory_operations = 0;
   std::uint8_t is_host_backend = 0;
   std::uint8_t goes_straight = 0;  ///< The network takes the device's memory from and to where it lies.
-  std::uint8_t reserved[4] = {};
+  std::uint8_t reserved[5] = {};
   std::uint64_t staging_bytes = 0;
   char fault[512] = {};  ///< Not empty: why this rank cannot take part.
 };

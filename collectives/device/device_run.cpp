@@ -19,26 +19,28 @@ Status reason_of(Engine& engine) {
 }  // namespace
 
 void DeviceCore::run(DeviceTask& task) {
+  const BesideCaptures beside(backend_);
   Status status = failure();
   if (status.ok()) {
     const DeviceScope scope(backend_, device_);
-    status = task.watched ? watch(task) : wait_until_ready(task);
+    status = task.watched ? watch(task) : task.refusal;
+    if (status.ok() && !task.watched) status = wait_until_ready(task);
     if (status.ok() && !task.watched)
       status = task.call ? run_collective(task) : messenger_->run(task.messages, task.timeout);
     // Alone nobody was told of a refused call, and nobody is out of step.
     const bool harmless = task.call && task.ticket == 0 && engine().group().size() == 1;
     if (!status.ok() && !harmless) {
       fail(explained(std::move(status)));
-      steps_->close();
+      close();
     }
   }
   if (task.watched) let_pass(task);
-  buffers_->forget_peers();
-  {
-    const std::lock_guard lock(state_mutex_);
-    events_.insert(events_.end(), task.ready.begin(), task.ready.end());
+  if (task.ticket != 0) {
+    gate_->release(task.ticket);
+    held_.release();
   }
-  if (task.ticket != 0) gate_->release(task.ticket);
+  buffers_->forget_peers();
+  give_back_events(task);
 }
 
 /// A peer that revoked a group and left may be missed before its words are heard.

@@ -1,98 +1,99 @@
 // From a call to a task of the worker, with the caller's streams waiting for it.
+#include <algorithm>
 #include <utility>
 
 #include "collectives/device/device_core.hpp"
 
 namespace lockstep::internal {
 
-namespace {
+/// Before anything waits on memory that its kernels could not reach.
+Status DeviceCore::check_place(const void* pointer, std::uint64_t bytes, const char* which) const {
+  if (bytes == 0 || pointer == nullptr) return {};
+  auto place = backend_.locate(pointer);
+  if (!place.ok()) return place.status();
+  if (place->space == MemorySpace::unregistered)
+    return Status(ErrorCode::invalid_argument, std::string(which) +
+                                                   " is not memory of a device: use a Communicator for host "
+                                                   "memory, or allocate it with the device");
+  if (place->space != MemorySpace::device || place->device == device_) return {};
+  return Status(ErrorCode::invalid_argument,
+                std::string(which) + " lies on device " + std::to_string(place->device) +
+                    ", but this communicator works on device " + std::to_string(device_));
+}
 
-Status check_messages(Backend& backend, std::span<const DeviceMessage> messages, int self) {
+Status DeviceCore::check_messages(std::span<const DeviceMessage> messages) const {
   int own_sends = 0, own_receives = 0;
   for (const DeviceMessage& message : messages) {
-    if (message.peer == self) ++(message.is_send ? own_sends : own_receives);
-    if (message.bytes == 0) continue;
-    auto place = backend.locate(message.buffer);
-    if (!place.ok()) return place.status();
-    if (place->space == MemorySpace::unregistered)
-      return Status(ErrorCode::invalid_argument,
-                    std::string(message.is_send ? "the sent" : "the receiving") +
-                        " buffer is not memory of a device: use a Communicator for host memory");
+    if (message.peer == control_->rank()) ++(message.is_send ? own_sends : own_receives);
+    LOCKSTEP_RETURN_IF_ERROR(check_place(message.buffer, message.bytes,
+                                         message.is_send ? "the sent buffer" : "the receiving buffer"));
   }
   if (own_sends == own_receives) return {};
   return Status(ErrorCode::invalid_argument,
                 "a send to the own rank needs its receive in the same batch, and the other way round");
 }
 
-}  // namespace
-
 Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOptions& options,
                          void* copy_to) {
-  DeviceTask task;
+  auto task = std::make_shared<DeviceTask>();
   builder.on_device(options.device_scale);
   const Call& call = builder.build();
-  task.timeout = call.timeout;
-  task.copy_to = copy_to;
+  task->timeout = call.timeout;
+  task->copy_to = copy_to;
   const std::size_t element = size_of(call.facts.type);
-  check_memory(builder, "input", call.input, call.input_elements * element);
-  check_memory(builder, "output", call.output, call.output_elements * element);
-  if (copy_to != nullptr) check_memory(builder, "output", copy_to, call.output_elements * element);
-  task.call.emplace(std::move(builder));
-  return enqueue(std::move(task), {&stream, 1});
+  const auto check = [&](const char* which, const void* pointer, std::uint64_t elements) {
+    const Status place = check_place(pointer, elements * element, which);
+    if (!place.ok()) builder.refuse(place.code(), place.message());
+  };
+  check("input", call.input, call.input_elements);
+  check("output", call.output, call.output_elements);
+  check("output", copy_to, call.output_elements);
+  task->call.emplace(std::move(builder));
+  return enqueue(task, {&stream, 1});
 }
 
 Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
-  LOCKSTEP_RETURN_IF_ERROR(check_messages(backend_, messages, control_->rank()));
-  DeviceTask task;
-  task.timeout = timeout_of(options);
+  LOCKSTEP_RETURN_IF_ERROR(check_messages(messages));
+  auto task = std::make_shared<DeviceTask>();
+  task->timeout = timeout_of(options);
   std::vector<DeviceStream> streams;
   for (const DeviceMessage& message : messages) {
     if (std::find(streams.begin(), streams.end(), message.stream) == streams.end())
       streams.push_back(message.stream);
   }
-  task.messages = std::move(messages);
-  return enqueue(std::move(task), streams);
+  task->messages = std::move(messages);
+  return enqueue(task, streams);
 }
 
-/// Before anything waits on memory that its kernels could not reach.
-void DeviceCore::check_memory(CallBuilder& builder, const char* which, const void* pointer,
-                              std::uint64_t bytes) {
-  if (bytes == 0 || pointer == nullptr) return;
-  const auto place = backend_.locate(pointer);
-  if (!place.ok()) return builder.refuse(place.status().code(), place.status().message());
-  const Allocation& memory = place.value();
-  if (memory.space == MemorySpace::unregistered) {
-    return builder.refuse(ErrorCode::invalid_argument,
-                          std::string(which) +
-                              " is not memory of a device: use a Communicator for host "
-                              "memory, or allocate it with the device");
-  }
-  if (memory.space == MemorySpace::device && memory.device != device_) {
-    return builder.refuse(ErrorCode::invalid_argument,
-                          std::string(which) + " lies on device " + std::to_string(memory.device) +
-                              ", but this communicator works on device " + std::to_string(device_));
-  }
-}
-
-Status DeviceCore::enqueue(DeviceTask task, std::span<const DeviceStream> streams) {
+Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams) {
   const DeviceScope scope(backend_, device_);
   const std::lock_guard lock(start_mutex_);
   if (Status status = failure(); !status.ok()) return status;
   const bool ended = engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok;
   if (ended && !finalized_) return state();
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
-  Status refusal = task.call ? task.call->build().refusal : Status();
-  if (refusal.ok()) refusal = runs_on_stream(task) ? start_on_stream(task, streams) : hold(task, streams);
-  if (refusal.ok()) {
-    if (!task.recorded) worker_->push(std::move(task));
-    return {};
+  Status refusal = task->call ? task->call->build().refusal : Status();
+  if (refusal.ok() && runs_on_stream(*task)) {
+    refusal = start_on_stream(task, streams);
+    if (task->watched != nullptr || task->recorded) return refusal;
+  } else if (refusal.ok()) {
+    refusal = hold(*task, streams);
   }
-  // The call keeps its place in the order, and the peers are told.
-  if (task.call) {
-    task.call->refuse(refusal.code(), refusal.message());
-    refusal = refusal.with_context("lockstep: " + internal::describe(task.call->build().facts));
-    worker_->push(std::move(task));
+  return refusal.ok() ? (worker_->push(task), refusal) : push_refused(task, std::move(refusal));
+}
+
+/// A call keeps its place in the order, and the peers are told; and of messages that hold a stream already.
+Status DeviceCore::push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal) {
+  if (task->call) {
+    task->call->refuse(refusal.code(), refusal.message());
+    refusal = refusal.with_context("lockstep: " + internal::describe(task->call->build().facts));
+  } else if (task->ticket == 0) {
+    give_back_events(*task);
+    return refusal;
+  } else {
+    task->refusal = refusal;
   }
+  worker_->push(task);
   return refusal;
 }
 
@@ -101,14 +102,13 @@ Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams)
   for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(refuse_capture(stream));
   for (const DeviceStream stream : streams) {
     LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
-    auto event = take_event();
+    auto event = event_of(task);
     if (!event.ok()) return event.status();
-    task.ready.push_back(*event);
     LOCKSTEP_RETURN_IF_ERROR(backend_.record(*event, stream));
   }
-  const std::uint32_t ticket = issued_ + 1;
-  for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(gate_->hold(stream, ticket));
-  task.ticket = issued_ = ticket;
+  task.ticket = ++issued_;  // From here on the task has to be run, or nobody would release the streams.
+  held_.hold();
+  for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(gate_->hold(stream, task.ticket));
   return streams.empty() ? Status() : note_last(streams.back());
 }
 
@@ -123,12 +123,25 @@ Status DeviceCore::refuse_capture(DeviceStream stream) {
                                               "collectives in mode device_sync");
 }
 
-Result<DeviceEvent> DeviceCore::take_event() {
-  const std::lock_guard lock(state_mutex_);
-  if (events_.empty()) return backend_.create_event();
-  const DeviceEvent event = events_.back();
-  events_.pop_back();
+/// The task's, until it ended.
+Result<DeviceEvent> DeviceCore::event_of(DeviceTask& task) {
+  Result<DeviceEvent> event = nullptr;
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (!events_.empty()) {
+      event = events_.back();
+      events_.pop_back();
+    }
+  }
+  if (*event == nullptr) event = backend_.create_event();
+  if (event.ok()) task.ready.push_back(*event);
   return event;
+}
+
+void DeviceCore::give_back_events(DeviceTask& task) {
+  const std::lock_guard lock(state_mutex_);
+  events_.insert(events_.end(), task.ready.begin(), task.ready.end());
+  task.ready.clear();
 }
 
 }  // namespace lockstep::internal

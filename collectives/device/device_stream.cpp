@@ -48,29 +48,52 @@ Status DeviceCore::note_last(DeviceStream stream) {
   return backend_.record(last_end_, stream);
 }
 
-/// The first of the streams runs it; the others wait for that.
-Status DeviceCore::start_on_stream(DeviceTask& task, std::span<const DeviceStream> streams) {
-  const DeviceStream stream = streams.front();
+/// The first of the streams runs it; the others wait for that. The worker has it before anything of it is
+/// enqueued, so that it is bounded as long as that takes.
+Status DeviceCore::start_on_stream(const std::shared_ptr<DeviceTask>& task,
+                                   std::span<const DeviceStream> streams) {
   for (const DeviceStream one : streams) {
     auto capturing = backend_.capturing(one);
     if (!capturing.ok()) return capturing.status();
-    if (*capturing) return record_in_graph(task, streams);
+    if (*capturing) return record_in_graph(*task, streams);
   }
-  LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
+  LOCKSTEP_RETURN_IF_ERROR(prepare_watch(*task, streams));
+  worker_->push(task);
+  Status status = enqueue_watched(*task, streams);
+  WatchedCall& watched = *task->watched;
+  watched.refusal = status;
+  watched.stage.store(status.ok() ? WatchedCall::Stage::enqueued : WatchedCall::Stage::refused,
+                      std::memory_order_release);
+  return status.ok() ? status : status.with_context("lockstep: " + name_of(*task));
+}
+
+Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams) {
+  LOCKSTEP_RETURN_IF_ERROR(follow_last(streams.front()));
   LOCKSTEP_RETURN_IF_ERROR(join(task, streams));
   auto begin = event_of(task), end = event_of(task);
   if (!begin.ok() || !end.ok()) return begin.ok() ? end.status() : begin.status();
-  task.watched = WatchedCall{.begin = *begin, .end = *end};
+  LOCKSTEP_RETURN_IF_ERROR(backend_.record(*begin, streams.front()));
+  auto watched = std::make_unique<WatchedCall>();
+  watched->begin = *begin;
+  watched->end = *end;
   if (task.call) {
-    task.watched->sequence = kFirstSequence + stream_calls_++;
-    task.watched->facts = recorded_facts(task.call->call());
-    note_call(task.watched->sequence, task.watched->facts);
+    watched->sequence = kFirstSequence + stream_calls_++;
+    watched->facts = recorded_facts(task.call->call());
+    note_call(watched->sequence, watched->facts);
   }
-  LOCKSTEP_RETURN_IF_ERROR(backend_.record(*begin, stream));
-  LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*runner_, task, stream));
-  LOCKSTEP_RETURN_IF_ERROR(backend_.record(*end, stream));
+  task.watched = std::move(watched);
+  return {};
+}
+
+/// The end is noted also where only some of it is enqueued.
+Status DeviceCore::enqueue_watched(DeviceTask& task, std::span<const DeviceStream> streams) {
+  const DeviceStream stream = streams.front();
+  Status status = run_in_stream(*runner_, task, stream);
+  Status ended = backend_.record(task.watched->end, stream);
+  LOCKSTEP_RETURN_IF_ERROR(status);
+  LOCKSTEP_RETURN_IF_ERROR(ended);
   for (const DeviceStream other : streams.subspan(1))
-    LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(other, *end));
+    LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(other, task.watched->end));
   return note_last(stream);
 }
 
@@ -83,13 +106,6 @@ Status DeviceCore::join(DeviceTask& task, std::span<const DeviceStream> streams)
     LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(streams.front(), *here));
   }
   return {};
-}
-
-/// The task's, until it ended.
-Result<DeviceEvent> DeviceCore::event_of(DeviceTask& task) {
-  auto event = take_event();
-  if (event.ok()) task.ready.push_back(*event);
-  return event;
 }
 
 Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream) {
@@ -120,7 +136,8 @@ Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStrea
 
 void DeviceCore::look_after_graphs() {
   if (state().ok()) return;
-  steps_->close();
+  const BesideCaptures beside(backend_);
+  close();
   static_cast<void>(capturer_->let_pass(stream_));
 }
 
@@ -153,9 +170,13 @@ Status DeviceCore::watch(const DeviceTask& task) {
   const Nanos watched = real_env().now();
   Nanos begun = 0, looked = watched;
   for (;;) {
-    auto passed = backend_.query(task.watched->end);
-    if (!passed.ok()) return passed.status();
-    if (*passed) return gave_up(task);
+    const WatchedCall::Stage stage = task.watched->stage.load(std::memory_order_acquire);
+    if (stage == WatchedCall::Stage::refused) return task.watched->refusal;
+    if (stage == WatchedCall::Stage::enqueued) {
+      auto passed = backend_.query(task.watched->end);
+      if (!passed.ok()) return passed.status();
+      if (*passed) return gave_up(task);
+    }
     if (engine().state() != ErrorCode::ok) return engine().reason();
     const Nanos now = real_env().now();
     if (now - looked > kLookEvery) {
@@ -231,19 +252,25 @@ Status DeviceCore::late(const DeviceTask& task) {
   return Status(ErrorCode::timeout, std::move(text));
 }
 
+/// Nobody writes to this rank's memory any more. Where nobody could, kernels that wait are let go first,
+/// which needs no call of the driver.
+void DeviceCore::close() {
+  if (windows_.empty() && sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
+  steps_->close();
+}
+
 /// After a failure the stream's waits are let pass, again and again: peers that are still alive go on writing
-/// their phases.
+/// their phases. Its caller may still be enqueuing, and be kept by a full stream: no lock is taken here.
 void DeviceCore::let_pass(const DeviceTask& task) {
   if (failure().ok()) return;
   const DeviceScope scope(backend_, device_);
   for (;;) {
+    const bool whole =
+        task.watched->stage.load(std::memory_order_acquire) != WatchedCall::Stage::being_enqueued;
     const auto passed = backend_.query(task.watched->end);
-    if (!passed.ok() || passed.value()) return;
-    {
-      const std::lock_guard lock(start_mutex_);
-      static_cast<void>(runner_->let_pass(stream_));
-      if (sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
-    }
+    if (whole && (!passed.ok() || passed.value())) return;
+    static_cast<void>(runner_->let_pass(stream_));
+    if (sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
     static_cast<void>(backend_.synchronize(stream_));
     sleep_for(kPause);
   }

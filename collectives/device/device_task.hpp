@@ -1,7 +1,9 @@
 // DeviceTask: one operation between its call and its end.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,15 +21,20 @@ struct DeviceMessage {
   DeviceStream stream = nullptr;
 };
 
-/// What the caller's stream runs itself; the worker only watches it.
+/// What the caller's stream runs itself; the worker only watches it, while it is being enqueued as well: a
+/// full stream may keep the caller until others have moved.
 struct WatchedCall {
+  enum class Stage : std::uint8_t { being_enqueued, enqueued, refused };
+  /// Set last of all. What a refused call has enqueued ends at `end`.
+  std::atomic<Stage> stage{Stage::being_enqueued};
+  Status refusal = {};
   std::uint64_t sequence = 0;  ///< Of the collectives on streams.
   CallFacts facts = {};        ///< Of one, with the places of its buffers where they lie in windows.
   DeviceEvent begin = nullptr, end = nullptr;
 };
 
 struct DeviceTask {
-  std::optional<WatchedCall> watched;
+  std::unique_ptr<WatchedCall> watched;
   bool recorded = false;                ///< In a graph: there is nothing to run or to watch.
   std::optional<CallBuilder> call;      ///< A collective,
   std::vector<DeviceMessage> messages;  ///< or messages that do not wait for one another.
@@ -35,6 +42,7 @@ struct DeviceTask {
   Nanos timeout = 0;                    ///< 0 = none.
   std::vector<DeviceEvent> ready;       ///< The caller's streams have come to the operation.
   std::uint32_t ticket = 0;             ///< What they wait for afterwards.
+  Status refusal = {};                  ///< Of messages: why they are not run. A call has its own.
 };
 
 }  // namespace lockstep::internal

@@ -28,9 +28,17 @@ class DeviceWindows {
            std::vector<DeviceLease> leases);
   /// Nothing where no window begins at `base`.
   void remove(const void* base);
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    windows_.clear();
+  }
   /// Nothing where this rank's buffers lie in no window, or the collective has members whose buffers others
   /// cannot know of.
   std::optional<WindowUse> find(const Call& call) const;
+  bool empty() const {
+    const std::lock_guard lock(mutex_);
+    return windows_.empty();
+  }
 
  private:
   struct Window {

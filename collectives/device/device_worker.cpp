@@ -20,7 +20,7 @@ DeviceWorker::~DeviceWorker() {
   thread_.join();
 }
 
-void DeviceWorker::push(DeviceTask task) {
+void DeviceWorker::push(std::shared_ptr<DeviceTask> task) {
   {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -61,10 +61,10 @@ void DeviceWorker::work() {
   for (;;) {
     await_task(lock);
     if (tasks_.empty()) return;
-    DeviceTask task = std::move(tasks_.front());
+    const std::shared_ptr<DeviceTask> task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
-    run_(task);
+    run_(*task);
     lock.lock();
     ++finished_;
     finished_changed_.notify_all();

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -21,7 +22,7 @@ class DeviceWorker {
   DeviceWorker(const DeviceWorker&) = delete;
   DeviceWorker& operator=(const DeviceWorker&) = delete;
 
-  void push(DeviceTask task);
+  void push(std::shared_ptr<DeviceTask> task);
   /// Blocks until everything pushed so far has run.
   void wait();
   bool idle();
@@ -36,7 +37,7 @@ class DeviceWorker {
   const std::function<void()> look_;
   std::mutex mutex_;
   std::condition_variable pushed_changed_, finished_changed_;
-  std::deque<DeviceTask> tasks_;
+  std::deque<std::shared_ptr<DeviceTask>> tasks_;
   std::uint64_t pushed_ = 0, finished_ = 0;
   bool stopping_ = false, looks_ = false;
   std::thread thread_;  // Last: it uses the members above.

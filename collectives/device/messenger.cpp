@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/device/patience.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -11,9 +13,6 @@ constexpr int kNoticeTag = 1, kAcknowledgementTag = 2, kDataTag = 3;
 /// From here on a registered buffer is lent to the receiver, and one that a fabric reaches: copies less, but
 /// the send waits for it.
 constexpr std::uint64_t kLendBytes = 64 << 10;
-/// How long a wait for one arrival keeps from looking at the others.
-constexpr Nanos kMoment = 100'000;
-
 constexpr std::size_t kSlotAlignment = 256;
 
 std::size_t slot_size(std::size_t bytes, std::size_t slots) {

@@ -14,4 +14,7 @@ inline constexpr std::chrono::microseconds kPause{50};
 /// How often a waiting thread looks for what peers have told.
 inline constexpr Nanos kLookEvery = 10'000'000;
 
+/// How long a wait for one arrival keeps from looking at the others.
+inline constexpr Nanos kMoment = 100'000;
+
 }  // namespace lockstep::internal

@@ -1,9 +1,12 @@
 // SharedBuffers: the registered buffers of one communicator, and those of its peers that operations use.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "lib/bootstrap/member.hpp"
@@ -35,15 +38,29 @@ class SharedBuffers {
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes, bool for_ever = false);
   /// The same for as long as the lease lives.
   Result<DeviceLease> lease(int member, const SegmentRef& ref, std::size_t bytes);
-  /// No operation is under way: peers' memory that was withdrawn is let go.
+  /// No operation is under way: peers' memory that was withdrawn is let go, when no stream is held.
   void forget_peers();
 
  private:
+  Result<bool> lies_over_mappings(const void* pointer, std::size_t bytes) const;
+
+  /// Mappings of peers' memory that this has used: while they are here, none of them ends where somebody lets
+  /// go of it, but when no stream is held, for that waits for streams.
+  struct Kept {
+    std::mutex mutex;
+    std::set<std::shared_ptr<const ImportedAllocation>> allocations;
+    std::atomic<bool> drop_is_put_off{false};
+    void add(const std::shared_ptr<const ImportedAllocation>& allocation);
+    template <typename Condition>
+    void drop_if(Condition condition);
+  };
+
   struct Buffer {
     std::size_t bytes = 0;
     SegmentRef ref;
   };
 
+  Backend& backend_;
   const int device_;
   DeviceExports& exports_;
   DeviceImports& imports_;
@@ -51,6 +68,7 @@ class SharedBuffers {
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Buffer> buffers_;  ///< By address.
   std::vector<DeviceLease> leases_, kept_leases_;
+  const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
 }  // namespace lockstep::internal

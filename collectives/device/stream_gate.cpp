@@ -1,13 +1,32 @@
 #include "collectives/device/stream_gate.hpp"
 
 #include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "collectives/device/patience.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+/// Of what another stream writes; where processes take turns on the device it may take a few slices.
+constexpr Nanos kLongestProbe = 2'000'000'000;
+
+bool arrives(std::uint32_t* word) {
+  const Nanos start = real_env().now();
+  while (std::atomic_ref(*word).load(std::memory_order_acquire) == 0) {
+    if (real_env().now() - start > kLongestProbe) return false;
+    sleep_for(kPause);
+  }
+  return true;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<StreamGate>> StreamGate::make(Backend& backend, int device) {
   const DeviceScope scope(backend, device);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
-  auto word = backend.allocate_pinned(sizeof(std::uint32_t));
+  auto word = backend.allocate_pinned(2 * sizeof(std::uint32_t));
   if (!word.ok()) return word.status();
   return std::unique_ptr<StreamGate>(new StreamGate(backend, device, static_cast<std::uint32_t*>(*word)));
 }
@@ -19,6 +38,31 @@ StreamGate::~StreamGate() {
     static_cast<void>(backend_.destroy_event(event));
   }
   static_cast<void>(backend_.free_pinned(word_));
+}
+
+Status StreamGate::probe(DeviceStream stream) {
+  auto held = backend_.create_stream();
+  if (!held.ok()) return held.status();
+  std::uint32_t* const sign = word_ + 1;
+  std::atomic_ref(*sign).store(0);
+  Status status = backend_.wait_value(word_, 1, *held);
+  if (status.ok()) status = backend_.write_value(sign, 1, stream);
+  if (!status.ok()) {
+    status = status.with_context("streams of this device cannot wait for words (cuStreamBatchMemOp)");
+  } else if (!arrives(sign)) {
+    const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    status =
+        Status(ErrorCode::not_supported,
+               "a stream of this device does not go on while another one waits (CUDA_DEVICE_MAX_CONNECTIONS"
+               " is " +
+                   std::string(connections == nullptr ? "not set" : connections) +
+                   "): set it to 32 before the process uses the device");
+  }
+  release(1);
+  static_cast<void>(backend_.synchronize(*held));
+  static_cast<void>(backend_.destroy_stream(*held));
+  release(0);
+  return status;
 }
 
 Status StreamGate::hold(DeviceStream stream, std::uint32_t ticket) {

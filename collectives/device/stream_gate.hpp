@@ -19,6 +19,9 @@ class StreamGate {
   StreamGate(const StreamGate&) = delete;
   StreamGate& operator=(const StreamGate&) = delete;
 
+  /// Before the first ticket: whether `stream` goes on while another one is held. Streams that share a
+  /// connection to the device wait for one another, and then nothing held would ever be released.
+  Status probe(DeviceStream stream);
   /// What is enqueued to `stream` from here on runs after `ticket` is released. Its device is selected.
   Status hold(DeviceStream stream, std::uint32_t ticket);
   /// And all tickets before it.
@@ -30,7 +33,7 @@ class StreamGate {
 
   Backend& backend_;
   const int device_;
-  std::uint32_t* const word_;
+  std::uint32_t* const word_;                   ///< And a second one, for the probe.
   std::map<DeviceStream, DeviceEvent> passed_;  ///< Recorded after the last wait of each stream.
 };
 

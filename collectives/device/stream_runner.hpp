@@ -5,6 +5,7 @@
 // 2^32) and no word is reset, so a program needs no acknowledgement beyond those that it has.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -52,7 +53,7 @@ class StreamRunner final : public CallRunner {
   Shape shape_;
   std::vector<std::byte*> halves_;  ///< Of the members' staging areas, those of the current call.
   std::vector<WordOperation> words_;
-  std::uint32_t base_ = 0;  ///< Phase before the current call's first.
+  std::atomic<std::uint32_t> base_{0};  ///< Phase before the current call's first.
   std::uint64_t calls_ = 0;
 };
 

@@ -48,18 +48,12 @@ ReducerOptions host_options(const DeviceReducerOptions& options) {
   return host;
 }
 
-Backend& backend_or_throw() {
-  internal::Result<Backend*> backend = internal::device_backend();
-  backend.status().throw_if_error();
-  return **backend;
-}
-
 }  // namespace
 
 DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const DeviceReducerOptions& o)
     : options(o),
       rules(host_options(o)),
-      backend(backend_or_throw()),
+      backend(internal::device_backend_or_throw()),
       communicator(c.share()),
       control(std::move(own)),
       closing(control, 0),
@@ -81,7 +75,7 @@ DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communic
   const bool may_move = internal::check_parameters(control, parameters, rules);
   auto own = control.split(0, control.rank());
   try {
-    const DeviceScope scope(backend_or_throw(), communicator.device());
+    const DeviceScope scope(internal::device_backend_or_throw(), communicator.device());
     scope.status().throw_if_error();
     state_ = std::make_unique<State>(std::move(*own), communicator, options);
     state_->grow(parameters, plan_buckets(parameters, rules));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/device/gradient_pass.hpp"
@@ -36,6 +37,7 @@ void scale_on_host(const void* arguments) {
 #ifdef LOCKSTEP_CUDA
 using gradient_pass::fold_on_cuda;
 using gradient_pass::hash_on_cuda;
+using gradient_pass::load_on_cuda;
 using gradient_pass::scale_on_cuda;
 using gradient_pass::scrub_on_cuda;
 using gradient_pass::square_on_cuda;
@@ -44,6 +46,7 @@ constexpr int (*scrub_on_cuda)(const void*, void*) = nullptr;
 constexpr int (*square_on_cuda)(const void*, void*) = nullptr;
 constexpr int (*fold_on_cuda)(const void*, void*) = nullptr;
 constexpr int (*hash_on_cuda)(const void*, void*) = nullptr;
+Status load_on_cuda() { return {}; }
 constexpr int (*scale_on_cuda)(const void*, void*) = nullptr;
 #endif
 
@@ -58,6 +61,14 @@ void launch(Backend& backend, const char* name, void (*on_host)(const void*),
   backend.launch(kernel, stream).throw_if_error();
 }
 
+/// Before anything waits on a stream: a first start may wait for all of them.
+void load(Backend& backend, int device) {
+  if (std::string_view(backend.name()) == "host") return;
+  const DeviceScope scope(backend, device);
+  scope.status().throw_if_error();
+  load_on_cuda().throw_if_error();
+}
+
 template <typename T>
 T or_throw(Result<T> result) {
   result.status().throw_if_error();
@@ -68,6 +79,7 @@ T or_throw(Result<T> result) {
 
 GradientKernels::GradientKernels(Backend& backend, int device, std::size_t buckets, std::size_t parameters)
     : backend_(backend), buckets_(buckets) {
+  load(backend, device);
   const std::size_t bytes = std::max(buckets, parameters) * sizeof(std::uint64_t);
   memory_ = static_cast<std::byte*>(
       or_throw(backend.allocate(device, bytes + (kSlots + 1) * sizeof(double), MemoryKind::plain)));

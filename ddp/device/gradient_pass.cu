@@ -1,4 +1,5 @@
 #include "ddp/device/gradient_pass.hpp"
+#include "lib/device/cuda/load_kernel.hpp"
 
 namespace lockstep::internal::gradient_pass {
 namespace {
@@ -42,6 +43,12 @@ int scale_on_cuda(const void* arguments, void* stream) {
 }
 int hash_on_cuda(const void* arguments, void* stream) {
   return start(hash_kernel, kManyBlocks, kThreads, arguments, stream);
+}
+
+Status load_on_cuda() {
+  for (const auto kernel : {scrub_kernel, square_kernel, scale_kernel, hash_kernel, fold_kernel})
+    LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(kernel)));
+  return {};
 }
 
 }  // namespace lockstep::internal::gradient_pass

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "lib/base/status.hpp"
 #include "lib/reduce/element.hpp"
 #include "lockstep/types.hpp"
 
@@ -181,5 +182,7 @@ int square_on_cuda(const void* arguments, void* stream);
 int fold_on_cuda(const void* arguments, void* stream);
 int scale_on_cuda(const void* arguments, void* stream);
 int hash_on_cuda(const void* arguments, void* stream);
+/// To the selected device.
+Status load_on_cuda();
 
 }  // namespace lockstep::internal::gradient_pass

@@ -55,11 +55,15 @@ using Graph = void*;
 /// the collectives of communicators whose mode allows it (docs/gpu.md). Events and questions are errors.
 LOCKSTEP_API void begin_capture(Stream stream);
 [[nodiscard]] LOCKSTEP_API Graph end_capture(Stream stream);
+[[nodiscard]] LOCKSTEP_API bool is_capturing(Stream stream);
 /// Enqueues what was recorded, as often as wanted. All ranks replay theirs in the same order.
 LOCKSTEP_API void replay(Graph graph, Stream stream);
 LOCKSTEP_API void destroy_graph(Graph graph);
 
 /// Enqueued; between any two memories. The ranges do not overlap, and stay valid until the stream has passed.
+/// With host memory that is not pinned the call may return only when the copy is done, and keep the device
+/// from other threads until then: where a collective is still in flight, use pinned memory or synchronize
+/// before.
 LOCKSTEP_API void copy(void* destination, const void* source, std::size_t bytes, Stream stream);
 LOCKSTEP_API void fill(void* destination, std::uint8_t value, std::size_t bytes, Stream stream);
 

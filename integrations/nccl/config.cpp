@@ -63,7 +63,6 @@ Config read_config(const ncclConfig_t* config, const Config& inherited) {
     throw invalid_argument("minCTAs of the ncclConfig_t is larger than its maxCTAs");
   Config read;
   read.blocking = known.blocking != 0;  // unset is not 0: communicators block
-  if (known.commName != nullptr) read.name = known.commName;
   return read;
 }
 

@@ -1,15 +1,12 @@
 // ncclConfig_t as this library reads it.
 #pragma once
 
-#include <string>
-
 #include "integrations/nccl/abi.hpp"
 
 namespace lockstep::nccl {
 
 struct Config {
   bool blocking = true;
-  std::string name;  ///< commName, for describe and errors.
 };
 
 /// Checks size, magic and version; a NULL config gives `inherited`. Fields that only tune NCCL's own kernels

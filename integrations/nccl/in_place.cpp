@@ -50,6 +50,10 @@ void InPlace::all_to_all(DeviceCommunicator& ranks, void* buffer, std::size_t co
                          Stream stream) {
   const std::lock_guard lock(mutex_);
   const Selected selected(ranks.device());
+  if (device::is_capturing(stream))
+    throw Error(
+        ErrorCode::not_supported,
+        "ncclAlltoAll in place needs memory that a graph could not keep: capture it with two buffers");
   const std::size_t bytes = count * size_of(type) * static_cast<std::size_t>(ranks.size());
   reserve(bytes, ranks.device());
   device::wait(stream, passed_);

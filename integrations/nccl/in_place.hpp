@@ -10,7 +10,7 @@
 
 namespace lockstep::nccl {
 
-/// Keeps the memory of the largest call for the next. Thread-safe.
+/// Keeps the memory of the largest call for the next. Thread-safe. Not in graphs.
 class InPlace {
  public:
   InPlace() = default;

@@ -27,4 +27,10 @@ Result<Backend*> device_backend() {
   return backend;
 }
 
+Backend& device_backend_or_throw() {
+  const Result<Backend*> backend = device_backend();
+  backend.status().throw_if_error();
+  return *backend.value();
+}
+
 }  // namespace lockstep::internal

@@ -35,8 +35,6 @@ struct DeviceIdentity {
   int sm = 0;                                 ///< 90 for compute capability 9.0; 0 on the host backend.
   int multiprocessors = 0;                    ///< What runs blocks of kernels side by side.
   bool kernels_of_processes_overlap = false;  ///< MPS is on (or the host backend): no time slices.
-  bool stream_memory_operations = false;      ///< operate() works.
-  bool exports_descriptors = false;           ///< MemoryKind::shareable works.
 };
 
 enum class MemoryKind : std::uint8_t {
@@ -52,7 +50,7 @@ enum class MemorySpace : std::uint8_t {
   managed,  ///< Moves between both; neither exportable nor good for operate().
 };
 
-/// The allocation in which an address lies.
+/// The allocation in which an address lies; of virtual memory management the mapping.
 struct Allocation {
   MemorySpace space = MemorySpace::unregistered;
   int device = -1;  ///< Of device memory.
@@ -61,6 +59,15 @@ struct Allocation {
   /// Unique in this process and never reused, so that an address that was freed and allocated again is told
   /// apart. 0 for unregistered memory.
   std::uint64_t generation = 0;
+  /// Not the whole of its range of addresses: a buffer may go on in the next mapping, and is not exported.
+  bool is_part = false;
+};
+
+/// Whose calls a capture keeps from what could wait for recorded work: questions after streams and events,
+/// allocations, frees. Trying it breaks the capture.
+enum class CaptureScope : std::uint8_t {
+  thread,   ///< Those of the thread that captures.
+  process,  ///< Those of all threads but the ones that heed no captures.
 };
 
 inline constexpr std::size_t kLegacyHandleBytes = 64;
@@ -116,10 +123,12 @@ class Backend {
 
   // Memory. A fresh allocation's content is undefined.
   virtual Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind = MemoryKind::plain) = 0;
-  /// After everything enqueued on it ran. Waits for the device if it must.
+  /// After everything enqueued on it ran. Waits for the device if it must; while streams are held
+  /// (held_streams.hpp) it is put off.
   virtual Status free(void* memory) = 0;
   /// Zeroed host memory that every device can read and write at the same address.
   virtual Result<void*> allocate_pinned(std::size_t bytes) = 0;
+  /// As free(), of the selected device.
   virtual Status free_pinned(void* memory) = 0;
   /// Lets streams use host memory of the caller (shared with other processes or not); page-aligned. Returns
   /// the address that kernels and operate() have to be given.
@@ -151,12 +160,15 @@ class Backend {
   // Graphs.
   /// What is enqueued to `stream` from here on does not run, but is recorded. Not the default stream. Asking
   /// or waiting for a recorded stream, and events in it, are errors (on CUDA events that stay inside work).
-  virtual Status begin_capture(DeviceStream stream) = 0;
+  virtual Status begin_capture(DeviceStream stream, CaptureScope scope = CaptureScope::thread) = 0;
   virtual Result<DeviceGraph> end_capture(DeviceStream stream) = 0;
   /// Enqueues everything recorded, with the arguments that it had then.
   virtual Status replay(DeviceGraph graph, DeviceStream stream) = 0;
   /// What was enqueued still runs.
   virtual Status destroy_graph(DeviceGraph graph) = 0;
+  /// Whether the calling thread's calls have to do with what other threads capture; gives what was before
+  /// (yes). Use BesideCaptures.
+  virtual bool heed_captures(bool heeds) noexcept = 0;
 
   // Events.
   virtual Result<DeviceEvent> create_event() = 0;
@@ -173,7 +185,8 @@ class Backend {
   virtual Status wait_event(DeviceStream stream, DeviceEvent event) = 0;
 
   // Enqueued.
-  /// Between any two spaces; the ranges do not overlap.
+  /// Between any two spaces; the ranges do not overlap. From or to unregistered memory it may block until it
+  /// is done, and with it every other call for this device: the library itself copies pinned memory.
   virtual Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) = 0;
   virtual Status fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) = 0;
   virtual Status reduce(const ReduceJob& job, DeviceStream stream) = 0;
@@ -199,6 +212,22 @@ class Backend {
 /// never destroyed. not_supported "no CUDA device: ..." when there is no driver, no device, or no CUDA in
 /// this build; an error in a child forked after its parent used it.
 Result<Backend*> device_backend();
+/// The same for callers of the public interface.
+Backend& device_backend_or_throw();
+
+/// What this thread does is no part of what others capture: a capture of theirs neither refuses it nor breaks
+/// by it. For threads of the library, and for what gives back what it made.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(Backend& backend) : backend_(backend), before_(backend.heed_captures(false)) {}
+  ~BesideCaptures() { static_cast<void>(backend_.heed_captures(before_)); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  Backend& backend_;
+  const bool before_;
+};
 
 /// Selects a device for this thread and puts the caller's back.
 class DeviceScope {

@@ -13,7 +13,7 @@ T value_of(Result<T> result) {
   return std::move(result.value());
 }
 
-internal::Backend& backend() { return *value_of(internal::device_backend()); }
+internal::Backend& backend() { return internal::device_backend_or_throw(); }
 
 }  // namespace
 
@@ -42,6 +42,7 @@ double elapsed_us(Event start, Event end) { return value_of(backend().elapsed_us
 
 void begin_capture(Stream stream) { backend().begin_capture(stream).throw_if_error(); }
 Graph end_capture(Stream stream) { return value_of(backend().end_capture(stream)); }
+bool is_capturing(Stream stream) { return value_of(backend().capturing(stream)); }
 void replay(Graph graph, Stream stream) { backend().replay(graph, stream).throw_if_error(); }
 void destroy_graph(Graph graph) { backend().destroy_graph(graph).throw_if_error(); }
 

@@ -62,10 +62,10 @@ TEST(DeviceStaticGraph, WaitsForTheStreamsOfAllMarks) {
     Twins twins(host, options);
     const Stream slow = must(backend().create_stream());
     auto* const gate = static_cast<std::uint32_t*>(must(backend().allocate_pinned(sizeof(std::uint32_t))));
-    const std::vector<float> late(count_of(4), 3.0f);
+    const testing::PinnedFloats late(count_of(4), 3.0f);
     for (std::uint32_t number = 1; number <= 3; ++number) {
       must(backend().wait_value(gate, number, slow));
-      must(backend().copy(twins.on_device->gradient(4), late.data(), late.size() * sizeof(float), slow));
+      must(backend().copy(twins.on_device->gradient(4), late.data(), count_of(4) * sizeof(float), slow));
       twins.on_device->mark_ready(4, slow);
       for (std::size_t i = 0; i < kParameters; ++i) twins.on_device->mark_ready(i, twins.stream);
       twins.on_device->wait(twins.stream);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <random>
 #include <thread>
 #include <vector>
@@ -153,17 +154,15 @@ TEST(DeviceReducer, NoCallWaitsForTheDevice) {
     for (Stream& stream : streams) stream = must(backend().create_stream());
     auto* const gate = static_cast<std::uint32_t*>(must(backend().allocate_pinned(sizeof(std::uint32_t))));
     for (std::uint32_t step = 1; step <= 3; ++step) {
-      std::vector<std::vector<float>> gradients;
-      for (std::size_t i = 0; i < model.parameters.size(); ++i) {
-        gradients.emplace_back(model.count(i),
-                               static_cast<float>(host.rank() + 1) * static_cast<float>(step));
-      }
+      const float mine = static_cast<float>(host.rank() + 1) * static_cast<float>(step);
+      std::deque<testing::PinnedFloats> gradients;
+      for (std::size_t i = 0; i < model.parameters.size(); ++i) gradients.emplace_back(model.count(i), mine);
       const auto mark_those_of = [&](std::size_t which) {
         must(backend().wait_value(gate, step, streams[which]));
         for (std::size_t k = 0; k < model.parameters.size(); ++k) {
           const std::size_t i = host.rank() == 0 ? k : model.parameters.size() - 1 - k;
           if (i % kStreams != which) continue;
-          must(backend().copy(reducer.gradient(i), gradients[i].data(), gradients[i].size() * sizeof(float),
+          must(backend().copy(reducer.gradient(i), gradients[i].data(), model.count(i) * sizeof(float),
                               streams[which]));
           reducer.mark_ready(i, streams[which]);
         }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -20,6 +21,22 @@ namespace lockstep::testing {
 using internal::testing::must;
 
 inline internal::Backend& backend() { return *must(internal::device_backend()); }
+
+/// Equal numbers in pinned memory: enqueuing a copy of them returns at once.
+class PinnedFloats {
+ public:
+  PinnedFloats(std::size_t count, float value)
+      : data_(static_cast<float*>(must(backend().allocate_pinned(count * sizeof(float))))) {
+    std::fill_n(data_, count, value);
+  }
+  ~PinnedFloats() { static_cast<void>(backend().free_pinned(data_)); }
+  PinnedFloats(const PinnedFloats&) = delete;
+  PinnedFloats& operator=(const PinnedFloats&) = delete;
+  const float* data() const { return data_; }
+
+ private:
+  float* const data_;
+};
 
 inline constexpr std::size_t kParameters = 5;
 inline constexpr std::size_t count_of(std::size_t i) { return 300 + 700 * i; }

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "tests/support/must.hpp"
@@ -40,16 +44,106 @@ TEST_F(HostBackendTest, AStreamRunsInOrderAndReturnsBefore) {
   const DeviceStream s = stream();
   std::uint32_t* const gate = words(1);
   must(backend_.wait_value(gate, 1, s));  // Nothing below can have run yet.
-  std::vector<std::uint8_t> a(1000, 1), b(1000, 2);
-  must(backend_.copy(b.data(), a.data(), 500, s));
-  must(backend_.fill(a.data(), 7, 1000, s));
-  must(backend_.copy(b.data() + 500, a.data(), 500, s));
+  auto* const a = static_cast<std::uint8_t*>(must(backend_.allocate_pinned(1000)));
+  auto* const b = static_cast<std::uint8_t*>(must(backend_.allocate_pinned(1000)));
+  std::memset(a, 1, 1000);
+  std::memset(b, 2, 1000);
+  must(backend_.copy(b, a, 500, s));
+  must(backend_.fill(a, 7, 1000, s));
+  must(backend_.copy(b + 500, a, 500, s));
   EXPECT_FALSE(must(backend_.idle(s)));
   EXPECT_EQ(b[0], 2);
   raise(gate, 1);
   must(backend_.synchronize(s));
   EXPECT_TRUE(must(backend_.idle(s)));
-  EXPECT_EQ(std::accumulate(b.begin(), b.end(), 0), 500 * 1 + 500 * 7);
+  EXPECT_EQ(std::accumulate(b, b + 1000, 0), 500 * 1 + 500 * 7);
+}
+
+/// What `call` does on a thread of its own, which works on `device`; where it blocks, until the word is
+/// raised.
+class Elsewhere {
+ public:
+  Elsewhere(HostBackend& backend, int device, std::function<Status()> call)
+      : result_(std::async(std::launch::async, [&backend, device, call = std::move(call)] {
+          must(backend.select(device));
+          return call();
+        })) {}
+  /// Long enough for what does not block.
+  bool blocks() { return result_.wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout; }
+  void end() { must(result_.get()); }
+
+ private:
+  std::future<Status> result_;
+};
+
+TEST_F(HostBackendTest, ACopyToPageableMemoryBlocksAllCallsForItsDevice) {
+  const DeviceStream s = stream();
+  std::uint32_t* const word = words(2);
+  const DeviceEvent event = must(backend_.create_event());
+  for (const bool to_pageable : {true, false}) {
+    std::uint32_t pageable = 5;
+    const std::uint32_t turn = to_pageable ? 1 : 2;
+    must(backend_.wait_value(word, turn, s));
+    Elsewhere copy(backend_, 0, [&] {
+      return to_pageable ? backend_.copy(&pageable, word + 1, 4, s)
+                         : backend_.copy(word + 1, &pageable, 4, s);
+    });
+    EXPECT_TRUE(copy.blocks());
+    Elsewhere question(backend_, 0, [&] { return backend_.query(event).status(); });
+    EXPECT_TRUE(question.blocks());
+    Elsewhere on_another_device(backend_, 1, [&] { return backend_.locate(word).status(); });
+    on_another_device.end();
+    raise(word, turn);
+    copy.end();
+    question.end();
+  }
+  EXPECT_EQ(word[1], 5u);
+  must(backend_.destroy_event(event));
+}
+
+TEST_F(HostBackendTest, WhatGivesMemoryBackWaitsForItsDevice) {
+  const DeviceStream s = stream();
+  std::uint32_t* const word = words(1);
+  void* const memory = must(backend_.allocate(0, 64, MemoryKind::plain));
+  void* const elsewhere = must(backend_.allocate(1, 64, MemoryKind::plain));
+  void* const pinned = must(backend_.allocate_pinned(64));
+  must(backend_.wait_value(word, 1, s));
+  must(backend_.free(elsewhere));
+  Elsewhere frees(backend_, 0, [&] {
+    must(backend_.free(memory));
+    return backend_.free_pinned(pinned);
+  });
+  EXPECT_TRUE(frees.blocks());
+  raise(word, 1);
+  frees.end();
+}
+
+TEST_F(HostBackendTest, AQuestionBreaksTheCaptureOfAProcessUnlessItsThreadHeedsNone) {
+  const DeviceStream s = stream(), other = stream();
+  const DeviceEvent event = must(backend_.create_event());
+  must(backend_.record(event, other));
+  const auto asked_on_a_thread = [&] {
+    Status status;
+    std::thread([&] { status = backend_.query(event).status(); }).join();
+    return status;
+  };
+  must(backend_.begin_capture(s, CaptureScope::process));
+  std::thread([&] {
+    const BesideCaptures beside(backend_);
+    must(backend_.synchronize_event(event));
+    EXPECT_TRUE(must(backend_.query(event)));
+  }).join();
+  must(backend_.destroy_graph(must(backend_.end_capture(s))));
+
+  must(backend_.begin_capture(s, CaptureScope::process));
+  EXPECT_EQ(asked_on_a_thread().code(), ErrorCode::invalid_argument);
+  EXPECT_NE(backend_.end_capture(s).status().message().find("broken"), std::string::npos);
+  must(asked_on_a_thread());
+
+  must(backend_.begin_capture(s, CaptureScope::thread));
+  must(asked_on_a_thread());
+  must(backend_.destroy_graph(must(backend_.end_capture(s))));
+  must(backend_.destroy_event(event));
 }
 
 TEST_F(HostBackendTest, AWaitComparesAsSequenceNumbersDo) {

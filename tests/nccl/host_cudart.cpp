@@ -160,14 +160,25 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   return guarded([&] { *milliseconds = static_cast<float>(device::elapsed_us(start, end) / 1e3); });
 }
 
-// ---- graphs: the host backend has none
+// ---- graphs: one is made ready as it is captured, and lives until its executable form is destroyed
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return refuse(); }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return refuse(); }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) { return refuse(); }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return refuse(); }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return refuse(); }
-cudaError_t cudaGraphDestroy(cudaGraph_t) { return refuse(); }
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  return guarded([&] { device::begin_capture(stream); });
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return guarded([&] { *graph = static_cast<cudaGraph_t>(device::end_capture(stream)); });
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  *ready = reinterpret_cast<cudaGraphExec_t>(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  return guarded([&] { device::replay(graph, stream); });
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  return guarded([&] { device::destroy_graph(graph); });
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
 
 // ---- errors
 

@@ -26,8 +26,9 @@ class RecordingBackend final : public Backend {
  public:
   explicit RecordingBackend(Backend& real) : real_(real) {}
 
-  /// Called before what was listed is passed on.
-  std::function<void(const Enqueued&)> before;
+  /// Called before what was listed is passed on, which it is not where this gives an error. Set it while
+  /// nothing is enqueued.
+  std::function<Status(const Enqueued&)> before;
 
   /// What was enqueued since the last call, in the order of the calls.
   std::vector<Enqueued> take() {
@@ -62,7 +63,10 @@ class RecordingBackend final : public Backend {
   Status synchronize(DeviceStream stream) override { return real_.synchronize(stream); }
   Result<bool> idle(DeviceStream stream) override { return real_.idle(stream); }
   Result<bool> capturing(DeviceStream stream) override { return real_.capturing(stream); }
-  Status begin_capture(DeviceStream stream) override { return real_.begin_capture(stream); }
+  Status begin_capture(DeviceStream stream, CaptureScope scope) override {
+    return real_.begin_capture(stream, scope);
+  }
+  bool heed_captures(bool heeds) noexcept override { return real_.heed_captures(heeds); }
   Result<DeviceGraph> end_capture(DeviceStream stream) override { return real_.end_capture(stream); }
   Status replay(DeviceGraph graph, DeviceStream stream) override { return real_.replay(graph, stream); }
   Status destroy_graph(DeviceGraph graph) override { return real_.destroy_graph(graph); }
@@ -76,58 +80,63 @@ class RecordingBackend final : public Backend {
   }
 
   Status record(DeviceEvent event, DeviceStream stream) override {
-    note({.what = "record", .stream = stream, .event = event});
+    LOCKSTEP_RETURN_IF_ERROR(note({.what = "record", .stream = stream, .event = event}));
     return real_.record(event, stream);
   }
   Status wait_event(DeviceStream stream, DeviceEvent event) override {
-    note({.what = "wait_event", .stream = stream, .event = event});
+    LOCKSTEP_RETURN_IF_ERROR(note({.what = "wait_event", .stream = stream, .event = event}));
     return real_.wait_event(stream, event);
   }
   Status copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) override {
-    note({"copy", stream, {source}, {destination}, bytes});
+    LOCKSTEP_RETURN_IF_ERROR(note({"copy", stream, {source}, {destination}, bytes}));
     return real_.copy(destination, source, bytes, stream);
   }
   Status fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) override {
-    note({"fill", stream, {}, {destination}, bytes, value});
+    LOCKSTEP_RETURN_IF_ERROR(note({"fill", stream, {}, {destination}, bytes, value}));
     return real_.fill(destination, value, bytes, stream);
   }
   Status reduce(const ReduceJob& job, DeviceStream stream) override {
-    note({"reduce",
-          stream,
-          {job.sources.begin(), job.sources.end()},
-          {job.destinations.begin(), job.destinations.end()},
-          job.count * size_of(job.type)});
+    LOCKSTEP_RETURN_IF_ERROR(note({"reduce",
+                                   stream,
+                                   {job.sources.begin(), job.sources.end()},
+                                   {job.destinations.begin(), job.destinations.end()},
+                                   job.count * size_of(job.type)}));
     return real_.reduce(job, stream);
   }
   Status convert(const ConvertJob& job, DeviceStream stream) override {
-    note({"convert", stream, {job.input}, {job.output}, job.count * size_of(job.from)});
+    LOCKSTEP_RETURN_IF_ERROR(
+        note({"convert", stream, {job.input}, {job.output}, job.count * size_of(job.from)}));
     return real_.convert(job, stream);
   }
   Status quantise(const QuantiseJob& job, DeviceStream stream) override {
-    note({"quantise", stream, {job.input}, {job.scales, job.codes}, job.count * sizeof(float)});
+    LOCKSTEP_RETURN_IF_ERROR(
+        note({"quantise", stream, {job.input}, {job.scales, job.codes}, job.count * sizeof(float)}));
     return real_.quantise(job, stream);
   }
   Status dequantise(const DequantiseJob& job, DeviceStream stream) override {
-    note({"dequantise", stream, {job.scales, job.codes}, {job.output}, job.count});
+    LOCKSTEP_RETURN_IF_ERROR(note({"dequantise", stream, {job.scales, job.codes}, {job.output}, job.count}));
     return real_.dequantise(job, stream);
   }
   Status operate(std::span<const WordOperation> operations, DeviceStream stream) override {
     for (const WordOperation& one : operations) {
       const bool writes = one.kind == WordOperation::Kind::write;
-      note({writes ? "write" : "wait", stream, {}, {one.where}, sizeof one.value, one.value});
+      LOCKSTEP_RETURN_IF_ERROR(
+          note({writes ? "write" : "wait", stream, {}, {one.where}, sizeof one.value, one.value}));
     }
     return real_.operate(operations, stream);
   }
   Status launch(const KernelLaunch& kernel, DeviceStream stream) override {
-    note({.what = kernel.name, .stream = stream});
+    LOCKSTEP_RETURN_IF_ERROR(note({.what = kernel.name, .stream = stream}));
     return real_.launch(kernel, stream);
   }
 
  private:
-  void note(Enqueued one) {
-    const std::lock_guard lock(mutex_);
-    list_.push_back(std::move(one));
-    if (before) before(list_.back());
+  Status note(const Enqueued& one) {
+    {
+      const std::lock_guard lock(mutex_);
+      list_.push_back(one);
+    }
+    return before ? before(one) : Status();
   }
 
   Backend& real_;

@@ -5,6 +5,8 @@ import subprocess
 import time
 
 LEAST_SECONDS = 5  # What would get less is not begun.
+# A kernel that is loaded when it is first started may wait for all streams, and streams that share a connection wait for one another.
+USUAL = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 ASKED_SECONDS = 3  # From the request to end to the end.
 
 
@@ -44,7 +46,7 @@ class Runner:
         left = self.limit - self.elapsed()
         if left < LEAST_SECONDS:
             raise OutOfTime()
-        everything = {**os.environ, **self.kit.environment(), "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
+        everything = {**USUAL, **os.environ, **self.kit.environment(), "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
         began = time.monotonic()
         process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    errors="replace", env=everything, start_new_session=True)

@@ -55,7 +55,6 @@ class AcrossHosts {
   Status run(const Call& call);
   /// Whatever fails, these are to be revoked.
   std::vector<CommunicatorCore*> groups() const;
-  const StagedBytes& moved() const { return pipeline_->moved(); }
   /// "2 hosts, 4 ranks on each"
   std::string describe() const;
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/device/patience.hpp"
+
 namespace lockstep::internal {
 namespace {
 
-/// How long a wait for the network keeps from looking at the copies.
-constexpr Nanos kMoment = 100'000;
 constexpr std::size_t kSlotAlignment = 4096;
 
 /// Copies what a column has of each block; the blocks lie packed in `pinned`.
@@ -119,7 +119,6 @@ Result<bool> PinnedPipeline::advance(Engine& engine, const StagedCall& call, Pro
 }
 
 Status PinnedPipeline::fill(const StagedCall& call, const Column& column, Slot& slot) {
-  moved_.from_device += column.elements(call.input) * size_of(call.type);
   LOCKSTEP_RETURN_IF_ERROR(for_each_part(call.input, column, size_of(call.type), slot.input,
                                          [&](std::byte* device, std::byte* pinned, std::size_t bytes) {
                                            return backend_.copy(pinned, device, bytes, to_pinned_);
@@ -146,7 +145,6 @@ Result<bool> PinnedPipeline::arrived(Engine& engine, Slot& slot) {
 }
 
 Status PinnedPipeline::empty(const StagedCall& call, const Column& column, Slot& slot) {
-  moved_.to_device += column.elements(call.output) * size_of(call.type);
   LOCKSTEP_RETURN_IF_ERROR(for_each_part(call.output, column, size_of(call.type),
                                          call.in_one_buffer() ? slot.input : slot.output,
                                          [&](std::byte* device, std::byte* pinned, std::size_t bytes) {

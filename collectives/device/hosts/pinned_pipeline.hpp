@@ -13,12 +13,6 @@
 
 namespace lockstep::internal {
 
-/// Bytes that a device communicator's staged collectives have moved, by medium.
-struct StagedBytes {
-  std::uint64_t from_device = 0;  ///< Copied to pinned memory,
-  std::uint64_t to_device = 0;    ///< and back.
-};
-
 /// Used by one thread.
 class PinnedPipeline {
  public:
@@ -33,7 +27,6 @@ class PinnedPipeline {
   /// Blocks until the call is done on this rank, or failed: then the engine's group is revoked. All ranks of
   /// `engine` make the same call. `end`: when it must be done; 0 = never. The device is selected.
   Status run(Engine& engine, const StagedCall& call, Nanos end);
-  const StagedBytes& moved() const { return moved_; }
 
  private:
   /// One on its way there, one on the network, one on its way back.
@@ -68,7 +61,6 @@ class PinnedPipeline {
   std::unique_ptr<TransitMemory> memory_;
   std::size_t slot_bytes_ = 0;
   std::array<Slot, kSlots> slots_;
-  StagedBytes moved_;
 };
 
 }  // namespace lockstep::internal

@@ -13,6 +13,7 @@
 
 #include "lib/device/cuda/cuda_errors.hpp"
 #include "lib/device/cuda/cuda_memory.hpp"
+#include "lib/device/held_streams.hpp"
 #include "lib/reduce/cuda/kernels.hpp"
 
 namespace lockstep::internal {
@@ -77,10 +78,6 @@ class CudaBackend final : public Backend {
     identity.sm = 10 * properties.major + properties.minor;
     identity.multiprocessors = properties.multiProcessorCount;
     identity.kernels_of_processes_overlap = attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
-    identity.stream_memory_operations = true;  // Of every device since CUDA 12.
-    identity.exports_descriptors =
-        attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-        attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
     return identity;
   }
 
@@ -115,10 +112,11 @@ class CudaBackend final : public Backend {
     const cudaError_t error = ::cudaDeviceEnablePeerAccess(peer, 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled) {
       static_cast<void>(::cudaGetLastError());
-      return Status();
+    } else {
+      LOCKSTEP_RETURN_IF_ERROR(cuda_status(error, "access of device " + std::to_string(device) +
+                                                      " to the memory of device " + std::to_string(peer)));
     }
-    return cuda_status(error, "access of device " + std::to_string(device) + " to the memory of device " +
-                                  std::to_string(peer));
+    return memory_.let_reach(device, peer);
   }
 
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override {
@@ -127,7 +125,13 @@ class CudaBackend final : public Backend {
     return memory_.allocate(device, bytes, kind);
   }
 
-  Status free(void* memory) override { return memory_.free(memory); }
+  Status free(void* memory) override {
+    const Result<Allocation> place = memory_.locate(memory);
+    const bool is_known = place.ok() && place.value().device >= 0;
+    const Result<int> device = is_known ? place.value().device : selected();
+    if (!device.ok()) return device.status();
+    return HeldStreams::of(device.value()).when_none([=, this] { return memory_.free(memory); });
+  }
 
   Result<void*> allocate_pinned(std::size_t bytes) override {
     void* memory = nullptr;
@@ -139,7 +143,11 @@ class CudaBackend final : public Backend {
   }
 
   Status free_pinned(void* memory) override {
-    return cuda_status(::cudaFreeHost(memory), "freeing pinned memory");
+    const Result<int> device = selected();
+    if (!device.ok()) return device.status();
+    return HeldStreams::of(device.value()).when_none([=] {
+      return cuda_status(::cudaFreeHost(memory), "freeing pinned memory");
+    });
   }
 
   Result<void*> register_host(void* memory, std::size_t bytes) override {
@@ -198,9 +206,19 @@ class CudaBackend final : public Backend {
     return status != cudaStreamCaptureStatusNone;
   }
 
-  Status begin_capture(DeviceStream stream) override {
-    return cuda_status(::cudaStreamBeginCapture(native_stream(stream), cudaStreamCaptureModeThreadLocal),
+  Status begin_capture(DeviceStream stream, CaptureScope scope) override {
+    const cudaStreamCaptureMode mode =
+        scope == CaptureScope::process ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal;
+    return cuda_status(::cudaStreamBeginCapture(native_stream(stream), mode),
                        "capturing a stream in a graph");
+  }
+
+  bool heed_captures(bool heeds) noexcept override {
+    cudaStreamCaptureMode mode = heeds ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal;
+    if (::cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) return true;
+    // A thread that its program has made laxer stays so.
+    if (mode == cudaStreamCaptureModeRelaxed) static_cast<void>(::cudaThreadExchangeStreamCaptureMode(&mode));
+    return mode == cudaStreamCaptureModeGlobal;
   }
 
   Result<DeviceGraph> end_capture(DeviceStream stream) override {

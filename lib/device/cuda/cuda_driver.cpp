@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "lib/base/dynamic_library.hpp"
 
 namespace lockstep::internal {
@@ -55,6 +57,9 @@ Status check_devices() {
 }  // namespace
 
 Result<CudaDriver> load_cuda_driver() {
+  // Read when a device is first used. Streams that share a connection wait for one another, which a stream
+  // that waits for a word makes a hang; by default eight have their own.
+  static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0));
   const DynamicLibrary library("libcuda.so.1");
   if (!library.loaded()) {
     return no_device("the NVIDIA driver cannot be loaded (" + library.error() + "). Install it");

@@ -32,6 +32,7 @@ struct CudaMemory::Facts {
   int device = -1;
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
+  bool mapped = false;  ///< Of virtual memory management: base and bytes are of one mapping.
   unsigned long long buffer = 0;
   bool managed = false;
   bool legacy = false;             ///< A legacy handle can be made.
@@ -42,20 +43,31 @@ Result<CudaMemory::Facts> CudaMemory::facts_of(const void* pointer) const {
   Facts facts;
   // The driver writes four bytes for a yes or no.
   unsigned managed = 0, legacy = 0;
+  CUdeviceptr mapping = 0;
+  std::size_t mapping_bytes = 0;
   CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                  CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                 CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+                                 CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
                                  CU_POINTER_ATTRIBUTE_BUFFER_ID,
                                  CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                  CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                                  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
-  void* values[] = {&facts.type,   &facts.device, &facts.base, &facts.bytes,
-                    &facts.buffer, &managed,      &legacy,     &facts.handles};
+  void* values[] = {&facts.type,    &facts.device, &facts.base, &facts.bytes, &mapping,
+                    &mapping_bytes, &facts.buffer, &managed,    &legacy,      &facts.handles};
   const CUresult result = driver_.pointer_attributes(std::size(names), names, values, address(pointer));
   LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, result, "asking the driver about a pointer"));
   facts.managed = managed != 0;
   facts.legacy = legacy != 0;
+  // The range of a reservation may be longer than what is mapped there, and hold several mappings.
+  facts.mapped =
+      mapping != 0 && mapping_bytes != 0 && (facts.base != mapping || facts.bytes != mapping_bytes);
+  if (facts.mapped) {
+    facts.base = mapping;
+    facts.bytes = mapping_bytes;
+  }
   return facts;
 }
 
@@ -76,7 +88,12 @@ Status CudaMemory::free(void* memory) {
   Block block{};
   if (!take(memory, false, block)) return cuda_status(::cudaFree(memory), "freeing device memory");
   // What cudaFree does: whatever uses the memory ends first.
-  LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaDeviceSynchronize(), "freeing device memory"));
+  int before = 0;
+  LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaGetDevice(&before), "freeing device memory"));
+  LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaSetDevice(block.device), "freeing device memory"));
+  const cudaError_t synchronized = ::cudaDeviceSynchronize();
+  static_cast<void>(::cudaSetDevice(before));
+  LOCKSTEP_RETURN_IF_ERROR(cuda_status(synchronized, "freeing device memory"));
   return unmap(memory, block);
 }
 
@@ -102,25 +119,44 @@ Result<void*> CudaMemory::map(int device, CUmemGenericAllocationHandle handle, s
     static_cast<void>(driver_.release(handle));
     return status;
   }
-  const Block block{origin, bytes, handle};
+  const Block block{origin, device, bytes, handle};
   status = driver_status(driver_, driver_.map(base, bytes, 0, handle, 0), what);
   if (!status.ok()) {
     static_cast<void>(driver_.unreserve(base, bytes));
     static_cast<void>(driver_.release(handle));
     return status;
   }
-  CUmemAccessDesc access{};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   auto* const memory = reinterpret_cast<void*>(base);
-  status = driver_status(driver_, driver_.set_access(base, bytes, &access, 1), what);
+  const std::lock_guard lock(mutex_);
+  status = set_access(base, block, device);
+  for (const auto& [reader, owner] : reaches_) {
+    if (status.ok() && owner == device && origin == Origin::created) status = set_access(base, block, reader);
+  }
   if (!status.ok()) {
     static_cast<void>(unmap(memory, block));
     return status;
   }
-  const std::lock_guard lock(mutex_);
   blocks_.emplace(memory, block);
   return memory;
+}
+
+Status CudaMemory::set_access(CUdeviceptr base, const Block& block, int device) const {
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return driver_status(
+      driver_, driver_.set_access(base, block.bytes, &access, 1),
+      "access of device " + std::to_string(device) + " to memory of device " + std::to_string(block.device));
+}
+
+Status CudaMemory::let_reach(int device, int owner) {
+  const std::lock_guard lock(mutex_);
+  if (!reaches_.emplace(device, owner).second) return {};
+  for (const auto& [base, block] : blocks_) {
+    if (block.origin == Origin::created && block.device == owner)
+      LOCKSTEP_RETURN_IF_ERROR(set_access(address(base), block, device));
+  }
+  return {};
 }
 
 Status CudaMemory::unmap(void* base, const Block& block) {
@@ -144,6 +180,7 @@ Result<Allocation> CudaMemory::locate(const void* pointer) const {
   allocation.base = reinterpret_cast<std::byte*>(facts.base);
   allocation.bytes = facts.bytes;
   allocation.generation = facts.buffer;
+  allocation.is_part = facts.mapped;
   return allocation;
 }
 
@@ -203,7 +240,7 @@ Result<void*> CudaMemory::import_memory(int device, const MemoryExport& memory) 
                   "opening device memory of another process (both need one view of process ids, such as one "
                   "container or --pid=host)"));
   const std::lock_guard lock(mutex_);
-  blocks_.insert_or_assign(base, Block{Origin::opened, memory.bytes, 0});
+  blocks_.insert_or_assign(base, Block{Origin::opened, device, memory.bytes, 0});
   return base;
 }
 

@@ -4,6 +4,8 @@
 
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "lib/device/backend.hpp"
 #include "lib/device/cuda/cuda_driver.hpp"
@@ -21,6 +23,9 @@ class CudaMemory {
   Result<MemoryExport> export_memory(const void* memory) const;
   Result<void*> import_memory(int device, const MemoryExport& memory);
   Status close_imported(void* base);
+  /// Peer access, which memory of virtual memory management does not have by itself: what create() made on
+  /// `owner`, and makes from now on, `device` reaches too.
+  Status let_reach(int device, int owner);
 
  private:
   enum class Origin : std::uint8_t { created, imported, opened };
@@ -28,6 +33,7 @@ class CudaMemory {
   /// base.
   struct Block {
     Origin origin;
+    int device = -1;
     std::size_t bytes = 0;
     CUmemGenericAllocationHandle handle = 0;
   };
@@ -37,6 +43,7 @@ class CudaMemory {
   Result<void*> create(int device, std::size_t bytes);
   /// Maps `handle`, of which it becomes the owner, also when it fails.
   Result<void*> map(int device, CUmemGenericAllocationHandle handle, std::size_t bytes, Origin origin);
+  Status set_access(CUdeviceptr base, const Block& block, int device) const;
   Status unmap(void* base, const Block& block);
   /// Removes the block at `base` from the list and gives it; false when there is none of this kind.
   bool take(void* base, bool imported, Block& block);
@@ -44,6 +51,7 @@ class CudaMemory {
   const CudaDriver& driver_;
   std::mutex mutex_;
   std::map<void*, Block> blocks_;
+  std::set<std::pair<int, int>> reaches_;  ///< Devices, and the owners whose memory they reach.
 };
 
 }  // namespace lockstep::internal

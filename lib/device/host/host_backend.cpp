@@ -1,10 +1,13 @@
 #include "lib/device/host/host_backend.hpp"
 
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lib/device/held_streams.hpp"
 #include "lib/device/host/host_kernels.hpp"
 
 namespace lockstep::internal {
@@ -19,6 +22,19 @@ Status check_device(int device) {
                                                  std::to_string(HostBackend::kDevices) + ", from 0");
 }
 
+/// From here on a call that others wait for is taken for one that never ends.
+constexpr std::chrono::milliseconds kPatience{2000};
+std::atomic<int> hangs_seen{0};
+
+void tell_of_hang() {
+  if (hangs_seen.fetch_add(1) > 0) return;
+  std::fputs(
+      "lockstep: a call waits for a stream (it copies memory that is not pinned, or frees some), and others "
+      "wait for the call, maybe the one that the stream waits for: on a GPU the program may hang here. Copy "
+      "to pinned memory, or synchronize before (docs/gpu.md)\n",
+      stderr);
+}
+
 template <typename T>
 std::vector<T> owned(std::span<const T> list) {
   return {list.begin(), list.end()};
@@ -27,10 +43,42 @@ std::vector<T> owned(std::span<const T> list) {
 }  // namespace
 
 HostBackend::~HostBackend() {
-  const auto drain = [](HostStream& stream) { stream.synchronize(); };
-  for (auto& [handle, stream] : streams_) drain(*stream);
-  for (auto& stream : default_streams_) {
-    if (stream != nullptr) drain(*stream);
+  for (int device = 0; device < kDevices; ++device) {
+    for (const auto& stream : streams_of(device)) stream->synchronize();
+  }
+}
+
+// Who blocks whom.
+
+int HostBackend::hangs() { return hangs_seen.load(); }
+
+HostBackend::Served HostBackend::serve() { return serve(selected_device); }
+HostBackend::Served HostBackend::serve(int device) {
+  Counter& at = counter(device);
+  at.waiting.fetch_add(1);
+  Served served(at.mutex);
+  at.waiting.fetch_sub(1);
+  return served;
+}
+
+std::vector<std::shared_ptr<HostStream>> HostBackend::streams_of(int device) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<HostStream>> streams;
+  for (auto& [handle, stream] : streams_) {
+    if (stream->device() == device) streams.push_back(stream);
+  }
+  if (auto& stream = default_streams_[static_cast<std::size_t>(device)]; stream != nullptr)
+    streams.push_back(stream);
+  return streams;
+}
+
+void HostBackend::block(int device, Served& served, const std::shared_ptr<HostStream>& one) {
+  for (const auto& stream : one != nullptr ? std::vector{one} : streams_of(device)) {
+    while (!stream->synchronize_for(kPatience)) {
+      if (!served.owns_lock() || counter(device).waiting.load() == 0) continue;
+      tell_of_hang();
+      served.unlock();
+    }
   }
 }
 
@@ -43,8 +91,6 @@ Result<DeviceIdentity> HostBackend::identify(int device) {
   identity.memory = std::uint64_t{1} << 30;
   identity.multiprocessors = 1;
   identity.kernels_of_processes_overlap = true;
-  identity.stream_memory_operations = true;
-  identity.exports_descriptors = true;
   return identity;
 }
 
@@ -66,16 +112,72 @@ Status HostBackend::enable_peer(int device, int peer) { return can_access(device
 
 Result<void*> HostBackend::allocate(int device, std::size_t bytes, MemoryKind kind) {
   LOCKSTEP_RETURN_IF_ERROR(check_device(device));
+  const Served served = serve(device);
+  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("allocating memory"));
   return memory_.allocate(device, bytes, kind);
 }
 
+Status HostBackend::free(void* memory) {
+  const Allocation place = memory_.locate(memory);
+  const int device = place.space == MemorySpace::device ? place.device : selected_device;
+  return give_back(device, [=, this] { return memory_.free(memory); });
+}
+
+Status HostBackend::give_back(int device, const std::function<Status()>& free) {
+  return HeldStreams::of(device).when_none([=, this]() -> Status {
+    Served served = serve(device);
+    LOCKSTEP_RETURN_IF_ERROR(captures_.allow("freeing memory"));
+    block(device, served);
+    return free();
+  });
+}
+
+Result<void*> HostBackend::allocate_pinned(std::size_t bytes) {
+  const Served served = serve();
+  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("allocating memory"));
+  return memory_.allocate_pinned(bytes);
+}
+
+Status HostBackend::free_pinned(void* memory) {
+  return give_back(selected_device, [=, this] { return memory_.free_pinned(memory); });
+}
+
+Result<void*> HostBackend::register_host(void* memory, std::size_t bytes) {
+  const Served served = serve();
+  return memory_.register_host(memory, bytes);
+}
+
+Status HostBackend::unregister_host(void* memory) {
+  Served served = serve();
+  block(selected_device, served);
+  return memory_.unregister_host(memory);
+}
+
+Result<Allocation> HostBackend::locate(const void* pointer) {
+  const Served served = serve();
+  return memory_.locate(pointer);
+}
+
+Result<MemoryExport> HostBackend::export_memory(const void* memory) {
+  const Served served = serve();
+  return memory_.export_memory(memory);
+}
+
 Result<void*> HostBackend::import_memory(const MemoryExport& memory) {
+  const Served served = serve();
   return memory_.import_memory(selected_device, memory);
+}
+
+Status HostBackend::close_imported(void* base) {
+  Served served = serve();
+  block(selected_device, served);
+  return memory_.close_imported(base);
 }
 
 // Streams and events.
 
 Result<DeviceStream> HostBackend::create_stream(Priority) {
+  const Served served = serve();
   auto stream = std::make_shared<HostStream>(selected_device);
   const std::lock_guard lock(mutex_);
   const DeviceStream handle = stream.get();
@@ -84,6 +186,7 @@ Result<DeviceStream> HostBackend::create_stream(Priority) {
 }
 
 Status HostBackend::destroy_stream(DeviceStream handle) {
+  const Served served = serve();
   const std::lock_guard lock(mutex_);
   if (streams_.erase(handle) == 1) return Status();
   return Status(ErrorCode::invalid_argument, "this stream was not made by create_stream(), or is destroyed");
@@ -109,13 +212,18 @@ Result<std::shared_ptr<HostStream>> HostBackend::running_stream_of(DeviceStream 
 }
 
 Status HostBackend::synchronize(DeviceStream handle) {
+  Served served = serve();
+  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("waiting for a stream"));
   Result<std::shared_ptr<HostStream>> stream = running_stream_of(handle, "waiting for it");
   if (!stream.ok()) return stream.status();
+  served.unlock();
   stream.value()->synchronize();
   return Status();
 }
 
 Result<bool> HostBackend::idle(DeviceStream handle) {
+  const Served served = serve();
+  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("asking for the state of a stream"));
   Result<std::shared_ptr<HostStream>> stream = running_stream_of(handle, "asking for its state");
   if (!stream.ok()) return stream.status();
   return stream.value()->idle();
@@ -124,25 +232,31 @@ Result<bool> HostBackend::idle(DeviceStream handle) {
 // Graphs.
 
 Result<bool> HostBackend::capturing(DeviceStream handle) {
+  const Served served = serve();
   const Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
   if (!stream.ok()) return stream.status();
   return stream.value()->recording();
 }
 
-Status HostBackend::begin_capture(DeviceStream handle) {
+Status HostBackend::begin_capture(DeviceStream handle, CaptureScope scope) {
+  const Served served = serve();
   if (handle == nullptr)
     return Status(ErrorCode::invalid_argument, "the default stream cannot be captured: create one");
   Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
   if (!stream.ok()) return stream.status();
-  if (stream.value()->begin_recording()) return Status();
-  return Status(ErrorCode::invalid_argument, "the stream is being captured already");
+  if (!stream.value()->begin_recording())
+    return Status(ErrorCode::invalid_argument, "the stream is being captured already");
+  captures_.begin(handle, scope);
+  return Status();
 }
 
 Result<DeviceGraph> HostBackend::end_capture(DeviceStream handle) {
+  const Served served = serve();
   Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
   if (!stream.ok()) return stream.status();
   auto tasks = stream.value()->end_recording();
   if (!tasks) return Status(ErrorCode::invalid_argument, "the stream is not being captured");
+  LOCKSTEP_RETURN_IF_ERROR(captures_.end(handle));
   auto graph = std::make_shared<const HostGraph>(HostGraph{stream.value()->device(), std::move(*tasks)});
   const std::lock_guard lock(mutex_);
   const DeviceGraph made = const_cast<HostGraph*>(graph.get());
@@ -164,12 +278,14 @@ Status HostBackend::replay(DeviceGraph handle, DeviceStream stream) {
 }
 
 Status HostBackend::destroy_graph(DeviceGraph handle) {
+  const Served served = serve();
   const std::lock_guard lock(mutex_);
   if (graphs_.erase(handle) == 1) return Status();
   return Status(ErrorCode::invalid_argument, "this graph was not made by end_capture(), or is destroyed");
 }
 
 Result<DeviceEvent> HostBackend::create_event() {
+  const Served served = serve();
   auto event = std::make_shared<HostEvent>();
   const std::lock_guard lock(mutex_);
   const DeviceEvent handle = event.get();
@@ -178,6 +294,7 @@ Result<DeviceEvent> HostBackend::create_event() {
 }
 
 Status HostBackend::destroy_event(DeviceEvent handle) {
+  const Served served = serve();
   const std::lock_guard lock(mutex_);
   if (events_.erase(handle) == 1) return Status();
   return Status(ErrorCode::invalid_argument, "this event was not made by create_event(), or is destroyed");
@@ -191,6 +308,7 @@ Result<std::shared_ptr<HostEvent>> HostBackend::event_of(DeviceEvent handle) {
 }
 
 Status HostBackend::record(DeviceEvent handle, DeviceStream stream_handle) {
+  const Served served = serve();
   Result<std::shared_ptr<HostEvent>> event = event_of(handle);
   if (!event.ok()) return event.status();
   Result<std::shared_ptr<HostStream>> stream = running_stream_of(stream_handle, "recording an event");
@@ -200,6 +318,8 @@ Status HostBackend::record(DeviceEvent handle, DeviceStream stream_handle) {
 }
 
 Result<bool> HostBackend::query(DeviceEvent handle) {
+  const Served served = serve();
+  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("asking for the state of an event"));
   Result<std::shared_ptr<HostEvent>> event = event_of(handle);
   if (!event.ok()) return event.status();
   const std::shared_ptr<Milestone> last = event.value()->last();
@@ -207,13 +327,17 @@ Result<bool> HostBackend::query(DeviceEvent handle) {
 }
 
 Status HostBackend::synchronize_event(DeviceEvent handle) {
+  Served served = serve();
+  LOCKSTEP_RETURN_IF_ERROR(captures_.allow("waiting for an event"));
   Result<std::shared_ptr<HostEvent>> event = event_of(handle);
   if (!event.ok()) return event.status();
+  served.unlock();
   if (const std::shared_ptr<Milestone> last = event.value()->last()) last->wait();
   return Status();
 }
 
 Result<double> HostBackend::elapsed_us(DeviceEvent start, DeviceEvent end) {
+  const Served served = serve();
   std::array<Nanos, 2> passed{};
   for (std::size_t i = 0; i < passed.size(); ++i) {
     Result<std::shared_ptr<HostEvent>> event = event_of(i == 0 ? start : end);
@@ -228,6 +352,7 @@ Result<double> HostBackend::elapsed_us(DeviceEvent start, DeviceEvent end) {
 }
 
 Status HostBackend::wait_event(DeviceStream stream_handle, DeviceEvent handle) {
+  const Served served = serve();
   Result<std::shared_ptr<HostEvent>> event = event_of(handle);
   if (!event.ok()) return event.status();
   Result<std::shared_ptr<HostStream>> stream = running_stream_of(stream_handle, "waiting for an event");
@@ -241,6 +366,11 @@ Status HostBackend::wait_event(DeviceStream stream_handle, DeviceEvent handle) {
 // Enqueued.
 
 Status HostBackend::enqueue(DeviceStream handle, HostStream::Task task) {
+  const Served served = serve();
+  return enqueue_served(handle, std::move(task)).status();
+}
+
+Result<std::shared_ptr<HostStream>> HostBackend::enqueue_served(DeviceStream handle, HostStream::Task task) {
   Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
   if (!stream.ok()) return stream.status();
   if (stream.value()->device() != selected_device) {
@@ -250,11 +380,19 @@ Status HostBackend::enqueue(DeviceStream handle, HostStream::Task task) {
                       ": select the stream's device first");
   }
   stream.value()->enqueue(std::move(task));
-  return Status();
+  return stream;
 }
 
 Status HostBackend::copy(void* destination, const void* source, std::size_t bytes, DeviceStream stream) {
-  return enqueue(stream, [=] { std::memcpy(destination, source, bytes); });
+  const auto is_pageable = [this](const void* pointer) {
+    return memory_.locate(pointer).space == MemorySpace::unregistered;
+  };
+  Served served = serve();
+  const auto used = enqueue_served(stream, [=] { std::memcpy(destination, source, bytes); });
+  if (!used.ok()) return used.status();
+  const bool blocks = is_pageable(destination) || is_pageable(source);
+  if (blocks && !used.value()->recording()) block(selected_device, served, used.value());
+  return Status();
 }
 
 Status HostBackend::fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) {

@@ -1,15 +1,23 @@
 // The host backend: executes streams on threads over memory of this host. For tests, and for programs
 // developed on machines without a GPU (LOCKSTEP_DEVICE_BACKEND=host). It keeps CUDA's rules (which device a
-// stream belongs to, what can be exported and how, what a wait for an event binds to), so that what runs on
-// it is right there too. Unlike CUDA's, its default streams do not synchronise with others.
+// stream belongs to, what can be exported and how, what a wait for an event binds to, who blocks whom), so
+// that what runs on it is right there too. Unlike CUDA's, its default streams do not synchronise with others.
+//
+// Who blocks whom: a device serves one call at a time. Most return at once, but a copy from or to memory that
+// is not pinned returns when it is done, and what gives memory back returns when all streams of the device
+// have run; so long every other call for the device waits. Only synchronize() and synchronize_event() let
+// others in. CUDA's driver is allowed to do all that, and does much of it. Where it would hang for ever, here
+// it ends after a while, with a word on standard error.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "lib/device/backend.hpp"
+#include "lib/device/host/host_captures.hpp"
 #include "lib/device/host/host_memory.hpp"
 #include "lib/device/host/host_stream.hpp"
 
@@ -27,6 +35,9 @@ class HostBackend final : public Backend {
   static constexpr int kDevices = 8;
 
   ~HostBackend() override;
+  /// How often a call that blocked its device kept others waiting beyond all patience: what it waited for may
+  /// have needed them. For tests.
+  static int hangs();
 
   const char* name() const noexcept override { return "host"; }
   Result<int> device_count() override { return kDevices; }
@@ -38,28 +49,31 @@ class HostBackend final : public Backend {
   Status enable_peer(int device, int peer) override;
 
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override;
-  Status free(void* memory) override { return memory_.free(memory); }
-  Result<void*> allocate_pinned(std::size_t bytes) override { return memory_.allocate_pinned(bytes); }
-  Status free_pinned(void* memory) override { return memory_.free_pinned(memory); }
-  Result<void*> register_host(void* memory, std::size_t bytes) override {
-    return memory_.register_host(memory, bytes);
+  /// Whole pages each; for tests.
+  Result<void*> allocate_pieces(int device, std::size_t piece_bytes, int pieces) {
+    return memory_.allocate_pieces(device, piece_bytes, pieces);
   }
-  Status unregister_host(void* memory) override { return memory_.unregister_host(memory); }
-  Result<Allocation> locate(const void* pointer) override { return memory_.locate(pointer); }
+  Status free(void* memory) override;
+  Result<void*> allocate_pinned(std::size_t bytes) override;
+  Status free_pinned(void* memory) override;
+  Result<void*> register_host(void* memory, std::size_t bytes) override;
+  Status unregister_host(void* memory) override;
+  Result<Allocation> locate(const void* pointer) override;
 
-  Result<MemoryExport> export_memory(const void* memory) override { return memory_.export_memory(memory); }
+  Result<MemoryExport> export_memory(const void* memory) override;
   Result<void*> import_memory(const MemoryExport& memory) override;
-  Status close_imported(void* base) override { return memory_.close_imported(base); }
+  Status close_imported(void* base) override;
 
   Result<DeviceStream> create_stream(Priority priority) override;
   Status destroy_stream(DeviceStream stream) override;
   Status synchronize(DeviceStream stream) override;
   Result<bool> idle(DeviceStream stream) override;
   Result<bool> capturing(DeviceStream stream) override;
-  Status begin_capture(DeviceStream stream) override;
+  Status begin_capture(DeviceStream stream, CaptureScope scope) override;
   Result<DeviceGraph> end_capture(DeviceStream stream) override;
   Status replay(DeviceGraph graph, DeviceStream stream) override;
   Status destroy_graph(DeviceGraph graph) override;
+  bool heed_captures(bool heeds) noexcept override { return HostCaptures::heed(heeds); }
 
   Result<DeviceEvent> create_event() override;
   Result<DeviceEvent> create_timed_event() override { return create_event(); }
@@ -80,13 +94,32 @@ class HostBackend final : public Backend {
   Status launch(const KernelLaunch& kernel, DeviceStream stream) override;
 
  private:
+  /// Where a device serves its calls.
+  struct Counter {
+    std::mutex mutex;
+    std::atomic<int> waiting{0};
+  };
+  /// What a call has while it is served.
+  using Served = std::unique_lock<std::mutex>;
+  Counter& counter(int device) { return counters_[static_cast<std::size_t>(device)]; }
+  Served serve();
+  Served serve(int device);
+  std::vector<std::shared_ptr<HostStream>> streams_of(int device);
+  /// Blocks the device until its streams have run what they have; `one`: that stream alone.
+  void block(int device, Served& served, const std::shared_ptr<HostStream>& one = nullptr);
+  /// Frees when nothing of the device runs, and no stream is held.
+  Status give_back(int device, const std::function<Status()>& free);
   /// The stream behind a handle; an error for one that was not made here, or was destroyed.
   Result<std::shared_ptr<HostStream>> stream_of(DeviceStream handle);
   Result<std::shared_ptr<HostEvent>> event_of(DeviceEvent handle);
+  /// The caller is served.
+  Result<std::shared_ptr<HostStream>> enqueue_served(DeviceStream handle, HostStream::Task task);
   Status enqueue(DeviceStream handle, HostStream::Task task);
   /// The stream, unless it is being recorded, where `what` has no meaning.
   Result<std::shared_ptr<HostStream>> running_stream_of(DeviceStream handle, const char* what);
 
+  std::array<Counter, kDevices> counters_;  ///< By device. Their locks are taken before the others.
+  HostCaptures captures_;
   HostMemory memory_;
   std::mutex mutex_;
   std::map<DeviceStream, std::shared_ptr<HostStream>> streams_;

@@ -68,6 +68,27 @@ Result<void*> HostMemory::allocate(int device, std::size_t bytes, MemoryKind kin
   return insert(std::move(block));
 }
 
+Result<void*> HostMemory::allocate_pieces(int device, std::size_t piece_bytes, int pieces) {
+  Result<Mapping> range = Mapping::map_private(static_cast<std::size_t>(pieces + 1) * piece_bytes);
+  if (!range.ok()) return range.status();
+  std::byte* const base = range->data();
+  for (int i = 0; i < pieces; ++i) {
+    std::byte* const place = base + static_cast<std::size_t>(i) * piece_bytes;
+    Result<Fd> descriptor = make_memory_fd("lockstep-device", piece_bytes);
+    if (!descriptor.ok()) return descriptor.status();
+    Result<Mapping> piece = Mapping::map(*descriptor, Mapping::kAll, 0);
+    if (!piece.ok()) return piece.status();
+    LOCKSTEP_RETURN_IF_ERROR(piece->move_over(place));
+    Block block;
+    block.facts = {MemorySpace::device, device, place, piece_bytes, 0, true};
+    block.kind = MemoryKind::shareable;
+    if (i == 0) block.mapping = std::move(*range);
+    block.descriptor = std::move(*descriptor);
+    static_cast<void>(insert(std::move(block)));
+  }
+  return base;
+}
+
 Status HostMemory::free(void* memory) { return erase(memory, Origin::allocated, "allocate()"); }
 
 Result<void*> HostMemory::allocate_pinned(std::size_t bytes) {

@@ -15,6 +15,9 @@ namespace lockstep::internal {
 class HostMemory {
  public:
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind);
+  /// As memory of virtual memory management that was mapped piece by piece into one range of addresses, with
+  /// room left. The first piece is freed last.
+  Result<void*> allocate_pieces(int device, std::size_t piece_bytes, int pieces);
   Status free(void* memory);
   Result<void*> allocate_pinned(std::size_t bytes);
   Status free_pinned(void* memory);

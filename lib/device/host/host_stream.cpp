@@ -52,6 +52,12 @@ void HostStream::synchronize() {
   queue_->changed.wait(lock, [&] { return queue_->finished >= until; });
 }
 
+bool HostStream::synchronize_for(std::chrono::milliseconds limit) {
+  std::unique_lock lock(queue_->mutex);
+  const std::uint64_t until = queue_->enqueued;
+  return queue_->changed.wait_for(lock, limit, [&] { return queue_->finished >= until; });
+}
+
 bool HostStream::idle() {
   const std::lock_guard lock(queue_->mutex);
   return queue_->finished == queue_->enqueued;

@@ -1,6 +1,7 @@
 // A stream of the host backend: a thread that runs what is enqueued, in order; and the events of streams.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -46,6 +47,8 @@ class HostStream {
   void enqueue(Task task);
   /// Everything enqueued so far has run.
   void synchronize();
+  /// False: it has not within `limit`.
+  bool synchronize_for(std::chrono::milliseconds limit);
   bool idle();
 
   /// From here on tasks are recorded in place of run. False: they are already.

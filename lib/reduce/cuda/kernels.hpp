@@ -18,11 +18,7 @@ Status start(const ConvertJob& job, const Place& place);
 Status start(const QuantiseJob& job, const Place& place);
 Status start(const DequantiseJob& job, const Place& place);
 
-/// Loads every kernel to the selected device. CUDA loads a kernel when it is first started, and may then wait
-/// for kernels that run: for ever, if one of these waits for the new one.
+/// Loads every kernel to the selected device, before any is started.
 Status load_kernels();
-
-/// Reduction kernels of this build, for a test.
-int kernel_count();
 
 }  // namespace lockstep::internal::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "lib/device/cuda/load_kernel.hpp"
 #include "lib/reduce/cuda/convert.hpp"
 #include "lib/reduce/cuda/kernel_table.hpp"
 #include "lib/reduce/cuda/kernels.hpp"
@@ -86,22 +87,12 @@ Status start(const DequantiseJob& job, const Place& place) {
 }
 
 Status load_kernels() {
-  const auto load = [](const void* kernel) {
-    cudaFuncAttributes attributes;
-    const cudaError_t error = ::cudaFuncGetAttributes(&attributes, kernel);
-    if (error == cudaSuccess) return Status();
-    return Status(ErrorCode::not_supported, std::string("this build has no kernels for this GPU (") +
-                                                ::cudaGetErrorString(error) +
-                                                "): add its architecture to LOCKSTEP_CUDA_ARCHITECTURES");
-  };
-  for (const auto& [key, kernel] : kernels().reduce) LOCKSTEP_RETURN_IF_ERROR(load(kernel));
+  for (const auto& [key, kernel] : kernels().reduce) LOCKSTEP_RETURN_IF_ERROR(load_kernel(kernel));
   for (const auto* family :
        {&kernels().narrow, &kernels().widen, &kernels().quantise, &kernels().dequantise}) {
-    for (const auto& [type, kernel] : *family) LOCKSTEP_RETURN_IF_ERROR(load(kernel));
+    for (const auto& [type, kernel] : *family) LOCKSTEP_RETURN_IF_ERROR(load_kernel(kernel));
   }
   return Status();
 }
-
-int kernel_count() { return static_cast<int>(kernels().reduce.size()); }
 
 }  // namespace lockstep::internal::cuda

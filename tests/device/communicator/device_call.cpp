@@ -10,17 +10,22 @@ using testing::must;
 static Backend& backend() { return *must(device_backend()); }
 
 DeviceArena::DeviceArena(std::size_t bytes, int device)
-    : host_(bytes), device_(static_cast<std::byte*>(allocate_device(bytes, device))) {}
-DeviceArena::~DeviceArena() { free_device(device_); }
+    : bytes_(bytes),
+      host_(static_cast<std::byte*>(must(backend().allocate_pinned(bytes)))),
+      device_(static_cast<std::byte*>(allocate_device(bytes, device))) {}
+DeviceArena::~DeviceArena() {
+  free_device(device_);
+  static_cast<void>(backend().free_pinned(host_));
+}
 
 void* DeviceArena::on_device(const void* host) const {
-  return host == nullptr ? nullptr : device_ + (static_cast<const std::byte*>(host) - host_.data());
+  return host == nullptr ? nullptr : device_ + (static_cast<const std::byte*>(host) - host_);
 }
 void DeviceArena::upload(std::size_t bytes, Stream stream) {
-  must(backend().copy(device_, host_.data(), bytes, stream));
+  must(backend().copy(device_, host_, bytes, stream));
 }
 void DeviceArena::download(std::size_t bytes, Stream stream) {
-  must(backend().copy(host_.data(), device_, bytes, stream));
+  must(backend().copy(host_, device_, bytes, stream));
 }
 
 TestStream::TestStream(int device) {

@@ -10,7 +10,8 @@
 
 namespace lockstep::internal {
 
-/// Device memory for the buffers of calls, with a copy of it on the host where they are filled and checked.
+/// Device memory for the buffers of calls, with a copy of it on the host, in pinned memory, where they are
+/// filled and checked.
 class DeviceArena {
  public:
   DeviceArena(std::size_t bytes, int device);
@@ -19,8 +20,8 @@ class DeviceArena {
   DeviceArena& operator=(const DeviceArena&) = delete;
 
   std::byte* device() const { return device_; }
-  std::size_t size() const { return host_.size(); }
-  std::span<std::byte> host() { return host_; }
+  std::size_t size() const { return bytes_; }
+  std::span<std::byte> host() { return {host_, bytes_}; }
   /// Where on the device an address of the host's copy lies; null stays null.
   void* on_device(const void* host) const;
   /// Enqueued: the first `bytes` of the host's copy to the device, and back.
@@ -28,8 +29,8 @@ class DeviceArena {
   void download(std::size_t bytes, Stream stream);
 
  private:
-  std::vector<std::byte> host_;
-  std::byte* device_;
+  const std::size_t bytes_;
+  std::byte *host_, *device_;
 };
 
 /// Calls `what` on buffers that lie in the arena's host copy, on the same places of the device.

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 
+#include "lib/device/host/host_backend.hpp"
 #include "lib/device/sync/phase_body.hpp"
 
 namespace lockstep::internal {
@@ -16,7 +18,6 @@ std::vector<DeviceFacts> facts(int ranks) {
     DeviceFacts& one = all[static_cast<std::size_t>(r)];
     one.uuid.back() = static_cast<std::uint8_t>(r);
     one.device = r;
-    one.stream_memory_operations = 1;
     one.staging_bytes = (1 << 20) + static_cast<std::uint64_t>(ranks - r);
   }
   return all;
@@ -119,6 +120,14 @@ TEST(DeviceFacts, BetweenHostsAllGoStraightOrNone) {
   EXPECT_FALSE(decide_mode(all, group(3))->straight);  // There is nothing between hosts.
   all[2].goes_straight = 0;
   EXPECT_FALSE(decide_mode(all, group(3, true))->straight);
+}
+
+TEST(DeviceFacts, StagingMemoryIsCutAtWholePages) {
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "100001", 1);
+  HostBackend host;
+  Result<Backend*> backend = &host;
+  EXPECT_EQ(facts_of(backend, 0, {}).staging_bytes, 98'304u);
+  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ void survive_a_kill(bool registered) {
   constexpr std::size_t kCount = 1 << 18;
   auto children = start_forked(3, [&](int rank) {
     DeviceRank self(rank, 3, place, {});
-    DeviceArena arena(kCount * sizeof(float), rank);
+    DeviceArena arena(kCount * sizeof(float), self.device());
     arena.upload(arena.size(), self.stream);
     if (registered) self.communicator.register_buffer(arena.device(), arena.size());
     try {
@@ -82,7 +82,7 @@ TEST(DeviceFailure, AKilledRankIsNamedAndStreamsDrainWithRegisteredMemory) { sur
 
 TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, self.rank());
+    DeviceArena arena(4096, self.device());
     if (self.rank() == 0) {
       for (int i = 0; i < 5; ++i) all_reduce(self, arena, 100);  // Rank 1 never comes.
       internal::sleep_for(std::chrono::milliseconds(20));
@@ -102,7 +102,7 @@ TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
 TEST(DeviceFailure, ADeadlineNamesWhoIsAwaited) {
   Shared<std::atomic<bool>> over;
   run_on_devices(2, kMode, [&](DeviceRank& self) {
-    DeviceArena arena(4096, self.rank());
+    DeviceArena arena(4096, self.device());
     if (self.rank() == 0) {
       DeviceCallOptions options;
       options.timeout = std::chrono::milliseconds(200);
@@ -121,7 +121,7 @@ TEST(DeviceFailure, ADeadlineNamesWhoIsAwaited) {
 
 TEST(DeviceFailure, DifferentCallsNameBothSides) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(1 << 16, self.rank());
+    DeviceArena arena(1 << 16, self.device());
     all_reduce(self, arena, 100);
     all_reduce(self, arena, self.rank() == 0 ? 100 : 101);
     self.stream.synchronize();
@@ -136,7 +136,7 @@ TEST(DeviceFailure, DifferentCallsNameBothSides) {
 
 TEST(DeviceFailure, WrongArgumentsAreRefusedHereAndToldThere) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, self.rank());
+    DeviceArena arena(4096, self.device());
     std::vector<float> host(100);
     if (self.rank() == 0) {
       const auto [code, text] = testing::error_of([&] {
@@ -185,7 +185,7 @@ void stop_and_resume(const std::string& stops_at) {
   constexpr std::size_t kCount = 1 << 19;  // Too large for packets.
   auto children = start_forked(2, [&](int rank) {
     DeviceRank self(rank, 2, place, {});
-    DeviceArena arena(kCount * sizeof(float), rank);
+    DeviceArena arena(kCount * sizeof(float), self.device());
     self.communicator.register_window(arena.device(), arena.size(), true);
     std::fill(arena.host().begin(), arena.host().end(), std::byte{0x5b});  // A late sum would show.
     arena.upload(arena.size(), self.stream);
@@ -197,6 +197,7 @@ void stop_and_resume(const std::string& stops_at) {
           if (stops_at.empty()) raise(SIGSTOP);
           self.recorder.before = [&](const internal::testing::Enqueued& next) {
             if (next.what == stops_at) raise(SIGSTOP);
+            return internal::Status();
           };
         }
         all_reduce(self, arena, kCount, options);

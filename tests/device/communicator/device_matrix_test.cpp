@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "lib/reduce/reduce.hpp"
-#include "tests/device/communicator/device_call.hpp"
+#include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/host_of_rank.hpp"
 #include "tests/support/test_run.hpp"
@@ -30,10 +30,11 @@ class Rank {
   Rank(int rank, int world, const MeetingPlace& place, bool one_host)
       : one_host_(one_host),
         host_(place.join(rank, world, kStraight ? "ucx" : "auto")),
-        communicator_(host_, rank % 3),  // Some ranks share a device, some have their own.
-        stream_(rank % 3),
-        private_(kArenaBytes, rank % 3),
-        registered_(kArenaBytes, rank % 3) {
+        device_(lockstep::testing::device_of(rank % 3)),  // Some ranks share a device, some have their own.
+        communicator_(host_, device_),
+        stream_(device_),
+        private_(kArenaBytes, device_),
+        registered_(kArenaBytes, device_) {
     communicator_.register_buffer(registered_.device(), kArenaBytes);
     EXPECT_EQ(name_of(communicator_.mode()), kMode) << communicator_.describe();
     const bool straight = communicator_.describe().find("from device to device") != std::string::npos;
@@ -111,6 +112,7 @@ class Rank {
 
   const bool one_host_;
   Communicator host_;
+  const int device_;
   DeviceCommunicator communicator_;
   TestStream stream_;
   DeviceArena private_, registered_;
@@ -124,7 +126,7 @@ class DeviceMatrix : public ::testing::TestWithParam<Layout> {
  protected:
   static void on_ranks(void (Rank::*part)()) {
     const bool one_host = GetParam() == Layout(GetParam().size());
-    ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 1);
+    ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 0);
     ::setenv("LOCKSTEP_DEVICE_MODE", kMode, 1);
     ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);  // Large messages pass in many blocks.
     const MeetingPlace place;

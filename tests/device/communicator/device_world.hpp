@@ -32,6 +32,7 @@ struct DeviceRank {
         communicator(make(host, shared != nullptr ? *shared : recorder, device_of(rank), options)),
         stream(device_of(rank)) {
     recorder.select(device_of(rank)).throw_if_error();
+    static_cast<void>(recorder.take());  // Of set-up.
   }
 
   static DeviceCommunicator make(Communicator& host, internal::Backend& backend, int device,

@@ -1,8 +1,7 @@
 // Starting the kernels; and those of which there is one for all types.
 #include <cuda_runtime_api.h>
 
-#include <string>
-
+#include "lib/device/cuda/load_kernel.hpp"
 #include "lib/device/sync/cuda_kernels.hpp"
 #include "lib/device/sync/message_body.hpp"
 #include "lib/device/sync/packet_body.hpp"
@@ -86,25 +85,16 @@ int start_one(const void* arguments, void* stream) {
   return launch(reinterpret_cast<const void*>(kKernel), arguments, 1, kMaxPhaseRanks, stream);
 }
 
-Status load_one(const void* kernel) {
-  cudaFuncAttributes attributes;
-  const cudaError_t error = ::cudaFuncGetAttributes(&attributes, kernel);
-  if (error == cudaSuccess) return Status();
-  return Status(ErrorCode::not_supported, std::string("this build has no kernels for this GPU (") +
-                                              ::cudaGetErrorString(error) +
-                                              "): add its architecture to LOCKSTEP_CUDA_ARCHITECTURES");
-}
-
 Status load_permits() {
-  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&enter_kernel)));
-  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&leave_kernel)));
-  return load_one(reinterpret_cast<const void*>(&close_kernel));
+  LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(&enter_kernel)));
+  LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(&leave_kernel)));
+  return cuda::load_kernel(reinterpret_cast<const void*>(&close_kernel));
 }
 
 Status load_all() {
-  for (const auto& [key, kernel] : packet_kernels()) LOCKSTEP_RETURN_IF_ERROR(load_one(kernel));
-  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&phase_kernel)));
-  LOCKSTEP_RETURN_IF_ERROR(load_one(reinterpret_cast<const void*>(&message_kernel)));
+  for (const auto& [key, kernel] : packet_kernels()) LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(kernel));
+  LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(&phase_kernel)));
+  LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(&message_kernel)));
   return load_permits();
 }
 

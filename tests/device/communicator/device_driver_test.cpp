@@ -1,0 +1,205 @@
+// What a driver may do to its callers: block them, keep other threads from the device meanwhile, refuse an
+// operation, and break a capture by a question.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "lib/device/host/host_backend.hpp"
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/support/must.hpp"
+#include "tests/support/test_run.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::Backend;
+using internal::CaptureScope;
+using internal::DeviceArena;
+using internal::Status;
+using internal::testing::Enqueued;
+using internal::testing::must;
+using internal::testing::Shared;
+using internal::testing::wait_until;
+using testing::DeviceRank;
+using testing::run_on_devices;
+
+const char* const kMode = testing::test_run("stream_sync");
+bool mode_is(const char* name) { return std::string_view(kMode) == name; }
+
+Backend& backend() { return *must(internal::device_backend()); }
+void a_moment() { internal::sleep_for(std::chrono::milliseconds(50)); }
+
+void all_reduce(DeviceRank& self, DeviceArena& arena) {
+  self.communicator.all_reduce(arena.device(), arena.device(), arena.size() / 4, DataType::i32, ReduceOp::sum,
+                               self.stream);
+}
+
+TEST(DeviceDriver, MemoryIsFreedWhileStreamsWait) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    void* const other = allocate_device(4096, self.device());
+    if (self.rank() == 1) a_moment();  // Rank 0's stream waits meanwhile.
+    all_reduce(self, arena);
+    free_device(other);
+    self.synchronize();
+    EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  });
+}
+
+/// Rank 1 lets go of what rank 0 has freed between calls that are enqueued ahead.
+TEST(DeviceDriver, AFreedBufferOfAPeerIsUnmappedWhileStreamsWait) {
+  Shared<std::atomic<int>> enqueued;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena kept(1 << 20, self.device());
+    self.communicator.register_buffer(kept.device(), kept.size());
+    {
+      DeviceArena freed(1 << 20, self.device());
+      self.communicator.register_buffer(freed.device(), freed.size());
+      all_reduce(self, freed);
+      self.synchronize();
+      self.host.barrier();
+      if (self.rank() == 1) wait_until([&] { return enqueued->load() == 1; });
+      self.communicator.deregister(freed.device());
+    }
+    if (self.rank() == 0) {
+      enqueued->store(1);  // Freed it is.
+      wait_until([&] { return enqueued->load() == 2; });
+      a_moment();
+    }
+    for (int i = 0; i < 4; ++i) all_reduce(self, kept);
+    enqueued->store(2);
+    self.synchronize();
+    EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  });
+}
+
+/// torch.cuda.graph captures so while other streams have calls in flight.
+TEST(DeviceDriver, CallsInFlightAndACaptureOfTheProcessDoNotMind) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    internal::TestStream captured(self.device());
+    if (self.rank() == 1) {
+      internal::sleep_for(std::chrono::milliseconds(100));
+      all_reduce(self, arena);
+    } else {
+      all_reduce(self, arena);
+      must(backend().begin_capture(captured, CaptureScope::process));
+      a_moment();
+      must(backend().destroy_graph(must(backend().end_capture(captured))));
+    }
+    self.synchronize();
+  });
+}
+
+/// A full stream keeps whoever enqueues until it has moved, which this one does when its waits are let pass.
+TEST(DeviceDriver, ACallThatBlocksWhileItIsEnqueuedIsEndedByAnAbort) {
+  if (!mode_is("stream_sync")) GTEST_SKIP() << "the waits of the other modes need no stream of the caller";
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    if (self.rank() == 1) {
+      a_moment();
+      self.communicator.abort("enough");
+      return;
+    }
+    self.recorder.before = [&](const Enqueued& next) {
+      if (next.what == "reduce") wait_until([&] { return must(backend().idle(self.stream)); });
+      return Status();
+    };
+    all_reduce(self, arena);
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::aborted) << self.communicator.error_text();
+  });
+}
+
+TEST(DeviceDriver, WhatTheDriverRefusesInTheMiddleOfACallIsToldToThePeers) {
+  const char* const refused = mode_is("device_sync") ? "packets" : mode_is("host_sync") ? "wait" : "reduce";
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    if (self.rank() == 0) {
+      self.recorder.before = [&](const Enqueued& next) {
+        return next.what == refused ? Status(ErrorCode::system, "a fault of the test") : Status();
+      };
+      EXPECT_THROW(all_reduce(self, arena), Error);
+    } else {
+      all_reduce(self, arena);
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_NE(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+  });
+}
+
+TEST(DeviceDriver, MessagesThatTheDriverRefusesAreToldToThePeers) {
+  const char* const refused = mode_is("host_sync") ? "wait" : "messages";
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    if (self.rank() == 0) {
+      self.recorder.before = [&](const Enqueued& next) {
+        return next.what == refused ? Status(ErrorCode::system, "a fault of the test") : Status();
+      };
+      EXPECT_THROW(self.communicator.send(arena.device(), 64, DataType::u8, 1, self.stream), Error);
+    } else {
+      self.communicator.recv(arena.device(), 64, DataType::u8, 0, self.stream);
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+  });
+}
+
+TEST(DeviceDriver, ABufferOverTwoMappingsIsStagedAndOneInAMappingIsNot) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kPiece = 1 << 17;
+    auto& host = static_cast<internal::HostBackend&>(backend());
+    auto* const pieces = static_cast<std::byte*>(must(host.allocate_pieces(self.device(), kPiece, 2)));
+    DeviceArena copy(2 * kPiece, self.device());
+    auto* const values = reinterpret_cast<std::int32_t*>(copy.host().data());
+    for (const std::size_t bytes : {kPiece, 2 * kPiece}) {
+      std::byte* const buffer = pieces + 2 * kPiece - bytes;
+      self.communicator.register_buffer(buffer, bytes);
+      EXPECT_EQ(self.communicator.is_registered(buffer, bytes), bytes == kPiece);
+      std::fill_n(values, bytes / 4, self.rank() + 1);
+      must(backend().copy(buffer, values, bytes, self.stream));
+      self.communicator.all_reduce(buffer, buffer, bytes / 4, DataType::i32, ReduceOp::sum, self.stream);
+      must(backend().copy(values, buffer, bytes, self.stream));
+      self.synchronize();
+      EXPECT_EQ(std::count(values, values + bytes / 4, 3), static_cast<std::ptrdiff_t>(bytes / 4));
+      self.communicator.deregister(buffer);
+      EXPECT_THROW(self.communicator.register_buffer(buffer, bytes + 1), Error);
+    }
+    self.host.barrier();
+    must(backend().free(pieces + kPiece));
+    must(backend().free(pieces));
+  });
+}
+
+TEST(DeviceDriver, StreamsThatWaitForOneAnotherAreFoundAtSetUp) {
+  if (!mode_is("host_sync")) GTEST_SKIP() << "once is enough";
+  internal::HostBackend own;
+  const auto gate = must(internal::StreamGate::make(own, 0));
+  const auto stream = must(own.create_stream(Backend::Priority::normal));
+  auto* const word = static_cast<std::uint32_t*>(must(own.allocate_pinned(4)));
+  must(own.wait_value(word, 1, stream));
+  EXPECT_EQ(gate->probe(stream).code(), ErrorCode::not_supported);
+  std::atomic_ref(*word).store(1);
+  must(own.synchronize(stream));
+  must(gate->probe(stream));
+  must(own.free_pinned(word));
+}
+
+TEST(DeviceDriver, MessagesLieOnTheDeviceOfTheirCommunicator) {
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    DeviceArena elsewhere(4096, self.device() + 1);
+    try {
+      self.communicator.send(elsewhere.device(), 64, DataType::u8, 0, self.stream);
+      ADD_FAILURE() << "it was taken";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("lies on device 1"), std::string::npos) << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
