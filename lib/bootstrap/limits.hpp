@@ -19,7 +19,7 @@ inline constexpr std::size_t kMaxHandshakeBytes = 160;
 inline constexpr std::chrono::milliseconds kHandshakeDeadline{5'000};
 /// A client that was answered takes its own proof for the end, and sends data behind it: hung up on, it would
 /// take this rank for dead. So it has longer than any client keeps trying, also on a machine that gives it no
-/// turn.
+/// turn. Where all of kMaxHalfOpen places are taken, it has kHandshakeDeadline.
 inline constexpr std::chrono::milliseconds kProofDeadline{60'000};
 /// Connections that have not finished their handshake. More wait in the kernel's backlog.
 inline constexpr std::size_t kMaxHalfOpen = 64;
@@ -28,6 +28,10 @@ inline constexpr std::chrono::milliseconds kAcceptPause{50};
 
 /// Ranks in a job: keeps rank arithmetic far from 32-bit overflow.
 inline constexpr std::int32_t kMaxWorld = 1 << 20;
+
+/// How long a call waits for a store whose server, or whose file's lock, is not to be had: the process that
+/// keeps it is alive, but may be busy.
+inline constexpr std::chrono::milliseconds kStorePatience{10'000};
 
 /// A key is a name, not data.
 inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
