@@ -64,7 +64,7 @@ class StoreServer {
   };
 
   explicit StoreServer(StoreServerOptions options)
-      : options_(std::move(options)), reactor_(Reactor::instance()) {}
+      : options_(std::move(options)), reactor_(Reactor::instance()), silence_(reactor_, real_env()) {}
   void open(Fd listener);
   void say_goodbye();
   HandshakeStatus admit(const HandshakeHello& hello) const;
@@ -84,6 +84,7 @@ class StoreServer {
 
   const StoreServerOptions options_;
   Reactor& reactor_;
+  SilenceWatch silence_;
   HostPort address_;
   // The rest lives on the reactor's thread.
   std::unique_ptr<Acceptor> acceptor_;
