@@ -7,6 +7,7 @@
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/threads.hpp"
+#include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/communicator.hpp"
@@ -33,13 +34,14 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   world->model = std::move(*model);
   world->session = std::move(session);
   world->transports = std::move(transports);
+  const internal::Deadline deadline(internal::real_env(), timeout);
   const int size = world->session->size();
   // From the job: groups of two jobs, or of two local groups in one process, are never taken for one another.
   const std::uint64_t id = internal::fnv1a(world->session->job_id());
-  auto network = internal::measure_network(world, internal::fnv1a("network", id), timeout);
+  auto network = internal::measure_network(world, internal::fnv1a("network", id), deadline.left());
   if (!network.ok()) return network.status();
   world->model.network = *network;
-  return CommunicatorCore::make(world, id, "world", all_ranks(size), timeout);
+  return CommunicatorCore::make(world, id, "world", all_ranks(size), deadline.left());
 }
 
 }  // namespace
@@ -52,13 +54,14 @@ Communicator Communicator::create(const InitOptions& options) {
   }
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();
+  const internal::Deadline deadline(internal::real_env(), internal::start_timeout(options));
   auto session = internal::join_session(options, internal::real_env(), [](int rank) {
     return rank == 0 ? internal::announce_model() : std::string();
   });
   session.status().throw_if_error();
   std::string transports =
       options.transports.empty() ? internal::config_text("LOCKSTEP_TRANSPORTS") : options.transports;
-  auto core = make_world(std::move(*session), std::move(transports), internal::start_timeout(options));
+  auto core = make_world(std::move(*session), std::move(transports), deadline.left());
   core.status().throw_if_error();
   return Communicator(std::move(*core));
 }
