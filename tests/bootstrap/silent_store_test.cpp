@@ -1,10 +1,7 @@
 // Hosts that vanish without a word, as the store's connections see it. This machine stands for both: over an
 // address that is not a loopback one, with the socket of the peer cut off from what comes for it.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <future>
@@ -20,18 +17,6 @@
 
 namespace lockstep::internal {
 namespace {
-
-/// Nothing that comes for the socket is looked at any more, nor answered, and nothing comes from it.
-void cut_off(int socket) {
-  for (int unsent = 1, i = 0; unsent > 0 && i < 20'000;
-       ++i, poll(nullptr, 0, 1))  // Else it would repeat that.
-    ASSERT_EQ(ioctl(socket, SIOCOUTQ, &unsent), 0);
-  sock_filter drop{BPF_RET | BPF_K, 0, 0, 0};
-  const sock_fprog program{1, &drop};
-  ASSERT_EQ(setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
-  const int off = 0;
-  ASSERT_EQ(setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off), 0);
-}
 
 class VanishedHost : public testing::Test {
  protected:
