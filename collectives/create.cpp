@@ -4,6 +4,7 @@
 #include "collectives/select/names.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/threads.hpp"
+#include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/communicator.hpp"
@@ -30,13 +31,14 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   world->model = std::move(*model);
   world->session = std::move(session);
   world->transports = std::move(transports);
+  const internal::Deadline deadline(internal::real_env(), timeout);
   const int size = world->session->size();
   // From the job: groups of two jobs, or of two local groups in one process, are never taken for one another.
   const std::uint64_t id = internal::fnv1a(world->session->job_id());
-  auto network = internal::measure_network(world, internal::fnv1a("network", id), timeout);
+  auto network = internal::measure_network(world, internal::fnv1a("network", id), deadline.left());
   if (!network.ok()) return network.status();
   world->model.network = *network;
-  return CommunicatorCore::make(world, id, "world", all_ranks(size), timeout);
+  return CommunicatorCore::make(world, id, "world", all_ranks(size), deadline.left());
 }
 
 /// Whether this process can have a group at all, and its variables can be read.
@@ -54,12 +56,13 @@ void check_process() {
 
 Communicator Communicator::create(const InitOptions& options) {
   check_process();
+  const internal::Deadline deadline(internal::real_env(), internal::start_timeout(options));
   auto session = internal::join_session(options, internal::real_env(), [](int rank) {
     return rank == 0 ? internal::announce_model() : std::string();
   });
   session.status().throw_if_error();
-  auto core = make_world(std::move(*session), internal::wanted_transports(options.transports),
-                         internal::start_timeout(options));
+  auto core =
+      make_world(std::move(*session), internal::wanted_transports(options.transports), deadline.left());
   core.status().throw_if_error();
   return Communicator(std::move(*core));
 }
@@ -73,8 +76,8 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
   std::vector<internal::Status> failures(static_cast<std::size_t>(n));
   // Set-up waits for all members, so each rank needs a thread for it.
   internal::on_threads(cores.size(), [&](std::size_t r) {
-    auto core =
-        make_world(std::move(sessions[r]), internal::wanted_transports(transports), internal::start_timeout({}));
+    auto core = make_world(std::move(sessions[r]), internal::wanted_transports(transports),
+                           internal::start_timeout({}));
     failures[r] = core.status();
     if (core.ok()) cores[r] = std::move(*core);
   });

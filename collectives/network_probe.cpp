@@ -8,6 +8,7 @@
 
 #include "collectives/call_builder.hpp"
 #include "collectives/engine/limits.hpp"
+#include "lib/bootstrap/deadline.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -150,9 +151,10 @@ Result<Network> measure_network(const std::shared_ptr<World>& world, std::uint64
   if (!worth_measuring(*world)) return world->model.network;
   std::vector<int> ranks(static_cast<std::size_t>(world->session->size()));
   std::iota(ranks.begin(), ranks.end(), 0);
+  const Deadline deadline(real_env(), timeout);
   auto core = CommunicatorCore::make(world, id, "network probe", ranks, timeout);
   if (!core.ok()) return core.status();
-  auto measured = NetworkProbe((*core)->engine(), timeout).run();
+  auto measured = NetworkProbe((*core)->engine(), deadline.left()).run();
   if (!measured.ok()) return measured.status();
   LOCKSTEP_RETURN_IF_ERROR((*core)->finalize());
   return coarse(*measured);

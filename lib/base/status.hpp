@@ -51,7 +51,7 @@ class [[nodiscard]] Status {
   std::unique_ptr<const Failure> error_;
 };
 
-/// ErrorCode::system with errno's text: "<what>: <strerror>".
+/// ErrorCode::system, for ENOMEM out_of_memory, with errno's text: "<what>: <strerror>".
 Status system_error(const std::string& what, int error_number);
 
 /// A value or an error.

@@ -18,11 +18,14 @@ namespace lockstep::internal {
 /// One handshake under way.
 class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
  public:
-  HalfOpen(Reactor& reactor, Fd socket, HandshakeServer handshake, std::function<void()> done)
+  /// `done`: it ended. `overdue`: late() from now on.
+  HalfOpen(Reactor& reactor, Fd socket, HandshakeServer handshake, std::function<void()> done,
+           std::function<void()> overdue)
       : reactor_(reactor),
         socket_(std::move(socket)),
         handshake_(std::move(handshake)),
-        done_(std::move(done)) {}
+        done_(std::move(done)),
+        overdue_(std::move(overdue)) {}
   ~HalfOpen() { stop(); }
   HalfOpen(const HalfOpen&) = delete;
   HalfOpen& operator=(const HalfOpen&) = delete;
@@ -34,6 +37,13 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
     });
     end_after(kHandshakeDeadline);
     if (watch_ == 0) done_();
+  }
+  /// Its proof is owed for longer than kHandshakeDeadline.
+  bool late() const { return late_; }
+  /// For one that is late: others need its place.
+  void make_room() {
+    reactor_.remove(std::exchange(timer_, 0));
+    end_of_time();
   }
   /// Called once by done(): the result, and the socket with it.
   HandshakeServer& handshake() { return handshake_; }
@@ -60,24 +70,27 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
   void end_of_time() {
     timer_ = 0;
     move_bytes();
-    if (timer_ == 0) done_();  // Else the hello was here, and is answered by now.
+    if (!socket_ || timer_ != 0) return;  // It has ended; or its hello was here, and is answered by now.
+    if (!answered_ || late_) return done_();
+    late_ = true;
+    end_after(kProofDeadline - kHandshakeDeadline);
+    overdue_();
   }
 
   void move_bytes() {
     while (handshake_.wanted() > 0) {
       std::array<std::byte, kMaxHandshakeBytes> bytes;
-      const ssize_t count = recv(socket_.get(), bytes.data(), handshake_.wanted(), 0);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0 && errno == EAGAIN) return;
-      if (count <= 0) return done_();
-      handshake_.consume(std::span(bytes).first(static_cast<std::size_t>(count)));
+      const Transfer some = receive_some(socket_.get(), std::span(bytes).first(handshake_.wanted()));
+      if (some.ended || some.error != 0) return done_();
+      if (some.bytes == 0) return;
+      handshake_.consume(std::span<const std::byte>(bytes).first(some.bytes));
       // A reply is far smaller than any send buffer: what does not go out at once never will.
       const auto reply = handshake_.outgoing();
-      const ssize_t written =
-          reply.empty() ? 0 : send(socket_.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
-      if (written != static_cast<ssize_t>(reply.size())) return done_();
+      if (reply.empty()) continue;
+      if (send_some(socket_.get(), reply).bytes != reply.size()) return done_();
       handshake_.sent(reply.size());
-      if (!reply.empty()) end_after(kProofDeadline);
+      answered_ = true;
+      end_after(kHandshakeDeadline);
     }
     done_();
   }
@@ -86,6 +99,9 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
   Fd socket_;
   HandshakeServer handshake_;
   std::function<void()> done_;
+  std::function<void()> overdue_;
+  bool answered_ = false;
+  bool late_ = false;
   Reactor::Handle watch_ = 0;
   Reactor::Handle timer_ = 0;
 };
@@ -112,13 +128,24 @@ void Acceptor::listen_again() {
 }
 
 void Acceptor::accept_clients() {
-  while (half_open_.size() < kMaxHalfOpen) {
+  while (half_open_.size() < kMaxHalfOpen || drop_a_late_one()) {
     auto socket = accept_connection(listener_);
     if (!socket.ok()) return pause();
     if (!*socket) return;  // Nobody waits any more.
     start_handshake(std::move(**socket));
   }
   reactor_.remove(std::exchange(watch_, 0));
+}
+
+// Somebody waits for a place, and nobody who knows the secret needs so long for a proof.
+bool Acceptor::drop_a_late_one() {
+  for (const auto& [id, half_open] : half_open_) {
+    if (!half_open->late()) continue;
+    const std::shared_ptr<HalfOpen> oldest = half_open;  // Outlives its place in the map.
+    oldest->make_room();
+    return true;
+  }
+  return false;
 }
 
 void Acceptor::pause() {
@@ -134,8 +161,9 @@ void Acceptor::start_handshake(Fd socket) {
   (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   HandshakeServer handshake(key_, {rank_, world_, events_.admit}, remote_address(socket).text());
   const std::uint64_t id = ++next_id_;
-  auto half_open = std::make_shared<HalfOpen>(reactor_, std::move(socket), std::move(handshake),
-                                              [this, id] { finish_handshake(id); });
+  auto half_open = std::make_shared<HalfOpen>(
+      reactor_, std::move(socket), std::move(handshake), [this, id] { finish_handshake(id); },
+      [this] { listen_again(); });
   half_open_.emplace(id, half_open);
   half_open->start();
 }

@@ -1,6 +1,7 @@
 // Acceptor: a listening socket whose clients have to pass the handshake. At most kMaxHalfOpen handshakes are
 // under way at once (more clients wait in the kernel's backlog), in fixed memory, each for at most
-// kHandshakeDeadline until it is answered and kProofDeadline from then on.
+// kHandshakeDeadline until it is answered and kProofDeadline from then on. A client whose proof is owed for
+// longer than kHandshakeDeadline gives its place to one that waits: an answer costs a stranger no secret.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,8 @@ class Acceptor {
   void start_handshake(Fd socket);
   void finish_handshake(std::uint64_t id);
   void listen_again();
+  /// False when nobody is late.
+  bool drop_a_late_one();
   /// No descriptor or no memory is free, and the waiting client would be announced without end.
   void pause();
 
@@ -54,7 +57,7 @@ class Acceptor {
   const std::int32_t rank_;
   const std::int32_t world_;
   const Events events_;
-  Reactor::Handle watch_ = 0;  ///< 0 while kMaxHalfOpen handshakes are under way, and in a pause.
+  Reactor::Handle watch_ = 0;  ///< 0 in a pause, and while kMaxHalfOpen handshakes are under way and in time.
   Reactor::Handle pause_ = 0;  ///< Timer; 0 when there is no pause.
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::shared_ptr<HalfOpen>> half_open_;

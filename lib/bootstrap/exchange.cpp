@@ -4,6 +4,8 @@
 #include <mutex>
 #include <optional>
 
+#include "lib/bootstrap/deadline.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -41,6 +43,16 @@ class LossWatch {
   std::optional<Loss> loss_;
 };
 
+/// Repeats `attempt`, for which other ranks or the store may be late, until a rank is lost or time is over.
+template <typename Attempt>
+Status repeat(const Deadline& deadline, LossWatch& watch, Attempt attempt) {
+  for (;;) {
+    Status status = attempt();
+    if (status.code() != ErrorCode::timeout || deadline.passed()) return status;
+    LOCKSTEP_RETURN_IF_ERROR(watch.status());
+  }
+}
+
 }  // namespace
 
 std::string exchange_key(const std::string& name, int rank) { return name + "/" + std::to_string(rank); }
@@ -49,18 +61,19 @@ Result<std::vector<std::string>> exchange(Session& session, Env& env, const std:
                                           std::string value, std::span<const int> ranks,
                                           const std::string& what, std::chrono::milliseconds timeout) {
   LossWatch watch(session, env.random(), ranks);
-  LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(exchange_key(name, session.rank()), std::move(value)));
+  const Deadline deadline(env, timeout);
+  Store& store = session.store();
+  LOCKSTEP_RETURN_IF_ERROR(
+      repeat(deadline, watch, [&] { return store.set_one(exchange_key(name, session.rank()), value); }));
   std::vector<std::string> keys;
   for (const int rank : ranks) keys.push_back(exchange_key(name, rank));
-  const Nanos until = env.now() + to_nanos(timeout);
-  for (;;) {
-    auto values = session.store().get(keys, std::min(timeout, kLossCheck));
-    if (values.ok()) return values;
-    if (values.status().code() != ErrorCode::timeout || env.now() >= until) {
-      return values.status().with_context("while waiting for " + what + " of all ranks");
-    }
-    LOCKSTEP_RETURN_IF_ERROR(watch.status());
-  }
+  std::vector<std::string> values;
+  LOCKSTEP_RETURN_IF_ERROR(repeat(deadline, watch, [&] {
+    auto found = store.get(keys, std::min(deadline.left(), kLossCheck));
+    if (found.ok()) values = std::move(*found);
+    return found.status().with_context("while waiting for " + what + " of all ranks");
+  }));
+  return values;
 }
 
 }  // namespace lockstep::internal

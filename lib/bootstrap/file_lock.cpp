@@ -7,14 +7,14 @@
 namespace lockstep::internal {
 namespace {
 
-int apply(const Fd& file, int command, std::int64_t at, short type) {
+int apply(const Fd& file, std::int64_t at, short type) {
   struct flock lock {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = at;
   lock.l_len = 1;
   for (;;) {
-    if (fcntl(file.get(), command, &lock) == 0) return 0;
+    if (fcntl(file.get(), F_OFD_SETLK, &lock) == 0) return 0;
     if (errno != EINTR) return errno;
   }
 }
@@ -23,18 +23,13 @@ short type_of(LockKind kind) { return kind == LockKind::shared ? F_RDLCK : F_WRL
 
 }  // namespace
 
-Status lock_byte(const Fd& file, std::int64_t at, LockKind kind) {
-  const int error = apply(file, F_OFD_SETLKW, at, type_of(kind));
-  return error == 0 ? Status() : system_error("cannot lock the file", error);
-}
-
 Result<bool> try_lock_byte(const Fd& file, std::int64_t at, LockKind kind) {
-  const int error = apply(file, F_OFD_SETLK, at, type_of(kind));
+  const int error = apply(file, at, type_of(kind));
   if (error == 0) return true;
   if (error == EAGAIN || error == EACCES) return false;
   return system_error("cannot lock the file", error);
 }
 
-void unlock_byte(const Fd& file, std::int64_t at) noexcept { apply(file, F_OFD_SETLK, at, F_UNLCK); }
+void unlock_byte(const Fd& file, std::int64_t at) noexcept { apply(file, at, F_UNLCK); }
 
 }  // namespace lockstep::internal

@@ -11,9 +11,9 @@ namespace lockstep::internal {
 
 enum class LockKind : std::uint8_t { shared, exclusive };
 
-/// Waits for the lock on byte `at`; a lock of the other kind that is held already is converted.
-Status lock_byte(const Fd& file, std::int64_t at, LockKind kind);
-/// As lock_byte without waiting: false when another holds it.
+/// Takes the lock on byte `at`, and converts one of the other kind that is held already. False when another
+/// holds it. Nothing here waits for that: no kernel call does so with a deadline, and the other may be a
+/// process that is stopped.
 Result<bool> try_lock_byte(const Fd& file, std::int64_t at, LockKind kind);
 void unlock_byte(const Fd& file, std::int64_t at) noexcept;
 

@@ -13,6 +13,7 @@
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/store_table.hpp"
 #include "lib/bootstrap/wire.hpp"
+#include "lib/net/reactor.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -26,25 +27,41 @@ constexpr std::int64_t kClosingLock = 2;  // One closes at a time, so that one o
 // How often a waiting store looks at the file: soon at first, then seldom enough for a network file system.
 constexpr std::chrono::microseconds kFirstLook{500};
 constexpr std::chrono::microseconds kSlowestLook{20'000};
+// How often a store asks for a lock that another holds, which does so for some system calls.
+constexpr std::chrono::microseconds kFirstTry{20};
+constexpr std::chrono::microseconds kSlowestTry{5'000};
+// And how long when it closes.
+constexpr std::chrono::milliseconds kLongestClosing{1'000};
 
-/// A lock on the content for one scope.
+/// Tries to lock the content for one scope.
 class ContentLock {
  public:
-  ContentLock(const Fd& file, LockKind kind, pid_t owner) : file_(file) {
-    // In a forked child the descriptor is closed, and its number may be another file's by now.
-    status_ = owner == getpid() ? lock_byte(file, kContentLock, kind) : forked_child_error();
-  }
+  ContentLock(const Fd& file, LockKind kind) : file_(file), held_(try_lock_byte(file, kContentLock, kind)) {}
   ContentLock(const ContentLock&) = delete;
   ContentLock& operator=(const ContentLock&) = delete;
   ~ContentLock() {
-    if (status_.ok()) unlock_byte(file_, kContentLock);
+    if (held_.ok() && *held_) unlock_byte(file_, kContentLock);
   }
-  const Status& status() const { return status_; }
+  const Result<bool>& held() const { return held_; }
 
  private:
   const Fd& file_;
-  Status status_;
+  Result<bool> held_;
 };
+
+/// Calls `attempt` until it is true, or time is over.
+template <typename Attempt>
+Status try_until(const Deadline& deadline, const std::string& path, Attempt attempt) {
+  for (auto pause = kFirstTry;; pause = std::min(2 * pause, kSlowestTry)) {
+    const Result<bool> done = attempt();
+    if (!done.ok()) return done.status();
+    if (done.value()) return Status();
+    if (deadline.passed())
+      return Status(ErrorCode::timeout,
+                    "another process keeps the store in " + path + " locked: is it stopped?");
+    sleep_for(std::min<std::chrono::microseconds>(pause, deadline.left()));
+  }
+}
 
 Status write_at(const Fd& file, std::string_view bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
@@ -86,12 +103,10 @@ class FileStore final : public Store {
   ~FileStore() override;
 
   Status set(std::span<const Entry> entries) override {
-    std::lock_guard lock(mutex_);
-    const ContentLock content(file_, LockKind::exclusive, owner_);
-    LOCKSTEP_RETURN_IF_ERROR(content.status());
-    LOCKSTEP_RETURN_IF_ERROR(catch_up());
-    LOCKSTEP_RETURN_IF_ERROR(table_.set(entries));
-    return append(entries);
+    return with_content(LockKind::exclusive, [&]() -> Status {
+      LOCKSTEP_RETURN_IF_ERROR(table_.set(entries));
+      return append(entries);
+    });
   }
 
   Result<std::vector<std::string>> get(std::span<const std::string> keys,
@@ -109,32 +124,46 @@ class FileStore final : public Store {
     LOCKSTEP_RETURN_IF_ERROR(check_keys(keys));
     const Deadline deadline(env_, timeout);
     for (auto pause = kFirstLook;; pause = std::min(2 * pause, kSlowestLook)) {
-      {
-        std::lock_guard lock(mutex_);
-        LOCKSTEP_RETURN_IF_ERROR(refresh());
-        if (table_.has_all(keys) || deadline.passed()) return table_.which(keys);
-      }
+      std::vector<bool> present;
+      LOCKSTEP_RETURN_IF_ERROR(with_content(LockKind::shared, [&] {
+        present = table_.which(keys);
+        return Status();
+      }));
+      const bool all = std::find(present.begin(), present.end(), false) == present.end();
+      if (all || deadline.passed()) return present;
       sleep_for(std::min<std::chrono::microseconds>(pause, deadline.left()));
     }
   }
 
   Result<std::int64_t> add(std::string_view key, std::int64_t delta) override {
-    std::lock_guard lock(mutex_);
-    const ContentLock content(file_, LockKind::exclusive, owner_);
-    LOCKSTEP_RETURN_IF_ERROR(content.status());
-    LOCKSTEP_RETURN_IF_ERROR(catch_up());
-    auto sum = table_.add(key, delta);
-    if (!sum.ok()) return sum;
-    const Entry entry{std::string(key), std::to_string(*sum)};
-    LOCKSTEP_RETURN_IF_ERROR(append({&entry, 1}));
+    std::int64_t sum = 0;
+    LOCKSTEP_RETURN_IF_ERROR(with_content(LockKind::exclusive, [&]() -> Status {
+      auto added = table_.add(key, delta);
+      if (!added.ok()) return added.status();
+      sum = *added;
+      const Entry entry{std::string(key), std::to_string(sum)};
+      return append({&entry, 1});
+    }));
     return sum;
   }
 
  private:
-  Status refresh() {
-    const ContentLock content(file_, LockKind::shared, owner_);
-    LOCKSTEP_RETURN_IF_ERROR(content.status());
-    return catch_up();
+  /// Calls `use` with the table up to date and the file locked. The mutex is not held in between, so that one
+  /// thread that waits for the file keeps no other waiting; the reactor's tries once.
+  template <typename Use>
+  Status with_content(LockKind kind, Use use) {
+    // In a forked child the descriptor is closed, and its number may be another file's by now.
+    if (owner_ != getpid()) return forked_child_error();
+    const auto patience = patience_at(env_.now(), kStorePatience);
+    const Deadline deadline(env_, on_reactor_thread() ? std::chrono::milliseconds(0) : patience);
+    return try_until(deadline, path_, [&]() -> Result<bool> {
+      std::lock_guard lock(mutex_);
+      const ContentLock content(file_, kind);
+      if (!content.held().ok() || !content.held().value()) return content.held();
+      LOCKSTEP_RETURN_IF_ERROR(catch_up());
+      LOCKSTEP_RETURN_IF_ERROR(use());
+      return true;
+    });
   }
 
   /// Reads what others appended. The content lock is held.
@@ -214,31 +243,37 @@ Status start_anew(const Fd& file, const std::string& path) {
 }
 
 /// Joins the users of the file. False: it was removed meanwhile.
-Result<bool> join_users(const Fd& file, const std::string& path) {
+Result<bool> join_users(const Fd& file, const std::string& path, const Deadline& deadline) {
   auto alone = try_lock_byte(file, kUsersLock, LockKind::exclusive);
   if (!alone.ok()) return alone;
   if (*alone) {
     if (!is_same_file(file, path)) return false;
     LOCKSTEP_RETURN_IF_ERROR(start_anew(file, path));
   }
-  LOCKSTEP_RETURN_IF_ERROR(lock_byte(file, kUsersLock, LockKind::shared));
+  LOCKSTEP_RETURN_IF_ERROR(
+      try_until(deadline, path, [&] { return try_lock_byte(file, kUsersLock, LockKind::shared); }));
   return is_same_file(file, path);
 }
 
 FileStore::~FileStore() {
   if (getpid() != owner_) return;  // A forked child's copy: the file and its locks are the parent's.
-  if (!lock_byte(file_, kClosingLock, LockKind::exclusive).ok()) return;
+  // Who keeps this from being removed leaves it to the next job, which starts it anew.
+  const Deadline deadline(env_, kLongestClosing);
+  const auto close_next = [this] { return try_lock_byte(file_, kClosingLock, LockKind::exclusive); };
+  if (!try_until(deadline, path_, close_next).ok()) return;
   auto alone = try_lock_byte(file_, kUsersLock, LockKind::exclusive);
   if (alone.ok() && *alone && is_same_file(file_, path_)) unlink(path_.c_str());
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_file_store(const std::string& path, Env& env) {
+Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chrono::milliseconds timeout,
+                                               Env& env) {
+  const Deadline deadline(env, timeout);
   for (;;) {
     Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) return system_error("cannot open the rendezvous file " + path, errno);
-    auto joined = join_users(file, path);
+    auto joined = join_users(file, path, deadline);
     if (!joined.ok()) return joined.status();
     if (*joined) return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(file), path, env));
   }

@@ -11,6 +11,8 @@
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/store_protocol.hpp"
 #include "lib/bootstrap/wire.hpp"
+#include "lib/net/stream_io.hpp"
+#include "lib/net/tcp_socket.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -18,28 +20,34 @@ namespace {
 constexpr std::size_t kReadBytes = 64
                                    << 10;  // Per event, so that one busy client does not keep others waiting.
 
-Status ended(int error) {
-  if (error == 0) return Status(ErrorCode::peer_lost, "its connection was closed");
-  if (error == ECONNRESET || error == EPIPE) return Status(ErrorCode::peer_lost, "its connection was reset");
-  return Status(ErrorCode::peer_lost, std::string("its connection failed: ") + std::strerror(error));
-}
-
 }  // namespace
 
-std::shared_ptr<FrameConnection> FrameConnection::open(Reactor& reactor, Fd socket, std::size_t most,
-                                                       Events events) {
+std::shared_ptr<FrameConnection> FrameConnection::open(Reactor& reactor, SilenceWatch& watch, Fd socket,
+                                                       std::size_t most, Events events) {
   std::shared_ptr<FrameConnection> connection(
-      new FrameConnection(reactor, std::move(socket), most, std::move(events)));
+      new FrameConnection(reactor, watch, std::move(socket), most, std::move(events)));
   connection->start();
   return connection;
 }
 
-FrameConnection::FrameConnection(Reactor& reactor, Fd socket, std::size_t most, Events events)
-    : reactor_(reactor), socket_(std::move(socket)), most_(most), events_(std::move(events)) {}
+FrameConnection::FrameConnection(Reactor& reactor, SilenceWatch& watch, Fd socket, std::size_t most,
+                                 Events events)
+    : reactor_(reactor),
+      silence_(watch),
+      socket_(std::move(socket)),
+      most_(most),
+      events_(std::move(events)) {}
 
-FrameConnection::~FrameConnection() { reactor_.remove(watch_); }
+FrameConnection::~FrameConnection() { stop(); }
+
+void FrameConnection::stop() {
+  reactor_.remove(std::exchange(watch_, 0));
+  silence_.remove(socket_.get());
+}
 
 void FrameConnection::start() {
+  (void)notice_vanished_peer(socket_);  // Refused, its end is noticed all the same when something is sent.
+  if (!has_loopback_peer(socket_)) silence_.add(socket_.get());
   interest_ = EPOLLIN;
   watch_ = reactor_.watch(socket_.get(), interest_, [weak = weak_from_this()](std::uint32_t events) {
     if (const auto self = weak.lock()) self->handle(events);
@@ -65,10 +73,9 @@ void FrameConnection::handle(std::uint32_t events) {
 
 void FrameConnection::read_some() {
   std::array<char, kReadBytes> bytes;
-  const ssize_t count = recv(socket_.get(), bytes.data(), bytes.size(), 0);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (count <= 0) return hang_up(ended(count == 0 ? 0 : errno));
-  received_.append(bytes.data(), static_cast<std::size_t>(count));
+  const Transfer some = receive_some(socket_.get(), std::as_writable_bytes(std::span(bytes)));
+  if (some.ended || some.error != 0) return hang_up(ended(some.error));
+  received_.append(bytes.data(), some.bytes);
   if (Status status = take_frames(); !status.ok()) hang_up(std::move(status));
 }
 
@@ -87,10 +94,9 @@ Status FrameConnection::take_frames() {
 
 void FrameConnection::write_some() {
   while (sent_ < unsent_.size()) {
-    const ssize_t count = ::send(socket_.get(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return;  // Full, or broken: then reading says so.
-    sent_ += static_cast<std::size_t>(count);
+    const Transfer some = send_some(socket_.get(), as_bytes(unsent_).subspan(sent_));
+    if (some.bytes == 0) return;  // Full, or broken: then reading says so.
+    sent_ += some.bytes;
   }
   unsent_.clear();
   sent_ = 0;
@@ -103,9 +109,17 @@ void FrameConnection::update_interest() {
   reactor_.modify(watch_, interest_);
 }
 
+Status FrameConnection::ended(int error) {
+  const bool silent = error == ETIMEDOUT || silence_.fell_silent(socket_.get());
+  if (silent) return Status(ErrorCode::peer_lost, silence_text());
+  if (error == 0) return Status(ErrorCode::peer_lost, "its connection was closed");
+  if (error == ECONNRESET || error == EPIPE) return Status(ErrorCode::peer_lost, "its connection was reset");
+  return Status(ErrorCode::peer_lost, std::string("its connection failed: ") + std::strerror(error));
+}
+
 void FrameConnection::hang_up(Status why) {
   if (watch_ == 0) return;
-  reactor_.remove(std::exchange(watch_, 0));
+  stop();
   socket_.reset();
   events_.closed(why);
 }

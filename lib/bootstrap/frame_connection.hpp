@@ -11,6 +11,7 @@
 #include "lib/base/status.hpp"
 #include "lib/net/fd.hpp"
 #include "lib/net/reactor.hpp"
+#include "lib/net/silence_watch.hpp"
 
 namespace lockstep::internal {
 
@@ -25,8 +26,10 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
     std::function<void(const Status& why)> closed;
   };
 
-  /// Frames with bodies above `most` bytes hang up.
-  static std::shared_ptr<FrameConnection> open(Reactor& reactor, Fd socket, std::size_t most, Events events);
+  /// Frames with bodies above `most` bytes hang up, and so does the silence of another host, for which
+  /// `watch`, which outlives the connection, looks after what was sent.
+  static std::shared_ptr<FrameConnection> open(Reactor& reactor, SilenceWatch& watch, Fd socket,
+                                               std::size_t most, Events events);
   ~FrameConnection();
   FrameConnection(const FrameConnection&) = delete;
   FrameConnection& operator=(const FrameConnection&) = delete;
@@ -35,16 +38,19 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
   void send(std::string_view frame);
 
  private:
-  FrameConnection(Reactor& reactor, Fd socket, std::size_t most, Events events);
+  FrameConnection(Reactor& reactor, SilenceWatch& watch, Fd socket, std::size_t most, Events events);
   void start();
   void handle(std::uint32_t events);
   void read_some();
   Status take_frames();
   void write_some();
   void update_interest();
+  Status ended(int error);
   void hang_up(Status why);
+  void stop();
 
   Reactor& reactor_;
+  SilenceWatch& silence_;
   Fd socket_;
   const std::size_t most_;
   Events events_;

@@ -19,15 +19,16 @@ inline constexpr std::size_t kMaxHandshakeBytes = 160;
 inline constexpr std::chrono::milliseconds kHandshakeDeadline{5'000};
 /// A client that was answered takes its own proof for the end, and sends data behind it: hung up on, it would
 /// take this rank for dead. So it has longer than any client keeps trying, also on a machine that gives it no
-/// turn.
+/// turn. Where all of kMaxHalfOpen places are taken, it has kHandshakeDeadline.
 inline constexpr std::chrono::milliseconds kProofDeadline{60'000};
 /// Connections that have not finished their handshake. More wait in the kernel's backlog.
 inline constexpr std::size_t kMaxHalfOpen = 64;
 /// How long nobody is accepted after descriptors ran out.
 inline constexpr std::chrono::milliseconds kAcceptPause{50};
 
-/// Ranks in a job: keeps rank arithmetic far from 32-bit overflow.
-inline constexpr std::int32_t kMaxWorld = 1 << 20;
+/// How long a call waits for a store whose server, or whose file's lock, is not to be had: the process that
+/// keeps it is alive, but may be busy.
+inline constexpr std::chrono::milliseconds kStorePatience{10'000};
 
 /// A key is a name, not data.
 inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
@@ -35,8 +36,13 @@ inline constexpr std::size_t kMaxKeyBytes = 1 << 10;
 inline constexpr std::size_t kMaxValueBytes = 1 << 20;
 /// A rank's notice to all others, within its description in the store.
 inline constexpr std::size_t kMaxNoticeBytes = kMaxValueBytes / 2;
-/// Keys in one store.
-inline constexpr std::size_t kMaxKeys = 1 << 16;
+/// Keys in one store, which keeps them to the end of the job.
+inline constexpr std::size_t kMaxKeys = 1 << 18;
+/// Of one rank: a dozen from its start to its end. The others, and those of smaller worlds, are left to
+/// communicators over UCX, which set one more each.
+inline constexpr std::size_t kKeysPerRank = 16;
+/// Ranks in a job: whom the store has room for.
+inline constexpr std::int32_t kMaxWorld = kMaxKeys / kKeysPerRank;
 /// Keys and values of one store together: what rank 0 may lose to it.
 inline constexpr std::size_t kMaxTotalBytes = 64 << 20;
 

@@ -27,21 +27,21 @@ std::optional<std::string> after(const std::string& address, std::string_view sc
   return address.substr(scheme.size());
 }
 
-Result<Meeting> open_file_meeting(const std::string& path, Env& env) {
-  auto store = open_file_store(path, env);
+Result<Meeting> open_file_meeting(const std::string& path, const Deadline& deadline, Env& env) {
+  auto store = open_file_store(path, deadline.left(), env);
   if (!store.ok()) return store.status();
   Meeting meeting;
   meeting.store = std::move(*store);
   return meeting;
 }
 
-Result<Meeting> open_local_meeting(const std::string& name, Env& env) {
+Result<Meeting> open_local_meeting(const std::string& name, const Deadline& deadline, Env& env) {
   if (name.find('/') != std::string::npos) {
     return Status(ErrorCode::configuration, "local://" + name + " is not a rendezvous: a name has no slash");
   }
   auto directory = runtime_directory();
   if (!directory.ok()) return directory.status();
-  return open_file_meeting(*directory + "/" + name, env);
+  return open_file_meeting(*directory + "/" + name, deadline, env);
 }
 
 Status check_security(const HostPort& at, const std::string& secret) {
@@ -160,8 +160,8 @@ Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, st
     meeting.store = open_memory_store(*name);
     return meeting;
   }
-  if (const auto path = after(launch.rendezvous, "file://")) return open_file_meeting(*path, env);
-  if (const auto name = after(launch.rendezvous, "local://")) return open_local_meeting(*name, env);
+  if (const auto path = after(launch.rendezvous, "file://")) return open_file_meeting(*path, deadline, env);
+  if (const auto name = after(launch.rendezvous, "local://")) return open_local_meeting(*name, deadline, env);
   if (const auto where = after(launch.rendezvous, "tcp://"))
     return open_tcp_meeting(launch, *where, secret, group, deadline, env);
   return Status(

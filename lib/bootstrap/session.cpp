@@ -42,6 +42,7 @@ class JoinedSession final : public Session {
         board_(LossBoard::make(launch_.rank)) {}
 
   Status join(const Deadline& deadline, Env& env, std::string transports, std::string notice) {
+    meeting_.store->be_patient_until(deadline.when());
     const Digest digest = hmac_sha256(as_bytes(secret_), as_bytes("lockstep roll call"));
     const std::string mark(as_text(std::span(digest).first(kSecretMarkBytes)));
     Member self = this_member(launch_.rank);

@@ -1,6 +1,8 @@
 // Store: the small key-value meeting place of a job.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -10,11 +12,17 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
+#include "lib/bootstrap/limits.hpp"
 
 namespace lockstep::internal {
 
 /// Thread-safe. Keys at most kMaxKeyBytes, values at most kMaxValueBytes (lib/bootstrap/limits.hpp).
+///
+/// A store may itself be late: the process that serves it is stopped, or another rank is while it has the
+/// file locked. A call waits kStorePatience for that, and then ends with ErrorCode::timeout too: what it was
+/// to change may be changed or not.
 class Store {
  public:
   virtual ~Store() = default;
@@ -41,6 +49,21 @@ class Store {
     if (!values.ok()) return values.status();
     return std::move(values->front());
   }
+
+  /// Until `when` all calls wait for a late store: a start, which waits so long for ranks as well, adds what
+  /// must not be added twice.
+  void be_patient_until(Nanos when) { patient_until_ = when; }
+
+ protected:
+  /// How long a call waits that else would for `patience`.
+  std::chrono::milliseconds patience_at(Nanos now, std::chrono::milliseconds patience) const {
+    constexpr Nanos kPerMilli = 1'000'000;
+    const Nanos until = patient_until_;
+    return until <= now ? patience : std::max(patience, std::chrono::milliseconds((until - now) / kPerMilli));
+  }
+
+ private:
+  std::atomic<Nanos> patient_until_{0};
 };
 
 }  // namespace lockstep::internal

@@ -47,10 +47,8 @@ class Watch : public std::enable_shared_from_this<Watch> {
   }
 
   void report(const Loss& loss) {
-    board_->add(loss);
-    // The first evidence counts; a store that fails has ended with its job.
-    const auto known = store_.wait(std::vector<std::string>{lost_key(loss.rank)}, milliseconds(0));
-    if (known.ok() && !known.value().front()) (void)store_.set_one(lost_key(loss.rank), loss.evidence);
+    lose(loss);
+    settle();
   }
 
  private:
@@ -76,8 +74,36 @@ class Watch : public std::enable_shared_from_this<Watch> {
 
   void ended(int rank) {
     reactor_.remove(std::exchange(processes_[rank].watch, 0));
+    ended_.push_back(rank);
+    settle();
+  }
+
+  void lose(const Loss& loss) {
+    board_->add(loss);
+    untold_.push_back(loss);
+  }
+
+  /// Asks and tells the store. While another rank keeps it locked the rest is left to the next look; a store
+  /// that fails otherwise has ended with its job.
+  void settle() {
+    std::erase_if(ended_, [this](int rank) { return judge(rank); });
+    std::erase_if(untold_, [this](const Loss& loss) { return tell(loss); });
+  }
+
+  static bool is_locked(const Status& status) { return status.code() == ErrorCode::timeout; }
+
+  /// Whether a rank whose process ended had left. False: not known yet.
+  bool judge(int rank) {
     const auto left = store_.wait(std::vector<std::string>{left_key(rank)}, milliseconds(0));
-    if (left.ok() && !left.value().front()) report({rank, "its process ended"});
+    if (left.ok() && !left.value().front()) lose({rank, "its process ended"});
+    return !is_locked(left.status());
+  }
+
+  /// The first evidence counts. False: not told yet.
+  bool tell(const Loss& loss) {
+    const auto known = store_.wait(std::vector<std::string>{lost_key(loss.rank)}, milliseconds(0));
+    if (!known.ok() || known.value().front()) return !is_locked(known.status());
+    return !is_locked(store_.set_one(lost_key(loss.rank), loss.evidence));
   }
 
   void schedule() {
@@ -96,6 +122,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
 
   void look() {
     look_for_processes();
+    settle();
     const auto present = store_.wait(keys_, milliseconds(0));
     for (std::size_t i = 0; present.ok() && i < keys_.size(); ++i) {
       if (!present.value()[i]) continue;
@@ -111,6 +138,8 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::vector<std::string> keys_;
   std::vector<int> ranks_;
   std::map<int, Process> processes_;
+  std::vector<int> ended_;    // Processes that ended, and may have left.
+  std::vector<Loss> untold_;  // What is not in the store yet.
   Reactor::Handle timer_ = 0;
 };
 

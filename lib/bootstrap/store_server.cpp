@@ -144,7 +144,8 @@ void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
   events.closed = [this, id](const Status& why) { forget(id, why); };
   Client& client = clients_[id];
   client.hello = hello;
-  client.connection = FrameConnection::open(reactor_, std::move(socket), kMaxRequestBytes, std::move(events));
+  client.connection =
+      FrameConnection::open(reactor_, silence_, std::move(socket), kMaxRequestBytes, std::move(events));
   const Group& group = group_of(hello.channel);
   forget_earlier_groups();
   if (hello.service != HandshakeService::watch) return;

@@ -76,7 +76,7 @@ class StoreServer {
   };
 
   explicit StoreServer(StoreServerOptions options)
-      : options_(std::move(options)), reactor_(Reactor::instance()) {}
+      : options_(std::move(options)), reactor_(Reactor::instance()), silence_(reactor_, real_env()) {}
   void open(Fd listener);
   Group& group_of(std::uint64_t number);
   void tell(std::uint64_t group, const StoreRequest& notice);
@@ -100,6 +100,7 @@ class StoreServer {
 
   const StoreServerOptions options_;
   Reactor& reactor_;
+  SilenceWatch silence_;
   HostPort address_;
   // The rest lives on the reactor's thread.
   std::unique_ptr<Acceptor> acceptor_;

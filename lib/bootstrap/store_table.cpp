@@ -111,11 +111,6 @@ Status check_keys(std::span<const std::string> keys) {
                                                  std::to_string(kMaxKeys) + " are allowed");
 }
 
-Status forked_child_error() {
-  return Status(ErrorCode::not_supported,
-                "lockstep was set up in the parent of this forked process and cannot be used here");
-}
-
 Status missing_keys_error(std::span<const std::string> keys, const std::vector<bool>& present) {
   std::string names;
   std::size_t missing = 0;

@@ -38,9 +38,6 @@ class StoreTable {
 Status check_entry(const Store::Entry& entry);
 Status check_keys(std::span<const std::string> keys);
 
-/// What a store says to a child forked after it was opened.
-Status forked_child_error();
-
 /// ErrorCode::timeout that names the keys that are absent (`present` is what wait() returned).
 Status missing_keys_error(std::span<const std::string> keys, const std::vector<bool>& present);
 

@@ -29,13 +29,14 @@ struct Listener {
 class TcpLossChannel final : public LossChannel {
  public:
   TcpLossChannel(Fd watch, int server_rank, std::shared_ptr<LossBoard> board)
-      : reactor_(Reactor::instance()) {
+      : reactor_(Reactor::instance()), silence_(reactor_, real_env()) {
     const auto listener = std::make_shared<Listener>(Listener{std::move(board), server_rank});
     FrameConnection::Events events;
     events.frame = [listener](std::span<const std::byte> body) { return listener->hear(body); };
     events.closed = [listener](const Status& why) { listener->end(why); };
     reactor_.run_there([&] {
-      connection_ = FrameConnection::open(reactor_, std::move(watch), kMaxRequestBytes, std::move(events));
+      connection_ =
+          FrameConnection::open(reactor_, silence_, std::move(watch), kMaxRequestBytes, std::move(events));
     });
   }
   ~TcpLossChannel() override {
@@ -60,6 +61,7 @@ class TcpLossChannel final : public LossChannel {
 
  private:
   Reactor& reactor_;
+  SilenceWatch silence_;
   std::shared_ptr<FrameConnection> connection_;
 };
 

@@ -1,7 +1,6 @@
 #include "lib/bootstrap/tcp_store.hpp"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "lib/bootstrap/store_protocol.hpp"
 #include "lib/bootstrap/store_table.hpp"
 #include "lib/bootstrap/wire.hpp"
+#include "lib/net/stream_io.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -24,45 +24,43 @@ using std::chrono::milliseconds;
 // Pauses between attempts to reach a server that is not up yet.
 constexpr milliseconds kFirstPause{2};
 constexpr milliseconds kLongestPause{200};
-// How much longer than the request's own timeout the server may take to answer: it is alive, but may be busy.
-constexpr milliseconds kServerSlack{10'000};
+// How often a thread that waits for the server asks whether the server's host is still there.
+constexpr int kLookForHostMillis = 1000;
 constexpr std::size_t kAnswerBytes = 64 << 10;
 
 Status await(const Fd& socket, short events, const Deadline& deadline) {
   pollfd entry{socket.get(), events, 0};
   for (;;) {
-    const int ready = poll(&entry, 1, deadline.poll_timeout());
+    const int ready = poll(&entry, 1, std::min(deadline.poll_timeout(), kLookForHostMillis));
     if (ready > 0) return Status();
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
+    if (is_silent(socket.get())) return Status(ErrorCode::peer_lost, silence_text());
     if (deadline.passed()) return Status(ErrorCode::timeout, "no answer in time");
   }
 }
 
-Status connection_ended(ssize_t count) {
-  if (count == 0) return Status(ErrorCode::peer_lost, "the connection was closed");
-  return Status(ErrorCode::peer_lost, std::string("the connection failed: ") + std::strerror(errno));
+Status connection_ended(const Transfer& last) {
+  if (last.ended) return Status(ErrorCode::peer_lost, "the connection was closed");
+  if (last.error == ETIMEDOUT) return Status(ErrorCode::peer_lost, silence_text());
+  return Status(ErrorCode::peer_lost, std::string("the connection failed: ") + std::strerror(last.error));
 }
 
 Status send_all(const Fd& socket, std::span<const std::byte> bytes, const Deadline& deadline) {
   while (!bytes.empty()) {
-    const ssize_t count = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count >= 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    } else if (errno == EAGAIN) {
-      LOCKSTEP_RETURN_IF_ERROR(await(socket, POLLOUT, deadline));
-    } else if (errno != EINTR) {
-      return connection_ended(count);
-    }
+    const Transfer some = send_some(socket.get(), bytes);
+    if (some.error != 0) return connection_ended(some);
+    bytes = bytes.subspan(some.bytes);
+    if (some.bytes == 0) LOCKSTEP_RETURN_IF_ERROR(await(socket, POLLOUT, deadline));
   }
   return Status();
 }
 
 /// At least one byte of at most into.size().
-Result<std::size_t> receive_some(const Fd& socket, std::span<std::byte> into, const Deadline& deadline) {
+Result<std::size_t> receive(const Fd& socket, std::span<std::byte> into, const Deadline& deadline) {
   for (;;) {
-    const ssize_t count = recv(socket.get(), into.data(), into.size(), 0);
-    if (count > 0) return static_cast<std::size_t>(count);
-    if (count == 0 || (errno != EAGAIN && errno != EINTR)) return connection_ended(count);
+    const Transfer some = receive_some(socket.get(), into);
+    if (some.bytes > 0) return some.bytes;
+    if (some.ended || some.error != 0) return connection_ended(some);
     LOCKSTEP_RETURN_IF_ERROR(await(socket, POLLIN, deadline));
   }
 }
@@ -74,7 +72,7 @@ Status shake_hands(const Fd& socket, HandshakeClient& handshake, const Deadline&
     if (handshake.state() == HandshakeState::established) return Status();
     if (handshake.state() == HandshakeState::failed) return handshake.status();
     std::array<std::byte, kMaxHandshakeBytes> bytes;
-    auto count = receive_some(socket, std::span(bytes).first(handshake.wanted()), deadline);
+    auto count = receive(socket, std::span(bytes).first(handshake.wanted()), deadline);
     if (!count.ok()) return count.status();
     handshake.consume(std::span(bytes).first(*count));
   }
@@ -86,6 +84,7 @@ Result<Fd> try_to_connect(const StoreClientOptions& options, HandshakeService se
                           const Deadline& deadline, Env& env) {
   auto socket = tcp_connect(options.server, deadline.left(), env);
   if (!socket.ok()) return socket;
+  LOCKSTEP_RETURN_IF_ERROR(notice_vanished_peer(*socket));
   HandshakeHello hello;
   hello.service = service;
   hello.rank = options.rank;
@@ -114,7 +113,7 @@ class Connection {
       if (!body.ok()) return body.status();
       if (body.value()) return decode_reply(*body.value());
       std::array<std::byte, kAnswerBytes> bytes;
-      auto count = receive_some(socket_, bytes, deadline);
+      auto count = receive(socket_, bytes, deadline);
       if (!count.ok()) return count.status();
       received += as_text(std::span(bytes).first(*count));
     }
@@ -181,7 +180,7 @@ class TcpStore final : public Store {
     // There the connections are closed, and their numbers may be other files' by now.
     if (in_forked_child()) return forked_child_error();
     LOCKSTEP_RETURN_IF_ERROR(check(request));
-    const Deadline deadline(env_, milliseconds(request.timeout_ms) + kServerSlack);
+    const Deadline deadline(env_, patience_at(env_.now(), milliseconds(request.timeout_ms) + kStorePatience));
     auto connection = take_connection(deadline);
     if (!connection.ok()) return connection.status();
     auto reply = connection->exchange(request, deadline);

@@ -66,6 +66,8 @@ class Fetch {
     while (limit_wait(SO_RCVTIMEO)) {
       DescriptorAnswer answer = receive_answer(socket_);
       if (answer.error_number == EINTR || answer.error_number == EAGAIN) continue;
+      if (answer.error_number == EMFILE)
+        return system_error("taking over memory of another process (`ulimit -n`)", EMFILE);
       if (answer.closed || answer.error_number != 0) return gone(service_);
       if (!answer.descriptors.empty()) return std::move(answer.descriptors);
       return Status(ErrorCode::internal, "the process behind descriptor service " + service_ +

@@ -49,8 +49,8 @@ Result<DescriptorRequest> decode_request(std::string_view packet) {
 }
 
 bool send_answer(const Fd& socket, std::span<const Fd> descriptors) {
-  char found = descriptors.empty() ? 0 : 1;
-  iovec body{&found, 1};
+  auto count = static_cast<unsigned char>(descriptors.size());
+  iovec body{&count, 1};
   alignas(cmsghdr) std::array<char, kControlBytes> control{};
   msghdr message{};
   message.msg_iov = &body;
@@ -72,8 +72,8 @@ bool send_answer(const Fd& socket, std::span<const Fd> descriptors) {
 }
 
 DescriptorAnswer receive_answer(const Fd& socket) {
-  char found = 0;
-  iovec body{&found, 1};
+  unsigned char sent = 0;
+  iovec body{&sent, 1};
   alignas(cmsghdr) std::array<char, kControlBytes> control{};
   msghdr message{};
   message.msg_iov = &body;
@@ -88,6 +88,8 @@ DescriptorAnswer receive_answer(const Fd& socket) {
     answer.closed = true;
   } else {
     answer.descriptors = attached(message);
+    // The kernel hands over as many as there are numbers for, and drops the rest.
+    if (answer.descriptors.size() != sent) answer.error_number = EMFILE;
   }
   return answer;
 }

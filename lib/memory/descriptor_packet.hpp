@@ -1,5 +1,5 @@
-// The packets of the descriptor service: a request is one byte (IfAbsent) and the key, an answer one byte
-// with the descriptors attached.
+// The packets of the descriptor service: a request is one byte (IfAbsent) and the key, an answer one byte,
+// the number of descriptors, with these attached.
 #pragma once
 
 #include <span>
@@ -26,8 +26,10 @@ Result<DescriptorRequest> decode_request(std::string_view packet);
 bool send_answer(const Fd& socket, std::span<const Fd> descriptors);
 
 struct DescriptorAnswer {
-  int error_number = 0;  ///< errno of a failed receive; the rest is void then.
-  bool closed = false;   ///< The peer closed instead of answering.
+  /// errno of a failed receive; the rest is void then. EMFILE: this process has no numbers left for what
+  /// came.
+  int error_number = 0;
+  bool closed = false;  ///< The peer closed instead of answering.
   std::vector<Fd> descriptors;
 };
 /// Receives an answer; waits as the socket's SO_RCVTIMEO says.

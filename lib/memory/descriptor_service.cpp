@@ -19,6 +19,7 @@
 #include "lib/memory/descriptor_packet.hpp"
 #include "lib/memory/limits.hpp"
 #include "lib/net/reactor.hpp"
+#include "lib/net/stream_io.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -33,7 +34,7 @@ class DescriptorService {
 
   Result<std::string> name();
   Status offer(const std::string& key, std::vector<Fd> descriptors);
-  void withdraw(const std::string& key);
+  std::vector<Fd> withdraw(const std::string& key);
 
  private:
   using Id = std::uint64_t;
@@ -96,14 +97,10 @@ Status DescriptorService::start() {
 
 void DescriptorService::accept_clients() {
   for (;;) {
-    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket) {
-      add_client(std::move(socket));
-    } else if (errno == EMFILE || errno == ENFILE) {
-      return pause_accepting();
-    } else if (errno != EINTR && errno != ECONNABORTED) {
-      return;
-    }
+    auto socket = accept_connection(listener_);
+    if (!socket.ok()) return pause_accepting();
+    if (!*socket) return;  // Nobody waits any more.
+    add_client(std::move(**socket));
   }
 }
 
@@ -186,9 +183,10 @@ Status DescriptorService::offer(const std::string& key, std::vector<Fd> descript
   return Status();
 }
 
-void DescriptorService::withdraw(const std::string& key) {
+std::vector<Fd> DescriptorService::withdraw(const std::string& key) {
   std::lock_guard lock(mutex_);
-  offers_.erase(key);
+  auto offer = offers_.extract(key);
+  return offer ? std::move(offer.mapped()) : std::vector<Fd>();
 }
 
 }  // namespace
@@ -199,6 +197,8 @@ Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors) {
   return DescriptorService::instance().offer(key, std::move(descriptors));
 }
 
-void withdraw_descriptors(const std::string& key) { DescriptorService::instance().withdraw(key); }
+std::vector<Fd> withdraw_descriptors(const std::string& key) {
+  return DescriptorService::instance().withdraw(key);
+}
 
 }  // namespace lockstep::internal

@@ -23,7 +23,8 @@ Result<std::string> descriptor_service_name();
 /// Offers `descriptors` (1 to kMaxDescriptorsPerKey) under `key` (at most kMaxDescriptorKeyBytes) until
 /// withdraw_descriptors(key). Fails (internal) when the key is offered already. Does not start the service.
 Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors);
-void withdraw_descriptors(const std::string& key);
+/// Returns what was offered.
+std::vector<Fd> withdraw_descriptors(const std::string& key);
 
 enum class IfAbsent {
   fail,  ///< An unknown key is an error (internal).
@@ -31,8 +32,9 @@ enum class IfAbsent {
 };
 
 /// Fetches the descriptors of `key` from the process whose service is `service`, at most `timeout_ms`. Blocks
-/// until it answered, which waits for no operation of its owner. Errors: peer_lost when the process is gone,
-/// timeout, unauthorized when it runs as another user.
+/// until it answered, which waits for no operation of its owner. All that were offered, or an error:
+/// peer_lost when the process is gone, timeout, unauthorized when it runs as another user, system when this
+/// process has no numbers left for them.
 Result<std::vector<Fd>> fetch_descriptors(const std::string& service, std::string_view key,
                                           IfAbsent if_absent, int timeout_ms);
 

@@ -1,8 +1,10 @@
 #include "lib/memory/heap.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cassert>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,13 +44,11 @@ Result<Fd> move_to_shared(std::byte* data, std::size_t bytes) {
   return fd;
 }
 
-// Gives the pages back now: peers may keep the descriptor mapped for as long as they live.
-void drop_pages(std::byte* data, std::size_t bytes) noexcept { ::madvise(data, bytes, MADV_REMOVE); }
-
-Status forked_child_error() {
-  return Status(ErrorCode::not_supported,
-                "this process was forked after lockstep was first used in its parent: use lockstep in the "
-                "parent, or fork first");
+// Offers the segment no longer and gives its pages back now: peers may keep the descriptor mapped for as long
+// as they live.
+void drop_segment(std::uint64_t segment, std::uint64_t generation, std::size_t bytes) {
+  for (const Fd& fd : withdraw_descriptors(segment_key(segment, generation)))
+    ::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ Result<std::byte*> Heap::allocate(std::size_t bytes) {
   if (in_forked_child()) return forked_child_error();
   if (bytes == 0) return Status(ErrorCode::invalid_argument, "0 bytes were asked for: allocate at least 1");
   const std::size_t whole_pages = round_up_to_pages(bytes);
-  if (whole_pages < bytes)
+  if (whole_pages < bytes || whole_pages > PTRDIFF_MAX)
     return Status(ErrorCode::out_of_memory, "no process has " + std::to_string(bytes) + " bytes");
   Block block = take_kept(whole_pages);
   if (block.data != nullptr) {
@@ -111,17 +111,22 @@ Result<std::byte*> Heap::allocate(std::size_t bytes) {
   return block.data;
 }
 
-// Under the lock. Evicts the oldest until what is kept is within bounds.
+void Heap::release(const Block& block) {
+  drop_segment(block.segment, block.generation, block.bytes);
+  ::munmap(block.data, block.bytes);
+}
+
+// Under the lock. Evicts the oldest until what is kept is within bounds; what never could be pushes nobody
+// out.
 void Heap::keep(const Block& block) {
+  if (block.bytes > kReuseBytes) return release(block);
   kept_.push_back(block);
   kept_bytes_ += block.bytes;
   while (kept_bytes_ > kReuseBytes) {
     const Block oldest = kept_.front();
     kept_.pop_front();
     kept_bytes_ -= oldest.bytes;
-    withdraw_descriptors(segment_key(oldest.segment, oldest.generation));
-    drop_pages(oldest.data, oldest.bytes);
-    ::munmap(oldest.data, oldest.bytes);
+    release(oldest);
   }
 }
 
@@ -192,9 +197,8 @@ Status Heap::give_back(void* pointer) {
   auto mapping = Mapping::map_private(block.bytes);
   if (!mapping.ok()) return mapping.status();
   std::memcpy(mapping->data(), block.data, block.bytes);
-  drop_pages(block.data, block.bytes);
   LOCKSTEP_RETURN_IF_ERROR(mapping->move_over(block.data));
-  withdraw_descriptors(segment_key(block.segment, block.generation));
+  drop_segment(block.segment, block.generation, block.bytes);  // Not before: this was the only copy.
   blocks_.erase(found);
   table_.erase(address_of(pointer));
   return Status();

@@ -21,8 +21,8 @@ inline constexpr std::size_t kMaxDescriptorsPerKey = 4;
 /// way: far above the ranks of a host.
 inline constexpr std::size_t kMaxDescriptorClients = 1024;
 
-/// How long the descriptor service stops accepting when this process ran out of descriptors, instead of
-/// spinning on the refusal.
+/// How long the descriptor service stops accepting when this process ran out of descriptors or memory,
+/// instead of spinning on the refusal.
 inline constexpr std::int64_t kAcceptPauseNanos = 50'000'000;
 
 }  // namespace lockstep::internal

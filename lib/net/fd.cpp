@@ -60,4 +60,10 @@ void Fd::reset() noexcept {
 
 bool in_forked_child() noexcept { return g_in_child.load(std::memory_order_relaxed); }
 
+Status forked_child_error() {
+  return Status(ErrorCode::not_supported,
+                "lockstep was in use in the parent when this process was forked: use it in the parent, fork "
+                "before its first use, or call exec in the child");
+}
+
 }  // namespace lockstep::internal

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "lib/base/status.hpp"
+
 namespace lockstep::internal {
 
 class Fd {
@@ -24,5 +26,7 @@ class Fd {
 
 /// True in a child forked while an Fd was open: the library was in use, and cannot be used in the child.
 bool in_forked_child() noexcept;
+/// What is said to a caller there.
+Status forked_child_error();
 
 }  // namespace lockstep::internal

@@ -30,8 +30,8 @@ namespace {
 // Rounds in which everything is stuck before the thread sleeps. Between them it yields, so that a peer on the
 // same core can run; it never spins, because a process cannot know whether a core is spare.
 constexpr int kYieldRounds = 8;
-// While operations move, descriptors and timers are looked at once in so many rounds (a look is a system
-// call).
+// While the thread does not sleep, descriptors, timers and tasks are looked at once in so many rounds (a look
+// is a system call), whatever came of these rounds: peers that yield to each other may move in every other.
 constexpr int kRoundsBetweenLooks = 16;
 // Sleep when a stuck progressor has no descriptor to wait on.
 constexpr Nanos kBlindSleep = 1'000'000;
@@ -238,19 +238,19 @@ void ThreadReactor::wake() noexcept {
 void ThreadReactor::run() {
   t_reactor = this;
   ask_for_short_turns();
-  int stuck_rounds = 0;
-  for (unsigned round = 1;; ++round) {
+  int stuck_rounds = 0, rounds_since_look = 0;
+  for (;;) {
     const auto outcome = roster_.step();
-    if (outcome == Progressor::Outcome::moved) {
-      stuck_rounds = 0;
-      if (round % kRoundsBetweenLooks == 0) look();
-    } else if (outcome == Progressor::Outcome::stuck && stuck_rounds < kYieldRounds) {
-      ++stuck_rounds;
-      sched_yield();
-    } else {
-      stuck_rounds = 0;
+    stuck_rounds = outcome == Progressor::Outcome::stuck ? stuck_rounds + 1 : 0;
+    if (outcome == Progressor::Outcome::idle || stuck_rounds > kYieldRounds) {
       sleep();
+      stuck_rounds = rounds_since_look = 0;
+      continue;
     }
+    if (outcome == Progressor::Outcome::stuck) sched_yield();
+    if (++rounds_since_look < kRoundsBetweenLooks) continue;
+    look();
+    rounds_since_look = 0;
   }
 }
 
@@ -348,6 +348,8 @@ Nanos ThreadReactor::until_next_timer() {
 }
 
 }  // namespace
+
+bool on_reactor_thread() noexcept { return t_reactor != nullptr; }
 
 Reactor& Reactor::instance() {
   static ThreadReactor* reactor = new ThreadReactor("lockstep");  // May outlive main(): never destroyed.

@@ -63,4 +63,7 @@ class Reactor {
   virtual void notify() = 0;
 };
 
+/// Whether this is a reactor's thread, on which nobody waits.
+bool on_reactor_thread() noexcept;
+
 }  // namespace lockstep::internal

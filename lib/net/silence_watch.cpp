@@ -12,6 +12,7 @@ constexpr Nanos kLookEvery = 1'000'000'000;
 }  // namespace
 
 SilenceWatch::~SilenceWatch() {
+  if (in_forked_child()) return;  // The lock may be held by a thread that is not here.
   Reactor::Handle timer = 0;
   {
     std::lock_guard lock(mutex_);
@@ -28,6 +29,7 @@ void SilenceWatch::add(int fd) {
 }
 
 void SilenceWatch::remove(int fd) {
+  if (in_forked_child()) return;
   std::lock_guard lock(mutex_);
   silent_.erase(fd);
 }

@@ -94,6 +94,16 @@ Status set_congestion(const Fd& socket, const StreamOptions& options) {
                     "\" is not available to this process; allowed here: " + allowed_congestion_controls());
 }
 
+Status ask_for_signs_of_life(const Fd& socket) {
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1, "TCP_KEEPIDLE"));
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1, "TCP_KEEPINTVL"));
+  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kSilenceLimit, "TCP_KEEPCNT"));
+  // Where the kernel has it, it asks a silent or busy peer that often, instead of ever more seldom.
+  (void)set_option(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, kLongestPauseMillis, "TCP_RTO_MAX_MS");
+  return {};
+}
+
 // Errors of a connection that died while it waited to be accepted (accept(2) hands them over).
 bool died_in_queue(int error) {
   switch (error) {
@@ -199,15 +209,14 @@ Result<std::optional<Fd>> accept_connection(const Fd& listener) {
 Status set_stream_options(const Fd& socket, const StreamOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   LOCKSTEP_RETURN_IF_ERROR(set_congestion(socket, options));
-  if (!options.between_hosts) return {};
-  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
-  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1, "TCP_KEEPIDLE"));
-  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1, "TCP_KEEPINTVL"));
-  LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kSilenceLimit, "TCP_KEEPCNT"));
-  // Where the kernel has it, it asks a silent or busy peer that often, instead of ever more seldom.
-  (void)set_option(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, kLongestPauseMillis, "TCP_RTO_MAX_MS");
-  return {};
+  return options.between_hosts ? ask_for_signs_of_life(socket) : Status();
 }
+
+Status notice_vanished_peer(const Fd& socket) {
+  return has_loopback_peer(socket) ? Status() : ask_for_signs_of_life(socket);
+}
+
+std::string silence_text() { return "its host has not answered for " + std::to_string(kSilenceLimit) + " s"; }
 
 bool is_silent(int fd) noexcept {
   constexpr unsigned kUnanswered = 2;  // One alone may be on its way.

@@ -66,6 +66,9 @@ struct StreamOptions {
   bool between_hosts = false;
 };
 Status set_stream_options(const Fd& socket, const StreamOptions& options);
+/// The last of these alone, for a connection that may be one between hosts: nothing where the peer has a
+/// loopback address.
+Status notice_vanished_peer(const Fd& socket);
 
 /// Seconds without any answer of the peer's kernel after which a connection between hosts is broken. A
 /// stopped process does not count: its kernel answers for it.
@@ -73,5 +76,7 @@ inline constexpr int kSilenceLimit = 3;
 /// Whether that is so while something is on its way to the peer (kernels before Linux 6.15 ask a peer that
 /// reads nothing ever more seldom, and so know later).
 bool is_silent(int fd) noexcept;
+/// What to say then.
+std::string silence_text();
 
 }  // namespace lockstep::internal

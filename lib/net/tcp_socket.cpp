@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "lib/net/port_holder.hpp"
 
@@ -111,13 +112,22 @@ HostPort describe(const sockaddr_storage& storage) {
   return {};
 }
 
+std::optional<sockaddr_storage> peer_of(const Fd& socket) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
+  return storage;
+}
+
 bool is_loopback(const sockaddr& address) {
   if (address.sa_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
     return (ntohl(v4.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
   }
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-  return address.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+  if (address.sa_family != AF_INET6) return false;
+  const bool v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == IN_LOOPBACKNET;
+  return v4 || IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
 }
 
 }  // namespace
@@ -182,10 +192,13 @@ HostPort local_address(const Fd& socket) {
 }
 
 HostPort remote_address(const Fd& socket) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
-  return describe(storage);
+  const auto peer = peer_of(socket);
+  return peer ? describe(*peer) : HostPort();
+}
+
+bool has_loopback_peer(const Fd& socket) {
+  const auto peer = peer_of(socket);
+  return peer && is_loopback(reinterpret_cast<const sockaddr&>(*peer));
 }
 
 bool is_numeric_address(const std::string& host) { return look_up({host, 0}, AI_NUMERICHOST).ok(); }

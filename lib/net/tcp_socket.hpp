@@ -35,6 +35,9 @@ Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, En
 HostPort local_address(const Fd& socket);
 HostPort remote_address(const Fd& socket);
 
+/// Whether a socket is connected to a loopback address.
+bool has_loopback_peer(const Fd& socket);
+
 /// Whether `host` is an address, not a name.
 bool is_numeric_address(const std::string& host);
 

@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 std::unique_ptr<Store> open_or_die(const std::string& path) {
-  auto store = open_file_store(path, real_env());
+  auto store = open_file_store(path, kSoon, real_env());
   if (!store.ok()) ADD_FAILURE() << store.status().message();
   return store.ok() ? std::move(*store) : nullptr;
 }
@@ -35,7 +35,7 @@ TEST(FileStore, LeftoverOfKilledUsersIsStartedAnew) {
   const std::string path = directory.path() + "/store";
   const pid_t child = fork();
   if (child == 0) {
-    const auto store = open_file_store(path, real_env());
+    const auto store = open_file_store(path, kSoon, real_env());
     if (store.ok()) (void)store.value()->set_one("stale", "1");
     raise(SIGKILL);
   }
@@ -62,7 +62,7 @@ TEST(FileStore, ForeignFilesAreLeftAlone) {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/thesis.txt";
   std::ofstream(path) << "years of work, not a store";
-  const auto store = open_file_store(path, real_env());
+  const auto store = open_file_store(path, kSoon, real_env());
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().message(),
             path + " is not a store of lockstep; choose another path for the rendezvous");
@@ -72,7 +72,7 @@ TEST(FileStore, ForeignFilesAreLeftAlone) {
 }
 
 TEST(FileStore, MissingDirectoryIsNamed) {
-  const auto store = open_file_store("/no/such/directory/store", real_env());
+  const auto store = open_file_store("/no/such/directory/store", kSoon, real_env());
   EXPECT_EQ(store.status().message(),
             "cannot open the rendezvous file /no/such/directory/store: No such file or directory");
 }
@@ -100,7 +100,7 @@ TEST(FileStore, ManyProcessesComeAndGo) {
     if (child == 0) {
       bool good = true;
       {
-        auto store = open_file_store(path, real_env());
+        auto store = open_file_store(path, kSoon, real_env());
         std::vector<std::string> keys;
         for (int k = 0; k < kProcesses; ++k) keys.push_back("rank" + std::to_string(k));
         good = store.ok() && store.value()->set_one(keys[static_cast<std::size_t>(i)], "here").ok() &&

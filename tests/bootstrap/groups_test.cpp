@@ -51,9 +51,10 @@ class Groups : public testing::TestWithParam<std::string> {
     client.key = make_handshake_key("job", "s3cret");
     if (rendezvous_.find("://127.") != std::string::npos)
       client.server = parse_host_port(rendezvous_.substr(rendezvous_.find("://") + 3)).value();
-    auto store = client.server.port == 0
-                     ? open_file_store(GetParam() == "file" ? rendezvous_.substr(7) : local, real_env())
-                     : open_tcp_store(client, kSoon, real_env());
+    auto store =
+        client.server.port == 0
+            ? open_file_store(GetParam() == "file" ? rendezvous_.substr(7) : local, kSoon, real_env())
+            : open_tcp_store(client, kSoon, real_env());
     ASSERT_TRUE(store.ok()) << store.status().message();
     ASSERT_TRUE(store.value()->get_one(key, kSoon).ok());
   }

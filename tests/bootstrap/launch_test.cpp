@@ -275,9 +275,8 @@ TEST(Launch, RanksAndSizesOutOfRange) {
             "rank 4 (from RANK and WORLD_SIZE) is out of range for world size 4; ranks count from 0 to 3");
   EXPECT_EQ(refuse({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}),
             "rank -1 (from PMI_RANK and PMI_SIZE) is out of range for world size 2; ranks count from 0 to 1");
-  EXPECT_EQ(
-      refuse({{"RANK", "0"}, {"WORLD_SIZE", "0"}}),
-      "world size 0 (from RANK and WORLD_SIZE) is out of range; it counts the ranks, from 1 to 1048576");
+  EXPECT_EQ(refuse({{"RANK", "0"}, {"WORLD_SIZE", "0"}}),
+            "world size 0 (from RANK and WORLD_SIZE) is out of range; it counts the ranks, from 1 to 16384");
   EXPECT_EQ(refuse({{"RANK", "0x1"}, {"WORLD_SIZE", "2"}}), "RANK=0x1 in the environment is not a number");
   InitOptions options;
   options.rank = 5;

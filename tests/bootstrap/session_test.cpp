@@ -60,7 +60,7 @@ class SessionTest : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(store.value()->get(keys, std::chrono::seconds(60)).ok());
   }
   Result<std::unique_ptr<Store>> open_store(int rank, int world) const {
-    if (GetParam() == "file") return open_file_store(rendezvous_.substr(7), real_env());
+    if (GetParam() == "file") return open_file_store(rendezvous_.substr(7), kSoon, real_env());
     StoreClientOptions client;
     client.server = parse_host_port(rendezvous_.substr(6)).value();
     client.key = make_handshake_key("", "s3cret");

@@ -25,7 +25,7 @@ class FileMaker final : public StoreMaker {
     EXPECT_EQ(directory_.entries(), 0u);
   }
   std::unique_ptr<Store> open() override {
-    auto store = open_file_store(directory_.path() + "/store", real_env());
+    auto store = open_file_store(directory_.path() + "/store", kSoon, real_env());
     EXPECT_TRUE(store.ok()) << store.status().message();
     return std::move(*store);
   }

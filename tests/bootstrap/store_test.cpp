@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "lib/bootstrap/limits.hpp"
+#include "lib/bootstrap/store_table.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -129,6 +130,15 @@ TEST_P(StoreContract, FullStoreRefusesAndGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, StoreContract, testing::ValuesIn(store_kinds()),
                          [](const auto& kind) { return kind.param; });
+
+TEST(StoreTable, HasRoomForTheLargestWorld) {
+  StoreTable table;
+  const std::string value(kMaxTotalBytes / kMaxKeys / 2, 'v');
+  for (std::size_t key = 0; key < kMaxWorld * kKeysPerRank; ++key) {
+    const Store::Entry entry{"some key/" + std::to_string(key), value};
+    ASSERT_TRUE(table.set({&entry, 1}).ok()) << key;
+  }
+}
 
 class StoreBetweenProcesses : public StoreContract {};
 

@@ -96,8 +96,14 @@ TEST(Allocate, ReusedMemoryIsZeroedAgain) {
 
 TEST(Allocate, RefusesNothingAndTheImpossible) {
   EXPECT_NE(error_of([] { (void)lockstep::allocate(0); }).find("allocate at least 1"), std::string::npos);
-  EXPECT_THROW((void)lockstep::allocate(SIZE_MAX), Error);
-  EXPECT_THROW((void)lockstep::allocate(std::size_t{1} << 60), Error);
+  for (const std::size_t bytes : {SIZE_MAX, std::size_t{1} << 63, std::size_t{1} << 60}) {
+    try {
+      (void)lockstep::allocate(bytes);
+      ADD_FAILURE() << bytes << " bytes";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << bytes << " bytes: " << error.what();
+    }
+  }
 }
 
 TEST(Allocate, FreeOfAStrangerAborts) {
@@ -110,8 +116,7 @@ TEST(Allocate, TenThousandLeaveNothingBehind) {
   make(1);
   const std::size_t descriptors = open_descriptors(), mappings = our_mappings();
   for (std::size_t i = 0; i < 10'000; ++i) make(1 + i % 3 * page_size());
-  // Larger than what is kept: these go back at once, and push nothing else out.
-  for (int i = 0; i < 3; ++i) make(kReuseBytes + 1);
+  for (int i = 0; i < 3; ++i) make(kReuseBytes + 1);  // Larger than what is kept: these go back at once.
   EXPECT_LE(open_descriptors(), descriptors + 3);
   EXPECT_LE(our_mappings(), mappings + 3);
 }
@@ -122,6 +127,14 @@ TEST(Allocate, KeepsAtMostItsBound) {
   for (std::size_t i = 0; i < 12; ++i) blocks.push_back(make(kReuseBytes / 8 + i * page_size()));
   blocks.clear();
   EXPECT_LE(our_mappings(), mappings + 8);
+}
+
+TEST(Allocate, ABlockTooLargeToKeepPushesNothingOut) {
+  const std::size_t bytes = 7 * page_size();
+  const std::uint64_t segment = find_segment(make(bytes).get(), bytes)->segment;
+  make(kReuseBytes + 1);
+  const Block again = make(bytes);
+  EXPECT_EQ(find_segment(again.get(), bytes)->segment, segment);
 }
 
 TEST(FindSegment, KnowsEveryByteAndNoOther) {

@@ -1,8 +1,12 @@
-// Two connected sockets of this machine.
+// Two connected sockets of this machine, and what makes one of them vanish.
 #pragma once
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include "lib/net/stream_io.hpp"
 
@@ -28,6 +32,19 @@ inline ConnectedPair connect_pair(const Fd& listener = listen_on_loopback()) {
   auto server = accept_connection(listener);
   EXPECT_TRUE(server.ok() && *server);
   return {std::move(*client), std::move(**server)};
+}
+
+/// Nothing that comes for the socket is looked at any more, nor answered, and nothing comes from it: it has
+/// nothing to repeat, and asks for no signs of life, whose lack would make it say goodbye.
+inline void cut_off(int socket) {
+  int unacknowledged = 1;
+  for (int i = 0; unacknowledged > 0 && i < 20'000; ++i, poll(nullptr, 0, 1))
+    ASSERT_EQ(ioctl(socket, SIOCOUTQ, &unacknowledged), 0);
+  sock_filter drop{BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog program{1, &drop};
+  ASSERT_EQ(setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
+  const int off = 0;
+  ASSERT_EQ(setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off), 0);
 }
 
 }  // namespace lockstep::internal

@@ -2,6 +2,7 @@
 #include "lib/net/reactor.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
@@ -228,6 +229,47 @@ TEST(Reactor, NotifyWakesAnIdleProgressor) {
     counter.wait_until_done(round);
   }
   Reactor::instance().remove(&counter);
+}
+
+// Moves in every other round, as an operation of two ranks that yield to each other does, so that the thread
+// never rests.
+class Alternating final : public Progressor {
+ public:
+  explicit Alternating(bool moves_first) : moves_(moves_first) {}
+  Outcome progress() override {
+    moves_ = !moves_;
+    return moves_ ? Outcome::stuck : Outcome::moved;
+  }
+  int arm() override { return -1; }
+  void disarm() override {}
+
+ private:
+  bool moves_;
+};
+
+// In which rounds it moves must not matter, so both halves of the rounds are tried.
+TEST(Reactor, RunsTasksTimersAndWatchersWhileProgressorsNeverRest) {
+  for (const bool moves_first : {true, false}) {
+    const Fd fd = make_eventfd();
+    std::atomic<int> ran{0};
+    Alternating busy(moves_first);
+    Reactor& reactor = Reactor::instance();
+    flush();
+    reactor.add(&busy);
+    const auto watch = reactor.watch(fd.get(), EPOLLIN, [&](std::uint32_t) {
+      drain_eventfd(fd);
+      ++ran;
+    });
+    const auto timer = reactor.at(0, [&] { ++ran; });
+    reactor.post([&] { ++ran; });
+    write_eventfd(fd);
+    for (int i = 0; i < 20'000 && ran < 3; ++i) poll(nullptr, 0, 1);
+    EXPECT_EQ(ran, 3) << (moves_first ? "moving first" : "stuck first");
+    reactor.remove(&busy);
+    reactor.remove(watch);
+    reactor.remove(timer);
+    flush();
+  }
 }
 
 TEST(Reactor, AddAndRemoveFromManyThreads) {

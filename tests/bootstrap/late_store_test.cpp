@@ -1,0 +1,241 @@
+// Stores that are late themselves: their server has no turn, or another has the file locked. Time is the
+// test's: what is waited for takes as long as the test says, and no longer.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "lib/bootstrap/exchange.hpp"
+#include "lib/bootstrap/file_lock.hpp"
+#include "lib/bootstrap/file_store.hpp"
+#include "lib/bootstrap/local_session.hpp"
+#include "lib/bootstrap/loss_board.hpp"
+#include "lib/bootstrap/loss_channel.hpp"
+#include "lib/bootstrap/store_server.hpp"
+#include "lib/bootstrap/tcp_store.hpp"
+#include "tests/bootstrap/store_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Every look at the clock takes `step`.
+class SteppingEnv final : public Env {
+ public:
+  explicit SteppingEnv(milliseconds step) : step_(to_nanos(step)) {}
+  Nanos now() noexcept override {
+    ++looks_;
+    return now_.fetch_add(step_);
+  }
+  std::uint64_t random() noexcept override { return 7; }
+  void wake_at(Nanos) noexcept override {}
+  void pass(milliseconds time) { now_ += to_nanos(time); }
+  /// Until a thread that waits has looked at the clock `times` more.
+  void await_looks(int times) const {
+    const int until = looks_ + times;
+    for (int i = 0; i < 20'000 && looks_ < until; ++i) poll(nullptr, 0, 1);
+    EXPECT_GE(looks_, until) << "nobody waits any more";
+  }
+
+ private:
+  const Nanos step_;
+  std::atomic<Nanos> now_{1'000'000'000};
+  std::atomic<int> looks_{0};
+};
+
+// ---- a server without a turn -----------------------------------------------------------------------------
+
+/// The process's reactor, which serves the store here, stands still.
+class StoppedReactor {
+ public:
+  StoppedReactor() {
+    std::promise<void> stands;
+    Reactor::instance().post([this, &stands] {
+      stands.set_value();
+      go_on_.get_future().wait();
+    });
+    stands.get_future().wait();
+  }
+  ~StoppedReactor() { go_on_.set_value(); }
+  StoppedReactor(const StoppedReactor&) = delete;
+  StoppedReactor& operator=(const StoppedReactor&) = delete;
+
+ private:
+  std::promise<void> go_on_;
+};
+
+class LateServer : public testing::Test {
+ protected:
+  LateServer() {
+    StoreServerOptions options;
+    options.key = make_handshake_key("job", "secret");
+    auto server = StoreServer::start(options);
+    EXPECT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+    StoreClientOptions client;
+    client.server = server_->address();
+    client.key = options.key;
+    auto store = open_tcp_store(client, kSoon, env_);
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    store_ = std::move(*store);
+  }
+
+  SteppingEnv env_{milliseconds(0)};
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(LateServer, IsWaitedForByAStart) {
+  store_->be_patient_until(env_.now() + to_nanos(std::chrono::seconds(60)));
+  auto stopped = std::make_unique<StoppedReactor>();
+  auto sum = std::async(std::launch::async, [&] { return store_->add("arrivals", 1); });
+  env_.await_looks(1);
+  env_.pass(kStorePatience + milliseconds(4'000));
+  env_.await_looks(2);
+  stopped.reset();
+  const auto result = sum.get();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result.value(), 1);
+}
+
+TEST_F(LateServer, IsATimeoutOtherwise) {
+  const StoppedReactor stopped;
+  auto sum = std::async(std::launch::async, [&] { return store_->add("arrivals", 1); });
+  env_.await_looks(1);
+  env_.pass(2 * kStorePatience);
+  EXPECT_EQ(sum.get().status().code(), ErrorCode::timeout);
+}
+
+// ---- a locked file ---------------------------------------------------------------------------------------
+
+constexpr std::int64_t kContentLock = 1;  // As in file_store.cpp.
+
+/// Another opening of the store's file, by a process that stands still with the content locked.
+class LockedElsewhere {
+ public:
+  explicit LockedElsewhere(const std::string& path) : file_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+    const auto held = try_lock_byte(file_, kContentLock, LockKind::exclusive);
+    EXPECT_TRUE(held.ok() && held.value());
+  }
+
+ private:
+  Fd file_;
+};
+
+class LockedFile : public testing::Test {
+ protected:
+  std::unique_ptr<Store> open(Env& env) {
+    auto store = open_file_store(path_, kSoon, env);
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    return std::move(*store);
+  }
+
+  TemporaryDirectory directory_;
+  const std::string path_ = directory_.path() + "/store";
+};
+
+TEST_F(LockedFile, EndsEveryCallAfterItsPatience) {
+  SteppingEnv env(milliseconds(500));
+  const auto store = open(env);
+  const LockedElsewhere other(path_);
+  const Status set = store->set_one("x", "1");
+  EXPECT_EQ(set.code(), ErrorCode::timeout);
+  EXPECT_EQ(set.message(), "another process keeps the store in " + path_ + " locked: is it stopped?");
+  EXPECT_EQ(store->add("sum", 1).status().code(), ErrorCode::timeout);
+  EXPECT_EQ(store->get_one("x", milliseconds(1)).status().code(), ErrorCode::timeout);
+  EXPECT_EQ(store->wait(std::vector<std::string>{"x"}, milliseconds(1)).status().code(), ErrorCode::timeout);
+}
+
+TEST_F(LockedFile, IsWaitedForByAStart) {
+  SteppingEnv env(milliseconds(0));
+  const auto store = open(env);
+  store->be_patient_until(env.now() + to_nanos(std::chrono::seconds(60)));
+  auto other = std::make_unique<LockedElsewhere>(path_);
+  auto sum = std::async(std::launch::async, [&] { return store->add("arrivals", 1); });
+  env.await_looks(4);
+  env.pass(kStorePatience + milliseconds(4'000));
+  env.await_looks(4);
+  other.reset();
+  EXPECT_EQ(sum.get().value(), 1);
+}
+
+TEST_F(LockedFile, IsLeftAloneByAReactor) {
+  SteppingEnv env(milliseconds(1));
+  const auto store = open(env);
+  const LockedElsewhere other(path_);
+  const std::vector<std::string> keys{"x"};
+  Reactor::instance().run_there([&] {
+    const Nanos before = env.now();
+    EXPECT_EQ(store->wait(keys, milliseconds(0)).status().code(), ErrorCode::timeout);
+    EXPECT_EQ(store->set_one("x", "1").code(), ErrorCode::timeout);
+    EXPECT_LT(env.now() - before, to_nanos(milliseconds(100))) << "looks at the clock, of 1 ms each";
+  });
+}
+
+// Rank 1 ends while another rank stands still with the file locked.
+TEST_F(LockedFile, StopsNoReactorAndHidesNoDeath) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const auto store = open(real_env());
+  const auto board = LossBoard::make(0);
+  std::vector<Member> members{this_member(0), this_member(1)};
+  members[1].pid = child;
+  members[1].process += 1;
+  auto channel = make_store_loss_channel(*store, 0, members, board);
+  {
+    const LockedElsewhere other(path_);
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    channel->report({1, "gone, says its link"});
+    std::promise<void> turned;
+    Reactor::instance().post([&] { turned.set_value(); });
+    // Should this fail, the end of the lock lets the reactor go on.
+    EXPECT_EQ(turned.get_future().wait_for(kSoon), std::future_status::ready) << "the reactor waits";
+  }
+  const auto told = store->get_one("lost/1", kSoon);
+  ASSERT_TRUE(told.ok()) << told.status().message();
+  EXPECT_TRUE(board->first().has_value());
+}
+
+TEST_F(LockedFile, IsNotWaitedForWithoutEndWhenItIsOpenedOrClosed) {
+  auto store = open(real_env());
+  const Fd other(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(try_lock_byte(other, 2, LockKind::exclusive).value());  // Somebody else closes, and is stopped.
+  store.reset();
+  EXPECT_EQ(directory_.entries(), 1u);
+  ASSERT_TRUE(
+      try_lock_byte(other, 0, LockKind::exclusive).value());  // Somebody starts it anew, and is stopped.
+  SteppingEnv env(milliseconds(500));
+  EXPECT_EQ(open_file_store(path_, kSoon, env).status().code(), ErrorCode::timeout);
+}
+
+// ---- exchange --------------------------------------------------------------------------------------------
+
+TEST(Exchange, WaitsForATimeThatCannotBeAddedToNow) {
+  const auto sessions = make_local_sessions(2);
+  const std::vector<int> ranks{0, 1};
+  const auto meet = [&](std::size_t rank, Env& env) {
+    return exchange(*sessions[rank], env, "x", std::to_string(rank), ranks, "the numbers",
+                    std::chrono::hours(9'999'999));
+  };
+  SteppingEnv env(milliseconds(0));
+  auto first = std::async(std::launch::async, [&] { return meet(0, env); });
+  env.await_looks(3);  // Has looked in vain.
+  EXPECT_TRUE(meet(1, env).ok());
+  const auto values = first.get();
+  ASSERT_TRUE(values.ok()) << values.status().message();
+  EXPECT_EQ(values.value(), (std::vector<std::string>{"0", "1"}));
+}
+
+}  // namespace
+}  // namespace lockstep::internal

@@ -1,0 +1,145 @@
+// Registered memory when the system refuses: no room for a mapping, no descriptor left.
+#include <gtest/gtest.h>
+#include <stdarg.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "lib/memory/descriptor_service.hpp"
+#include "lib/memory/limits.hpp"
+#include "lib/memory/mapping.hpp"
+#include "lib/memory/segment.hpp"
+#include "lockstep/error.hpp"
+#include "lockstep/memory.hpp"
+#include "tests/support/no_descriptors_left.hpp"
+
+namespace {
+std::atomic<bool> g_no_room{false};
+}
+
+/// Stands before the C library's: refuses as the kernel does where a process has as many mappings as it may.
+extern "C" void* mremap(void* old, std::size_t old_bytes, std::size_t bytes, int flags, ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* target = va_arg(rest, void*);
+  va_end(rest);
+  if (g_no_room) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(syscall(SYS_mremap, old, old_bytes, bytes, flags, target));
+}
+
+namespace lockstep::internal {
+namespace {
+
+class NoRoom {
+ public:
+  NoRoom() { g_no_room = true; }
+  ~NoRoom() { g_no_room = false; }
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+};
+
+template <typename Call>
+ErrorCode code_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::ok;
+}
+
+class MemoryWithoutRoom : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    data_ = static_cast<std::byte*>(std::aligned_alloc(page_size(), kBytes));
+    for (std::size_t i = 0; i < kBytes; ++i) data_[i] = static_cast<std::byte>(i * 31);
+  }
+  void TearDown() override { std::free(data_); }
+  static bool intact(const std::byte* data) {
+    for (std::size_t i = 0; i < kBytes; ++i) {
+      if (data[i] != static_cast<std::byte>(i * 31)) return false;
+    }
+    return true;
+  }
+
+  static constexpr std::size_t kBytes = 1 << 20;
+  std::byte* data_ = nullptr;
+};
+
+TEST_F(MemoryWithoutRoom, ABufferThatCannotBeRegisteredIsAsItWas) {
+  {
+    const NoRoom none;
+    EXPECT_EQ(code_of([&] { register_buffer(data_, kBytes); }), ErrorCode::out_of_memory);
+  }
+  EXPECT_FALSE(is_registered(data_, 1));
+  EXPECT_TRUE(intact(data_));
+  register_buffer(data_, kBytes);
+  EXPECT_TRUE(intact(data_));
+  deregister_buffer(data_);
+}
+
+TEST_F(MemoryWithoutRoom, ABufferThatCannotBeDeregisteredKeepsItsBytes) {
+  register_buffer(data_, kBytes);
+  {
+    const NoRoom none;
+    EXPECT_EQ(code_of([&] { deregister_buffer(data_); }), ErrorCode::out_of_memory);
+  }
+  EXPECT_TRUE(is_registered(data_, kBytes));
+  EXPECT_TRUE(intact(data_));
+  deregister_buffer(data_);
+  EXPECT_TRUE(intact(data_));
+}
+
+TEST_F(MemoryWithoutRoom, ASegmentThatCannotBeReplacedStays) {
+  auto* block = static_cast<std::byte*>(lockstep::allocate(kBytes));
+  std::memcpy(block, data_, kBytes);
+  const auto before = find_segment(block, kBytes);
+  {
+    const NoRoom none;
+    EXPECT_EQ(replace_segment(block).code(), ErrorCode::out_of_memory);
+  }
+  EXPECT_TRUE(intact(block));
+  EXPECT_EQ(find_segment(block, kBytes)->generation, before->generation);
+  EXPECT_TRUE(fetch_descriptors(*descriptor_service_name(), segment_key(before->segment, before->generation),
+                                IfAbsent::fail, 20'000)
+                  .ok());
+  lockstep::free(block);
+}
+
+TEST(MemoryWithoutDescriptors, IsNamed) {
+  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  lockstep::free(lockstep::allocate(1));
+  const testing::NoDescriptorsLeft none;
+  EXPECT_EQ(code_of([] { (void)lockstep::allocate(3 * page_size()); }), ErrorCode::system);
+}
+
+// One number is for the connection, and at most one more for its other end, which is here too.
+TEST(MemoryWithoutDescriptors, AFetchHandsOverAllOrSaysWhatIsMissing) {
+  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  const std::string service = *descriptor_service_name();
+  std::vector<Fd> bells;
+  for (std::size_t i = 0; i < kMaxDescriptorsPerKey; ++i) bells.emplace_back(::eventfd(0, EFD_CLOEXEC));
+  ASSERT_TRUE(offer_descriptors("test/bells", std::move(bells)).ok());
+  for (const int left : {2, 3}) {
+    testing::NoDescriptorsLeft none;
+    for (int i = 0; i < left; ++i) none.give_back_one();
+    const auto fetched = fetch_descriptors(service, "test/bells", IfAbsent::fail, 20'000);
+    ASSERT_FALSE(fetched.ok()) << fetched.value().size() << " of " << kMaxDescriptorsPerKey;
+    EXPECT_EQ(fetched.status().code(), ErrorCode::system);
+    EXPECT_NE(fetched.status().message().find("ulimit -n"), std::string::npos) << fetched.status().message();
+  }
+  EXPECT_EQ(withdraw_descriptors("test/bells").size(), kMaxDescriptorsPerKey);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
