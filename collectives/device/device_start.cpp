@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "collectives/device/device_core.hpp"
+#include "collectives/device/message_plan.hpp"
 
 namespace lockstep::internal {
 
@@ -73,7 +74,9 @@ Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<co
   if (ended && !finalized_) return state();
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
   Status refusal = task->call ? task->call->build().refusal : Status();
-  if (refusal.ok() && runs_on_stream(*task)) {
+  const bool on_stream = refusal.ok() && runs_on_stream(*task);
+  if (on_stream && !task->call) LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
+  if (on_stream) {
     refusal = start_on_stream(task, streams);
     if (task->watched != nullptr || task->recorded) return refusal;
   } else if (refusal.ok()) {

@@ -39,8 +39,18 @@ std::vector<DeviceMessage> messages_of(const Call& call, int self, int world) {
   return messages;
 }
 
+Status fit_one_kernel(std::span<const DeviceMessage> messages, int self) {
+  const auto placed = std::count_if(messages.begin(), messages.end(),
+                                    [self](const DeviceMessage& message) { return message.peer != self; });
+  if (placed <= sync::kMaxMessages) return {};
+  return Status(ErrorCode::not_supported,
+                "a batch of more than " + std::to_string(sync::kMaxMessages) +
+                    " messages does not fit one kernel: submit it in parts, or use mode host_sync");
+}
+
 Result<sync::MessageArguments> plan_messages(std::span<const DeviceMessage> messages, int self, int world,
                                              std::uint64_t slot_bytes) {
+  LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(messages, self));
   sync::MessageArguments plan{};
   plan.rank = self;
   plan.world = world;
@@ -54,10 +64,6 @@ Result<sync::MessageArguments> plan_messages(std::span<const DeviceMessage> mess
       sync::MessageList list{static_cast<std::int16_t>(peer), sends, static_cast<std::uint16_t>(placed), 0};
       for (const DeviceMessage& message : messages) {
         if (message.peer != peer || message.is_send != sends) continue;
-        if (placed == sync::kMaxMessages)
-          return Status(ErrorCode::not_supported,
-                        "a batch of more than " + std::to_string(sync::kMaxMessages) +
-                            " messages does not fit one kernel: submit it in parts, or use mode host_sync");
         plan.messages[placed++] = {static_cast<std::byte*>(message.buffer), message.bytes};
         chunks = std::max(chunks, sync::message_chunks(message.bytes, slot_bytes));
         ++list.count;

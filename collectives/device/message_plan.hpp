@@ -16,6 +16,9 @@ bool passes_as_messages(Collective collective);
 /// scatter_v, gather_v, all_to_all_v: a message for every block, also those that are empty, without streams.
 std::vector<DeviceMessage> messages_of(const Call& call, int self, int world);
 
+/// Whether rank `self` can pass them in one kernel; not_supported otherwise.
+Status fit_one_kernel(std::span<const DeviceMessage> messages, int self);
+
 /// Messages to and from peers of a group of `world`, grouped by peer and direction in their order; areas,
 /// counters and bounds are the caller's to fill in. Those to the own rank are left out. `slot_bytes`: not 0.
 /// not_supported: more than a kernel takes.

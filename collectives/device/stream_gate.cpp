@@ -1,8 +1,6 @@
 #include "collectives/device/stream_gate.hpp"
 
 #include <atomic>
-#include <cstdlib>
-#include <string>
 
 #include "collectives/device/patience.hpp"
 
@@ -50,13 +48,9 @@ Status StreamGate::probe(DeviceStream stream) {
   if (!status.ok()) {
     status = status.with_context("streams of this device cannot wait for words (cuStreamBatchMemOp)");
   } else if (!arrives(sign)) {
-    const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    status =
-        Status(ErrorCode::not_supported,
-               "a stream of this device does not go on while another one waits (CUDA_DEVICE_MAX_CONNECTIONS"
-               " is " +
-                   std::string(connections == nullptr ? "not set" : connections) +
-                   "): set it to 32 before the process uses the device");
+    status = Status(ErrorCode::not_supported,
+                    "a stream of this device does not go on while another one waits: set "
+                    "CUDA_DEVICE_MAX_CONNECTIONS to 32 before the process uses the device");
   }
   release(1);
   static_cast<void>(backend_.synchronize(*held));

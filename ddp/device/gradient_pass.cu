@@ -1,5 +1,5 @@
 #include "ddp/device/gradient_pass.hpp"
-#include "lib/device/cuda/load_kernel.hpp"
+#include "lib/reduce/cuda/load_kernel.hpp"
 
 namespace lockstep::internal::gradient_pass {
 namespace {

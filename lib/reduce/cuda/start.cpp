@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <string>
 
-#include "lib/device/cuda/load_kernel.hpp"
 #include "lib/reduce/cuda/convert.hpp"
 #include "lib/reduce/cuda/kernel_table.hpp"
 #include "lib/reduce/cuda/kernels.hpp"
+#include "lib/reduce/cuda/load_kernel.hpp"
 #include "lib/reduce/cuda/plan.hpp"
 
 namespace lockstep::internal::cuda {

@@ -1,12 +1,12 @@
 // Starting the kernels; and those of which there is one for all types.
 #include <cuda_runtime_api.h>
 
-#include "lib/device/cuda/load_kernel.hpp"
 #include "lib/device/sync/cuda_kernels.hpp"
 #include "lib/device/sync/message_body.hpp"
 #include "lib/device/sync/packet_body.hpp"
 #include "lib/device/sync/permit_body.hpp"
 #include "lib/device/sync/phase_body.hpp"
+#include "lib/reduce/cuda/load_kernel.hpp"
 
 namespace lockstep::internal::sync {
 namespace {
