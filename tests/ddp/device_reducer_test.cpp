@@ -153,17 +153,18 @@ TEST(DeviceReducer, NoCallWaitsForTheDevice) {
     Stream streams[kStreams];
     for (Stream& stream : streams) stream = must(backend().create_stream());
     auto* const gate = static_cast<std::uint32_t*>(must(backend().allocate_pinned(sizeof(std::uint32_t))));
+    std::deque<testing::PinnedFloats> gradients;  // Of all steps: to free waits for the other rank's streams.
     for (std::uint32_t step = 1; step <= 3; ++step) {
       const float mine = static_cast<float>(host.rank() + 1) * static_cast<float>(step);
-      std::deque<testing::PinnedFloats> gradients;
+      const std::size_t first = gradients.size();
       for (std::size_t i = 0; i < model.parameters.size(); ++i) gradients.emplace_back(model.count(i), mine);
       const auto mark_those_of = [&](std::size_t which) {
         must(backend().wait_value(gate, step, streams[which]));
         for (std::size_t k = 0; k < model.parameters.size(); ++k) {
           const std::size_t i = host.rank() == 0 ? k : model.parameters.size() - 1 - k;
           if (i % kStreams != which) continue;
-          must(backend().copy(reducer.gradient(i), gradients[i].data(), model.count(i) * sizeof(float),
-                              streams[which]));
+          must(backend().copy(reducer.gradient(i), gradients[first + i].data(),
+                              model.count(i) * sizeof(float), streams[which]));
           reducer.mark_ready(i, streams[which]);
         }
       };
@@ -181,6 +182,7 @@ TEST(DeviceReducer, NoCallWaitsForTheDevice) {
         }
       }
     }
+    host.barrier();
     for (const Stream stream : streams) must(backend().destroy_stream(stream));
     must(backend().free_pinned(gate));
     device.finalize();
