@@ -74,7 +74,8 @@ constexpr auto kVariables = std::to_array<Variable>({
      "TCP connections per peer, 1 to 16, equal on all ranks; empty takes what calibration found, else 1."},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
-     "Which transport carries the data, equal on all ranks: `auto` (shared memory within a host, and between hosts verbs where "
+     "Which transport carries the data, equal on all ranks: `auto` (shared memory within a host, and between "
+     "hosts verbs where "
      "every "
      "rank has an RDMA device, else TCP), `shm+tcp` or `shm+verbs` to say which, or one for all: `shm`, "
      "`tcp`, "
