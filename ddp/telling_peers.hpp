@@ -4,15 +4,15 @@
 #include <new>
 #include <string>
 
-#include "lockstep/communicator.hpp"
 #include "lockstep/error.hpp"
 
 namespace lockstep::internal {
 
 /// Runs `action`. When it throws, the peers would wait for this rank: the communicator is aborted, and what
-/// is thrown on, an Error always, says "<where> on rank 3: ..." here and there.
-template <typename Action>
-void telling_peers(Communicator& communicator, const std::string& where, Action action) {
+/// is thrown on, an Error always, says "<where> on rank 3: ..." here and there. `Ranks`: a Communicator, or
+/// one of devices.
+template <typename Ranks, typename Action>
+void telling_peers(Ranks& communicator, const std::string& where, Action action) {
   const int rank = communicator.rank();
   const auto tell = [&](ErrorCode code, const std::string& why, int culprit) {
     const std::string text = where + " on rank " + std::to_string(rank) + ": " + why;

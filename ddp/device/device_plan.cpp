@@ -1,8 +1,11 @@
 // Plans of a DeviceReducer: the first, that of the observed order, with fewer parameters and with more.
+#include <utility>
+
 #include "ddp/bucket_plan.hpp"
 #include "ddp/device/device_reducer_state.hpp"
 #include "ddp/frozen_list.hpp"
 #include "ddp/parameter_check.hpp"
+#include "ddp/telling_peers.hpp"
 
 namespace lockstep {
 
@@ -39,12 +42,15 @@ void DeviceReducer::State::rest() {
   clock.collect();
 }
 
-/// `layout`, `frozen` or `parameters` changed, and nothing is on its way.
-void DeviceReducer::State::use_plan() {
+/// `layout`, `frozen` or `parameters` changed, and nothing is on its way. Returns the tracker of the plan
+/// before.
+std::unique_ptr<internal::ReadyTracker> DeviceReducer::State::use_plan() {
   plan = internal::without_frozen(layout, frozen);
+  plan_hash = internal::hash_of(plan);
   places = internal::places_of(plan, parameters.size());
-  tracker = std::make_unique<internal::ReadyTracker>(plan, parameters.size());
+  auto before = std::exchange(tracker, std::make_unique<internal::ReadyTracker>(plan, parameters.size()));
   learning = rules.static_graph;
+  learns_in = learning ? step.number : 0;
   if (learning) tracker->learn();
   streams.assign(plan.buckets.size(), {});
   kernels.emplace(backend, communicator.device(), plan.buckets.size(), parameters.size());
@@ -54,6 +60,7 @@ void DeviceReducer::State::use_plan() {
   carrier = make_carrier();
   clock.use_plan();
   clock.begin(stream.get());
+  return before;
 }
 
 /// Of the parameters from `first` on. Returns when all ranks have them.
@@ -87,18 +94,15 @@ void DeviceReducer::State::grow(std::span<const Parameter> added, const BucketPl
 bool DeviceReducer::State::rebuild() {
   const BucketPlan next = internal::plan_in_order(parameters, rules, internal::agreed_order(order, control));
   if (next == layout) return false;
-  try {
+  internal::telling_peers(communicator, std::string(kOwner) + " cannot lay out its buckets anew", [&] {
     rest();
     move_gradients(next);
-    const auto before = std::move(tracker);
-    use_plan();
+    const bool has_learned = !learning;
+    const auto before = use_plan();
+    if (!has_learned) return;
     tracker->adopt(*before);  // What a static graph has learned still holds.
     learning = false;
-  } catch (const Error& error) {  // No memory here, while the peers go on.
-    communicator.abort(std::string(kOwner) + " on rank " + std::to_string(communicator.rank()) + ": " +
-                       error.what());
-    throw;
-  }
+  });
   return true;
 }
 
@@ -121,13 +125,15 @@ void DeviceReducer::State::freeze(std::span<const std::size_t> list, Stream othe
   if (next == frozen) return;
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
-  rest();
-  frozen = std::move(next);
-  for (std::size_t i = 0; i < frozen.size(); ++i) {
-    const auto& place = buckets.place(i);
-    if (frozen[i] && place.bytes > 0) backend.fill(place.data, 0, place.bytes, other).throw_if_error();
-  }
-  use_plan();
+  internal::telling_peers(communicator, std::string(kOwner) + "::freeze", [&] {
+    rest();
+    frozen = std::move(next);
+    for (std::size_t i = 0; i < frozen.size(); ++i) {
+      const auto& place = buckets.place(i);
+      if (frozen[i] && place.bytes > 0) backend.fill(place.data, 0, place.bytes, other).throw_if_error();
+    }
+    use_plan();
+  });
 }
 
 void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
@@ -136,13 +142,9 @@ void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
   all.insert(all.end(), added.begin(), added.end());
   const bool may_move = internal::check_parameters(control, all, rules);
   if (added.empty()) return;
-  try {
+  internal::telling_peers(communicator, std::string(kOwner) + "::add_parameters", [&] {
     grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules)));
-  } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
-    communicator.abort(std::string(kOwner) + " on rank " + std::to_string(communicator.rank()) + ": " +
-                       error.what());
-    throw;
-  }
+  });
   if (may_move) order.observe(parameters.size());
 }
 

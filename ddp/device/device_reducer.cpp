@@ -64,8 +64,11 @@ DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const Devic
 }
 
 DeviceReducer::State::~State() {
-  if (step.marked || started > 0)
-    communicator.abort(internal::reason_of_abandoned(step, parameters, kOwner, communicator.rank()));
+  if (step.marked || step.opened) {
+    const std::string reason = internal::reason_of_abandoned(step, parameters, kOwner, communicator.rank());
+    communicator.abort(reason);
+    control.abort(reason);
+  }
   stream.drain();
 }
 

@@ -40,7 +40,7 @@ struct DeviceReducer::State {
   // device_plan.cpp
   void grow(std::span<const Parameter> added, const BucketPlan& more);
   void broadcast_values(std::size_t first);
-  void use_plan();
+  std::unique_ptr<internal::ReadyTracker> use_plan();
   void rest();
   std::unique_ptr<internal::DeviceCarrier> make_carrier();
   bool rebuild();
@@ -87,7 +87,9 @@ struct DeviceReducer::State {
   std::vector<bool> frozen;                              // By parameter.
   std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
   std::unique_ptr<internal::ReadyTracker> tracker;
-  bool learning = false;  // Static graph, until the marks of a step were counted.
+  bool learning = false;  // Static graph, until the marks of a step were counted: where a rank has data,
+  std::uint64_t learns_in = 0;  // that step, the same on all ranks.
+  std::uint64_t plan_hash = 0;
   internal::ReadyOrder order;
 
   Communicator control;  // Of the reducer's own: its calls have their own order.

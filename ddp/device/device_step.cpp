@@ -6,6 +6,7 @@
 #include "ddp/open_step.hpp"
 #include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
+#include "lib/base/hash.hpp"
 
 namespace lockstep {
 
@@ -130,7 +131,8 @@ void DeviceReducer::State::wait(Stream other) {
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
   clock.wait_entered(other);
-  const bool rebuilds = order.observing() && !learning;  // A step that only counts marks sees no order.
+  const bool rebuilds =
+      order.observing() && step.number != learns_in;  // A step that only counts marks sees no order.
   try {
     run_to_end(other);
   } catch (const Error& error) {
@@ -191,6 +193,7 @@ void DeviceReducer::State::judge(Stream other) {
   StepRecord record;
   std::vector<std::uint64_t> hashes;
   step.trouble.write_to(record);
+  record.step = internal::hash_combine(plan_hash, step.number);
   record.computed = clock.computed();
   if (compares_replicas()) {
     hashes = kernels->hash_values(parameters, other);

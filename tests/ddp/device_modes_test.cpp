@@ -81,6 +81,30 @@ TEST(DeviceModes, BucketsFollowTheOrderOfTheFirstStepThatIsGood) {
   }
 }
 
+TEST(DeviceModes, ARankWithoutDataUntilTheRebuildLearnsItsGraphLater) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    int moved = 0;
+    DeviceReducerOptions options;
+    options.static_graph = true;
+    options.gradients_moved = [&] { ++moved; };
+    Twins twins(host, options);
+    for (unsigned step = 1; step <= 5; ++step) {
+      const bool has_data = step > 2 || host.rank() == 0;
+      EXPECT_EQ(twins.on_device->begin_step(has_data ? 1 : 0, twins.stream),
+                twins.on_host->begin_step(has_data ? 1 : 0));
+      for (const std::size_t i :
+           {std::size_t{2}, std::size_t{0}, std::size_t{4}, std::size_t{1}, std::size_t{1}, std::size_t{3}}) {
+        if (!has_data) continue;
+        twins.compute(i, step);
+        twins.mark(i);  // Parameter 1 twice.
+      }
+      twins.wait();
+      twins.expect_equal("after a step");
+    }
+    EXPECT_EQ(moved, 2);
+  });
+}
+
 TEST(DeviceModes, NothingMovesWhereOneRankIsNotToldOfIt) {
   on_ranks(2, "shm", [](Communicator& host) {
     DeviceReducerOptions options;

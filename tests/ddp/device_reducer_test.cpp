@@ -189,6 +189,27 @@ TEST(DeviceReducer, NoCallWaitsForTheDevice) {
   });
 }
 
+TEST(DeviceReducer, DestroyedInAnOpenStepTellsThePeers) {
+  on_ranks(2, "shm", [&](Communicator& host) {
+    DeviceCommunicator device(host, 0);
+    const Model model(host.rank(), 0);
+    DeviceReducer reducer(host, device, model.parameters, small_buckets(DeviceCompression::none));
+    const Stream stream = must(backend().create_stream());
+    ASSERT_TRUE(reducer.begin_step(1, stream));
+    if (host.rank() == 0) {
+      const auto [code, text] = error_of([&] {
+        for (std::size_t i = 0; i < model.parameters.size(); ++i) reducer.mark_ready(i, stream);
+        reducer.wait(stream);
+        must(backend().synchronize(stream));
+        device.wait();
+      });
+      EXPECT_EQ(code, ErrorCode::aborted);
+      EXPECT_NE(text.find("in the midst of step 1"), std::string::npos) << text;
+    }
+    must(backend().destroy_stream(stream));
+  });
+}
+
 TEST(DeviceReducer, MisuseFailsTheStepOnEveryRankAndTheNextOneIsGood) {
   on_ranks(2, "shm", [&](Communicator& host) {
     DeviceCommunicator device(host, 0);
