@@ -103,7 +103,9 @@ TEST_P(Resources, ALongPremultipliedSumLeavesNoCopyOfItsInput) {
     sum(1000);
     const std::size_t before = private_bytes();
     sum(data.size());
-    EXPECT_LT(private_bytes(), before + data.size() * sizeof(float) / 2) << "rank " << rank;
+    if (!testing::kSanitized) {  // Which keeps what is freed for a while.
+      EXPECT_LT(private_bytes(), before + data.size() * sizeof(float) / 2) << "rank " << rank;
+    }
     EXPECT_EQ(data.back(), 1.0f);
     comm.finalize();
   });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -31,8 +32,8 @@ class MemoryWire final : public Wire {
     EXPECT_LT(peer->taken_.size(), kLinkSlots) << "more under way than the peer has slots for";
     auto& slot = *(peer->taken_[peer->next_] = std::make_unique<MemorySlot>());
     peer->arrived_.push_back(peer->next_++);
-    std::memcpy(slot.bytes, head.data(), head.size());
-    if (!body.empty()) std::memcpy(slot.bytes + head.size(), body.data(), body.size());
+    const auto end = std::copy(head.begin(), head.end(), slot.bytes);
+    std::copy(body.begin(), body.end(), end);
     slot.size = head.size() + body.size();
     return true;
   }
