@@ -37,6 +37,8 @@ extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcep
 
 void* operator new(std::size_t bytes) { return plain_memory(bytes); }
 void* operator new[](std::size_t bytes) { return plain_memory(bytes); }
+// All that delete gives back comes from here, or a sanitizer sees two allocators.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
