@@ -55,12 +55,12 @@ class Wire {
   virtual std::optional<Arrival> next() = 0;
   virtual void release(const Arrival& arrival) = 0;
 
-  /// Opens `memory` to one transfer. What is told to the peer fills `landing`. Only with `may_take_back` it
-  /// can be closed again.
+  /// Opens `memory` to one transfer. What is told to the peer fills `landing`. With `may_take_back`, and
+  /// where the fabric takes back, it can be closed again; without, it is opened in the fastest way.
   virtual Status open_landing(std::span<std::byte> memory, bool may_take_back, Landing& landing) = 0;
-  /// Closes up to `most` of the landings that may be and that nothing has begun to fill, from the youngest
+  /// Closes up to `most` of the landings that can be and that nothing has begun to fill, from the youngest
   /// on, and returns how many those were: their memory is not touched any more. What the peer sends to them
-  /// goes nowhere. Called once, and no landing is opened after it.
+  /// goes nowhere. No landing is opened after it.
   virtual std::size_t take_back([[maybe_unused]] std::size_t most) { return 0; }
   /// Of the landings opened, in order, how many are filled: their memory is not touched any more.
   virtual std::uint64_t landed() = 0;

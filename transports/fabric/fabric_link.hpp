@@ -81,7 +81,7 @@ class FabricLink final : public Link {
 
   Status begin_payload();
   Status open_ahead();
-  void close_expected();
+  void close_landings();
   Status choose_way(std::span<const std::byte> into);
   Status open(std::span<std::byte> memory, bool may_take_back);
   Result<std::size_t> read_pieces(std::span<std::byte> into);
@@ -114,6 +114,7 @@ class FabricLink final : public Link {
   std::deque<Arrival> pieces_;
   std::size_t piece_at_ = 0;     // Consumed bytes of the first piece, its notes included.
   std::size_t read_pieces_ = 0;  // Not told to the peer yet.
+  Status given_up_;              // Nothing is received any more: some of it has no place.
   FrameHeader header_;
   bool have_header_ = false;
   Way way_ = Way::undecided;

@@ -9,6 +9,7 @@
 namespace lockstep::internal {
 
 Result<const FrameHeader*> FabricLink::peek(const Awaited*) {
+  if (!given_up_.ok()) return given_up_;
   if (have_header_) return &header_;
   if (pieces_.empty()) pump();
   if (pieces_.empty()) {
@@ -110,6 +111,7 @@ Status FabricLink::open(std::span<std::byte> memory, bool may_take_back) {
 
 Result<std::size_t> FabricLink::read(std::span<std::byte> into) {
   if (!protocol_failure_.ok()) return protocol_failure_;
+  if (!given_up_.ok()) return given_up_;
   into = into.first(std::min<std::uint64_t>(into.size(), payload_left_));
   if (into.empty()) return std::size_t{0};
   LOCKSTEP_RETURN_IF_ERROR(choose_way(into));
@@ -230,23 +232,26 @@ void FabricLink::release(std::size_t bytes) {
 
 // ---- giving up ----
 
-// What nobody fills yet is closed at once; what is being filled is waited for as any other transfer. The
-// messages that were to come have no place any more, and the link ends.
-void FabricLink::close_expected() {
-  std::size_t landings = 0;
-  for (const Expected& expected : expected_) landings += expected.landings;
+// What nobody fills yet is closed at once, where the fabric can; what is being filled is waited for as any
+// other transfer. What was to come there has no place any more, so nothing further is received. Bounce
+// landings are the link's own, and before those of expected messages.
+void FabricLink::close_landings() {
+  std::size_t ahead = 0;
+  for (const Expected& expected : expected_) ahead += expected.landings;
   expected_.clear();
-  const std::size_t closed = wire_->take_back(landings);
+  const std::size_t closable = way_ == Way::direct ? open_.size() : ahead;
+  if (closable == 0) return;
+  const std::size_t closed = wire_->take_back(closable);
   open_.resize(open_.size() - closed);
   untold_.resize(untold_.size() - std::min(untold_.size(), closed));
-  if (landings == 0 || !protocol_failure_.ok()) return;
-  protocol_failure_ =
+  if (closed == 0 && ahead == 0) return;
+  given_up_ =
       Status(ErrorCode::aborted, "a message of rank " + std::to_string(peer_) + " was given up", peer_);
 }
 
 bool FabricLink::withdraw(bool force) {
-  if (!expected_.empty()) close_expected();
-  const bool receiving = (way_ == Way::direct || !protocol_failure_.ok()) && !open_.empty();
+  if (given_up_.ok()) close_landings();
+  const bool receiving = (way_ == Way::direct || !given_up_.ok()) && !open_.empty();
   if (!receiving && in_transfer_.empty()) return true;
   pump();
   for (const std::uint64_t now = wire_->landed(); receiving && landed_ < now; ++landed_) {

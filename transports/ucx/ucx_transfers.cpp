@@ -34,7 +34,7 @@ Status UcxWire::open_landing(std::span<std::byte> memory, bool may_take_back, La
     std::copy(region->key().begin(), region->key().end(), landing.key.begin());
   }
   void* const request = put ? receive({}, tag) : receive(memory, tag, region.get());
-  landings_.push_back({request, std::move(region)});
+  landings_.push_back({request, std::move(region), landing.number, put});
   return peer_.failure;
 }
 
@@ -42,14 +42,14 @@ Status UcxWire::open_landing(std::span<std::byte> memory, bool may_take_back, La
 // meets a receive without room, so that its sender gets rid of it.
 std::size_t UcxWire::take_back(std::size_t most) {
   std::size_t closed = 0;
-  for (; closed < most && !landings_.empty() && landings_.back().request != nullptr; ++closed) {
-    void* const request = landings_.back().request;
-    ucx_.request_cancel(worker_.handle(), request);
-    if (ucx_.request_check_status(request) != UCS_ERR_CANCELED) break;
-    ucx_.request_free(request);
+  for (; closed < most && !landings_.empty(); ++closed) {
+    const Open& youngest = landings_.back();
+    if (youngest.request == nullptr || youngest.put) break;
+    ucx_.request_cancel(worker_.handle(), youngest.request);
+    if (ucx_.request_check_status(youngest.request) != UCS_ERR_CANCELED) break;
+    ucx_.request_free(youngest.request);
+    taken_back_.push_back(receive({}, UcxTag::of(peer_.rank, channel_, UcxTag::transfer, youngest.number)));
     landings_.pop_back();
-    const std::uint64_t number = next_landing_ - 1 - closed;
-    taken_back_.push_back(receive({}, UcxTag::of(peer_.rank, channel_, UcxTag::transfer, number)));
   }
   return closed;
 }

@@ -41,6 +41,8 @@ class UcxWire final : public Wire {
   struct Open {  // A landing.
     void* request;
     std::shared_ptr<UcxRegion> region;  // Of its memory; null: not mapped.
+    std::uint64_t number;
+    bool put;  // The peer writes to it: only the end of the connection stops that.
   };
   struct Filling {
     void* request;

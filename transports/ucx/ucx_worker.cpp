@@ -126,11 +126,14 @@ Status UcxWorker::create_endpoint(UcxPeer& peer) {
   }
   if (status == UCS_OK) return {};
   peer.endpoint = nullptr;
+  const std::string said =
+      "UCX cannot reach rank " + std::to_string(peer.rank) + ": " + ucx().status_string(status);
   peer.failure =
-      Status(ErrorCode::configuration,
-             "UCX cannot reach rank " + std::to_string(peer.rank) + ": " + ucx().status_string(status) +
-                 "; see that UCX_TLS and UCX_NET_DEVICES allow a way that both hosts have",
-             peer.rank);
+      status == UCS_ERR_UNREACHABLE
+          ? Status(ErrorCode::configuration,
+                   said + "; see that UCX_TLS and UCX_NET_DEVICES allow a way that both hosts have",
+                   peer.rank)
+          : Status(ErrorCode::peer_lost, said + "; it may have left", peer.rank);
   return peer.failure;
 }
 
