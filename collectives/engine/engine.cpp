@@ -33,7 +33,8 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       yielder_(env),
       hand_over_(env),
       peer_probes_(static_cast<std::size_t>(group_.size())),
-      lost_(static_cast<std::size_t>(group_.size())) {
+      lost_(static_cast<std::size_t>(group_.size())),
+      links_ended_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, inline_bytes(group_.size())};
   hosts_ = hosts_of(group_);
   choices_ = choice_table(model.model,
@@ -205,6 +206,12 @@ void Engine::begin(Operation& operation, const Message& message) {
   messages_.push_back(&operation);
   matcher_->post(operation);
   if (!operation.done.load(std::memory_order_relaxed)) matcher_->step();
+  // Short messages may all end without a wait that looks around.
+  if (++messages_begun_ >= kMovesPerLook) {
+    messages_begun_ = 0;
+    moved_since_look_ = true;
+    look_around();
+  }
 }
 
 void Engine::begin(Operation& operation, const Call& call) {

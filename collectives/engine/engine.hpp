@@ -111,7 +111,7 @@ class Engine final : public Progressor,
   void disarm() override;
   Result<bool> on_frame(int peer, Channel channel, const FrameHeader& header, Link& link) override;
   void complete(Operation& operation, Status status) override;
-  Status true_cause(const Status& why) override;
+  std::optional<Status> cause_of_loss(int peer, const Status& why) override;
 
  private:
   struct CallNote {                       // A call made here or by a peer, to compare with the other's.
@@ -211,8 +211,10 @@ class Engine final : public Progressor,
   bool check_domain();
   Status on_probe(int peer, Channel channel, const FrameHeader& header);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
+  Status true_cause(const Status& why);
   Status last_words(int peer, Channel channel, Link& link);
   Status scan_links();
+  bool listen(Nanos now);
   void ask_around(Nanos now);
   void ask_for(Operation& operation, Nanos now);
   Status explain_mismatch(int peer, const CallNote& theirs) const;
@@ -266,10 +268,14 @@ class Engine final : public Progressor,
   bool others_held_ = false;            // For its sake.
   Nanos last_moved_ = 0;
   bool moved_since_look_ = false;
+  Nanos listened_ = 0;           // When listen() last did.
+  unsigned messages_begun_ = 0;  // Since the last look.
 
   std::atomic<int> state_{0};  // ErrorCode; != 0 once revoked or closed.
   Status reason_;              // Guarded by mutex_.
+  Status heard_;               // A peer's reason, found where its link ends; not revoked yet.
   std::vector<bool> lost_;
+  std::vector<Nanos> links_ended_;  // When the link for messages to a peer was first found to have; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
   bool closed_ = false;

@@ -93,6 +93,7 @@ void Engine::apply_requests() {
     requested_losses_.clear();
     why = std::exchange(requested_, Status());
   }
+  if (why.ok()) why = heard_;
   if (why.ok()) return;
   // A peer that has done its part and gone may be reported before this rank has looked at what it left.
   if (state() == ErrorCode::ok) advance_all();
@@ -103,9 +104,7 @@ ErrorCode Engine::poll_state() {
   Contender lock(*this);
   apply_requests();
   if (state() == ErrorCode::ok && domain_ != nullptr) check_domain();
-  if (state() == ErrorCode::ok && transport_) {
-    if (Status status = scan_links(); !status.ok()) revoke(status);
-  }
+  if (state() == ErrorCode::ok) listen(env_.now());
   return state();
 }
 
@@ -153,19 +152,22 @@ void Engine::tell_peers() {
     if (domain_ != nullptr || lost_[static_cast<std::size_t>(peer)]) continue;  // Told by memory, or gone.
     const bool linked = transport_->existing_link(peer, Channel::collective) != nullptr;
     if (linked || is_neighbour(group_.rank, peer, group_.size())) peers_->post(peer, header, text);
-    // It may look nowhere else for a while.
-    if (transport_->existing_link(peer, Channel::urgent) != nullptr) peers_of(true).post(peer, header, text);
+    // What it sent before may stay in front of the word, where the peer waits for another.
+    if (linked || transport_->existing_link(peer, Channel::urgent) != nullptr)
+      peers_of(true).post(peer, header, text);
   }
 }
 
 /// Links that move data straight from and to the callers' memory let go of it. What a living peer awaits or
 /// sends is over in a moment; one that is lost or stopped is cut off.
+/// Peers that have heard of the revoke await and send nothing more, so they are told meanwhile.
 void Engine::withdraw() {
   const Nanos end = env_.now() + kQuiesceWait;
   for (int peer = 0; transport_ && peer < group_.size(); ++peer) {
     if (peer == group_.rank) continue;
-    while (!transport_->withdraw(peer, lost_[static_cast<std::size_t>(peer)] || env_.now() >= end))
-      sched_yield();
+    while (!transport_->withdraw(peer, lost_[static_cast<std::size_t>(peer)] || env_.now() >= end)) {
+      if (!has_posted() || !flush_posted()) sched_yield();
+    }
   }
 }
 

@@ -96,9 +96,20 @@ Status Engine::scan_links() {
   return {};
 }
 
+/// Looks at the links for collectives though nothing is awaited from them; whether nobody has revoked.
+bool Engine::listen(Nanos now) {
+  if (domain_ != nullptr || !transport_) return true;
+  listened_ = now;
+  static_cast<void>(transport_->service());
+  const Status status = scan_links();
+  if (!status.ok()) revoke(status);
+  return status.ok();
+}
+
 /// A peer that left may have done so because of another's failure. It then said so in shared memory, or on
 /// its link for collectives, behind what it sent before: that is the cause, and not that it is gone.
 Status Engine::true_cause(const Status& why) {
+  if (!heard_.ok()) return heard_;
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
   if (left && domain_ != nullptr) {
     if (Status said = reason_in_domain(); !said.ok()) return said;
@@ -109,6 +120,29 @@ Status Engine::true_cause(const Status& why) {
     if (Status said = last_words(why.culprit(), channel, *link); !said.ok()) return said;
   }
   return why;
+}
+
+/// As true_cause(), where messages alone need the peer: the calls under way may yet end well with what it has
+/// sent them, so nothing of that is dropped. The link for collectives may also be the later one to end. What
+/// it says it says once, so the communicator is revoked for it.
+std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
+  if (why.code() != ErrorCode::peer_lost || peer < 0) return why;
+  if (domain_ != nullptr) return true_cause(why);
+  if (!heard_.ok()) return heard_;
+  Link* link = transport_->existing_link(peer, Channel::collective);
+  if (link == nullptr) return why;
+  auto head = link->peek();
+  if (!head.ok()) return why;
+  if (*head != nullptr && (*head)->kind == FrameKind::revoke)
+    heard_ = on_revoke(peer, **head, *link).status();
+  if (!heard_.ok()) {
+    has_request_.store(true, std::memory_order_release);
+    return heard_;
+  }
+  Nanos& since = links_ended_[static_cast<std::size_t>(peer)];
+  const Nanos now = env_.now();
+  if (since == 0) since = now;
+  return now - since > kExplanationWait ? std::optional(why) : std::nullopt;
 }
 
 /// The reason that a peer's link ends with; ok when it ends without one.
@@ -130,11 +164,8 @@ Status Engine::last_words(int peer, Channel channel, Link& link) {
 /// Nothing has moved for a while: looks for what peers tell, be it only messages that are awaited, and asks
 /// for the sake of the oldest call of either kind, which waits for peers; all others may wait for it.
 void Engine::ask_around(Nanos now) {
-  if (domain_ == nullptr && transport_) {
-    // A peer that waits for this rank with another call, or has revoked, comes to it.
-    static_cast<void>(transport_->service());
-    if (Status status = scan_links(); !status.ok()) return revoke(status);
-  }
+  // A peer that waits for this rank with another call, or has revoked, comes to it.
+  if (!listen(now)) return;
   for (const bool urgent : {true, false}) {
     const auto oldest = std::find_if(active_.begin(), active_.end(),
                                      [&](const Operation* operation) { return operation->urgent == urgent; });

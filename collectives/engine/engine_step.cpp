@@ -136,8 +136,9 @@ void Engine::complete(Operation& operation, Status status) {
   if (parent != nullptr && !operation.status.ok() && parent->status.ok()) parent->status = operation.status;
   operation.done.store(true, std::memory_order_release);
   if (sleepers_ > 0) wake_self();
-  // Over here, but what it sent may not have left: the caller may have looked for the last time.
-  if (waiters_ == 0 && reactor_ != nullptr && transport_ && transport_->unfinished()) reactor_->notify();
+  // Over here, but what is for its peers may not have left: the caller may have looked for the last time.
+  if (waiters_ == 0 && reactor_ != nullptr && transport_ && (matcher_->owes() || transport_->unfinished()))
+    reactor_->notify();
   unreference(operation);
   if (parent != nullptr && --parent->children == 0) complete(*parent, parent->status);
 }
@@ -172,6 +173,7 @@ void Engine::look_around() {
     if (!check(*operation, operation->message.timeout)) return;
   }
   if (active_.empty() && messages_.empty()) return;
+  if (!messages_.empty() && now - listened_ >= kListenEvery && !listen(now)) return;
   if (now - last_moved_ >= kProbeAfter) ask_around(now);
   env_.wake_at(next);
 }

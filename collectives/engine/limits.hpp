@@ -24,9 +24,12 @@ inline constexpr std::size_t kMaxUnexpected = 1024;
 inline constexpr Nanos kProbeAfter = 50'000'000;
 /// And again this often.
 inline constexpr Nanos kProbeEvery = 200'000'000;
-/// How long an operation that a peer has passed by waits to be told why, before it ends with what it knows
-/// itself.
+/// How long an operation that a peer has passed by, or whose link has ended, waits to be told why, before it
+/// ends with what it knows itself.
 inline constexpr Nanos kExplanationWait = 1'000'000'000;
+/// While messages move, the other links are looked at this often: a revoke ends traffic too that needs none
+/// of them.
+inline constexpr Nanos kListenEvery = 20'000'000;
 /// A waiter looks at the clock once in so many passes that moved something: often enough for a deadline
 /// beside much traffic, and too seldom for short calls to notice.
 inline constexpr unsigned kMovesPerLook = 32;

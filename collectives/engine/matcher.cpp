@@ -206,8 +206,11 @@ void Matcher::abandon() {
   pending_ = queued_ = 0;
 }
 
-/// Ends what needs the link to `peer`; whether that was anything. What can come from anybody waits on.
+/// Ends what needs the link to `peer` once it is known why; whether that was anything. What can come from
+/// anybody waits on.
 bool Matcher::lose_peer(int peer, const Status& status) {
+  const auto cause = sink_.cause_of_loss(peer, status);
+  if (!cause) return false;
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   std::vector<Operation*> lost(entry.awaiting_accept.begin(), entry.awaiting_accept.end());
   lost.insert(lost.end(), entry.awaiting_message.begin(), entry.awaiting_message.end());
@@ -229,10 +232,8 @@ bool Matcher::lose_peer(int peer, const Status& status) {
   entry.awaiting_message.clear();
   entry.outgoing.clear();
   entry.incoming = {};
-  if (lost.empty()) return false;
-  const Status cause = sink_.true_cause(status);
-  for (Operation* operation : lost) end(*operation, cause);
-  return true;
+  for (Operation* operation : lost) end(*operation, *cause);
+  return !lost.empty();
 }
 
 /// As lose_peer(), where all that came from `peer` has been read and nothing more will.
@@ -259,9 +260,10 @@ bool Matcher::end_receives_from_any() {
   const std::vector<Operation*> orphans(from_any, posted_.end());
   posted_.erase(from_any, posted_.end());
   if (orphans.empty()) return false;
-  const Status cause = sink_.true_cause(
-      Status(ErrorCode::peer_lost, "no other rank is left to receive from; the last: " + last_end_.message(),
-             last_end_.culprit()));
+  const Status why(ErrorCode::peer_lost,
+                   "no other rank is left to receive from; the last: " + last_end_.message(),
+                   last_end_.culprit());
+  const Status cause = sink_.cause_of_loss(last_end_.culprit(), why).value_or(why);
   for (Operation* orphan : orphans) end(*orphan, cause);
   return true;
 }

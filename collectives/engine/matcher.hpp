@@ -24,8 +24,9 @@ class Matcher {
     virtual ~Sink() = default;
     /// Ends an operation of the engine.
     virtual void complete(Operation& operation, Status status) = 0;
-    /// Why a peer that is gone has left, if it said so elsewhere; otherwise `why`.
-    virtual Status true_cause(const Status& why) = 0;
+    /// Why a peer has left whose link ended with `why`: what it says elsewhere, or `why` itself. Nothing
+    /// while it may still be about to say something: to be asked again.
+    virtual std::optional<Status> cause_of_loss(int peer, const Status& why) = 0;
   };
 
   /// `transport` is null in a group of one, whose messages are all to itself. `on_device`: messages lie where
@@ -39,7 +40,9 @@ class Matcher {
   /// Forgets every operation (the engine ends them) and what was to be sent, half-sent messages too: their
   /// links carry nothing else, and nothing more.
   void abandon();
-  bool idle() const { return pending_ == 0 && queued_ == 0; }
+  bool idle() const { return pending_ == 0 && !owes(); }
+  /// Whether frames wait to be handed over: a refusal does so when its receive is over.
+  bool owes() const { return queued_ > 0; }
 
  private:
   struct Outgoing {

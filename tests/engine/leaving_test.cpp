@@ -67,10 +67,10 @@ TEST_P(Leaving, TakesItsBuffersAlongAndTellsWhoCallsLater) {
   EXPECT_EQ(others_than(7.0f, out[0].data()), 0u);
 }
 
-TEST(LeavingSharedMemory, TellsWhoIsInTheCall) {
+TEST_P(Leaving, TellsWhoIsInTheCall) {
   std::vector<float> in(kCount, 1.0f), out[3];
   for (auto& each : out) each.assign(kCount, 0.0f);
-  on_ranks(3, "shm", [&](Communicator& comm) {
+  on_ranks(3, GetParam(), [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
     comm.barrier();
     if (rank == 1) return expect_named_error(comm, in.data(), out[1].data());

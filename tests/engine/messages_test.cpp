@@ -153,6 +153,28 @@ TEST_P(Messages, LongerThanTheBufferLeaveItUnchanged) {
   }
 }
 
+// The receive ends at once, with the refusal yet to leave, and its rank calls nothing more.
+TEST_P(Messages, AreRefusedThoughTheReceiverTurnsAway) {
+  std::atomic<bool> offered{false}, over{false};
+  on_ranks(2, GetParam(), [&](Communicator& comm) {
+    std::vector<float> data(10'000);
+    comm.barrier();
+    if (comm.rank() == 1) {
+      const Rescue rescue(comm);
+      Work sent = comm.send_async(data.data(), data.size(), DataType::f32, 0);
+      static_cast<void>(sent.wait_for(std::chrono::milliseconds(20)));
+      offered.store(true);
+      EXPECT_EQ(error_of([&] { sent.wait(); }).first, ErrorCode::refused);
+      over.store(true);
+    } else {
+      EXPECT_TRUE(eventually([&] { return offered.load(); }));
+      EXPECT_EQ(error_of([&] { comm.recv(data.data(), 1, DataType::f32, 1); }).first,
+                ErrorCode::invalid_argument);
+      EXPECT_TRUE(eventually([&] { return over.load(); }, 2 * kPatience));
+    }
+  });
+}
+
 TEST(MessagesToOneself, HaveTheSameLimit) {
   auto group = Communicator::local_group(1);
   Communicator& comm = group.front();

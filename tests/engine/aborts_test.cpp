@@ -1,0 +1,106 @@
+// An abort ends every call of the others, with its reason: whatever they are busy with, and however their
+// links end.
+#include <atomic>
+#include <vector>
+
+#include "tests/engine/local_ranks.hpp"
+#include "tests/engine/rescue.hpp"
+#include "tests/support/transports.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::error_of;
+using testing::eventually;
+using testing::kPatience;
+using testing::on_ranks;
+using testing::Rescue;
+
+void expect_enough(const std::pair<ErrorCode, std::string>& error, int culprit) {
+  const auto& [code, text] = error;
+  EXPECT_EQ(code, ErrorCode::aborted) << text;
+  EXPECT_NE(text.find("rank " + std::to_string(culprit)), std::string::npos) << text;
+  EXPECT_NE(text.find("aborted: enough"), std::string::npos) << text;
+}
+
+class Aborts : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Transports, Aborts, ::testing::ValuesIn(testing::transports_here()));
+
+// No call of theirs needs the rank that aborts.
+TEST_P(Aborts, AreHeardByRanksThatExchangeMessages) {
+  std::atomic<int> rounds{0}, heard{0};
+  on_ranks(3, GetParam(), [&](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 2) {
+      EXPECT_TRUE(eventually([&] { return rounds.load() > 100; }));
+      comm.abort("enough");
+      EXPECT_TRUE(eventually([&] { return heard.load() == 2; }, 2 * kPatience));
+      return;
+    }
+    const Rescue rescue(comm);
+    const int other = 1 - comm.rank();
+    float x = 0;
+    expect_enough(error_of([&] {
+                    for (;; rounds.fetch_add(1)) {
+                      if (comm.rank() == 0) comm.send(&x, 1, DataType::f32, other);
+                      comm.recv(&x, 1, DataType::f32, other);
+                      if (comm.rank() == 1) comm.send(&x, 1, DataType::f32, other);
+                    }
+                  }),
+                  2);
+    heard.fetch_add(1);
+  });
+}
+
+// The link for messages ends, and with it a message; the word lies on the one for collectives.
+TEST_P(Aborts, AreNoLossForTheCallsBehindAMessage) {
+  std::atomic<bool> gone{false};
+  on_ranks(2, GetParam(), [&](Communicator& comm) {
+    float x = 0;
+    const int other = 1 - comm.rank();
+    comm.barrier();
+    if (comm.rank() == 0) comm.send(&x, 1, DataType::f32, other);
+    if (comm.rank() == 1) comm.recv(&x, 1, DataType::f32, other);
+    if (comm.rank() == 1) {
+      comm.abort("enough");
+      { const Communicator leaving = std::move(comm); }
+      gone.store(true);
+      return;
+    }
+    EXPECT_TRUE(eventually([&] { return gone.load(); }));
+    const Rescue rescue(comm);
+    expect_enough(error_of([&] { comm.recv(&x, 1, DataType::f32, other); }), 1);
+    expect_enough(error_of([&] { comm.barrier(); }), 1);
+  });
+}
+
+// A ring that one rank holds up: data lie ready for places that nobody fills any more.
+TEST_P(Aborts, EndACallThatIsUnderWay) {
+  constexpr std::size_t kCount = 1 << 20;
+  std::atomic<int> heard{0};
+  on_ranks(3, GetParam(), [&](Communicator& comm) {
+    std::vector<float> in(kCount), out(kCount);
+    CallOptions options;
+    if (comm.describe().find("transport shm") == std::string::npos) options.algorithm = "ring";
+    options.timeout = std::chrono::milliseconds(kPatience);
+    const auto sum = [&] {
+      return comm.all_reduce_async(in.data(), out.data(), kCount, DataType::f32, ReduceOp::sum, options);
+    };
+    sum().wait();
+    if (comm.rank() == 1) {  // Late for ever.
+      EXPECT_TRUE(eventually([&] { return comm.state() != ErrorCode::ok; }, 2 * kPatience));
+    } else {
+      Work work = sum();
+      if (comm.rank() == 2) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // Until it can go no further.
+        comm.abort("enough");
+      }
+      expect_enough(error_of([&] { work.wait(); }), 2);
+    }
+    heard.fetch_add(1);
+    EXPECT_TRUE(eventually([&] { return heard.load() == 3; }, 2 * kPatience));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
