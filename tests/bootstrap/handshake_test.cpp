@@ -1,6 +1,7 @@
 #include "lib/bootstrap/handshake.hpp"
 
 #include <gtest/gtest.h>
+#include <openssl/crypto.h>
 
 #include <vector>
 
@@ -229,6 +230,17 @@ TEST(Handshake, RandomBytesNeverEstablish) {
     client.consume(std::as_bytes(std::span(noise)));
     ASSERT_EQ(client.state(), State::failed);
   }
+}
+
+// At exit, where another library has let it clean up while peers still call.
+TEST(Handshake, IsAcceptedByNobodyOnceOpensslIsGone) {
+  const std::vector<std::byte> text(100, std::byte{7});
+  const Digest right = sha256(text), right_keyed = hmac_sha256(text, text);
+  const auto all_differ = [&] {
+    OPENSSL_cleanup();
+    return sha256(text) != right && hmac_sha256(text, text) != right_keyed && sha256(text) != sha256(text);
+  };
+  EXPECT_EXIT(_exit(all_differ() ? 0 : 1), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
