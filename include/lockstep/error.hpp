@@ -23,6 +23,7 @@ enum class ErrorCode : int {
   configuration = 10,  ///< Environment variables, options or launcher settings contradict each other.
   unauthorized = 11,   ///< Wrong job, secret or protocol version in a handshake.
   internal = 12,       ///< A bug in lockstep.
+  device_failed = 13,  ///< A device or its driver refused something; CUDA's text is in the message.
 };
 
 /// Thrown by the C++ surface. what() names operation, sequence number, rank, peer, one cause, the state of

@@ -34,7 +34,8 @@ typedef enum {
   LOCKSTEP_NOT_SUPPORTED = 9,
   LOCKSTEP_CONFIGURATION = 10,
   LOCKSTEP_UNAUTHORIZED = 11,
-  LOCKSTEP_INTERNAL = 12
+  LOCKSTEP_INTERNAL = 12,
+  LOCKSTEP_DEVICE_FAILED = 13
 } lockstep_error_t;
 
 /* Values of lockstep::DataType. */

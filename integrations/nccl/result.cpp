@@ -42,6 +42,8 @@ ncclResult_t to_result(ErrorCode code) noexcept {
     case ErrorCode::system:
     case ErrorCode::out_of_memory:
       return ncclSystemError;
+    case ErrorCode::device_failed:
+      return ncclUnhandledCudaError;
     case ErrorCode::internal:
       break;
   }

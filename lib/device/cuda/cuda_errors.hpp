@@ -11,16 +11,14 @@
 namespace lockstep::internal {
 
 /// "<what>: <CUDA's words>", and the error is taken back from the runtime, which would give it to the
-/// caller's next call too.
+/// caller's next call too. Only what callers act on has a code of its own.
 inline Status cuda_status(cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return Status();
   static_cast<void>(::cudaGetLastError());
   const ErrorCode code = error == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory
-                         : error == cudaErrorInvalidValue || error == cudaErrorInvalidDevice ||
-                                 error == cudaErrorInvalidResourceHandle
-                             ? ErrorCode::invalid_argument
-                         : error == cudaErrorNotSupported ? ErrorCode::not_supported
-                                                          : ErrorCode::system;
+                         : error == cudaErrorInvalidDevice  ? ErrorCode::invalid_argument
+                         : error == cudaErrorNotSupported   ? ErrorCode::not_supported
+                                                            : ErrorCode::device_failed;
   return Status(code, what + ": " + ::cudaGetErrorString(error));
 }
 
