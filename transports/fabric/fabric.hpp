@@ -85,7 +85,7 @@ class Fabric {
   virtual std::string_view name() const = 0;
   /// Null while the way to the peer is being made (asking starts that).
   virtual Result<std::unique_ptr<Wire>> wire(int peer, Channel channel) = 0;
-  /// A peer that sent something over a channel for which no wire was asked yet.
+  /// A peer that sent something over a channel for which wire() has made none yet, and has not failed.
   virtual std::optional<std::pair<int, Channel>> caller() = 0;
 
   /// Moves what can be moved. Whether anything was.

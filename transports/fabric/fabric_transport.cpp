@@ -62,16 +62,17 @@ Result<Link*> FabricTransport::link(int peer, Channel channel) {
 // The last look before a sleep: after it the descriptor tells of everything new.
 Status FabricTransport::service() {
   driver_->progress();
+  Status first;  // One that cannot be answered keeps nobody else waiting.
   while (const auto caller = driver_->fabric().caller()) {
     auto made = link(caller->first, caller->second);
-    if (!made.ok()) return made.status();
-    if (*made == nullptr) break;
+    if (!made.ok() && first.ok()) first = made.status();
+    if (made.ok() && *made == nullptr) break;
   }
   for (auto& link : links_) {
     if (link) link->pump();
   }
   driver_->arm();
-  return {};
+  return first;
 }
 
 void FabricTransport::close() {

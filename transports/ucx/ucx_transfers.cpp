@@ -47,9 +47,10 @@ std::size_t UcxWire::take_back(std::size_t most) {
     if (youngest.request == nullptr || youngest.put) break;
     ucx_.request_cancel(worker_.handle(), youngest.request);
     if (ucx_.request_check_status(youngest.request) != UCS_ERR_CANCELED) break;
+    const auto tag = UcxTag::of(peer_.rank, channel_, UcxTag::transfer, youngest.number);
     ucx_.request_free(youngest.request);
-    taken_back_.push_back(receive({}, UcxTag::of(peer_.rank, channel_, UcxTag::transfer, youngest.number)));
     landings_.pop_back();
+    taken_back_.push_back(receive({}, tag));
   }
   return closed;
 }

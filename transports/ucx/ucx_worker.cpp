@@ -139,8 +139,8 @@ Status UcxWorker::create_endpoint(UcxPeer& peer) {
 
 Result<std::unique_ptr<Wire>> UcxWorker::wire(int rank, Channel channel) {
   UcxPeer& peer = peers_[static_cast<std::size_t>(rank)];
+  peer.has_wire[static_cast<std::size_t>(channel)] = true;  // Or never will: it is no caller any more.
   LOCKSTEP_RETURN_IF_ERROR(connect(peer));
-  peer.has_wire[static_cast<std::size_t>(channel)] = true;
   return std::unique_ptr<Wire>(
       std::make_unique<UcxWire>(*this, peer, channel, plain_memory(UcxWire::kMemoryBytes)));
 }

@@ -124,11 +124,11 @@ Result<std::unique_ptr<Wire>> VerbsFabric::wire(int rank, Channel channel) {
   if (!peer.wanted) meeting_->want(rank);
   peer.wanted = true;
   if (!peer.usable) meet();
+  if (peer.failure.ok() && !peer.usable) return std::unique_ptr<Wire>();
+  inbox(rank, channel).has_wire = true;  // Or never will: it is no caller any more.
   if (!peer.failure.ok()) return peer.failure;
-  if (!peer.usable) return std::unique_ptr<Wire>();
   auto made = VerbsWire::make(*this, *peer.pair, channel);
   if (!made.ok()) return made.status();
-  inbox(rank, channel).has_wire = true;
   return std::unique_ptr<Wire>(std::move(*made));
 }
 
