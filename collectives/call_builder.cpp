@@ -65,7 +65,10 @@ void CallBuilder::follow_environment() {
   if (call_.facts.algorithm != 0 || environment_rules().empty()) return;
   const std::string_view name =
       environment_rules().name_for(call_.facts.collective, call_bytes(call_.facts, counts_));
-  if (!name.empty()) force_algorithm(name);
+  if (name.empty()) return;
+  auto number = resolve_algorithm(call_.facts.collective, name, domain_);
+  if (!number.ok()) return refuse(ErrorCode::configuration, rule_cannot_run(number.status()).message());
+  call_.facts.algorithm = *number;
 }
 
 CallBuilder& CallBuilder::buffers(const void* input, void* output) {

@@ -45,6 +45,8 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
   matcher_ =
       std::make_unique<Matcher>(transport_.get(), *this, group_.size(), group_.rank, memory_ != nullptr);
   active_.reserve(2 * kMaxInFlight);
+  in_domain_.reserve(2 * kMaxInFlight);
+  late_.reserve(lost_.size());
   wait_policy_ = wait_policy(group_, model.model->spin_microseconds * 1000);
   past_caches_from_ =
       model.model->non_temporal_bytes > 0 ? model.model->non_temporal_bytes : nontemporal_threshold();
@@ -66,6 +68,7 @@ Engine::~Engine() {
 
 Operation* Engine::new_operation(Operation::Kind kind) {
   if (free_.empty()) {
+    if (free_.capacity() == pool_.size()) free_.reserve(2 * pool_.size() + 8);  // To give back never fails.
     pool_.push_back(std::make_unique<Operation>());
     free_.push_back(pool_.back().get());
   }
@@ -87,11 +90,7 @@ Operation* Engine::new_operation(Operation::Kind kind) {
 
 void Engine::unreference(Operation& operation) {
   if (--operation.references > 0) return;
-  if (operation.scratch_bytes > kKeptScratchBytes) {
-    operation.scratch.reset();
-    operation.scratch_bytes = 0;
-  }
-  if (operation.scaled.capacity() > kKeptScratchBytes) std::vector<std::byte>().swap(operation.scaled);
+  for (Scratch* scratch : {&operation.scratch, &operation.scaled}) scratch_.give_back(*scratch);
   free_.push_back(&operation);
 }
 
@@ -206,12 +205,9 @@ void Engine::begin(Operation& operation, const Message& message) {
   messages_.push_back(&operation);
   matcher_->post(operation);
   if (!operation.done.load(std::memory_order_relaxed)) matcher_->step();
+  apply_requests();  // What a peer's last words were.
   // Short messages may all end without a wait that looks around.
-  if (++messages_begun_ >= kMovesPerLook) {
-    messages_begun_ = 0;
-    moved_since_look_ = true;
-    look_around();
-  }
+  if (++messages_begun_ % kMovesPerLook == 0) listen(env_.now());
 }
 
 void Engine::begin(Operation& operation, const Call& call) {

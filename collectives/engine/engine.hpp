@@ -59,7 +59,7 @@ class Engine final : public Progressor,
   // ---- any thread ----
   /// Runs a collective to its end. On the short path: one lock, no clock, no allocation.
   Status run(const Call& call);
-  /// Sends or receives a message. Unlike start() and wait(), this never wakes the reactor's thread.
+  /// Sends or receives a message. It wakes the reactor's thread only for what is left to send.
   Result<RecvStatus> run(const Message& message);
   /// As run() of a call without counts that is the same as the one before but for its buffers, which costs
   /// the least. Nothing, and nothing has happened, where it is not, or something speaks against it.
@@ -183,6 +183,7 @@ class Engine final : public Progressor,
 
   // engine_wait.cpp
   void leave_wait();
+  void pass_on();
   std::uint32_t note_processor();
   bool shares_processor();
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
@@ -209,9 +210,11 @@ class Engine final : public Progressor,
   // engine_peers.cpp
   Status reason_in_domain() const;
   bool check_domain();
+  bool heed_domain();
   Status on_probe(int peer, Channel channel, const FrameHeader& header);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
   Status true_cause(const Status& why);
+  bool may_await_cause(int peer);
   Status last_words(int peer, Channel channel, Link& link);
   Status scan_links();
   bool listen(Nanos now);
@@ -246,11 +249,12 @@ class Engine final : public Progressor,
   std::uint64_t sequence_ = 0;      // Of the next collective.
   std::vector<std::unique_ptr<Operation>> pool_;
   std::vector<Operation*> free_;
+  ScratchPool scratch_;
   std::vector<Operation*> active_;           // Running collectives, by priority, then sequence.
   std::array<std::size_t, 2> in_flight_{};   // Of those, by whether they are urgent.
   std::deque<Operation*> pending_;           // Started beyond kMaxInFlight.
-  std::deque<Operation*> in_domain_;         // Active domain operations in order; the front runs.
-  std::vector<int> late_;                    // Of may_keep_processor(): keeps its capacity.
+  std::vector<Operation*> in_domain_;        // Active domain operations in order; the front runs.
+  std::vector<int> late_;                    // Of may_keep_processor(): has room for all.
   std::vector<Operation*> messages_;         // Point-to-point operations not ended.
   std::unique_ptr<PeerTable> peers_;         // Null in a group of one.
   std::unique_ptr<PeerTable> urgent_peers_;  // From the first urgent call on.
@@ -269,7 +273,7 @@ class Engine final : public Progressor,
   Nanos last_moved_ = 0;
   bool moved_since_look_ = false;
   Nanos listened_ = 0;           // When listen() last did.
-  unsigned messages_begun_ = 0;  // Since the last look.
+  unsigned messages_begun_ = 0;  // So far.
 
   std::atomic<int> state_{0};  // ErrorCode; != 0 once revoked or closed.
   Status reason_;              // Guarded by mutex_.

@@ -103,8 +103,7 @@ void Engine::apply_requests() {
 ErrorCode Engine::poll_state() {
   Contender lock(*this);
   apply_requests();
-  if (state() == ErrorCode::ok && domain_ != nullptr) check_domain();
-  if (state() == ErrorCode::ok) listen(env_.now());
+  listen(env_.now());
   return state();
 }
 
@@ -150,10 +149,11 @@ void Engine::tell_peers() {
   const std::string text = encode_reason(reason_);
   for (int peer = 0; peer < group_.size(); ++peer) {
     if (domain_ != nullptr || lost_[static_cast<std::size_t>(peer)]) continue;  // Told by memory, or gone.
+    const bool neighbour = is_neighbour(group_.rank, peer, group_.size());
     const bool linked = transport_->existing_link(peer, Channel::collective) != nullptr;
-    if (linked || is_neighbour(group_.rank, peer, group_.size())) peers_->post(peer, header, text);
+    if (linked || neighbour) peers_->post(peer, header, text);
     // What it sent before may stay in front of the word, where the peer waits for another.
-    if (linked || transport_->existing_link(peer, Channel::urgent) != nullptr)
+    if (transport_->existing_link(peer, Channel::urgent) != nullptr || (linked && neighbour))
       peers_of(true).post(peer, header, text);
   }
 }

@@ -64,9 +64,9 @@ Status Engine::launch(Operation& operation) try {
   const Call& call = operation.call;
   Buffers buffers = buffers_of(call);
   if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective) && memory_ == nullptr) {
-    operation.scaled.resize(call.input_elements * buffers.element);
-    scale_copy(call.facts.type, call.input, operation.scaled.data(), call.input_elements, call.scale);
-    buffers.input = operation.scaled.data();
+    scratch_.take(operation.scaled, call.input_elements * buffers.element);
+    buffers.input = operation.scaled.memory.get();
+    scale_copy(call.facts.type, call.input, operation.scaled.memory.get(), call.input_elements, call.scale);
   }
   if (group_.size() == 1) return launch_alone(operation, buffers, combine_of(call));
   set_shape(operation);
@@ -104,11 +104,10 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   auto program = programs_.get(algorithm, operation.shape);
   Buffers buffers = plain;
   const std::size_t bytes = program->program.scratch * buffers.element;
-  if (bytes > operation.scratch_bytes) {
-    operation.scratch = make_aligned(sizeof(FrameHeader) + bytes);
-    operation.scratch_bytes = bytes;
+  if (bytes > 0) {
+    scratch_.take(operation.scratch, sizeof(FrameHeader) + bytes);
+    buffers.scratch = operation.scratch.memory.get() + sizeof(FrameHeader);
   }
-  if (bytes > 0) buffers.scratch = operation.scratch.get() + sizeof(FrameHeader);
   peers_of(operation.urgent).enter(operation.sequence, program->send_peers);
   operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence);
   return {};

@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <new>
 
 #include "collectives/engine/engine.hpp"
 #include "collectives/engine/reason.hpp"
@@ -23,6 +24,13 @@ bool Engine::check_domain() {
   const Status why = reason_in_domain();
   if (!why.ok()) revoke(why);
   return !why.ok();
+}
+
+/// As check_domain(), once what the peers had done their part of before has ended well.
+bool Engine::heed_domain() {
+  if (domain_->control(group_.rank).revoked.load(std::memory_order_acquire) == 0) return false;
+  advance_all();
+  return state() != ErrorCode::ok || check_domain();
 }
 
 Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& header, Link& link) {
@@ -96,18 +104,26 @@ Status Engine::scan_links() {
   return {};
 }
 
-/// Looks at the links for collectives though nothing is awaited from them; whether nobody has revoked.
+/// Looks now and then at what nothing is awaited from, memory or the links for collectives; whether nobody
+/// has revoked.
 bool Engine::listen(Nanos now) {
-  if (domain_ != nullptr || !transport_) return true;
+  if (state() != ErrorCode::ok) return false;
+  if (domain_ != nullptr) return !heed_domain();
+  if (!transport_ || now - listened_ < kListenEvery) return true;
   listened_ = now;
-  static_cast<void>(transport_->service());
-  const Status status = scan_links();
+  Status status;
+  try {
+    static_cast<void>(transport_->service());
+    status = scan_links();
+  } catch (const std::bad_alloc&) {  // Only a look: the next may find memory for new links.
+  }
   if (!status.ok()) revoke(status);
+  pass_on();  // What has come to the links meanwhile wakes nobody any more.
   return status.ok();
 }
 
 /// A peer that left may have done so because of another's failure. It then said so in shared memory, or on
-/// its link for collectives, behind what it sent before: that is the cause, and not that it is gone.
+/// its links for collectives, behind what it sent before: that is the cause, and not that it is gone.
 Status Engine::true_cause(const Status& why) {
   if (!heard_.ok()) return heard_;
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
@@ -128,21 +144,38 @@ Status Engine::true_cause(const Status& why) {
 std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   if (why.code() != ErrorCode::peer_lost || peer < 0) return why;
   if (domain_ != nullptr) return true_cause(why);
-  if (!heard_.ok()) return heard_;
-  Link* link = transport_->existing_link(peer, Channel::collective);
-  if (link == nullptr) return why;
-  auto head = link->peek();
-  if (!head.ok()) return why;
-  if (*head != nullptr && (*head)->kind == FrameKind::revoke)
-    heard_ = on_revoke(peer, **head, *link).status();
+  // Its word may have come on a link that nobody has asked for yet.
+  if (transport_->existing_link(peer, Channel::collective) == nullptr)
+    static_cast<void>(transport_->service());
+  bool may_say_more = false;
+  for (const Channel channel : {Channel::collective, Channel::urgent}) {
+    Link* link = transport_->existing_link(peer, channel);
+    auto head = link != nullptr ? link->peek() : nullptr;
+    if (link == nullptr || !head.ok()) continue;
+    may_say_more = true;
+    if (heard_.ok() && *head != nullptr && (*head)->kind == FrameKind::revoke)
+      heard_ = on_revoke(peer, **head, *link).status();
+  }
   if (!heard_.ok()) {
     has_request_.store(true, std::memory_order_release);
     return heard_;
   }
+  return may_say_more && may_await_cause(peer) ? std::nullopt : std::optional(why);
+}
+
+/// Whether messages that need `peer`, which has left, may still wait to be told why: for a while, and not
+/// until their own deadlines, which would end the whole communicator.
+bool Engine::may_await_cause(int peer) {
   Nanos& since = links_ended_[static_cast<std::size_t>(peer)];
   const Nanos now = env_.now();
   if (since == 0) since = now;
-  return now - since > kExplanationWait ? std::optional(why) : std::nullopt;
+  return now - since <= kExplanationWait &&
+         std::none_of(messages_.begin(), messages_.end(), [&](const Operation* operation) {
+           const Message& message = operation->message;
+           const Nanos end = operation->deadline != 0 ? operation->deadline : now + message.timeout;
+           return message.timeout > 0 && (message.peer == peer || message.peer == kAnySource) &&
+                  end - now < kProbeAfter;
+         });
 }
 
 /// The reason that a peer's link ends with; ok when it ends without one.

@@ -21,10 +21,10 @@ bool Engine::step_locked() {
   bool moved = advance_urgent_first();
   if (state() != ErrorCode::ok) return true;  // A failure ended everything.
   moved |= matcher_->step();
+  apply_requests();  // What a peer's last words were.
   if (state() == ErrorCode::ok && has_posted()) moved |= flush_posted();
   if (!pending_.empty()) activate_pending();
-  // Last, so that an operation whose peers have all done their part still ends well.
-  if (!moved && domain_ != nullptr && check_domain()) return true;
+  if (!moved && domain_ != nullptr && heed_domain()) return true;
   moved_since_look_ |= moved;
   return moved;
 }
@@ -119,7 +119,7 @@ void Engine::complete(Operation& operation, Status status) {
   if (operation.kind == Operation::Kind::collective) {
     if (std::erase(active_, &operation) > 0) --in_flight_[operation.urgent];
     if (is_front_of_domain(operation)) {
-      in_domain_.pop_front();
+      in_domain_.erase(in_domain_.begin());
       if (operation.path == Operation::Path::domain && status.ok()) position_ = operation.domain_run.end();
     }
   } else if (operation.kind == Operation::Kind::message) {
@@ -173,7 +173,7 @@ void Engine::look_around() {
     if (!check(*operation, operation->message.timeout)) return;
   }
   if (active_.empty() && messages_.empty()) return;
-  if (!messages_.empty() && now - listened_ >= kListenEvery && !listen(now)) return;
+  if (!messages_.empty() && !listen(now)) return;
   if (now - last_moved_ >= kProbeAfter) ask_around(now);
   env_.wake_at(next);
 }

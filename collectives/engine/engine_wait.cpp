@@ -47,9 +47,13 @@ bool Engine::wait(Operation& operation, Nanos limit) {
   return done;
 }
 
-/// Leaves what is in flight to those who still wait, or to the reactor.
 void Engine::leave_wait() {
   --waiters_;
+  pass_on();
+}
+
+/// Leaves what is in flight to those who still wait, or to the reactor.
+void Engine::pass_on() {
   if (sleepers_ > 0) wake_self();
   if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
 }

@@ -27,11 +27,11 @@ inline constexpr Nanos kProbeEvery = 200'000'000;
 /// How long an operation that a peer has passed by, or whose link has ended, waits to be told why, before it
 /// ends with what it knows itself.
 inline constexpr Nanos kExplanationWait = 1'000'000'000;
-/// While messages move, the other links are looked at this often: a revoke ends traffic too that needs none
-/// of them.
+/// Links that nothing is awaited from are looked at this often while messages move or a program asks for the
+/// state: a revoke ends traffic too that needs none of them.
 inline constexpr Nanos kListenEvery = 20'000'000;
-/// A waiter looks at the clock once in so many passes that moved something: often enough for a deadline
-/// beside much traffic, and too seldom for short calls to notice.
+/// A waiter looks at the clock once in so many passes that moved something, as does who begins so many
+/// messages: often enough for a deadline beside much traffic, and too seldom for short calls to notice.
 inline constexpr unsigned kMovesPerLook = 32;
 /// A sleeping waiter looks around at least this often, so that no lost wake-up can hang it.
 inline constexpr Nanos kLongestSleep = 100'000'000;
@@ -73,13 +73,14 @@ inline constexpr int kPausesBeforeLook = 16;
 /// looks at the clock: milliseconds, beside which that costs nothing.
 inline constexpr int kBlocksInPlace = 64;
 
-/// Programs kept per communicator, and the steps they may have together (about 10 MiB).
+/// Programs kept per communicator, and what they may take together.
 inline constexpr std::size_t kMaxCachedPrograms = 512;
-inline constexpr std::size_t kMaxCachedSteps = 1 << 16;
+inline constexpr std::size_t kMaxCachedProgramBytes = 3 << 20;
 /// One pipelined message, where LOCKSTEP_SEGMENT does not say.
 inline constexpr std::uint64_t kSegmentBytes = 256 << 10;
-/// Scratch memory kept by an idle operation for the next one.
-inline constexpr std::size_t kKeptScratchBytes = 1 << 20;
+/// Scratch memory kept for the next operations, beside so much by each.
+inline constexpr std::size_t kKeptScratchBytes = 2 << 20;
+inline constexpr std::size_t kScratchOfOperation = 2 << 10;
 
 /// Bytes of each source that one uninterrupted kernel call reduces: bounds how long a starting thread waits
 /// for the engine's lock.

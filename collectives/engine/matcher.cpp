@@ -241,8 +241,7 @@ bool Matcher::end_peer(int peer, const Status& status) {
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   if (!entry.ended) last_end_ = status;
   entry.ended = true;
-  const bool lost = lose_peer(peer, status);
-  return (all_ended() && end_receives_from_any()) || lost;
+  return lose_peer(peer, status);
 }
 
 /// Whether there were others, and nobody can send any more.
@@ -254,17 +253,17 @@ bool Matcher::all_ended() const {
 }
 
 bool Matcher::end_receives_from_any() {
-  const auto from_any = std::stable_partition(posted_.begin(), posted_.end(), [](const Operation* receive) {
-    return receive->message.peer != kAnySource;
-  });
-  const std::vector<Operation*> orphans(from_any, posted_.end());
-  posted_.erase(from_any, posted_.end());
-  if (orphans.empty()) return false;
+  const auto has_source = [](const Operation* receive) { return receive->message.peer != kAnySource; };
+  if (std::all_of(posted_.begin(), posted_.end(), has_source)) return false;
   const Status why(ErrorCode::peer_lost,
                    "no other rank is left to receive from; the last: " + last_end_.message(),
                    last_end_.culprit());
-  const Status cause = sink_.cause_of_loss(last_end_.culprit(), why).value_or(why);
-  for (Operation* orphan : orphans) end(*orphan, cause);
+  const auto cause = sink_.cause_of_loss(last_end_.culprit(), why);
+  if (!cause) return false;
+  const auto from_any = std::stable_partition(posted_.begin(), posted_.end(), has_source);
+  const std::vector<Operation*> orphans(from_any, posted_.end());
+  posted_.erase(from_any, posted_.end());
+  for (Operation* orphan : orphans) end(*orphan, *cause);
   return true;
 }
 

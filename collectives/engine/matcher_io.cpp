@@ -12,7 +12,7 @@ bool Matcher::step() {
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     if (peer != self_ && wants_link(peer)) moved |= step_peer(peer);
   }
-  return moved;
+  return (all_ended() && end_receives_from_any()) || moved;
 }
 
 bool Matcher::wants_link(int peer) const {

@@ -11,7 +11,7 @@
 #include "collectives/engine/call.hpp"
 #include "collectives/engine/domain_run.hpp"
 #include "collectives/engine/link_run.hpp"
-#include "lib/base/aligned_bytes.hpp"
+#include "collectives/engine/scratch_pool.hpp"
 
 namespace lockstep::internal {
 
@@ -47,16 +47,15 @@ class Operation {
   LinkRun link_run;
   DomainRun domain_run;
   InlineRun inline_run;
-  AlignedBytes scratch;  ///< Room for a frame's header, then scratch_bytes.
-  std::size_t scratch_bytes = 0;
+  Scratch scratch;  ///< Room for a frame's header, then what the program needs.
+  Scratch scaled;   ///< premul_sum: this rank's input times its factor.
 
   Message message;
   RecvStatus received;
   std::uint64_t message_id = 0;  ///< Of a rendezvous on its link.
 
-  Operation* parent = nullptr;    ///< The batch that it belongs to.
-  std::size_t children = 0;       ///< Batch: those not ended.
-  std::vector<std::byte> scaled;  ///< premul_sum: this rank's input times its factor.
+  Operation* parent = nullptr;  ///< The batch that it belongs to.
+  std::size_t children = 0;     ///< Batch: those not ended.
   std::function<void(bool succeeded)>
       on_complete;  ///< Called once under the engine's lock. May be empty; must not throw.
 

@@ -15,7 +15,6 @@ void number_messages(PreparedProgram& prepared) {
     const auto& steps = prepared.program.lanes[lane].steps;
     auto& notes = prepared.notes[lane];
     notes.resize(steps.size());
-    prepared.steps += steps.size();
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i].kind == StepKind::send) {
         notes[i].message_index = sends[steps[i].peer]++;
@@ -32,12 +31,21 @@ void number_messages(PreparedProgram& prepared) {
   }
 }
 
+std::size_t size_of(const PreparedProgram& prepared) {
+  std::size_t bytes = sizeof prepared + prepared.program.slices.capacity() * sizeof(Slice) +
+                      prepared.send_peers.capacity() * sizeof(int);
+  for (const Lane& lane : prepared.program.lanes) bytes += sizeof lane + lane.steps.capacity() * sizeof(Step);
+  for (const auto& notes : prepared.notes) bytes += sizeof notes + notes.capacity() * sizeof(StepNote);
+  return bytes;
+}
+
 }  // namespace
 
 std::shared_ptr<const PreparedProgram> prepare(const Algorithm& algorithm, const Shape& shape) {
   auto prepared = std::make_shared<PreparedProgram>();
   prepared->program = algorithm.build(shape);
   number_messages(*prepared);
+  prepared->bytes = size_of(*prepared);
   return prepared;
 }
 
@@ -61,15 +69,15 @@ const std::shared_ptr<const PreparedProgram>& ProgramCache::get(const Algorithm&
     return entries_.front().program;
   }
   entries_.push_front({key, prepare(algorithm, shape)});
-  steps_ += entries_.front().program->steps;  // Of every entry, should the index find no memory.
+  bytes_ += entries_.front().program->bytes;  // Of every entry, should the index find no memory.
   index_.emplace(key, entries_.begin());
   evict();
   return entries_.front().program;
 }
 
 void ProgramCache::evict() {
-  while (entries_.size() > 1 && (entries_.size() > kMaxCachedPrograms || steps_ > kMaxCachedSteps)) {
-    steps_ -= entries_.back().program->steps;
+  while (entries_.size() > 1 && (entries_.size() > kMaxCachedPrograms || bytes_ > kMaxCachedProgramBytes)) {
+    bytes_ -= entries_.back().program->bytes;
     index_.erase(entries_.back().key);
     entries_.pop_back();
   }

@@ -22,7 +22,7 @@ struct PreparedProgram {
   Program program;
   std::vector<std::vector<StepNote>> notes;  ///< By lane and step.
   std::vector<int> send_peers;               ///< Peers with at least one send.
-  std::size_t steps = 0;
+  std::size_t bytes = 0;                     ///< That all of it takes.
 };
 
 /// Builds `algorithm` for `shape` and notes what the engine needs.
@@ -55,7 +55,7 @@ class ProgramCache {
 
   std::list<Entry> entries_;  // Most recently used first.
   std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
-  std::size_t steps_ = 0;
+  std::size_t bytes_ = 0;
   std::shared_ptr<const PreparedProgram> unkept_;
 };
 

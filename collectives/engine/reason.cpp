@@ -19,7 +19,7 @@ Status decode_reason(const std::string& text, int size) {
   char* rest = nullptr;
   const long code = std::strtol(text.c_str(), &rest, 10);
   const long culprit = std::strtol(rest, &rest, 10);
-  const bool known = code > 0 && code <= static_cast<long>(ErrorCode::internal);
+  const bool known = code > 0 && code <= static_cast<long>(ErrorCode::device_failed);
   std::string message(rest + (*rest == ' ' ? 1 : 0));
   return Status(known ? static_cast<ErrorCode>(code) : ErrorCode::aborted, std::move(message),
                 culprit >= 0 && culprit < size ? static_cast<int>(culprit) : -1);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -119,8 +120,9 @@ struct Algorithm {
   std::string_view description;  ///< One line: idea, steps, paper
   bool (*supports)(const Shape&);
   Program (*build)(const Shape&);
-  /// Gains by what only devices have. On host memory it runs where its name is asked for, and is not chosen.
-  bool for_devices = false;
+  /// Beyond so many ranks it gains by what only devices have: on host memory it then runs where its name is
+  /// asked for, and is not chosen.
+  int most_on_hosts = std::numeric_limits<int>::max();
 };
 
 /// All algorithms; the position of a row is its wire number (CallFacts::algorithm), so append only within one

@@ -170,8 +170,9 @@ constexpr std::array kAlgorithms{
               "reduce to each host's leader, ring among the leaders, scatter on each host",
               has_adjacent_hosts, reduce_scatter_hierarchical},
     Algorithm{"pull_ring", all_reduce, kStaged,
-              "sums, then results, read from the left neighbour alone (for devices): 2(n-1) phases a block",
-              fits_pull_ring, all_reduce_pull_ring, true},
+              "sums, then results, read from the left neighbour alone (for devices, or two ranks): 2(n-1) "
+              "phases a block",
+              fits_pull_ring, all_reduce_pull_ring, 2},
 };
 
 const char* medium_name(Medium medium) {

@@ -52,6 +52,77 @@ TEST_P(Aborts, AreHeardByRanksThatExchangeMessages) {
   });
 }
 
+// Every send of theirs ends in the call that begins it.
+TEST_P(Aborts, AreHeardByRanksThatOnlySend) {
+  std::atomic<int> sent{0}, heard{0};
+  on_ranks(2, GetParam(), [&](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 1) {
+      EXPECT_TRUE(eventually([&] { return sent.load() > 100; }));
+      comm.abort("enough");
+      EXPECT_TRUE(eventually([&] { return heard.load() == 1; }, 2 * kPatience));
+      return;
+    }
+    const Rescue rescue(comm);
+    float x = 0;
+    expect_enough(error_of([&] {
+                    for (;; sent.fetch_add(1)) {
+                      comm.send(&x, 1, DataType::f32, 0);
+                      comm.recv(&x, 1, DataType::f32, 0);
+                    }
+                  }),
+                  1);
+    heard.fetch_add(1);
+  });
+}
+
+// There is no link but the one for messages.
+TEST_P(Aborts, AreHeardByGroupsThatOnlyExchangeMessages) {
+  on_ranks(2, GetParam(), [&](Communicator& comm) {
+    float x = 0;
+    const int other = 1 - comm.rank();
+    if (comm.rank() == 0) comm.send(&x, 1, DataType::f32, other);
+    if (comm.rank() == 1) comm.recv(&x, 1, DataType::f32, other);
+    if (comm.rank() == 1) {
+      comm.abort("enough");
+      const Communicator leaving = std::move(comm);
+      return;
+    }
+    const Rescue rescue(comm);
+    expect_enough(error_of([&] { comm.recv(&x, 1, DataType::f32, other); }), 1);
+  });
+}
+
+// As above, by a receive from anybody.
+TEST_P(Aborts, AreTheCauseWhereNobodyIsLeft) {
+  on_ranks(2, GetParam(), [&](Communicator& comm) {
+    float x = 0;
+    comm.barrier();
+    if (comm.rank() == 1) comm.send(&x, 1, DataType::f32, 0);
+    if (comm.rank() == 0) comm.recv(&x, 1, DataType::f32, 1);
+    if (comm.rank() == 1) {
+      static_cast<void>(comm.broadcast_async(&x, 1, DataType::f32, 1));
+      comm.abort("enough");
+      const Communicator leaving = std::move(comm);
+      return;
+    }
+    const Rescue rescue(comm);
+    expect_enough(error_of([&] { comm.recv(&x, 1, DataType::f32, kAnySource); }), 1);
+  });
+}
+
+// What the rank that aborts had done its part of before, on memory or link by link, ends well.
+TEST_P(Aborts, SpareTheCallsBefore) {
+  for (int round = 0; round < 30; ++round) {
+    on_ranks(2, GetParam(), [&](Communicator& comm) {
+      float x = 0;
+      comm.barrier();
+      comm.broadcast(&x, 1, DataType::f32, 1);
+      if (comm.rank() == 1) comm.abort("enough");
+    });
+  }
+}
+
 // The link for messages ends, and with it a message; the word lies on the one for collectives.
 TEST_P(Aborts, AreNoLossForTheCallsBehindAMessage) {
   std::atomic<bool> gone{false};

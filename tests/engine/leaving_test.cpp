@@ -82,6 +82,27 @@ TEST_P(Leaving, TellsWhoIsInTheCall) {
   EXPECT_EQ(others_than(7.0f, out[0].data()), 0u);
 }
 
+// What a peer that left has sent is not lost with a message that it never sent: its end is not the
+// communicator's, though that message's deadline comes before all is known.
+TEST(LeavingOverTcp, EndsTheMessagesThatNeedIt) {
+  on_ranks(2, "tcp", [](Communicator& comm) {
+    float x = static_cast<float>(comm.rank());
+    if (comm.rank() == 1) {
+      comm.send(&x, 1, DataType::f32, 0);
+      comm.broadcast(&x, 1, DataType::f32, 1);
+      const Communicator leaving = std::move(comm);
+      return;
+    }
+    comm.recv(&x, 1, DataType::f32, 1);
+    CallOptions options;
+    options.timeout = std::chrono::milliseconds(500);
+    EXPECT_EQ(error_of([&] { comm.recv(&x, 1, DataType::f32, 1, 0, options); }).first, ErrorCode::peer_lost);
+    x = 0;
+    comm.broadcast(&x, 1, DataType::f32, 1, within(std::chrono::seconds(60)));
+    EXPECT_EQ(x, 1.0f);
+  });
+}
+
 /// Of four ranks, whose barrier does not use the links between each and the third next.
 TEST_P(Finalizing, WaitsForCallsThatNobodyHasAHandleOf) {
   constexpr std::size_t kBlock = kCount / 4;

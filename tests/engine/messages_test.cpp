@@ -159,16 +159,16 @@ TEST_P(Messages, AreRefusedThoughTheReceiverTurnsAway) {
   on_ranks(2, GetParam(), [&](Communicator& comm) {
     std::vector<float> data(10'000);
     comm.barrier();
-    if (comm.rank() == 1) {
+    if (comm.rank() == 0) {  // Who connects at once.
       const Rescue rescue(comm);
-      Work sent = comm.send_async(data.data(), data.size(), DataType::f32, 0);
+      Work sent = comm.send_async(data.data(), data.size(), DataType::f32, 1);
       static_cast<void>(sent.wait_for(std::chrono::milliseconds(20)));
       offered.store(true);
       EXPECT_EQ(error_of([&] { sent.wait(); }).first, ErrorCode::refused);
       over.store(true);
     } else {
       EXPECT_TRUE(eventually([&] { return offered.load(); }));
-      EXPECT_EQ(error_of([&] { comm.recv(data.data(), 1, DataType::f32, 1); }).first,
+      EXPECT_EQ(error_of([&] { comm.recv(data.data(), 1, DataType::f32, 0); }).first,
                 ErrorCode::invalid_argument);
       EXPECT_TRUE(eventually([&] { return over.load(); }, 2 * kPatience));
     }

@@ -9,6 +9,9 @@ namespace lockstep::internal {
 /// Starts `c` on `communicator`. `options` may name an algorithm; scale and user operator come from the case,
 /// which must outlive the work when it has a user operator.
 Work start_public(Communicator& communicator, const CollectiveCase& c, const CallBuffers& buffers,
-                  CallOptions options = {});
+                  const CallOptions& options = {});
+/// The same in its blocking form, which has a shorter path of its own.
+void run_public(Communicator& communicator, const CollectiveCase& c, const CallBuffers& buffers,
+                const CallOptions& options = {});
 
 }  // namespace lockstep::internal

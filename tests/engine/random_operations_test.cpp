@@ -1,11 +1,15 @@
 // Random collectives between real processes, one after the other and several side by side: all types and
 // operators that the reference knows, all sizes, roots and forms, private and registered memory mixed across
-// the ranks. Every result is compared with the reference bit for bit.
+// the ranks, and so are calls that block and calls that do not. Some are repeated in other buffers, which is
+// where a blocking call takes its short path. Every result is compared with the reference bit for bit.
 //
 // `random_operations_test --operations 1000000` does a million; the suite does two thousand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <random>
 
@@ -14,19 +18,41 @@
 #include "tests/engine/count_option.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/engine/public_call.hpp"
+#include "tests/support/scoped_variable.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 /// Operations that run side by side at most.
 constexpr std::size_t kSideBySide = 4;
-/// Largest message: above the sizes at which the library changes its ways for messages of this kind.
-constexpr std::size_t kLargestBytes = 192 << 10;
-/// Memory of one operation: input and output of the largest, for up to four ranks, canaries included.
+/// How often the same operation is called at most, one after the other.
+constexpr std::size_t kMostTimes = 4;
+/// Largest message but for the large ones: above the sizes at which the library changes its algorithms.
+constexpr std::size_t kUsualBytes = 192 << 10;
+/// Memory of one operation of those: input and output of the largest, for up to four ranks, canaries
+/// included.
 constexpr std::size_t kBytesOfOne = 4 << 20;
+/// Before one call in so many a rank is late, for the others to wait long or sleep.
+constexpr std::size_t kLateOneIn = 256;
+constexpr std::chrono::microseconds kLate(1000);
+/// One draw in so many is large: programs of several blocks, reductions in several, segments, stores past the
+/// caches.
+constexpr std::size_t kLargeOneIn = 256;
+constexpr std::size_t kLeastLargeBytes = 1 << 20, kMostLargeBytes = 8 << 20;
+constexpr std::size_t kArenaBytes = 2 * kMostLargeBytes + (64 << 10);
+static_assert(kSideBySide * kBytesOfOne <= kArenaBytes);
+
+std::size_t draw_count(std::mt19937_64& random, const CollectiveCase& c, bool large) {
+  const bool whole = c.collective == Collective::all_reduce || c.collective == Collective::reduce ||
+                     c.collective == Collective::broadcast;
+  const std::size_t each = size_of(c.type) * (whole ? 1 : static_cast<std::size_t>(c.world));
+  if (large) return (kLeastLargeBytes + random() % (kMostLargeBytes - kLeastLargeBytes)) / each;
+  // Every order of magnitude is equally likely, and so most are small.
+  return random() % ((kUsualBytes / each >> (random() % 17)) + 1);
+}
 
 /// Drawn alike by all ranks.
-CollectiveCase draw(std::mt19937_64& random, int world) {
+CollectiveCase draw(std::mt19937_64& random, int world, bool large) {
   constexpr DataType kTypes[] = {DataType::f16, DataType::bf16, DataType::f32, DataType::f64, DataType::i8,
                                  DataType::u8,  DataType::i32,  DataType::u32, DataType::i64, DataType::u64};
   constexpr ReduceOp kOps[] = {ReduceOp::sum,        ReduceOp::avg,  ReduceOp::min, ReduceOp::max,
@@ -40,9 +66,7 @@ CollectiveCase draw(std::mt19937_64& random, int world) {
     c.op = kOps[random() % std::size(kOps)];
   } while (c.op != ReduceOp::user && !check_reduction(c.type, c.op).ok());
   c.root = static_cast<int>(random() % static_cast<std::uint64_t>(world));
-  // Every order of magnitude is equally likely, and so most are small.
-  const std::size_t most = kLargestBytes / size_of(c.type) / static_cast<std::size_t>(world);
-  c.count = random() % ((most >> (random() % 17)) + 1);
+  c.count = draw_count(random, c, large);
   c.seed = random();
   return c;
 }
@@ -52,14 +76,20 @@ class Rank {
   explicit Rank(Communicator communicator)
       : communicator_(std::move(communicator)),
         own_(static_cast<std::uint64_t>(communicator_.rank()) + 1),
-        heap_(kSideBySide * kBytesOfOne),
-        registered_(static_cast<std::byte*>(lockstep::allocate(heap_.size()))) {}
+        heap_(kArenaBytes),
+        registered_(static_cast<std::byte*>(lockstep::allocate(kArenaBytes))) {}
   ~Rank() { lockstep::free(registered_); }
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
   void run(std::uint64_t operations) {
-    while (done_ < operations) run_some();
+    while (done_ < operations) {
+      if (shared_() % 4 == 0) {
+        run_side_by_side();
+      } else {
+        run_again_and_again();
+      }
+    }
     communicator_.finalize();
   }
 
@@ -70,32 +100,61 @@ class Rank {
     Work work;
   };
 
-  /// One to kSideBySide operations; each rank waits for them in an order of its own.
-  void run_some() {
-    std::vector<InFlight> calls;
-    calls.reserve(kSideBySide);
-    const std::size_t together = shared_() % 4 == 0 ? 1 + shared_() % kSideBySide : 1;
-    for (std::size_t i = 0; i < together; ++i) {
-      const CollectiveCase what = draw(shared_, communicator_.size());
-      const std::span arena = own_() % 2 == 0 ? std::span(heap_) : std::span(registered_, heap_.size());
-      const auto memory = arena.subspan(i * kBytesOfOne, kBytesOfOne);
-      calls.push_back({what, CallBuffers(what, communicator_.rank(), own_() % 2 == 0, memory), {}});
-      calls.back().work = start_public(communicator_, calls.back().what, calls.back().buffers);
+  /// Whatever the peers do: when a rank comes, how it waits, and where its buffers lie, is its own affair.
+  bool blocks() {
+    if (own_() % kLateOneIn == 0) sleep_for(kLate);
+    return own_() % 2 == 0;
+  }
+  CallBuffers buffers_for(const CollectiveCase& what, std::size_t first, std::size_t bytes) {
+    const std::span arena = own_() % 2 == 0 ? std::span(heap_) : std::span(registered_, kArenaBytes);
+    return {what, communicator_.rank(), own_() % 2 == 0, arena.subspan(first, bytes)};
+  }
+
+  /// One operation some times, each time with other data elsewhere.
+  void run_again_and_again() {
+    CollectiveCase what = draw(shared_, communicator_.size(), shared_() % kLargeOneIn == 0);
+    for (std::size_t times = 1 + shared_() % kMostTimes; times > 0; --times) {
+      what.seed = shared_();
+      const CallBuffers buffers = buffers_for(what, 0, kArenaBytes);
+      if (blocks()) {
+        run_public(communicator_, what, buffers);
+      } else {
+        start_public(communicator_, what, buffers).wait();
+      }
+      check(what, buffers);
     }
-    // A user's operator points to its case, so the calls stay where they are.
+  }
+
+  /// Up to kSideBySide operations; each rank waits for some at once, and for the others in an order of its
+  /// own.
+  void run_side_by_side() {
+    std::vector<InFlight> calls;
+    calls.reserve(kSideBySide);  // A user's operator points to its case, so the calls stay where they are.
+    const std::size_t together = 1 + shared_() % kSideBySide;
+    for (std::size_t i = 0; i < together; ++i) {
+      const CollectiveCase what = draw(shared_, communicator_.size(), false);
+      calls.push_back({what, buffers_for(what, i * kBytesOfOne, kBytesOfOne), {}});
+      InFlight& call = calls.back();
+      if (blocks()) {
+        run_public(communicator_, call.what, call.buffers);
+      } else {
+        call.work = start_public(communicator_, call.what, call.buffers);
+      }
+    }
     std::vector<std::size_t> order(calls.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::shuffle(order.begin(), order.end(), own_);
     for (const std::size_t i : order) {
-      InFlight& call = calls[i];
-      call.work.wait();
-      const std::string wrong = call.buffers.check_result();
-      if (!wrong.empty()) {
-        throw std::runtime_error("operation " + std::to_string(done_) + ", " + call.what.describe() + ": " +
-                                 wrong);
-      }
-      ++done_;
+      calls[i].work.wait();
+      check(calls[i].what, calls[i].buffers);
     }
+  }
+
+  void check(const CollectiveCase& what, const CallBuffers& buffers) {
+    const std::string wrong = buffers.check_result();
+    if (!wrong.empty())
+      throw std::runtime_error("operation " + std::to_string(done_) + ", " + what.describe() + ": " + wrong);
+    ++done_;
   }
 
   Communicator communicator_;
@@ -105,9 +164,24 @@ class Rank {
   std::uint64_t done_ = 0;
 };
 
+/// A model that writes large results past the caches, however large those are here.
+class StreamingModel {
+ public:
+  StreamingModel() {
+    std::ofstream(path_) << R"({"schema": "lockstep-tuning", "version": 1, "non_temporal_bytes": )"
+                         << 2 * kLeastLargeBytes << '}';
+  }
+  ~StreamingModel() { std::filesystem::remove(path_); }
+
+ private:
+  const std::string path_ =
+      std::filesystem::temp_directory_path() / ("lockstep-streaming-" + std::to_string(getpid()) + ".json");
+  const testing::ScopedVariable chosen_{"LOCKSTEP_TUNING", path_};
+};
+
 class RandomOperations : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
 INSTANTIATE_TEST_SUITE_P(Worlds, RandomOperations,
-                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(2, 3)),
+                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(2, 3, 4)),
                          [](const auto& world) {
                            return std::string(std::get<0>(world.param)) + "_" +
                                   std::to_string(std::get<1>(world.param));
@@ -115,6 +189,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, RandomOperations,
 
 TEST_P(RandomOperations, AreRight) {
   const auto [transport, world] = GetParam();
+  const StreamingModel model;
   lockstep::testing::MeetingPlace place;
   testing::run_forked(world, [&, transport = transport, world = world](int rank) {
     alarm(0);  // The number of operations bounds the time.

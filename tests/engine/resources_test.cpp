@@ -45,6 +45,9 @@ std::size_t shared_bytes() {
 /// What one of `ranks` costs: what is its own, and its part of what all map and touch.
 std::size_t used_bytes(std::size_t ranks) { return private_bytes() + shared_bytes() / ranks; }
 
+/// How long it is watched: as the promise says, or less where ten times as much is allowed.
+std::chrono::nanoseconds idle_time() { return std::chrono::seconds(testing::strict_bounds() ? 10 : 3); }
+
 class Resources : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Transports, Resources, ::testing::Values("shm", "tcp"),
                          [](const auto& transport) { return std::string(transport.param); });
@@ -52,19 +55,19 @@ INSTANTIATE_TEST_SUITE_P(Transports, Resources, ::testing::Values("shm", "tcp"),
 TEST_P(Resources, AnIdleWaitTakesNoProcessor) {
   MeetingPlace place;
   run_forked(3, [&](int rank) {
-    constexpr std::chrono::nanoseconds kIdle = std::chrono::seconds(3);
+    const std::chrono::nanoseconds idle = idle_time();
     Communicator comm = place.join(rank, 3, GetParam());
     float x = 1;
     comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
     comm.barrier();
     const auto before = cpu_time();
-    if (rank == 0) internal::sleep_for(kIdle);
+    if (rank == 0) internal::sleep_for(idle);
     if (rank == 1) {
       comm.barrier();
     } else {
       comm.barrier_async({}).wait();  // Of rank 0 the barrier is short, of rank 2 its thread waits as well.
     }
-    EXPECT_LT(cpu_time() - before, allowed(kIdle / 100)) << "rank " << rank;
+    EXPECT_LT(cpu_time() - before, allowed(idle / 100)) << "rank " << rank;
     comm.finalize();
   });
 }
@@ -72,7 +75,7 @@ TEST_P(Resources, AnIdleWaitTakesNoProcessor) {
 TEST_P(Resources, AnOperationNobodyWaitsForTakesNoProcessor) {
   MeetingPlace place;
   run_forked(2, [&](int rank) {
-    constexpr std::chrono::nanoseconds kIdle = std::chrono::seconds(3);
+    const std::chrono::nanoseconds idle = idle_time();
     Communicator comm = place.join(rank, 2, GetParam());
     std::vector<float> data(1 << 20, 1.0f);
     comm.barrier();
@@ -80,8 +83,8 @@ TEST_P(Resources, AnOperationNobodyWaitsForTakesNoProcessor) {
     Work work;
     if (rank == 1)
       work = comm.all_reduce_async(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
-    internal::sleep_for(kIdle);
-    EXPECT_LT(cpu_time() - before, allowed(kIdle / 100)) << "rank " << rank;
+    internal::sleep_for(idle);
+    EXPECT_LT(cpu_time() - before, allowed(idle / 100)) << "rank " << rank;
     if (rank == 0)
       work = comm.all_reduce_async(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
     work.wait();
@@ -107,6 +110,32 @@ TEST_P(Resources, ALongPremultipliedSumLeavesNoCopyOfItsInput) {
       EXPECT_LT(private_bytes(), before + data.size() * sizeof(float) / 2) << "rank " << rank;
     }
     EXPECT_EQ(data.back(), 1.0f);
+    comm.finalize();
+  });
+}
+
+// As many calls at once as run side by side, then calls of many shapes.
+TEST_P(Resources, ABusyTimeLeavesLittle) {
+  constexpr std::size_t kCount = 1 << 18, kAtOnce = 64, kShapes = 100, kShift = 256;
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    std::vector<float> data(kCount * kAtOnce, 1.0f);
+    const std::size_t before = used_bytes(2);
+    Communicator comm = place.join(rank, 2, GetParam());
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < kAtOnce; ++i)
+      works.push_back(
+          comm.all_reduce_async(&data[i * kCount], &data[i * kCount], kCount, DataType::f32, ReduceOp::max));
+    for (Work& work : works) work.wait();
+    works.clear();
+    for (std::size_t i = 0; i < kShapes; ++i)
+      comm.all_reduce(data.data(), data.data(), data.size() - i * kShift, DataType::f32, ReduceOp::max);
+    const std::size_t used = used_bytes(2) - before;
+    if (!testing::kSanitized) {
+      EXPECT_LE(used, (8 << 20) + (64 << 10)) << "rank " << rank;
+    }
+    if (rank == 0) std::printf("%s: %zu KiB after a busy time\n", GetParam(), used >> 10);
+    std::fflush(stdout);
     comm.finalize();
   });
 }

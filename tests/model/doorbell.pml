@@ -1,5 +1,5 @@
 /* Doorbell and flag publication (transports/doorbell.hpp): a sleeper that waits for the flags of two wakers never stays asleep once both are
- * raised. A lost wake-up is an invalid end state.
+ * raised. A lost wake-up is an invalid end state. Sleepers in poll, and several that share one doorbell: sleepers.pml.
  *
  * Memory: plain stores wait in a store buffer and reach memory at any later time; a fence waits until the own buffer is empty.
  * Read-modify-writes act on memory at once, as they do on every machine we run on.

@@ -2,7 +2,7 @@
  * buffers. Who may be used itself awaits all offers, and all come to the same: where every rank has registered memory they write to each other's,
  * else through the staging area. Who writes declares it, then looks at its mark, then writes. Any rank may give up at any time: it marks all,
  * waits until nobody declares to be writing, or replaces its memory if that takes long, and gives it back to its caller. From then on nobody may
- * write to it.
+ * write to it. Every offer has a place of its own here; that two will do is shown by offers.pml.
  *
  * Memory is in one order: all of these stores and loads are sequentially consistent.
  * Mutants, each of which must fail: AGREED_ONLY (who has not seen all offers yet gives its memory back at once), NO_MARKS (a rank that leaves tells

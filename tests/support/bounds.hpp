@@ -7,8 +7,10 @@
 
 namespace lockstep::testing {
 
+inline bool strict_bounds() { return std::getenv("STRICT_BOUNDS") != nullptr; }
+
 inline std::chrono::nanoseconds allowed(std::chrono::nanoseconds promised) {
-  return std::getenv("STRICT_BOUNDS") != nullptr ? promised : 10 * promised;
+  return strict_bounds() ? promised : 10 * promised;
 }
 
 }  // namespace lockstep::testing
