@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/domain/pulled.hpp"
@@ -92,6 +93,15 @@ Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const C
   return selection;
 }
 
+/// Whether a rule of the environment names it for such a call, too.
+bool is_of_environment(const CallFacts& facts, std::uint64_t bytes, bool domain) {
+  if (environment_rules().empty()) return false;
+  const std::string_view name = environment_rules().name_for(facts.collective, bytes);
+  if (name.empty()) return false;
+  auto number = resolve_algorithm(facts.collective, name, domain);
+  return number.ok() && *number == facts.algorithm;
+}
+
 /// What the model's overrides say for a call, where it can be done.
 const Algorithm* overridden(const AlgorithmRules& rules, Collective collective, std::uint64_t bytes,
                             const Shape& shape, bool domain) {
@@ -117,8 +127,12 @@ std::uint64_t call_bytes(const CallFacts& facts, std::span<const std::uint64_t> 
 
 Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities,
                          ChoiceTable& table) {
-  if (facts.algorithm > 0) return forced(algorithms()[facts.algorithm - 1u], shape, capabilities);
   const std::uint64_t bytes = call_bytes(facts, shape.counts);
+  if (facts.algorithm > 0) {
+    auto selection = forced(algorithms()[facts.algorithm - 1u], shape, capabilities);
+    const bool of_environment = !selection.ok() && is_of_environment(facts, bytes, capabilities.domain);
+    return of_environment ? rule_cannot_run(selection.status()) : std::move(selection);
+  }
   if (const Algorithm* algorithm =
           overridden(table.model().rules, facts.collective, bytes, shape, capabilities.domain)) {
     return forced(*algorithm, shape, capabilities);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "lib/base/config.hpp"
+#include "lib/base/core_set.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/machine.hpp"
 #include "lib/bootstrap/limits.hpp"
@@ -50,9 +51,18 @@ Result<Text> find_text() {
   return path.empty() || absent ? Text{} : read_text(path);
 }
 
+/// A job on all cores of this machine, or on as many as this process may use: a container, or ranks that are
+/// bound, may see the others and not have them.
+bool is_of_here(const MachineFingerprint& measured) {
+  MachineFingerprint here = this_machine();
+  if (measured == here) return true;
+  here.cores = static_cast<int>(allowed_cores().count());
+  return measured == here;
+}
+
 void warn_of_another_machine(const std::string& path, const CostModel& model) {
+  if (!model.fingerprint || is_of_here(*model.fingerprint) || config_text("LOCKSTEP_LOG") == "off") return;
   const MachineFingerprint here = this_machine();
-  if (!model.fingerprint || *model.fingerprint == here || config_text("LOCKSTEP_LOG") == "off") return;
   std::fprintf(
       stderr,
       "lockstep: the tuning file %s was measured on another machine (%s, %d cores, kernel %s; this is "

@@ -32,7 +32,7 @@ Result<SharedModel> adopt_model(const std::string& announcement);
 
 /// The file in the user's configuration directory; empty where there is no such place.
 std::string default_model_path();
-/// This machine.
+/// This machine, with all its cores, whatever this process may run on.
 MachineFingerprint this_machine();
 /// "a34f...": the hash as reports show it.
 std::string hash_text(std::uint64_t hash);

@@ -129,4 +129,9 @@ const AlgorithmRules& environment_rules() {
 
 Status check_algorithm_rules() { return AlgorithmRules::parse(config_text("LOCKSTEP_ALGORITHMS")).status(); }
 
+Status rule_cannot_run(const Status& why) {
+  return Status(ErrorCode::configuration, "LOCKSTEP_ALGORITHMS names what cannot run this call here: " +
+                                              why.message() + "; change it on all ranks");
+}
+
 }  // namespace lockstep::internal

@@ -44,5 +44,8 @@ class AlgorithmRules {
 /// none here.
 const AlgorithmRules& environment_rules();
 Status check_algorithm_rules();
+/// What a call ends with that a rule of the environment names an algorithm for, and `why` that cannot run: it
+/// is no fault of the call, and the user decided, so nothing else is taken in silence.
+Status rule_cannot_run(const Status& why);
 
 }  // namespace lockstep::internal

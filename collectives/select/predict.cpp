@@ -110,7 +110,8 @@ Shape typical_shape(Collective collective, const CostGround& ground, std::uint64
 }
 
 bool supports(const Algorithm& algorithm, const CostGround& ground, std::uint64_t bytes) {
-  return !algorithm.for_devices && algorithm.supports(typical_shape(algorithm.collective, ground, bytes));
+  return ground.world <= algorithm.most_on_hosts &&
+         algorithm.supports(typical_shape(algorithm.collective, ground, bytes));
 }
 
 double predict_uncorrected(const LinkCost& link, const CostGround& ground, const Algorithm& algorithm,

@@ -70,6 +70,35 @@ TEST_F(ModelSource, TheMachineIsTheSameForAProcessThatMayUseOneCore) {
   sched_setaffinity(0, sizeof before, &before);
 }
 
+// A file that was measured with one core of several is not this machine's, but for a process that has one.
+TEST_F(ModelSource, WarnsOfAFileThatWasMeasuredWithOtherCores) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) == 1) GTEST_SKIP() << "one core is all";
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  }
+  unsetenv("LOCKSTEP_LOG");
+  const auto warns_of = [&](int cores) {
+    CostModel model = *builtin_model();
+    model.fingerprint = this_machine();
+    model.fingerprint->cores = cores;
+    setenv("LOCKSTEP_TUNING", write("cores.json", to_json(model)).c_str(), 1);
+    ::testing::internal::CaptureStderr();
+    announce_model();
+    return ::testing::internal::GetCapturedStderr().find("another machine") != std::string::npos;
+  };
+  EXPECT_FALSE(warns_of(this_machine().cores));
+  EXPECT_FALSE(warns_of(CPU_COUNT(&before)));
+  EXPECT_TRUE(warns_of(1));
+  EXPECT_TRUE(warns_of(this_machine().cores + 1));
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_FALSE(warns_of(1));
+  EXPECT_FALSE(warns_of(this_machine().cores));
+  sched_setaffinity(0, sizeof before, &before);
+}
+
 TEST_F(ModelSource, TheUsersFileAndBeforeItTheVariable) {
   const std::string users = write("lockstep/tuning.json", text_with("reduce:*=ring"));
   auto shared = adopt_model(announce_model());

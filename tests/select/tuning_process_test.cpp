@@ -152,6 +152,26 @@ TEST(Tuning, ABrokenFileOfAnotherRankIsNotRead) {
   });
 }
 
+// The name exists, so it is found only by a call that it is for.
+TEST(Tuning, ARuleOfTheEnvironmentThatCannotRunHereIsNamed) {
+  for (const std::string name : {"one_shot", "staged/one_shot", "hierarchical"}) {
+    const MeetingPlace place;
+    run_forked(kRanks, [&](int rank) {
+      setenv("LOCKSTEP_ALGORITHMS", ("all_reduce:0-16k=" + name + ",16k-inf=ring").c_str(), 1);
+      Communicator comm = place.join(rank, kRanks, "tcp");
+      std::vector<float> data(16 << 10, 1.0f);
+      comm.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
+      EXPECT_EQ(data.back(), kRanks);
+      const auto [code, text] =
+          error_of([&] { comm.all_reduce(data.data(), data.data(), 100, DataType::f32, ReduceOp::sum); });
+      EXPECT_EQ(code, ErrorCode::configuration) << text;
+      EXPECT_NE(text.find("LOCKSTEP_ALGORITHMS names what cannot run"), std::string::npos) << text;
+      EXPECT_NE(text.find(name.substr(name.find('/') + 1)), std::string::npos) << text;
+      EXPECT_EQ(text.find("arguments of that call"), std::string::npos) << text;
+    });
+  }
+}
+
 TEST(Tuning, AnUnknownAlgorithmInTheEnvironmentIsAnError) {
   run_forked(1, [](int) {
     setenv("LOCKSTEP_ALGORITHMS", "all_reduce:0-16k=one_shot,16k-inf=rnig", 1);
