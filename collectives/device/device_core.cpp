@@ -112,9 +112,20 @@ Status DeviceCore::set_up(const DeviceOptions& options) {
   if (!areas.ok()) return areas.status();
   LOCKSTEP_RETURN_IF_ERROR(agree(*control_, adopt_staging(*areas, options)));
   if (near_ != control_) LOCKSTEP_RETURN_IF_ERROR(agree(*control_, connect_hosts(options)));
-  worker_ = std::make_unique<DeviceWorker>([this](DeviceTask& task) { run(task); },
-                                           [this] { look_after_graphs(); });
+  worker_ = std::make_unique<DeviceWorker>(
+      backend_, device_, [this](DeviceTask& task) { run(task); }, [this] { look_after_graphs(); });
   return {};
+}
+
+/// Where kernels wait, each rank's on a device of its own, no stream has to go on beside another: only what
+/// the thread does in their place is refused then. In stream_sync a failure could not let the streams pass.
+Status DeviceCore::make_gate() {
+  auto gate = StreamGate::make(backend_, device_);
+  if (!gate.ok()) return gate.status();
+  gate_ = std::move(*gate);
+  const bool dispensable = decision_.mode == DeviceMode::device_sync && !decision_.devices_are_shared;
+  gate_fault_ = gate_->probe(stream_, dispensable ? StreamGate::kShortProbe : StreamGate::kLongProbe);
+  return dispensable ? Status() : gate_fault_;
 }
 
 /// Makes what this rank needs for itself, and tells the others where its staging memory lies.
@@ -124,10 +135,7 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
     auto stream = backend_.create_stream(Backend::Priority::high);
     if (!stream.ok()) return stream.status();
     stream_ = *stream;
-    auto gate = StreamGate::make(backend_, device_);
-    if (!gate.ok()) return gate.status();
-    gate_ = std::move(*gate);
-    LOCKSTEP_RETURN_IF_ERROR(gate_->probe(stream_));
+    LOCKSTEP_RETURN_IF_ERROR(make_gate());
     buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
     if (near_->size() == 1) return {};
     auto memory = backend_.allocate(device_, area_bytes());
@@ -265,6 +273,8 @@ std::vector<CommunicatorCore*> DeviceCore::groups() const {
 
 DeviceCore::~DeviceCore() {
   const BesideCaptures beside(backend_);
+  // The thread may be any. What is freed below waits for this device's streams, not for another's.
+  const DeviceScope scope(backend_, device_);
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   if (worker_ != nullptr && !worker_->idle()) {  // A failure may be known here before the peers were told.
     if (const Status why = failure(); !why.ok())
@@ -285,10 +295,10 @@ DeviceCore::~DeviceCore() {
   straight_.reset();
   collectives_.reset();
   across_.reset();
+  far_mail_.reset();
   steps_.reset();
   windows_.clear();  // Before the buffers, which see to it that nothing is unmapped while streams are held.
   buffers_.reset();
-  const DeviceScope scope(backend_, device_);
   for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
   if (stream_ != nullptr) static_cast<void>(backend_.destroy_stream(stream_));
   if (last_end_ != nullptr) static_cast<void>(backend_.destroy_event(last_end_));
@@ -312,7 +322,10 @@ std::size_t DeviceCore::area_bytes() const {
 
 // ---- memory ----
 
-Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) { return buffers_->add(pointer, bytes); }
+Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) {
+  const DeviceScope scope(backend_, device_);  // The driver answers threads that have a device.
+  return buffers_->add(pointer, bytes);
+}
 
 Status DeviceCore::register_window(void* pointer, std::size_t bytes, bool same_places) {
   const Status own = register_buffer(pointer, bytes);
@@ -329,7 +342,9 @@ Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
     SegmentRef ref;
     std::uint64_t bytes = 0;
   };
-  const auto parts = exchange_records(*control_, Part{buffers_->find(base, bytes), bytes});
+  // A window is closed by a stream beside the one that waits (DeviceCore::close).
+  const SegmentRef own = gate_fault_.ok() ? buffers_->find(base, bytes) : SegmentRef{};
+  const auto parts = exchange_records(*control_, Part{own, bytes});
   if (!parts.ok()) return parts.status();
   std::vector<std::byte*> members;
   std::vector<DeviceLease> leases;
@@ -352,8 +367,10 @@ Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
 }
 
 Status DeviceCore::deregister(void* pointer) {
-  windows_.remove(pointer);
-  return buffers_->remove(pointer);
+  const DeviceScope scope(backend_, device_);
+  LOCKSTEP_RETURN_IF_ERROR(buffers_->remove(pointer));
+  if (!buffers_->begins_at(pointer)) windows_.remove(pointer);
+  return {};
 }
 
 bool DeviceCore::is_registered(const void* pointer, std::size_t bytes) const {

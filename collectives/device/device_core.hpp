@@ -66,6 +66,7 @@ class DeviceCore {
              std::shared_ptr<CommunicatorCore> near, ModeDecision decision);
   Status set_up(const DeviceOptions& options);
   Result<std::vector<SegmentRef>> exchange_staging();
+  Status make_gate();
   Status open_window(std::byte* base, std::size_t bytes);
   std::size_t area_bytes() const;
   std::size_t program_staging() const { return decision_.staging_bytes - inbox_.bytes; }
@@ -84,11 +85,13 @@ class DeviceCore {
   Status check_messages(std::span<const DeviceMessage> messages) const;
   Result<DeviceEvent> event_of(DeviceTask& task);
   void give_back_events(DeviceTask& task);
-  Status refuse_capture(DeviceStream stream);
+  Result<bool> is_any_captured(std::span<const DeviceStream> streams);
+  Status refuse_capture(const DeviceTask& task) const;
 
   // device_stream.cpp
   bool runs_on_stream(const DeviceTask& task);
-  Status start_on_stream(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams);
+  Status start_on_stream(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams,
+                         bool captured);
   Status prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams);
   Status enqueue_watched(DeviceTask& task, std::span<const DeviceStream> streams);
   Status join(DeviceTask& task, std::span<const DeviceStream> streams);
@@ -141,8 +144,9 @@ class DeviceCore {
 
   std::mutex start_mutex_;  ///< The order of the calls; guards what follows, up to state_mutex_.
   std::unique_ptr<StreamGate> gate_;
-  std::uint32_t issued_ = 0;                     ///< Tickets.
-  std::atomic<bool> finalized_{false};           ///< Read also without it.
+  Status gate_fault_;                   ///< Set at set-up: why nothing may be held by it, in device_sync.
+  std::uint32_t issued_ = 0;            ///< Tickets.
+  std::atomic<bool> finalized_{false};  ///< Read also without it.
   std::unique_ptr<StreamRunner> stream_runner_;  ///< In stream_sync.
   std::unique_ptr<SyncRunner>
       sync_runner_;                    ///< In device_sync; in stream_sync of captured calls and messages.
@@ -151,7 +155,7 @@ class DeviceCore {
   SyncRunner* carrier_ = nullptr;      ///< Of messages; null: the messenger.
   std::atomic<bool> recorded_{false};  ///< A call was.
   std::uint64_t stream_calls_ = 0;
-  DeviceStream last_stream_ = nullptr;  ///< Of the last operation; with the event of its end.
+  std::uint64_t last_stream_ = 0;  ///< stream_number() of the last operation's; with the event of its end.
   DeviceEvent last_end_ = nullptr;
   std::mutex state_mutex_;  ///< Guards the next two. Taken last.
   Status failure_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lib/base/config.hpp"
+#include "lib/device/sync/message_call.hpp"
 #include "lib/device/sync/phase_body.hpp"
 
 namespace lockstep::internal {
@@ -48,24 +49,58 @@ Result<std::optional<DeviceMode>> common_wish(const std::vector<DeviceFacts>& fa
   return std::optional(static_cast<DeviceMode>(facts[0].wanted_mode));
 }
 
-/// Two ranks whose kernels take turns on one GPU; empty where there are none.
-std::string time_slices(const std::vector<DeviceFacts>& facts, const EngineGroup& group) {
+/// Two ranks on one device of which `matters` is true; empty where there are none.
+template <typename Matters>
+std::string sharing(const std::vector<DeviceFacts>& facts, Matters matters) {
   for (std::size_t a = 0; a < facts.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) {
-      const bool overlap = facts[a].overlap != 0 && facts[b].overlap != 0;
-      const bool one_process = group.members[a].process == group.members[b].process;
-      if (facts[a].uuid == facts[b].uuid && !overlap && !one_process)
-        return ranks_text(b, a) + " share a GPU without MPS";
+      if (facts[a].uuid == facts[b].uuid && matters(a, b)) return ranks_text(b, a);
     }
   }
   return {};
 }
 
-/// What is right for these devices, and what keeps it from being faster.
-ModeDecision best_mode(const std::string& slices) {
+/// Two ranks whose kernels take turns on one GPU; empty where there are none.
+std::string time_slices(const std::vector<DeviceFacts>& facts, const EngineGroup& group) {
+  const std::string ranks = sharing(facts, [&](std::size_t a, std::size_t b) {
+    const bool overlap = facts[a].overlap != 0 && facts[b].overlap != 0;
+    return !overlap && group.members[a].process != group.members[b].process;
+  });
+  return ranks.empty() ? ranks : ranks + " share a GPU without MPS";
+}
+
+/// Kernels that wait for one another have to run side by side, each of its blocks: one on a multiprocessor is
+/// what is sure.
+bool is_crowded(const std::vector<DeviceFacts>& facts, const DeviceFacts& one) {
+  const auto ranks = std::count_if(facts.begin(), facts.end(),
+                                   [&](const DeviceFacts& other) { return other.uuid == one.uuid; });
+  return ranks > 1 && static_cast<std::uint64_t>(ranks) * sync::kMaxMessageBlocks > one.multiprocessors;
+}
+
+/// Why kernels do not wait unless they are asked to; empty where they do.
+std::string obstacle(const std::vector<DeviceFacts>& facts, const EngineGroup& group,
+                     const std::string& slices) {
+  if (!slices.empty()) return slices;
+  if (facts.front().is_host_backend != 0)
+    return "on the host backend kernels that wait keep cores from the others";
+  if (facts.size() > sync::kMaxPhaseRanks)
+    return "there are more than " + std::to_string(sync::kMaxPhaseRanks) + " ranks";
+  const std::string threads = sharing(facts, [&](std::size_t a, std::size_t b) {
+    return group.members[a].process == group.members[b].process;
+  });
+  if (!threads.empty()) return threads + " are threads of one process on one GPU";
+  const std::string crowd =
+      sharing(facts, [&](std::size_t a, std::size_t) { return is_crowded(facts, facts[a]); });
+  return crowd.empty() ? crowd
+                       : crowd + " share a GPU by MPS, on which not all kernels are sure to have room";
+}
+
+/// What is right for these devices. Whether they reach each other's memory is no question: every mode needs
+/// it.
+ModeDecision best_mode(const std::string& obstacle) {
   ModeDecision best;
-  best.mode = DeviceMode::host_sync;
-  best.reason = slices.empty() ? "the others were never measured: LOCKSTEP_DEVICE_MODE chooses them" : slices;
+  best.mode = obstacle.empty() ? DeviceMode::device_sync : DeviceMode::host_sync;
+  best.reason = obstacle.empty() ? "kernels of all ranks run at the same time; not measured yet" : obstacle;
   return best;
 }
 
@@ -110,6 +145,7 @@ DeviceFacts facts_of(Result<Backend*>& backend, int device, const DeviceOptions&
   }
   facts.uuid = identity.value().uuid;
   facts.device = device;
+  facts.multiprocessors = static_cast<std::uint32_t>(identity.value().multiprocessors);
   facts.overlap = identity.value().kernels_of_processes_overlap ? 1 : 0;
   facts.is_host_backend = std::strcmp((*backend)->name(), "host") == 0 ? 1 : 0;
   facts.staging_bytes =
@@ -133,7 +169,8 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   auto wish = common_wish(facts);
   if (!wish.ok()) return wish.status();
   const std::string slices = time_slices(facts, group);
-  ModeDecision decision = best_mode(slices);
+  ModeDecision decision = best_mode(obstacle(facts, group, slices));
+  decision.devices_are_shared = !sharing(facts, [](auto, auto) { return true; }).empty();
   decision.kernels_may_wait = slices.empty() && facts.size() <= sync::kMaxPhaseRanks;
   decision.staging_bytes = std::min_element(facts.begin(), facts.end(), [](const auto& a, const auto& b) {
                              return a.staging_bytes < b.staging_bytes;

@@ -21,7 +21,8 @@ struct DeviceFacts {
   std::uint8_t overlap = 0;       ///< Kernels of processes that share the device run side by side.
   std::uint8_t is_host_backend = 0;
   std::uint8_t goes_straight = 0;  ///< The network takes the device's memory from and to where it lies.
-  std::uint8_t reserved[5] = {};
+  std::uint8_t reserved[1] = {};
+  std::uint32_t multiprocessors = 0;
   std::uint64_t staging_bytes = 0;
   char fault[512] = {};  ///< Not empty: why this rank cannot take part.
 };
@@ -30,6 +31,7 @@ struct ModeDecision {
   DeviceMode mode = DeviceMode::host_sync;
   std::string reason;               ///< "ranks 0 and 1 share a GPU without MPS"
   std::uint64_t staging_bytes = 0;  ///< Equal on all ranks: the least.
+  bool devices_are_shared = false;  ///< By two ranks at least.
   /// All ranks' kernels run at the same time, so that one may wait for another: calls can be captured.
   bool kernels_may_wait = false;
   bool several_hosts = false;

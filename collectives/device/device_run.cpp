@@ -22,7 +22,6 @@ void DeviceCore::run(DeviceTask& task) {
   const BesideCaptures beside(backend_);
   Status status = failure();
   if (status.ok()) {
-    const DeviceScope scope(backend_, device_);
     status = task.watched ? watch(task) : task.refusal;
     if (status.ok() && !task.watched) status = wait_until_ready(task);
     if (status.ok() && !task.watched)

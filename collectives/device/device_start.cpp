@@ -36,6 +36,7 @@ Status DeviceCore::check_messages(std::span<const DeviceMessage> messages) const
 
 Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOptions& options,
                          void* copy_to) {
+  const DeviceScope scope(backend_, device_);
   auto task = std::make_shared<DeviceTask>();
   builder.on_device(options.device_scale);
   const Call& call = builder.build();
@@ -54,6 +55,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
 }
 
 Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
+  const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(check_messages(messages));
   auto task = std::make_shared<DeviceTask>();
   task->timeout = timeout_of(options);
@@ -67,17 +69,20 @@ Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOp
 }
 
 Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams) {
-  const DeviceScope scope(backend_, device_);
   const std::lock_guard lock(start_mutex_);
   if (Status status = failure(); !status.ok()) return status;
   const bool ended = engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok;
   if (ended && !finalized_) return state();
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
+  const auto captured = is_any_captured(streams);
+  const bool can_be_captured = runs_on_stream(*task) && capturer_ != nullptr;
+  if (captured.ok() && captured.value() && !can_be_captured) return refuse_capture(*task);
   Status refusal = task->call ? task->call->build().refusal : Status();
+  if (refusal.ok()) refusal = captured.status();
   const bool on_stream = refusal.ok() && runs_on_stream(*task);
   if (on_stream && !task->call) LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
   if (on_stream) {
-    refusal = start_on_stream(task, streams);
+    refusal = start_on_stream(task, streams, captured.value());
     if (task->watched != nullptr || task->recorded) return refusal;
   } else if (refusal.ok()) {
     refusal = hold(*task, streams);
@@ -102,7 +107,7 @@ Status DeviceCore::push_refused(const std::shared_ptr<DeviceTask>& task, Status 
 
 /// Notes where the streams are, and makes them wait for the task's end.
 Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams) {
-  for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(refuse_capture(stream));
+  if (!streams.empty()) LOCKSTEP_RETURN_IF_ERROR(gate_fault_);
   for (const DeviceStream stream : streams) {
     LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
     auto event = event_of(task);
@@ -115,15 +120,23 @@ Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams)
   return streams.empty() ? Status() : note_last(streams.back());
 }
 
-/// What the thread does, and the words that streams wait for, are of this one call.
-Status DeviceCore::refuse_capture(DeviceStream stream) {
-  auto capturing = backend_.capturing(stream);
-  if (!capturing.ok()) return capturing.status();
-  if (!*capturing) return {};
-  return Status(ErrorCode::not_supported, "the stream is being captured in a graph, which mode " +
-                                              std::string(name_of(decision_.mode)) +
-                                              " cannot replay for this operation: capture "
-                                              "collectives in mode device_sync");
+Result<bool> DeviceCore::is_any_captured(std::span<const DeviceStream> streams) {
+  for (const DeviceStream stream : streams) {
+    auto capturing = backend_.capturing(stream);
+    if (!capturing.ok() || capturing.value()) return capturing;
+  }
+  return false;
+}
+
+/// What the thread does, and the words that streams wait for, are of this one call. Peers hear nothing: they
+/// capture too, and no rank has made a call.
+Status DeviceCore::refuse_capture(const DeviceTask& task) const {
+  const Status status(ErrorCode::not_supported, "the stream is being captured in a graph, which mode " +
+                                                    std::string(name_of(decision_.mode)) +
+                                                    " cannot replay for this operation: capture "
+                                                    "collectives in mode device_sync");
+  if (!task.call) return status;
+  return status.with_context("lockstep: " + internal::describe(task.call->call().facts));
 }
 
 /// The task's, until it ended.

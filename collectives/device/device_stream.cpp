@@ -33,8 +33,10 @@ bool DeviceCore::runs_on_stream(const DeviceTask& task) {
 
 /// Operations on different streams run in the order of the calls all the same.
 Status DeviceCore::follow_last(DeviceStream stream) {
-  if (runner_ == nullptr || last_end_ == nullptr || stream == last_stream_) return {};
-  return backend_.wait_event(stream, last_end_);
+  if (runner_ == nullptr || last_end_ == nullptr) return {};
+  const auto number = backend_.stream_number(stream);
+  if (!number.ok()) return number.status();
+  return number.value() == last_stream_ ? Status() : backend_.wait_event(stream, last_end_);
 }
 
 Status DeviceCore::note_last(DeviceStream stream) {
@@ -44,19 +46,17 @@ Status DeviceCore::note_last(DeviceStream stream) {
     if (!event.ok()) return event.status();
     last_end_ = *event;
   }
-  last_stream_ = stream;
+  const auto number = backend_.stream_number(stream);
+  if (!number.ok()) return number.status();
+  last_stream_ = number.value();
   return backend_.record(last_end_, stream);
 }
 
 /// The first of the streams runs it; the others wait for that. The worker has it before anything of it is
 /// enqueued, so that it is bounded as long as that takes.
 Status DeviceCore::start_on_stream(const std::shared_ptr<DeviceTask>& task,
-                                   std::span<const DeviceStream> streams) {
-  for (const DeviceStream one : streams) {
-    auto capturing = backend_.capturing(one);
-    if (!capturing.ok()) return capturing.status();
-    if (*capturing) return record_in_graph(*task, streams);
-  }
+                                   std::span<const DeviceStream> streams, bool captured) {
+  if (captured) return record_in_graph(*task, streams);
   LOCKSTEP_RETURN_IF_ERROR(prepare_watch(*task, streams));
   worker_->push(task);
   Status status = enqueue_watched(*task, streams);
@@ -121,7 +121,6 @@ Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, Dev
 /// No event and no task: the call runs when the graph does, and as often. Its kernels have their own
 /// deadline; the worker looks from time to time whether the group ended.
 Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams) {
-  if (capturer_ == nullptr) return refuse_capture(streams.front());
   if (streams.size() > 1)
     return Status(
         ErrorCode::not_supported,
@@ -263,7 +262,6 @@ void DeviceCore::close() {
 /// their phases. Its caller may still be enqueuing, and be kept by a full stream: no lock is taken here.
 void DeviceCore::let_pass(const DeviceTask& task) {
   if (failure().ok()) return;
-  const DeviceScope scope(backend_, device_);
   for (;;) {
     const bool whole =
         task.watched->stage.load(std::memory_order_acquire) != WatchedCall::Stage::being_enqueued;

@@ -1,7 +1,6 @@
 #include "collectives/device/device_windows.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "lib/base/hash.hpp"
@@ -36,7 +35,7 @@ Touched touched_by(Collective collective) {
 void DeviceWindows::add(std::byte* base, std::size_t bytes, std::vector<std::byte*> members,
                         std::vector<DeviceLease> leases) {
   const std::lock_guard lock(mutex_);
-  windows_[base] = {++added_, bytes, std::move(members), std::move(leases)};
+  windows_.emplace(base, Window{++added_, bytes, std::move(members), std::move(leases)});
 }
 
 void DeviceWindows::remove(const void* base) {
@@ -63,14 +62,19 @@ std::optional<WindowUse> DeviceWindows::find(const Call& call) const {
 bool DeviceWindows::locate(const void* pointer, std::size_t bytes, std::vector<std::byte*>& members,
                            std::uint64_t& places) const {
   const auto* const begin = static_cast<const std::byte*>(pointer);
-  const auto after = windows_.upper_bound(begin);
-  if (bytes == 0 || after == windows_.begin()) return false;
-  const auto& [base, window] = *std::prev(after);
-  const auto offset = static_cast<std::size_t>(begin - base);
-  if (offset + bytes > window.bytes) return false;
-  members = window.members;
+  const Window* last = nullptr;
+  std::size_t offset = 0;
+  for (auto one = windows_.begin(); bytes != 0 && one != windows_.upper_bound(begin); ++one) {
+    const auto distance = static_cast<std::size_t>(begin - one->first);
+    const Window& window = one->second;
+    if (distance + bytes > window.bytes || (last != nullptr && last->number > window.number)) continue;
+    last = &window;
+    offset = distance;
+  }
+  if (last == nullptr) return false;
+  members = last->members;
   for (std::byte*& member : members) member += offset;
-  places = hash_combine(hash_combine(places, window.number), offset);
+  places = hash_combine(hash_combine(places, last->number), offset);
   return true;
 }
 

@@ -26,14 +26,14 @@ class DeviceWindows {
   /// are added in the same order on all ranks.
   void add(std::byte* base, std::size_t bytes, std::vector<std::byte*> members,
            std::vector<DeviceLease> leases);
-  /// Nothing where no window begins at `base`.
+  /// All that begin at `base`.
   void remove(const void* base);
   void clear() {
     const std::lock_guard lock(mutex_);
     windows_.clear();
   }
-  /// Nothing where this rank's buffers lie in no window, or the collective has members whose buffers others
-  /// cannot know of.
+  /// Of windows that overlap the one that was added last. Nothing where this rank's buffers lie in no window,
+  /// or the collective has members whose buffers others cannot know of.
   std::optional<WindowUse> find(const Call& call) const;
   bool empty() const {
     const std::lock_guard lock(mutex_);
@@ -51,7 +51,7 @@ class DeviceWindows {
               std::uint64_t& places) const;
 
   mutable std::mutex mutex_;
-  std::map<const std::byte*, Window> windows_;  ///< By address.
+  std::multimap<const std::byte*, Window> windows_;  ///< By address.
   std::uint64_t added_ = 0;
 };
 

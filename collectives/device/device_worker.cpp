@@ -8,8 +8,13 @@
 
 namespace lockstep::internal {
 
-DeviceWorker::DeviceWorker(std::function<void(DeviceTask&)> run, std::function<void()> look)
-    : run_(std::move(run)), look_(std::move(look)), thread_(start_thread([this] { work(); })) {}
+DeviceWorker::DeviceWorker(Backend& backend, int device, std::function<void(DeviceTask&)> run,
+                           std::function<void()> look)
+    : backend_(backend),
+      device_(device),
+      run_(std::move(run)),
+      look_(std::move(look)),
+      thread_(start_thread([this] { work(); })) {}
 
 DeviceWorker::~DeviceWorker() {
   {
@@ -57,6 +62,7 @@ void DeviceWorker::await_task(std::unique_lock<std::mutex>& lock) {
 }
 
 void DeviceWorker::work() {
+  const DeviceScope scope(backend_, device_);
   std::unique_lock lock(mutex_);
   for (;;) {
     await_task(lock);

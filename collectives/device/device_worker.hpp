@@ -14,9 +14,10 @@ namespace lockstep::internal {
 
 class DeviceWorker {
  public:
-  /// `run` is called for one task after the other, on the worker's thread; `look`, when that was asked for,
-  /// from time to time while there are none.
-  DeviceWorker(std::function<void(DeviceTask&)> run, std::function<void()> look);
+  /// `run` is called for one task after the other, on the worker's thread, which works on `device`; `look`,
+  /// when that was asked for, from time to time while there are none. `backend` outlives it.
+  DeviceWorker(Backend& backend, int device, std::function<void(DeviceTask&)> run,
+               std::function<void()> look);
   /// What was pushed still runs.
   ~DeviceWorker();
   DeviceWorker(const DeviceWorker&) = delete;
@@ -33,6 +34,8 @@ class DeviceWorker {
   void work();
   void await_task(std::unique_lock<std::mutex>& lock);
 
+  Backend& backend_;
+  const int device_;
   const std::function<void(DeviceTask&)> run_;
   const std::function<void()> look_;
   std::mutex mutex_;

@@ -23,9 +23,7 @@ SharedBuffers::~SharedBuffers() {
   for (const DeviceOwner& owner : owners_) {
     if (owner.process != process_token()) imports_.drop_owner(owner.process);
   }
-  for (const auto& [address, buffer] : buffers_) {
-    if (buffer.ref.owner != 0) exports_.unshare(buffer.ref);
-  }
+  for (const auto& [address, whole] : wholes_) exports_.unshare(whole.ref);
   leases_.clear();
   kept_leases_.clear();
   static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
@@ -38,22 +36,59 @@ SharedBuffers::~SharedBuffers() {
 Status SharedBuffers::add(void* pointer, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
-  const auto after = buffers_.upper_bound(begin);
-  const bool overlaps =
-      (after != buffers_.end() && after->first < begin + bytes) ||
-      (after != buffers_.begin() && std::prev(after)->first + std::prev(after)->second.bytes > begin);
-  if (overlaps)
-    return Status(ErrorCode::invalid_argument, "the range overlaps one that is registered already");
-  auto over = lies_over_mappings(pointer, bytes);
-  if (!over.ok()) return over.status();
-  SegmentRef ref;
-  if (!*over) {
-    auto shared = exports_.share(pointer, bytes);
-    if (!shared.ok()) return shared.status();
-    ref = shared->value_or(SegmentRef{});
+  const auto shared = share(pointer, bytes);
+  if (!shared.ok()) return shared.status();
+  if (!shared.value()) {
+    added_.emplace(begin, std::nullopt);
+    return {};
   }
-  buffers_[begin] = {bytes, ref};
+  const SegmentRef& ref = *shared.value();
+  if (const auto around = whole_around(begin, bytes)) {
+    exports_.unshare(ref);  // The whole has its own.
+    Whole& whole = wholes_.at(*around);
+    if (whole.ref.generation != ref.generation)
+      return Status(
+          ErrorCode::invalid_argument,
+          "the range lies in a buffer that was freed while it was registered: deregister that first");
+    ++whole.uses;
+    added_.emplace(begin, *around);
+    return {};
+  }
+  wholes_[begin] = {bytes, ref, take_parts_of(begin, bytes) + 1};
+  added_.emplace(begin, begin);
   return {};
+}
+
+Result<std::optional<SegmentRef>> SharedBuffers::share(const void* pointer, std::size_t bytes) {
+  const auto over = lies_over_mappings(pointer, bytes);
+  if (!over.ok()) return over.status();
+  if (over.value()) return std::optional<SegmentRef>();
+  return exports_.share(pointer, bytes);
+}
+
+/// Of those that begin at or before `begin` the last ends last.
+std::optional<std::uintptr_t> SharedBuffers::whole_around(std::uintptr_t begin, std::size_t bytes) const {
+  const auto after = wholes_.upper_bound(begin);
+  if (after == wholes_.begin()) return std::nullopt;
+  const auto& [at, whole] = *std::prev(after);
+  if (begin + bytes > at + whole.bytes) return std::nullopt;
+  return at;
+}
+
+/// A whole is to begin at `begin`: the uses of those that lie within become its own, and their number is
+/// given.
+int SharedBuffers::take_parts_of(std::uintptr_t begin, std::size_t bytes) {
+  int uses = 0;
+  auto part = wholes_.lower_bound(begin);
+  while (part != wholes_.end() && part->first + part->second.bytes <= begin + bytes) {
+    uses += part->second.uses;
+    for (auto& [pointer, whole] : added_) {
+      if (whole == part->first) whole = begin;
+    }
+    exports_.unshare(part->second.ref);
+    part = wholes_.erase(part);
+  }
+  return uses;
 }
 
 /// Each has a handle of its own: such a range is staged. Not where it ends in memory of another kind.
@@ -70,23 +105,31 @@ Result<bool> SharedBuffers::lies_over_mappings(const void* pointer, std::size_t 
 
 Status SharedBuffers::remove(void* pointer) {
   const std::lock_guard lock(mutex_);
-  const auto found = buffers_.find(reinterpret_cast<std::uintptr_t>(pointer));
-  if (found == buffers_.end())
+  const auto found = added_.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == added_.end())
     return Status(ErrorCode::invalid_argument, "no registered buffer begins at this address");
-  if (found->second.ref.owner != 0) exports_.unshare(found->second.ref);
-  buffers_.erase(found);
+  const std::optional<std::uintptr_t> begin = found->second;
+  added_.erase(found);
+  if (!begin) return {};
+  const auto whole = wholes_.find(*begin);
+  if (--whole->second.uses > 0) return {};
+  exports_.unshare(whole->second.ref);
+  wholes_.erase(whole);
   return {};
+}
+
+bool SharedBuffers::begins_at(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  return added_.contains(reinterpret_cast<std::uintptr_t>(pointer));
 }
 
 SegmentRef SharedBuffers::find(const void* pointer, std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
-  const auto after = buffers_.upper_bound(begin);
-  if (after == buffers_.begin()) return {};
-  const auto& [at, buffer] = *std::prev(after);
-  if (buffer.ref.owner == 0 || begin + bytes > at + buffer.bytes) return {};
-  SegmentRef ref = buffer.ref;
-  ref.offset += begin - at;
+  const auto whole = whole_around(begin, bytes);
+  if (!whole) return {};
+  SegmentRef ref = wholes_.at(*whole).ref;
+  ref.offset += begin - *whole;
   return ref;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -26,10 +27,13 @@ class SharedBuffers {
   SharedBuffers& operator=(const SharedBuffers&) = delete;
 
   /// Lets peers map [pointer, pointer + bytes), where it can be exported; otherwise find() does not find it.
-  /// Errors: invalid_argument when that is not device memory or overlaps a buffer that is here already.
+  /// It may overlap what is here already; what lies within that is a use of it, until both are removed.
+  /// Error: invalid_argument when that is not device memory.
   Status add(void* pointer, std::size_t bytes);
-  /// invalid_argument when no buffer begins there.
+  /// One of those that begin there. invalid_argument when none does.
   Status remove(void* pointer);
+  /// Whether one begins there.
+  bool begins_at(const void* pointer) const;
   /// owner 0 where [pointer, pointer + bytes) lies in no buffer.
   SegmentRef find(const void* pointer, std::size_t bytes) const;
 
@@ -43,6 +47,9 @@ class SharedBuffers {
 
  private:
   Result<bool> lies_over_mappings(const void* pointer, std::size_t bytes) const;
+  Result<std::optional<SegmentRef>> share(const void* pointer, std::size_t bytes);
+  std::optional<std::uintptr_t> whole_around(std::uintptr_t begin, std::size_t bytes) const;
+  int take_parts_of(std::uintptr_t begin, std::size_t bytes);
 
   /// Mappings of peers' memory that this has used: while they are here, none of them ends where somebody lets
   /// go of it, but when no stream is held, for that waits for streams.
@@ -55,9 +62,11 @@ class SharedBuffers {
     void drop_if(Condition condition);
   };
 
-  struct Buffer {
+  /// What peers may map: none lies within another, so that they end in the order in which they begin.
+  struct Whole {
     std::size_t bytes = 0;
     SegmentRef ref;
+    int uses = 0;
   };
 
   Backend& backend_;
@@ -66,7 +75,9 @@ class SharedBuffers {
   DeviceImports& imports_;
   std::vector<DeviceOwner> owners_;  ///< By member.
   mutable std::mutex mutex_;
-  std::map<std::uintptr_t, Buffer> buffers_;  ///< By address.
+  std::map<std::uintptr_t, Whole> wholes_;  ///< By address.
+  /// What was added, by address, with where its whole begins; nothing for what peers cannot map.
+  std::multimap<std::uintptr_t, std::optional<std::uintptr_t>> added_;
   std::vector<DeviceLease> leases_, kept_leases_;
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };

@@ -7,13 +7,13 @@
 namespace lockstep::internal {
 namespace {
 
-/// Of what another stream writes; where processes take turns on the device it may take a few slices.
-constexpr Nanos kLongestProbe = 2'000'000'000;
+/// From here on events of streams that have passed the word are used again: streams come and go.
+constexpr std::size_t kManyStreams = 64;
 
-bool arrives(std::uint32_t* word) {
+bool arrives(std::uint32_t* word, Nanos limit) {
   const Nanos start = real_env().now();
   while (std::atomic_ref(*word).load(std::memory_order_acquire) == 0) {
-    if (real_env().now() - start > kLongestProbe) return false;
+    if (real_env().now() - start > limit) return false;
     sleep_for(kPause);
   }
   return true;
@@ -38,7 +38,7 @@ StreamGate::~StreamGate() {
   static_cast<void>(backend_.free_pinned(word_));
 }
 
-Status StreamGate::probe(DeviceStream stream) {
+Status StreamGate::probe(DeviceStream stream, Nanos limit) {
   auto held = backend_.create_stream();
   if (!held.ok()) return held.status();
   std::uint32_t* const sign = word_ + 1;
@@ -47,7 +47,7 @@ Status StreamGate::probe(DeviceStream stream) {
   if (status.ok()) status = backend_.write_value(sign, 1, stream);
   if (!status.ok()) {
     status = status.with_context("streams of this device cannot wait for words (cuStreamBatchMemOp)");
-  } else if (!arrives(sign)) {
+  } else if (!arrives(sign, limit)) {
     status = Status(ErrorCode::not_supported,
                     "a stream of this device does not go on while another one waits: set "
                     "CUDA_DEVICE_MAX_CONNECTIONS to 32 before the process uses the device");
@@ -60,14 +60,28 @@ Status StreamGate::probe(DeviceStream stream) {
 }
 
 Status StreamGate::hold(DeviceStream stream, std::uint32_t ticket) {
-  auto known = passed_.find(stream);
+  const auto number = backend_.stream_number(stream);
+  if (!number.ok()) return number.status();
+  auto known = passed_.find(number.value());
   if (known == passed_.end()) {
-    auto event = backend_.create_event();
+    auto event = event_of_new_stream();
     if (!event.ok()) return event.status();
-    known = passed_.emplace(stream, *event).first;
+    known = passed_.emplace(number.value(), *event).first;
   }
   LOCKSTEP_RETURN_IF_ERROR(backend_.wait_value(word_, ticket, stream));
   return backend_.record(known->second, stream);
+}
+
+Result<DeviceEvent> StreamGate::event_of_new_stream() {
+  const BesideCaptures beside(backend_);
+  for (auto one = passed_.begin(); passed_.size() >= kManyStreams && one != passed_.end(); ++one) {
+    const auto passed = backend_.query(one->second);
+    if (!passed.ok() || !passed.value()) continue;
+    const DeviceEvent event = one->second;
+    passed_.erase(one);
+    return event;
+  }
+  return backend_.create_event();
 }
 
 void StreamGate::release(std::uint32_t ticket) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "lib/base/env.hpp"
 #include "lib/device/backend.hpp"
 
 namespace lockstep::internal {
@@ -21,20 +22,25 @@ class StreamGate {
 
   /// Before the first ticket: whether `stream` goes on while another one is held. Streams that share a
   /// connection to the device wait for one another, and then nothing held would ever be released.
-  Status probe(DeviceStream stream);
+  Status probe(DeviceStream stream, Nanos limit = kLongProbe);
+  /// What another stream writes arrives later than this where processes take turns on the device.
+  static constexpr Nanos kShortProbe = 200'000'000;
+  static constexpr Nanos kLongProbe = 2'000'000'000;
   /// What is enqueued to `stream` from here on runs after `ticket` is released. Its device is selected.
   Status hold(DeviceStream stream, std::uint32_t ticket);
   /// And all tickets before it.
   void release(std::uint32_t ticket);
 
  private:
+  Result<DeviceEvent> event_of_new_stream();
   StreamGate(Backend& backend, int device, std::uint32_t* word)
       : backend_(backend), device_(device), word_(word) {}
 
   Backend& backend_;
   const int device_;
-  std::uint32_t* const word_;                   ///< And a second one, for the probe.
-  std::map<DeviceStream, DeviceEvent> passed_;  ///< Recorded after the last wait of each stream.
+  std::uint32_t* const word_;  ///< And a second one, for the probe.
+  /// By stream_number(): recorded after the stream's last wait.
+  std::map<std::uint64_t, DeviceEvent> passed_;
 };
 
 }  // namespace lockstep::internal

@@ -78,8 +78,10 @@ T or_throw(Result<T> result) {
 }  // namespace
 
 GradientKernels::GradientKernels(Backend& backend, int device, std::size_t buckets, std::size_t parameters)
-    : backend_(backend), buckets_(buckets) {
+    : backend_(backend), device_(device), buckets_(buckets) {
   load(backend, device);
+  const DeviceScope scope(backend, device);
+  scope.status().throw_if_error();
   const std::size_t bytes = std::max(buckets, parameters) * sizeof(std::uint64_t);
   memory_ = static_cast<std::byte*>(
       or_throw(backend.allocate(device, bytes + (kSlots + 1) * sizeof(double), MemoryKind::plain)));
@@ -92,6 +94,7 @@ GradientKernels::GradientKernels(Backend& backend, int device, std::size_t bucke
 }
 
 GradientKernels::~GradientKernels() {
+  const DeviceScope scope(backend_, device_);  // Pinned memory is freed when no stream of this one is held.
   static_cast<void>(backend_.free(memory_));
   static_cast<void>(backend_.free_pinned(read_));
 }

@@ -49,6 +49,7 @@ class GradientKernels {
   std::vector<std::uint64_t> read(std::size_t words, DeviceStream stream);
 
   Backend& backend_;
+  const int device_;
   std::byte* memory_;     ///< Of what follows.
   std::uint64_t* words_;  ///< By bucket: what was found. By parameter: hashes.
   double *slots_, *factor_;

@@ -41,7 +41,8 @@ using Stream = void*;
 ///
 /// Capture in a graph: in device_sync, and in stream_sync where every rank's kernels run at the same time (no
 /// GPU shared without MPS). Elsewhere, and for a batch of messages that names several streams, a stream that
-/// is being captured is refused with an error that says so. All ranks capture the same calls, and replay
+/// is being captured is refused with an error that says so, on this rank alone: nothing has happened. All
+/// ranks capture the same calls, and replay
 /// in the same order among their replays and calls; these must not overlap on one rank: use one stream, or
 /// events. A replay that fails shows in state(), which looks for it. Replays end before the communicator is
 /// destroyed.
@@ -145,6 +146,7 @@ class LOCKSTEP_API DeviceCommunicator {
   /// Local: peers may read and write [pointer, pointer + bytes) of device memory while an operation uses it,
   /// so that its data pass without staging. Register the same buffers on all ranks for the gain. Memory that
   /// cannot be exported stays valid for every call, and is_registered() of it false: its data are staged.
+  /// Buffers may overlap, and one be registered again, larger or not: each is deregistered for itself.
   void register_buffer(void* pointer, std::size_t bytes);
   /// Collective and blocking: register_buffer on all ranks, or, where one of them is refused, an error on all
   /// and no registration. host_sync finds out in each call which ranks' buffers are registered; the other
@@ -152,7 +154,8 @@ class LOCKSTEP_API DeviceCommunicator {
   /// this: in every collective all ranks name buffers at the same places of their windows, or none does
   /// (in place or not; what only a root has does not count). Another place is ErrorCode::mismatch.
   void register_window(void* pointer, std::size_t bytes, bool same_places = false);
-  /// Undoes either. No operation may be using the memory, and no graph. Local.
+  /// Undoes one of either that begins there, a window with the last. No operation may be using the memory,
+  /// and no graph. Local.
   void deregister(void* pointer);
   bool is_registered(const void* pointer, std::size_t bytes) const noexcept;
 

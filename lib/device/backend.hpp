@@ -22,10 +22,14 @@ namespace lockstep::internal {
 
 /// A cudaStream_t of the caller or of create_stream(); nullptr is the default stream of the selected device.
 using DeviceStream = void*;
+/// cudaStreamPerThread: of every thread another stream.
+inline const DeviceStream kStreamPerThread = reinterpret_cast<DeviceStream>(std::uintptr_t{2});
 /// A cudaEvent_t.
 using DeviceEvent = void*;
 /// A cudaGraphExec_t.
 using DeviceGraph = void*;
+/// What a thread works on, in the backend's own words; 0: it has chosen no device yet.
+using ThreadDevice = std::uintptr_t;
 
 struct DeviceIdentity {
   std::array<std::uint8_t, 16>
@@ -113,6 +117,12 @@ class Backend {
   /// The device on which the calling thread works.
   virtual Result<int> selected() = 0;
   virtual Status select(int device) = 0;
+  /// Lets the calling thread work on `device`, and gives what it worked on before, for leave(). Use
+  /// DeviceScope.
+  virtual Result<ThreadDevice> enter(int device) = 0;
+  /// A thread that had no device has none again: selecting device 0, by which CUDA's threads begin, would
+  /// take memory of it in every process.
+  virtual void leave(ThreadDevice before) noexcept = 0;
   /// Loads what a first use would load. Call it before anything waits on a stream of this device: a first use
   /// may itself wait until all streams have run.
   virtual Status prepare(int device) = 0;
@@ -154,6 +164,9 @@ class Backend {
   virtual Status synchronize(DeviceStream stream) = 0;
   /// True when everything enqueued so far ran.
   virtual Result<bool> idle(DeviceStream stream) = 0;
+  /// Tells streams apart where handles do not: those of threads share one, and one of a destroyed stream is
+  /// given to a later one. Never reused. Asked by a thread that may enqueue to it.
+  virtual Result<std::uint64_t> stream_number(DeviceStream stream) = 0;
   /// True while a graph is recorded from it: the operations will run later, perhaps more than once.
   virtual Result<bool> capturing(DeviceStream stream) = 0;
 
@@ -229,29 +242,20 @@ class BesideCaptures {
   const bool before_;
 };
 
-/// Selects a device for this thread and puts the caller's back.
+/// Selects a device for this thread and puts the caller's back, or that there was none.
 class DeviceScope {
  public:
-  DeviceScope(Backend& backend, int device) : backend_(backend) {
-    const Result<int> before = backend.selected();
-    if (!before.ok()) {
-      status_ = before.status();
-    } else if (before.value() != device) {
-      status_ = backend.select(device);
-      if (status_.ok()) before_ = before.value();
-    }
-  }
+  DeviceScope(Backend& backend, int device) : backend_(backend), before_(backend.enter(device)) {}
   ~DeviceScope() {
-    if (before_ >= 0) static_cast<void>(backend_.select(before_));
+    if (before_.ok()) backend_.leave(before_.value());
   }
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
-  const Status& status() const noexcept { return status_; }
+  const Status& status() const noexcept { return before_.status(); }
 
  private:
   Backend& backend_;
-  int before_ = -1;
-  Status status_;
+  const Result<ThreadDevice> before_;
 };
 
 }  // namespace lockstep::internal

@@ -41,6 +41,8 @@ class RecordingBackend final : public Backend {
   Result<DeviceIdentity> identify(int device) override { return real_.identify(device); }
   Result<int> selected() override { return real_.selected(); }
   Status select(int device) override { return real_.select(device); }
+  Result<ThreadDevice> enter(int device) override { return real_.enter(device); }
+  void leave(ThreadDevice device) noexcept override { real_.leave(device); }
   Status prepare(int device) override { return real_.prepare(device); }
   Result<bool> can_access(int device, int peer) override { return real_.can_access(device, peer); }
   Status enable_peer(int device, int peer) override { return real_.enable_peer(device, peer); }
@@ -62,6 +64,7 @@ class RecordingBackend final : public Backend {
   Status destroy_stream(DeviceStream stream) override { return real_.destroy_stream(stream); }
   Status synchronize(DeviceStream stream) override { return real_.synchronize(stream); }
   Result<bool> idle(DeviceStream stream) override { return real_.idle(stream); }
+  Result<std::uint64_t> stream_number(DeviceStream stream) override { return real_.stream_number(stream); }
   Result<bool> capturing(DeviceStream stream) override { return real_.capturing(stream); }
   Status begin_capture(DeviceStream stream, CaptureScope scope) override {
     return real_.begin_capture(stream, scope);

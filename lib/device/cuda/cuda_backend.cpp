@@ -35,6 +35,14 @@ Result<bool> readiness(cudaError_t error, const char* what) {
   return true;
 }
 
+/// Apart from all numbers that the driver gives to streams.
+std::uint64_t number_of_own_stream() {
+  constexpr std::uint64_t kOfThreads = std::uint64_t{1} << 63;
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local const std::uint64_t number = kOfThreads + threads.fetch_add(1);
+  return number;
+}
+
 CUstreamBatchMemOpParams native_operation(const WordOperation& operation) {
   CUstreamBatchMemOpParams native{};
   const auto address = reinterpret_cast<CUdeviceptr>(operation.where);
@@ -91,6 +99,28 @@ class CudaBackend final : public Backend {
     return cuda_status(::cudaSetDevice(device), "selecting device " + std::to_string(device));
   }
 
+  /// By contexts, and not by cudaSetDevice: the runtime goes by the context that is current, and only so can
+  /// a thread be left without one.
+  Result<ThreadDevice> enter(int device) override {
+    CUcontext before = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(
+        driver_status(driver_, driver_.current_context(&before), "asking for the selected device"));
+    if (before != nullptr) {  // Of this device it may be another than the runtime's, and stays.
+      const Result<int> device_before = selected();
+      if (!device_before.ok()) return device_before.status();
+      if (device_before.value() == device) return reinterpret_cast<ThreadDevice>(before);
+    }
+    const Result<CUcontext> context = context_of(device);
+    if (!context.ok()) return context.status();
+    LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, driver_.set_context(context.value()),
+                                           "selecting device " + std::to_string(device)));
+    return reinterpret_cast<ThreadDevice>(before);
+  }
+
+  void leave(ThreadDevice before) noexcept override {
+    static_cast<void>(driver_.set_context(reinterpret_cast<CUcontext>(before)));
+  }
+
   Status prepare(int device) override {
     const DeviceScope scope(*this, device);
     LOCKSTEP_RETURN_IF_ERROR(scope.status());
@@ -130,7 +160,11 @@ class CudaBackend final : public Backend {
     const bool is_known = place.ok() && place.value().device >= 0;
     const Result<int> device = is_known ? place.value().device : selected();
     if (!device.ok()) return device.status();
-    return HeldStreams::of(device.value()).when_none([=, this] { return memory_.free(memory); });
+    return HeldStreams::of(device.value()).when_none([=, this, on = device.value()]() -> Status {
+      const DeviceScope scope(*this, on);  // The thread may be any, and have no device.
+      LOCKSTEP_RETURN_IF_ERROR(scope.status());
+      return memory_.free(memory);
+    });
   }
 
   Result<void*> allocate_pinned(std::size_t bytes) override {
@@ -145,7 +179,9 @@ class CudaBackend final : public Backend {
   Status free_pinned(void* memory) override {
     const Result<int> device = selected();
     if (!device.ok()) return device.status();
-    return HeldStreams::of(device.value()).when_none([=] {
+    return HeldStreams::of(device.value()).when_none([=, this, on = device.value()]() -> Status {
+      const DeviceScope scope(*this, on);
+      LOCKSTEP_RETURN_IF_ERROR(scope.status());
       return cuda_status(::cudaFreeHost(memory), "freeing pinned memory");
     });
   }
@@ -165,7 +201,15 @@ class CudaBackend final : public Backend {
   }
 
   Result<Allocation> locate(const void* pointer) override { return memory_.locate(pointer); }
-  Result<MemoryExport> export_memory(const void* memory) override { return memory_.export_memory(memory); }
+
+  Result<MemoryExport> export_memory(const void* memory) override {
+    const Result<Allocation> place = memory_.locate(memory);
+    if (!place.ok()) return place.status();
+    if (place.value().device < 0) return memory_.export_memory(memory);  // Which says why it cannot be.
+    const DeviceScope scope(*this, place.value().device);
+    LOCKSTEP_RETURN_IF_ERROR(scope.status());
+    return memory_.export_memory(memory);
+  }
 
   Result<void*> import_memory(const MemoryExport& memory) override {
     const Result<int> device = selected();
@@ -199,6 +243,14 @@ class CudaBackend final : public Backend {
     return readiness(::cudaStreamQuery(native_stream(stream)), "asking for the state of a stream");
   }
 
+  Result<std::uint64_t> stream_number(DeviceStream stream) override {
+    if (stream == kStreamPerThread) return number_of_own_stream();
+    unsigned long long number = 0;
+    LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, driver_.stream_id(static_cast<CUstream>(stream), &number),
+                                           "asking which stream it is"));
+    return std::uint64_t{number};
+  }
+
   Result<bool> capturing(DeviceStream stream) override {
     cudaStreamCaptureStatus status{};
     LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaStreamIsCapturing(native_stream(stream), &status),
@@ -213,12 +265,13 @@ class CudaBackend final : public Backend {
                        "capturing a stream in a graph");
   }
 
+  /// The driver needs no context for it; the runtime might make one.
   bool heed_captures(bool heeds) noexcept override {
-    cudaStreamCaptureMode mode = heeds ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal;
-    if (::cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) return true;
+    CUstreamCaptureMode mode = heeds ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    if (driver_.exchange_capture_mode(&mode) != CUDA_SUCCESS) return true;
     // A thread that its program has made laxer stays so.
-    if (mode == cudaStreamCaptureModeRelaxed) static_cast<void>(::cudaThreadExchangeStreamCaptureMode(&mode));
-    return mode == cudaStreamCaptureModeGlobal;
+    if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) static_cast<void>(driver_.exchange_capture_mode(&mode));
+    return mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
   }
 
   Result<DeviceGraph> end_capture(DeviceStream stream) override {
@@ -335,11 +388,25 @@ class CudaBackend final : public Backend {
   /// Learned when a device is first used for a kernel.
   struct DeviceFacts {
     std::atomic<int> multiprocessors{0};
+    std::atomic<CUcontext> context{nullptr};
   };
 
   bool attribute(int device, CUdevice_attribute which) const {
     int value = 0;
     return driver_.device_attribute(&value, which, device) == CUDA_SUCCESS && value != 0;
+  }
+
+  /// The one that the runtime uses; kept until the process ends.
+  Result<CUcontext> context_of(int device) {
+    if (device < 0 || device >= devices_)
+      return Status(ErrorCode::invalid_argument, "device " + std::to_string(device) + " does not exist");
+    std::atomic<CUcontext>& known = facts_[static_cast<std::size_t>(device)].context;
+    if (CUcontext const context = known.load()) return context;
+    CUcontext context = nullptr;
+    LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, driver_.retain_context(&context, device),
+                                           "making device " + std::to_string(device) + " ready"));
+    known.store(context);
+    return context;
   }
 
   /// Of the selected device, whose kernels are loaded by the first call.

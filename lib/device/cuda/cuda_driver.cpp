@@ -70,8 +70,13 @@ Result<CudaDriver> load_cuda_driver() {
   functions.get(driver.get_error_string, "cuGetErrorString");
   functions.get(driver.device_uuid, "cuDeviceGetUuid");
   functions.get(driver.device_attribute, "cuDeviceGetAttribute");
+  functions.get(driver.retain_context, "cuDevicePrimaryCtxRetain");
+  functions.get(driver.current_context, "cuCtxGetCurrent");
+  functions.get(driver.set_context, "cuCtxSetCurrent");
+  functions.get(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   functions.get(driver.pointer_attributes, "cuPointerGetAttributes");
   functions.get(driver.stream_batch, "cuStreamBatchMemOp");
+  functions.get(driver.stream_id, "cuStreamGetId");
   functions.get(driver.granularity, "cuMemGetAllocationGranularity");
   functions.get(driver.create, "cuMemCreate");
   functions.get(driver.release, "cuMemRelease");
@@ -94,9 +99,8 @@ Status driver_status(const CudaDriver& driver, CUresult result, const std::strin
   const char* text = nullptr;
   if (driver.get_error_string(result, &text) != CUDA_SUCCESS || text == nullptr) text = "unknown error";
   const ErrorCode code = result == CUDA_ERROR_OUT_OF_MEMORY   ? ErrorCode::out_of_memory
-                         : result == CUDA_ERROR_INVALID_VALUE ? ErrorCode::invalid_argument
                          : result == CUDA_ERROR_NOT_SUPPORTED ? ErrorCode::not_supported
-                                                              : ErrorCode::system;
+                                                              : ErrorCode::device_failed;
   return Status(code, what + ": " + text);
 }
 

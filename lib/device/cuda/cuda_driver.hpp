@@ -14,8 +14,13 @@ struct CudaDriver {
   decltype(&::cuGetErrorString) get_error_string;
   decltype(&::cuDeviceGetUuid_v2) device_uuid;
   decltype(&::cuDeviceGetAttribute) device_attribute;
+  decltype(&::cuDevicePrimaryCtxRetain) retain_context;
+  decltype(&::cuCtxGetCurrent) current_context;
+  decltype(&::cuCtxSetCurrent) set_context;
+  decltype(&::cuThreadExchangeStreamCaptureMode) exchange_capture_mode;
   decltype(&::cuPointerGetAttributes) pointer_attributes;
   decltype(&::cuStreamBatchMemOp_v2) stream_batch;
+  decltype(&::cuStreamGetId) stream_id;
   decltype(&::cuMemGetAllocationGranularity) granularity;
   decltype(&::cuMemCreate) create;
   decltype(&::cuMemRelease) release;

@@ -88,12 +88,7 @@ Status CudaMemory::free(void* memory) {
   Block block{};
   if (!take(memory, false, block)) return cuda_status(::cudaFree(memory), "freeing device memory");
   // What cudaFree does: whatever uses the memory ends first.
-  int before = 0;
-  LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaGetDevice(&before), "freeing device memory"));
-  LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaSetDevice(block.device), "freeing device memory"));
-  const cudaError_t synchronized = ::cudaDeviceSynchronize();
-  static_cast<void>(::cudaSetDevice(before));
-  LOCKSTEP_RETURN_IF_ERROR(cuda_status(synchronized, "freeing device memory"));
+  LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaDeviceSynchronize(), "freeing device memory"));
   return unmap(memory, block);
 }
 

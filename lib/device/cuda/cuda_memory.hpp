@@ -18,6 +18,7 @@ class CudaMemory {
 
   /// Of the selected device, whose number is `device`.
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind);
+  /// Its device is selected.
   Status free(void* memory);
   Result<Allocation> locate(const void* pointer) const;
   Result<MemoryExport> export_memory(const void* memory) const;

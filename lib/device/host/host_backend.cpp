@@ -1,5 +1,6 @@
 #include "lib/device/host/host_backend.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -8,12 +9,16 @@
 #include <vector>
 
 #include "lib/device/held_streams.hpp"
-#include "lib/device/host/host_kernels.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-thread_local int selected_device = 0;
+/// -1: it has chosen none, and works on device 0.
+thread_local int chosen_device = -1;
+int selected_device() { return std::max(chosen_device, 0); }
+
+/// kStreamPerThread, by device.
+thread_local std::array<DeviceStream, HostBackend::kDevices> own_streams{};
 
 Status check_device(int device) {
   if (device >= 0 && device < HostBackend::kDevices) return Status();
@@ -35,11 +40,6 @@ void tell_of_hang() {
       stderr);
 }
 
-template <typename T>
-std::vector<T> owned(std::span<const T> list) {
-  return {list.begin(), list.end()};
-}
-
 }  // namespace
 
 HostBackend::~HostBackend() {
@@ -52,8 +52,13 @@ HostBackend::~HostBackend() {
 
 int HostBackend::hangs() { return hangs_seen.load(); }
 
-HostBackend::Served HostBackend::serve() { return serve(selected_device); }
+HostBackend::Served HostBackend::serve() { return serve(selected_device()); }
 HostBackend::Served HostBackend::serve(int device) {
+  counter(device).has_context = true;
+  return queue_at(device);
+}
+
+HostBackend::Served HostBackend::queue_at(int device) {
   Counter& at = counter(device);
   at.waiting.fetch_add(1);
   Served served(at.mutex);
@@ -94,13 +99,17 @@ Result<DeviceIdentity> HostBackend::identify(int device) {
   return identity;
 }
 
-Result<int> HostBackend::selected() { return selected_device; }
+Result<int> HostBackend::selected() { return selected_device(); }
 
-Status HostBackend::select(int device) {
+Status HostBackend::select(int device) { return enter(device).status(); }
+
+Result<ThreadDevice> HostBackend::enter(int device) {
   LOCKSTEP_RETURN_IF_ERROR(check_device(device));
-  selected_device = device;
-  return Status();
+  counter(device).has_context = true;
+  return static_cast<ThreadDevice>(std::exchange(chosen_device, device) + 1);
 }
+
+void HostBackend::leave(ThreadDevice before) noexcept { chosen_device = static_cast<int>(before) - 1; }
 
 Result<bool> HostBackend::can_access(int device, int peer) {
   LOCKSTEP_RETURN_IF_ERROR(check_device(device));
@@ -119,7 +128,7 @@ Result<void*> HostBackend::allocate(int device, std::size_t bytes, MemoryKind ki
 
 Status HostBackend::free(void* memory) {
   const Allocation place = memory_.locate(memory);
-  const int device = place.space == MemorySpace::device ? place.device : selected_device;
+  const int device = place.space == MemorySpace::device ? place.device : selected_device();
   return give_back(device, [=, this] { return memory_.free(memory); });
 }
 
@@ -139,7 +148,7 @@ Result<void*> HostBackend::allocate_pinned(std::size_t bytes) {
 }
 
 Status HostBackend::free_pinned(void* memory) {
-  return give_back(selected_device, [=, this] { return memory_.free_pinned(memory); });
+  return give_back(selected_device(), [=, this] { return memory_.free_pinned(memory); });
 }
 
 Result<void*> HostBackend::register_host(void* memory, std::size_t bytes) {
@@ -149,12 +158,12 @@ Result<void*> HostBackend::register_host(void* memory, std::size_t bytes) {
 
 Status HostBackend::unregister_host(void* memory) {
   Served served = serve();
-  block(selected_device, served);
+  block(selected_device(), served);
   return memory_.unregister_host(memory);
 }
 
 Result<Allocation> HostBackend::locate(const void* pointer) {
-  const Served served = serve();
+  const Served served = queue_at(selected_device());
   return memory_.locate(pointer);
 }
 
@@ -165,12 +174,12 @@ Result<MemoryExport> HostBackend::export_memory(const void* memory) {
 
 Result<void*> HostBackend::import_memory(const MemoryExport& memory) {
   const Served served = serve();
-  return memory_.import_memory(selected_device, memory);
+  return memory_.import_memory(selected_device(), memory);
 }
 
 Status HostBackend::close_imported(void* base) {
   Served served = serve();
-  block(selected_device, served);
+  block(selected_device(), served);
   return memory_.close_imported(base);
 }
 
@@ -178,7 +187,7 @@ Status HostBackend::close_imported(void* base) {
 
 Result<DeviceStream> HostBackend::create_stream(Priority) {
   const Served served = serve();
-  auto stream = std::make_shared<HostStream>(selected_device);
+  auto stream = std::make_shared<HostStream>(selected_device());
   const std::lock_guard lock(mutex_);
   const DeviceStream handle = stream.get();
   streams_.emplace(handle, std::move(stream));
@@ -195,13 +204,29 @@ Status HostBackend::destroy_stream(DeviceStream handle) {
 Result<std::shared_ptr<HostStream>> HostBackend::stream_of(DeviceStream handle) {
   const std::lock_guard lock(mutex_);
   if (handle == nullptr) {
-    auto& stream = default_streams_[static_cast<std::size_t>(selected_device)];
-    if (stream == nullptr) stream = std::make_shared<HostStream>(selected_device);
+    auto& stream = default_streams_[static_cast<std::size_t>(selected_device())];
+    if (stream == nullptr) stream = std::make_shared<HostStream>(selected_device());
     return stream;
   }
+  if (handle == kStreamPerThread) return stream_of_this_thread();
   const auto found = streams_.find(handle);
   if (found != streams_.end()) return found->second;
   return Status(ErrorCode::invalid_argument, "no such stream: it was destroyed, or is of another backend");
+}
+
+std::shared_ptr<HostStream> HostBackend::stream_of_this_thread() {
+  DeviceStream& own = own_streams[static_cast<std::size_t>(selected_device())];
+  if (const auto found = streams_.find(own); found != streams_.end()) return found->second;
+  auto stream = std::make_shared<HostStream>(selected_device());
+  own = stream.get();
+  return streams_.emplace(own, std::move(stream)).first->second;
+}
+
+Result<std::uint64_t> HostBackend::stream_number(DeviceStream handle) {
+  const Served served = serve();
+  const Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
+  if (!stream.ok()) return stream.status();
+  return stream.value()->number();
 }
 
 Result<std::shared_ptr<HostStream>> HostBackend::running_stream_of(DeviceStream handle, const char* what) {
@@ -229,60 +254,7 @@ Result<bool> HostBackend::idle(DeviceStream handle) {
   return stream.value()->idle();
 }
 
-// Graphs.
-
-Result<bool> HostBackend::capturing(DeviceStream handle) {
-  const Served served = serve();
-  const Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
-  if (!stream.ok()) return stream.status();
-  return stream.value()->recording();
-}
-
-Status HostBackend::begin_capture(DeviceStream handle, CaptureScope scope) {
-  const Served served = serve();
-  if (handle == nullptr)
-    return Status(ErrorCode::invalid_argument, "the default stream cannot be captured: create one");
-  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
-  if (!stream.ok()) return stream.status();
-  if (!stream.value()->begin_recording())
-    return Status(ErrorCode::invalid_argument, "the stream is being captured already");
-  captures_.begin(handle, scope);
-  return Status();
-}
-
-Result<DeviceGraph> HostBackend::end_capture(DeviceStream handle) {
-  const Served served = serve();
-  Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
-  if (!stream.ok()) return stream.status();
-  auto tasks = stream.value()->end_recording();
-  if (!tasks) return Status(ErrorCode::invalid_argument, "the stream is not being captured");
-  LOCKSTEP_RETURN_IF_ERROR(captures_.end(handle));
-  auto graph = std::make_shared<const HostGraph>(HostGraph{stream.value()->device(), std::move(*tasks)});
-  const std::lock_guard lock(mutex_);
-  const DeviceGraph made = const_cast<HostGraph*>(graph.get());
-  graphs_.emplace(made, std::move(graph));
-  return made;
-}
-
-Status HostBackend::replay(DeviceGraph handle, DeviceStream stream) {
-  std::shared_ptr<const HostGraph> graph;
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = graphs_.find(handle); found != graphs_.end()) graph = found->second;
-  }
-  if (graph == nullptr)
-    return Status(ErrorCode::invalid_argument, "no such graph: it was destroyed, or is of another backend");
-  return enqueue(stream, [graph] {
-    for (const HostStream::Task& task : graph->tasks) task();
-  });
-}
-
-Status HostBackend::destroy_graph(DeviceGraph handle) {
-  const Served served = serve();
-  const std::lock_guard lock(mutex_);
-  if (graphs_.erase(handle) == 1) return Status();
-  return Status(ErrorCode::invalid_argument, "this graph was not made by end_capture(), or is destroyed");
-}
+// Events.
 
 Result<DeviceEvent> HostBackend::create_event() {
   const Served served = serve();
@@ -373,10 +345,10 @@ Status HostBackend::enqueue(DeviceStream handle, HostStream::Task task) {
 Result<std::shared_ptr<HostStream>> HostBackend::enqueue_served(DeviceStream handle, HostStream::Task task) {
   Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
   if (!stream.ok()) return stream.status();
-  if (stream.value()->device() != selected_device) {
+  if (stream.value()->device() != selected_device()) {
     return Status(ErrorCode::invalid_argument,
                   "the stream belongs to device " + std::to_string(stream.value()->device()) +
-                      ", but this thread works on device " + std::to_string(selected_device) +
+                      ", but this thread works on device " + std::to_string(selected_device()) +
                       ": select the stream's device first");
   }
   stream.value()->enqueue(std::move(task));
@@ -391,55 +363,8 @@ Status HostBackend::copy(void* destination, const void* source, std::size_t byte
   const auto used = enqueue_served(stream, [=] { std::memcpy(destination, source, bytes); });
   if (!used.ok()) return used.status();
   const bool blocks = is_pageable(destination) || is_pageable(source);
-  if (blocks && !used.value()->recording()) block(selected_device, served, used.value());
+  if (blocks && !used.value()->recording()) block(selected_device(), served, used.value());
   return Status();
-}
-
-Status HostBackend::fill(void* destination, std::uint8_t value, std::size_t bytes, DeviceStream stream) {
-  return enqueue(stream, [=] { std::memset(destination, value, bytes); });
-}
-
-Status HostBackend::reduce(const ReduceJob& job, DeviceStream stream) {
-  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
-  return enqueue(stream, [job, sources = owned(job.sources), factors = owned(job.factors),
-                          destinations = std::vector(job.destinations.begin(), job.destinations.end())] {
-    ReduceJob own = job;
-    own.sources = sources;
-    own.destinations = destinations;
-    own.factors = factors;
-    host_kernels::reduce(own);
-  });
-}
-
-Status HostBackend::convert(const ConvertJob& job, DeviceStream stream) {
-  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
-  return enqueue(stream, [job] { host_kernels::convert(job); });
-}
-
-Status HostBackend::quantise(const QuantiseJob& job, DeviceStream stream) {
-  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
-  return enqueue(stream, [job] { host_kernels::quantise(job); });
-}
-
-Status HostBackend::dequantise(const DequantiseJob& job, DeviceStream stream) {
-  LOCKSTEP_RETURN_IF_ERROR(check_job(job));
-  return enqueue(stream, [job] { host_kernels::dequantise(job); });
-}
-
-Status HostBackend::operate(std::span<const WordOperation> operations, DeviceStream stream) {
-  return enqueue(stream, [list = owned(operations)] { host_kernels::operate(list); });
-}
-
-Status HostBackend::launch(const KernelLaunch& kernel, DeviceStream stream) {
-  if (kernel.on_host == nullptr || kernel.argument_bytes > KernelLaunch::kArgumentBytes) {
-    return Status(ErrorCode::invalid_argument,
-                  std::string("kernel ") + kernel.name + " has no body for the host, or too many arguments");
-  }
-  const auto* const first = static_cast<const std::byte*>(kernel.arguments);
-  return enqueue(stream,
-                 [body = kernel.on_host, arguments = std::vector(first, first + kernel.argument_bytes)] {
-                   body(arguments.data());
-                 });
 }
 
 }  // namespace lockstep::internal

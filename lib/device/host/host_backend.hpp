@@ -38,12 +38,17 @@ class HostBackend final : public Backend {
   /// How often a call that blocked its device kept others waiting beyond all patience: what it waited for may
   /// have needed them. For tests.
   static int hangs();
+  /// Whether a thread of this process has worked on `device`, which on CUDA takes hundreds of MiB of it. For
+  /// tests.
+  bool has_context(int device) { return counter(device).has_context; }
 
   const char* name() const noexcept override { return "host"; }
   Result<int> device_count() override { return kDevices; }
   Result<DeviceIdentity> identify(int device) override;
   Result<int> selected() override;
   Status select(int device) override;
+  Result<ThreadDevice> enter(int device) override;
+  void leave(ThreadDevice before) noexcept override;
   Status prepare(int device) override { return identify(device).status(); }
   Result<bool> can_access(int device, int peer) override;
   Status enable_peer(int device, int peer) override;
@@ -68,6 +73,7 @@ class HostBackend final : public Backend {
   Status destroy_stream(DeviceStream stream) override;
   Status synchronize(DeviceStream stream) override;
   Result<bool> idle(DeviceStream stream) override;
+  Result<std::uint64_t> stream_number(DeviceStream stream) override;
   Result<bool> capturing(DeviceStream stream) override;
   Status begin_capture(DeviceStream stream, CaptureScope scope) override;
   Result<DeviceGraph> end_capture(DeviceStream stream) override;
@@ -98,12 +104,15 @@ class HostBackend final : public Backend {
   struct Counter {
     std::mutex mutex;
     std::atomic<int> waiting{0};
+    std::atomic<bool> has_context{false};
   };
   /// What a call has while it is served.
   using Served = std::unique_lock<std::mutex>;
   Counter& counter(int device) { return counters_[static_cast<std::size_t>(device)]; }
   Served serve();
   Served serve(int device);
+  /// For what does not work on a device, but is asked where its calls are served.
+  Served queue_at(int device);
   std::vector<std::shared_ptr<HostStream>> streams_of(int device);
   /// Blocks the device until its streams have run what they have; `one`: that stream alone.
   void block(int device, Served& served, const std::shared_ptr<HostStream>& one = nullptr);
@@ -111,6 +120,7 @@ class HostBackend final : public Backend {
   Status give_back(int device, const std::function<Status()>& free);
   /// The stream behind a handle; an error for one that was not made here, or was destroyed.
   Result<std::shared_ptr<HostStream>> stream_of(DeviceStream handle);
+  std::shared_ptr<HostStream> stream_of_this_thread();  ///< Under the lock.
   Result<std::shared_ptr<HostEvent>> event_of(DeviceEvent handle);
   /// The caller is served.
   Result<std::shared_ptr<HostStream>> enqueue_served(DeviceStream handle, HostStream::Task task);

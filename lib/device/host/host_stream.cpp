@@ -1,5 +1,6 @@
 #include "lib/device/host/host_stream.hpp"
 
+#include <atomic>
 #include <utility>
 
 #include "lib/base/threads.hpp"
@@ -28,7 +29,12 @@ void Milestone::wait() {
   changed_.wait(lock, [this] { return reached_; });
 }
 
-HostStream::HostStream(int device) : device_(device) {
+static std::uint64_t next_stream_number() {
+  static std::atomic<std::uint64_t> streams{0};
+  return streams.fetch_add(1);
+}
+
+HostStream::HostStream(int device) : device_(device), number_(next_stream_number()) {
   start_thread([queue = queue_] { work(queue); }).detach();
 }
 

@@ -43,6 +43,7 @@ class HostStream {
   HostStream& operator=(const HostStream&) = delete;
 
   int device() const { return device_; }
+  std::uint64_t number() const { return number_; }  ///< Of no other stream.
   /// Runs later, or is only recorded.
   void enqueue(Task task);
   /// Everything enqueued so far has run.
@@ -69,6 +70,7 @@ class HostStream {
   static void work(const std::shared_ptr<Queue>& queue);
 
   const int device_;
+  const std::uint64_t number_;
   const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
 };
 

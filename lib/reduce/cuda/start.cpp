@@ -39,7 +39,7 @@ Status launch(const void* kernel, Arguments arguments, std::size_t useful, const
   const cudaError_t error = ::cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads), list, 0,
                                                static_cast<cudaStream_t>(place.stream));
   if (error == cudaSuccess) return Status();
-  return Status(ErrorCode::system, std::string("starting a kernel: ") + ::cudaGetErrorString(error));
+  return Status(ErrorCode::device_failed, std::string("starting a kernel: ") + ::cudaGetErrorString(error));
 }
 
 std::size_t blocks_of(std::size_t count, std::size_t block) { return (count + block - 1) / block; }

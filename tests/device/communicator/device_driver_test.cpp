@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <utility>
 
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
@@ -187,6 +188,56 @@ TEST(DeviceDriver, StreamsThatWaitForOneAnotherAreFoundAtSetUp) {
   must(own.synchronize(stream));
   must(gate->probe(stream));
   must(own.free_pinned(word));
+}
+
+/// As with CUDA_DEVICE_MAX_CONNECTIONS=1, of which the probe tells the same.
+TEST(DeviceDriver, KernelsThatWaitNeedNoStreamBesideAnother) {
+  const bool needed = !mode_is("device_sync");
+  testing::use_host_backend(kMode);
+  const testing::MeetingPlace place;
+  internal::testing::run_forked(2, [&](int rank) {
+    Communicator host = place.join(rank, 2, "auto");
+    internal::testing::RecordingBackend recorder(backend());
+    bool probed = false;
+    recorder.before = [&](const Enqueued& next) {
+      if (next.what != "write" || std::exchange(probed, true)) return Status();
+      return Status(ErrorCode::not_supported, "it does not arrive");
+    };
+    const auto make = [&] { return DeviceRank::make(host, recorder, rank, {}); };
+    if (needed) {
+      EXPECT_THROW(make(), Error);
+      return;
+    }
+    DeviceCommunicator ranks = make();
+    const internal::TestStream stream(rank);
+    const DeviceArena arena(1 << 20, rank);
+    ranks.register_window(arena.device(), arena.size(), true);  // Is staged.
+    static_cast<void>(recorder.take());
+    for (const std::size_t bytes : {std::size_t{64}, arena.size()})
+      ranks.all_reduce(arena.device(), arena.device(), bytes / 4, DataType::i32, ReduceOp::sum, stream);
+    DeviceBatch batch = ranks.batch();
+    batch.send(arena.device(), 64, DataType::u8, 1 - rank, stream);
+    batch.recv(arena.device() + 64, 64, DataType::u8, 1 - rank, stream);
+    batch.submit();
+    stream.synchronize();
+    ranks.wait();
+    for (const Enqueued& one : recorder.take()) EXPECT_TRUE(one.what != "wait" && one.what != "write");
+    ranks.finalize();
+  });
+}
+
+TEST(DeviceDriver, ACaptureThatTheModeCannotReplayIsRefusedAndNobodyElseHears) {
+  if (!mode_is("host_sync")) GTEST_SKIP() << "the other modes record it";
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    must(backend().begin_capture(self.stream));
+    EXPECT_THROW(all_reduce(self, arena), Error);
+    EXPECT_THROW(self.communicator.send(arena.device(), 64, DataType::u8, 1 - self.rank(), self.stream),
+                 Error);
+    must(backend().destroy_graph(must(backend().end_capture(self.stream))));
+    all_reduce(self, arena);
+    self.synchronize();
+  });
 }
 
 TEST(DeviceDriver, MessagesLieOnTheDeviceOfTheirCommunicator) {

@@ -18,6 +18,7 @@ std::vector<DeviceFacts> facts(int ranks) {
     DeviceFacts& one = all[static_cast<std::size_t>(r)];
     one.uuid.back() = static_cast<std::uint8_t>(r);
     one.device = r;
+    one.multiprocessors = 132;
     one.staging_bytes = (1 << 20) + static_cast<std::uint64_t>(ranks - r);
   }
   return all;
@@ -43,6 +44,47 @@ TEST(DeviceFacts, OneGpuWithoutMpsMeansHostSyncAndSaysWhy) {
   EXPECT_EQ(decision->mode, DeviceMode::host_sync);
   EXPECT_EQ(decision->reason, "ranks 1 and 2 share a GPU without MPS");
   EXPECT_EQ(decision->staging_bytes, (std::uint64_t{1} << 20) + 1);  // The least.
+}
+
+TEST(DeviceFacts, AGpuForEachRankMeansDeviceSyncAndSaysThatItIsUnmeasured) {
+  auto decision = decide_mode(facts(8), group(8));
+  ASSERT_TRUE(decision.ok());
+  EXPECT_EQ(decision->mode, DeviceMode::device_sync);
+  EXPECT_EQ(decision->reason, "kernels of all ranks run at the same time; not measured yet");
+  EXPECT_TRUE(decision->kernels_may_wait);
+  EXPECT_FALSE(decision->devices_are_shared);
+}
+
+TEST(DeviceFacts, MpsMeansDeviceSyncWhereAllKernelsHaveRoom) {
+  auto all = facts(3);
+  for (DeviceFacts& one : all) one.overlap = 1;
+  all[2].uuid = all[1].uuid;
+  auto decision = decide_mode(all, group(3));
+  ASSERT_TRUE(decision.ok());
+  EXPECT_EQ(decision->mode, DeviceMode::device_sync) << decision->reason;
+  EXPECT_TRUE(decision->devices_are_shared);
+  all[0].uuid = all[1].uuid;
+  decision = decide_mode(all, group(3));
+  EXPECT_EQ(decision->mode, DeviceMode::host_sync);
+  EXPECT_NE(decision->reason.find("share a GPU by MPS"), std::string::npos) << decision->reason;
+}
+
+TEST(DeviceFacts, WhatKeepsKernelsFromWaitingMeansHostSyncAndIsSaid) {
+  const auto reason = [](const std::vector<DeviceFacts>& all, const EngineGroup& ranks) {
+    auto decision = decide_mode(all, ranks);
+    EXPECT_EQ(decision->mode, DeviceMode::host_sync);
+    return decision->reason;
+  };
+  auto all = facts(2);
+  all[1].uuid = all[0].uuid;
+  EngineGroup threads = group(2);
+  threads.members[1].process = threads.members[0].process;
+  EXPECT_EQ(reason(all, threads), "ranks 0 and 1 are threads of one process on one GPU");
+  all = facts(2);
+  for (DeviceFacts& one : all) one.is_host_backend = 1;
+  EXPECT_NE(reason(all, group(2)).find("the host backend"), std::string::npos);
+  const int many = sync::kMaxPhaseRanks + 1;
+  EXPECT_EQ(reason(facts(many), group(many)), "there are more than 128 ranks");
 }
 
 TEST(DeviceFacts, ARanksFaultIsEverybodysErrorAndNamesIt) {

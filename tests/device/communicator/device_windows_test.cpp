@@ -142,6 +142,40 @@ TEST_F(DeviceWindows, TakeTurnsWithPrivateMemoryAndPackets) {
   });
 }
 
+/// As programs for NCCL do with a pool and its parts.
+TEST_F(DeviceWindows, BuffersOverlapAndAreRegisteredAgain) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kBytes = 1 << 17, kHalf = kBytes / 2, kQuarter = kBytes / 4;
+    DeviceArena arena(kBytes, self.device());
+    std::byte* const base = arena.device();
+    DeviceCommunicator& ranks = self.communicator;
+    const auto has = [&](std::size_t from, std::size_t bytes) {
+      return ranks.is_registered(base + from, bytes);
+    };
+    ranks.register_buffer(base, kHalf);
+    ranks.register_buffer(base + kQuarter, kHalf);  // Over the end of the first.
+    EXPECT_TRUE(has(0, kHalf) && has(kQuarter, kHalf));
+    EXPECT_FALSE(has(0, kHalf + 1));
+    ranks.register_window(base, kBytes, true);  // Around both.
+    ranks.register_buffer(base + kHalf, 64);
+    EXPECT_TRUE(has(0, kBytes));
+    static_cast<void>(self.recorder.take());
+    ranks.all_reduce(base, base, kBytes / 4, DataType::i32, ReduceOp::sum, self.stream);
+    EXPECT_TRUE(touches_nothing_else(self, {{base, kBytes}}));
+    ranks.register_window(base + kHalf, kQuarter, true);
+    ranks.all_reduce(base, base, kBytes / 4, DataType::i32, ReduceOp::sum, self.stream);
+    EXPECT_TRUE(touches_nothing_else(self, {{base, kBytes}}));
+    self.synchronize();
+    for (const std::size_t begin : {std::size_t{0}, kQuarter, kHalf, std::size_t{0}}) {
+      ranks.deregister(base + begin);
+      EXPECT_TRUE(has(0, kBytes)) << "as long as a part is registered";
+    }
+    EXPECT_THROW(ranks.deregister(base), Error);
+    ranks.deregister(base + kHalf);
+    EXPECT_FALSE(has(0, 1) || has(kHalf, 64));
+  });
+}
+
 TEST_F(DeviceWindows, OtherPlacesAreNamed) {
   internal::testing::Shared<internal::testing::Board> board;
   run_on_devices(2, kMode, [&](DeviceRank& self) {

@@ -1,0 +1,92 @@
+// Threads: which device they work on, and streams that threads have of their own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "lib/device/host/host_backend.hpp"
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/support/must.hpp"
+#include "tests/support/test_run.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::Backend;
+using internal::DeviceArena;
+using internal::kStreamPerThread;
+using internal::TestStream;
+using internal::testing::must;
+using testing::DeviceRank;
+
+const char* const kMode = testing::test_run("host_sync");
+
+Backend& backend() { return *must(internal::device_backend()); }
+
+/// All ways that a rank has of using its device.
+void use(DeviceCommunicator& ranks, int device) {
+  const TestStream stream(device);
+  const DeviceArena arena(4096, device), registered(1 << 16, device);
+  ranks.register_window(registered.device(), registered.size(), true);
+  ranks.all_reduce(arena.device(), arena.device(), 64, DataType::i32, ReduceOp::sum, stream);
+  ranks.all_reduce(registered.device(), registered.device(), 1 << 14, DataType::i32, ReduceOp::sum, stream);
+  DeviceBatch batch = ranks.batch();
+  batch.send(arena.device(), 64, DataType::u8, 1 - ranks.rank(), stream);
+  batch.recv(arena.device() + 64, 64, DataType::u8, 1 - ranks.rank(), stream);
+  batch.submit();
+  stream.synchronize();
+  ranks.wait();
+  ranks.deregister(registered.device());
+}
+
+/// A context takes hundreds of MiB of a device, in every process: eight ranks would all take them of the
+/// first.
+TEST(DeviceThreads, NoneOfTheLibraryWorksOnAnotherDeviceThanTheRanks) {
+  testing::use_host_backend(kMode);
+  const testing::MeetingPlace place;
+  internal::testing::run_forked(2, [&](int rank) {
+    const int device = 2 + rank;
+    must(backend().select(device));
+    Communicator host = place.join(rank, 2, "auto");
+    auto ranks = std::make_unique<DeviceCommunicator>(host, device);
+    use(*ranks, device);
+    ranks->finalize();
+    std::thread([&] { ranks.reset(); }).join();  // A thread that has no device yet.
+    auto& devices = static_cast<internal::HostBackend&>(backend());
+    EXPECT_TRUE(devices.has_context(device));
+    for (const int other : {0, 1, 7}) EXPECT_FALSE(devices.has_context(other)) << "device " << other;
+    EXPECT_EQ(must(backend().selected()), device);
+  });
+}
+
+TEST(DeviceThreads, CallsOnTheOwnStreamsOfThreadsRunInTheirOrder) {
+  testing::run_on_devices(2, kMode, [](DeviceRank& self) {
+    const DeviceArena first(4096, self.device()), second(4096, self.device());
+    auto* const word = static_cast<std::uint32_t*>(must(backend().allocate_pinned(4)));
+    const auto ended = must(backend().create_event());
+    const auto call = [&](const DeviceArena& arena) {
+      must(backend().select(self.device()));
+      if (&arena == &first) must(backend().wait_value(word, 1, kStreamPerThread));
+      must(backend().fill(arena.device(), 1, 64, kStreamPerThread));
+      self.communicator.all_reduce(arena.device(), arena.device(), 64, DataType::u8, ReduceOp::sum,
+                                   kStreamPerThread);
+      must(backend().record(ended, kStreamPerThread));
+    };
+    std::thread([&] { call(first); }).join();
+    std::thread([&] { call(second); }).join();
+    internal::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_FALSE(must(backend().query(ended))) << "the second call went before the first";
+    std::atomic_ref(*word).store(1);
+    must(backend().synchronize_event(ended));
+    for (const DeviceArena* arena : {&first, &second})
+      EXPECT_EQ(std::count(arena->device(), arena->device() + 64, std::byte{2}), 64);
+    must(backend().destroy_event(ended));
+    must(backend().free_pinned(word));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
