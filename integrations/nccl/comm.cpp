@@ -3,8 +3,6 @@
 #include <cstring>
 #include <map>
 #include <shared_mutex>
-#include <system_error>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -25,7 +23,7 @@ std::uint64_t this_process() {
 /// The ranks of one group in this process.
 struct Siblings {
   int alive = 0;  ///< Have not begun their end.
-  ncclComm::Endings endings;
+  Endings endings;
 };
 
 struct Groups {
@@ -47,6 +45,12 @@ Table& table() {
 }
 
 }  // namespace
+
+std::shared_ptr<Ending> let_go(std::vector<std::shared_ptr<ncclComm>> comms) {
+  return in_background([comms = std::move(comms)] {
+    for (const auto& comm : comms) comm->quiesce();
+  });
+}
 
 ncclComm_t Handles::add(std::shared_ptr<ncclComm> comm) {
   const std::lock_guard lock(table().mutex);
@@ -80,22 +84,6 @@ using lockstep::InitOptions;
 using namespace lockstep::nccl;
 
 ncclComm::~ncclComm() { leave_siblings(nullptr); }
-
-void Ending::reach() {
-  const std::lock_guard lock(mutex_);
-  over_ = true;
-  changed_.notify_all();
-}
-
-void Ending::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return over_; });
-}
-
-void Ending::wait_for(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [this] { return over_; });
-}
 
 void ncclComm::begin(Communicator ranks, Family family) {
   family_ = std::move(family);
@@ -183,7 +171,7 @@ ncclResult_t ncclComm::state() {
     case Stage::usable:
       break;
     case Stage::revoked:
-      return ncclSuccess;
+      return unsettled_ > 0 ? ncclInProgress : ncclSuccess;
     case Stage::ended:
     case Stage::failed: {
       const std::lock_guard lock(mutex_);
@@ -191,9 +179,9 @@ ncclResult_t ncclComm::state() {
     }
   }
   const ErrorCode code = collectives_->state();
-  if (code == ErrorCode::ok) return ncclSuccess;
-  const std::string why = collectives_->error_text();
+  const std::string why = code == ErrorCode::ok ? "" : collectives_->error_text();
   const std::lock_guard lock(mutex_);
+  if (code == ErrorCode::ok) return unsettled_ > 0 ? ncclInProgress : failure_;
   text_ = why;
   return remember(to_result(code), "an operation that was enqueued before", why.c_str());
 }
@@ -228,20 +216,46 @@ Communicator ncclComm::meet_again(const std::vector<int>& survivors, Family& fam
   return Communicator::create(options);
 }
 
+// ---- jobs
+
+std::shared_ptr<Ending> ncclComm::queue(std::shared_ptr<Ending> own) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(last_job_, std::move(own));
+}
+
+void ncclComm::note_failure(ncclResult_t why, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (failure_ != ncclSuccess) return;
+  failure_ = why;
+  text_ = text;
+}
+
 // ---- its end
 
-void ncclComm::revoke() {
+std::shared_ptr<Ending> ncclComm::revoke() {
   Stage usable = Stage::usable;
-  if (!stage_.compare_exchange_strong(usable, Stage::revoked)) return require(true);
+  if (!stage_.compare_exchange_strong(usable, Stage::revoked)) {
+    require(true);
+    return nullptr;
+  }
   collectives_->abort("ncclCommRevoke was called");
+  unsettle();
+  return in_background([self = shared_from_this()] {
+    self->quiesce();
+    self->settle();
+  });
+}
+
+void ncclComm::quiesce() noexcept {
+  if (stage_.load() == Stage::beginning || !collectives_) return;
   try {
     collectives_->wait();
   } catch (const Error&) {
-    // That is what was asked for.
+    // However they ended.
   }
 }
 
-ncclComm::Endings ncclComm::leave_siblings(std::shared_ptr<Ending> ending) noexcept {
+Endings ncclComm::leave_siblings(std::shared_ptr<Ending> ending) noexcept {
   if (!counted_.exchange(false)) return {};
   const std::lock_guard lock(groups().mutex);
   const auto group = groups().by_name.find(get(refuges_.front().job_id));
@@ -256,26 +270,16 @@ std::shared_ptr<Ending> ncclComm::ending() const {
   return ending_;
 }
 
-ncclComm::Endings ncclComm::begin_end() {
+Endings ncclComm::begin_end() {
   Stage usable = Stage::usable;
   if (!stage_.compare_exchange_strong(usable, Stage::ending)) {
     require(true);
     throw invalid_usage("the communicator is revoked: it can only be destroyed");
   }
-  auto ending = std::make_shared<Ending>();
+  const auto ending = in_background([self = shared_from_this()] { self->end(); });
   {
     const std::lock_guard lock(mutex_);
     ending_ = ending;
-  }
-  auto end = [self = shared_from_this(), ending]() mutable {
-    self->end();
-    self.reset();
-    ending->reach();
-  };
-  try {
-    std::thread(end).detach();
-  } catch (const std::system_error&) {
-    end();  // There is no thread for it, so the caller waits.
   }
   return leave_siblings(ending);
 }

@@ -3,8 +3,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "integrations/nccl/abi.hpp"
+#include "integrations/nccl/background.hpp"
 #include "integrations/nccl/config.hpp"
 #include "integrations/nccl/in_place.hpp"
 #include "integrations/nccl/operators.hpp"
@@ -35,19 +34,6 @@ struct Refuge {
   std::array<char, 64> address{};
   std::array<char, 24> job_id{};
   std::uint64_t process = 0;  ///< Equal for ranks of one process.
-};
-
-/// The orderly end of a communicator, which runs in the background.
-class Ending {
- public:
-  void reach();
-  void wait();
-  void wait_for(std::chrono::milliseconds limit);
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
 };
 
 }  // namespace lockstep::nccl
@@ -82,7 +68,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   /// Collective and blocking.
   ncclWindow_t register_window(void* buffer, std::size_t bytes, bool symmetric);
 
-  /// ncclSuccess while usable or revoked, ncclInProgress while it begins or ends, else what happened.
+  /// ncclSuccess while usable or revoked, ncclInProgress while it begins or ends or has not settled, else
+  /// what happened.
   ncclResult_t state();
   std::string text();
 
@@ -93,15 +80,31 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   /// Collective over `survivors`, also when others are dead. Once: all later calls are refused.
   lockstep::Communicator meet_again(const std::vector<int>& survivors, lockstep::nccl::Family& family);
 
+  // ---- jobs: what blocks for other ranks (group.hpp)
+
+  /// Puts one into the row of those on these ranks, which run in the order of their calls. It ends with
+  /// `own`, and begins after what is returned; null: at once.
+  std::shared_ptr<lockstep::nccl::Ending> queue(std::shared_ptr<lockstep::nccl::Ending> own);
+  /// Something runs for which no caller waits: state() is ncclInProgress until as many have settled.
+  void unsettle() noexcept { ++unsettled_; }
+  void settle() noexcept { --unsettled_; }
+  /// It failed. state() tells of the first; the communicator can be used all the same.
+  void note_failure(ncclResult_t why, const std::string& text);
+
   // ---- its end
 
-  void revoke();
-  using Endings = std::vector<std::shared_ptr<lockstep::nccl::Ending>>;
+  /// Returns at once; state() is ncclInProgress until what was under way has ended, as the ending tells. Null
+  /// when it was revoked before.
+  std::shared_ptr<lockstep::nccl::Ending> revoke();
   /// Begins the orderly end. It runs in the background, because it needs all ranks, and several of them may
   /// be the calling thread's to end: the last of this process is given the endings of all to wait for.
-  Endings begin_end();
+  lockstep::nccl::Endings begin_end();
   /// Null before begin_end().
   std::shared_ptr<lockstep::nccl::Ending> ending() const;
+  /// Waits until the operations that were started have ended, well or not.
+  void quiesce() noexcept;
+  /// Ends everything under way and returns at once. The last reference goes in the background (let_go):
+  /// streams of this communicator may wait for another one that is aborted next.
   void abort();
 
  private:
@@ -110,7 +113,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   void require(bool revoked_too) const;
   void end() noexcept;
   /// Counted out of its process's ranks of this group. The last gets the endings of all.
-  Endings leave_siblings(std::shared_ptr<lockstep::nccl::Ending> ending) noexcept;
+  lockstep::nccl::Endings leave_siblings(std::shared_ptr<lockstep::nccl::Ending> ending) noexcept;
 
   const int device_;
   const lockstep::nccl::Config config_;
@@ -125,14 +128,21 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   lockstep::nccl::Registrations registrations_;
   std::atomic<Stage> stage_{Stage::beginning};
   std::atomic<bool> counted_{false};  ///< Among its siblings.
+  std::atomic<int> unsettled_{0};     ///< Work that runs while no caller waits for it.
 
   mutable std::mutex mutex_;  ///< Guards what follows.
   ncclResult_t failure_ = ncclSuccess;
   std::string text_;
   std::shared_ptr<lockstep::nccl::Ending> ending_;
+  std::shared_ptr<lockstep::nccl::Ending> last_job_;
 };
 
 namespace lockstep::nccl {
+
+/// Drops references that may be the last ones, in the background: the end of a communicator waits for the
+/// streams that it was used on. First the operations of all of them end: memory that one gives back may keep
+/// the driver from the calls by which another one lets its streams pass.
+std::shared_ptr<Ending> let_go(std::vector<std::shared_ptr<ncclComm>> comms);
 
 /// The communicators of this process by handle: a handle that is not (or no longer) one is refused, and a
 /// communicator that is destroyed while another thread uses it lives until that call has returned.

@@ -1,12 +1,14 @@
 #include "integrations/nccl/group.hpp"
 
+#include <chrono>
 #include <functional>
-#include <future>
-#include <thread>
 #include <utility>
 
 namespace lockstep::nccl {
 namespace {
+
+// What ncclCommAbort waits for streams that wait for something else, before it leaves them to the background.
+constexpr std::chrono::seconds kAbortPatience{1};
 
 struct Outcome {
   ncclResult_t result = ncclSuccess;
@@ -15,31 +17,51 @@ struct Outcome {
 
 Outcome run(const Job& job) noexcept {
   Outcome outcome{guarded(job.function, job.run), {}};
-  if (outcome.result != ncclSuccess) outcome.text = last_text();
+  if (outcome.result == ncclSuccess) return outcome;
+  outcome.text = last_text();
+  if (job.abandon) job.abandon(outcome.result, outcome.text);
   return outcome;
 }
 
-/// In a thread that nobody waits for: the communicator tells how it went.
-void run_behind(Job job) {
-  std::thread([job = std::move(job)] { run(job); }).detach();
+bool is_awaited(const Job& job) { return job.comm->config().blocking; }
+
+/// The job in its place behind those that were called before it on the same ranks. To be called once.
+std::function<Outcome()> in_turn(Job job) {
+  const auto own = std::make_shared<Ending>();
+  const auto before = job.in_order ? job.source->queue(own) : nullptr;
+  if (!is_awaited(job)) job.source->unsettle();
+  return [own, before, job = std::move(job)] {
+    if (before != nullptr) before->wait();
+    Outcome outcome = run(job);
+    if (!is_awaited(job)) {
+      if (outcome.result != ncclSuccess) job.comm->note_failure(outcome.result, outcome.text);
+      job.source->settle();
+    }
+    own->reach();
+    return outcome;
+  };
 }
 
 /// Several ranks of one communicator may be among them, so each has a thread.
-Outcome run_side_by_side(std::vector<Job>& jobs) {
-  std::vector<std::future<Outcome>> awaited;  // They join their threads, also when a later one has none.
+Outcome run_side_by_side(std::vector<Job> jobs) {
+  Endings awaited;
+  std::vector<std::shared_ptr<Outcome>> outcomes;
   Outcome first;
   for (Job& job : jobs) {
-    if (!job.comm->config().blocking) {
-      run_behind(std::move(job));
+    const bool waits = is_awaited(job);
+    const auto outcome = std::make_shared<Outcome>();
+    auto ending = in_background([outcome, turn = in_turn(std::move(job))] { *outcome = turn(); });
+    if (!waits) {
       first.result = ncclInProgress;
-    } else {
-      awaited.push_back(std::async(std::launch::async, run, std::cref(job)));
+      continue;
     }
+    awaited.push_back(std::move(ending));
+    outcomes.push_back(outcome);
   }
-  for (std::future<Outcome>& each : awaited) {
-    Outcome outcome = each.get();
-    if (outcome.result != ncclSuccess && (first.result == ncclSuccess || first.result == ncclInProgress))
-      first = std::move(outcome);
+  for (const auto& ending : awaited) ending->wait();
+  for (const auto& outcome : outcomes) {
+    if (outcome->result == ncclSuccess) continue;
+    return *outcome;
   }
   return first;
 }
@@ -88,19 +110,33 @@ ncclResult_t Group::add(Job job) {
     jobs_.push_back(std::move(job));
     return ncclSuccess;
   }
-  if (!job.comm->config().blocking) {
-    run_behind(std::move(job));
-    return ncclInProgress;
-  }
-  job.run();
-  return ncclSuccess;
+  const bool waits = is_awaited(job);
+  auto turn = in_turn(std::move(job));
+  if (waits) return turn().result;
+  in_background([turn = std::move(turn)] { turn(); });
+  return ncclInProgress;
 }
 
-void Group::discard() noexcept {
+void Group::add_aborted(std::shared_ptr<ncclComm> comm) {
+  std::erase_if(calls_, [&](const Calls& calls) { return calls.comm == comm; });
+  aborted_.push_back(std::move(comm));
+  if (!open()) release_aborted();
+}
+
+void Group::discard() {
   depth_ = 0;
-  refused_ = ncclSuccess;
+  const ncclResult_t why = std::exchange(refused_, ncclSuccess);
   calls_.clear();
-  jobs_.clear();
+  for (const Job& job : std::exchange(jobs_, {})) {
+    if (job.abandon)
+      job.abandon(why != ncclSuccess ? why : ncclInvalidUsage,
+                  std::string(job.function) + ": its group was dropped, and nothing of it started");
+  }
+  release_aborted();
+}
+
+void Group::release_aborted() {
+  if (!aborted_.empty()) wait_for({let_go(std::exchange(aborted_, {}))}, kAbortPatience);
 }
 
 ncclResult_t Group::end() {
@@ -109,12 +145,14 @@ ncclResult_t Group::end() {
     --depth_;
     return ncclSuccess;
   }
-  const ncclResult_t refused = refused_;
-  std::vector<Calls> calls = std::move(calls_);
-  std::vector<Job> jobs = std::move(jobs_);
+  if (const ncclResult_t refused = refused_; refused != ncclSuccess) {
+    discard();
+    return refused;
+  }
+  std::vector<Calls> calls = std::exchange(calls_, {});
+  std::vector<Job> jobs = std::exchange(jobs_, {});
   discard();
-  if (refused != ncclSuccess) return refused;
-  const Outcome outcome = run_side_by_side(jobs);
+  const Outcome outcome = run_side_by_side(std::move(jobs));
   if (outcome.result != ncclSuccess && outcome.result != ncclInProgress)
     throw Refusal(outcome.result, outcome.text);
   // Each communicator's collectives before its messages: ranks may have mixed them differently.

@@ -23,9 +23,13 @@ struct Message {
 
 /// What blocks for other ranks: making, splitting, shrinking, registering windows. `run` throws on failure.
 struct Job {
-  std::shared_ptr<ncclComm> comm;  ///< Whose config says whether the caller waits.
-  const char* function = "";
+  std::shared_ptr<ncclComm> comm;    ///< Whose config says whether the caller waits.
+  std::shared_ptr<ncclComm> source;  ///< In progress meanwhile, if the caller does not wait.
+  bool in_order;  ///< It runs after the jobs before it with this source, whose ranks it uses.
+  const char* function;
   std::function<void()> run;
+  /// What else there is to do when it failed, or its group was dropped. May be empty.
+  std::function<void(ncclResult_t, const std::string&)> abandon;
 };
 
 /// Of the calling thread.
@@ -36,17 +40,19 @@ class Group {
   bool open() const noexcept { return depth_ > 0; }
   void start() noexcept { ++depth_; }
   /// The end of the outermost group starts everything: collectives of each communicator in the order of their
-  /// calls, then its messages as one batch; jobs side by side. After a refused call it starts nothing and
-  /// gives that call's code.
+  /// calls, then its messages as one batch; before them jobs side by side, those on the same ranks in order.
+  /// After a refused call it starts nothing and gives that call's code.
   ncclResult_t end();
   /// Leaves the outermost group and forgets what is in it.
-  void discard() noexcept;
+  void discard();
 
   using Collective = std::function<void(DeviceCommunicator&)>;
   /// Now, or at the end of the group.
   void add(const std::shared_ptr<ncclComm>& comm, Collective call);
   void add(const std::shared_ptr<ncclComm>& comm, const Message& message);
   ncclResult_t add(Job job);
+  /// Lets go of it, and waits a little for its streams; in a group at its end, when all of them are aborted.
+  void add_aborted(std::shared_ptr<ncclComm> comm);
 
   /// The code of a call inside this group.
   void note(ncclResult_t result) noexcept {
@@ -59,12 +65,14 @@ class Group {
     std::vector<Collective> collectives;
     std::vector<Message> messages;
   };
+  void release_aborted();
   Calls& calls_of(const std::shared_ptr<ncclComm>& comm);
 
   int depth_ = 0;
   ncclResult_t refused_ = ncclSuccess;
   std::vector<Calls> calls_;  ///< In order of their first call.
   std::vector<Job> jobs_;
+  std::vector<std::shared_ptr<ncclComm>> aborted_;
 };
 
 /// As guarded(), for functions that may be called inside a group.

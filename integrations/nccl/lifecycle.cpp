@@ -19,6 +19,8 @@ namespace {
 
 // What ncclCommDestroy waits for the other ranks before it leaves the rest to the background.
 constexpr std::chrono::seconds kDestroyPatience{5};
+// What ncclCommRevoke waits for this rank's streams, which may wait for a communicator that is revoked next.
+constexpr std::chrono::seconds kRevokePatience{1};
 constexpr std::size_t kSecretBytes = 16;
 
 struct Met {
@@ -26,24 +28,30 @@ struct Met {
   Family family;
 };
 
+/// What a communicator comes out of, or null.
+struct Source {
+  std::shared_ptr<ncclComm> comm;
+  bool uses_ranks = false;
+};
+
 /// A handle at once; what it stands for when `meet` has given the ranks: now, at the end of the group, or in
 /// the background.
 ncclResult_t create(const char* function, ncclComm_t* out, int device, const Config& config,
-                    std::function<Met()> meet) {
+                    const Source& source, std::function<Met()> meet) {
   const auto comm = std::make_shared<ncclComm>(device, config);
   *out = Handles::add(comm);
-  return Group::current().add({comm, function, [=, meet = std::move(meet)] {
-                                 try {
-                                   Met met = meet();
-                                   comm->begin(std::move(met.ranks), std::move(met.family));
-                                 } catch (...) {
-                                   comm->fail(handle_exception(function), last_text());
-                                   if (!config.blocking) throw;
-                                   Handles::remove(comm.get());
-                                   *out = nullptr;
-                                   throw;
-                                 }
-                               }});
+  const auto begin = [comm, meet = std::move(meet)] {
+    Met met = meet();
+    comm->begin(std::move(met.ranks), std::move(met.family));
+  };
+  const auto abandon = [comm, out](ncclResult_t why, const std::string& text) {
+    comm->fail(why, text);
+    if (!comm->config().blocking) return;
+    Handles::remove(comm.get());
+    *out = nullptr;
+  };
+  return Group::current().add(
+      {comm, source.comm != nullptr ? source.comm : comm, source.uses_ranks, function, begin, abandon});
 }
 
 Met meet_at(const UniqueId& id, int ranks, int rank) {
@@ -69,7 +77,7 @@ ncclResult_t init_rank(const char* function, ncclComm_t* out, int ranks, int ran
   }
   const UniqueId id = read_unique_id(bytes);
   const Config read = read_config(config);
-  return create(function, out, current_device(), read, [=] { return meet_at(id, ranks, rank); });
+  return create(function, out, current_device(), read, {}, [=] { return meet_at(id, ranks, rank); });
 }
 
 /// `devices[r]` becomes rank r of a group in this process.
@@ -81,8 +89,10 @@ void init_all(ncclComm_t* out, const std::vector<int>& devices) {
   std::vector<std::future<void>> begun;  // They join their threads, also when a later one has none.
   for (std::size_t r = 0; r < devices.size(); ++r) {
     begun.push_back(std::async(std::launch::async, [&, r] {
-      const ncclResult_t result = guarded("rank", [&] { comms[r]->begin(std::move(ranks[r]), family); });
-      if (result != ncclSuccess) throw Refusal(result, std::to_string(r) + last_text());
+      const std::string name = "rank " + std::to_string(r);
+      const auto begin = [&] { comms[r]->begin(std::move(ranks[r]), family); };
+      const ncclResult_t result = guarded(name.c_str(), begin);
+      if (result != ncclSuccess) throw Refusal(result, last_text());
     }));
   }
   for (std::future<void>& each : begun) each.get();
@@ -109,7 +119,7 @@ std::vector<int> survivors_of(const ncclComm& comm, const int* excluded, int exc
 }
 
 ncclResult_t finalize(ncclComm& comm) {
-  const ncclComm::Endings all = comm.begin_end();
+  const Endings all = comm.begin_end();
   if (!comm.config().blocking) return ncclInProgress;
   for (const auto& ending : all) ending->wait();
   const ncclResult_t state = comm.state();
@@ -118,18 +128,22 @@ ncclResult_t finalize(ncclComm& comm) {
 }
 
 void destroy(std::shared_ptr<ncclComm> comm) {
-  const auto until = std::chrono::steady_clock::now() + kDestroyPatience;
-  ncclComm::Endings endings;
+  Endings endings;
   if (comm->ending() != nullptr) {
     endings = {comm->ending()};
   } else if (comm->is_usable()) {
     endings = comm->begin_end();
   }
-  comm.reset();
-  for (const auto& ending : endings) {
-    const auto left = until - std::chrono::steady_clock::now();
-    ending->wait_for(std::chrono::ceil<std::chrono::milliseconds>(left));
-  }
+  std::vector<std::shared_ptr<ncclComm>> last;  // not by an initializer list, which would keep a copy
+  last.push_back(std::move(comm));
+  endings.push_back(let_go(std::move(last)));
+  wait_for(endings, kDestroyPatience);
+}
+
+void revoke(ncclComm& comm) {
+  const auto ending = comm.revoke();
+  // In a group others may have to be revoked first.
+  if (ending != nullptr && !Group::current().open()) wait_for({ending}, kRevokePatience);
 }
 
 }  // namespace
@@ -192,9 +206,10 @@ ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* new
     parent->size();  // refuses what cannot be split
     const Config read = read_config(config, parent->config());
     if (color == NCCL_SPLIT_NOCOLOR) {
-      return Group::current().add({parent, "ncclCommSplit", [=] { parent->split(-1, key); }});
+      return Group::current().add(
+          {parent, parent, true, "ncclCommSplit", [=] { parent->split(-1, key); }, {}});
     }
-    return create("ncclCommSplit", newcomm, parent->device(), read, [=] {
+    return create("ncclCommSplit", newcomm, parent->device(), read, {parent, true}, [=] {
       return Met{std::move(*parent->split(color, key)), parent->family()};
     });
   });
@@ -211,12 +226,13 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int exclude
     const std::vector<int> survivors = survivors_of(*parent, excludeRanksList, excludeRanksCount);
     const Config read = read_config(config, parent->config());
     if (shrinkFlags == NCCL_SHRINK_ABORT) {
-      parent->revoke();
-    } else if (parent->state() != ncclSuccess) {
+      revoke(*parent);
+    } else if (const auto state = parent->state(); state != ncclSuccess && state != ncclInProgress) {
       throw invalid_usage("the communicator has failed (" + parent->text() +
                           "): shrink it with NCCL_SHRINK_ABORT");
     }
-    return create("ncclCommShrink", newcomm, parent->device(), read, [=] {
+    // Not after the jobs on the parent's ranks, which may wait for those that are excluded.
+    return create("ncclCommShrink", newcomm, parent->device(), read, {parent, false}, [=] {
       Family family;
       Communicator ranks = parent->meet_again(survivors, family);
       return Met{std::move(ranks), std::move(family)};
@@ -229,7 +245,7 @@ ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
   return guarded("ncclCommRevoke", [&] {
     const auto owner = Handles::find(comm);
     if (revokeFlags != NCCL_REVOKE_DEFAULT) throw invalid_argument("revokeFlags is not NCCL_REVOKE_DEFAULT");
-    owner->revoke();
+    revoke(*owner);
   });
 }
 LOCKSTEP_NCCL_ALIAS(CommRevoke);
@@ -252,9 +268,10 @@ LOCKSTEP_NCCL_ALIAS(CommDestroy);
 ncclResult_t pncclCommAbort(ncclComm_t comm) {
   return guarded("ncclCommAbort", [&] {
     if (comm == nullptr) return;
-    const auto owner = Handles::find(comm);
+    auto owner = Handles::find(comm);
     Handles::remove(comm);
     owner->abort();
+    Group::current().add_aborted(std::move(owner));
   });
 }
 LOCKSTEP_NCCL_ALIAS(CommAbort);

@@ -45,8 +45,12 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, n
       throw invalid_argument("winFlags has bits that nccl.h does not name");
     owner->collectives();
     const bool symmetric = (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0;
-    return Group::current().add(
-        {owner, "ncclCommWindowRegister", [=] { *win = owner->register_window(buff, size, symmetric); }});
+    return Group::current().add({owner,
+                                 owner,
+                                 true,
+                                 "ncclCommWindowRegister",
+                                 [=] { *win = owner->register_window(buff, size, symmetric); },
+                                 {}});
   });
 }
 LOCKSTEP_NCCL_ALIAS(CommWindowRegister);

@@ -1,11 +1,21 @@
 #include "integrations/nccl/operators.hpp"
 
-#include <algorithm>
+#include <atomic>
+#include <string>
 
 #include "integrations/nccl/result.hpp"
 #include "integrations/nccl/types.hpp"
 
 namespace lockstep::nccl {
+namespace {
+
+/// Above the built-in ones, and again from there when all of the type are used up.
+ncclRedOp_t next_handle() {
+  static std::atomic<unsigned> drawn{0};
+  return static_cast<ncclRedOp_t>(ncclNumOps + drawn++ % (ncclMaxRedOp - ncclNumOps));
+}
+
+}  // namespace
 
 ncclRedOp_t OperatorTable::create_premul(const void* scalar, ncclDataType_t type,
                                          ncclScalarResidence_t residence) {
@@ -23,28 +33,26 @@ ncclRedOp_t OperatorTable::create_premul(const void* scalar, ncclDataType_t type
                            " is none of ncclScalarResidence_t");
   }
   const std::lock_guard lock(mutex_);
-  auto free = std::find(slots_.begin(), slots_.end(), std::nullopt);
-  if (free == slots_.end()) free = slots_.emplace(slots_.end());
-  *free = made;
-  return static_cast<ncclRedOp_t>(ncclNumOps + (free - slots_.begin()));
+  ncclRedOp_t handle = next_handle();
+  while (!made_.try_emplace(handle, made).second) handle = next_handle();
+  return handle;
 }
 
-std::size_t OperatorTable::slot_of(ncclRedOp_t handle) const {
-  const auto slot = static_cast<std::size_t>(handle) - ncclNumOps;  // a built-in one wraps around
-  if (slot < slots_.size() && slots_[slot]) return slot;
+OperatorTable::Made::const_iterator OperatorTable::at(ncclRedOp_t handle) const {
+  if (const auto found = made_.find(handle); found != made_.end()) return found;
   throw invalid_argument("operator " + std::to_string(static_cast<int>(handle)) +
                          " is neither built in nor one that was made on this communicator and lives");
 }
 
 void OperatorTable::destroy(ncclRedOp_t handle) {
   const std::lock_guard lock(mutex_);
-  slots_[slot_of(handle)].reset();
+  made_.erase(at(handle));
 }
 
 Operator OperatorTable::find(ncclRedOp_t handle, ncclDataType_t type) const {
   if (handle < ncclNumOps) return {to_op(handle), {}};
   const std::lock_guard lock(mutex_);
-  const PreMulSum& made = *slots_[slot_of(handle)];
+  const PreMulSum& made = at(handle)->second;
   if (made.type != type) throw invalid_argument("the operator was made for another datatype");
   return {ReduceOp::premul_sum, made.options};
 }

@@ -1,9 +1,8 @@
 // The operators that a program made with ncclRedOpCreatePreMulSum on one communicator.
 #pragma once
 
+#include <map>
 #include <mutex>
-#include <optional>
-#include <vector>
 
 #include "integrations/nccl/abi.hpp"
 #include "lockstep/device.hpp"
@@ -16,7 +15,8 @@ struct Operator {
   DeviceCallOptions options;
 };
 
-/// Thread-safe. A handle is ncclNumOps + a slot; freed slots are used again.
+/// Thread-safe. No two operators of a process have the same handle, so that one of another communicator, or
+/// one that is destroyed, is refused.
 class OperatorTable {
  public:
   ncclRedOp_t create_premul(const void* scalar, ncclDataType_t type, ncclScalarResidence_t residence);
@@ -30,10 +30,11 @@ class OperatorTable {
     ncclDataType_t type;
     DeviceCallOptions options;
   };
-  std::size_t slot_of(ncclRedOp_t handle) const;  ///< Under the lock.
+  using Made = std::map<ncclRedOp_t, PreMulSum>;
+  Made::const_iterator at(ncclRedOp_t handle) const;  ///< Under the lock.
 
   mutable std::mutex mutex_;
-  std::vector<std::optional<PreMulSum>> slots_;
+  Made made_;
 };
 
 }  // namespace lockstep::nccl

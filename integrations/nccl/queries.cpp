@@ -41,13 +41,22 @@ const char* pncclGetErrorString(ncclResult_t result) {
 }
 LOCKSTEP_NCCL_ALIAS(GetErrorString);
 
+/// Of the communicator, if it is one and has one. A handle that is none is no new error: it is asked for the
+/// text of one.
+static std::string text_of(ncclComm_t comm) {
+  std::string text;
+  try {
+    if (comm != nullptr) text = Handles::find(comm)->text();
+  } catch (const Refusal&) {
+    // As without a communicator.
+  }
+  return text.empty() ? last_text() : text;
+}
+
 // The text lives until the thread's next call of this function.
 const char* pncclGetLastError(ncclComm_t comm) {
   thread_local std::string text;
-  guarded("ncclGetLastError", [&] {
-    text = comm != nullptr ? Handles::find(comm)->text() : std::string();
-    if (text.empty()) text = last_text();
-  });
+  guarded("ncclGetLastError", [&] { text = text_of(comm); });
   return text.c_str();
 }
 LOCKSTEP_NCCL_ALIAS(GetLastError);

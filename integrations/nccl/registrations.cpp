@@ -6,7 +6,6 @@ namespace lockstep::nccl {
 
 void* Registrations::keep(void* buffer) {
   const std::lock_guard lock(mutex_);
-  ++uses_[buffer];
   auto kept = std::make_unique<void*>(buffer);
   void* const handle = kept.get();
   buffers_.emplace(handle, std::move(kept));
@@ -15,12 +14,7 @@ void* Registrations::keep(void* buffer) {
 
 void* Registrations::add(DeviceCommunicator& ranks, void* buffer, std::size_t bytes) {
   if (buffer == nullptr || bytes == 0) throw invalid_argument("there is nothing to register");
-  bool known = false;
-  {
-    const std::lock_guard lock(mutex_);
-    known = uses_.contains(buffer);
-  }
-  if (!known) ranks.register_buffer(buffer, bytes);
+  ranks.register_buffer(buffer, bytes);
   return keep(buffer);
 }
 
@@ -38,8 +32,6 @@ void Registrations::remove(DeviceCommunicator& ranks, void* handle) {
     throw invalid_argument("the handle is none of this communicator's registrations");
   void* const buffer = *found->second;
   buffers_.erase(found);
-  if (--uses_[buffer] > 0) return;
-  uses_.erase(buffer);
   ranks.deregister(buffer);
 }
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::nccl {
 
-/// Thread-safe. A buffer that is registered twice is deregistered with the second handle's end.
+/// Thread-safe. A buffer that is registered twice stays so until the second handle's end.
 class Registrations {
  public:
   void* add(DeviceCommunicator& ranks, void* buffer, std::size_t bytes);
@@ -23,7 +23,6 @@ class Registrations {
   void* keep(void* buffer);
 
   std::mutex mutex_;
-  std::map<void*, int> uses_;                        ///< By buffer.
   std::map<void*, std::unique_ptr<void*>> buffers_;  ///< By handle.
 };
 

@@ -47,6 +47,15 @@ static void arguments(int rank, int ranks) {
   NCCL(ncclCommAbort(NULL));
 }
 
+/* Which of the ranks in a process failed. */
+static void one_of_all(int rank, int ranks) {
+  ncclComm_t comms[2];
+  const int devices[2] = {0, 0};
+  (void)rank, (void)ranks;
+  setenv("LOCKSTEP_DEVICE_STAGING", "4096T", 1); /* more than there is */
+  REFUSED(ncclCommInitAll(comms, 2, devices), ncclSystemError, "ncclCommInitAll: rank 0: ");
+}
+
 static void calls(int rank, int ranks) {
   ncclComm_t comm = connect_ranks(rank, ranks);
   ncclRedOp_t op;
@@ -68,6 +77,9 @@ static void calls(int rank, int ranks) {
   NCCL(ncclRedOpDestroy(op, comm));
   REFUSED(ncclRedOpDestroy(op, comm), ncclInvalidArgument, "operator");
   REFUSED(ncclRedOpDestroy(ncclSum, comm), ncclInvalidArgument, "operator");
+  CHECK(ncclMemAlloc(NULL, 1) == ncclInvalidArgument, "memory for nobody");
+  CHECK(strstr(ncclGetLastError((ncclComm_t)&half), "ncclMemAlloc") != NULL, "not the last text: %s",
+        ncclGetLastError((ncclComm_t)&half));
   REFUSED(ncclCommRegister(comm, NULL, 1, &handle), ncclInvalidArgument, "nothing to register");
   REFUSED(ncclCommDeregister(comm, memory), ncclInvalidArgument, "handle");
   NCCL(ncclCommDeregister(comm, NULL));
@@ -76,6 +88,87 @@ static void calls(int rank, int ranks) {
   NCCL(ncclMemFree(NULL));
   NCCL(ncclMemFree(memory));
   NCCL(ncclCommDestroy(comm));
+}
+
+/* An operator is of no use on another communicator, nor one that was destroyed when others were made. */
+static void foreign_operators(int rank, int ranks) {
+  ncclComm_t comm = connect_ranks(rank, ranks), other = connect_ranks(rank, ranks);
+  ncclRedOp_t op, others_op;
+  float half = 0.5f, *data;
+  NCCL(ncclMemAlloc((void**)&data, 4096));
+  REFUSED(ncclRedOpCreatePreMulSum(NULL, &half, ncclFloat, ncclScalarHostImmediate, comm),
+          ncclInvalidArgument, "op is NULL");
+  NCCL(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, comm));
+  NCCL(ncclRedOpCreatePreMulSum(&others_op, &half, ncclFloat, ncclScalarHostImmediate, other));
+  CHECK(op != others_op, "one handle for two operators");
+  REFUSED(ncclAllReduce(data, data, 1, ncclFloat, others_op, comm, NULL), ncclInvalidArgument,
+          "made on this communicator");
+  REFUSED(ncclRedOpDestroy(op, other), ncclInvalidArgument, "made on this communicator");
+  NCCL(ncclAllReduce(data, data, 1, ncclFloat, op, comm, NULL));
+  NCCL(ncclRedOpDestroy(op, comm));
+  NCCL(ncclRedOpCreatePreMulSum(&others_op, &half, ncclFloat, ncclScalarHostImmediate, comm));
+  REFUSED(ncclAllReduce(data, data, 1, ncclFloat, op, comm, NULL), ncclInvalidArgument, "lives");
+  CUDA(cudaStreamSynchronize(NULL));
+  NCCL(ncclMemFree(data));
+  NCCL(ncclCommDestroy(comm));
+  NCCL(ncclCommDestroy(other));
+}
+
+/* What a rank can see by itself is refused before anything is started: the communicator goes on. */
+static void refused_here(int rank, int ranks) {
+  ncclComm_t comm = connect_ranks(rank, ranks);
+  char* memory;
+  NCCL(ncclMemAlloc((void**)&memory, 4096));
+  void* const odd = memory + 2;
+  if (rank == 0) {
+    REFUSED(ncclBcast(memory, 1, ncclInt32, ranks, comm, NULL), ncclInvalidArgument, "root 2");
+    REFUSED(ncclReduce(memory, memory, 0, ncclInt32, ncclSum, -1, comm, NULL), ncclInvalidArgument,
+            "root -1");
+    REFUSED(ncclAllReduce(NULL, memory, 1, ncclInt32, ncclSum, comm, NULL), ncclInvalidArgument,
+            "sendbuff is NULL");
+    REFUSED(ncclReduceScatter(memory, NULL, 1, ncclInt32, ncclSum, comm, NULL), ncclInvalidArgument,
+            "recvbuff is NULL");
+    REFUSED(ncclBroadcast(memory, NULL, 1, ncclInt32, 0, comm, NULL), ncclInvalidArgument,
+            "recvbuff is NULL");
+    REFUSED(ncclAllGather(odd, memory, 1, ncclInt32, comm, NULL), ncclInvalidArgument, "aligned");
+    REFUSED(ncclAlltoAll(odd, odd, 1, ncclInt32, comm, NULL), ncclInvalidArgument, "aligned");
+    REFUSED(ncclSend(odd, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "aligned");
+    REFUSED(ncclRecv(NULL, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "NULL");
+    REFUSED(ncclAllReduce(memory, memory, (size_t)-1, ncclInt32, ncclSum, comm, NULL), ncclInvalidArgument,
+            "more than memory holds");
+    NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(memory, memory, 1, ncclInt32, ncclSum, comm, NULL));
+    REFUSED(ncclScatter(NULL, memory, 1, ncclInt32, 0, comm, NULL), ncclInvalidArgument, "sendbuff is NULL");
+    CHECK(ncclGroupEnd() == ncclInvalidArgument, "the group forgot its error");
+  }
+  /* Who is not the root may leave out what only the root has. */
+  NCCL(ncclReduce(memory, rank == 0 ? memory : NULL, 1, ncclInt32, ncclSum, 0, comm, NULL));
+  NCCL(ncclBroadcast(rank == 0 ? memory : NULL, memory, 1, ncclInt32, 0, comm, NULL));
+  CUDA(cudaStreamSynchronize(NULL));
+  check_works(comm, ranks, rank);
+  NCCL(ncclMemFree(memory));
+  NCCL(ncclCommDestroy(comm));
+}
+
+/* What is found out when the call is started is told to all. */
+static void refused_everywhere(int rank, int ranks) {
+  ncclComm_t comm = connect_ranks(rank, ranks);
+  ncclResult_t state = ncclSuccess;
+  int* data;
+  NCCL(ncclMemAlloc((void**)&data, 4096));
+  if (rank == 0) {
+    REFUSED(ncclAllReduce(data, data + 1, 8, ncclInt32, ncclSum, comm, NULL), ncclInvalidArgument, "overlap");
+  } else {
+    NCCL(ncclAllReduce(data, data, 8, ncclInt32, ncclSum, comm, NULL));
+    CUDA(cudaStreamSynchronize(NULL));
+  }
+  while (state == ncclSuccess) NCCL(ncclCommGetAsyncError(comm, &state));
+  /* Rank 0 may hear of itself from the others first. */
+  CHECK(state == ncclInvalidUsage || (rank == 0 && state == ncclInvalidArgument), "%d: %s", state,
+        ncclGetLastError(comm));
+  meet();
+  NCCL(ncclCommAbort(comm));
+  NCCL(ncclMemFree(data));
 }
 
 /* Ranks that call different things all learn it, and what each of them called. */
@@ -124,8 +217,10 @@ static void killed(int rank, int ranks) {
 }
 
 int main(void) {
-  int failures = run_ranks("arguments", 1, arguments) + run_ranks("calls", 1, calls) +
-                 run_ranks("mismatch", 2, mismatch);
+  int failures = run_ranks("arguments", 1, arguments) + run_ranks("one of all", 1, one_of_all) +
+                 run_ranks("calls", 1, calls) + run_ranks("foreign operators", 1, foreign_operators) +
+                 run_ranks("refused here", 2, refused_here) +
+                 run_ranks("refused everywhere", 2, refused_everywhere) + run_ranks("mismatch", 2, mismatch);
   expected_signal = SIGKILL;
   return failures + run_ranks("killed", 3, killed);
 }

@@ -104,6 +104,29 @@ static void aggregated(ncclComm_t comm, struct buffers* b, int rank, int ranks) 
     CHECK(b->host[i] == ranks * (ranks - 1) / 2 + ranks * i, "sum %d is %d", i, b->host[i]);
 }
 
+/* More than kernels carry at once: refused as a whole where they do, with the communicator as it was. */
+static void many(ncclComm_t comm, struct buffers* b, int rank, int ranks) {
+  const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  const char* mode = getenv("LOCKSTEP_DEVICE_MODE");
+  fill(b, rank, ranks);
+  NCCL(ncclGroupStart());
+  for (int i = 0; i < 100; ++i) {
+    NCCL(ncclSend(b->send + next * COUNT + i, 1, ncclInt32, next, comm, b->stream));
+    NCCL(ncclRecv(b->receive + i, 1, ncclInt32, previous, comm, b->stream));
+  }
+  if (mode != NULL && strcmp(mode, "device_sync") == 0) {
+    REFUSED(ncclGroupEnd(), ncclInvalidUsage, "192");
+    return;
+  }
+  const ncclResult_t result = ncclGroupEnd();
+  if (mode != NULL && result == ncclInvalidUsage) return; /* stream_sync, where no GPU is shared */
+  NCCL(result);
+  CUDA(cudaStreamSynchronize(b->stream));
+  CUDA(cudaMemcpy(b->host, b->receive, b->bytes, cudaMemcpyDeviceToHost));
+  for (int i = 0; i < 100; ++i)
+    CHECK(b->host[i] == element(previous, rank, i), "message %d is %d", i, b->host[i]);
+}
+
 static void errors(ncclComm_t comm, struct buffers* b, int rank, int ranks) {
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
   REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupStart");
@@ -127,6 +150,7 @@ static void run_all(int rank, int ranks) {
   alone_in_a_chain(comm, &b, rank, ranks);
   mixed(comm, &b, rank, ranks);
   aggregated(comm, &b, rank, ranks);
+  many(comm, &b, rank, ranks);
   errors(comm, &b, rank, ranks);
   free_buffers(&b);
   NCCL(ncclCommDestroy(comm));

@@ -5,31 +5,6 @@
 
 #include "ranks.h"
 
-/* The communicator has this many ranks, this is that one, and it works. */
-static void check_works(ncclComm_t comm, int ranks, int rank) {
-  int found = -1, *number;
-  NCCL(ncclCommCount(comm, &found));
-  CHECK(found == ranks, "%d ranks", found);
-  NCCL(ncclCommUserRank(comm, &found));
-  CHECK(found == rank, "rank %d", found);
-  CUDA(cudaMalloc((void**)&number, sizeof *number));
-  CUDA(cudaMemcpy(number, &rank, sizeof rank, cudaMemcpyHostToDevice));
-  NCCL(ncclAllReduce(number, number, 1, ncclInt32, ncclSum, comm, NULL));
-  CUDA(cudaStreamSynchronize(NULL));
-  CUDA(cudaMemcpy(&found, number, sizeof found, cudaMemcpyDeviceToHost));
-  CHECK(found == ranks * (ranks - 1) / 2, "the sum is %d", found);
-  CUDA(cudaFree(number));
-}
-
-static ncclResult_t await(ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress) {
-    NCCL(ncclCommGetAsyncError(comm, &state));
-    usleep(200);
-  }
-  return state;
-}
-
 static ncclUniqueId shared_id(int rank, int from) {
   ncclUniqueId id;
   if (rank == from) NCCL(ncclGetUniqueId(&id));
@@ -78,13 +53,13 @@ static void not_blocking(int rank, int ranks) {
     meet();
     CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress, "it waited");
   }
-  CHECK(await(comm) == ncclSuccess, "%s", ncclGetLastError(comm));
+  CHECK(await_state(comm) == ncclSuccess, "%s", ncclGetLastError(comm));
   check_works(comm, ranks, rank);
   CHECK(ncclCommSplit(comm, rank % 2, 0, &half, NULL) == ncclInProgress, "it waited");
-  CHECK(await(half) == ncclSuccess, "%s", ncclGetLastError(half));
+  CHECK(await_state(half) == ncclSuccess, "%s", ncclGetLastError(half));
   check_works(half, (ranks + 1 - rank % 2) / 2, rank / 2);
   CHECK(ncclCommFinalize(half) == ncclInProgress, "it waited");
-  CHECK(await(half) == ncclSuccess, "%s", ncclGetLastError(half));
+  CHECK(await_state(half) == ncclSuccess, "%s", ncclGetLastError(half));
   NCCL(ncclCommDestroy(half));
   NCCL(ncclCommDestroy(comm));
 }

@@ -84,6 +84,30 @@ ncclComm_t connect_ranks(int rank, int ranks) {
   return comm;
 }
 
+void check_works(ncclComm_t comm, int ranks, int rank) {
+  int found = -1, *number;
+  NCCL(ncclCommCount(comm, &found));
+  CHECK(found == ranks, "%d ranks", found);
+  NCCL(ncclCommUserRank(comm, &found));
+  CHECK(found == rank, "rank %d", found);
+  CUDA(cudaMalloc((void**)&number, sizeof *number));
+  CUDA(cudaMemcpy(number, &rank, sizeof rank, cudaMemcpyHostToDevice));
+  NCCL(ncclAllReduce(number, number, 1, ncclInt32, ncclSum, comm, NULL));
+  CUDA(cudaStreamSynchronize(NULL));
+  CUDA(cudaMemcpy(&found, number, sizeof found, cudaMemcpyDeviceToHost));
+  CHECK(found == ranks * (ranks - 1) / 2, "the sum is %d", found);
+  CUDA(cudaFree(number));
+}
+
+ncclResult_t await_state(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    usleep(200);
+  }
+  return state;
+}
+
 int device_of(int rank) {
   int devices = 0;
   CUDA(cudaGetDeviceCount(&devices));

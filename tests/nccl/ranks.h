@@ -43,6 +43,10 @@ void share(int from, int rank, void* data, size_t bytes);
 
 /* A communicator of all processes, by an id that process 0 makes. */
 ncclComm_t connect_ranks(int rank, int ranks);
+/* The communicator has this many ranks, this is that one, and it works. */
+void check_works(ncclComm_t comm, int ranks, int rank);
+/* Of a communicator, once it is no longer ncclInProgress. */
+ncclResult_t await_state(ncclComm_t comm);
 /* The device of a rank: of a machine with fewer devices, several ranks share one. */
 int device_of(int rank);
 

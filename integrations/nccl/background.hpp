@@ -1,0 +1,34 @@
+// Work that no caller should have to wait for, and how long a caller waits for it all the same.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace lockstep::nccl {
+
+/// Of a piece of work, which is reached once.
+class Ending {
+ public:
+  void reach();
+  void wait();
+  void wait_until(std::chrono::steady_clock::time_point limit);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+};
+using Endings = std::vector<std::shared_ptr<Ending>>;
+
+/// Runs `work` on a thread of its own, or here where there are no more threads. What it holds is dropped by
+/// that thread, before the ending is reached. `work` throws nothing.
+std::shared_ptr<Ending> in_background(std::function<void()> work);
+
+/// For all of them, and at most so long.
+void wait_for(const Endings& endings, std::chrono::milliseconds patience);
+
+}  // namespace lockstep::nccl

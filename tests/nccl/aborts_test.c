@@ -1,0 +1,113 @@
+/* Communicators whose operations stand one behind the other in a stream, ended by one thread, the later
+ * first. */
+#include <time.h>
+
+#include "ranks.h"
+
+/* All patience of the calls together is less, and the deadline of an operation far more. */
+enum { SECONDS_ALLOWED = 20 };
+
+struct stuck {
+  ncclComm_t first, behind;
+  cudaStream_t stream;
+  int* number;
+  time_t begun;
+};
+
+/* Rank 0's stream waits for calls that the others never make. */
+static struct stuck make_stuck(int rank, int ranks) {
+  struct stuck s;
+  s.first = connect_ranks(rank, ranks);
+  s.behind = connect_ranks(rank, ranks);
+  CUDA(cudaStreamCreate(&s.stream));
+  CUDA(cudaMalloc((void**)&s.number, sizeof *s.number));
+  if (rank == 0) {
+    NCCL(ncclAllReduce(s.number, s.number, 1, ncclInt32, ncclSum, s.first, s.stream));
+    NCCL(ncclAllReduce(s.number, s.number, 1, ncclInt32, ncclSum, s.behind, s.stream));
+  }
+  s.begun = time(NULL);
+  return s;
+}
+
+static void check_over(struct stuck* s) {
+  CUDA(cudaStreamSynchronize(s->stream));
+  CHECK(time(NULL) - s->begun < SECONDS_ALLOWED, "it took %d s", (int)(time(NULL) - s->begun));
+  CUDA(cudaStreamDestroy(s->stream));
+  CUDA(cudaFree(s->number));
+  meet(); /* nobody was ended by the others' end */
+}
+
+/* Of a rank that was not stuck. */
+static void check_ended(struct stuck* s) {
+  check_over(s);
+  NCCL(ncclCommAbort(s->behind));
+  NCCL(ncclCommAbort(s->first));
+}
+
+static void abort_alone(int rank, int ranks) {
+  struct stuck s = make_stuck(rank, ranks);
+  meet();
+  if (rank == 0) {
+    NCCL(ncclCommAbort(s.behind));
+    NCCL(ncclCommAbort(s.first));
+    check_over(&s);
+  } else {
+    check_ended(&s);
+  }
+}
+
+/* As PyTorch does it. */
+static void abort_in_group(int rank, int ranks) {
+  struct stuck s = make_stuck(rank, ranks);
+  meet();
+  if (rank == 0) {
+    NCCL(ncclGroupStart());
+    NCCL(ncclCommAbort(s.behind));
+    REFUSED(ncclCommAbort(s.behind), ncclInvalidArgument, "destroyed");
+    NCCL(ncclCommAbort(s.first));
+    NCCL(ncclGroupEnd());
+    check_over(&s);
+  } else {
+    check_ended(&s);
+  }
+}
+
+/* What was called in the group goes with its communicator. */
+static void abort_with_calls(int rank, int ranks) {
+  struct stuck s = make_stuck(rank, ranks);
+  meet();
+  if (rank == 0) {
+    NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(s.number, s.number, 1, ncclInt32, ncclSum, s.behind, s.stream));
+    NCCL(ncclCommAbort(s.behind));
+    NCCL(ncclGroupEnd());
+    NCCL(ncclCommAbort(s.first));
+    check_over(&s);
+  } else {
+    check_ended(&s);
+  }
+}
+
+static void revoke_and_destroy(int rank, int ranks) {
+  struct stuck s = make_stuck(rank, ranks);
+  ncclResult_t state = ncclInProgress;
+  meet();
+  if (rank == 0) {
+    NCCL(ncclCommRevoke(s.behind, NCCL_REVOKE_DEFAULT));
+    NCCL(ncclCommDestroy(s.behind));
+    NCCL(ncclCommRevoke(s.first, NCCL_REVOKE_DEFAULT));
+    while (state == ncclInProgress) NCCL(ncclCommGetAsyncError(s.first, &state));
+    CHECK(state == ncclSuccess, "revoked, and %d", state);
+    check_over(&s);
+    NCCL(ncclCommDestroy(s.first));
+  } else {
+    check_ended(&s);
+  }
+}
+
+int main(void) {
+  return run_ranks("abort, the later first", 2, abort_alone) +
+         run_ranks("abort in a group", 2, abort_in_group) +
+         run_ranks("abort with calls in the group", 2, abort_with_calls) +
+         run_ranks("revoke and destroy", 2, revoke_and_destroy);
+}
