@@ -95,11 +95,12 @@ void add_pulls(CostModel& model, Load load, const std::vector<PullSample>& sampl
 
 CostModel measure_machine(int rounds, std::ostream& out) {
   CostModel model = *internal::builtin_model();
+  const auto cores = static_cast<int>(internal::allowed_cores().count());
   model.fingerprint = internal::this_machine();
+  model.fingerprint->cores = cores;  // Those that take part in what follows.
   model.calibrated_ranks = *std::max_element(std::begin(kWorlds), std::end(kWorlds));
   model.corrections.clear();
   model.pulls.clear();
-  const auto cores = static_cast<int>(internal::allowed_cores().count());
   set_regimes(model, cores);
   model.spin_microseconds = worthwhile_spin();
   model.non_temporal_bytes = non_temporal_from();

@@ -8,6 +8,7 @@
 #include "bench/choice.hpp"
 #include "bench/programs.hpp"
 #include "bench/sampler.hpp"
+#include "bench/sweep.hpp"
 #include "collectives/select/predict.hpp"
 
 namespace lockstep::bench {
@@ -31,32 +32,53 @@ struct Comparison {
   std::vector<Line> lines;
 };
 
+// What one table is about.
+struct Subject {
+  const Operation* operation;
+  DataType type;
+  ReduceOp op;
+  bool registered;  // What peers may use where it lies.
+};
+
+// A premultiplied sum scales its input into private memory first.
+Subject subject_of(const Options& options, const Operation& operation, DataType type, ReduceOp op) {
+  const bool scaled = operation.reduces() && op == ReduceOp::premul_sum;
+  return {&operation, type, op, options.registered && !scaled};
+}
+
+std::string kind_text(const Subject& subject) {
+  std::string text(name_of(subject.type));
+  if (subject.operation->reduces()) text += " " + std::string(name_of(subject.op));
+  return text;
+}
+
 // Whether calls with such buffers can run it.
 bool is_candidate(const Ground& ground, const Algorithm& row, bool registered) {
   if (!ground.capabilities.domain) return row.medium == Medium::links;
   return row.medium == Medium::domain_staged || (registered && row.medium == Medium::domain_registered);
 }
 
-Comparison compare(const Ground& ground, const Options& options, const Operation& operation,
-                   std::uint64_t size) {
-  const std::uint64_t count = operation.count(size, DataType::f32, ground.capabilities.world);
-  const Choice choice = choose(ground, options, operation, DataType::f32, ReduceOp::sum, count);
-  const std::uint64_t bytes = count * size_of(DataType::f32);
+Comparison compare(const Ground& ground, const Options& options, const Subject& subject, std::uint64_t size) {
+  const auto& [operation, type, op, registered] = subject;
+  const std::uint64_t count = operation->count(size, type, ground.capabilities.world);
+  const Choice choice = choose(ground, options, *operation, type, op, count);
+  const std::uint64_t bytes = count * size_of(type);
   const internal::CostModel& model = ground.table->model();
   Comparison comparison;
   const auto add = [&](std::string algorithm, const std::string& shown, double predicted, bool chosen) {
-    comparison.candidates.push_back({&operation, std::move(algorithm), options.registered, size});
+    comparison.candidates.push_back(
+        {subject.operation, std::move(algorithm), subject.registered, size, subject.type, subject.op});
     comparison.lines.push_back({shown, predicted, 0, chosen});
   };
   if (choice.selection.inline_line) {
     add("", "inline", model.cost(internal::LinkClass::inline_line, ground.table->ground().load).sync, true);
   }
-  const std::string chosen = algorithm_name(ground, choice, options.registered);
+  const std::string chosen = algorithm_name(ground, choice, registered);
   for (const Algorithm& row : internal::algorithms()) {
-    if (row.collective != choice.shape.collective || !is_candidate(ground, row, options.registered)) continue;
+    if (row.collective != choice.shape.collective || !is_candidate(ground, row, registered)) continue;
     if (!row.supports(choice.shape)) continue;
     // A forced name that exists for both kinds of buffers runs as the buffers are.
-    const bool namesake = options.registered && row.medium == Medium::domain_staged &&
+    const bool namesake = registered && row.medium == Medium::domain_staged &&
                           find_algorithm(row.collective, Medium::domain_registered, row.name).ok();
     if (namesake) continue;
     const std::string name = full_name(row);
@@ -82,10 +104,10 @@ class Table {
  public:
   explicit Table(std::ostream& out) : out_(out) {}
 
-  void heading(const Ground& ground, const Operation& operation, bool registered) {
-    out_ << "# " << operation.name << ": " << ground.capabilities.world << " ranks, transport "
-         << ground.transport << ", " << (registered ? "registered" : "private") << " buffers; model "
-         << ground.model << '\n'
+  void heading(const Ground& ground, const Subject& subject) {
+    out_ << "# " << subject.operation->name << ", " << kind_text(subject) << ": " << ground.capabilities.world
+         << " ranks, transport " << ground.transport << ", "
+         << (subject.registered ? "registered" : "private") << " buffers; model " << ground.model << '\n'
          << network_text(ground.table->ground().network)
          << "#     size  algorithm                     predicted   measured  of best\n"
          << "#      (B)                                     (us)       (us)\n";
@@ -129,16 +151,19 @@ void explain(Communicator& communicator, Board& board, const Options& options, s
   Sampler sampler(communicator, board, options.max_bytes);
   for (const Operation* operation : options.operations) {
     if (operation->source == Source::none || operation->source == Source::predecessor) continue;
-    Table table(out);
-    if (prints) table.heading(ground, *operation, options.registered);
-    for (const std::uint64_t size : sweep(options)) {
-      Comparison comparison = compare(ground, options, *operation, size);
-      if (comparison.lines.empty()) continue;
-      const std::vector<double> seconds = sampler.measure(comparison.candidates, kEffort);
-      for (std::size_t i = 0; i < seconds.size(); ++i) comparison.lines[i].measured = seconds[i];
-      if (prints) table.add(size, comparison.lines);
-    }
-    if (prints) table.finish();
+    for_each_kind(options, *operation, [&](DataType type, ReduceOp op) {
+      const Subject subject = subject_of(options, *operation, type, op);
+      Table table(out);
+      if (prints) table.heading(ground, subject);
+      for (const std::uint64_t size : sweep(options)) {
+        Comparison comparison = compare(ground, options, subject, size);
+        if (comparison.lines.empty()) continue;
+        const std::vector<double> seconds = sampler.measure(comparison.candidates, kEffort);
+        for (std::size_t i = 0; i < seconds.size(); ++i) comparison.lines[i].measured = seconds[i];
+        if (prints) table.add(size, comparison.lines);
+      }
+      if (prints) table.finish();
+    });
   }
 }
 

@@ -27,10 +27,11 @@ Arguments Sampler::arguments(const Candidate& candidate) {
   if (!pair) pair = std::make_unique<Pair>(most_bytes_, candidate.registered);
   const Operation& operation = *candidate.operation;
   const int world = communicator_.size(), rank = communicator_.rank();
-  const std::uint64_t count = operation.count(candidate.bytes, DataType::f32, world);
-  const Placement memory = place(operation, operation.in_place, rank, 0, count * size_of(DataType::f32),
+  const DataType type = candidate.type;
+  const std::uint64_t count = operation.count(candidate.bytes, type, world);
+  const Placement memory = place(operation, operation.in_place, rank, 0, count * size_of(type),
                                  pair->first.data(), pair->second.data());
-  Arguments call{memory.input, memory.output, count, DataType::f32, ReduceOp::sum, 0, {}};
+  Arguments call{memory.input, memory.output, count, type, candidate.op, 0, {}};
   call.options.algorithm = candidate.algorithm;
   return call;
 }

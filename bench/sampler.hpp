@@ -19,7 +19,9 @@ struct Candidate {
   const Operation* operation;
   std::string algorithm;  ///< As CallOptions::algorithm; empty leaves the choice to the library.
   bool registered = false;
-  std::uint64_t bytes = 0;  ///< Of the larger side; elements are f32.
+  std::uint64_t bytes = 0;  ///< Of the larger side.
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
 };
 
 /// How long to measure.

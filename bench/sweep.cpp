@@ -12,6 +12,20 @@ constexpr double kMinIterations = 7;
 
 }  // namespace
 
+void for_each_kind(const Options& options, const Operation& operation,
+                   const std::function<void(DataType, ReduceOp)>& visit) {
+  for (DataType type : options.types) {
+    for (ReduceOp op : options.redops) {
+      if (operation.reduces() && options.types.size() * options.redops.size() > 1 &&
+          !Operation::defined(type, op)) {
+        continue;
+      }
+      visit(type, op);
+      if (!operation.reduces()) break;  // one operator stands for all where none is applied
+    }
+  }
+}
+
 void for_each_row(
     const Options& options,
     const std::function<void(const Operation&, DataType, ReduceOp, std::uint64_t)>& measure_row) {
@@ -20,16 +34,9 @@ void for_each_row(
       measure_row(*operation, options.types.front(), options.redops.front(), 0);
       continue;
     }
-    for (DataType type : options.types) {
-      for (ReduceOp op : options.redops) {
-        if (operation->reduces() && options.types.size() * options.redops.size() > 1 &&
-            !Operation::defined(type, op)) {
-          continue;
-        }
-        for (std::uint64_t bytes : sweep(options)) measure_row(*operation, type, op, bytes);
-        if (!operation->reduces()) break;  // one operator stands for all where none is applied
-      }
-    }
+    for_each_kind(options, *operation, [&](DataType type, ReduceOp op) {
+      for (std::uint64_t bytes : sweep(options)) measure_row(*operation, type, op, bytes);
+    });
   }
 }
 

@@ -11,6 +11,10 @@
 
 namespace lockstep::bench {
 
+/// The types and operators that the options ask for and that are defined for this operation.
+void for_each_kind(const Options& options, const Operation& operation,
+                   const std::function<void(DataType, ReduceOp)>& visit);
+
 /// Calls `measure_row(operation, type, op, bytes)` for every row that the options ask for and that is
 /// defined.
 void for_each_row(

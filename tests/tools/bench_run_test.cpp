@@ -11,6 +11,8 @@
 #include <set>
 #include <string>
 
+#include "tests/support/bounds.hpp"
+
 namespace {
 
 struct Outcome {
@@ -127,12 +129,27 @@ TEST(LockstepBench, ExplainsByPredictionAndMeasurement) {
     EXPECT_NE(shared.output.find(word), std::string::npos) << word << "\n" << shared.output;
 }
 
+TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
+  const Outcome kinds = bench(
+      "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64 -o max,premul_sum --registered --explain");
+  EXPECT_EQ(kinds.status, 0) << kinds.output;
+  for (const char* heading :
+       {"# all_reduce, bf16 max: 2 ranks", "# all_reduce, bf16 premul_sum: 2 ranks, transport shm, private",
+        "# all_reduce, i64 max: 2 ranks, transport shm, registered", "# all_gather, bf16: 2 ranks",
+        "# all_gather, i64: 2 ranks"})
+    EXPECT_NE(kinds.output.find(heading), std::string::npos) << heading << "\n" << kinds.output;
+  for (const char* absent : {"f32", "i64 premul_sum"})
+    EXPECT_EQ(kinds.output.find(absent), std::string::npos) << absent << "\n" << kinds.output;
+}
+
 TEST(LockstepBench, CalibratesToAFileThatJobsUse) {
   std::string directory = "/tmp/lockstep-calibrate-XXXXXX";
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   const std::string path = directory + "/tuning.json";
+  const auto start = std::chrono::steady_clock::now();
   const Outcome calibrated = bench("--calibrate --json " + path + " 2>&1");
   EXPECT_EQ(calibrated.status, 0) << calibrated.output;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, lockstep::testing::allowed(std::chrono::seconds(20)));
   std::ifstream file(path);
   const nlohmann::json model = nlohmann::json::parse(file, nullptr, false);
   ASSERT_TRUE(model.is_object());

@@ -192,6 +192,15 @@ class Goals(unittest.TestCase):
         del other["floor_us"]
         self.assertEqual([v["met"] for v in targets.judge({"rows": [other], "kinds": []})], [False])
 
+    def test_floors_are_goals_from_8_KiB_on_for_registered_buffers_and_at_every_size_for_others(self):
+        def limits(transport, buffers, size):
+            row = {"op": "all_reduce", "ranks": 2, "transport": transport, "buffers": buffers, "bytes": size, "ours_us": 1.2, "peers": {},
+                   "best_peer": None, "ratio": None, "floor_us": 1.0, "ratio_to_floor": 1.2}
+            return [(v["limit"], v["met"]) for v in targets.judge({"rows": [row], "kinds": []}) if v["goal"] == "to the floor"]
+        self.assertEqual([limits("shm", "registered", size) for size in (8, 1024, 8192)], [[], [], [(1.3, True)]])
+        for transport in ("shm", "tcp"):
+            self.assertEqual([limits(transport, "private", size) for size in (8, 1024, 8192)], [[(1.15, False)]] * 3)
+
 
 if __name__ == "__main__":
     os.chdir(ROOT)

@@ -20,6 +20,26 @@ report=("$folder"/host/gpu-*-no-gpu-host.md)
 grep -q 'no GPU' "${report[0]}" || fail "the report does not say that there was no GPU"
 python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["gpu"] is None' "${report[0]%.md}.json" || fail "the JSON names a GPU"
 
+grep -q '^## Goals' "${report[0]}" || fail "the report has no goals"
+
+# What is below a goal is missed, and the report says so.
+PYTHONPATH=$(dirname "$check")/gpu python3 - <<'END' || fail "goals are not judged"
+import goals
+import report
+rates = {"copy": [{"bytes": 1 << 28, "gbs": 4000.0}], "smallest_operation_us": 2.0,
+         "reduce_f32_sum": [{"bytes": 1 << 28, "sources": n, "gbs": 4000.0 * share, "of_copy": share} for n, share in ((2, 0.95), (4, 0.85))]}
+def all_reduce(time_us):
+    return {"rows": [{"ranks": 2, "bytes": size, "in_place": True, "time_us": time_us} for size in (1 << 20, 1 << 28)]}
+steps = [{"name": "floors", "status": "passed", "data": {"device": {"rates": rates}, "hop_us": []}},
+         {"name": "all_reduce registered, 2 ranks", "status": "passed", "data": all_reduce(300.0)},
+         {"name": "all_reduce registered, 4 ranks", "status": "passed", "data": all_reduce(600.0)},
+         {"name": "all_reduce registered, 8 ranks", "status": "unmeasured", "data": None}]
+judged = goals.judge({"gpu": {"name": "one"}, "steps": steps})
+assert [goal["result"] for goal in judged] == ["reached", "missed", "reached", "missed", "unmeasured"], judged
+assert "| reduce kernel of 4 sources, 256M | 90 % | 85 % | missed |" in report.goals_section(judged)
+assert goals.judge({"gpu": None, "steps": steps}) == []
+END
+
 # Out of time: what was not begun is unmeasured, and nothing hangs.
 "$check" --device host --kit "$build" --out "$folder/short" --ranks 2 --limit 5 >"$folder/log" 2>&1 || fail "a short run failed"
 grep -q 'unmeasured  every operation.*the time was over' "$folder/log" || fail "a short run measured everything"

@@ -2,12 +2,7 @@
 import json
 import re
 
-
-def size_name(count):
-    for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
-        if count >= factor and count % factor == 0:
-            return f"{count // factor}{unit}"
-    return str(count)
+from goals import copy_share, size_name
 
 
 def table(heading, rows):
@@ -17,14 +12,6 @@ def table(heading, rows):
 
 def number(value, digits=1):
     return value if isinstance(value, str) else f"{value:,.{digits}f}"
-
-
-def copy_rate(floors, size):
-    """GB/s of a copy of the nearest measured size, read and written together."""
-    if not floors:
-        return None
-    rates = floors["device"]["rates"]["copy"]
-    return min(rates, key=lambda rate: abs(rate["bytes"] - size))["gbs"]
 
 
 def floors_section(step):
@@ -58,9 +45,8 @@ def all_reduce_section(steps, floors):
         for row in step["data"]["rows"]:
             if not row["in_place"]:
                 continue
-            touched = 2 * row["ranks"] * row["bytes"] / row["time_us"] / 1e3
-            rate = copy_rate(floors, row["bytes"])
-            share = f"{100 * touched / rate:.0f} %" if rate and row["bytes"] >= 1 << 20 else ""
+            measured = copy_share(floors, row) if row["bytes"] >= 1 << 20 else None
+            share = f"{100 * measured:.0f} %" if measured else ""
             rows.append([row["ranks"], size_name(row["bytes"]), number(row["time_us"]), number(row["p99_us"]), number(row["busbw_gbs"], 2), share])
     return lines + table(["ranks", "bytes", "us", "p99 us", "busbw GB/s", "of the copy rate"], rows)
 
@@ -97,6 +83,12 @@ def beside_section(steps):
     return lines + table(["operation", "bytes", "library", "us", "p99 us", "busbw GB/s", "wrong"], rows)
 
 
+def goals_section(goals):
+    lines = ["## Goals", "Shares of the device's copy rate, of the largest size measured.", ""]
+    rows = [[goal["what"], f"{100 * goal['goal']:.0f} %", "" if goal["share"] is None else f"{100 * goal['share']:.0f} %", goal["result"]] for goal in goals]
+    return lines + table(["what", "goal", "measured", "result"], rows) if goals else ["## Goals", "unmeasured: there is no GPU"]
+
+
 def markdown(document):
     gpu, steps = document["gpu"], document["steps"]
     where = f"{gpu['name']} (driver {gpu['driver_version']}, MPS {'on' if gpu['mps'] else 'off'})" if gpu else (
@@ -108,6 +100,7 @@ def markdown(document):
              f"Written by tools/gpu-check in {document['seconds']:.0f} s.", ""]
     by_name = {step["name"]: step for step in steps}
     if "floors" in by_name:
+        lines += goals_section(document["goals"]) + [""]
         floors = by_name["floors"]["data"]
         for section in (floors_section(by_name["floors"]), all_reduce_section(steps, floors), latency_section(steps, floors, "Small messages by mode", "latency"),
                         latency_section(steps, floors, "Calls replayed from a graph", "graph replay"), beside_section(steps)):

@@ -138,7 +138,7 @@ def bench_steps(options, about):
     return steps
 
 
-def nccl_tests_steps(kit, options, about):
+def nccl_tests_steps(kit, about, ranks):
     programs = sorted((kit.folder / "nccl-tests").glob("*_perf"))
     if not programs:
         return [unmeasured("nccl-tests", "not carried along (--pack --nccl-tests)")]
@@ -150,14 +150,14 @@ def nccl_tests_steps(kit, options, about):
     if not mpiexec:
         return [unmeasured("nccl-tests", "there is no mpiexec")]
 
-    def step(program):
+    def step(program, count):
         def body(runner):
-            command = [mpiexec, "-n", str(options.ranks[0]), program, "-g", "1", "-b", "8", "-e", "16M", "-f", "64", "-n", "5"]
+            command = [mpiexec, "-n", str(count), program, "-g", "1", "-b", "8", "-e", "16M", "-f", "64", "-n", "5"]
             outcome = runner.run(command, BENCH_SECONDS, {"NCCL_TESTS_DEVICE": "0"})
             right = outcome.status == 0 and re.search(r"Out of bounds values : 0 OK", outcome.output)
             return Result("", "passed" if right else "failed", "" if right else f"status {outcome.status}: {outcome.tail()}")
-        return Step(f"nccl-tests {program.name}", body)
-    return [step(program) for program in programs]
+        return Step(f"nccl-tests {program.name}, {count} ranks", body)
+    return [step(program, count) for count in ranks for program in programs]
 
 
 def training_step(kit, program, arguments, learns):
@@ -203,5 +203,7 @@ def plan(kit, options, about):
         return [unmeasured("everything", "no GPU was found (nvidia-smi names none); --device host runs what can be run without")]
     tests = [test_step(test) for test in kit.tests]
     sanitizers = [sanitizer_step(about, tool, test) for test in kit.tests if SANITIZED.search(test["name"]) for tool in ("memcheck", "synccheck")]
+    nccl_tests = nccl_tests_steps(kit, about, options.ranks)
+    first = -(-len(nccl_tests) // len(options.ranks))  # Those with the fewest ranks; the others are worth least.
     return (tests + [floors_step(options)] + bench_steps(options, about) + training_steps(kit) + [torch_step(about)]
-            + nccl_tests_steps(kit, options, about) + sanitizers)
+            + nccl_tests[:first] + sanitizers + nccl_tests[first:])

@@ -70,7 +70,8 @@ def measure(options):
 def read_results(path):
     try:
         results = json.loads(Path(path).read_text(encoding="utf-8"))
-        return {key: results[key] for key in ("machine", "limits", "rows", "failures")} | {"kinds": results.get("kinds", [])}
+        found = {key: results[key] for key in ("machine", "limits", "rows")}
+        return found | {"kinds": results.get("kinds", []), "failures": results["failures"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Problem(f"{path} does not hold results of compare-peers --json: {error}") from error
 

@@ -53,6 +53,7 @@ def peer_jobs():
         openmpi("shm", "no-cma", [("btl_vader_single_copy_mechanism", "none")]),
         openmpi("shm", "kept", environment=keep),
         mpich("shm", "default"),
+        mpich("shm", "no-cma", {"UCX_TLS": "sysv,posix,self"}),  # Debian's runs on UCX, within a host too.
         mpich("shm", "kept", keep),
         openmpi("tcp", "default", over_tcp),
         openmpi("tcp", "kept", over_tcp, keep),
