@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -60,8 +61,7 @@ TEST(FileStore, BytesOfAWriterKilledHalfWayAreNeverRead) {
 
 TEST(FileStore, ForeignFilesAreLeftAlone) {
   TemporaryDirectory directory;
-  const std::string path = directory.path() + "/thesis.txt";
-  std::ofstream(path) << "years of work, not a store";
+  const std::string path = directory.write("thesis.txt", "years of work, not a store");
   const auto store = open_file_store(path, kSoon, real_env());
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().message(),

@@ -19,6 +19,7 @@
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {

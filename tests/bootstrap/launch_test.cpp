@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-
-#include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -287,8 +285,7 @@ TEST(Launch, RanksAndSizesOutOfRange) {
 
 TEST(Secret, OptionsThenVariableThenFile) {
   TemporaryDirectory directory;
-  const std::string path = directory.path() + "/secret";
-  std::ofstream(path) << "from file\n";
+  const std::string path = directory.write("secret", "from file\n");
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   Environment environment{{"LOCKSTEP_SECRET_FILE", path}};
   EXPECT_EQ(load_secret({}, {}).value(), "");
@@ -302,8 +299,7 @@ TEST(Secret, OptionsThenVariableThenFile) {
 
 TEST(Secret, FilesThatOthersMayReadAreRefused) {
   TemporaryDirectory directory;
-  const std::string path = directory.path() + "/secret";
-  std::ofstream(path) << "secret";
+  const std::string path = directory.write("secret", "secret");
   for (const mode_t mode : {0640, 0604, 0660}) {
     ASSERT_EQ(chmod(path.c_str(), mode), 0);
     EXPECT_EQ(load_secret({}, {{"LOCKSTEP_SECRET_FILE", path}}).status().message(),
@@ -321,7 +317,7 @@ TEST(Secret, EmptyOverlongAndMissingFilesAreRefused) {
   EXPECT_EQ(load_secret({}, environment).status().message(),
             "cannot open LOCKSTEP_SECRET_FILE=" + path + ": No such file or directory");
   for (const std::size_t size : {0u, 5000u}) {
-    std::ofstream(path) << std::string(size, 's');
+    directory.write("secret", std::string(size, 's'));
     ASSERT_EQ(chmod(path.c_str(), 0600), 0);
     EXPECT_EQ(load_secret({}, environment).status().message(),
               "LOCKSTEP_SECRET_FILE=" + path + " must hold between 1 and 4096 bytes");

@@ -20,6 +20,7 @@
 #include "tests/bootstrap/child_process.hpp"
 #include "tests/bootstrap/own_address.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {

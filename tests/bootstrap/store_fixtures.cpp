@@ -1,14 +1,12 @@
 #include "tests/bootstrap/store_fixtures.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
 
 #include "lib/bootstrap/file_store.hpp"
 #include "lib/bootstrap/memory_store.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -58,17 +56,6 @@ class TcpMaker final : public StoreMaker {
 };
 
 }  // namespace
-
-TemporaryDirectory::TemporaryDirectory() {
-  path_ = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
-  EXPECT_NE(mkdtemp(path_.data()), nullptr);
-}
-
-TemporaryDirectory::~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-
-std::size_t TemporaryDirectory::entries() const {
-  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
-}
 
 std::vector<std::string> store_kinds() { return {"memory", "file", "tcp"}; }
 

@@ -1,4 +1,4 @@
-// Stores to test with: each kind under one face, and temporary directories.
+// Stores to test with: each kind under one face.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,6 @@ namespace lockstep::internal {
 
 /// An upper bound for what happens at once.
 inline constexpr std::chrono::milliseconds kSoon{20'000};
-
-/// A directory that is removed, with the plain files in it, at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::string& path() const { return path_; }
-  std::size_t entries() const;
-
- private:
-  std::string path_;
-};
 
 /// Opens any number of stores that share their keys.
 class StoreMaker {

@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
+#include <memory>
 
 #include "lockstep/lockstep.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -69,16 +70,14 @@ class BigMessage : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(BigMessage, ArrivesWhole) {
   if (!enough_memory()) GTEST_SKIP() << "needs " << (kMemoryNeeded >> 30) << " GiB of free memory";
-  std::string directory = std::filesystem::temp_directory_path() / "lockstep-big-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const TemporaryDirectory directory;
   testing::run_forked(2, [&](int rank) {
     try {
-      travel(rank, GetParam(), directory + "/store");
+      travel(rank, GetParam(), directory.path() + "/store");
     } catch (const std::exception& error) {
       ADD_FAILURE() << "rank " << rank << ": " << error.what();
     }
   });
-  std::filesystem::remove_all(directory);
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, BigMessage, ::testing::Values("shm", "tcp"),

@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <random>
 #include <set>
 
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/temporary_directory.hpp"
 #include "tests/support/test_run.hpp"
 #include "transports/verbs/verbs_transport.hpp"
 
@@ -26,25 +26,11 @@ using Layout = std::vector<int>;
 const bool kSeveralHosts = kRun == "hosts";
 constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
 
-/// Where the ranks of one test meet; gone with it.
-class MeetingPlace {
- public:
-  MeetingPlace() {
-    std::string name = std::filesystem::temp_directory_path() / "lockstep-matrix-XXXXXX";
-    directory_ = ::mkdtemp(name.data());
-  }
-  ~MeetingPlace() { std::filesystem::remove_all(directory_); }
-  std::string rendezvous() const { return "file://" + (directory_ / "store").string(); }
-
- private:
-  std::filesystem::path directory_;
-};
-
-Communicator join(int rank, int world, const MeetingPlace& place) {
+Communicator join(int rank, int world, const TemporaryDirectory& place) {
   InitOptions options;
   options.rank = rank;
   options.world_size = world;
-  options.rendezvous = place.rendezvous();
+  options.rendezvous = "file://" + place.path() + "/store";
   options.job_id = "matrix";
   options.secret = "matrix";
   options.transports = kSeveralHosts ? "auto" : kRun;
@@ -56,7 +42,7 @@ enum class MemoryKind { heap, registered, mixed };
 /// What one rank does. A wrong result ends it: the other ranks then learn of its end.
 class Rank {
  public:
-  Rank(int rank, const Layout& layout, const MeetingPlace& place)
+  Rank(int rank, const Layout& layout, const TemporaryDirectory& place)
       : communicator_(join(rank, static_cast<int>(layout.size()), place)),
         hosts_(has_shared_hosts(layout) ? layout : Layout()),
         heap_(kArenaBytes),
@@ -205,7 +191,7 @@ class Matrix : public ::testing::TestWithParam<Layout> {
     if (kRun == "verbs" && !open_verbs(0).ok()) GTEST_SKIP() << "no RDMA device here";
   }
   static void on_ranks(void (Rank::*part)()) {
-    const MeetingPlace place;
+    const TemporaryDirectory place;
     const Layout& layout = GetParam();
     testing::run_forked(static_cast<int>(layout.size()), [&](int rank) {
       if (kSeveralHosts) move_to_host(layout[static_cast<std::size_t>(rank)]);

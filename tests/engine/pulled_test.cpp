@@ -8,11 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <fstream>
 
 #include "collectives/communicator_core.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/engine/public_call.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
 namespace {
@@ -95,11 +95,11 @@ TEST(Pulled, WhereOneRankMayNotReadAllStage) {
   if (!can_forbid()) GTEST_SKIP() << "system calls cannot be forbidden here";
   const MeetingPlace place;
   constexpr int kRanks = 3;
+  const internal::TemporaryDirectory directory;
   const std::string tuning =
-      std::filesystem::temp_directory_path() / ("lockstep-pulled-" + std::to_string(getpid()) + ".json");
-  std::ofstream(tuning) << R"({"schema": "lockstep-tuning", "version": 1, "pulls": [
+      directory.write("model.json", R"({"schema": "lockstep-tuning", "version": 1, "pulls": [
     {"collective": "broadcast", "crowded": false, "from": 4}, {"collective": "broadcast", "crowded": true, "from": 4},
-    {"collective": "all_to_all", "crowded": false, "from": 4}, {"collective": "all_to_all", "crowded": true, "from": 4}]})";
+    {"collective": "all_to_all", "crowded": false, "from": 4}, {"collective": "all_to_all", "crowded": true, "from": 4}]})");
   run_forked(kRanks, [&](int rank) {
     setenv("LOCKSTEP_TUNING", tuning.c_str(), 1);
     EXPECT_TRUE(rank != 1 || forbid_reading());
@@ -119,7 +119,6 @@ TEST(Pulled, WhereOneRankMayNotReadAllStage) {
       EXPECT_NE(std::string(error.what()).find("lockstep::allocate()"), std::string::npos) << error.what();
     }
   });
-  std::filesystem::remove(tuning);
 }
 
 }  // namespace

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <random>
 
@@ -19,6 +17,7 @@
 #include "tests/engine/process_group.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/scoped_variable.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -166,17 +165,11 @@ class Rank {
 
 /// A model that writes large results past the caches, however large those are here.
 class StreamingModel {
- public:
-  StreamingModel() {
-    std::ofstream(path_) << R"({"schema": "lockstep-tuning", "version": 1, "non_temporal_bytes": )"
-                         << 2 * kLeastLargeBytes << '}';
-  }
-  ~StreamingModel() { std::filesystem::remove(path_); }
-
- private:
-  const std::string path_ =
-      std::filesystem::temp_directory_path() / ("lockstep-streaming-" + std::to_string(getpid()) + ".json");
-  const testing::ScopedVariable chosen_{"LOCKSTEP_TUNING", path_};
+  const TemporaryDirectory directory_;
+  const testing::ScopedVariable chosen_{
+      "LOCKSTEP_TUNING",
+      directory_.write("model.json", R"({"schema": "lockstep-tuning", "version": 1, "non_temporal_bytes": )" +
+                                         std::to_string(2 * kLeastLargeBytes) + "}")};
 };
 
 class RandomOperations : public ::testing::TestWithParam<std::tuple<const char*, int>> {};

@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <numeric>
 #include <random>
 
 #include "examples/digits/dataset.hpp"
 #include "examples/digits/mlp.hpp"
 #include "examples/matrix/matrix.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace digits {
 using examples::MatrixView;
@@ -136,15 +136,13 @@ TEST(Dataset, HoldsOutEveryFifthDigit) {
 }
 
 void expect_refused(const std::string& contents, const std::string& text) {
-  const std::string path = testing::TempDir() + "digits_test.csv";
-  std::ofstream(path) << contents;
+  const lockstep::internal::TemporaryDirectory directory;
   try {
-    load_digits(path);
+    load_digits(directory.write("digits.csv", contents));
     ADD_FAILURE() << "accepted: " << contents;
   } catch (const std::exception& error) {
     EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
   }
-  std::remove(path.c_str());
 }
 
 TEST(Dataset, NamesTheLineThatIsWrong) {

@@ -6,7 +6,8 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -14,23 +15,12 @@ namespace {
 class ModelSource : public ::testing::Test {
  protected:
   ModelSource() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-tuning-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-    setenv("XDG_CONFIG_HOME", directory_.c_str(), 1);
+    setenv("XDG_CONFIG_HOME", directory_.path().c_str(), 1);
     setenv("LOCKSTEP_LOG", "off", 1);
     unsetenv("LOCKSTEP_TUNING");
   }
-  ~ModelSource() override {
-    std::filesystem::remove_all(directory_);
-    unsetenv("LOCKSTEP_TUNING");
-  }
+  ~ModelSource() override { unsetenv("LOCKSTEP_TUNING"); }
 
-  std::string write(const std::string& name, const std::string& text) {
-    const std::string path = directory_ + "/" + name;
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    std::ofstream(path) << text;
-    return path;
-  }
   /// A model that is told apart by its overrides.
   static std::string text_with(const std::string& overrides) {
     CostModel model = *builtin_model();
@@ -38,7 +28,7 @@ class ModelSource : public ::testing::Test {
     return to_json(model);
   }
 
-  std::string directory_;
+  const TemporaryDirectory directory_;
 };
 
 TEST_F(ModelSource, TheBuiltInModelWhenNothingIsThere) {
@@ -49,7 +39,7 @@ TEST_F(ModelSource, TheBuiltInModelWhenNothingIsThere) {
 }
 
 TEST_F(ModelSource, AFileThatIsThereButCannotBeOpenedIsAnError) {
-  const auto path = std::filesystem::path(directory_) / "lockstep" / "tuning.json";
+  const auto path = std::filesystem::path(directory_.path()) / "lockstep" / "tuning.json";
   std::filesystem::create_directories(path.parent_path());
   std::filesystem::create_symlink(path, path);  // To itself: not even root can open it.
   const auto shared = adopt_model(announce_model());
@@ -84,7 +74,7 @@ TEST_F(ModelSource, WarnsOfAFileThatWasMeasuredWithOtherCores) {
     CostModel model = *builtin_model();
     model.fingerprint = this_machine();
     model.fingerprint->cores = cores;
-    setenv("LOCKSTEP_TUNING", write("cores.json", to_json(model)).c_str(), 1);
+    setenv("LOCKSTEP_TUNING", directory_.write("cores.json", to_json(model)).c_str(), 1);
     ::testing::internal::CaptureStderr();
     announce_model();
     return ::testing::internal::GetCapturedStderr().find("another machine") != std::string::npos;
@@ -100,14 +90,14 @@ TEST_F(ModelSource, WarnsOfAFileThatWasMeasuredWithOtherCores) {
 }
 
 TEST_F(ModelSource, TheUsersFileAndBeforeItTheVariable) {
-  const std::string users = write("lockstep/tuning.json", text_with("reduce:*=ring"));
+  const std::string users = directory_.write("lockstep/tuning.json", text_with("reduce:*=ring"));
   auto shared = adopt_model(announce_model());
   ASSERT_TRUE(shared.ok()) << shared.status().message();
   EXPECT_EQ(shared->source, users);
   EXPECT_EQ(shared->model->overrides, "reduce:*=ring");
   const std::uint64_t hash = shared->hash;
 
-  setenv("LOCKSTEP_TUNING", write("other.json", text_with("reduce:*=direct")).c_str(), 1);
+  setenv("LOCKSTEP_TUNING", directory_.write("other.json", text_with("reduce:*=direct")).c_str(), 1);
   shared = adopt_model(announce_model());
   ASSERT_TRUE(shared.ok()) << shared.status().message();
   EXPECT_EQ(shared->model->overrides, "reduce:*=direct");
@@ -118,9 +108,9 @@ TEST_F(ModelSource, TheUsersFileAndBeforeItTheVariable) {
 }
 
 TEST_F(ModelSource, AFileThatCannotBeUsedIsAnErrorWithTheNextStep) {
-  for (const std::string& path :
-       {directory_ + "/absent.json", write("empty.json", ""), write("broken.json", "{\"schema\": 1"),
-        write("large.json", std::string(kMaxModelBytes + 1, ' '))}) {
+  for (const std::string& path : {directory_.path() + "/absent.json", directory_.write("empty.json", ""),
+                                  directory_.write("broken.json", "{\"schema\": 1"),
+                                  directory_.write("large.json", std::string(kMaxModelBytes + 1, ' '))}) {
     setenv("LOCKSTEP_TUNING", path.c_str(), 1);
     const auto shared = adopt_model(announce_model());
     ASSERT_FALSE(shared.ok()) << path;
@@ -132,7 +122,7 @@ TEST_F(ModelSource, AFileThatCannotBeUsedIsAnErrorWithTheNextStep) {
 }
 
 TEST_F(ModelSource, ATextOtherThanTheAnnouncedOneIsRefused) {
-  setenv("LOCKSTEP_TUNING", write("model.json", text_with("reduce:*=ring")).c_str(), 1);
+  setenv("LOCKSTEP_TUNING", directory_.write("model.json", text_with("reduce:*=ring")).c_str(), 1);
   const std::string announcement = announce_model();
   const std::size_t at = announcement.find("reduce:*=ring");
   ASSERT_NE(at, std::string::npos);

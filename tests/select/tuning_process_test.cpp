@@ -1,15 +1,15 @@
 // Ranks as processes: all take rank 0's model, whatever their own environment says; a file that rank 0 cannot
 // use, and a rule with an unknown name, are errors at creation.
-#include <fstream>
-
 #include "collectives/communicator_core.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/host_of_rank.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
 namespace {
 
+using internal::TemporaryDirectory;
 using internal::testing::run_forked;
 using internal::testing::Shared;
 using Board = internal::testing::Board;
@@ -18,30 +18,12 @@ using testing::MeetingPlace;
 
 constexpr int kRanks = 3;
 
-class Files {
- public:
-  Files() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-tuning-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Files() { std::filesystem::remove_all(path_); }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ + "/" + name) << text;
-    return path_ + "/" + name;
-  }
-
- private:
-  std::string path_;
-};
-
 std::string text_with(const std::string& overrides) {
   return R"({"schema": "lockstep-tuning", "version": 1, "overrides": ")" + overrides + "\"}";
 }
 
 TEST(Tuning, AllRanksTakeTheModelOfRankZero) {
-  const Files files;
+  const TemporaryDirectory files;
   const std::string mine = files.write("mine.json", text_with("all_reduce:*=links/ring"));
   const std::string theirs = files.write("theirs.json", text_with("all_reduce:*=links/direct"));
   for (const char* transport : {"shm", "tcp"}) {
@@ -95,7 +77,7 @@ TEST(Tuning, AllRanksCutMessagesAsRankZeroDoes) {
 }
 
 TEST(Tuning, ASplitGroupKeepsTheModel) {
-  const Files files;
+  const TemporaryDirectory files;
   const std::string mine = files.write("mine.json", text_with("broadcast:*=links/direct"));
   const MeetingPlace place;
   run_forked(kRanks, [&](int rank) {
@@ -111,7 +93,7 @@ TEST(Tuning, ASplitGroupKeepsTheModel) {
 }
 
 TEST(Tuning, ANetworkThatTheFileKnowsIsNotMeasured) {
-  const Files files;
+  const TemporaryDirectory files;
   const std::string file =
       files.write("network.json", R"({"schema": "lockstep-tuning", "version": 1, "network":
       {"latency": 12345, "byte": 1.5, "busy_latency": 0, "busy_byte": 0.25}})");
@@ -128,7 +110,7 @@ TEST(Tuning, ANetworkThatTheFileKnowsIsNotMeasured) {
 }
 
 TEST(Tuning, ABrokenFileOfRankZeroIsOneErrorOnAllRanks) {
-  const Files files;
+  const TemporaryDirectory files;
   const std::string broken = files.write("broken.json", R"({"schema": "lockstep-tuning", "version": 1,)");
   const MeetingPlace place;
   const Shared<Board> board;

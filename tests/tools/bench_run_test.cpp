@@ -5,13 +5,13 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "tests/support/bounds.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace {
 
@@ -143,9 +143,8 @@ TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
 }
 
 TEST(LockstepBench, CalibratesToAFileThatJobsUse) {
-  std::string directory = "/tmp/lockstep-calibrate-XXXXXX";
-  ASSERT_NE(mkdtemp(directory.data()), nullptr);
-  const std::string path = directory + "/tuning.json";
+  const lockstep::internal::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/tuning.json";
   const auto start = std::chrono::steady_clock::now();
   const Outcome calibrated = bench("--calibrate --json " + path + " 2>&1");
   EXPECT_EQ(calibrated.status, 0) << calibrated.output;
@@ -161,7 +160,6 @@ TEST(LockstepBench, CalibratesToAFileThatJobsUse) {
   const Outcome explained = bench("all_reduce --ranks 2 -b 64 -e 64 --explain 2>&1");
   unsetenv("LOCKSTEP_TUNING");
   EXPECT_NE(explained.output.find("model " + path), std::string::npos) << explained.output;
-  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

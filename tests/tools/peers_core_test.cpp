@@ -1,12 +1,10 @@
 // What all contenders of tools/compare-peers share: the check of results, which accepts what a plain loop
 // over all ranks' inputs gives and sees a single wrong element; and the board on which ranks meet.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "bench/peers/board.hpp"
 #include "bench/peers/call.hpp"
 #include "bench/peers/data.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace peers {
 namespace {
@@ -128,12 +127,12 @@ TEST(PeersData, ResultsOfAnotherCheckAreWrong) {
 // Ranks as threads, each with a mapping of its own. `cores` below the number of ranks lets them yield.
 void meet_on_a_board(Waiting waiting, int cores) {
   constexpr int kWorld = 3, kRounds = 2000;
-  const auto path = std::filesystem::temp_directory_path() / ("peers-board-" + std::to_string(getpid()));
+  const lockstep::internal::TemporaryDirectory directory;
   std::vector<int> wrong(kWorld);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kWorld; ++rank) {
     ranks.emplace_back([&, rank] {
-      Board board(path, rank, kWorld, cores, waiting);
+      Board board(directory.path() + "/board", rank, kWorld, cores, waiting);
       auto& mine = wrong[static_cast<std::size_t>(rank)];
       for (int i = 0; i < kRounds; ++i) {
         mine += board.max(rank == i % kWorld ? i + 1 : 0) != i + 1;
@@ -148,7 +147,6 @@ void meet_on_a_board(Waiting waiting, int cores) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  std::filesystem::remove(path);
   EXPECT_EQ(wrong, std::vector<int>(kWorld, 0));
 }
 

@@ -15,7 +15,7 @@
 #include "lib/base/config.hpp"
 #include "lib/base/env.hpp"
 #include "tests/bootstrap/child_process.hpp"
-#include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {

@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "tests/bootstrap/child_process.hpp"
-#include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {

@@ -1,19 +1,16 @@
 // What a hook keeps between steps, through a checkpoint: a resumed run is the uninterrupted one bit for bit;
 // on another number of ranks nothing that was not sent yet is lost; a new plan keeps it.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/hooks/net.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::on_ranks;
 using testing::thrown_by;
 
@@ -22,15 +19,10 @@ constexpr std::uint64_t kSaved = 5, kLast = 12;
 /// Gone afterwards.
 class Directory {
  public:
-  Directory() {
-    std::string name = (fs::temp_directory_path() / "lockstep-hook-state-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Directory() { fs::remove_all(path_); }
-  std::string checkpoint() const { return path_ / "last"; }
+  std::string checkpoint() const { return directory_.path() + "/last"; }
 
  private:
-  fs::path path_;
+  const internal::TemporaryDirectory directory_;
 };
 
 struct Case {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "lockstep/ddp.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
 namespace {
@@ -90,9 +91,8 @@ struct Told {
 };
 
 TEST(CheckpointKill, LeavesAWholeCheckpointWheneverItStrikes) {
-  std::string name = (fs::temp_directory_path() / "lockstep-kill-XXXXXX").string();
-  const fs::path root = ::mkdtemp(name.data());
-  const fs::path directory = root / "last";
+  const internal::TemporaryDirectory root;
+  const fs::path directory = root.path() + "/last";
   void* page = ::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
   Told& told = *new (page) Told;
@@ -113,7 +113,6 @@ TEST(CheckpointKill, LeavesAWholeCheckpointWheneverItStrikes) {
   EXPECT_EQ(status_of(start([&] { return save(directory, told.step + 1, told.step + 1), true; })), 0);
   const auto files = std::distance(fs::directory_iterator(directory), fs::directory_iterator());
   EXPECT_EQ(files, 3) << "what killed jobs left is cleared by the next save";
-  fs::remove_all(root);
   ::munmap(page, sizeof(Told));
 }
 

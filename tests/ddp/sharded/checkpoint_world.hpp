@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -13,20 +12,16 @@
 #include "lockstep/ddp.hpp"
 #include "lockstep/ddp/checkpoint.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::testing {
 
 /// A directory of the test's own, gone afterwards.
 class Directory {
  public:
-  Directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-checkpoint-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
   /// Where checkpoints go: made by the first save.
-  std::string checkpoint() const { return path_ / "last"; }
-  std::string file(const std::string& name) const { return path_ / "last" / name; }
+  std::string checkpoint() const { return directory_.path() + "/last"; }
+  std::string file(const std::string& name) const { return checkpoint() + "/" + name; }
   std::vector<std::string> files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(checkpoint()))
@@ -36,7 +31,7 @@ class Directory {
   }
 
  private:
-  std::filesystem::path path_;
+  const internal::TemporaryDirectory directory_;
 };
 
 inline constexpr std::size_t kRows = 30;

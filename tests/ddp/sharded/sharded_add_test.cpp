@@ -1,10 +1,8 @@
 // ShardedOptimizer::add_parameters: those that join count as if they had an optimizer of their own from then
 // on, the others as if nobody had joined; checkpoints know who joined when; lists that differ do no harm.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -13,11 +11,11 @@
 #include "tests/ddp/sharded/arrangements.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::Arrangement;
 using testing::floats;
 using testing::kArrangements;
@@ -140,8 +138,8 @@ TEST(ShardedAdd, NothingMovesAndHooksKeepWhatTheyKnow) {
 }
 
 TEST(ShardedAdd, ACheckpointKnowsWhoJoinedWhen) {
-  std::string name = (fs::temp_directory_path() / "lockstep-sharded-add-XXXXXX").string();
-  const fs::path directory = ::mkdtemp(name.data());
+  const internal::TemporaryDirectory directory;
+  const std::string checkpoint = directory.path() + "/last";
   const auto run = [&](int ranks, std::size_t from, std::size_t to) {
     std::vector<float> values;
     on_ranks(ranks, "auto", [&](Communicator& communicator) {
@@ -151,8 +149,8 @@ TEST(ShardedAdd, ACheckpointKnowsWhoJoinedWhen) {
                                small_buckets({ZeroStage::gradients, false}));
       if (from > 0) {
         sharded.add_parameters(rest_of(model));
-        const CheckpointInfo info = read_checkpoint_info(directory / "last");
-        sharded.restored(load_checkpoint(communicator, directory / "last", sharded.slices(info)).step);
+        const CheckpointInfo info = read_checkpoint_info(checkpoint);
+        sharded.restored(load_checkpoint(communicator, checkpoint, sharded.slices(info)).step);
       }
       // All ranks contribute alike, so that their number does not matter.
       while (sharded.steps() < to) {
@@ -160,8 +158,7 @@ TEST(ShardedAdd, ACheckpointKnowsWhoJoinedWhen) {
         step(sharded, model, 0, sharded.steps() < kJoin ? kAtFirst : kTensors);
       }
       sharded.wait_parameters();
-      if (to < kEnd)
-        save_checkpoint(communicator, directory / "last", sharded.slices(), {.step = sharded.steps()});
+      if (to < kEnd) save_checkpoint(communicator, checkpoint, sharded.slices(), {.step = sharded.steps()});
       if (communicator.rank() != 0) return;
       for (std::size_t i = 0; i < kTensors; ++i)
         values.insert(values.end(), floats(sharded.value(i)), floats(sharded.value(i)) + model.elements(i));
@@ -172,7 +169,6 @@ TEST(ShardedAdd, ACheckpointKnowsWhoJoinedWhen) {
   run(2, 0, 5);
   EXPECT_EQ(run(2, 5, kEnd), whole);
   EXPECT_EQ(run(4, 5, kEnd), whole);
-  fs::remove_all(directory);
 }
 
 TEST(ShardedAdd, ListsThatDifferAreNamedAndTheOptimizerIsAsBefore) {
