@@ -186,18 +186,22 @@ TEST(Run, OnlyTheLastLinesAreRepeated) {
   EXPECT_NE(outcome.error.find("[0] line 49\n"), std::string::npos);
 }
 
+/// Rank 0 sets `trap` and stays; rank 1 exits with 4, and not before the trap is set.
+Outcome fail_beside_trap(const std::string& trap, const std::string& grace) {
+  const TemporaryDirectory directory;
+  const std::string set = directory.path() + "/set";
+  return run_shell(2,
+                   "if [ $RANK = 1 ]; then while [ ! -e " + set + " ]; do sleep 0.01; done; exit 4; fi; " +
+                       trap + "; : >" + set + "; while :; do sleep 0.01; done",
+                   {"--grace", grace});
+}
+
 TEST(Run, RanksDeafToSigtermAreKilledAfterTheGraceTime) {
-  const Outcome outcome =
-      run_shell(2, "trap '' TERM; if [ $RANK = 1 ]; then exit 4; fi; while :; do sleep 1000; done",
-                {"--grace", "100ms"});
-  EXPECT_EQ(outcome.code, 4);
+  EXPECT_EQ(fail_beside_trap("trap '' TERM", "100ms").code, 4);
 }
 
 TEST(Run, RanksMayEndInOrderDuringTheGraceTime) {
-  const Outcome outcome = run_shell(2,
-                                    "if [ $RANK = 1 ]; then read x; exit 4; fi; trap 'echo saved; exit 0' "
-                                    "TERM; while :; do sleep 0.01; done",
-                                    {"--grace", "60s"});
+  const Outcome outcome = fail_beside_trap("trap 'echo saved; exit 0' TERM", "60s");
   EXPECT_EQ(outcome.output, "[0] saved\n");
   EXPECT_EQ(outcome.code, 4);
 }
