@@ -16,12 +16,15 @@
 #include <vector>
 
 #include "lib/base/env.hpp"
+#include "tests/support/hang_report.hpp"
 
 namespace lockstep::internal::testing {
 
 /// A child that takes longer is killed by its alarm, so that a hang is a failure and not a hang. Nothing here
 /// takes a minute; a machine with much else to do gets four.
 inline constexpr unsigned kChildSeconds = 240;
+/// Before that the parent says where a child hangs.
+inline constexpr std::chrono::seconds kHangAfter{kChildSeconds - 10};
 
 /// Starts `count` children that run body(rank). A child exits 0, or 1 when one of its expectations failed.
 /// The calling process must not have used the library (lockstep refuses to work in a child forked after
@@ -51,6 +54,7 @@ inline int wait_for(pid_t child) {
 /// Runs body(rank) in `count` processes, all of which must succeed.
 inline void run_forked(int count, const std::function<void(int rank)>& body) {
   const std::vector<pid_t> children = start_forked(count, body);
+  report_hangs(children, kHangAfter);
   for (int rank = 0; rank < count; ++rank) {
     EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)]), 0) << "rank " << rank;
   }
