@@ -41,7 +41,7 @@ HostStream::HostStream(int device) : device_(device), number_(next_stream_number
 HostStream::~HostStream() {
   const std::lock_guard lock(queue_->mutex);
   queue_->closed = true;
-  queue_->changed.notify_all();
+  queue_->came.notify_one();
 }
 
 void HostStream::enqueue(Task task) {
@@ -49,19 +49,19 @@ void HostStream::enqueue(Task task) {
   if (queue_->recorded) return queue_->recorded->push_back(std::move(task));
   queue_->tasks.push_back(std::move(task));
   ++queue_->enqueued;
-  queue_->changed.notify_all();
+  queue_->came.notify_one();
 }
 
 void HostStream::synchronize() {
   std::unique_lock lock(queue_->mutex);
   const std::uint64_t until = queue_->enqueued;
-  queue_->changed.wait(lock, [&] { return queue_->finished >= until; });
+  queue_->ended.wait(lock, [&] { return queue_->finished >= until; });
 }
 
 bool HostStream::synchronize_for(std::chrono::milliseconds limit) {
   std::unique_lock lock(queue_->mutex);
   const std::uint64_t until = queue_->enqueued;
-  return queue_->changed.wait_for(lock, limit, [&] { return queue_->finished >= until; });
+  return queue_->ended.wait_for(lock, limit, [&] { return queue_->finished >= until; });
 }
 
 bool HostStream::idle() {
@@ -89,7 +89,7 @@ std::optional<std::vector<HostStream::Task>> HostStream::end_recording() {
 void HostStream::work(const std::shared_ptr<Queue>& queue) {
   std::unique_lock lock(queue->mutex);
   for (;;) {
-    queue->changed.wait(lock, [&] { return queue->closed || !queue->tasks.empty(); });
+    queue->came.wait(lock, [&] { return queue->closed || !queue->tasks.empty(); });
     if (queue->tasks.empty()) return;
     Task task = std::move(queue->tasks.front());
     queue->tasks.pop_front();
@@ -98,7 +98,7 @@ void HostStream::work(const std::shared_ptr<Queue>& queue) {
     task = nullptr;
     lock.lock();
     ++queue->finished;
-    queue->changed.notify_all();
+    queue->ended.notify_all();
   }
 }
 

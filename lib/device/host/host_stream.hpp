@@ -61,7 +61,7 @@ class HostStream {
  private:
   struct Queue {
     std::mutex mutex;
-    std::condition_variable changed;
+    std::condition_variable came, ended;  ///< For the stream's thread; for who waits for it.
     std::deque<Task> tasks;
     std::uint64_t enqueued = 0, finished = 0;
     bool closed = false;  ///< No more will come.
