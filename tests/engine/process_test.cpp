@@ -25,6 +25,7 @@ using internal::testing::run_forked;
 using internal::testing::Shared;
 using internal::testing::start_forked;
 using internal::testing::wait_for;
+using internal::testing::wait_until;
 using testing::allowed;
 using testing::MeetingPlace;
 using Clock = std::chrono::steady_clock;
@@ -296,6 +297,24 @@ TEST_P(Processes, LeavingInGoodOrderIsNoLoss) {
     std::int64_t x = 1;
     for (int i = 0; i < 50; ++i) comm.all_reduce(&x, &x, 1, DataType::i64, ReduceOp::max);
     // Ranks end as they come, without a common farewell.
+  });
+}
+
+TEST_P(Processes, WhatARankSentBeforeItLeftArrivesWhereNobodyHadLookedYet) {
+  MeetingPlace place;
+  Shared<std::atomic<bool>> left;
+  run_forked(2, [&](int rank) {
+    auto comm = std::make_unique<Communicator>(place.join(rank, 2, GetParam()));
+    std::int64_t x = rank;
+    if (rank == 1) {
+      comm->send(&x, 1, DataType::i64, 0);
+      comm.reset();
+      left->store(true);
+    } else {
+      wait_until([&] { return left->load(); });
+      comm->recv(&x, 1, DataType::i64, 1);
+      EXPECT_EQ(x, 1);
+    }
   });
 }
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <new>
 #include <string>
@@ -35,7 +36,11 @@ inline std::vector<pid_t> start_forked(int count, const std::function<void(int r
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::alarm(kChildSeconds);
-      body(rank);
+      try {
+        body(rank);
+      } catch (const std::exception& error) {  // Else the child would go on with the parent's next test.
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      }
       ::_exit(::testing::Test::HasFailure() ? 1 : 0);
     }
     children.push_back(pid);
