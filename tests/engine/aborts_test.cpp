@@ -1,6 +1,7 @@
 // An abort ends every call of the others, with its reason: whatever they are busy with, and however their
 // links end.
 #include <atomic>
+#include <functional>
 #include <vector>
 
 #include "tests/engine/local_ranks.hpp"
@@ -26,53 +27,44 @@ void expect_enough(const std::pair<ErrorCode, std::string>& error, int culprit) 
 class Aborts : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Transports, Aborts, ::testing::ValuesIn(testing::transports_here()));
 
-// No call of theirs needs the rank that aborts.
-TEST_P(Aborts, AreHeardByRanksThatExchangeMessages) {
+// The last rank aborts when the others, each in a call of round(comm), have gone round for a while.
+void abort_rounds(const char* transport, int ranks, const std::function<void(Communicator&)>& round) {
+  const int culprit = ranks - 1;
   std::atomic<int> rounds{0}, heard{0};
-  on_ranks(3, GetParam(), [&](Communicator& comm) {
+  on_ranks(ranks, transport, [&](Communicator& comm) {
     comm.barrier();
-    if (comm.rank() == 2) {
+    if (comm.rank() == culprit) {
       EXPECT_TRUE(eventually([&] { return rounds.load() > 100; }));
       comm.abort("enough");
-      EXPECT_TRUE(eventually([&] { return heard.load() == 2; }, 2 * kPatience));
+      EXPECT_TRUE(eventually([&] { return heard.load() == culprit; }, 2 * kPatience));
       return;
     }
     const Rescue rescue(comm);
+    expect_enough(error_of([&] {
+                    for (;; rounds.fetch_add(1)) round(comm);
+                  }),
+                  culprit);
+    heard.fetch_add(1);
+  });
+}
+
+// No call of theirs needs the rank that aborts.
+TEST_P(Aborts, AreHeardByRanksThatExchangeMessages) {
+  abort_rounds(GetParam(), 3, [](Communicator& comm) {
     const int other = 1 - comm.rank();
     float x = 0;
-    expect_enough(error_of([&] {
-                    for (;; rounds.fetch_add(1)) {
-                      if (comm.rank() == 0) comm.send(&x, 1, DataType::f32, other);
-                      comm.recv(&x, 1, DataType::f32, other);
-                      if (comm.rank() == 1) comm.send(&x, 1, DataType::f32, other);
-                    }
-                  }),
-                  2);
-    heard.fetch_add(1);
+    if (comm.rank() == 0) comm.send(&x, 1, DataType::f32, other);
+    comm.recv(&x, 1, DataType::f32, other);
+    if (comm.rank() == 1) comm.send(&x, 1, DataType::f32, other);
   });
 }
 
 // Every send of theirs ends in the call that begins it.
 TEST_P(Aborts, AreHeardByRanksThatOnlySend) {
-  std::atomic<int> sent{0}, heard{0};
-  on_ranks(2, GetParam(), [&](Communicator& comm) {
-    comm.barrier();
-    if (comm.rank() == 1) {
-      EXPECT_TRUE(eventually([&] { return sent.load() > 100; }));
-      comm.abort("enough");
-      EXPECT_TRUE(eventually([&] { return heard.load() == 1; }, 2 * kPatience));
-      return;
-    }
-    const Rescue rescue(comm);
+  abort_rounds(GetParam(), 2, [](Communicator& comm) {
     float x = 0;
-    expect_enough(error_of([&] {
-                    for (;; sent.fetch_add(1)) {
-                      comm.send(&x, 1, DataType::f32, 0);
-                      comm.recv(&x, 1, DataType::f32, 0);
-                    }
-                  }),
-                  1);
-    heard.fetch_add(1);
+    comm.send(&x, 1, DataType::f32, 0);
+    comm.recv(&x, 1, DataType::f32, 0);
   });
 }
 

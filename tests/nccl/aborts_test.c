@@ -44,66 +44,56 @@ static void check_ended(struct stuck* s) {
   NCCL(ncclCommAbort(s->first));
 }
 
-static void abort_alone(int rank, int ranks) {
+/* Rank 0 ends what it is stuck in by end(). */
+static void beside_stuck(int rank, int ranks, void (*end)(struct stuck*)) {
   struct stuck s = make_stuck(rank, ranks);
   meet();
   if (rank == 0) {
-    NCCL(ncclCommAbort(s.behind));
-    NCCL(ncclCommAbort(s.first));
-    check_over(&s);
+    end(&s);
   } else {
     check_ended(&s);
   }
 }
+
+static void end_one_by_one(struct stuck* s) {
+  NCCL(ncclCommAbort(s->behind));
+  NCCL(ncclCommAbort(s->first));
+  check_over(s);
+}
+static void abort_alone(int rank, int ranks) { beside_stuck(rank, ranks, end_one_by_one); }
 
 /* As PyTorch does it. */
-static void abort_in_group(int rank, int ranks) {
-  struct stuck s = make_stuck(rank, ranks);
-  meet();
-  if (rank == 0) {
-    NCCL(ncclGroupStart());
-    NCCL(ncclCommAbort(s.behind));
-    REFUSED(ncclCommAbort(s.behind), ncclInvalidArgument, "destroyed");
-    NCCL(ncclCommAbort(s.first));
-    NCCL(ncclGroupEnd());
-    check_over(&s);
-  } else {
-    check_ended(&s);
-  }
+static void end_in_group(struct stuck* s) {
+  NCCL(ncclGroupStart());
+  NCCL(ncclCommAbort(s->behind));
+  REFUSED(ncclCommAbort(s->behind), ncclInvalidArgument, "destroyed");
+  NCCL(ncclCommAbort(s->first));
+  NCCL(ncclGroupEnd());
+  check_over(s);
 }
+static void abort_in_group(int rank, int ranks) { beside_stuck(rank, ranks, end_in_group); }
 
 /* What was called in the group goes with its communicator. */
-static void abort_with_calls(int rank, int ranks) {
-  struct stuck s = make_stuck(rank, ranks);
-  meet();
-  if (rank == 0) {
-    NCCL(ncclGroupStart());
-    NCCL(ncclAllReduce(s.number, s.number, 1, ncclInt32, ncclSum, s.behind, s.stream));
-    NCCL(ncclCommAbort(s.behind));
-    NCCL(ncclGroupEnd());
-    NCCL(ncclCommAbort(s.first));
-    check_over(&s);
-  } else {
-    check_ended(&s);
-  }
+static void end_with_calls(struct stuck* s) {
+  NCCL(ncclGroupStart());
+  NCCL(ncclAllReduce(s->number, s->number, 1, ncclInt32, ncclSum, s->behind, s->stream));
+  NCCL(ncclCommAbort(s->behind));
+  NCCL(ncclGroupEnd());
+  NCCL(ncclCommAbort(s->first));
+  check_over(s);
 }
+static void abort_with_calls(int rank, int ranks) { beside_stuck(rank, ranks, end_with_calls); }
 
-static void revoke_and_destroy(int rank, int ranks) {
-  struct stuck s = make_stuck(rank, ranks);
-  ncclResult_t state = ncclInProgress;
-  meet();
-  if (rank == 0) {
-    NCCL(ncclCommRevoke(s.behind, NCCL_REVOKE_DEFAULT));
-    NCCL(ncclCommDestroy(s.behind));
-    NCCL(ncclCommRevoke(s.first, NCCL_REVOKE_DEFAULT));
-    while (state == ncclInProgress) NCCL(ncclCommGetAsyncError(s.first, &state));
-    CHECK(state == ncclSuccess, "revoked, and %d", state);
-    check_over(&s);
-    NCCL(ncclCommDestroy(s.first));
-  } else {
-    check_ended(&s);
-  }
+static void end_by_revoke(struct stuck* s) {
+  NCCL(ncclCommRevoke(s->behind, NCCL_REVOKE_DEFAULT));
+  NCCL(ncclCommDestroy(s->behind));
+  NCCL(ncclCommRevoke(s->first, NCCL_REVOKE_DEFAULT));
+  const ncclResult_t state = await_state(s->first);
+  CHECK(state == ncclSuccess, "revoked, and %d", state);
+  check_over(s);
+  NCCL(ncclCommDestroy(s->first));
 }
+static void revoke_and_destroy(int rank, int ranks) { beside_stuck(rank, ranks, end_by_revoke); }
 
 int main(void) {
   return run_ranks("abort, the later first", 2, abort_alone) +

@@ -153,7 +153,6 @@ static void refused_here(int rank, int ranks) {
 /* What is found out when the call is started is told to all. */
 static void refused_everywhere(int rank, int ranks) {
   ncclComm_t comm = connect_ranks(rank, ranks);
-  ncclResult_t state = ncclSuccess;
   int* data;
   NCCL(ncclMemAlloc((void**)&data, 4096));
   if (rank == 0) {
@@ -162,7 +161,7 @@ static void refused_everywhere(int rank, int ranks) {
     NCCL(ncclAllReduce(data, data, 8, ncclInt32, ncclSum, comm, NULL));
     CUDA(cudaStreamSynchronize(NULL));
   }
-  while (state == ncclSuccess) NCCL(ncclCommGetAsyncError(comm, &state));
+  const ncclResult_t state = await_failure(comm);
   /* Rank 0 may hear of itself from the others first. */
   CHECK(state == ncclInvalidUsage || (rank == 0 && state == ncclInvalidArgument), "%d: %s", state,
         ncclGetLastError(comm));
@@ -174,12 +173,11 @@ static void refused_everywhere(int rank, int ranks) {
 /* Ranks that call different things all learn it, and what each of them called. */
 static void mismatch(int rank, int ranks) {
   ncclComm_t comm = connect_ranks(rank, ranks);
-  ncclResult_t state = ncclSuccess;
   float* data;
   NCCL(ncclMemAlloc((void**)&data, 4096));
   ncclAllReduce(data, data, rank == 0 ? 7 : 8, ncclFloat, ncclSum, comm, NULL);
   CUDA(cudaStreamSynchronize(NULL));
-  while (state == ncclSuccess) NCCL(ncclCommGetAsyncError(comm, &state));
+  const ncclResult_t state = await_failure(comm);
   CHECK(state == ncclInvalidUsage, "%d: %s", state, ncclGetLastError(comm));
   CHECK(strstr(ncclGetLastError(comm), "7") != NULL && strstr(ncclGetLastError(comm), "8") != NULL, "%s",
         ncclGetLastError(comm));
@@ -191,7 +189,6 @@ static void mismatch(int rank, int ranks) {
 /* The others' streams go on, they learn who it was, and are a smaller group in the end. */
 static void killed(int rank, int ranks) {
   ncclComm_t comm = connect_ranks(rank, ranks), fewer;
-  ncclResult_t state = ncclSuccess;
   int gone = ranks - 1, number = 1, *sum;
   CUDA(cudaMalloc((void**)&sum, sizeof *sum));
   meet();
@@ -200,7 +197,7 @@ static void killed(int rank, int ranks) {
   const ncclResult_t started = ncclAllReduce(sum, sum, 1, ncclInt32, ncclSum, comm, NULL);
   CHECK(started == ncclSuccess || started == ncclRemoteError, "%d: %s", started, ncclGetLastError(comm));
   CUDA(cudaStreamSynchronize(NULL));
-  while (state == ncclSuccess) NCCL(ncclCommGetAsyncError(comm, &state));
+  const ncclResult_t state = await_failure(comm);
   CHECK(state == ncclRemoteError, "%d: %s", state, ncclGetLastError(comm));
   CHECK(strstr(ncclGetLastError(comm), "rank 2") != NULL, "%s", ncclGetLastError(comm));
   REFUSED(ncclCommShrink(comm, &gone, 1, &fewer, NULL, NCCL_SHRINK_DEFAULT), ncclInvalidUsage,

@@ -122,14 +122,13 @@ static void revoke_one(int rank, int ranks) {
 
 static void abort_in_flight(int rank, int ranks) {
   ncclComm_t comm = connect_ranks(rank, ranks);
-  ncclResult_t state = ncclSuccess;
   char* byte;
   CUDA(cudaMalloc((void**)&byte, 1));
   if (rank == 0) {
     NCCL(ncclBroadcast(byte, byte, 1, ncclInt8, 1, comm, NULL)); /* waits for a rank that aborts */
     meet();
     CUDA(cudaStreamSynchronize(NULL));
-    while (state == ncclSuccess) NCCL(ncclCommGetAsyncError(comm, &state));
+    const ncclResult_t state = await_failure(comm);
     CHECK(state == ncclRemoteError, "%d: %s", state, ncclGetLastError(comm));
     CHECK(strstr(ncclGetLastError(comm), "abort") != NULL, "%s", ncclGetLastError(comm));
   } else {

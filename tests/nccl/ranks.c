@@ -99,14 +99,18 @@ void check_works(ncclComm_t comm, int ranks, int rank) {
   CUDA(cudaFree(number));
 }
 
-ncclResult_t await_state(ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress) {
+/* The state, once it is another. */
+static ncclResult_t await_end_of(ncclResult_t passing, ncclComm_t comm) {
+  ncclResult_t state = passing;
+  while (state == passing) {
     NCCL(ncclCommGetAsyncError(comm, &state));
     usleep(200);
   }
   return state;
 }
+
+ncclResult_t await_state(ncclComm_t comm) { return await_end_of(ncclInProgress, comm); }
+ncclResult_t await_failure(ncclComm_t comm) { return await_end_of(ncclSuccess, comm); }
 
 int device_of(int rank) {
   int devices = 0;

@@ -47,6 +47,8 @@ ncclComm_t connect_ranks(int rank, int ranks);
 void check_works(ncclComm_t comm, int ranks, int rank);
 /* Of a communicator, once it is no longer ncclInProgress. */
 ncclResult_t await_state(ncclComm_t comm);
+/* Of one that is about to fail, once it has. */
+ncclResult_t await_failure(ncclComm_t comm);
 /* The device of a rank: of a machine with fewer devices, several ranks share one. */
 int device_of(int rank);
 
