@@ -83,8 +83,8 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
   virtual std::string_view name() const = 0;
-  /// Null while the way to the peer is being made (asking starts that). To a peer that has left a dead one,
-  /// from which what had arrived can be taken.
+  /// Null while the way to the peer is being made (asking starts that). Where the peer has left it may be a
+  /// dead one, from which what had arrived can still be taken.
   virtual Result<std::unique_ptr<Wire>> wire(int peer, Channel channel) = 0;
   /// A peer that sent something over a channel for which wire() has made none yet, and has not failed.
   virtual std::optional<std::pair<int, Channel>> caller() = 0;
