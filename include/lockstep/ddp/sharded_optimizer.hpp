@@ -70,8 +70,8 @@ struct ShardedMemory {
 /// those of the Reducer, whose errors say "gradients of step 3: ...".
 ///
 /// Thread safety: mark_ready() and mark_unused() from any thread; all else from one thread at a time. Nothing
-/// else may run on the communicator between the first mark_ready() and wait(), nor between step() and the
-/// last wait_parameters().
+/// else may run on the communicator between begin_step() or the first mark, and wait(), nor between step()
+/// and the last wait_parameters().
 class LOCKSTEP_API ShardedOptimizer {
  public:
   /// Collective. Compares the ranks' models, options, optimizers and rates (Error(mismatch) on all), then
