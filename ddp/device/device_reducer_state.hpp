@@ -57,7 +57,7 @@ struct DeviceReducer::State {
   void note_stream(std::size_t bucket, Stream stream);
   void note_streams(std::size_t parameter, Stream stream);
   void deliver(std::size_t parameter);
-  bool starts_in_wait() const { return rules.check_first || learning; }
+  bool starts_in_wait() const { return options.check_first || learning; }
   void start_full_buckets();
   void start_all_buckets(Stream stream);
   void start_bucket(std::size_t index);

@@ -21,6 +21,23 @@ using testing::kParameters;
 using testing::on_ranks;
 using testing::Twins;
 
+/// Full buckets travel while backward goes on.
+TEST(DeviceModes, BucketsStartWithTheirLastMark) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    Twins twins(host, {});
+    EXPECT_GE(twins.on_device->plan().buckets.size(), 4u);
+    for (std::size_t i = kParameters; i-- > 0;) {
+      twins.compute(i, 1);
+      twins.mark(i);
+    }
+    const std::uint64_t sent = twins.on_device->bytes_on_wire();
+    EXPECT_GT(sent, 0u);
+    twins.wait();
+    EXPECT_EQ(twins.on_device->bytes_on_wire(), sent);
+    twins.expect_equal("after buckets that started in backward");
+  });
+}
+
 TEST(DeviceModes, NoSyncKeepsGradientsHereUntilTheLastMicroBatch) {
   on_ranks(2, "shm", [](Communicator& host) {
     Twins twins(host, {});
