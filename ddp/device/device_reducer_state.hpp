@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,6 +61,7 @@ struct DeviceReducer::State {
   bool starts_in_wait() const { return options.check_first || learning; }
   void start_full_buckets();
   void start_all_buckets(Stream stream);
+  void start_buckets(bool all);
   void start_bucket(std::size_t index);
   void complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data);
   void wait(Stream stream);
@@ -100,10 +102,11 @@ struct DeviceReducer::State {
   internal::DeviceClock clock;
   std::optional<internal::GradientKernels> kernels;
 
-  std::mutex mutex;                          // Guards the next two while backward is enqueued.
+  std::mutex mutex;                          // Guards the next three while backward is enqueued.
   std::vector<std::vector<Stream>> streams;  // By bucket: those that its gradients were marked with.
   std::size_t started = 0;                   // Buckets of this step, in plan order.
   std::unique_ptr<internal::DeviceCarrier> carrier;
+  std::exception_ptr failure;                // What ended their start in backward, for wait().
   std::uint64_t sent_before = 0;  // By carriers before.
 
   internal::StepState step;  // The one under way.

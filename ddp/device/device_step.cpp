@@ -84,20 +84,29 @@ void DeviceReducer::State::deliver(std::size_t i) {
 // ---- buckets
 
 void DeviceReducer::State::start_full_buckets() {
-  const std::lock_guard lock(mutex);
+/// Marks go on when this fails: wait() tells of it, as of all that is wrong with a step.
   if (starts_in_wait()) return;
-  const DeviceScope scope(backend, communicator.device());
-  scope.status().throw_if_error();
-  while (started < plan.buckets.size() && tracker->full(started)) start_bucket(started++);
+  const std::lock_guard lock(mutex);
+  try {
+    if (!failure) start_buckets(false);
+  } catch (...) {
+    failure = std::current_exception();
+  }
 }
 
 /// Those that are left are not full: `other` is where their gradients were last used.
 void DeviceReducer::State::start_all_buckets(Stream other) {
-  const DeviceScope scope(backend, communicator.device());
-  scope.status().throw_if_error();
   for (std::size_t b = started; b < plan.buckets.size(); ++b) note_stream(b, other);
   const std::lock_guard lock(mutex);
-  while (started < plan.buckets.size()) start_bucket(started++);
+  if (failure) std::rethrow_exception(failure);
+  start_buckets(true);
+}
+
+/// In plan order: `all`, or those that are full.
+void DeviceReducer::State::start_buckets(bool all) {
+  const DeviceScope scope(backend, communicator.device());
+  scope.status().throw_if_error();
+  while (started < plan.buckets.size() && (all || tracker->full(started))) start_bucket(started++);
 }
 
 void DeviceReducer::State::start_bucket(std::size_t index) {
@@ -233,6 +242,7 @@ bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {
   if (!internal::open_step(step, closing, samples, communicator.rank(), rules)) return false;
   if (step.shadowing && !options.check_first) start_all_buckets(other);
   return true;
+  failure = nullptr;
 }
 
 }  // namespace lockstep

@@ -38,6 +38,32 @@ TEST(DeviceModes, BucketsStartWithTheirLastMark) {
   });
 }
 
+/// Of a gradient with parts in several buckets too.
+TEST(DeviceModes, AGroupThatFailsInBackwardIsReportedByWait) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    constexpr std::size_t kCount = 10'000;
+    DeviceCommunicator device(host, 0);
+    auto* const values = static_cast<float*>(allocate_device(kCount * sizeof(float), 0));
+    const Parameter large{"large", DataType::f32, {kCount}, values, nullptr};
+    DeviceReducerOptions options;
+    options.bucket_bytes = options.first_bucket_bytes = 8 << 10;
+    const Stream stream = must(backend().create_stream());
+    {
+      DeviceReducer reducer(host, device, std::span(&large, 1), options);
+      EXPECT_GE(reducer.plan().buckets.size(), 4u);
+      host.barrier();
+      device.abort("enough");
+      EXPECT_NO_THROW(reducer.mark_ready(0, stream));
+      const auto [code, text] = error_of([&] { reducer.wait(stream); });
+      EXPECT_EQ(code, ErrorCode::aborted);
+      EXPECT_EQ(text.rfind("gradients of step 1: ", 0), 0u) << text;
+      EXPECT_NE(text.find("enough"), std::string::npos) << text;
+    }
+    must(backend().destroy_stream(stream));
+    free_device(values);
+  });
+}
+
 TEST(DeviceModes, NoSyncKeepsGradientsHereUntilTheLastMicroBatch) {
   on_ranks(2, "shm", [](Communicator& host) {
     Twins twins(host, {});

@@ -70,7 +70,8 @@ struct DeviceReducerOptions {
 /// Errors of use (a gradient marked twice, or never) fail the step on every rank, as those of a Reducer:
 /// wait() throws the same Error(invalid_argument) everywhere, and the next step may begin. Gradients are then
 /// undefined, or with DeviceReducerOptions::undo or check_first as they were, to the last bit. A failed
-/// collective throws from the next call, or from DeviceCommunicator::wait(), and leaves them undefined.
+/// collective throws from wait(), this one or the next, or from DeviceCommunicator::wait(), and leaves them
+/// undefined.
 class LOCKSTEP_API DeviceReducer {
   struct State;
 
