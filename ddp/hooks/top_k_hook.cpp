@@ -1,6 +1,7 @@
 // Top-k: the largest elements travel as indices and values through all_gather; what stays is kept for the
 // next step.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -71,6 +72,9 @@ Work TopKHook::compress(Communicator& communicator, const GradientBucket& bucket
   auto* values = reinterpret_cast<float*>(indices.data() + k);
   internal::find_largest(residual, indices);
   for (std::size_t j = 0; j < k; ++j) values[j] = std::exchange(residual[indices[j]], 0.0f);
+  // Where all that travels is not finite there may be more, of which the peers need not hear again.
+  const auto lost = [](float value) { return !std::isfinite(value); };
+  if (std::all_of(values, values + k, lost)) std::replace_if(residual.begin(), residual.end(), lost, 0.0f);
   count_bytes(k * kBytesOfOne);
   return communicator.all_gather_async(message, memory_.part(2 * bucket.index + 1), k * kBytesOfOne,
                                        DataType::u8);

@@ -2,6 +2,7 @@
 // equal bits on all ranks, and what is not finite. Over both media and for worlds that take different ways.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -186,6 +187,24 @@ TEST_P(Hooks, PassOnANanAndRecover) {
     for (std::size_t step = 1; step < 3; ++step) run_step(reducer, net, communicator.rank(), step);
     EXPECT_LT(distance(reducer, net, 3, 2).relative(), 2.0);
     expect_equal_bits(communicator, reducer, net);
+  });
+}
+
+/// More of them than travel in a step.
+TEST(TopK, DropsEveryNanAtOnce) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Net net;
+    Reducer reducer(communicator, net.list, {.hook = make_top_k_hook({.share = 0.01})});
+    const float written = communicator.rank() == 1 ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
+    for (std::size_t i = 0; i < Net::kFloatTensors; ++i)
+      std::fill_n(static_cast<float*>(reducer.gradient(i)), net.count(i), written);
+    for (std::size_t i = 0; i < net.list.size(); ++i) reducer.mark_ready(i);
+    reducer.wait();
+    run_step(reducer, net, communicator.rank(), 1);
+    for (std::size_t i = 0; i < Net::kFloatTensors; ++i) {
+      const auto* gradient = static_cast<const float*>(reducer.gradient(i));
+      for (std::size_t e = 0; e < net.count(i); ++e) ASSERT_TRUE(std::isfinite(gradient[e])) << i;
+    }
   });
 }
 
