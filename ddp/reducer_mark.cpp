@@ -1,6 +1,7 @@
 // Marks: any thread, while backward runs.
 #include <cstring>
 
+#include "ddp/bucket_gaps.hpp"
 #include "ddp/gradient_math.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/reducer_state.hpp"
@@ -128,7 +129,9 @@ void Reducer::State::keep_for_undo(std::size_t index, std::byte* data) {
   }
 }
 
-/// What this rank has no gradient for is zero; weights are applied.
+/// What this rank has no gradient for is zero, and so is what backward has left in a view that is frozen;
+/// weights are applied.
+  internal::clear_gaps(bucket.parts, data, bucket.count, size);
 void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) const {
   const std::size_t size = size_of(bucket.type);
   for (const GradientPart& part : bucket.parts) {

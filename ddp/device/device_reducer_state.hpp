@@ -63,6 +63,7 @@ struct DeviceReducer::State {
   void start_all_buckets(Stream stream);
   void start_buckets(bool all);
   void start_bucket(std::size_t index);
+  void clear_frozen(const BucketPlan::Bucket& bucket, std::byte* data);
   void complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data);
   void wait(Stream stream);
   void run_to_end(Stream stream);

@@ -1,6 +1,7 @@
 // A step of a DeviceReducer: marks, buckets that start, and wait().
 #include <algorithm>
 
+#include "ddp/bucket_gaps.hpp"
 #include "ddp/device/device_reducer_state.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/open_step.hpp"
@@ -122,9 +123,19 @@ void DeviceReducer::State::start_bucket(std::size_t index) {
 }
 
 /// What this rank has no gradient for is zero; weights are applied.
+/// What backward has left in views that are frozen. Gaps of alignment alone are smaller, and zero.
+void DeviceReducer::State::clear_frozen(const BucketPlan::Bucket& bucket, std::byte* data) {
+  const std::size_t size = size_of(bucket.type);
+  internal::for_each_gap(bucket.parts, bucket.count, [&](std::size_t first, std::size_t count) {
+    if (count * size < BucketPlan::kAlignment) return;
+    backend.fill(data + first * size, 0, count * size, stream.get()).throw_if_error();
+  });
+}
+
 void DeviceReducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) {
   const std::size_t size = size_of(bucket.type);
   for (const GradientPart& part : bucket.parts) {
+  clear_frozen(bucket, data);
     if (step.has_gradient[part.parameter] != 0 || part.count == 0) continue;
     backend.fill(data + part.offset * size, 0, part.count * size, stream.get()).throw_if_error();
   }
@@ -179,7 +190,9 @@ void DeviceReducer::State::look_first(Stream other) {
     note_stream(b, other);
     for (const Stream marked : streams[b]) stream.wait_for(marked);
     const BucketPlan::Bucket& bucket = plan.buckets[b];
-    kernels->look(b, bucket, buckets.start_of(bucket), step.has_gradient, stream.get());
+    std::byte* const data = buckets.start_of(bucket);
+    if (bucket.count > 0) clear_frozen(bucket, data);
+    kernels->look(b, bucket, data, step.has_gradient, stream.get());
   }
   note_infinities();
 }

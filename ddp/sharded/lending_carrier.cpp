@@ -2,7 +2,6 @@
 // waits for the oldest one when too many are on their way.
 #include <mutex>
 
-#include "ddp/bucket_gaps.hpp"
 #include "ddp/bucket_work.hpp"
 #include "ddp/sharded/loans.hpp"
 #include "ddp/sharded/scatter_carriers.hpp"
@@ -26,7 +25,6 @@ class LendingCarrier final : public ShardCarrier {
   void make_room();
   void give_back_oldest() { loans_.take_back(works_.await_first()); }  // Buckets start from 0 in each step.
   Work reduce(const GradientBucket& bucket) {
-    clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, size_of(bucket.type));
     return start_reduce_scatter(communicator_, clock_, bucket, shard(bucket.index),
                                 layout_.shard(bucket.index));
   }

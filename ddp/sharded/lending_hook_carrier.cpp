@@ -4,7 +4,6 @@
 #include <mutex>
 #include <utility>
 
-#include "ddp/bucket_gaps.hpp"
 #include "ddp/sharded/loans.hpp"
 #include "ddp/sharded/scatter_carriers.hpp"
 #include "lib/reduce/copy.hpp"
@@ -62,7 +61,6 @@ std::byte* LendingHookCarrier::lend(std::size_t bucket) {
 
 void LendingHookCarrier::start(const GradientBucket& bucket) noexcept {
   if (bucket.data == nullptr) return;  // lend() has failed, and with it the step.
-  clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, size_of(bucket.type));
   {
     const std::lock_guard lock(mutex_);
     ++in_flight_;

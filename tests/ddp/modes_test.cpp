@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/mode_world.hpp"
@@ -185,6 +186,29 @@ TEST(Freeze, LeavesParametersOutUntilTheyAreNamedNoMore) {
       step({});
       EXPECT_EQ(reducer.gradient(5), gradient) << "nothing moves";
     });
+  }
+}
+
+/// Its view lies between those of others, in their bucket.
+TEST(Freeze, WhatIsWrittenToAFrozenGradientCountsForNothing) {
+  for (const bool hook : {false, true}) {
+    for (const float written : {1e6f, std::nanf("")}) {
+      on_ranks(2, "auto", [&](Communicator& communicator) {
+        ReducerOptions options;
+        if (hook) options.hook = make_quantised_hook();
+        Numbers numbers(communicator, 3, options);
+        Reducer& reducer = numbers.reducer();
+        reducer.freeze(std::vector<std::size_t>{1});
+        for (int step = 0; step < 2; ++step) {
+          numbers.gradient(0) = numbers.gradient(2) = 1;
+          numbers.gradient(1) = written;
+          for (const std::size_t i : {2u, 1u, 0u}) reducer.mark_ready(i);
+          reducer.wait();
+          for (const std::size_t i : {0u, 2u}) EXPECT_NEAR(numbers.gradient(i), 1, 1e-6) << written;
+          EXPECT_EQ(numbers.gradient(1), 0);
+        }
+      });
+    }
   }
 }
 

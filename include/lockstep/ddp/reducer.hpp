@@ -122,7 +122,7 @@ class LOCKSTEP_API Reducer {
 
   /// Collective; between steps. Gradients of `parameters` (and no others) take no part from now on: layers
   /// that are not trained yet or no longer. The same list on all ranks: Error(mismatch) otherwise. Views of
-  /// frozen gradients are zero.
+  /// frozen gradients become zero, and what is written to them meanwhile counts for nothing.
   void freeze(std::span<const std::size_t> parameters);
 
   /// Collective; between steps. The reducer has these parameters as well from now on, numbered on from those
