@@ -38,9 +38,7 @@ namespace {
 void settle_learned(StepState& step, ReadyTracker& tracker,
                     const std::function<void(std::size_t)>& contribute) {
   for (std::size_t i = 0; i < step.has_gradient.size(); ++i) {
-    if (!tracker.expects(i)) continue;
-    if (tracker.learned(i)) step.has_gradient[i] = 1;
-    if (step.has_gradient[i] != 0) contribute(i);
+    if (tracker.expects(i) && step.has_gradient[i] != 0) contribute(i);
   }
   tracker.adopt();
 }

@@ -56,8 +56,6 @@ class ReadyTracker {
   // ---- a step that learns how many marks there are
   /// The step to come takes any number of marks, all of them Mark::awaited.
   void learn() noexcept;
-  /// Whether parameter i was marked in the step that learned.
-  bool learned(std::size_t i) const noexcept { return left_[i].load(std::memory_order_relaxed) < kAnyNumber; }
   /// From the next reset() on, as many marks are expected as this step has seen.
   void adopt() noexcept;
   /// From the next reset() on, as many marks are expected as `other` expects, of the same parameters.

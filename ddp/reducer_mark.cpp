@@ -20,12 +20,10 @@ void Reducer::State::check_index(const char* call, std::size_t parameter) const 
 void Reducer::State::mark_ready(std::size_t i) {
   check_index("mark_ready", i);
   if (frozen[i]) return;
-  if (step.pauses > 0) {
-    std::atomic_ref(step.has_gradient[i]).store(1, std::memory_order_relaxed);
-    return;
-  }
-  if (!claim("mark_ready", i)) return;
-  step.has_gradient[i] = 1;
+  if (step.pauses > 0) return step.note_gradient(i);
+  const bool last = claim("mark_ready", i);
+  if (last || learning) step.note_gradient(i);
+  if (!last) return;
   order.note(i);
   deliver(i);
 }
@@ -131,9 +129,9 @@ void Reducer::State::keep_for_undo(std::size_t index, std::byte* data) {
 
 /// What this rank has no gradient for is zero, and so is what backward has left in a view that is frozen;
 /// weights are applied.
-  internal::clear_gaps(bucket.parts, data, bucket.count, size);
 void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) const {
   const std::size_t size = size_of(bucket.type);
+  internal::clear_gaps(bucket.parts, data, bucket.count, size);
   for (const GradientPart& part : bucket.parts) {
     if (step.has_gradient[part.parameter] == 0) std::memset(data + part.offset * size, 0, part.count * size);
   }

@@ -25,6 +25,8 @@ struct StepState {
   double factor = 1;                       // Multiplies this rank's gradients before they are summed.
   int pauses = 0;                          // NoSyncs alive; they may outlive the step.
 
+  /// Any thread, and several of one parameter.
+  void note_gradient(std::size_t i) { std::atomic_ref(has_gradient[i]).store(1, std::memory_order_relaxed); }
   std::string name() const { return "step " + std::to_string(number); }
   /// Before the first mark. Throws Error(invalid_argument) where this step takes none, or none yet.
   void require_marks_allowed(bool weighted) const;

@@ -27,11 +27,12 @@ void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
   check_index("mark_ready", i);
   if (frozen[i]) return;
   if (step.pauses > 0) {
-    std::atomic_ref(step.has_gradient[i]).store(1, std::memory_order_relaxed);
+    step.note_gradient(i);
     return note_streams(i, other);
   }
-  if (!claim("mark_ready", i, other)) return;
-  step.has_gradient[i] = 1;
+  const bool last = claim("mark_ready", i, other);
+  if (last || learning) step.note_gradient(i);
+  if (!last) return;
   order.note(i);
   deliver(i);
 }
@@ -84,8 +85,8 @@ void DeviceReducer::State::deliver(std::size_t i) {
 
 // ---- buckets
 
-void DeviceReducer::State::start_full_buckets() {
 /// Marks go on when this fails: wait() tells of it, as of all that is wrong with a step.
+void DeviceReducer::State::start_full_buckets() {
   if (starts_in_wait()) return;
   const std::lock_guard lock(mutex);
   try {
@@ -122,7 +123,6 @@ void DeviceReducer::State::start_bucket(std::size_t index) {
   clock.bucket_done(index, stream.get());
 }
 
-/// What this rank has no gradient for is zero; weights are applied.
 /// What backward has left in views that are frozen. Gaps of alignment alone are smaller, and zero.
 void DeviceReducer::State::clear_frozen(const BucketPlan::Bucket& bucket, std::byte* data) {
   const std::size_t size = size_of(bucket.type);
@@ -132,10 +132,11 @@ void DeviceReducer::State::clear_frozen(const BucketPlan::Bucket& bucket, std::b
   });
 }
 
+/// What this rank has no gradient for is zero; weights are applied.
 void DeviceReducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data) {
   const std::size_t size = size_of(bucket.type);
-  for (const GradientPart& part : bucket.parts) {
   clear_frozen(bucket, data);
+  for (const GradientPart& part : bucket.parts) {
     if (step.has_gradient[part.parameter] != 0 || part.count == 0) continue;
     backend.fill(data + part.offset * size, 0, part.count * size, stream.get()).throw_if_error();
   }
@@ -241,6 +242,7 @@ void DeviceReducer::State::take_back(Stream other) {
 void DeviceReducer::State::reset_step() {
   for (std::vector<Stream>& seen : streams) seen.clear();
   started = 0;
+  failure = nullptr;
   step.restart(options.average);
   if (undo) undo->forget();
   order.restart();
@@ -255,7 +257,6 @@ bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {
   if (!internal::open_step(step, closing, samples, communicator.rank(), rules)) return false;
   if (step.shadowing && !options.check_first) start_all_buckets(other);
   return true;
-  failure = nullptr;
 }
 
 }  // namespace lockstep

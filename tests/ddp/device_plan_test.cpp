@@ -56,6 +56,25 @@ TEST(DeviceStaticGraph, CountsTheMarksOfTheFirstStep) {
   });
 }
 
+/// The step that counts marks included.
+TEST(DeviceStaticGraph, WhatIsMarkedAsUnusedIsZeroInEveryStep) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.static_graph = options.find_unused = true;
+    Twins twins(host, options);
+    for (unsigned number = 1; number <= 3; ++number) {
+      for (std::size_t i = 0; i < kParameters; ++i) twins.compute(i, number);
+      for (const std::size_t i : {0u, 2u, 3u, 4u}) twins.mark(i);
+      twins.on_device->mark_unused(1, twins.stream);
+      twins.on_host->mark_unused(1);
+      twins.wait();
+      twins.expect_equal("with a parameter that nobody used");
+      EXPECT_EQ(static_cast<const float*>(twins.on_device->gradient(1))[7], 0);
+      EXPECT_FALSE(twins.on_device->used(1));
+    }
+  });
+}
+
 /// The last of several marks counts, also when the stream of an earlier one is behind.
 TEST(DeviceStaticGraph, WaitsForTheStreamsOfAllMarks) {
   on_forked_ranks(2, [](Communicator& host) {

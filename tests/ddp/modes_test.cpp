@@ -155,6 +155,25 @@ TEST(Weighted, IsNoCompanionOfAHookThatLeavesGradientsLocal) {
   });
 }
 
+/// The step that counts marks included.
+TEST(StaticGraph, WhatIsMarkedAsUnusedIsZeroInEveryStep) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.static_graph = options.find_unused = true;
+    Numbers numbers(communicator, 2, options);
+    Reducer& reducer = numbers.reducer();
+    for (int step = 1; step <= 3; ++step) {
+      numbers.gradient(0) = 7;
+      reducer.mark_unused(0);
+      numbers.mark(1);
+      reducer.wait();
+      EXPECT_EQ(numbers.gradient(0), 0) << step;
+      EXPECT_FALSE(reducer.used(0)) << step;
+      numbers.expect(1, 1.5);
+    }
+  });
+}
+
 TEST(Freeze, LeavesParametersOutUntilTheyAreNamedNoMore) {
   for (const bool views : {true, false}) {
     on_ranks(2, "auto", [&](Communicator& communicator) {

@@ -64,8 +64,6 @@ TEST(ReadyTracker, LearnsHowOftenParametersAreMarked) {
   ReadyTracker tracker(plan_of({{0, 1}, {2}}), 3);
   tracker.learn();
   for (const std::size_t i : {0u, 2u, 0u}) EXPECT_EQ(tracker.mark(i), Mark::awaited);
-  EXPECT_TRUE(tracker.learned(0));
-  EXPECT_FALSE(tracker.learned(1));
   tracker.adopt();
   tracker.reset();
   EXPECT_FALSE(tracker.expects(1));
