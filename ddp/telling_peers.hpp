@@ -1,6 +1,7 @@
 // What one rank can fail at alone, while its peers go on to what comes next.
 #pragma once
 
+#include <exception>
 #include <new>
 #include <string>
 
@@ -25,6 +26,8 @@ void telling_peers(Ranks& communicator, const std::string& where, Action action)
     throw tell(error.code(), error.what(), error.culprit());
   } catch (const std::bad_alloc&) {
     throw tell(ErrorCode::out_of_memory, "no memory", rank);
+  } catch (const std::exception& error) {  // Of the caller's own code.
+    throw tell(ErrorCode::aborted, error.what(), rank);
   }
 }
 

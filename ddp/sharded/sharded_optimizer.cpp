@@ -237,10 +237,12 @@ void ShardedOptimizer::step() {
   s.require_reduced("step");
   s.reduced = false;
   ++s.steps;
-  for (std::size_t b = s.layout.buckets(); b-- > 0;) {
-    s.values.await(b);  // A rank without data has not read them.
-    s.values.step(b, s.steps, s.shard_gradients(b));
-  }
+  internal::telling_peers(s.communicator, "ShardedOptimizer::step", [&] {
+    for (std::size_t b = s.layout.buckets(); b-- > 0;) {
+      s.values.await(b);  // A rank without data has not read them.
+      s.values.step(b, s.steps, s.shard_gradients(b));
+    }
+  });
 }
 
 void ShardedOptimizer::wait_parameters(std::size_t parameter) {

@@ -83,6 +83,39 @@ TEST(ShardedMisuse, GradientsThatAreNotFiniteAreNamedAndLeftOut) {
   }
 }
 
+/// One that fails on a single rank.
+class Failing final : public Optimizer {
+ public:
+  explicit Failing(bool here) : Optimizer(0.1), here_(here) {}
+  std::string name() const override { return "failing"; }
+  std::vector<std::string> slots() const override { return {}; }
+  void step(const OptimizerSlice&) const override {
+    if (here_) throw std::runtime_error("it diverged");
+  }
+
+ private:
+  const bool here_;
+};
+
+TEST(ShardedMisuse, AnOptimizerThatThrowsIsAnErrorOnEveryRank) {
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(8, 2);
+      ShardedOptimizer sharded(communicator, model.list(),
+                               std::make_shared<Failing>(communicator.rank() == 1),
+                               small_buckets(arrangement));
+      run_step(sharded, model, communicator.rank(), 0);
+      const Error error = thrown_by([&] {
+        sharded.step();
+        sharded.wait_parameters();
+      });
+      EXPECT_EQ(error.culprit(), 1);
+      EXPECT_NE(std::string(error.what()).find("step on rank 1: it diverged"), std::string::npos)
+          << error.what();
+    });
+  }
+}
+
 TEST(ShardedMisuse, AnIndexOrAnOldValueIsRefusedOnTheSpot) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
