@@ -100,6 +100,7 @@ bool Reducer::used(std::size_t parameter) const {
 }
 
 double Reducer::clip_gradients(double max_norm) {
+  state_->require_between_steps("clip_gradients");
   state_->wait_gradients();
   return clip_by_global_norm(state_->gradients(), max_norm);
 }

@@ -174,6 +174,18 @@ TEST(StaticGraph, WhatIsMarkedAsUnusedIsZeroInEveryStep) {
   });
 }
 
+TEST(Clipping, IsRefusedInTheMidstOfAStep) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 2);
+    numbers.mark(1);
+    EXPECT_STREQ(thrown_by([&] { numbers.reducer().clip_gradients(1); }).what(),
+                 "clip_gradients was called in the midst of step 1; call wait() first");
+    numbers.mark(0);
+    numbers.reducer().wait();
+    EXPECT_GT(numbers.reducer().clip_gradients(1), 1);
+  });
+}
+
 TEST(Freeze, LeavesParametersOutUntilTheyAreNamedNoMore) {
   for (const bool views : {true, false}) {
     on_ranks(2, "auto", [&](Communicator& communicator) {
