@@ -51,8 +51,9 @@ class LOCKSTEP_API Reducer {
   /// first.
   Reducer(Communicator& communicator, std::span<const Parameter> parameters,
           const ReducerOptions& options = {});
-  /// Local. In the midst of a step, which begin_step() or the first mark begins, it aborts the communicator:
-  /// the peers wait for this rank's gradients.
+  /// Local, but for gradients that overlap_forward has left on their way: it returns when their collectives
+  /// have ended, which all ranks have started. In the midst of a step, which begin_step() or the first mark
+  /// begins, it aborts the communicator: the peers wait for this rank's gradients.
   ~Reducer();
   Reducer(Reducer&&) noexcept;
 
