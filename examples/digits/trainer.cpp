@@ -20,6 +20,12 @@ std::size_t divide_batch(std::size_t batch, int ranks) {
                               std::to_string(n) + " ranks; choose a multiple of " + std::to_string(n));
 }
 
+std::size_t count_steps(std::size_t batch, std::size_t samples) {
+  if (batch <= samples) return samples / batch;
+  throw std::invalid_argument("--batch " + std::to_string(batch) + " is more than the " +
+                              std::to_string(samples) + " samples; choose a smaller one");
+}
+
 /// Bytes of a layer's gradients in a bucket.
 static std::size_t layer_bytes(std::size_t inputs, std::size_t outputs) {
   return (inputs + 1) * outputs * sizeof(float) + lockstep::BucketPlan::kAlignment;
@@ -58,14 +64,10 @@ Trainer::Trainer(lockstep::Communicator& communicator, const Dataset& data, cons
       options_(options),
       rank_batch_(divide_batch(options.batch, communicator.size())),
       sampler_(data.size(), communicator.size(), communicator.rank(), true, options.seed, true),
-      steps_per_epoch_(sampler_.size() / rank_batch_),
+      steps_per_epoch_(count_steps(options.batch, data.size())),
       network_(widths(options), options.seed),
       parameters_(network_.parameters()),
       reducer_(communicator, parameters_, bucket_caps(options)) {
-  if (steps_per_epoch_ == 0) {
-    throw std::invalid_argument("--batch " + std::to_string(options.batch) + " is more than the " +
-                                std::to_string(data.size()) + " samples");
-  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     network_.set_gradient(i, static_cast<float*>(reducer_.gradient(i)));
   }

@@ -24,10 +24,11 @@ struct TrainingOptions {
   std::uint64_t seed = 1;  ///< Of the weights and of the order of the samples.
 };
 
-/// What the options mean: the widths of all layers, the samples of one rank in a step, and buckets for about
-/// a layer each.
+/// What the options mean: the widths of all layers, the samples of one rank in a step, the steps with a whole
+/// batch, and buckets for about a layer each. Throw std::invalid_argument for a batch that cannot be.
 std::vector<std::size_t> widths(const TrainingOptions& options);
 std::size_t divide_batch(std::size_t batch, int ranks);
+std::size_t count_steps(std::size_t batch, std::size_t samples);
 lockstep::ReducerOptions bucket_caps(const TrainingOptions& options);
 
 /// Where a step stands in the training, for whoever shows it.
@@ -40,7 +41,7 @@ struct Progress {
 /// Not thread-safe. `communicator` and `data` must outlive it.
 class Trainer {
  public:
-  /// Collective. Throws std::invalid_argument when the batch cannot be dealt evenly.
+  /// Collective. Throws std::invalid_argument for a batch that cannot be dealt evenly, or from the samples.
   Trainer(lockstep::Communicator& communicator, const Dataset& data, const TrainingOptions& options);
 
   /// One pass over the data. Returns the loss of every step, averaged over the whole batch; equal on all

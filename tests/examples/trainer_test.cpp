@@ -100,7 +100,7 @@ TEST(Trainer, RefusesABatchThatCannotBeDealt) {
       return "accepted";
     };
     EXPECT_EQ(message(64), "--batch 64 cannot be dealt evenly to 3 ranks; choose a multiple of 3");
-    EXPECT_EQ(message(3000), "--batch 3000 is more than the 1438 samples");
+    EXPECT_EQ(message(3000), "--batch 3000 is more than the 1438 samples; choose a smaller one");
   });
 }
 

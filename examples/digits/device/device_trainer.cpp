@@ -35,7 +35,7 @@ DeviceTrainer::DeviceTrainer(lockstep::Communicator& communicator, lockstep::Dev
       rank_batch_(divide_batch(options.batch, communicator.size())),
       device_(device.device()),
       sampler_(data.size(), communicator.size(), communicator.rank(), true, options.seed, true),
-      steps_per_epoch_(sampler_.size() / rank_batch_),
+      steps_per_epoch_(count_steps(options.batch, data.size())),
       compute_(make_compute(device_, compute_stream_.stream)),
       start_(widths(options), options.seed),
       network_(start_, std::max(rank_batch_, data.size()), device_, compute_stream_.stream, *compute_),
