@@ -90,20 +90,37 @@ void DeviceReducer::State::grow(std::span<const Parameter> added, const BucketPl
   use_plan();
 }
 
-/// In wait(), after the step whose order was observed. Whether gradients have moved.
+/// It can fail midway, and on this rank alone: no step begins any more, here or at the peers.
+void DeviceReducer::State::change_plan(const std::string& where, const std::function<void()>& change) {
+  try {
+    internal::telling_peers(peers, kOwner + where, change);
+  } catch (const Error& error) {
+    broken = error;
+    throw;
+  }
+}
+
+/// In wait(), after the step whose order was observed. Whether gradients have moved. The step has ended well:
+/// a failure is one of the next.
 bool DeviceReducer::State::rebuild() {
-  const BucketPlan next = internal::plan_in_order(parameters, rules, internal::agreed_order(order, control));
-  if (next == layout) return false;
-  internal::telling_peers(communicator, std::string(kOwner) + " cannot lay out its buckets anew", [&] {
-    rest();
-    move_gradients(next);
-    const bool has_learned = !learning;
-    const auto before = use_plan();
-    if (!has_learned) return;
-    tracker->adopt(*before);  // What a static graph has learned still holds.
-    learning = false;
-  });
-  return true;
+  bool moved = false;
+  try {
+    change_plan(" cannot lay out its buckets anew", [&] {
+      const BucketPlan next =
+          internal::plan_in_order(parameters, rules, internal::agreed_order(order, control));
+      if (next == layout) return;
+      rest();
+      move_gradients(next);
+      moved = true;
+      const bool has_learned = !learning;
+      const auto before = use_plan();
+      if (!has_learned) return;
+      tracker->adopt(*before);  // What a static graph has learned still holds.
+      learning = false;
+    });
+  } catch (const Error&) {  // It is in `broken`.
+  }
+  return moved;
 }
 
 /// The averages move along.
@@ -125,7 +142,7 @@ void DeviceReducer::State::freeze(std::span<const std::size_t> list, Stream othe
   if (next == frozen) return;
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
-  internal::telling_peers(communicator, std::string(kOwner) + "::freeze", [&] {
+  change_plan("::freeze", [&] {
     rest();
     frozen = std::move(next);
     for (std::size_t i = 0; i < frozen.size(); ++i) {
@@ -142,9 +159,8 @@ void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
   all.insert(all.end(), added.begin(), added.end());
   const bool may_move = internal::check_parameters(control, all, rules);
   if (added.empty()) return;
-  internal::telling_peers(communicator, std::string(kOwner) + "::add_parameters", [&] {
-    grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules)));
-  });
+  change_plan("::add_parameters",
+              [&] { grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules))); });
   if (may_move) order.observe(parameters.size());
 }
 

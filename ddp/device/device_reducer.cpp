@@ -65,9 +65,7 @@ DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const Devic
 
 DeviceReducer::State::~State() {
   if (step.marked || step.opened) {
-    const std::string reason = internal::reason_of_abandoned(step, parameters, kOwner, communicator.rank());
-    communicator.abort(reason);
-    control.abort(reason);
+    peers.abort(internal::reason_of_abandoned(step, parameters, kOwner, communicator.rank()));
   }
   stream.drain();
 }

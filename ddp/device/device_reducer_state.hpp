@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,6 +45,7 @@ struct DeviceReducer::State {
   std::unique_ptr<internal::ReadyTracker> use_plan();
   void rest();
   std::unique_ptr<internal::DeviceCarrier> make_carrier();
+  void change_plan(const std::string& where, const std::function<void()>& change);
   bool rebuild();
   void move_gradients(const BucketPlan& next);
   void freeze(std::span<const std::size_t> list, Stream stream);
@@ -65,6 +67,7 @@ struct DeviceReducer::State {
   void start_bucket(std::size_t index);
   void clear_frozen(const BucketPlan::Bucket& bucket, std::byte* data);
   void complete_bucket(const BucketPlan::Bucket& bucket, std::byte* data);
+  void alone(const std::function<void()>& action);
   void wait(Stream stream);
   void run_to_end(Stream stream);
   void look_first(Stream stream);
@@ -96,6 +99,15 @@ struct DeviceReducer::State {
   internal::ReadyOrder order;
 
   Communicator control;  // Of the reducer's own: its calls have their own order.
+  struct Peers {         // They may wait in either group.
+    DeviceCommunicator& device;
+    Communicator& host;
+    int rank() const { return host.rank(); }
+    void abort(const std::string& reason) {
+      device.abort(reason);
+      host.abort(reason);
+    }
+  } peers{communicator, control};
   internal::ClosingExchange closing;
   internal::CommunicationStream stream;
   internal::DeviceBuckets buckets;
@@ -106,9 +118,11 @@ struct DeviceReducer::State {
   std::mutex mutex;                          // Guards the next three while backward is enqueued.
   std::vector<std::vector<Stream>> streams;  // By bucket: those that its gradients were marked with.
   std::size_t started = 0;                   // Buckets of this step, in plan order.
-  std::unique_ptr<internal::DeviceCarrier> carrier;
   std::exception_ptr failure;                // What ended their start in backward, for wait().
+  std::unique_ptr<internal::DeviceCarrier> carrier;
   std::uint64_t sent_before = 0;  // By carriers before.
+
+  std::optional<Error> broken;  // Why a change of the plan failed: no step begins any more.
 
   internal::StepState step;  // The one under way.
 };

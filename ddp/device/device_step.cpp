@@ -1,5 +1,6 @@
 // A step of a DeviceReducer: marks, buckets that start, and wait().
 #include <algorithm>
+#include <new>
 
 #include "ddp/bucket_gaps.hpp"
 #include "ddp/device/device_reducer_state.hpp"
@@ -7,6 +8,7 @@
 #include "ddp/open_step.hpp"
 #include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/base/hash.hpp"
 
 namespace lockstep {
@@ -49,6 +51,7 @@ void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
 
 /// The first mark of a step, in `other`; several threads may think theirs is.
 void DeviceReducer::State::begin_marks(Stream other) {
+  if (broken) throw *broken;
   step.require_marks_allowed(options.weighted);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
@@ -145,13 +148,17 @@ void DeviceReducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std
 
 // ---- the end
 
+/// What the peers do not see fail: they would wait for the rest of the step.
+void DeviceReducer::State::alone(const std::function<void()>& action) {
+  internal::telling_peers(peers, std::string(kOwner) + "::wait", action);
+}
+
 void DeviceReducer::State::wait(Stream other) {
   if (step.pauses > 0) return;
   internal::require_own_process("wait", kOwner);
   if (!step.marked && !step.shadowing) begin_marks(other);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
-  clock.wait_entered(other);
   const bool rebuilds =
       order.observing() && step.number != learns_in;  // A step that only counts marks sees no order.
   try {
@@ -162,27 +169,34 @@ void DeviceReducer::State::wait(Stream other) {
     reset_step();
     if (dynamic_cast<const NonFiniteGradient*>(&error) != nullptr) throw;
     throw Error(error.code(), where + error.what(), error.culprit());
+  } catch (const std::bad_alloc&) {  // Of the closing exchange; of this rank alone.
+    const std::string what = "gradients of " + step.name() + ": no memory";
+    peers.abort(what);
+    reset_step();
+    throw Error(ErrorCode::out_of_memory, what, communicator.rank());
   }
-  clock.end(step.number, closing.computed(), other);
   const bool moved = rebuilds && rebuild();
-  clock.begin(other);
   ++step.number;
   reset_step();
+  alone([&] { clock.begin(other); });
   if (moved && options.gradients_moved) options.gradients_moved();
 }
 
 /// As of a Reducer, but that the buckets are only enqueued when the ranks judge the step.
 void DeviceReducer::State::run_to_end(Stream other) {
-  internal::settle_marks(step, *tracker, learning, options.find_unused, [](std::size_t) {});
-  if (options.check_first) {
-    if (options.check_finite) look_first(other);
-    judge(other);
-  }
-  start_all_buckets(other);
-  stream.let_wait(other);
-  if (options.check_first) return;
-  if (options.check_finite) note_infinities();
-  judge(other);
+  alone([&] {
+    clock.wait_entered(other);
+    internal::settle_marks(step, *tracker, learning, options.find_unused, [](std::size_t) {});
+    if (options.check_first && options.check_finite) look_first(other);
+  });
+  if (options.check_first) judge(other);
+  alone([&] {
+    start_all_buckets(other);
+    stream.let_wait(other);
+    if (options.check_finite && !options.check_first) note_infinities();
+  });
+  if (!options.check_first) judge(other);
+  alone([&] { clock.end(step.number, closing.computed(), other); });
 }
 
 /// Nothing has been started yet. Waits for the device.
@@ -219,7 +233,7 @@ void DeviceReducer::State::judge(Stream other) {
   record.step = internal::hash_combine(plan_hash, step.number);
   record.computed = clock.computed();
   if (compares_replicas()) {
-    hashes = kernels->hash_values(parameters, other);
+    alone([&] { hashes = kernels->hash_values(parameters, other); });
     record.values = internal::combined(hashes);
   }
   const bool finds_unused = options.find_unused || options.static_graph;
@@ -255,7 +269,9 @@ void DeviceReducer::State::reset_step() {
 bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {
   step.require_ended("begin_step");
   if (!internal::open_step(step, closing, samples, communicator.rank(), rules)) return false;
-  if (step.shadowing && !options.check_first) start_all_buckets(other);
+  if (step.shadowing && !options.check_first) {
+    internal::telling_peers(peers, std::string(kOwner) + "::begin_step", [&] { start_all_buckets(other); });
+  }
   return true;
 }
 

@@ -1,0 +1,92 @@
+// What one rank of a DeviceReducer cannot get while its peers go on, over the host backend: they are told.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "tests/ddp/forked_twins.hpp"
+#include "tests/ddp/shortage.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::backend;
+using testing::must;
+using testing::on_forked_ranks;
+using testing::thrown_by;
+
+constexpr int kLacking = 1;  // The rank that gets nothing.
+
+/// Parameters of single numbers, a bucket each.
+class DeviceNumbers {
+ public:
+  DeviceNumbers(Communicator& host, std::size_t count, DeviceReducerOptions options)
+      : device_(host, 0),
+        values_(static_cast<float*>(allocate_device(count * sizeof(float), 0))),
+        count_(count),
+        stream_(must(backend().create_stream())) {
+    std::vector<Parameter> list;
+    for (std::size_t i = 0; i < count; ++i)
+      list.push_back({"n" + std::to_string(i), DataType::f32, {}, values_ + i, nullptr});
+    reducer_.emplace(host, device_, list, options);
+  }
+  ~DeviceNumbers() {
+    reducer_.reset();
+    must(backend().destroy_stream(stream_));
+    free_device(values_);
+  }
+  void mark_all() {
+    for (std::size_t i = 0; i < count_; ++i) reducer_->mark_ready(i, stream_);
+  }
+  void wait() { reducer_->wait(stream_); }
+
+ private:
+  DeviceCommunicator device_;
+  float* const values_;
+  const std::size_t count_;
+  const Stream stream_;
+  std::optional<DeviceReducer> reducer_;
+};
+
+void expect_tells(const Error& error, const std::string& text) {
+  EXPECT_EQ(error.culprit(), kLacking) << error.what();
+  EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+}
+
+TEST(DeviceShortage, OfMemoryInWaitFailsTheStepOnAllRanks) {
+  on_forked_ranks(2, [](Communicator& host) {
+    constexpr std::size_t kCount = 2'000;
+    DeviceReducerOptions options;
+    options.check_replicas_every = 1;  // A hash of each parameter.
+    DeviceNumbers numbers(host, kCount, options);
+    numbers.mark_all();
+    expect_tells(thrown_by([&] {
+                   const testing::NoMemoryFrom none(kCount * sizeof(std::uint64_t), host.rank() == kLacking);
+                   numbers.wait();
+                 }),
+                 "DeviceReducer::wait on rank 1: no memory");
+  });
+}
+
+/// The step before has ended well everywhere.
+TEST(DeviceShortage, OfMemoryForRebuiltBucketsEndsTheNextStepOnAllRanks) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.bucket_bytes = options.first_bucket_bytes = 4;
+    options.gradients_moved = [] {};
+    DeviceNumbers numbers(host, 6, options);
+    numbers.mark_all();
+    {
+      const testing::NoDescriptors none(host.rank() == kLacking);
+      EXPECT_NO_THROW(numbers.wait());
+    }
+    expect_tells(thrown_by([&] {
+                   numbers.mark_all();
+                   numbers.wait();
+                 }),
+                 "DeviceReducer cannot lay out its buckets anew on rank 1");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
