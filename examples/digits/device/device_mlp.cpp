@@ -4,12 +4,6 @@
 
 namespace digits {
 
-void FreeDevice::operator()(void* memory) const { lockstep::free_device(memory); }
-
-DeviceFloats device_floats(std::size_t count, int device) {
-  return DeviceFloats(static_cast<float*>(lockstep::allocate_device(count * sizeof(float), device)));
-}
-
 DeviceMlp::DeviceMlp(Mlp& start, std::size_t batch, int device, lockstep::Stream stream, Compute& compute)
     : compute_(compute), parameters_(start.parameters()), gradients_(parameters_.size()) {
   const auto filled = [&](const void* values, std::size_t count) {

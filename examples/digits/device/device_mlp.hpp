@@ -3,19 +3,16 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <vector>
 
+#include "examples/device/device_floats.hpp"
 #include "examples/digits/device/compute.hpp"
 #include "examples/digits/mlp.hpp"
 
 namespace digits {
 
-struct FreeDevice {
-  void operator()(void* memory) const;
-};
-using DeviceFloats = std::unique_ptr<float, FreeDevice>;
-DeviceFloats device_floats(std::size_t count, int device);
+using examples::device_floats;
+using examples::DeviceFloats;
 
 /// Not thread-safe. Works on one stream; gradients live where set_gradient says.
 class DeviceMlp {

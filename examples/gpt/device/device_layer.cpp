@@ -9,13 +9,6 @@ namespace gpt {
 using examples::row_major;
 using examples::transposed;
 
-void FreeDevice::operator()(void* memory) const { lockstep::free_device(memory); }
-
-DeviceFloats device_floats(std::size_t count) {
-  return DeviceFloats(
-      static_cast<float*>(lockstep::allocate_device(count * sizeof(float), lockstep::device::selected())));
-}
-
 namespace {
 
 class Linear final : public DeviceLayer {

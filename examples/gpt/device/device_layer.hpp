@@ -7,17 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "examples/device/device_floats.hpp"
 #include "examples/gpt/device/compute.hpp"
 #include "examples/gpt/tensor.hpp"
 
 namespace gpt {
 
-struct FreeDevice {
-  void operator()(void* memory) const;
-};
-/// Of the selected device.
-using DeviceFloats = std::unique_ptr<float, FreeDevice>;
-DeviceFloats device_floats(std::size_t count);
+using examples::device_floats;
+using examples::DeviceFloats;
 
 /// A tensor of the model in host memory, from which it gets name, shape and first values.
 struct DeviceTensor {
