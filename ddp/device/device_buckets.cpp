@@ -15,7 +15,8 @@ std::size_t whole_pages(std::size_t bytes) {
 }  // namespace
 
 DeviceBlock::DeviceBlock(Backend& backend, DeviceCommunicator& communicator,
-                         const std::vector<std::size_t>& bytes, DeviceStream stream) {
+                         const std::vector<std::size_t>& bytes, DeviceStream stream)
+    : DeviceBlock() {  // From here on the destructor runs, whatever fails.
   std::size_t total = 0;
   for (const std::size_t part : bytes) total += whole_pages(part);
   parts_.resize(bytes.size());
