@@ -74,6 +74,7 @@ void HookState::add_taken_over(std::vector<TensorSlice>& list, const HookTensor&
 }
 
 void HookState::restored(bool average) {
+  kept_.clear();  // Of the run before.
   if (saved_by_ <= 1 || saved_by_ == ranks_) return;  // Nothing was left behind, or it is in place.
   if (ranks_ > 1) {
     for (const HookTensor& tensor : tensors()) {
@@ -87,23 +88,23 @@ void HookState::restored(bool average) {
   taken_over_.clear();
 }
 
-HookState::Values HookState::take() const {
-  Values values;
+void HookState::take() {
   for (const HookTensor& tensor : tensors()) {
     if (tensor.slice.data == nullptr) continue;
-    std::vector<float>& whole = values[tensor.slice.name];
+    std::vector<float>& whole = kept_[tensor.slice.name];
     whole.resize(elements_of(tensor.slice));
     std::copy_n(values_of(tensor), tensor.slice.count, whole.data() + tensor.slice.first);
   }
-  return values;
 }
 
-void HookState::put(const Values& values) const {
-  for (const HookTensor& tensor : tensors()) {
-    const auto kept = values.find(tensor.slice.name);
-    if (tensor.slice.data == nullptr || kept == values.end()) continue;
+void HookState::put() {
+  const std::vector<HookTensor> now = tensors();
+  for (const HookTensor& tensor : now) {
+    const auto kept = kept_.find(tensor.slice.name);
+    if (tensor.slice.data == nullptr || kept == kept_.end()) continue;
     std::copy_n(kept->second.data() + tensor.slice.first, tensor.slice.count, values_of(tensor));
   }
+  for (const HookTensor& tensor : now) kept_.erase(tensor.slice.name);  // Parts of one have one name.
 }
 
 }  // namespace lockstep::internal

@@ -25,10 +25,10 @@ class HookState {
   /// (or sum) as before.
   void restored(bool average);
 
-  /// The values of whole tensors by name, and back where names have not changed.
-  using Values = std::map<std::string, std::vector<float>>;
-  Values take() const;
-  void put(const Values& values) const;
+  /// Before another layout: the values of whole tensors, by name. After it: back to where they belong now.
+  /// Those of parameters that are frozen wait here until they are thawed.
+  void take();
+  void put();
 
  private:
   struct TakenOver {
@@ -42,6 +42,7 @@ class HookState {
   int rank_, ranks_;
   int saved_by_ = 0;
   std::vector<TakenOver> taken_over_;
+  std::map<std::string, std::vector<float>> kept_;
 };
 
 }  // namespace lockstep::internal

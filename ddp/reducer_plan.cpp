@@ -34,8 +34,7 @@ void Reducer::State::broadcast_values(const BucketPlan& of, std::size_t first) {
 
 /// `layout`, `frozen` or `parameters` changed. Returns the tracker of the plan before.
 std::unique_ptr<internal::ReadyTracker> Reducer::State::use_plan() {
-  internal::HookState::Values kept;
-  if (attached) kept = hook_state.take();  // The hook still looks at the plan before.
+  if (attached) hook_state.take();  // The hook still looks at the plan before.
   plan = internal::without_frozen(layout, frozen);
   plan_hash = internal::hash_of(plan);
   places = internal::places_of(plan, parameters.size());
@@ -46,7 +45,7 @@ std::unique_ptr<internal::ReadyTracker> Reducer::State::use_plan() {
   if (undo) undo->attach(plan);
   clock.set_buckets(plan.buckets.size());
   carrier->attach(plan, parameters);
-  if (attached) hook_state.put(kept);
+  if (attached) hook_state.put();
   attached = true;
   return before;
 }

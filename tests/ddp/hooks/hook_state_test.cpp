@@ -212,6 +212,22 @@ TEST(HookState, ANewPlanKeepsIt) {
   }
 }
 
+/// Frozen parameters send nothing; what waits for them waits on.
+TEST(HookState, AThawedParameterFindsItAgain) {
+  for (const Case& hook : kCases) {
+    SCOPED_TRACE(hook.name);
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Net net;
+      Reducer reducer(communicator, net.list, options_of(hook));
+      train(reducer, net, communicator.rank(), kSaved);
+      const auto before = waiting(communicator, reducer);
+      for (const std::vector<std::size_t>& frozen : {std::vector<std::size_t>{0, 2}, {2}, {}})
+        reducer.freeze(frozen);
+      EXPECT_EQ(waiting(communicator, reducer), before);
+    });
+  }
+}
+
 /// Local SGD depends on the number of the step alone: where it averages, and where it begins to.
 TEST(HookState, LocalSgdGoesOnCountingItsSteps) {
   const auto run = [](Communicator& communicator, Net& net, const std::string& from, std::uint64_t last,
