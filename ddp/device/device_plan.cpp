@@ -17,10 +17,9 @@ std::unique_ptr<internal::DeviceCarrier> DeviceReducer::State::make_carrier() {
   const auto quantised = [&](DataType type) {
     return internal::make_quantised_device_carrier(route, plan, type, options.block);
   };
-  if (route.ranks() == 1) return internal::make_plain_device_carrier(route);
-  switch (options.compression) {
+  switch (route.ranks() > 1 ? options.compression : DeviceCompression::none) {
     case DeviceCompression::none:
-      return internal::make_plain_device_carrier(route);
+      break;
     case DeviceCompression::bf16:
       return internal::make_half_device_carrier(route, plan, DataType::bf16);
     case DeviceCompression::f16:
@@ -32,7 +31,7 @@ std::unique_ptr<internal::DeviceCarrier> DeviceReducer::State::make_carrier() {
     case DeviceCompression::i8:
       return quantised(DataType::i8);
   }
-  throw Error(ErrorCode::invalid_argument, "DeviceReducerOptions::compression has no meaning");
+  return internal::make_plain_device_carrier(route);
 }
 
 /// What steps have enqueued is past, and no peer is in this rank's memory.

@@ -7,6 +7,7 @@
 #include "ddp/device/device_reducer_state.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/parameter_check.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/net/fd.hpp"
 #include "lockstep/ddp/hooks.hpp"
 #include "lockstep/ddp/reducer_options.hpp"
@@ -17,9 +18,25 @@ namespace {
 using internal::Backend;
 using internal::DeviceScope;
 
-const char* short_name(DeviceCompression compression) {
-  static constexpr const char* kNames[] = {"none", "bf16", "f16", "f8e4m3", "f8e5m2", "i8"};
-  return kNames[static_cast<std::size_t>(compression)];
+/// The host's way of sending the same.
+std::shared_ptr<CommunicationHook> hook_of(DeviceCompression compression, std::size_t block) {
+  switch (compression) {
+    case DeviceCompression::none:
+      return nullptr;
+    case DeviceCompression::bf16:
+      return make_half_hook(DataType::bf16);
+    case DeviceCompression::f16:
+      return make_half_hook(DataType::f16);
+    case DeviceCompression::f8e4m3:
+      return make_quantised_hook({DataType::f8e4m3, block, false});
+    case DeviceCompression::f8e5m2:
+      return make_quantised_hook({DataType::f8e5m2, block, false});
+    case DeviceCompression::i8:
+      return make_quantised_hook({DataType::i8, block, false});
+  }
+  throw Error(ErrorCode::invalid_argument, "DeviceReducerOptions::compression is " +
+                                               std::to_string(static_cast<int>(compression)) +
+                                               ", which has no meaning; choose a DeviceCompression");
 }
 
 /// What a Reducer with the same plan and the same numbers on the wire would be given.
@@ -37,14 +54,7 @@ ReducerOptions host_options(const DeviceReducerOptions& options) {
   host.check_finite = options.check_finite;
   host.check_replicas_every = options.check_replicas_every;
   host.gradients_moved = options.gradients_moved;
-  if (options.compression < DeviceCompression::f8e4m3) {
-    host.hook = hook_by_name(short_name(options.compression));
-    return host;
-  }
-  const DataType types[] = {DataType::f8e4m3, DataType::f8e5m2, DataType::i8};
-  const auto index =
-      static_cast<std::size_t>(options.compression) - static_cast<std::size_t>(DeviceCompression::f8e4m3);
-  host.hook = make_quantised_hook({types[index], options.block, false});
+  host.hook = hook_of(options.compression, options.block);
   return host;
 }
 
@@ -75,16 +85,13 @@ DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communic
   const ReducerOptions rules = host_options(options);
   const bool may_move = internal::check_parameters(control, parameters, rules);
   auto own = control.split(0, control.rank());
-  try {
+  internal::telling_peers(communicator, "DeviceReducer", [&] {
     const DeviceScope scope(internal::device_backend_or_throw(), communicator.device());
     scope.status().throw_if_error();
     state_ = std::make_unique<State>(std::move(*own), communicator, options);
     state_->grow(parameters, plan_buckets(parameters, rules));
     if (may_move) state_->order.observe(parameters.size());
-  } catch (const Error& error) {  // No memory here, while the peers are on their way to the broadcast.
-    communicator.abort("DeviceReducer on rank " + std::to_string(communicator.rank()) + ": " + error.what());
-    throw;
-  }
+  });
 }
 
 /// A forked child lacks the threads that would have to end, and the step is its parent's.

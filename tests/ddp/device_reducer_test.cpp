@@ -248,6 +248,18 @@ TEST(DeviceReducer, MisuseFailsTheStepOnEveryRankAndTheNextOneIsGood) {
   });
 }
 
+TEST(DeviceReducer, ACompressionWithoutMeaningIsRefused) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    DeviceCommunicator device(host, 0);
+    const Model model(host.rank(), 0);
+    const auto [code, text] = error_of([&] {
+      DeviceReducer(host, device, model.parameters, small_buckets(static_cast<DeviceCompression>(77)));
+    });
+    EXPECT_EQ(code, ErrorCode::invalid_argument);
+    EXPECT_NE(text.find("compression is 77"), std::string::npos) << text;
+  });
+}
+
 TEST(DeviceReducer, RanksWithOtherOptionsAreRefused) {
   on_ranks(2, "shm", [](Communicator& host) {
     DeviceCommunicator device(host, 0);
