@@ -28,7 +28,10 @@ class CommunicationStream {
   CommunicationStream& operator=(const CommunicationStream&) = delete;
 
   DeviceStream get() const { return stream_; }
-  void drain() { static_cast<void>(backend_.synchronize(stream_)); }
+  void drain() {
+    const DeviceScope scope(backend_, device_);
+    static_cast<void>(backend_.synchronize(stream_));
+  }
   void wait_for(DeviceStream other) { order(other, stream_); }
   void let_wait(DeviceStream other) { order(stream_, other); }
 

@@ -148,6 +148,8 @@ std::uint64_t DeviceReducer::bytes_on_wire() const noexcept {
 std::size_t DeviceReducer::undo_bytes() const noexcept { return state_->undo ? state_->undo->bytes() : 0; }
 std::uint64_t DeviceReducer::steps() const noexcept { return state_->step.number - 1; }
 StepStatistics DeviceReducer::statistics() const {
+  const DeviceScope scope(state_->backend, state_->communicator.device());
+  scope.status().throw_if_error();
   state_->clock.collect();
   return state_->clock.latest();
 }
