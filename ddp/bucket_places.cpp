@@ -6,8 +6,7 @@ namespace lockstep::internal {
 namespace {
 
 std::size_t aligned_bytes(const BucketPlan::Bucket& bucket) {
-  const std::size_t bytes = bucket.count * size_of(bucket.type);
-  return (bytes + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
+  return whole_pages(bucket.count * size_of(bucket.type));
 }
 
 }  // namespace

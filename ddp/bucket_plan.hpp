@@ -25,6 +25,9 @@ std::size_t gradient_bytes(const BucketPlan::Bucket& bucket);
 /// Buckets start on pages: ranks that reduce neighbouring buckets share no page. A split gradient is cut into
 /// whole pages, so that it lies in one piece.
 inline constexpr std::size_t kBucketAlignment = 4096;
+constexpr std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
+}
 
 /// The first bucket of those that the next forward needs first: all but the first quarter of the bytes, and
 /// the last bucket in any case. Pure.

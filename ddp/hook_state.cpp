@@ -75,6 +75,7 @@ void HookState::add_taken_over(std::vector<TensorSlice>& list, const HookTensor&
 
 void HookState::restored(bool average) {
   kept_.clear();  // Of the run before.
+
   if (saved_by_ <= 1 || saved_by_ == ranks_) return;  // Nothing was left behind, or it is in place.
   if (ranks_ > 1) {
     for (const HookTensor& tensor : tensors()) {

@@ -116,7 +116,7 @@ Status compare_parameters(std::span<const ParameterList> lists, std::size_t refe
                     value_at(lists[culprit], first), reference, value_at(expected, first));
 }
 
-/// What all ranks must share, with the defaults left out but for the first three.
+/// What all ranks must share, with the defaults left out but for the first four.
 std::string describe(const ReducerOptions& o) {
   std::string text = "bucket_bytes " + std::to_string(o.bucket_bytes) + ", first_bucket_bytes " +
                      std::to_string(o.first_bucket_bytes) + (o.average ? ", average" : ", sum") +

@@ -48,7 +48,7 @@ class TroubleNote {
   std::atomic<std::uint64_t> packed_{0};
 };
 
-/// What is wrong with the step of rank r, without the rank: `marked "fc1.bias" (3) twice`.
+/// What is wrong with the step of rank r, without the rank: `marked "fc1.bias" (3) once too often`.
 std::string describe(const StepRecord& record, std::span<const Parameter> parameters);
 /// What to do about it.
 std::string advice(Trouble trouble);

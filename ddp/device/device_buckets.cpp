@@ -6,13 +6,6 @@
 #include "ddp/bucket_plan.hpp"
 
 namespace lockstep::internal {
-namespace {
-
-std::size_t whole_pages(std::size_t bytes) {
-  return (bytes + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
-}
-
-}  // namespace
 
 DeviceBlock::DeviceBlock(Backend& backend, DeviceCommunicator& communicator,
                          const std::vector<std::size_t>& bytes, DeviceStream stream)

@@ -3,6 +3,7 @@
 // encoded again. Encoded: the scales, then the codes, padded to whole scales.
 #include <algorithm>
 
+#include "ddp/bucket_gaps.hpp"
 #include "ddp/device/device_buckets.hpp"
 #include "ddp/device/device_carrier.hpp"
 
@@ -116,17 +117,10 @@ void QuantisedCarrier::exchange_chunks(const Chunk& chunk, std::size_t count, fl
 
 /// A NaN takes its whole block along, gaps between gradients included, and the next step would begin with it.
 void QuantisedCarrier::clear_gaps(const BucketPlan::Bucket& bucket, std::byte* data) {
-  std::size_t end = 0;
-  const auto clear_until = [&](std::size_t next) {
-    if (next == end) return;
-    route_.backend.fill(data + end * sizeof(float), 0, (next - end) * sizeof(float), route_.stream)
+  for_each_gap(bucket.parts, bucket.count, [&](std::size_t first, std::size_t count) {
+    route_.backend.fill(data + first * sizeof(float), 0, count * sizeof(float), route_.stream)
         .throw_if_error();
-  };
-  for (const GradientPart& part : bucket.parts) {
-    clear_until(part.offset);
-    end = part.offset + part.count;
-  }
-  clear_until(bucket.count);
+  });
 }
 
 void QuantisedCarrier::start(std::size_t index, const BucketPlan::Bucket& bucket, std::byte* data,
