@@ -81,8 +81,8 @@ class LOCKSTEP_API ShardedOptimizer {
   ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
                    std::shared_ptr<const Optimizer> optimizer, const ShardedOptions& options = {});
   /// Local, but for values that step() has begun to gather: it returns when all ranks have, since the peers
-  /// need this rank's, or when the operations' deadline has passed; wait_parameters() first shows an error. In
-  /// the midst of a step it aborts the communicator, whose peers would wait for this rank.
+  /// need this rank's, or when the operations' deadline has passed; wait_parameters() first shows an error.
+  /// In the midst of a step it aborts the communicator, whose peers would wait for this rank.
   ~ShardedOptimizer();
   ShardedOptimizer(ShardedOptimizer&&) noexcept;
 
