@@ -91,7 +91,7 @@ class Domain {
   virtual ~Domain() = default;
   // The first three are called several times in every operation, so they are not virtual.
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(controls_.size()); }
+  int size() const { return size_; }
   MemberControl& control(int member) { return *controls_[static_cast<std::size_t>(member)]; }
   /// Of each member's staging area; equal on all.
   std::size_t staging_bytes() const { return staging_bytes_; }
@@ -119,10 +119,13 @@ class Domain {
  protected:
   /// `controls` by member; they outlive the domain.
   Domain(int rank, std::vector<MemberControl*> controls, std::size_t staging_bytes = kStagingBytes)
-      : rank_(rank), staging_bytes_(staging_bytes), controls_(std::move(controls)) {}
+      : rank_(rank),
+        size_(static_cast<int>(controls.size())),
+        staging_bytes_(staging_bytes),
+        controls_(std::move(controls)) {}
 
  private:
-  const int rank_;
+  const int rank_, size_;
   const std::size_t staging_bytes_;
   const std::vector<MemberControl*> controls_;
 };

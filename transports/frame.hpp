@@ -2,8 +2,8 @@
 // the handshake checks).
 #pragma once
 
-#include <compare>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "lockstep/types.hpp"
@@ -16,14 +16,15 @@ struct CallFacts {
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
-  /// Index into the algorithm table; chosen from the other facts, or forced by name.
+  /// Its row of the algorithm table + 1, where it is forced by name; 0: chosen from the other facts.
   std::uint8_t algorithm = 0;
   std::int32_t root = 0;
   std::uint64_t count = 0;  ///< As in the call; 0 where counts differ by rank.
   std::uint64_t extra = 0;  ///< Hash of further agreed facts (v-counts known to all).
-  bool operator==(const CallFacts&) const = default;
+  bool operator==(const CallFacts& other) const { return std::memcmp(this, &other, sizeof other) == 0; }
 };
-static_assert(sizeof(CallFacts) == 24 && std::is_trivially_copyable_v<CallFacts>);
+static_assert(sizeof(CallFacts) == 24 && std::is_trivially_copyable_v<CallFacts> &&
+              std::has_unique_object_representations_v<CallFacts>);
 
 enum class FrameKind : std::uint8_t {
   data = 1,     ///< Payload of a step of a collective.

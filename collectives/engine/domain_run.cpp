@@ -72,9 +72,18 @@ void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const 
   choice_ = choice;
   buffers_ = buffers;
   combine_ = combine;
+  combine_.past_caches = choice.past_caches;
+  way_ = Way::none;
+  begin_again(buffers.input, buffers.output, identity, offered);
+}
+
+void DomainRun::begin_again(const void* input, void* output, const CallIdentity& identity,
+                            const OfferedBuffers& offered) {
+  buffers_.input = static_cast<const std::byte*>(input);
+  buffers_.output = static_cast<std::byte*>(output);
   identity_ = identity;
   mine_ = offered;
-  agreed_ = entered_ = offered_ = registered_ = pulled_ = enqueued_ = false;
+  agreed_ = entered_ = offered_ = enqueued_ = false;
   next_ = 0;
   elements_ = 0;
   awaited_ = 0;
@@ -98,7 +107,7 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
     progress.done = true;
     return progress;
   }
-  const auto& steps = program_->program.lanes.front().steps;
+  const std::span steps(program_->program.lanes.front().steps);
   while (next_ < steps.size()) {
     const std::uint64_t before = elements_;
     auto complete = run_step(domain, steps[next_]);
@@ -111,7 +120,7 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
   }
   LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
   MemberControl& own = domain.control(domain.rank());
-  if (registered_) own.writing.store(0, std::memory_order_release);
+  if (way_ == Way::registered) own.writing.store(0, std::memory_order_release);
   if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
   return progress;
@@ -180,24 +189,35 @@ Result<bool> DomainRun::await_offers(Domain& domain) {
 }
 
 Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
+  if (way != way_) LOCKSTEP_RETURN_IF_ERROR(set_up(domain, cache, way));
+  if (way == Way::staged) {
+    locate_staging(domain);
+  } else {
+    if (starts_with_all_ready(program_->program)) next_ = 2;
+    LOCKSTEP_RETURN_IF_ERROR(way == Way::pulled ? resolve_inputs(domain) : resolve_members(domain));
+  }
+  agreed_ = true;  // Not before the members' memory is found: a run that failed may be stepped once more.
+  return {};
+}
+
+/// What a repeated call has already.
+Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
   const Algorithm* algorithm = way == Way::staged ? choice_.staged : choice_.registered;
   if (algorithm == nullptr) {
     return Status(ErrorCode::not_supported,
                   "algorithm " + std::string(choice_.registered->name) +
                       " needs buffers from lockstep::allocate() or register_buffer() on every rank");
   }
-  // A repeated call keeps its program, and counts no references.
   if (const auto& program = cache.get(*algorithm, *choice_.shape); program_ != program) program_ = program;
-  registered_ = way == Way::registered;
-  pulled_ = way == Way::pulled;
-  combine_.past_caches = choice_.past_caches;
-  if (way == Way::staged) {
-    locate_staging(domain);
-  } else {
-    if (starts_with_all_ready(program_->program)) next_ = 2;
-    LOCKSTEP_RETURN_IF_ERROR(pulled_ ? resolve_inputs(domain) : resolve_members(domain));
-  }
-  agreed_ = true;  // Not before the members' memory is found: a run that failed may be stepped once more.
+  const auto members = static_cast<std::size_t>(domain.size());
+  places_.input.assign(members, nullptr);
+  places_.output.assign(members, nullptr);
+  places_.staging.resize(members);
+  places_.elsewhere.assign(members, false);
+  buffers_.member_input = places_.input.data();
+  buffers_.member_output = places_.output.data();
+  buffers_.member_staging = places_.staging.data();
+  way_ = way;  // Last: memory may have run out before.
   return {};
 }
 
@@ -205,11 +225,9 @@ void DomainRun::locate_staging(Domain& domain) {
   const std::size_t half = domain.staging_bytes() / 2;
   const std::size_t window = choice_.shape->staging * buffers_.element;
   const std::size_t place = (position_.calls & 1) * half + (position_.calls >> 1) % (half / window) * window;
-  places_.staging.resize(static_cast<std::size_t>(domain.size()));
   for (int member = 0; member < domain.size(); ++member) {
     places_.staging[static_cast<std::size_t>(member)] = domain.staging(member) + place;
   }
-  buffers_.member_staging = places_.staging.data();
 }
 
 Status DomainRun::resolve_members(Domain& domain) {
@@ -218,19 +236,13 @@ Status DomainRun::resolve_members(Domain& domain) {
   MemberControl& own = domain.control(domain.rank());
   own.writing.store(1, std::memory_order_seq_cst);
   if (is_revoked(own)) return revoked();
-  const auto members = static_cast<std::size_t>(domain.size());
-  places_.input.resize(members);
-  places_.output.resize(members);
   const auto address = [&](int member, const SegmentRef& reference) -> Result<std::byte*> {
     if (reference.owner == kUnusedBuffer) return static_cast<std::byte*>(nullptr);
     return domain.resolve(member, reference, 0);
   };
   for (int member = 0; member < domain.size(); ++member) {
+    if (member == domain.rank()) continue;  // Programs name this rank's own memory as kSelf.
     const auto m = static_cast<std::size_t>(member);
-    if (member == domain.rank()) {  // Programs name this rank's own memory as kSelf.
-      places_.input[m] = places_.output[m] = nullptr;
-      continue;
-    }
     const Offer& offer = domain.control(member).offer[position_.calls & 1];
     auto input = address(member, offer.input);
     if (!input.ok()) return input.status();
@@ -239,16 +251,11 @@ Status DomainRun::resolve_members(Domain& domain) {
     places_.input[m] = *input;
     places_.output[m] = *output;
   }
-  buffers_.member_input = places_.input.data();
-  buffers_.member_output = places_.output.data();
   return {};
 }
 
 /// Pulled programs touch nothing of the members but their inputs.
 Status DomainRun::resolve_inputs(Domain& domain) {
-  const auto members = static_cast<std::size_t>(domain.size());
-  places_.input.assign(members, nullptr);
-  places_.elsewhere.assign(members, false);
   for (int member = 0; member < domain.size(); ++member) {
     const auto m = static_cast<std::size_t>(member);
     const SegmentRef& input = domain.control(member).offer[position_.calls & 1].input;
@@ -262,12 +269,11 @@ Status DomainRun::resolve_inputs(Domain& domain) {
     if (!place.ok()) return place.status();
     places_.input[m] = *place;
   }
-  buffers_.member_input = places_.input.data();
   return {};
 }
 
 bool DomainRun::pulls(const Step& step) const {
-  return pulled_ && step.kind == StepKind::copy && step.src.member != kSelf &&
+  return way_ == Way::pulled && step.kind == StepKind::copy && step.src.member != kSelf &&
          places_.elsewhere[static_cast<std::size_t>(step.src.member)];
 }
 
@@ -283,7 +289,7 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
       break;
   }
   // Nobody waits long for this rank to stop, however long the message is.
-  if (registered_ && is_revoked(domain.control(domain.rank()))) return revoked();
+  if (way_ == Way::registered && is_revoked(domain.control(domain.rank()))) return revoked();
   if (elements_ == 0) claim_phase(domain);
   if (choice_.memory != nullptr) {
     enqueued_ = true;
@@ -360,7 +366,7 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
 }
 
 bool DomainRun::is_exposed() const {
-  return agreed_ ? registered_ : offered_ && mapped(mine_.input) && mapped(mine_.output);
+  return agreed_ ? way_ == Way::registered : offered_ && mapped(mine_.input) && mapped(mine_.output);
 }
 
 bool DomainRun::waits_idly() const {
@@ -371,9 +377,10 @@ bool DomainRun::waits_idly() const {
 
 void DomainRun::abandon(Domain& domain) {
   static_cast<void>(complete_enqueued());
-  if (registered_) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
+  if (way_ == Way::registered) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
   program_.reset();
-  agreed_ = offered_ = registered_ = pulled_ = false;
+  way_ = Way::none;
+  agreed_ = offered_ = false;
 }
 
 }  // namespace lockstep::internal

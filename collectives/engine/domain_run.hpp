@@ -66,6 +66,9 @@ class DomainRun {
  public:
   void begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
              const CallIdentity& identity, const OfferedBuffers& offered);
+  /// Instead, after a run that is over: the same call once more, but for where its buffers are.
+  void begin_again(const void* input, void* output, const CallIdentity& identity,
+                   const OfferedBuffers& offered);
   /// Its turn in the domain came. Once, before the first step().
   void enter(DomainPosition position);
   bool entered() const { return entered_; }
@@ -87,13 +90,14 @@ class DomainRun {
   void abandon(Domain& domain);
 
  private:
+  enum class Way : std::uint8_t { none, staged, registered, pulled };
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   void publish_offer(Domain& domain);
   Result<bool> await_offers(Domain& domain);
-  enum class Way : std::uint8_t { staged, registered, pulled };
   Way common_way(Domain& domain) const;
   bool mapped(const SegmentRef& reference) const;
   Status adopt(Domain& domain, ProgramCache& cache, Way way);
+  Status set_up(Domain& domain, ProgramCache& cache, Way way);
   bool pulls(const Step& step) const;
   void locate_staging(Domain& domain);
   Status resolve_members(Domain& domain);
@@ -112,11 +116,10 @@ class DomainRun {
   OfferedBuffers mine_;
   DomainPosition position_;
   std::shared_ptr<const PreparedProgram> program_;  // Until agreed, that of the run before or null.
+  Way way_ = Way::none;                             // As agreed, here or by the run that this one repeats.
   bool agreed_ = false;
   bool entered_ = false;
   bool offered_ = false;
-  bool registered_ = false;
-  bool pulled_ = false;
   std::uint64_t base_ = 0;      // Phase before the program's first.
   std::uint32_t next_ = 0;      // Step to run.
   std::uint64_t elements_ = 0;  // Done of a long copy or reduce.

@@ -149,6 +149,8 @@ class Engine final : public Progressor,
                       const Combine& combine);
   void launch_domain(Operation& operation, const Selection& selection, std::uint64_t facts_hash,
                      const Buffers& buffers, const Combine& combine);
+  bool may_pull(const Selection& selection) const;
+  OfferedBuffers offered_buffers(const Call& call, const Selection& selection, const void* input) const;
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
   void set_shape(Operation& operation) const;
   Buffers buffers_of(const Call& call);
@@ -161,6 +163,8 @@ class Engine final : public Progressor,
   Operation* run_inline(const Call& call);
   Status finish(Operation* operation, Contender& lock);
   Operation* run_in_domain(const Call& call);
+  Operation* run_in_domain_again(const void* input, void* output, const CallOptions& options);
+  Operation* attempt_in_domain(Operation& operation);
   Operation* run_begun(const Call& call);
   Operation* make_late(Operation& operation);
   template <class Try>
@@ -264,6 +268,7 @@ class Engine final : public Progressor,
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
   const CachedSelection* last_ = nullptr;  // Of the last call without counts.
+  Operation* repeatable_ = nullptr;        // Of the last call that ended in place in the domain, or null.
   std::array<CallNote, kRecentCalls> history_{};
   int probes_kept_ = 0;                // Of the next.
   std::vector<CallNote> peer_probes_;  // Last probe of each peer for a call not made here yet.

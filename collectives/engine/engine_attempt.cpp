@@ -2,6 +2,7 @@
 // most often on time, and a small call ends here.
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
@@ -90,6 +91,8 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
   if (!may_run_in_place(facts) || !options.algorithm.empty()) return std::nullopt;
   const BufferElements elements = buffer_elements(facts, group_.rank, group_.size());
   if (!are_plain(facts, elements, input, output)) return std::nullopt;
+  if (repeatable_ != nullptr && repeatable_->call.facts == facts)
+    return finish(run_in_domain_again(input, output, options), lock);
   const Selection& selection = last_->selection;
   InlineRun run;
   if (selection.inline_line && end_inline({facts, input, output}, run)) return Status();
@@ -152,6 +155,25 @@ Operation* Engine::run_in_domain(const Call& call) {
   operation.sequence = sequence_++;
   set_shape(operation);
   launch_domain(operation, last_->selection, last_->hash, buffers_of(call), combine_of(call));
+  return attempt_in_domain(operation);
+}
+
+/// All but the buffers and the place in the order is as the last such call left it.
+Operation* Engine::run_in_domain_again(const void* input, void* output, const CallOptions& options) {
+  Operation& operation = *std::exchange(repeatable_, nullptr);
+  Call& call = operation.call;
+  call.input = input;
+  call.output = output;
+  call.timeout = timeout_of(options);
+  call.priority = options.priority;
+  operation.sequence = sequence_++;
+  operation.domain_run.begin_again(input, output,
+                                   {operation.sequence, fingerprint_of(last_->hash, operation.sequence)},
+                                   offered_buffers(call, last_->selection, input));
+  return attempt_in_domain(operation);
+}
+
+Operation* Engine::attempt_in_domain(Operation& operation) {
   operation.domain_run.enter(position_);
   bool done = false;
   const auto try_once = [&] {
@@ -163,10 +185,11 @@ Operation* Engine::run_in_domain(const Call& call) {
       return true;  // Met again, if it lasts.
     }
   };
-  attempt_recorded(operation.sequence, call.facts, try_once, &operation.domain_run);
+  attempt_recorded(operation.sequence, operation.call.facts, try_once, &operation.domain_run);
   if (!done) return make_late(operation);
   position_ = operation.domain_run.end();
-  free_.push_back(&operation);
+  if (repeatable_ != nullptr) free_.push_back(repeatable_);
+  repeatable_ = &operation;
   return nullptr;
 }
 

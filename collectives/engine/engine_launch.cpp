@@ -126,26 +126,35 @@ void Engine::launch_domain(Operation& operation, const Selection& selection, std
   operation.path = Operation::Path::domain;
   const std::uint64_t most = std::max(call.input_elements, call.output_elements);
   const bool past_caches = most * buffers.element >= past_caches_from_;
-  const bool pull = selection.pull && !one_process_ && memory_ == nullptr;
-  OfferedBuffers offered;
-  if (selection.registered != nullptr) {
-    const auto reference = [&](const void* pointer, std::uint64_t elements) {
-      if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
-      if (memory_ != nullptr) {  // Peers would read the input unscaled.
-        if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) return SegmentRef{};
-        return memory_->reference(pointer, elements * buffers.element);
-      }
-      if (one_process_) return direct_ref(pointer);
-      const auto segment = find_segment(pointer, elements * buffers.element);
-      return segment ? *segment : pull ? direct_ref(pointer) : SegmentRef{};
-    };
-    offered.input = reference(buffers.input, call.input_elements);
-    const bool in_place = buffers.input == buffers.output && call.input_elements == call.output_elements;
-    offered.output = in_place ? offered.input : reference(buffers.output, call.output_elements);
-  }
   operation.domain_run.begin(
-      {selection.staged, selection.registered, pull, &operation.shape, past_caches, memory_}, buffers,
-      combine, identity, offered);
+      {selection.staged, selection.registered, may_pull(selection), &operation.shape, past_caches, memory_},
+      buffers, combine, identity, offered_buffers(call, selection, buffers.input));
+}
+
+bool Engine::may_pull(const Selection& selection) const {
+  return selection.pull && !one_process_ && memory_ == nullptr;
+}
+
+/// `input`: of the call, or its scaled copy.
+OfferedBuffers Engine::offered_buffers(const Call& call, const Selection& selection,
+                                       const void* input) const {
+  OfferedBuffers offered;
+  if (selection.registered == nullptr) return offered;
+  const std::size_t element = size_of(call.facts.type);
+  const auto reference = [&](const void* pointer, std::uint64_t elements) {
+    if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
+    if (memory_ != nullptr) {  // Peers would read the input unscaled.
+      if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) return SegmentRef{};
+      return memory_->reference(pointer, elements * element);
+    }
+    if (one_process_) return direct_ref(pointer);
+    const auto segment = find_segment(pointer, elements * element);
+    return segment ? *segment : may_pull(selection) ? direct_ref(pointer) : SegmentRef{};
+  };
+  offered.input = reference(input, call.input_elements);
+  const bool in_place = input == call.output && call.input_elements == call.output_elements;
+  offered.output = in_place ? offered.input : reference(call.output, call.output_elements);
+  return offered;
 }
 
 }  // namespace lockstep::internal

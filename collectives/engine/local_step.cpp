@@ -28,9 +28,10 @@ void run_copy(const Step& step, const Buffers& buffers, const Combine& combine, 
 constexpr std::size_t kHandOverBlock = 8 << 10;
 
 /// A reduction of which the last destination lies in staging, where peers read it: reduced to the others, or
-/// to the stack when there are none, and handed over from there block by block.
-void reduce_and_hand_over(const Reduction& whole, std::span<const void*> sources,
-                          std::span<void*> destinations, const Buffers& buffers) {
+/// to the stack when there are none, and handed over from there block by block. Apart from its caller, which
+/// needs no such block most often.
+[[gnu::noinline]] void reduce_and_hand_over(const Reduction& whole, std::span<const void*> sources,
+                                            std::span<void*> destinations, const Buffers& buffers) {
   alignas(64) std::byte block[kHandOverBlock];
   std::byte* const staged = static_cast<std::byte*>(destinations.back());
   std::span<void*> kept = destinations.first(destinations.size() - 1);
@@ -52,38 +53,18 @@ void reduce_and_hand_over(const Reduction& whole, std::span<const void*> sources
   }
 }
 
-}  // namespace
-
-void run_local_step(const Program& program, const Step& step, const Buffers& buffers, const Combine& combine,
-                    std::uint64_t first, std::uint64_t count) {
-  if (count == 0) return;
-  if (step.kind == StepKind::copy) return run_copy(step, buffers, combine, first, count);
-  // Small worlds stay on the stack; a reduce over hundreds of members takes the heap.
-  std::array<const void*, 64> few_sources;
-  std::array<void*, 64> few_destinations;
-  std::vector<const void*> many_sources;
-  std::vector<void*> many_destinations;
-  const void** sources = few_sources.data();
-  void** destinations = few_destinations.data();
-  if (step.operand_count > few_sources.size()) {
-    many_sources.resize(step.operand_count);
-    sources = many_sources.data();
-  }
-  if (step.destination_count > few_destinations.size()) {
-    many_destinations.resize(step.destination_count);
-    destinations = many_destinations.data();
-  }
+/// `sources` and `destinations`: room for as many as the step has.
+void run_reduce(const Program& program, const Step& step, const Buffers& buffers, const Combine& combine,
+                std::uint64_t first, std::uint64_t count, const void** sources, void** destinations) {
   const std::size_t skip = first * buffers.element;
-  for (std::uint32_t i = 0; i < step.operand_count; ++i) {
-    sources[i] = buffers.read(program.slices[step.operands + i]) + skip;
-  }
+  const Slice* operand = &program.slices[step.operands];
+  for (std::uint32_t i = 0; i < step.operand_count; ++i) sources[i] = buffers.read(operand[i]) + skip;
   // At most one destination is staging; it comes last.
-  const auto staged = [&](std::uint32_t i) {
-    return program.slices[step.destinations + i].space == Space::staging;
-  };
+  const Slice* destination = &program.slices[step.destinations];
   std::uint32_t front = 0, back = step.destination_count;
   for (std::uint32_t i = 0; i < step.destination_count; ++i) {
-    destinations[staged(i) ? --back : front++] = buffers.write(program.slices[step.destinations + i]) + skip;
+    const bool staged = destination[i].space == Space::staging;
+    destinations[staged ? --back : front++] = buffers.write(destination[i]) + skip;
   }
   const Reduction reduction = combine.reduction(count, step.finish);
   if (back < step.destination_count) {
@@ -92,6 +73,23 @@ void run_local_step(const Program& program, const Step& step, const Buffers& buf
   } else {
     reduce(reduction, {sources, step.operand_count}, {destinations, step.destination_count});
   }
+}
+
+}  // namespace
+
+void run_local_step(const Program& program, const Step& step, const Buffers& buffers, const Combine& combine,
+                    std::uint64_t first, std::uint64_t count) {
+  if (count == 0) return;
+  if (step.kind == StepKind::copy) return run_copy(step, buffers, combine, first, count);
+  constexpr std::size_t kFew = 64;  // Small worlds stay on the stack.
+  if (step.operand_count <= kFew && step.destination_count <= kFew) {
+    std::array<const void*, kFew> sources;
+    std::array<void*, kFew> destinations;
+    return run_reduce(program, step, buffers, combine, first, count, sources.data(), destinations.data());
+  }
+  std::vector<const void*> sources(step.operand_count);
+  std::vector<void*> destinations(step.destination_count);
+  run_reduce(program, step, buffers, combine, first, count, sources.data(), destinations.data());
 }
 
 }  // namespace lockstep::internal

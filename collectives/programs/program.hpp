@@ -1,5 +1,5 @@
 // Program: one rank's part of one collective, as data. An algorithm is a pure function Shape -> Program; the
-// engine runs it, the verifier proves it, the cost model prices it, `lockstep-bench --explain` prints it.
+// engine runs it, the verifier proves it, the cost model prices it, `lockstep-bench --programs` prints it.
 //
 // A program has lanes. The steps of a lane run in order; lanes run side by side; a step may wait for steps of
 // other lanes (`after`). Over links: messages from rank a to rank b arrive in the order of a's program, so
@@ -27,7 +27,7 @@ enum class Space : std::uint8_t {
   input,  ///< The call's input (in place: the same memory as output, shifted as the call's contract says).
   output,
   scratch,  ///< Private temporary of Program::scratch elements.
-  staging,  ///< Domain: `member`'s staging area (the half of this call).
+  staging,  ///< Domain: `member`'s staging area, the part of it that is this call's.
 };
 
 /// `count` elements from element `offset` of a space. `member`: whose (domain programs); kSelf for this rank.
@@ -125,8 +125,8 @@ struct Algorithm {
   int most_on_hosts = std::numeric_limits<int>::max();
 };
 
-/// All algorithms; the position of a row is its wire number (CallFacts::algorithm), so append only within one
-/// protocol version.
+/// All algorithms; the position of a row + 1 is its wire number (CallFacts::algorithm), so append only within
+/// one protocol version.
 std::span<const Algorithm> algorithms();
 
 /// The row for a name. Errors: unknown name (lists the known ones, names the nearest), or known but not for
@@ -136,7 +136,8 @@ Result<const Algorithm*> find_algorithm(Collective collective, Medium medium, st
 Result<const Algorithm*> find_algorithm(Collective collective, std::initializer_list<Medium> media,
                                         std::string_view name);
 
-/// Human-readable listing of a program, a line a step (for --explain and for failed proofs), and of one step.
+/// Human-readable listing of a program, a line a step (for --programs and for failed proofs), and of one
+/// step.
 std::string to_string(const Program& program);
 std::string to_string(const Program& program, const Step& step);
 
