@@ -37,8 +37,7 @@ class Sampler {
 
   /// Seconds of each candidate, equal on all ranks: the slowest rank's time, median within a round, lower
   /// quartile of the rounds: neither what disturbs the machine at times nor a lucky moment decides. The
-  /// candidates take turns, so that what lasts meets them alike. Throws
-  /// what the calls and the board throw.
+  /// candidates take turns, so that what lasts meets them alike. Throws what the calls and the board throw.
   std::vector<double> measure(std::span<const Candidate> candidates, const Effort& effort);
 
  private:

@@ -1,5 +1,5 @@
-// BucketCarrier: takes the full buckets of a step and brings back their sums. One carrier uses the wire as it
-// is, the other runs a CommunicationHook.
+// BucketCarrier: takes the full buckets of a step and brings back their sums, or this rank's shard of them. A
+// Reducer has a direct carrier, or one that runs a CommunicationHook; a ShardedOptimizer those of sharded/.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The table of algorithms. A row's position is its wire number: append only.
+// The table of algorithms. A row's position + 1 is its wire number: append only.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/programs/algorithms.hpp"
+#include "collectives/programs/hosts/host_layout.hpp"
 #include "lib/base/nearest.hpp"
 
 namespace lockstep::internal {

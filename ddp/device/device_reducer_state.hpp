@@ -93,8 +93,8 @@ struct DeviceReducer::State {
   std::vector<bool> frozen;                              // By parameter.
   std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
   std::unique_ptr<internal::ReadyTracker> tracker;
-  bool learning = false;  // Static graph, until the marks of a step were counted: where a rank has data,
-  std::uint64_t learns_in = 0;  // that step, the same on all ranks.
+  bool learning = false;        // Static graph, until the marks of a step were counted:
+  std::uint64_t learns_in = 0;  // that step, the same on all ranks that have data.
   std::uint64_t plan_hash = 0;
   internal::ReadyOrder order;
 

@@ -15,7 +15,8 @@ struct Threshold {
   std::size_t ties = 0;
 };
 
-/// Radix selection: each pass counts the next `kBits` bits of the elements that share the bits found so far.
+/// Radix selection: each pass counts the next `kPassBits` bits of the elements that share the bits found so
+/// far.
 Threshold find_threshold(std::span<const float> values, std::size_t wanted) {
   constexpr int kMagnitudeBits = 31;
   constexpr int kPassBits = 11;  // 2048 counters fit in half of a first-level cache.

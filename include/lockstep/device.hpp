@@ -74,8 +74,8 @@ struct DeviceCallOptions : CallOptions {
 class DeviceBatch;
 
 /// The ranks of a Communicator with one device each; several ranks may share a device. Movable, not copyable.
-/// Destruction is local and never communicates: it aborts what is in flight and waits until the own streams
-/// have passed it. Call finalize() for an orderly end.
+/// Destruction is local and waits for no rank: collectives under way end as by abort(), here and on the
+/// peers, and the own streams have passed them when it returns. Call finalize() for an orderly end.
 class LOCKSTEP_API DeviceCommunicator {
  public:
   /// Collective over `communicator`, which is used for the set-up only and may serve other calls and be

@@ -248,7 +248,7 @@ LOCKSTEP_C_API void lockstep_work_free(lockstep_work_t work);
 typedef struct {
   const char* name; /* no other's; NULL: "parameter 3" */
   lockstep_type_t type;
-  const size_t* shape; /* `dimensions` sizes; read only while the reducer is created */
+  const size_t* shape; /* `dimensions` sizes; read only during the call */
   size_t dimensions;
   void* value;
   void* gradient; /* NULL unless own_gradients */

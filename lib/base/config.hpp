@@ -34,7 +34,7 @@ Status check_environment();
 
 /// The value of a variable of the table, or its default. Names must be in the table (asserted). Values that
 /// are not allowed give the default here: check_environment has already refused them. bytes: 64K, 1M, 2G.
-/// duration: 500ms, 30s, 5m, plain = ms.
+/// duration: 500ms, 30s, 5m; only 0 needs no unit.
 std::string config_text(std::string_view name);
 std::int64_t config_integer(std::string_view name);
 bool config_flag(std::string_view name);

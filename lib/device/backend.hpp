@@ -185,7 +185,7 @@ class Backend {
 
   // Events.
   virtual Result<DeviceEvent> create_event() = 0;
-  /// One that tells when it was passed, which costs more: for elapsed().
+  /// One that tells when it was passed, which costs more: for elapsed_us().
   virtual Result<DeviceEvent> create_timed_event() = 0;
   virtual Status destroy_event(DeviceEvent event) = 0;
   virtual Status record(DeviceEvent event, DeviceStream stream) = 0;

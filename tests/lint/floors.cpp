@@ -48,7 +48,7 @@ const std::vector<Floor>& floors() {
       // The public face puts the parts together.
       {"collectives/*", {"collectives/", "transports/", "lib/"}},
       {"ddp/", {"collectives/", "lib/"}},
-      // The kernels' own benchmark; --explain, which prints programs; and what the library will choose.
+      // The kernels' own benchmark; --explain and --programs; and what the library will choose.
       {"bench/reduce_bench.cpp", {"lib/"}},
       {"bench/explain.cpp", {"bench/", "collectives/programs/", "collectives/select/"}},
       {"bench/programs.", {"bench/", "collectives/programs/"}},

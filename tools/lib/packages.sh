@@ -1,4 +1,4 @@
-# packages.sh: sourced by tools/demo, tools/test and tools/compare-peers. What lockstep needs on Debian 12 or Ubuntu 24.04 (or later), and how to get it.
+# packages.sh: what lockstep and its tools need on Debian 12 or Ubuntu 24.04 (or later), and how to get it. For the scripts of tools/ to source.
 # shellcheck shell=bash disable=SC2034  # the lists are used by those who source this file
 
 build_packages=(g++ cmake ninja-build pkg-config libssl-dev nlohmann-json3-dev libcli11-dev libhwy-dev)

@@ -24,8 +24,8 @@ inline constexpr std::size_t kRingTurnBytes = kRingBytes / 4;
 /// the ranks of a host.
 inline constexpr std::size_t kMaxMappedSegments = 1024;
 
-/// A segment is handed over by its owner's reactor within microseconds; one that takes this long comes from a
-/// stopped process.
+/// A segment is handed over by its owner's serving thread within microseconds; one that takes this long comes
+/// from a stopped process.
 inline constexpr int kSegmentTimeoutMs = 10'000;
 
 /// How often a member that waits for others in set-up looks whether all still live.

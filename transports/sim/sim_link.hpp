@@ -76,7 +76,7 @@ class SimPipe {
   bool sender_waits_ = false;
 };
 
-/// One rank's end of a connection. `self` and `peer` are ranks of the communicator, for messages.
+/// One rank's end of a connection. `peer` is a rank of the communicator, for messages.
 class SimLink final : public Link {
  public:
   SimLink(SimPipe& outgoing, SimPipe& incoming, int peer) noexcept

@@ -12,7 +12,7 @@ namespace lockstep::internal::sync {
 /// Whose packets fill a block of threads; the grid of a call, the same on all ranks.
 int packet_blocks(std::uint64_t largest_region_bytes);
 
-/// Enqueue. `call.type` and `op` are those of a kernel (cuda::kernel_of).
+/// Enqueue. `call.type` and `op` are those of a kernel (cuda::work_of).
 Status start(Backend& backend, const PacketArguments& call, DeviceStream stream);
 Status start(Backend& backend, const PhaseArguments& phase, DeviceStream stream);
 Status start(Backend& backend, const MessageArguments& call, DeviceStream stream);
