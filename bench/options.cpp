@@ -85,16 +85,15 @@ void check_together(const Options& options) {
   }
 }
 
-}  // namespace
-
-std::optional<int> parse_options(int argc, char** argv, Options& options) {
+/// What is given as text or number, and means something else.
+struct Spelled {
   std::vector<std::string> names, types{"f32"}, redops{"sum"};
   int check = 1;
-  CLI::App app("Measures collectives as nccl-tests does. Time: median over iterations of the slowest rank.",
-               "lockstep-bench");
-  app.option_defaults()->always_capture_default();
+};
+
+void add_measuring(CLI::App& app, Options& options, Spelled& spelled) {
   const auto size = as_size();
-  app.add_option("operation", names, "what to measure; several, or all")->default_str("");
+  app.add_option("operation", spelled.names, "what to measure; several, or all")->default_str("");
   app.add_option("-b,--minbytes", options.min_bytes, "smallest size, e.g. 8, 64K")->transform(size);
   app.add_option("-e,--maxbytes", options.max_bytes, "largest size, e.g. 64M, 1G")->transform(size);
   app.add_option("-f,--stepfactor", options.factor, "from one size to the next")
@@ -102,11 +101,14 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   app.add_option("-n,--iters", options.iterations, "timed iterations, 0: as many as fit 0.3 s")
       ->check(CLI::Range(0, kMaxIterations));
   app.add_option("-w,--warmup_iters", options.warmup, "iterations before")->check(CLI::Range(0, 1000));
-  app.add_option("-c,--check", check, "check the data of every timed iteration: 0, 1")
+  app.add_option("-c,--check", spelled.check, "check the data of every timed iteration: 0, 1")
       ->check(CLI::Range(0, 1));
-  app.add_option("-d,--datatype", types, "element types, or all")->delimiter(',');
-  app.add_option("-o,--op", redops, "reduction operators, or all")->delimiter(',');
+  app.add_option("-d,--datatype", spelled.types, "element types, or all")->delimiter(',');
+  app.add_option("-o,--op", spelled.redops, "reduction operators, or all")->delimiter(',');
   app.add_option("-r,--root", options.root, "root")->check(CLI::NonNegativeNumber);
+}
+
+void add_ranks(CLI::App& app, Options& options) {
   app.add_option("--ranks", options.ranks, "start that many processes; 0: a launcher has started the ranks")
       ->check(CLI::Range(0, kMaxRanks));
   app.add_option("--threads", options.threads, "start the ranks as threads of one process")
@@ -115,6 +117,9 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
       ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs", "shm+tcp", "shm+verbs"}));
   app.add_option("--algorithm", options.algorithm, "by name, see --list; empty: the library chooses");
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
+}
+
+void add_device(CLI::App& app, Options& options) {
   app.add_option("--device", options.device,
                  "collectives on GPUs (cuda), or on the host backend, which shows that they are right (host)")
       ->check(CLI::IsMember({"cuda", "host"}));
@@ -126,6 +131,9 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
       "--lib-apart", options.apart,
       "tell that library that every rank has a host of its own: NCCL before 2.30 refuses several ranks "
       "on one GPU, and so talks over sockets");
+}
+
+void add_modes(CLI::App& app, Options& options) {
   app.add_option("--json", options.json, "write the results to a file, or to standard output (-)");
   app.add_flag("--list", options.list, "list the algorithms of every collective");
   app.add_flag("--explain", options.explain,
@@ -137,12 +145,25 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
                "time, memory, descriptors and threads that starting the ranks takes");
   app.add_flag("--topology", options.topology,
                "list hosts, NUMA nodes, caches, cores and interfaces, and what carries the links");
+}
+
+}  // namespace
+
+std::optional<int> parse_options(int argc, char** argv, Options& options) {
+  Spelled spelled;
+  CLI::App app("Measures collectives as nccl-tests does. Time: median over iterations of the slowest rank.",
+               "lockstep-bench");
+  app.option_defaults()->always_capture_default();
+  add_measuring(app, options, spelled);
+  add_ranks(app, options);
+  add_device(app, options);
+  add_modes(app, options);
   try {
     app.parse(argc, argv);
-    options.check = check != 0;
-    options.operations = operations_by_name(names);
-    options.types = values_by_name(types, all_types(), "type");
-    options.redops = values_by_name(redops, all_redops(), "operator");
+    options.check = spelled.check != 0;
+    options.operations = operations_by_name(spelled.names);
+    options.types = values_by_name(spelled.types, all_types(), "type");
+    options.redops = values_by_name(spelled.redops, all_redops(), "operator");
     check_together(options);
     if (options.operations.empty() && !options.list && !options.calibrate && !options.topology &&
         !options.startup)

@@ -16,11 +16,6 @@
 namespace lockstep::internal {
 namespace {
 
-bool on_one_host(const EngineGroup& group) {
-  return std::all_of(group.members.begin(), group.members.end(),
-                     [&](const Member& m) { return m.host_id == group.members.front().host_id; });
-}
-
 Status unknown_transport(const std::string& name) {
   return Status(ErrorCode::configuration,
                 "transport '" + name + "' is unknown: use auto, shm, tcp, ucx, verbs, shm+tcp or shm+verbs");
@@ -134,7 +129,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   if (wanted == "verbs") return make_verbs(world, group, world_ranks, timeout);
   const bool several = wanted == "auto" || wanted == "shm+tcp" || wanted == "shm+verbs";
   if (!several && wanted != "shm") return unknown_transport(wanted);
-  if (on_one_host(group)) {
+  if (on_one_host(group.members)) {
     return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());
   }
   if (several) return make_mixed(world, group, world_ranks, timeout);

@@ -140,8 +140,7 @@ class NetworkProbe {
 bool worth_measuring(const World& world) {
   const std::vector<Member>& members = world.session->members();
   if (world.model.network.known() || members.size() > kWalkedRanks) return false;
-  return std::any_of(members.begin(), members.end(),
-                     [&](const Member& member) { return member.host_id != members.front().host_id; });
+  return !on_one_host(members);
 }
 
 }  // namespace

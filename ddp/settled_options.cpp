@@ -9,12 +9,8 @@ namespace {
 /// All ranks on one host whose cores are all taken by them: whoever reduces during backward takes its time.
 bool nobody_to_overlap_with(Communicator& communicator) {
   const EngineGroup& group = communicator.core().engine().group();
-  if (group.size() == 1) return false;
-  const std::string& host = group.members.front().host_id;
-  for (const Member& member : group.members) {
-    if (member.host_id != host) return false;
-  }
-  return !more_cores_than_ranks(group, host);
+  return group.size() > 1 && on_one_host(group.members) &&
+         !more_cores_than_ranks(group, group.members.front().host_id);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "bench/ddp/median.hpp"
+#include "bench/median.hpp"
 #include "bench/ddp/model.hpp"
 #include "lockstep/ddp.hpp"
 

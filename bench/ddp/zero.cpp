@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "bench/ddp/median.hpp"
+#include "bench/median.hpp"
 #include "bench/ddp/model.hpp"
 #include "bench/process_memory.hpp"
 

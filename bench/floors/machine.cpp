@@ -22,21 +22,14 @@
 #include <thread>
 #include <vector>
 
+#include "bench/median.hpp"
+#include "bench/now.hpp"
 #include "bench/peers/board.hpp"
 
 namespace {
 
-double now_us() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
+using lockstep::bench::median;
+using lockstep::bench::now_us;
 
 std::vector<int> allowed_cores() {
   cpu_set_t set;

@@ -57,62 +57,23 @@ class Gloo final : public peers::Contender {
   Run bind(const Call& call, void* input, void* output) override {
     auto* const in = static_cast<float*>(input);
     auto* const out = static_cast<float*>(output);
-    const std::size_t count = call.count();
     switch (call.op) {
       case Op::all_reduce:
         return bind_all_reduce(call, out);
       case Op::reduce_scatter:
         return bind_reduce_scatter(call, in, out);
       case Op::reduce:
-        return [this, in, out, count] {
-          gloo::ReduceOptions options(context_);
-          options.setInput(in, count);
-          options.setOutput(out, count);
-          options.setRoot(peers::kRoot);
-          options.setReduceFunction(sum);
-          gloo::reduce(options);
-        };
+        return bind_reduce(call, in, out);
       case Op::broadcast:
-        return [this, out, count] {
-          gloo::BroadcastOptions options(context_);
-          options.setOutput(out, count);
-          options.setRoot(peers::kRoot);
-          gloo::broadcast(options);
-        };
+        return bind_broadcast(call, out);
       case Op::all_gather:
-        return [this, in, out, count, all = call.output_count()] {
-          gloo::AllgatherOptions options(context_);
-          options.setInput(in, count);
-          options.setOutput(out, all);
-          gloo::allgather(options);
-        };
+        return bind_all_gather(call, in, out);
       case Op::gather:
-        return [this, in, out, count, all = call.output_count()] {
-          gloo::GatherOptions options(context_);
-          options.setInput(in, count);
-          if (context_->rank == peers::kRoot) options.setOutput(out, all);
-          options.setRoot(peers::kRoot);
-          gloo::gather(options);
-        };
+        return bind_gather(call, in, out);
       case Op::scatter:
-        return [this, in, out, count] {
-          gloo::ScatterOptions options(context_);
-          std::vector<float*> blocks;
-          for (int rank = 0; rank < context_->size; ++rank) {
-            blocks.push_back(in + static_cast<std::size_t>(rank) * count);
-          }
-          if (context_->rank == peers::kRoot) options.setInputs(blocks, count);
-          options.setOutput(out, count);
-          options.setRoot(peers::kRoot);
-          gloo::scatter(options);
-        };
+        return bind_scatter(call, in, out);
       case Op::all_to_all:
-        return [this, in, out, all = call.input_count()] {
-          gloo::AlltoallOptions options(context_);
-          options.setInput(in, all);
-          options.setOutput(out, all);
-          gloo::alltoall(options);
-        };
+        return bind_all_to_all(call, in, out);
       case Op::barrier:
         return [this] {
           gloo::BarrierOptions options(context_);
@@ -123,6 +84,68 @@ class Gloo final : public peers::Contender {
   }
 
  private:
+  Run bind_reduce(const Call& call, float* in, float* out) {
+    return [this, in, out, count = call.count()] {
+      gloo::ReduceOptions options(context_);
+      options.setInput(in, count);
+      options.setOutput(out, count);
+      options.setRoot(peers::kRoot);
+      options.setReduceFunction(sum);
+      gloo::reduce(options);
+    };
+  }
+
+  Run bind_broadcast(const Call& call, float* out) {
+    return [this, out, count = call.count()] {
+      gloo::BroadcastOptions options(context_);
+      options.setOutput(out, count);
+      options.setRoot(peers::kRoot);
+      gloo::broadcast(options);
+    };
+  }
+
+  Run bind_all_gather(const Call& call, float* in, float* out) {
+    return [this, in, out, count = call.count(), all = call.output_count()] {
+      gloo::AllgatherOptions options(context_);
+      options.setInput(in, count);
+      options.setOutput(out, all);
+      gloo::allgather(options);
+    };
+  }
+
+  Run bind_gather(const Call& call, float* in, float* out) {
+    return [this, in, out, count = call.count(), all = call.output_count()] {
+      gloo::GatherOptions options(context_);
+      options.setInput(in, count);
+      if (context_->rank == peers::kRoot) options.setOutput(out, all);
+      options.setRoot(peers::kRoot);
+      gloo::gather(options);
+    };
+  }
+
+  Run bind_scatter(const Call& call, float* in, float* out) {
+    return [this, in, out, count = call.count()] {
+      gloo::ScatterOptions options(context_);
+      std::vector<float*> blocks;
+      for (int rank = 0; rank < context_->size; ++rank) {
+        blocks.push_back(in + static_cast<std::size_t>(rank) * count);
+      }
+      if (context_->rank == peers::kRoot) options.setInputs(blocks, count);
+      options.setOutput(out, count);
+      options.setRoot(peers::kRoot);
+      gloo::scatter(options);
+    };
+  }
+
+  Run bind_all_to_all(const Call& call, float* in, float* out) {
+    return [this, in, out, all = call.input_count()] {
+      gloo::AlltoallOptions options(context_);
+      options.setInput(in, all);
+      options.setOutput(out, all);
+      gloo::alltoall(options);
+    };
+  }
+
   Run bind_all_reduce(const Call& call, float* out) {
     const std::size_t count = call.count();
     if (call.variant == "ring") {

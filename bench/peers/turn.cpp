@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "bench/now.hpp"
 #include "bench/peers/data.hpp"
 
 namespace peers {
@@ -17,11 +18,7 @@ constexpr double kLongestWarmUp = 300'000;  // us
 constexpr int kBatches = 100;
 constexpr double kOverrun = 10;  // times the budget
 
-double now_us() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-}
+using lockstep::bench::now_us;
 
 // The memory of one call, and the call bound to it.
 class BufferSet {

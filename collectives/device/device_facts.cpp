@@ -175,9 +175,7 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   decision.staging_bytes = std::min_element(facts.begin(), facts.end(), [](const auto& a, const auto& b) {
                              return a.staging_bytes < b.staging_bytes;
                            })->staging_bytes;
-  decision.several_hosts =
-      !std::all_of(group.members.begin(), group.members.end(),
-                   [&](const Member& member) { return member.host_id == group.members.front().host_id; });
+  decision.several_hosts = !on_one_host(group.members);
   decision.straight = decision.several_hosts && std::all_of(facts.begin(), facts.end(), [](const auto& one) {
                         return one.goes_straight != 0;
                       });

@@ -1,5 +1,5 @@
-// Every algorithm's builder, for the table. What each does, and its cost, is at the head of its file:
-// <collective>_<name>.cpp.
+// Every algorithm's builder, for the table. What each does, and its cost, is at the head of its file, which
+// lies in links/, hosts/ or domain/ and bears its name or that of its family.
 #pragma once
 
 #include "collectives/programs/program.hpp"
@@ -33,8 +33,6 @@ Program all_to_all_bruck(const Shape& shape);
 Program barrier_dissemination(const Shape& shape);
 
 // Over links, for ranks that share hosts.
-bool has_shared_hosts(const Shape& shape);
-bool has_adjacent_hosts(const Shape& shape);
 Program all_reduce_hierarchical(const Shape& shape);
 Program all_reduce_leaders(const Shape& shape);
 Program broadcast_hierarchical(const Shape& shape);

@@ -7,6 +7,7 @@
 
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/domain/pulled.hpp"
+#include "collectives/programs/hosts/host_layout.hpp"
 #include "collectives/select/names.hpp"
 #include "transports/domain.hpp"
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "lib/base/hash.hpp"
+
 namespace lockstep::internal {
 
 std::size_t Expressions::KeyHash::operator()(const std::vector<std::uint32_t>& key) const noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, a word at a time
-  for (const std::uint32_t word : key) hash = (hash ^ word) * 0x100000001b3;
+  std::uint64_t hash = kFnvOffset;  // FNV-1a, a word at a time.
+  for (const std::uint32_t word : key) hash = (hash ^ word) * kFnvPrime;
   return hash ^ (hash >> 29);
 }
 

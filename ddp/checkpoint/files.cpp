@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "lib/base/hexadecimal.hpp"
 #include "lib/bootstrap/digest.hpp"
 
 namespace lockstep::internal {
@@ -105,14 +106,6 @@ Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t l
   return text;
 }
 
-std::string checksum(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte byte : sha256(bytes)) {
-    text += kDigits[static_cast<unsigned>(byte) >> 4];
-    text += kDigits[static_cast<unsigned>(byte) & 15];
-  }
-  return text;
-}
+std::string checksum(std::span<const std::byte> bytes) { return hexadecimal(sha256(bytes)); }
 
 }  // namespace lockstep::internal

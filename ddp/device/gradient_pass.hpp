@@ -14,7 +14,6 @@
 
 namespace lockstep::internal::gradient_pass {
 
-inline constexpr std::uint64_t kNone = ~std::uint64_t{0};
 /// Squares are summed in so many places, which are then folded by kFolds threads, and those by one.
 inline constexpr unsigned kThreads = 256, kBlocks = 128, kSlots = kThreads * kBlocks, kFolds = 256;
 
@@ -22,7 +21,7 @@ struct Arguments {
   DataType type;
   void* data;
   std::uint64_t count;  ///< Elements.
-  std::uint64_t* word;  ///< scrub: the least index of an element that is not finite; kNone at first.
+  std::uint64_t* word;  ///< scrub: the least index of an element that is not finite; all ones at first.
                         ///< hash: the sum, 0 at first.
   std::uint64_t base;   ///< scrub: index of the first element.
   bool keep;            ///< scrub: only looks.

@@ -10,12 +10,12 @@
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "examples/digits/dataset.hpp"
+#include "examples/digits/loss_file.hpp"
 #include "examples/digits/overlap.hpp"
 #include "examples/digits/progress_bar.hpp"
 #include "examples/digits/stopwatch.hpp"
@@ -60,14 +60,6 @@ std::vector<double> train(Trainer& trainer, ProgressBar& bar, std::size_t epochs
     losses.insert(losses.end(), steps.begin(), steps.end());
   }
   return losses;
-}
-
-/// One step a line: number, loss.
-void write_losses(const std::string& path, const std::vector<double>& losses) {
-  std::ofstream file(path);
-  file.precision(9);
-  for (std::size_t s = 0; s < losses.size(); ++s) file << s << ' ' << losses[s] << '\n';
-  if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 
 void print_start(const lockstep::Communicator& communicator, const Trainer& trainer, const Split& data) {

@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <fstream>
 
 #include "lib/base/config.hpp"
+#include "lib/base/hexadecimal.hpp"
 #include "lib/bootstrap/digest.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/wire.hpp"
@@ -24,16 +26,6 @@ std::string this_host_name() {
 std::string link_target(const char* path) {
   std::array<char, 128> target{};
   return readlink(path, target.data(), target.size() - 1) > 0 ? target.data() : "none";
-}
-
-std::string hexadecimal(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte b : bytes) {
-    text += kDigits[std::to_integer<unsigned>(b >> 4)];
-    text += kDigits[std::to_integer<unsigned>(b & std::byte{15})];
-  }
-  return text;
 }
 
 constexpr std::size_t kWordBits = 64;
@@ -107,6 +99,11 @@ Status check_transports(std::span<const Member> members) {
                                                 "; give all ranks the same LOCKSTEP_TRANSPORTS");
   }
   return Status();
+}
+
+bool on_one_host(std::span<const Member> members) {
+  return std::all_of(members.begin(), members.end(),
+                     [&](const Member& member) { return member.host_id == members.front().host_id; });
 }
 
 Member this_member(int rank) {

@@ -34,6 +34,9 @@ Result<Member> decode_member(std::string_view text);
 /// Configuration error, the same on all ranks, unless all were told to use one transport.
 Status check_transports(std::span<const Member> members);
 
+/// Whether all can share memory.
+bool on_one_host(std::span<const Member> members);
+
 /// This process as `rank`.
 Member this_member(int rank);
 

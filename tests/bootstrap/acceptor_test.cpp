@@ -5,7 +5,6 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,16 +14,11 @@
 #include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/cpu_time.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-std::chrono::nanoseconds cpu_time() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
 
 TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
   if (!testing::kDescriptorsCanRunOut)
@@ -53,9 +47,9 @@ TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
       clients.push_back(std::move(*client));
     }
     ASSERT_LT(dup(clients[0].get()), 0) << "a descriptor is left";
-    const auto before = cpu_time();
+    const auto before = testing::cpu_time();
     EXPECT_EQ(poll(nullptr, 0, 500), 0);
-    EXPECT_LT(cpu_time() - before, testing::allowed(std::chrono::milliseconds(5)));
+    EXPECT_LT(testing::cpu_time() - before, testing::allowed(std::chrono::milliseconds(5)));
   }
   // Descriptors are free again: the clients that waited are served, here with a refusal of their nonsense.
   const std::vector<std::byte> nonsense(kMaxHandshakeBytes);

@@ -11,6 +11,7 @@
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/host_of_rank.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/test_run.hpp"
 #include "transports/verbs/verbs_transport.hpp"
@@ -178,13 +179,6 @@ class Rank {
   std::uint64_t turn_ = 0;
 };
 
-/// Before the library is used: this process is on host number `host`.
-void move_to_host(int host) {
-  ::setenv("LOCKSTEP_HOST_ID", std::to_string(host).c_str(), 1);
-  ::setenv("LOCKSTEP_IFNAME", "=lo", 1);
-  ::setenv("LOCKSTEP_TCP_CONGESTION", "reno", 1);  // As ranks of one host do: bbr paces loopback down.
-}
-
 class Matrix : public ::testing::TestWithParam<Layout> {
  protected:
   void SetUp() override {
@@ -194,7 +188,7 @@ class Matrix : public ::testing::TestWithParam<Layout> {
     const TemporaryDirectory place;
     const Layout& layout = GetParam();
     testing::run_forked(static_cast<int>(layout.size()), [&](int rank) {
-      if (kSeveralHosts) move_to_host(layout[static_cast<std::size_t>(rank)]);
+      if (kSeveralHosts) lockstep::testing::live_on_host(layout[static_cast<std::size_t>(rank)]);
       try {
         Rank self(rank, layout, place);
         (self.*part)();

@@ -3,7 +3,6 @@
 // `resources_test --operations N` repeats more operations than the suite has time for; tools/test --soak does
 // so.
 #include <sys/resource.h>
-#include <time.h>
 
 #include <fstream>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "tests/engine/count_option.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/cpu_time.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace lockstep {
@@ -18,13 +18,8 @@ namespace {
 
 using internal::testing::run_forked;
 using testing::allowed;
+using testing::cpu_time;
 using testing::MeetingPlace;
-
-std::chrono::nanoseconds cpu_time() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
 
 /// Memory of this process that is nobody else's and in use: neither files nor what the ranks share.
 std::size_t private_bytes() {

@@ -1,6 +1,7 @@
 """Writes results into Markdown files, between two marks: all of them, or a summary. All else in the files stays."""
 import os
 
+import marked_page
 import plots
 import tables
 import targets
@@ -78,10 +79,9 @@ def parts(path):
     except (OSError, ValueError) as error:
         raise Problem(f"cannot read {path}: {error}") from error
     for kind in KINDS:
-        begin, end = marks(kind)
-        if whole.count(begin) == 1 and end in whole.split(begin)[1]:
-            before, rest = whole.split(begin)
-            return kind, before, rest.split(end, 1)[1]
+        found = marked_page.parts(whole, *marks(kind))
+        if found is not None:
+            return kind, *found
     raise Problem(f"{path} has no part to write into: it needs one line {marks('measured')[0]} and, below, one line {marks('measured')[1]}")
 
 

@@ -6,6 +6,7 @@
 
 #include "lib/base/core_set.hpp"
 #include "lib/base/env.hpp"
+#include "lib/base/hexadecimal.hpp"
 #include "lib/net/tcp_socket.hpp"
 
 namespace lockstep::run {
@@ -21,15 +22,9 @@ int free_port() {
 }  // namespace
 
 std::string random_text(int bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::vector<std::uint8_t> values(static_cast<std::size_t>(bytes));
   internal::secure_random(values);
-  std::string text;
-  for (const std::uint8_t value : values) {
-    text += kDigits[value >> 4];
-    text += kDigits[value & 15];
-  }
-  return text;
+  return internal::hexadecimal(std::as_bytes(std::span(values)));
 }
 
 JobFacts new_job(int ranks, const std::string& rendezvous, const std::string& secret,

@@ -12,12 +12,6 @@
 namespace lockstep::internal {
 namespace {
 
-bool on_one_host(const Session& session) {
-  const auto& members = session.members();
-  return std::all_of(members.begin(), members.end(),
-                     [&](const Member& member) { return member.host_id == members.front().host_id; });
-}
-
 Result<Fd> listen_at(const std::string& address) {
   auto listener = tcp_listen({address, 0});
   if (listener.ok()) start_unpaced(*listener);
@@ -108,7 +102,7 @@ Result<PublishedAddress> PublishedAddress::parse(const std::string& text) {
 }
 
 Result<Listeners> listen_for_peers(const Session& session) {
-  const bool one_host = on_one_host(session);
+  const bool one_host = on_one_host(session.members());
   if (one_host && !config_is_set("LOCKSTEP_IFNAME")) return listen_on_loopback();
   return listen_on_interfaces(session, interface_filter_from_environment());
 }

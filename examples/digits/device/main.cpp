@@ -5,13 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <map>
-#include <stdexcept>
 #include <string>
 
 #include "examples/digits/dataset.hpp"
 #include "examples/digits/device/device_trainer.hpp"
+#include "examples/digits/loss_file.hpp"
 #include "examples/digits/stopwatch.hpp"
 
 namespace digits {
@@ -33,13 +32,6 @@ struct Options {
   std::string compression = "none";
   int device = -1;
 };
-
-void write_losses(const std::string& path, const std::vector<double>& losses) {
-  std::ofstream file(path);
-  file.precision(9);
-  for (std::size_t s = 0; s < losses.size(); ++s) file << s << ' ' << losses[s] << '\n';
-  if (!file.flush()) throw std::runtime_error("cannot write " + path);
-}
 
 void run(const Options& options) {
   const Split data = load_digits(options.data);

@@ -1,0 +1,18 @@
+"""A page of which a part is written by a tool, between two marks; the rest is nobody's but its author's."""
+
+
+def parts(whole, begin, end):
+    """What stands before and after the marked part of a text; None where it has no such part, or several."""
+    if whole.count(begin) != 1:
+        return None
+    before, rest = whole.split(begin)
+    return (before, rest.split(end, 1)[1]) if end in rest else None
+
+
+def write(page, marks, text):
+    """Puts `text` between the marks of the file `page`."""
+    found = parts(page.read_text(encoding="utf-8"), *marks)
+    if found is None:
+        raise SystemExit(f"{page} needs one line {marks[0]} and, below it, a line {marks[1]}")
+    before, after = found
+    page.write_text(f"{before}{marks[0]}\n\n{text}\n\n{marks[1]}{after}", encoding="utf-8")
