@@ -153,6 +153,18 @@ TEST_F(Gpu, StreamsWaitForWords) {
   must(backend_->free_pinned(words));
 }
 
+/// The driver cuts small ones from blocks of 2 MiB.
+TEST_F(Gpu, SmallAllocationsAreLocatedEachForItself) {
+  std::vector<void*> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(must(backend_->allocate(0, 10'000, MemoryKind::plain)));
+    const Allocation found = must(backend_->locate(static_cast<std::byte*>(all.back()) + 9'999));
+    EXPECT_EQ(found.base, all.back());
+    EXPECT_FALSE(found.is_part);
+  }
+  for (void* const memory : all) must(backend_->free(memory));
+}
+
 TEST_F(Gpu, PointersAreLocated) {
   auto* const memory = static_cast<std::byte*>(must(backend_->allocate(0, 10'000)));
   const Allocation found = must(backend_->locate(memory + 9'999));

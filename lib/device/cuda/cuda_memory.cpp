@@ -61,9 +61,10 @@ Result<CudaMemory::Facts> CudaMemory::facts_of(const void* pointer) const {
   LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, result, "asking the driver about a pointer"));
   facts.managed = managed != 0;
   facts.legacy = legacy != 0;
-  // The range of a reservation may be longer than what is mapped there, and hold several mappings.
-  facts.mapped =
-      mapping != 0 && mapping_bytes != 0 && (facts.base != mapping || facts.bytes != mapping_bytes);
+  // The range of a reservation may be longer than what is mapped there, and hold several mappings. Of what
+  // cudaMalloc gave, the driver tells the block of its own that it was cut from, where others lie too.
+  facts.mapped = !facts.legacy && mapping != 0 && mapping_bytes != 0 &&
+                 (facts.base != mapping || facts.bytes != mapping_bytes);
   if (facts.mapped) {
     facts.base = mapping;
     facts.bytes = mapping_bytes;
