@@ -88,7 +88,7 @@ TEST(DeviceContract, RegisteredMemoryAsksNoPeerAndAssumesNothing) {
   constexpr std::size_t kCount = 300'000;
   internal::testing::Shared<std::atomic<int>> returned;
   run_on_devices(2, kMode, [&](DeviceRank& self) {
-    DeviceArena first(kCount * 4, self.device()), other(kCount * 4, self.rank());
+    DeviceArena first(kCount * 4, self.device()), other(kCount * 4, self.device());
     self.communicator.register_buffer(first.device(), first.size());
     for (int call = 1; call <= 4; ++call) {
       DeviceArena& arena = self.rank() == 1 && call > 2 ? other : first;  // After two calls that were alike.
