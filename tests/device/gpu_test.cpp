@@ -186,8 +186,8 @@ struct Meeting {
   SegmentRef ref[2];
 };
 
-/// Not a Gpu test: a child of a process that used CUDA could not.
-TEST(GpuProcesses, MapEachOthersMemoryInBothForms) {
+/// A child of a process that used CUDA cannot: a suite of this name runs before all others.
+TEST(GpuProcessesDeathTest, MapEachOthersMemoryInBothForms) {
   Shared<Meeting> shared;
   run_forked(2, [&](int rank) {
     Meeting& meeting = *shared;
