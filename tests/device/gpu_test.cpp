@@ -2,6 +2,7 @@
 // wait for words, and memory crosses processes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -184,6 +185,7 @@ struct Meeting {
   Board board;
   std::uint64_t process;
   SegmentRef ref[2];
+  std::array<std::byte, kLegacyHandleBytes> handle;
 };
 
 /// A child of a process that used CUDA cannot: a suite of this name runs before all others.
@@ -228,6 +230,41 @@ TEST(GpuProcessesDeathTest, MapEachOthersMemoryInBothForms) {
       EXPECT_EQ(bytes, std::vector<std::uint8_t>(1'000, static_cast<std::uint8_t>(k + 1)));
     }
     imports.drop_owner(owner.process);
+    meeting.board.meet(2);
+  });
+  if (!shared->device.load()) GTEST_SKIP() << "no CUDA device";
+}
+
+/// The driver gives the same address again.
+TEST(GpuProcessesDeathTest, AHandleIsClosedAsOftenAsItWasOpened) {
+  Shared<Meeting> shared;
+  run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Result<Backend*> opened = open_cuda_backend();
+    if (!opened.ok()) return;  // On both.
+    meeting.device.store(true);
+    Backend& backend = **opened;
+    if (rank == 0) {
+      void* const memory = must(backend.allocate(0, 4096, MemoryKind::plain));
+      meeting.handle = must(backend.export_memory(memory)).legacy;
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      must(backend.free(memory));
+      return;
+    }
+    meeting.board.meet(2);
+    must(backend.select(0));
+    MemoryExport exported;
+    exported.bytes = 4096;
+    exported.has_legacy = true;
+    exported.legacy = meeting.handle;
+    void* const first = must(backend.import_memory(exported));
+    void* const second = must(backend.import_memory(exported));
+    must(backend.close_imported(first));
+    must(backend.fill(second, 1, 4096, nullptr));  // Still there.
+    must(backend.synchronize(nullptr));
+    must(backend.close_imported(second));
+    EXPECT_FALSE(backend.close_imported(second).ok());
     meeting.board.meet(2);
   });
   if (!shared->device.load()) GTEST_SKIP() << "no CUDA device";

@@ -236,7 +236,8 @@ Result<void*> CudaMemory::import_memory(int device, const MemoryExport& memory) 
                   "opening device memory of another process (both need one view of process ids, such as one "
                   "container or --pid=host)"));
   const std::lock_guard lock(mutex_);
-  blocks_.insert_or_assign(base, Block{Origin::opened, device, memory.bytes, 0});
+  const auto [at, is_new] = blocks_.try_emplace(base, Block{Origin::opened, device, memory.bytes, 0});
+  if (!is_new) ++at->second.opens;
   return base;
 }
 
@@ -254,7 +255,7 @@ bool CudaMemory::take(void* base, bool imported, Block& block) {
   const auto found = blocks_.find(base);
   if (found == blocks_.end() || (found->second.origin != Origin::created) != imported) return false;
   block = found->second;
-  blocks_.erase(found);
+  if (--found->second.opens == 0) blocks_.erase(found);
   return true;
 }
 
