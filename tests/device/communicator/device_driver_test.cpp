@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "lib/device/host/host_backend.hpp"
@@ -188,6 +189,29 @@ TEST(DeviceDriver, StreamsThatWaitForOneAnotherAreFoundAtSetUp) {
   must(own.synchronize(stream));
   must(gate->probe(stream));
   must(own.free_pinned(word));
+}
+
+/// It waits there for the stream that the probe holds, and keeps the probe waiting.
+TEST(DeviceDriver, AProbeEndsWhileAnotherThreadFreesMemory) {
+  if (!mode_is("host_sync")) GTEST_SKIP() << "once is enough";
+  internal::HostBackend own;
+  internal::testing::RecordingBackend recorder(own);
+  const auto gate = must(internal::StreamGate::make(recorder, 0));
+  const auto stream = must(own.create_stream(Backend::Priority::normal));
+  void* const memory = must(own.allocate(0, 4096, internal::MemoryKind::plain));
+  std::thread other;
+  recorder.before = [&](const Enqueued& next) {
+    if (next.what == "write") {
+      other = std::thread([&] { must(own.free(memory)); });
+      a_moment();
+    }
+    return Status();
+  };
+  EXPECT_EQ(gate->probe(stream, internal::StreamGate::kShortProbe).code(), ErrorCode::not_supported);
+  other.join();
+  EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  recorder.before = nullptr;
+  must(gate->probe(stream));
 }
 
 /// As with CUDA_DEVICE_MAX_CONNECTIONS=1, of which the probe tells the same.
