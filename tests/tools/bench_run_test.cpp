@@ -142,6 +142,19 @@ TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
     EXPECT_EQ(kinds.output.find(absent), std::string::npos) << absent << "\n" << kinds.output;
 }
 
+#if defined(LOCKSTEP_NCCL)
+/// Rank 0 alone asks for it.
+TEST(LockstepBench, ALibraryThatGivesNoIdIsUnmeasuredOnAllRanks) {
+  setenv("NCCL_COMM_ID", "127.0.0.1:1", 1);  // Of which liblockstep_nccl.so gives none.
+  const nlohmann::json document =
+      json_of("all_reduce --device host --ranks 2 -b 8 -e 8 -n 1 -w 0 --lib " LOCKSTEP_NCCL);
+  unsetenv("NCCL_COMM_ID");
+  EXPECT_NE(document["notes"].dump().find("ncclGetUniqueId on rank 0"), std::string::npos)
+      << document["notes"];
+  EXPECT_EQ(document["rows"].size(), 1u);
+}
+#endif
+
 TEST(LockstepBench, CalibratesToAFileThatJobsUse) {
   const lockstep::internal::TemporaryDirectory directory;
   const std::string path = directory.path() + "/tuning.json";
