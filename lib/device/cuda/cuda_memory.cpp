@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lib/device/cuda/cuda_errors.hpp"
+#include "lib/reduce/cuda/cuda_errors.hpp"
 
 namespace lockstep::internal {
 namespace {
