@@ -1,6 +1,7 @@
 // A backend that does what another does, and lists what was enqueued.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -29,6 +30,8 @@ class RecordingBackend final : public Backend {
   /// Called before what was listed is passed on, which it is not where this gives an error. Set it while
   /// nothing is enqueued.
   std::function<Status(const Enqueued&)> before;
+  /// Whether threads get a device.
+  std::atomic<bool> lets_enter{true};
 
   /// What was enqueued since the last call, in the order of the calls.
   std::vector<Enqueued> take() {
@@ -41,7 +44,10 @@ class RecordingBackend final : public Backend {
   Result<DeviceIdentity> identify(int device) override { return real_.identify(device); }
   Result<int> selected() override { return real_.selected(); }
   Status select(int device) override { return real_.select(device); }
-  Result<ThreadDevice> enter(int device) override { return real_.enter(device); }
+  Result<ThreadDevice> enter(int device) override {
+    if (!lets_enter) return Status(ErrorCode::device_failed, "a fault of the test");
+    return real_.enter(device);
+  }
   void leave(ThreadDevice device) noexcept override { real_.leave(device); }
   Status prepare(int device) override { return real_.prepare(device); }
   Result<bool> can_access(int device, int peer) override { return real_.can_access(device, peer); }

@@ -294,6 +294,26 @@ TEST(DeviceDriver, KernelsThatWaitNeedNoStreamBesideAnother) {
   });
 }
 
+/// A thread that does not get the device would work on another.
+TEST(DeviceDriver, AThreadWithoutTheDeviceDoesNothing) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    self.recorder.lets_enter = false;
+    EXPECT_THROW(self.communicator.register_buffer(arena.device(), arena.size()), Error);
+    EXPECT_THROW(self.communicator.send(arena.device(), 64, DataType::u8, 1 - self.rank(), self.stream),
+                 Error);
+    self.recorder.lets_enter = true;
+    all_reduce(self, arena);
+    self.synchronize();
+    self.communicator.register_buffer(arena.device(), arena.size());
+    self.recorder.lets_enter = false;
+    EXPECT_THROW(self.communicator.deregister(arena.device()), Error);
+    EXPECT_THROW(all_reduce(self, arena), Error);
+    self.recorder.lets_enter = true;
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+  });
+}
+
 TEST(DeviceDriver, ACaptureThatTheModeCannotReplayIsRefusedAndNobodyElseHears) {
   if (!mode_is("host_sync")) GTEST_SKIP() << "the other modes record it";
   run_on_devices(2, kMode, [](DeviceRank& self) {
