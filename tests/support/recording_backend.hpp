@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,8 @@ class RecordingBackend final : public Backend {
   std::function<Status(const Enqueued&)> before;
   /// Whether threads get a device.
   std::atomic<bool> lets_enter{true};
+  /// Of all allocations, instead of their own.
+  std::optional<std::uint64_t> generation;
 
   /// What was enqueued since the last call, in the order of the calls.
   std::vector<Enqueued> take() {
@@ -62,7 +65,11 @@ class RecordingBackend final : public Backend {
     return real_.register_host(memory, bytes);
   }
   Status unregister_host(void* memory) override { return real_.unregister_host(memory); }
-  Result<Allocation> locate(const void* pointer) override { return real_.locate(pointer); }
+  Result<Allocation> locate(const void* pointer) override {
+    Result<Allocation> found = real_.locate(pointer);
+    if (found.ok() && generation) found.value().generation = *generation;
+    return found;
+  }
   Result<MemoryExport> export_memory(const void* memory) override { return real_.export_memory(memory); }
   Result<void*> import_memory(const MemoryExport& memory) override { return real_.import_memory(memory); }
   Status close_imported(void* base) override { return real_.close_imported(base); }
