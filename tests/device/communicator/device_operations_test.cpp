@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <random>
 
 #include "tests/device/communicator/device_world.hpp"
