@@ -131,14 +131,16 @@ TEST(LockstepBench, ExplainsByPredictionAndMeasurement) {
 
 TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
   const Outcome kinds = bench(
-      "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64 -o max,premul_sum --registered --explain");
+      "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64,bool -o max,premul_sum --registered "
+      "--explain");
   EXPECT_EQ(kinds.status, 0) << kinds.output;
   for (const char* heading :
        {"# all_reduce, bf16 max: 2 ranks", "# all_reduce, bf16 premul_sum: 2 ranks, transport shm, private",
-        "# all_reduce, i64 max: 2 ranks, transport shm, registered", "# all_gather, bf16: 2 ranks",
+        "# all_reduce, i64 max: 2 ranks, transport shm, registered",
+        "# all_reduce, i64 premul_sum: 2 ranks, transport shm, private", "# all_gather, bf16: 2 ranks",
         "# all_gather, i64: 2 ranks"})
     EXPECT_NE(kinds.output.find(heading), std::string::npos) << heading << "\n" << kinds.output;
-  for (const char* absent : {"f32", "i64 premul_sum"})
+  for (const char* absent : {"f32", "bool premul_sum"})
     EXPECT_EQ(kinds.output.find(absent), std::string::npos) << absent << "\n" << kinds.output;
 }
 
