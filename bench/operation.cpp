@@ -79,7 +79,7 @@ bool Operation::defined(DataType type, ReduceOp op) {
     case ReduceOp::bxor:
       return !is_float(type) && !is_complex(type);
     case ReduceOp::premul_sum:
-      return is_float(type);
+      return !is_complex(type) && type != DataType::boolean;
     default:
       return true;
   }

@@ -1,6 +1,7 @@
 #include "collectives/call_builder.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 
@@ -22,6 +23,9 @@ std::size_t alignment_of(DataType type) {
 std::uint64_t most_elements(DataType type) {
   return static_cast<std::uint64_t>(PTRDIFF_MAX) / std::max<std::size_t>(size_of(type), 1);
 }
+
+/// And none that a double stands for besides another.
+bool is_whole(double factor) { return std::abs(factor) < 0x1p53 && factor == std::trunc(factor); }
 
 std::uint64_t sum(std::span<const std::size_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
@@ -91,6 +95,10 @@ CallBuilder& CallBuilder::reduction(ReduceOp op) {
     refuse(ErrorCode::invalid_argument, "ReduceOp::user needs CallOptions::user_op");
   } else if (Status status = check_reduction(call_.facts.type, op); !status.ok()) {
     refuse(status.code(), status.message());
+  } else if (op == ReduceOp::premul_sum && is_integer(call_.facts.type) && !is_whole(call_.scale)) {
+    refuse(ErrorCode::invalid_argument, "premul_sum of " + std::string(name_of(call_.facts.type)) +
+                                            " needs a factor that is a whole number of less than 2^53, not " +
+                                            std::to_string(call_.scale));
   }
   return *this;
 }

@@ -47,10 +47,14 @@ class Library final : public Contender {
     if (f_.own_version != nullptr) name_ = f_.own_version();
     // Read by NCCL when the first communicator is made.
     if (apart_) setenv("NCCL_HOSTID", ("lockstep-bench-" + std::to_string(getpid())).c_str(), 1);
-    NcclFunctions::UniqueId id{};
-    if (rank_ == 0) require(f_.get_unique_id(&id), "ncclGetUniqueId");
-    ranks.broadcast(&id, sizeof id, DataType::u8, 0);
-    require(f_.init_rank(&comm_, size_, id, rank_), "ncclCommInitRank");
+    struct Meeting {
+      NcclFunctions::Result result = 0;  ///< Of getting the id: where there is none nobody waits for it.
+      NcclFunctions::UniqueId id{};
+    } meeting;
+    if (rank_ == 0) meeting.result = f_.get_unique_id(&meeting.id);
+    ranks.broadcast(&meeting, sizeof meeting, DataType::u8, 0);
+    require(meeting.result, "ncclGetUniqueId on rank 0");
+    require(f_.init_rank(&comm_, size_, meeting.id, rank_), "ncclCommInitRank");
   }
   ~Library() override {
     if (comm_ != nullptr) f_.abort(comm_);

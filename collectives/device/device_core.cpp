@@ -108,7 +108,7 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communica
 /// Every step ends with the same result on all ranks, so that none is left waiting.
 Status DeviceCore::set_up(const DeviceOptions& options) {
   const DeviceScope scope(backend_, device_);
-  auto areas = exchange_staging();
+  auto areas = exchange_staging(scope.status());
   if (!areas.ok()) return areas.status();
   LOCKSTEP_RETURN_IF_ERROR(agree(*control_, adopt_staging(*areas, options)));
   if (near_ != control_) LOCKSTEP_RETURN_IF_ERROR(agree(*control_, connect_hosts(options)));
@@ -129,8 +129,9 @@ Status DeviceCore::make_gate() {
 }
 
 /// Makes what this rank needs for itself, and tells the others where its staging memory lies.
-Result<std::vector<SegmentRef>> DeviceCore::exchange_staging() {
+Result<std::vector<SegmentRef>> DeviceCore::exchange_staging(const Status& entered) {
   const auto make_own = [&]() -> Status {
+    LOCKSTEP_RETURN_IF_ERROR(entered);
     LOCKSTEP_RETURN_IF_ERROR(backend_.prepare(device_));
     auto stream = backend_.create_stream(Backend::Priority::high);
     if (!stream.ok()) return stream.status();
@@ -324,6 +325,7 @@ std::size_t DeviceCore::area_bytes() const {
 
 Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) {
   const DeviceScope scope(backend_, device_);  // The driver answers threads that have a device.
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
   return buffers_->add(pointer, bytes);
 }
 
@@ -368,6 +370,7 @@ Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
 
 Status DeviceCore::deregister(void* pointer) {
   const DeviceScope scope(backend_, device_);
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
   LOCKSTEP_RETURN_IF_ERROR(buffers_->remove(pointer));
   if (!buffers_->begins_at(pointer)) windows_.remove(pointer);
   return {};

@@ -65,7 +65,8 @@ class DeviceCore {
   DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control,
              std::shared_ptr<CommunicatorCore> near, ModeDecision decision);
   Status set_up(const DeviceOptions& options);
-  Result<std::vector<SegmentRef>> exchange_staging();
+  /// `entered`: whether this thread works on the device.
+  Result<std::vector<SegmentRef>> exchange_staging(const Status& entered);
   Status make_gate();
   Status open_window(std::byte* base, std::size_t bytes);
   std::size_t area_bytes() const;

@@ -80,6 +80,7 @@ Status DeviceCore::wait_until_ready(const DeviceTask& task) {
 
 Status DeviceCore::run_collective(DeviceTask& task) {
   const Call& call = task.call->build();
+  steps_->set_end(end_after(task.timeout));
   LOCKSTEP_RETURN_IF_ERROR(engine().run(call));
   if (passes_as_messages(call.facts.collective) && engine().group().size() > 1) return run_as_messages(call);
   if (across_ != nullptr) {

@@ -39,6 +39,8 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
   const DeviceScope scope(backend_, device_);
   auto task = std::make_shared<DeviceTask>();
   builder.on_device(options.device_scale);
+  if (const Status& entered = scope.status(); !entered.ok())
+    builder.refuse(entered.code(), entered.message());
   const Call& call = builder.build();
   task->timeout = call.timeout;
   task->copy_to = copy_to;
@@ -56,6 +58,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
 
 Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
   const DeviceScope scope(backend_, device_);
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
   LOCKSTEP_RETURN_IF_ERROR(check_messages(messages));
   auto task = std::make_shared<DeviceTask>();
   task->timeout = timeout_of(options);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "collectives/device/patience.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -95,7 +97,7 @@ void DeviceSteps::close() {
 Status DeviceSteps::complete() {
   const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
-  return backend_.synchronize(stream_);
+  return await_stream(backend_, stream_, end_);
 }
 
 }  // namespace lockstep::internal

@@ -32,6 +32,8 @@ class DeviceSteps final : public DomainMemory {
   /// Null: there are no peers, or too many for it.
   void set_guard(std::unique_ptr<WriteGuard> guard) { guard_ = std::move(guard); }
   WriteGuard* guard() { return guard_.get(); }
+  /// Of the operations from here on.
+  void set_end(Nanos end) { end_ = end; }
   /// The operation failed: nobody writes to this rank's memory any more.
   void close();
 
@@ -51,6 +53,7 @@ class DeviceSteps final : public DomainMemory {
   const DeviceStream stream_;
   const SharedBuffers& buffers_;
   std::unique_ptr<WriteGuard> guard_;
+  Nanos end_ = kForever;
 };
 
 }  // namespace lockstep::internal

@@ -80,11 +80,11 @@ Status DeviceMessenger::run(std::span<const DeviceMessage> messages, Nanos timeo
       in(message.peer).messages.push_back(message);
     }
   }
-  const Nanos end = timeout == 0 ? kForever : control_.env().now() + timeout;
-  if (Status status = copy_own(); !status.ok()) return fail(status);
+  const Nanos end = end_after(timeout);
+  if (Status status = copy_own(end); !status.ok()) return fail(status);
   while (!finished()) {
     bool moved = false;
-    Status status = advance(moved);
+    Status status = advance(moved, end);
     if (status.ok() && !moved) status = wait_a_moment(end);
     if (!status.ok()) return fail(std::move(status));
   }
@@ -92,7 +92,7 @@ Status DeviceMessenger::run(std::span<const DeviceMessage> messages, Nanos timeo
 }
 
 /// What this rank sends to itself.
-Status DeviceMessenger::copy_own() {
+Status DeviceMessenger::copy_own(Nanos end) {
   Outbox& from = out(self_);
   Inbox& to = in(self_);
   for (; from.next < from.messages.size(); ++from.next, ++to.next) {
@@ -102,18 +102,18 @@ Status DeviceMessenger::copy_own() {
     if (source.bytes > 0 && source.buffer != target.buffer)
       LOCKSTEP_RETURN_IF_ERROR(backend_.copy(target.buffer, source.buffer, source.bytes, stream_));
   }
-  return backend_.synchronize(stream_);
+  return await_stream(backend_, stream_, end);
 }
 
 /// One round: enqueues every copy that can be made, waits for them, and tells the peers.
-Status DeviceMessenger::advance(bool& moved) {
+Status DeviceMessenger::advance(bool& moved, Nanos end) {
   bool copied = false;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == self_) continue;
     LOCKSTEP_RETURN_IF_ERROR(send_next(peer, moved, copied));
     LOCKSTEP_RETURN_IF_ERROR(receive_next(peer, moved, copied));
   }
-  if (copied) LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
+  if (copied) LOCKSTEP_RETURN_IF_ERROR(await_stream(backend_, stream_, end));
   for (int peer = 0; peer < size(); ++peer) {
     if (out(peer).copying) tell(peer);
     if (in(peer).copying) take(peer);
@@ -297,7 +297,7 @@ std::string DeviceMessenger::waiting_text() const {
 Status DeviceMessenger::fail(Status why) {
   control_.request_revoke(why);
   if (areas_.straight != nullptr) areas_.straight->request_revoke(why);
-  static_cast<void>(backend_.synchronize(stream_));
+  let_end(backend_, stream_);
   return why;
 }
 

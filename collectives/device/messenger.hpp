@@ -80,8 +80,8 @@ class DeviceMessenger {
     Operation* data = nullptr;  ///< what it tells of is on its way from another host.
   };
 
-  Status copy_own();
-  Status advance(bool& moved);
+  Status copy_own(Nanos end);
+  Status advance(bool& moved, Nanos end);
   Status send_next(int peer, bool& moved, bool& copied);
   Status receive_next(int peer, bool& moved, bool& copied);
   Result<bool> hear(int peer, bool& moved);

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "lib/base/env.hpp"
+#include "lib/device/backend.hpp"
 
 namespace lockstep::internal {
 
@@ -16,5 +17,14 @@ inline constexpr Nanos kLookEvery = 10'000'000;
 
 /// How long a wait for one arrival keeps from looking at the others.
 inline constexpr Nanos kMoment = 100'000;
+
+/// When what begins now and has `timeout` (0: none) ends.
+Nanos end_after(Nanos timeout);
+
+/// Until `stream`, one of the library's own, has run what was enqueued; `timeout` at `end`. Nothing there
+/// waits for a peer, but on the same connection to the device a stream may stand before it that is held.
+Status await_stream(Backend& backend, DeviceStream stream, Nanos end);
+/// The same after a failure: what moves ends within milliseconds, and what is stuck may be so for ever.
+void let_end(Backend& backend, DeviceStream stream);
 
 }  // namespace lockstep::internal

@@ -32,6 +32,8 @@ class StreamGate {
   void release(std::uint32_t ticket);
 
  private:
+  /// `held` waits until the probe is over, or the limit.
+  Status probe_beside(DeviceStream held, DeviceStream stream, Nanos limit);
   Result<DeviceEvent> event_of_new_stream();
   StreamGate(Backend& backend, int device, std::uint32_t* word)
       : backend_(backend), device_(device), word_(word) {}

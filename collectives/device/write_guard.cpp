@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "collectives/device/patience.hpp"
 #include "collectives/device/stream_runner.hpp"
 
 namespace lockstep::internal {
@@ -59,7 +60,7 @@ Status WriteGuard::close(DeviceStream stream) {
   if (closed_) return {};
   closed_ = true;
   LOCKSTEP_RETURN_IF_ERROR(sync::close(backend_, arguments_, stream));
-  return backend_.synchronize(stream);
+  return await_stream(backend_, stream, end_after(2 * kPatience));
 }
 
 }  // namespace lockstep::internal

@@ -16,8 +16,8 @@ class DomainMemory {
   /// Enqueues a whole copy or reduce step.
   virtual Status run(const Program& program, const Step& step, const Buffers& buffers,
                      const Combine& combine) = 0;
-  /// Blocks until what was enqueued has run: then peers may see it, and use what it used. Bounded: nothing
-  /// enqueued waits for another rank.
+  /// Blocks until what was enqueued has run: then peers may see it, and use what it used. Nothing enqueued
+  /// waits for another rank; what keeps it from the device all the same is a timeout at the call's end.
   virtual Status complete() = 0;
   /// How peers address [pointer, pointer + bytes); owner 0: not at all.
   virtual SegmentRef reference(const void* pointer, std::size_t bytes) = 0;

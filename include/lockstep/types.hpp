@@ -47,7 +47,8 @@ enum class ReduceOp : std::uint8_t {
   band = 5,
   bor = 6,
   bxor = 7,
-  /// Each rank's input is multiplied by that rank's `CallOptions::scale` first (floats only).
+  /// Each rank's input is multiplied by that rank's `CallOptions::scale` first. Real floats; and integers,
+  /// whose factor is a whole number of less than 2^53 and whose products wrap.
   premul_sum = 8,
   user = 9,  ///< `CallOptions::user_op`.
 };

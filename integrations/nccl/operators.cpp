@@ -21,8 +21,6 @@ ncclRedOp_t OperatorTable::create_premul(const void* scalar, ncclDataType_t type
                                          ncclScalarResidence_t residence) {
   if (scalar == nullptr) throw invalid_argument("scalar is NULL");
   to_type(type);
-  if (!is_floating(type))
-    throw invalid_usage("PreMulSum is supported for floating-point types only (docs/nccl.md)");
   PreMulSum made{type, {}};
   if (residence == ncclScalarHostImmediate) {
     made.options.scale = read_scalar(scalar, type);

@@ -4,6 +4,8 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <string>
 
@@ -17,6 +19,14 @@ T read(const void* scalar) {
   T value;
   std::memcpy(&value, scalar, sizeof value);
   return value;
+}
+
+/// An integer as a double, which is exact.
+template <typename T>
+double whole(const void* scalar) {
+  const auto value = static_cast<double>(read<T>(scalar));
+  if (std::abs(value) < 0x1p53) return value;
+  throw invalid_usage("a scalar of 2^53 or more has to lie on the device (ncclScalarDevice)");
 }
 
 }  // namespace
@@ -53,11 +63,6 @@ DataType to_type(ncclDataType_t type) {
   throw invalid_argument("datatype " + std::to_string(static_cast<int>(type)) + " is none of ncclDataType_t");
 }
 
-bool is_floating(ncclDataType_t type) noexcept {
-  return (type >= ncclFloat16 && type <= ncclFloat64) || type == ncclBfloat16 || type == ncclFloat8e4m3 ||
-         type == ncclFloat8e5m2;
-}
-
 ReduceOp to_op(ncclRedOp_t op) {
   switch (op) {
     case ncclSum:
@@ -89,9 +94,22 @@ double read_scalar(const void* scalar, ncclDataType_t type) {
       return static_cast<float>(read<__nv_fp8_e4m3>(scalar));
     case ncclFloat8e5m2:
       return static_cast<float>(read<__nv_fp8_e5m2>(scalar));
-    default:
-      throw Refusal(ncclInternalError, "a scalar of a type that is not floating-point");
+    case ncclInt8:
+      return whole<std::int8_t>(scalar);
+    case ncclUint8:
+      return whole<std::uint8_t>(scalar);
+    case ncclInt32:
+      return whole<std::int32_t>(scalar);
+    case ncclUint32:
+      return whole<std::uint32_t>(scalar);
+    case ncclInt64:
+      return whole<std::int64_t>(scalar);
+    case ncclUint64:
+      return whole<std::uint64_t>(scalar);
+    case ncclNumTypes:
+      break;
   }
+  throw Refusal(ncclInternalError, "a scalar of no type");
 }
 
 }  // namespace lockstep::nccl

@@ -10,10 +10,9 @@ namespace lockstep::nccl {
 
 /// Throws Refusal for a value that is no type of the header.
 DataType to_type(ncclDataType_t type);
-bool is_floating(ncclDataType_t type) noexcept;
 /// Of the built-in operators.
 ReduceOp to_op(ncclRedOp_t op);
-/// One element of a floating-point type that the host can read, as a number.
+/// One element that the host can read, as a number. Throws Refusal for an integer that is too large for it.
 double read_scalar(const void* scalar, ncclDataType_t type);
 
 }  // namespace lockstep::nccl

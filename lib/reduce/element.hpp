@@ -105,10 +105,19 @@ LOCKSTEP_BOTH T divided(T value, std::uint32_t divisor) {
   }
 }
 
-/// For premul_sum.
+/// For premul_sum. Of integers it is a whole number, which wraps as they do.
+template <typename T>
+LOCKSTEP_BOTH T factor_of(double factor) {
+  if constexpr (std::is_integral_v<T>) {
+    return factor < 0 ? static_cast<T>(static_cast<std::int64_t>(factor))
+                      : static_cast<T>(static_cast<std::uint64_t>(factor));
+  } else {
+    return static_cast<T>(factor);
+  }
+}
 template <typename T>
 LOCKSTEP_BOTH T scaled(T value, double factor) {
-  return value * static_cast<T>(factor);
+  return Prod::apply(value, factor_of<T>(factor));
 }
 
 }  // namespace lockstep::internal::element

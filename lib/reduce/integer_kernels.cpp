@@ -70,7 +70,7 @@ struct DivideLanes {
 template <typename Unsigned, class ProdOp>
 void fill_wrapping(KernelTable& table, DataType type) {
   using Element = Direct<Unsigned>;
-  table.at(type, ReduceOp::sum) = run_often<Element, Sum>;
+  table.at(type, ReduceOp::sum) = table.at(type, ReduceOp::premul_sum) = run_often<Element, Sum>;
   table.at(type, ReduceOp::prod) = run<Element, ProdOp>;
   table.at(type, ReduceOp::band) = run<Element, And>;
   table.at(type, ReduceOp::bor) = run<Element, Or>;

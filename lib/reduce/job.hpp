@@ -12,7 +12,7 @@ namespace lockstep::internal {
 
 /// What one source is multiplied by, in its own type.
 struct ScaleFactor {
-  double value = 1;
+  double value = 1;              ///< Of integers a whole number.
   const void* device = nullptr;  ///< If set, one element of the reduction's type that kernels can read.
 };
 
@@ -27,8 +27,8 @@ struct ReduceJob {
   std::span<void* const> destinations;
   /// For avg: the value is divided by this before it is stored when > 1; else avg is sum.
   std::uint32_t divisor = 0;
-  /// Empty, or one for each source, for real floats: the source is multiplied, rounded to its type, and then
-  /// reduced, with the same bits as if it had been scaled beforehand.
+  /// Empty, or one for each source, for real floats and integers: the source is multiplied, rounded to its
+  /// type, and then reduced, with the same bits as if it had been scaled beforehand.
   std::span<const ScaleFactor> factors = {};
   /// Not null: a word that the device can read; while it is 0 the reduction does nothing.
   const std::uint32_t* permit = nullptr;

@@ -32,7 +32,7 @@ class KernelTable {
   Kernel at(DataType type, ReduceOp op) const noexcept {
     return const_cast<KernelTable*>(this)->at(type, op);
   }
-  /// One source, multiplied by `factor`; null but for real float types.
+  /// One source, multiplied by `factor`; null but for real floats and integers.
   Kernel& scale(DataType type) noexcept { return scale_[static_cast<std::size_t>(type)]; }
   Kernel scale(DataType type) const noexcept { return scale_[static_cast<std::size_t>(type)]; }
 

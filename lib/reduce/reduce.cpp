@@ -80,7 +80,7 @@ Status check_reduction(DataType type, ReduceOp op) {
                                                    std::string(name_of(type)) + ": " + instead);
   };
   if (op == ReduceOp::premul_sum) {
-    return refuse("a real float type", "scale the input yourself and use sum");
+    return refuse("a real float or integer type", "scale the input yourself and use sum");
   }
   if (op >= ReduceOp::band && op <= ReduceOp::bxor) {
     return refuse("an integer or boolean type", "reduce the bits as an unsigned type of the same size");

@@ -15,6 +15,8 @@ namespace lockstep::internal {
 /// type, not f32").
 Status check_reduction(DataType type, ReduceOp op);
 
+constexpr bool is_integer(DataType type) { return type >= DataType::i8 && type <= DataType::u64; }
+
 /// One reduction: for every destination d, d[i] = finish(sources[0][i] op sources[1][i] op ...), combined
 /// strictly from left to right, with f32 accumulation for f16, bf16 and fp8. Ownership: reads and writes only
 /// [0, count) of each buffer. A source may be the same address as a destination (in place); partial overlap
@@ -36,7 +38,8 @@ struct Reduction {
 void reduce(const Reduction& reduction, std::span<const void* const> sources,
             std::span<void* const> destinations);
 
-/// output[i] = input[i] * factor, for float types (premul_sum). In place allowed.
+/// output[i] = input[i] * factor, for real floats and integers (premul_sum), of which the factor is whole.
+/// In place allowed.
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor);
 
 /// The name of the instruction set in use ("AVX3_SPR", "NEON"), for reports.

@@ -58,11 +58,6 @@ void add_arithmetic(KernelTable& table, DataType type) {
   table.at(type, ReduceOp::prod) = run<Element, Prod>;
   table.at(type, ReduceOp::min) = run<Element, Min>;
   table.at(type, ReduceOp::max) = run<Element, Max>;
-}
-
-template <typename Element>
-void add_float(KernelTable& table, DataType type) {
-  add_arithmetic<Element>(table, type);
   table.at(type, ReduceOp::premul_sum) = run<Element, Sum>;
   table.scale(type) = run<Element, Sum, Multiply>;
 }
@@ -96,12 +91,12 @@ void add_boolean(KernelTable& table) {
 }  // namespace
 
 void add_scalar_kernels(KernelTable& table) {
-  add_float<Widened<F16>>(table, DataType::f16);
-  add_float<Widened<BF16>>(table, DataType::bf16);
-  add_float<Widened<F8E4M3>>(table, DataType::f8e4m3);
-  add_float<Widened<F8E5M2>>(table, DataType::f8e5m2);
-  add_float<Direct<float>>(table, DataType::f32);
-  add_float<Direct<double>>(table, DataType::f64);
+  add_arithmetic<Widened<F16>>(table, DataType::f16);
+  add_arithmetic<Widened<BF16>>(table, DataType::bf16);
+  add_arithmetic<Widened<F8E4M3>>(table, DataType::f8e4m3);
+  add_arithmetic<Widened<F8E5M2>>(table, DataType::f8e5m2);
+  add_arithmetic<Direct<float>>(table, DataType::f32);
+  add_arithmetic<Direct<double>>(table, DataType::f64);
   add_integer<std::int8_t>(table, DataType::i8);
   add_integer<std::uint8_t>(table, DataType::u8);
   add_integer<std::int32_t>(table, DataType::i32);

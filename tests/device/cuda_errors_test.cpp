@@ -1,7 +1,9 @@
 // The codes of CUDA's errors, for which no device is needed.
-#include "lib/device/cuda/cuda_errors.hpp"
+#include "lib/reduce/cuda/cuda_errors.hpp"
 
 #include <gtest/gtest.h>
+
+#include "lib/reduce/cuda/load_kernel.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -20,6 +22,14 @@ TEST(CudaErrors, ThatCallersActOnHaveTheirOwnCodes) {
   EXPECT_EQ(cuda_status(cudaErrorMemoryAllocation, "").code(), ErrorCode::out_of_memory);
   EXPECT_EQ(cuda_status(cudaErrorNotSupported, "").code(), ErrorCode::not_supported);
   EXPECT_EQ(cuda_status(cudaErrorInvalidDevice, "").code(), ErrorCode::invalid_argument);
+}
+
+TEST(CudaErrors, OnlyAMissingKernelIsAFaultOfTheBuild) {
+  for (const cudaError_t error : {cudaErrorNoKernelImageForDevice, cudaErrorInvalidDeviceFunction})
+    EXPECT_EQ(cuda::loaded(error).code(), ErrorCode::not_supported);
+  EXPECT_EQ(cuda::loaded(cudaErrorMemoryAllocation).code(), ErrorCode::out_of_memory);
+  EXPECT_EQ(cuda::loaded(cudaErrorIllegalAddress).code(), ErrorCode::device_failed);
+  EXPECT_TRUE(cuda::loaded(cudaSuccess).ok());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // wait for words, and memory crosses processes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -153,6 +154,18 @@ TEST_F(Gpu, StreamsWaitForWords) {
   must(backend_->free_pinned(words));
 }
 
+/// The driver cuts small ones from blocks of 2 MiB.
+TEST_F(Gpu, SmallAllocationsAreLocatedEachForItself) {
+  std::vector<void*> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(must(backend_->allocate(0, 10'000, MemoryKind::plain)));
+    const Allocation found = must(backend_->locate(static_cast<std::byte*>(all.back()) + 9'999));
+    EXPECT_EQ(found.base, all.back());
+    EXPECT_FALSE(found.is_part);
+  }
+  for (void* const memory : all) must(backend_->free(memory));
+}
+
 TEST_F(Gpu, PointersAreLocated) {
   auto* const memory = static_cast<std::byte*>(must(backend_->allocate(0, 10'000)));
   const Allocation found = must(backend_->locate(memory + 9'999));
@@ -172,10 +185,11 @@ struct Meeting {
   Board board;
   std::uint64_t process;
   SegmentRef ref[2];
+  std::array<std::byte, kLegacyHandleBytes> handle;
 };
 
-/// Not a Gpu test: a child of a process that used CUDA could not.
-TEST(GpuProcesses, MapEachOthersMemoryInBothForms) {
+/// A child of a process that used CUDA cannot: a suite of this name runs before all others.
+TEST(GpuProcessesDeathTest, MapEachOthersMemoryInBothForms) {
   Shared<Meeting> shared;
   run_forked(2, [&](int rank) {
     Meeting& meeting = *shared;
@@ -216,6 +230,41 @@ TEST(GpuProcesses, MapEachOthersMemoryInBothForms) {
       EXPECT_EQ(bytes, std::vector<std::uint8_t>(1'000, static_cast<std::uint8_t>(k + 1)));
     }
     imports.drop_owner(owner.process);
+    meeting.board.meet(2);
+  });
+  if (!shared->device.load()) GTEST_SKIP() << "no CUDA device";
+}
+
+/// The driver gives the same address again.
+TEST(GpuProcessesDeathTest, AHandleIsClosedAsOftenAsItWasOpened) {
+  Shared<Meeting> shared;
+  run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Result<Backend*> opened = open_cuda_backend();
+    if (!opened.ok()) return;  // On both.
+    meeting.device.store(true);
+    Backend& backend = **opened;
+    if (rank == 0) {
+      void* const memory = must(backend.allocate(0, 4096, MemoryKind::plain));
+      meeting.handle = must(backend.export_memory(memory)).legacy;
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      must(backend.free(memory));
+      return;
+    }
+    meeting.board.meet(2);
+    must(backend.select(0));
+    MemoryExport exported;
+    exported.bytes = 4096;
+    exported.has_legacy = true;
+    exported.legacy = meeting.handle;
+    void* const first = must(backend.import_memory(exported));
+    void* const second = must(backend.import_memory(exported));
+    must(backend.close_imported(first));
+    must(backend.fill(second, 1, 4096, nullptr));  // Still there.
+    must(backend.synchronize(nullptr));
+    must(backend.close_imported(second));
+    EXPECT_FALSE(backend.close_imported(second).ok());
     meeting.board.meet(2);
   });
   if (!shared->device.load()) GTEST_SKIP() << "no CUDA device";

@@ -51,7 +51,7 @@ TEST_F(HostKernels, EveryTypeAndOperator) {
       EXPECT_EQ(two, expected) << name_of(type) << ' ' << name_of(op);
     }
   }
-  EXPECT_EQ(reductions, 6 * 6 + 6 * 8 + 2 * 3 + 7);
+  EXPECT_EQ(reductions, 6 * 6 + 6 * 9 + 2 * 3 + 7);
 }
 
 TEST_F(HostKernels, FactorsScaleAsIfBeforehand) {
@@ -82,6 +82,17 @@ TEST_F(HostKernels, FactorsScaleAsIfBeforehand) {
     reduce({.type = type, .op = ReduceOp::sum, .count = kCount}, scaled, {&host, 1});
     EXPECT_EQ(result, expected) << name_of(type);
   }
+}
+
+/// No double holds the factor.
+TEST_F(HostKernels, FactorsOfIntegersAreExact) {
+  const std::uint64_t input = 3, factor = (std::uint64_t{1} << 60) + 1;
+  std::uint64_t result = 0;
+  const void* const source = &input;
+  void* const destination = &result;
+  const ScaleFactor in_memory{.device = &factor};
+  run({DataType::u64, ReduceOp::premul_sum, 1, {&source, 1}, {&destination, 1}, 0, {&in_memory, 1}});
+  EXPECT_EQ(result, input * factor);
 }
 
 TEST_F(HostKernels, ConversionsAreThoseOfTheLibrary) {

@@ -2,6 +2,7 @@
 #include "lockstep/communicator.hpp"
 
 #include <atomic>
+#include <limits>
 #include <numeric>
 
 #include "collectives/engine/operation.hpp"
@@ -260,6 +261,10 @@ TEST_P(OverTransport, UserOperatorAndPremultipliedSum) {
     comm.all_reduce(input.data(), output.data(), 100, DataType::f32, ReduceOp::premul_sum, options);
     EXPECT_EQ(output[99], 6.0f);
     EXPECT_EQ(input[99], 1.0f);
+    options.scale = 100;
+    std::vector<std::int8_t> bytes(100, 7), products(100);
+    comm.all_reduce(bytes.data(), products.data(), 100, DataType::i8, ReduceOp::premul_sum, options);
+    EXPECT_EQ(products[99], static_cast<std::int8_t>(3 * 7 * 100));
   });
 }
 
@@ -289,6 +294,18 @@ TEST(WaitFor, EndsAtItsLimitWhileDataMove) {
     EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(1)));
     work.wait();
   });
+}
+
+TEST(OneRank, AnIntegerIsNotMultipliedByAFraction) {
+  auto group = Communicator::local_group(1);
+  std::int32_t value = 6;
+  for (const double factor : {0.5, 0x1p53, std::numeric_limits<double>::quiet_NaN()}) {
+    CallOptions options;
+    options.scale = factor;
+    const auto [code, text] = error_of(
+        [&] { group.front().all_reduce(&value, &value, 1, DataType::i32, ReduceOp::premul_sum, options); });
+    EXPECT_EQ(code, ErrorCode::invalid_argument) << text;
+  }
 }
 
 TEST(OneRank, EveryCollectiveIsACopy) {

@@ -275,8 +275,9 @@ std::optional<CollectiveCase::InPlace> CollectiveCase::in_place(int rank) const 
 }
 
 double CollectiveCase::scale(int rank) const {
-  constexpr double kFactors[] = {0.5, 1.0, 2.0};
-  return op == ReduceOp::premul_sum ? kFactors[rank % 3] : 1.0;
+  constexpr double kFactors[] = {0.5, 1.0, 2.0}, kWhole[] = {3.0, 1.0, 2.0};
+  if (op != ReduceOp::premul_sum) return 1.0;
+  return is_float(type) ? kFactors[rank % 3] : kWhole[rank % 3];
 }
 
 UserOp CollectiveCase::user_op() const {

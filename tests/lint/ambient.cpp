@@ -18,12 +18,12 @@ const std::vector<Rule>& rules() {
        {"lib/base/env."},
        "take time from Env"},
       // The engine and the transports are stepped; only start-up may wait between two tries, a stream of the
-      // host backend for a word, the worker of a device for the caller's stream, and set-up for a probe of
-      // it.
+      // host backend for a word, the worker of a device for the caller's stream and its own, and set-up for
+      // a probe of it.
       {{"sleep_for"},
        {"lib/base/env.", "lib/bootstrap/", "lib/device/host/host_kernels.cpp",
         "collectives/device/device_run.cpp", "collectives/device/device_stream.cpp",
-        "collectives/device/stream_gate.cpp"},
+        "collectives/device/patience.cpp", "collectives/device/stream_gate.cpp"},
        "ask Env::wake_at to be stepped again"},
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},

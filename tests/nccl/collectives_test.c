@@ -166,7 +166,7 @@ static void run_operators(const struct collective* c, struct test* t) {
     t->op = t->meaning = ops[i];
     run_counts(c, t);
   }
-  if (!c->reduces || !is_floating_type(t->type)) return;
+  if (!c->reduces) return;
   char scalar[8];
   put_value(t->type, scalar, 0, scale_of(t->rank));
   NCCL(ncclRedOpCreatePreMulSum(&t->op, scalar, t->type, ncclScalarHostImmediate, t->comm));

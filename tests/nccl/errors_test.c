@@ -61,13 +61,14 @@ static void calls(int rank, int ranks) {
   ncclRedOp_t op;
   void *memory, *handle;
   float half = 0.5f;
+  long long large = -(1LL << 53);
   NCCL(ncclMemAlloc(&memory, 4096));
   REFUSED(ncclAllReduce(memory, memory, 1, ncclNumTypes, ncclSum, comm, NULL), ncclInvalidArgument,
           "datatype");
   REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclNumOps, comm, NULL), ncclInvalidArgument,
           "operator");
-  REFUSED(ncclRedOpCreatePreMulSum(&op, &half, ncclInt32, ncclScalarHostImmediate, comm), ncclInvalidUsage,
-          "floating-point");
+  REFUSED(ncclRedOpCreatePreMulSum(&op, &large, ncclInt64, ncclScalarHostImmediate, comm), ncclInvalidUsage,
+          "2^53");
   REFUSED(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, comm), ncclInvalidArgument,
           "scalar");
   NCCL(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, comm));

@@ -64,7 +64,7 @@ run() { # run NAME COMMAND...: prints the program's closing lines
     failed=$((failed + 1))
   fi
 }
-# Every type with one operator, and every operator with one type: PreMulSum of integers is not supported (docs/nccl.md).
+# Every type with one operator, and every operator with one type.
 sizes=(-b 4 -e 64K -f 128 -n 2 -w 1)
 for program in "${programs[@]}"; do
   run "$program, 2 devices of one process, every type" "$output/${program}_perf" -g 2 "${sizes[@]}" -d all -o sum

@@ -8,8 +8,6 @@ size_t size_of_type(ncclDataType_t type) {
   return sizes[type];
 }
 
-int is_floating_type(ncclDataType_t type) { return type >= ncclFloat16; }
-
 /* The integers 0 to 8 as small floats: sign, `exponent` and `mantissa` bits. */
 static unsigned small_float(int value, int exponent, int mantissa) {
   int power = 0;

@@ -11,7 +11,6 @@ extern "C" {
 #endif
 
 size_t size_of_type(ncclDataType_t type);
-int is_floating_type(ncclDataType_t type);
 /* 0 <= value <= 8 */
 void put_value(ncclDataType_t type, void* elements, size_t index, int value);
 /* -1 for what is no integer of 0 to 8. */

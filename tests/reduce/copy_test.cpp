@@ -45,6 +45,30 @@ TEST(ScaleCopy, MultipliesEveryRealFloatType) {
   }
 }
 
+TEST(ScaleCopy, IntegersWrap) {
+  Generator generator(4);
+  for (const DataType type :
+       {DataType::i8, DataType::u8, DataType::i32, DataType::u32, DataType::i64, DataType::u64}) {
+    for (const double factor : {3.0, -3.0, 0x1p40 + 1}) {
+      const Bytes input = random_elements(type, 77, generator, true);
+      Bytes output(input.size());
+      scale_copy(type, input.data(), output.data(), 77, factor);
+      with_type(type, [&]<typename T>(T) {
+        for (std::size_t i = 0; i < 77; ++i) {
+          T x{}, got{}, expected{};
+          std::memcpy(&x, input.data() + i * sizeof(T), sizeof(T));
+          std::memcpy(&got, output.data() + i * sizeof(T), sizeof(T));
+          if constexpr (std::is_integral_v<T>) {
+            const auto whole = static_cast<std::int64_t>(factor);
+            expected = static_cast<T>(static_cast<std::uint64_t>(x) * static_cast<std::uint64_t>(whole));
+          }
+          ASSERT_EQ(got, expected) << name_of(type);
+        }
+      });
+    }
+  }
+}
+
 using Copy = void (*)(void*, const void*, std::size_t);
 
 class Copies : public ::testing::TestWithParam<Copy> {};

@@ -214,6 +214,28 @@ TEST(CudaPass, FactorsRoundAsScalingBeforehand) {
   }
 }
 
+/// Also those that no double holds, where they lie in memory.
+TEST(CudaPass, IntegersAreScaledAsProductsWrap) {
+  Generator generator(5);
+  constexpr std::size_t kCount = 77;
+  for (const DataType type :
+       {DataType::i8, DataType::u8, DataType::i32, DataType::u32, DataType::i64, DataType::u64}) {
+    const Bytes input = random_elements(type, kCount, generator, false);
+    const Bytes there = random_elements(type, 1, generator, false);
+    Bytes many, result(input.size()), expected(input.size());
+    for (std::size_t i = 0; i < kCount; ++i) many.insert(many.end(), there.begin(), there.end());
+    const void *const source = input.data(), *const both[] = {input.data(), many.data()};
+    void *const mine = result.data(), *const host = expected.data();
+    const ScaleFactor in_memory{.device = there.data()}, of_call{.value = -5};
+    run({type, ReduceOp::premul_sum, kCount, {&source, 1}, {&mine, 1}, 0, {&in_memory, 1}});
+    reduce({.type = type, .op = ReduceOp::prod, .count = kCount}, both, {&host, 1});
+    EXPECT_EQ(first_difference(type, result, expected), kCount) << name_of(type);
+    run({type, ReduceOp::premul_sum, kCount, {&source, 1}, {&mine, 1}, 0, {&of_call, 1}});
+    scale_copy(type, input.data(), expected.data(), kCount, of_call.value);
+    EXPECT_EQ(first_difference(type, result, expected), kCount) << name_of(type);
+  }
+}
+
 TEST(CudaPass, KernelsAreFew) { EXPECT_EQ(bodies().size(), 10u + 16 + 3 * 7 + 3 * 3); }
 
 /// Round to nearest and never past the largest finite number, as GPUs narrow.

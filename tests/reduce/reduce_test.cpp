@@ -352,8 +352,8 @@ TEST(CheckReduction, RefusesByName) {
       "band needs an integer or boolean type, not f32: reduce the bits as an unsigned type of the same size");
   EXPECT_EQ(check_reduction(DataType::complex64, ReduceOp::min).message(),
             "min needs an ordered type, not complex64: use sum, prod or avg, or a user-defined op");
-  EXPECT_EQ(check_reduction(DataType::i32, ReduceOp::premul_sum).message(),
-            "premul_sum needs a real float type, not i32: scale the input yourself and use sum");
+  EXPECT_EQ(check_reduction(DataType::boolean, ReduceOp::premul_sum).message(),
+            "premul_sum needs a real float or integer type, not bool: scale the input yourself and use sum");
   EXPECT_EQ(check_reduction(DataType::boolean, ReduceOp::avg).message(),
             "avg needs an arithmetic type, not bool: use sum for or, prod for and");
   EXPECT_EQ(check_reduction(static_cast<DataType>(99), ReduceOp::sum).code(), ErrorCode::invalid_argument);
@@ -372,7 +372,7 @@ TEST(CheckReduction, AcceptsWhatTypesHppDefines) {
     EXPECT_EQ(check_reduction(type, ReduceOp::max).ok(), !is_complex);
     EXPECT_EQ(check_reduction(type, ReduceOp::avg).ok(), !is_bool);
     EXPECT_EQ(check_reduction(type, ReduceOp::bxor).ok(), is_integer || is_bool);
-    EXPECT_EQ(check_reduction(type, ReduceOp::premul_sum).ok(), !is_integer && !is_bool && !is_complex);
+    EXPECT_EQ(check_reduction(type, ReduceOp::premul_sum).ok(), !is_bool && !is_complex);
   }
 }
 

@@ -1,8 +1,10 @@
 // A backend that does what another does, and lists what was enqueued.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +31,10 @@ class RecordingBackend final : public Backend {
   /// Called before what was listed is passed on, which it is not where this gives an error. Set it while
   /// nothing is enqueued.
   std::function<Status(const Enqueued&)> before;
+  /// Whether threads get a device.
+  std::atomic<bool> lets_enter{true};
+  /// Of all allocations, instead of their own.
+  std::optional<std::uint64_t> generation;
 
   /// What was enqueued since the last call, in the order of the calls.
   std::vector<Enqueued> take() {
@@ -41,7 +47,10 @@ class RecordingBackend final : public Backend {
   Result<DeviceIdentity> identify(int device) override { return real_.identify(device); }
   Result<int> selected() override { return real_.selected(); }
   Status select(int device) override { return real_.select(device); }
-  Result<ThreadDevice> enter(int device) override { return real_.enter(device); }
+  Result<ThreadDevice> enter(int device) override {
+    if (!lets_enter) return Status(ErrorCode::device_failed, "a fault of the test");
+    return real_.enter(device);
+  }
   void leave(ThreadDevice device) noexcept override { real_.leave(device); }
   Status prepare(int device) override { return real_.prepare(device); }
   Result<bool> can_access(int device, int peer) override { return real_.can_access(device, peer); }
@@ -56,7 +65,11 @@ class RecordingBackend final : public Backend {
     return real_.register_host(memory, bytes);
   }
   Status unregister_host(void* memory) override { return real_.unregister_host(memory); }
-  Result<Allocation> locate(const void* pointer) override { return real_.locate(pointer); }
+  Result<Allocation> locate(const void* pointer) override {
+    Result<Allocation> found = real_.locate(pointer);
+    if (found.ok() && generation) found.value().generation = *generation;
+    return found;
+  }
   Result<MemoryExport> export_memory(const void* memory) override { return real_.export_memory(memory); }
   Result<void*> import_memory(const MemoryExport& memory) override { return real_.import_memory(memory); }
   Status close_imported(void* base) override { return real_.close_imported(base); }

@@ -131,16 +131,31 @@ TEST(LockstepBench, ExplainsByPredictionAndMeasurement) {
 
 TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
   const Outcome kinds = bench(
-      "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64 -o max,premul_sum --registered --explain");
+      "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64,bool -o max,premul_sum --registered "
+      "--explain");
   EXPECT_EQ(kinds.status, 0) << kinds.output;
   for (const char* heading :
        {"# all_reduce, bf16 max: 2 ranks", "# all_reduce, bf16 premul_sum: 2 ranks, transport shm, private",
-        "# all_reduce, i64 max: 2 ranks, transport shm, registered", "# all_gather, bf16: 2 ranks",
+        "# all_reduce, i64 max: 2 ranks, transport shm, registered",
+        "# all_reduce, i64 premul_sum: 2 ranks, transport shm, private", "# all_gather, bf16: 2 ranks",
         "# all_gather, i64: 2 ranks"})
     EXPECT_NE(kinds.output.find(heading), std::string::npos) << heading << "\n" << kinds.output;
-  for (const char* absent : {"f32", "i64 premul_sum"})
+  for (const char* absent : {"f32", "bool premul_sum"})
     EXPECT_EQ(kinds.output.find(absent), std::string::npos) << absent << "\n" << kinds.output;
 }
+
+#if defined(LOCKSTEP_NCCL)
+/// Rank 0 alone asks for it.
+TEST(LockstepBench, ALibraryThatGivesNoIdIsUnmeasuredOnAllRanks) {
+  setenv("NCCL_COMM_ID", "127.0.0.1:1", 1);  // Of which liblockstep_nccl.so gives none.
+  const nlohmann::json document =
+      json_of("all_reduce --device host --ranks 2 -b 8 -e 8 -n 1 -w 0 --lib " LOCKSTEP_NCCL);
+  unsetenv("NCCL_COMM_ID");
+  EXPECT_NE(document["notes"].dump().find("ncclGetUniqueId on rank 0"), std::string::npos)
+      << document["notes"];
+  EXPECT_EQ(document["rows"].size(), 2u);  // Of lockstep: out of place and in place.
+}
+#endif
 
 TEST(LockstepBench, CalibratesToAFileThatJobsUse) {
   const lockstep::internal::TemporaryDirectory directory;

@@ -40,6 +40,32 @@ assert "| reduce kernel of 4 sources, 256M | 90 % | 85 % | missed |" in report.g
 assert goals.judge({"gpu": None, "steps": steps}) == []
 END
 
+# What a step makes of what its program said.
+PYTHONPATH=$(dirname "$check")/gpu python3 - <<'END' || fail "the outcomes of programs are misread"
+from pathlib import Path
+from types import SimpleNamespace
+import steps
+from kit import Kit
+from runner import Outcome
+def judged(status, output):
+    result = steps.judge_test(Outcome(status, output, 90.0))
+    return result.status, result.why
+one_of_two = "[       OK ] Gpu.One (1 ms)\n[  SKIPPED ] Gpu.Two (0 ms)\n[  PASSED  ] 1 test.\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] Gpu.Two\n"
+assert judged(0, one_of_two) == ("passed", "skipped: Gpu.Two"), judged(0, one_of_two)
+assert judged(0, "[  SKIPPED ] Gpu.Two (0 ms)\n")[0] == judged(77, "")[0] == "unmeasured"
+assert judged(124, "") == ("unmeasured", "it takes longer than 90 s")
+assert judged(1, "")[0] == "failed"
+clean, dirty = "========= ERROR SUMMARY: 0 errors\n", "========= ERROR SUMMARY: 1 error\n"
+summaries = {clean: True, clean + clean: True, clean + dirty: False, dirty + clean: False, "": False}
+assert all(steps.is_clean(Outcome(0, text, 1.0)) == is_clean for text, is_clean in summaries.items())
+assert not steps.is_clean(Outcome(99, clean, 1.0))
+# What the goals need comes as soon as anything can be measured at all.
+tests = [{"name": name, "command": [], "environment": {}} for name in ("a_test", "device_operations_host_sync_test", "gpu_test")]
+planned = [step.name for step in steps.plan(Kit(Path("/nowhere"), tests, ""), SimpleNamespace(device="host", ranks=[2]), {"gpu": None, "torch": None, "compute_sanitizer": None})]
+assert planned[:4] == ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "test a_test"], planned
+assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP stream_sync, 2 processes on one GPU")
+END
+
 # Out of time: what was not begun is unmeasured, and nothing hangs.
 "$check" --device host --kit "$build" --out "$folder/short" --ranks 2 --limit 5 >"$folder/log" 2>&1 || fail "a short run failed"
 grep -q 'unmeasured  every operation.*the time was over' "$folder/log" || fail "a short run measured everything"

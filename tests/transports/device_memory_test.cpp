@@ -17,6 +17,7 @@
 #include "lib/memory/descriptor_service.hpp"
 #include "tests/support/forked.hpp"
 #include "tests/support/must.hpp"
+#include "tests/support/recording_backend.hpp"
 #include "tests/transports/failing_allocations.hpp"
 #include "transports/cuda_ipc/device_imports.hpp"
 
@@ -146,6 +147,26 @@ class SilentOwner {
   const std::string name_;
   Fd listener_;
 };
+
+TEST(DeviceMemory, AllocationsOfOneGenerationAreKnownByTheirBase) {
+  HostBackend host;
+  testing::RecordingBackend backend(host);
+  backend.generation = 7;
+  DeviceExports exports(backend);
+  std::vector<void*> memory;
+  std::vector<SegmentRef> refs;
+  for (int i = 0; i < 2; ++i) {
+    memory.push_back(must(backend.allocate(0, kBytes, MemoryKind::plain)));
+    refs.push_back(*must(exports.share(memory.back(), kBytes)));
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto own = exports.find(refs[i].segment, refs[i].generation);
+    ASSERT_TRUE(own.has_value());
+    EXPECT_EQ(own->allocation.base, memory[i]);
+    exports.unshare(refs[i]);
+    must(backend.free(memory[i]));
+  }
+}
 
 TEST(DeviceMemory, AnOwnerThatDoesNotAnswerKeepsNobodyElseWaiting) {
   testing::Shared<Meeting> shared;

@@ -11,6 +11,7 @@ from options import HERE
 from runner import OutOfTime
 
 TEST_SECONDS = 90
+LONG_TEST_SECONDS = {"device_operations_host_sync_test": 180}  # Ten thousand operations, each of which may cost a time slice.
 BENCH_SECONDS = 60
 WRONG_DATA = 3  # lockstep-bench's exit status
 TOOK_TOO_LONG = 124  # the runner's
@@ -18,6 +19,8 @@ MODES = ["host_sync", "stream_sync", "device_sync"]
 # Those with kernels that wait. They have no memory shared in a block, at which racecheck looks.
 SANITIZED = re.compile(r"^device_(sync|graph_device_sync|messages_device_sync)_test$|^nccl_groups_test$")
 GRAPH_MODES = ["stream_sync", "device_sync"]
+TORCH_MODES = ["host_sync", "stream_sync"]  # Those that several processes on one GPU may take.
+BASIC = ["gpu_test", "device_matrix_host_sync_test"]  # Where these fail no figure means anything.
 MIB = 1 << 20
 
 
@@ -50,16 +53,37 @@ def unmeasured(name, why):
     return Step(name, lambda runner: Result(name, "unmeasured", why))
 
 
+def skipped_tests(output):
+    """Of a GoogleTest program, which names each of them twice."""
+    return list(dict.fromkeys(re.findall(r"^\[  SKIPPED \] (\w[\w/]*\.[\w/]+)", output, re.MULTILINE)))
+
+
+def judge_test(outcome):
+    if outcome.status == TOOK_TOO_LONG:
+        return Result("", "unmeasured", f"it takes longer than {outcome.seconds:.0f} s")
+    skipped = skipped_tests(outcome.output)
+    # 77 is what tests in C end with, GoogleTest says it in words.
+    if outcome.status == 77 or (outcome.status == 0 and skipped and "[       OK ]" not in outcome.output):
+        return Result("", "unmeasured", "the test needs another machine")
+    if outcome.status != 0:
+        return Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
+    return Result("", "passed", "skipped: " + ", ".join(skipped) if skipped else "")
+
+
 def test_step(test):
+    limit = LONG_TEST_SECONDS.get(test["name"], TEST_SECONDS)
+
     def body(runner):
         command = [runner.kit.folder / test["command"][0]] + test["command"][1:]
         environment = {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
-        outcome = runner.run(command, TEST_SECONDS, environment)
-        # 77 is what tests in C end with, GoogleTest says it in words.
-        if outcome.status == 77 or (outcome.status == 0 and "[  SKIPPED ]" in outcome.output and "[       OK ]" not in outcome.output):
-            return Result("", "unmeasured", "the test needs another machine")
-        return Result("", "passed") if outcome.status == 0 else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
+        return judge_test(runner.run(command, limit, environment))
     return Step(f"test {test['name']}", body)
+
+
+def is_clean(outcome):
+    """Each process that was looked at has a summary of its own."""
+    errors = re.findall(r"ERROR SUMMARY: (\d+) error", outcome.output)
+    return outcome.status == 0 and bool(errors) and all(int(count) == 0 for count in errors)
 
 
 def sanitizer_step(about, tool, test):
@@ -70,16 +94,15 @@ def sanitizer_step(about, tool, test):
         return unmeasured(name, "there is no compute-sanitizer")
 
     def body(runner):
-        command = [about["compute_sanitizer"], "--tool", tool, "--target-processes", "all", "--error-exitcode", "99",
-                   runner.kit.folder / test["command"][0]] + test["command"][1:]
+        command = [about["compute_sanitizer"], "--tool", tool, "--target-processes", "all", "--require-cuda-init", "no",
+                   "--error-exitcode", "99", runner.kit.folder / test["command"][0]] + test["command"][1:]
         environment = {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
         outcome = runner.run(command, TEST_SECONDS, {**environment, "LOCKSTEP_TIMEOUT": "5m"})
         if outcome.status == TOOK_TOO_LONG:
-            return Result("", "unmeasured", f"it takes longer than {TEST_SECONDS} s under {tool}")
+            return Result("", "unmeasured", f"it takes longer than {outcome.seconds:.0f} s under {tool}")
         if "Device not supported" in outcome.output:
             return Result("", "unmeasured", "compute-sanitizer cannot work with this device")
-        clean = outcome.status == 0 and "ERROR SUMMARY: 0 errors" in outcome.output
-        return Result("", "passed") if clean else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
+        return Result("", "passed") if is_clean(outcome) else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
     return Step(name, body)
 
 
@@ -112,21 +135,29 @@ def bench_step(name, options, arguments, environment=None):
     return Step(name, body)
 
 
-def bench_steps(options, about):
+def few(ranks):
+    return ["--ranks", str(ranks), "-n", "20", "-w", "3"]
+
+
+def goal_steps(options):
+    """What goals.py judges."""
     largest = "256M" if options.device == "cuda" else "4M"
+    arguments = ["all_reduce", "-b", "8", "-e", largest, "-f", "8", "--registered"]
+    return [floors_step(options)] + [bench_step(f"all_reduce registered, {ranks} ranks", options, arguments + few(ranks)) for ranks in options.ranks]
+
+
+def bench_steps(options, about):
     nccl = [path for _, path in facts.libraries_of_nccl(options)] if about["gpu"] else []
     beside = [word for path in nccl[:1] for word in ("--lib", str(path), "--lib-apart")]
     # NCCL from 2.30 lets several ranks on one GPU in when asked to.
     ask = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_SOCKET_IFNAME": "lo"}
     steps = []
     for ranks in options.ranks:
-        few = ["--ranks", str(ranks), "-n", "20", "-w", "3"]
-        steps.append(bench_step(f"all_reduce registered, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", largest, "-f", "8", "--registered"] + few))
         for mode in MODES:
-            steps.append(bench_step(f"latency {mode}, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", "64K", "-f", "8"] + few,
+            steps.append(bench_step(f"latency {mode}, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", "64K", "-f", "8"] + few(ranks),
                                     {"LOCKSTEP_DEVICE_MODE": mode}))
         for mode in GRAPH_MODES:
-            steps.append(bench_step(f"graph replay {mode}, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", "1M", "-f", "8", "--graph"] + few,
+            steps.append(bench_step(f"graph replay {mode}, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", "1M", "-f", "8", "--graph"] + few(ranks),
                                     {"LOCKSTEP_DEVICE_MODE": mode}))
     ranks = ["--ranks", str(options.ranks[0]), "-n", "10", "-w", "2"]
     steps.append(bench_step("every operation", options, ["all", "-b", "4K", "-e", "1M", "-f", "256"] + ranks))
@@ -184,15 +215,16 @@ def training_steps(kit):
             training_step(kit, "gpt-device", ["--steps", "50"], falls)]
 
 
-def torch_step(about):
-    name = "PyTorch DDP, 2 processes on one GPU"
+def torch_step(about, mode):
+    name = f"PyTorch DDP {mode}, 2 processes on one GPU"
     if not about["gpu"]:
         return unmeasured(name, "no GPU")
     if not about["torch"]:
         return unmeasured(name, "there is no PyTorch")
 
     def body(runner):
-        outcome = runner.run([sys.executable, HERE / "torch_ddp.py"], BENCH_SECONDS, {"LD_PRELOAD": str(runner.kit.library())})
+        outcome = runner.run([sys.executable, HERE / "torch_ddp.py"], BENCH_SECONDS,
+                             {"LD_PRELOAD": str(runner.kit.library()), "LOCKSTEP_DEVICE_MODE": mode})
         trained = outcome.status == 0 and "trained" in outcome.output
         return Result("", "passed" if trained else "failed", outcome.tail(3 if trained else 12))
     return Step(name, body)
@@ -201,9 +233,11 @@ def torch_step(about):
 def plan(kit, options, about):
     if options.device == "cuda" and not about["gpu"]:
         return [unmeasured("everything", "no GPU was found (nvidia-smi names none); --device host runs what can be run without")]
-    tests = [test_step(test) for test in kit.tests]
+    basic = [test_step(test) for test in kit.tests if test["name"] in BASIC]
+    long = [test_step(test) for test in kit.tests if test["name"] in LONG_TEST_SECONDS]
+    tests = [test_step(test) for test in kit.tests if test["name"] not in [*BASIC, *LONG_TEST_SECONDS]]
     sanitizers = [sanitizer_step(about, tool, test) for test in kit.tests if SANITIZED.search(test["name"]) for tool in ("memcheck", "synccheck")]
     nccl_tests = nccl_tests_steps(kit, about, options.ranks)
     first = -(-len(nccl_tests) // len(options.ranks))  # Those with the fewest ranks; the others are worth least.
-    return (tests + [floors_step(options)] + bench_steps(options, about) + training_steps(kit) + [torch_step(about)]
-            + nccl_tests[:first] + sanitizers + nccl_tests[first:])
+    return (basic + goal_steps(options) + tests + bench_steps(options, about) + training_steps(kit)
+            + [torch_step(about, mode) for mode in TORCH_MODES] + long + nccl_tests[:first] + sanitizers + nccl_tests[first:])

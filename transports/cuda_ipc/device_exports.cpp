@@ -17,7 +17,7 @@ DeviceExports& DeviceExports::of(Backend& backend) {
 }
 
 DeviceExports::~DeviceExports() {
-  for (auto& [generation, shared] : shared_) withdraw_descriptors(key(shared.number, generation));
+  for (const auto& [id, shared] : shared_) withdraw_descriptors(key(id.first, id.second));
 }
 
 std::string DeviceExports::key(std::uint64_t segment, std::uint64_t generation) {
@@ -40,21 +40,21 @@ Result<std::optional<SegmentRef>> DeviceExports::share(const void* pointer, std:
   }
   const std::lock_guard lock(mutex_);
   sweep();
-  const auto known = shared_.find(allocation.generation);
-  if (known == shared_.end()) {
+  const Id id = id_of(allocation);
+  if (!shared_.contains(id)) {
     Result<MemoryExport> exported = backend_.export_memory(allocation.base);
     if (exported.status().code() == ErrorCode::not_supported) return std::optional<SegmentRef>();
     if (!exported.ok()) return exported.status();
     Shared shared;
-    LOCKSTEP_RETURN_IF_ERROR(offer(allocation, std::move(*exported), shared));
-    shared_.emplace(allocation.generation, std::move(shared));
+    LOCKSTEP_RETURN_IF_ERROR(offer(id, allocation, std::move(*exported), shared));
+    shared_.emplace(id, std::move(shared));
   }
-  Shared& shared = shared_.at(allocation.generation);
-  ++shared.shares;
-  return std::optional(SegmentRef{process_token(), shared.number, offset, allocation.generation});
+  ++shared_.at(id).shares;
+  return std::optional(SegmentRef{process_token(), id.first, offset, id.second});
 }
 
-Status DeviceExports::offer(const Allocation& allocation, MemoryExport exported, Shared& shared) {
+Status DeviceExports::offer(const Id& id, const Allocation& allocation, MemoryExport exported,
+                            Shared& shared) {
   const Result<DeviceIdentity> device = backend_.identify(allocation.device);
   if (!device.ok()) return device.status();
   Result<OwnedCard> card = OwnedCard::make(exported, device.value());
@@ -62,12 +62,11 @@ Status DeviceExports::offer(const Allocation& allocation, MemoryExport exported,
   Result<Fd> shown = card->descriptor();
   if (!shown.ok()) return shown.status();
   shared.allocation = allocation;
-  shared.number = number_of(allocation.base);
   shared.users.card = std::move(*card);
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(*shown));
   if (exported.descriptor) descriptors.push_back(std::move(exported.descriptor));
-  return offer_descriptors(key(shared.number, allocation.generation), std::move(descriptors));
+  return offer_descriptors(key(id.first, id.second), std::move(descriptors));
 }
 
 std::uint64_t DeviceExports::number_of(std::byte* base) {
@@ -76,29 +75,29 @@ std::uint64_t DeviceExports::number_of(std::byte* base) {
 
 void DeviceExports::unshare(const SegmentRef& ref) {
   const std::lock_guard lock(mutex_);
-  const auto found = shared_.find(ref.generation);
+  const auto found = shared_.find(id_of(ref));
   if (found == shared_.end() || --found->second.shares > 0) return;
-  withdraw_descriptors(key(found->second.number, ref.generation));
+  withdraw_descriptors(key(ref.segment, ref.generation));
   found->second.users.card.withdraw();
-  withdrawn_.emplace(ref.generation, std::move(found->second.users));
+  withdrawn_.emplace(found->first, std::move(found->second.users));
   shared_.erase(found);
   sweep();
 }
 
-bool DeviceExports::in_use(std::uint64_t generation) const {
-  const auto found = withdrawn_.find(generation);
-  return shared_.contains(generation) || (found != withdrawn_.end() && found->second.any());
+bool DeviceExports::in_use(const Id& id) const {
+  const auto found = withdrawn_.find(id);
+  return shared_.contains(id) || (found != withdrawn_.end() && found->second.any());
 }
 
 bool DeviceExports::held(const SegmentRef& ref) const {
   const std::lock_guard lock(mutex_);
-  return !shared_.contains(ref.generation) && in_use(ref.generation);
+  return !shared_.contains(id_of(ref)) && in_use(id_of(ref));
 }
 
 void DeviceExports::retire(void* memory) {
   const Result<Allocation> located = backend_.locate(memory);
   const std::lock_guard lock(mutex_);
-  if (located.ok()) retired_.emplace(located.value().generation, memory);
+  if (located.ok()) retired_.emplace(id_of(located.value()), memory);
   sweep();
 }
 
@@ -113,8 +112,8 @@ void DeviceExports::sweep() {
 
 std::optional<DeviceExports::Own> DeviceExports::find(std::uint64_t segment, std::uint64_t generation) const {
   const std::lock_guard lock(mutex_);
-  const auto found = shared_.find(generation);
-  if (found == shared_.end() || found->second.number != segment) return std::nullopt;
+  const auto found = shared_.find({segment, generation});
+  if (found == shared_.end()) return std::nullopt;
   return Own{found->second.allocation, found->second.users.here};
 }
 

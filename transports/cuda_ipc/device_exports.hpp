@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "lib/device/backend.hpp"
 #include "lib/memory/segment.hpp"
@@ -62,21 +63,24 @@ class DeviceExports {
   };
   struct Shared {
     Allocation allocation;
-    std::uint64_t number = 0;
     int shares = 0;
     Users users;
   };
-  Status offer(const Allocation& allocation, MemoryExport exported, Shared& shared);
+  /// Number and generation: what a driver counts as one buffer may be several mappings, each with a base.
+  using Id = std::pair<std::uint64_t, std::uint64_t>;
+  static Id id_of(const SegmentRef& ref) { return {ref.segment, ref.generation}; }
+  Id id_of(const Allocation& allocation) { return {number_of(allocation.base), allocation.generation}; }
+  Status offer(const Id& id, const Allocation& allocation, MemoryExport exported, Shared& shared);
   std::uint64_t number_of(std::byte* base);
-  bool in_use(std::uint64_t generation) const;
+  bool in_use(const Id& id) const;
   void sweep();  ///< Forgets and frees what nobody holds any more.
 
   Backend& backend_;
   mutable std::mutex mutex_;
   std::map<std::byte*, std::uint64_t> numbers_;  ///< By base; kept, so that a number means one address.
-  std::map<std::uint64_t, Shared> shared_;       ///< By generation.
-  std::map<std::uint64_t, Users> withdrawn_;     ///< By generation, while they are held.
-  std::map<std::uint64_t, void*> retired_;       ///< By generation: to be freed.
+  std::map<Id, Shared> shared_;
+  std::map<Id, Users> withdrawn_;  ///< While they are held.
+  std::map<Id, void*> retired_;    ///< To be freed.
 };
 
 }  // namespace lockstep::internal

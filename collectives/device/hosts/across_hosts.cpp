@@ -1,6 +1,8 @@
 #include "collectives/device/hosts/across_hosts.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "collectives/engine/group_hosts.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
 #include "lib/reduce/convert.hpp"
+#include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -23,18 +26,36 @@ std::vector<std::size_t> shares_of(std::uint64_t count, std::size_t parts) {
   return shares;
 }
 
+template <typename T>
+double number(const void* element) {
+  T value;
+  std::memcpy(&value, element, sizeof value);
+  return static_cast<double>(value);
+}
+
 double as_double(DataType type, const void* element) {
-  if (type == DataType::f64) {
-    double value = 0;
-    std::memcpy(&value, element, sizeof value);
-    return value;
+  switch (type) {
+    case DataType::i8:
+      return number<std::int8_t>(element);
+    case DataType::u8:
+      return number<std::uint8_t>(element);
+    case DataType::i32:
+      return number<std::int32_t>(element);
+    case DataType::u32:
+      return number<std::uint32_t>(element);
+    case DataType::i64:
+      return number<std::int64_t>(element);
+    case DataType::u64:
+      return number<std::uint64_t>(element);
+    case DataType::f32:
+      return number<float>(element);
+    case DataType::f64:
+      return number<double>(element);
+    default:
+      break;
   }
   float value = 0;
-  if (type == DataType::f32) {
-    std::memcpy(&value, element, sizeof value);
-  } else {
-    widen(type, element, &value, 1, 1);
-  }
+  widen(type, element, &value, 1, 1);
   return value;
 }
 
@@ -260,7 +281,12 @@ Result<double> AcrossHosts::scale_of(const Call& call) {
   LOCKSTEP_RETURN_IF_ERROR(
       backend_.copy(factor_->data(), call.device_scale, size_of(call.facts.type), stream_));
   LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
-  return as_double(call.facts.type, factor_->data());
+  const double scale = as_double(call.facts.type, factor_->data());
+  if (!is_integer(call.facts.type) || std::abs(scale) < 0x1p53) return scale;
+  return Status(
+      ErrorCode::not_supported,
+      "between hosts premul_sum of integers needs a factor of less than 2^53: scale the input yourself "
+      "and use sum");
 }
 
 }  // namespace lockstep::internal

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/device/patience.hpp"
 #include "lib/base/env.hpp"
 
 namespace lockstep::internal {
@@ -171,7 +172,7 @@ class StraightCalls::Call {
     job.destinations = {&destination, 1};
     if (what_.op == ReduceOp::avg) job.divisor = static_cast<std::uint32_t>(size_);
     LOCKSTEP_RETURN_IF_ERROR(owner_.backend_.reduce(job, owner_.stream_));
-    return owner_.backend_.synchronize(owner_.stream_);
+    return await_stream(owner_.backend_, owner_.stream_, end_ == 0 ? kForever : end_);
   }
 
   StraightCalls& owner_;

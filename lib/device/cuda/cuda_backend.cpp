@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/device/cuda/cuda_errors.hpp"
+#include "lib/reduce/cuda/cuda_errors.hpp"
 #include "lib/device/cuda/cuda_memory.hpp"
 #include "lib/device/held_streams.hpp"
 #include "lib/reduce/cuda/kernels.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lib/device/cuda/cuda_errors.hpp"
+#include "lib/reduce/cuda/cuda_errors.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -61,9 +61,10 @@ Result<CudaMemory::Facts> CudaMemory::facts_of(const void* pointer) const {
   LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, result, "asking the driver about a pointer"));
   facts.managed = managed != 0;
   facts.legacy = legacy != 0;
-  // The range of a reservation may be longer than what is mapped there, and hold several mappings.
-  facts.mapped =
-      mapping != 0 && mapping_bytes != 0 && (facts.base != mapping || facts.bytes != mapping_bytes);
+  // The range of a reservation may be longer than what is mapped there, and hold several mappings. Of what
+  // cudaMalloc gave, the driver tells the block of its own that it was cut from, where others lie too.
+  facts.mapped = !facts.legacy && mapping != 0 && mapping_bytes != 0 &&
+                 (facts.base != mapping || facts.bytes != mapping_bytes);
   if (facts.mapped) {
     facts.base = mapping;
     facts.bytes = mapping_bytes;
@@ -235,7 +236,8 @@ Result<void*> CudaMemory::import_memory(int device, const MemoryExport& memory) 
                   "opening device memory of another process (both need one view of process ids, such as one "
                   "container or --pid=host)"));
   const std::lock_guard lock(mutex_);
-  blocks_.insert_or_assign(base, Block{Origin::opened, device, memory.bytes, 0});
+  const auto [at, is_new] = blocks_.try_emplace(base, Block{Origin::opened, device, memory.bytes, 0});
+  if (!is_new) ++at->second.opens;
   return base;
 }
 
@@ -253,7 +255,7 @@ bool CudaMemory::take(void* base, bool imported, Block& block) {
   const auto found = blocks_.find(base);
   if (found == blocks_.end() || (found->second.origin != Origin::created) != imported) return false;
   block = found->second;
-  blocks_.erase(found);
+  if (--found->second.opens == 0) blocks_.erase(found);
   return true;
 }
 

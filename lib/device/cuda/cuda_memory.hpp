@@ -37,6 +37,7 @@ class CudaMemory {
     int device = -1;
     std::size_t bytes = 0;
     CUmemGenericAllocationHandle handle = 0;
+    int opens = 1;  ///< A legacy handle that is opened again gives the same base, to be closed as often.
   };
   struct Facts;
 
@@ -46,7 +47,8 @@ class CudaMemory {
   Result<void*> map(int device, CUmemGenericAllocationHandle handle, std::size_t bytes, Origin origin);
   Status set_access(CUdeviceptr base, const Block& block, int device) const;
   Status unmap(void* base, const Block& block);
-  /// Removes the block at `base` from the list and gives it; false when there is none of this kind.
+  /// Gives the block at `base`, and removes it from the list when it was opened no more often than taken;
+  /// false when there is none of this kind.
   bool take(void* base, bool imported, Block& block);
 
   const CudaDriver& driver_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "lib/base/env.hpp"
@@ -43,14 +44,22 @@ double value_of(const ScaleFactor& factor, DataType type) {
     case DataType::f8e5m2:
       return F8E5M2::to_float(read<std::uint8_t>(factor.device));
     default:
-      std::abort();  // check_job() lets only real floats have factors.
+      std::abort();  // Integers are not read as such, and check_job() lets no others have factors.
   }
+}
+
+void scale(DataType type, const void* from, std::byte* to, std::size_t count, const ScaleFactor& factor) {
+  if (factor.device == nullptr || !is_integer(type))
+    return scale_copy(type, from, to, count, value_of(factor, type));
+  // A double does not hold every integer.
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * size_of(type), factor.device, size_of(type));
+  const void* const both[] = {from, to};
+  void* const destination = to;
+  internal::reduce({.type = type, .op = ReduceOp::prod, .count = count}, both, {&destination, 1});
 }
 
 void reduce_scaled(const ReduceJob& job, const Reduction& whole) {
   const std::size_t size = size_of(job.type), sources = job.sources.size();
-  std::vector<double> factors;
-  for (const ScaleFactor& factor : job.factors) factors.push_back(value_of(factor, job.type));
   std::vector<std::byte> scaled(sources * kScaledBlock * size);
   std::vector<const void*> from(sources);
   std::vector<void*> to(job.destinations.size());
@@ -59,8 +68,8 @@ void reduce_scaled(const ReduceJob& job, const Reduction& whole) {
     part.count = std::min(kScaledBlock, job.count - done);
     for (std::size_t s = 0; s < sources; ++s) {
       std::byte* const block = scaled.data() + s * kScaledBlock * size;
-      scale_copy(job.type, static_cast<const std::byte*>(job.sources[s]) + done * size, block, part.count,
-                 factors[s]);
+      scale(job.type, static_cast<const std::byte*>(job.sources[s]) + done * size, block, part.count,
+            job.factors[s]);
       from[s] = block;
     }
     for (std::size_t d = 0; d < to.size(); ++d) {

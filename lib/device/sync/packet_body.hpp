@@ -12,7 +12,6 @@ class PacketBody : PacketThread {
   using Value = typename Element::Value;
   static constexpr std::size_t kLanes = kPacketPayload / sizeof(Stored);
   static constexpr bool kFinishes = std::is_same_v<Op, element::Sum> && std::is_arithmetic_v<Value>;
-  static constexpr bool kScales = kFinishes && std::is_floating_point_v<Value>;
   /// Senders whose packets are asked for at once, since each answer takes its time. Elements of a byte have
   /// enough to do for one.
   static constexpr int kAhead = sizeof(Stored) > 1 ? 4 : 1;
@@ -23,7 +22,7 @@ class PacketBody : PacketThread {
                                 std::size_t threads) {
     PacketBody body(call, epoch, thread, threads);
     body.send_tokens();
-    if constexpr (kScales) {
+    if constexpr (kFinishes) {
       call.scaled ? body.send_scaled() : body.send_blocks();
     } else {
       body.send_blocks();
@@ -84,7 +83,7 @@ class PacketBody : PacketThread {
 
   LOCKSTEP_BOTH cuda::Vector mine(std::size_t u) const {
     const cuda::Vector vector = own(call_.reduce, u);
-    if constexpr (kScales) {
+    if constexpr (kFinishes) {
       if (call_.scaled) return scaled(call_, vector);
     }
     return vector;
@@ -118,11 +117,11 @@ class PacketBody : PacketThread {
   /// Rounded to its type, as if it had been scaled beforehand.
   static LOCKSTEP_SYNC_APART cuda::Vector scaled(const PacketArguments& call, cuda::Vector vector) {
     const auto* const there = static_cast<const Stored*>(call.device_factor);
-    const double factor = there == nullptr ? call.factor : static_cast<double>(Element::load(*there));
+    const Value factor = there == nullptr ? element::factor_of<Value>(call.factor) : Element::load(*there);
     Stored lanes[kLanes];
     std::memcpy(lanes, &vector, sizeof vector);
     for (std::size_t k = 0; k < kLanes; ++k)
-      lanes[k] = Element::store(element::scaled(Element::load(lanes[k]), factor));
+      lanes[k] = Element::store(element::Prod::apply(Element::load(lanes[k]), factor));
     std::memcpy(&vector, lanes, sizeof vector);
     return vector;
   }

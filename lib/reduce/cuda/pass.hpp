@@ -83,13 +83,12 @@ class PassBody {
 
   static LOCKSTEP_BOTH Value loaded(const PassArguments& pass, int s, Stored x) {
     const Value value = Element::load(x);
-    if constexpr (kFinishes && std::is_floating_point_v<Value>) {
+    if constexpr (kFinishes) {
       if (!pass.scaled) return value;
-      const void* const there = pass.device_factors[s];
-      const double factor = there == nullptr
-                                ? pass.factors[s]
-                                : static_cast<double>(Element::load(*static_cast<const Stored*>(there)));
-      return Element::load(Element::store(element::scaled(value, factor)));  // As if scaled beforehand.
+      const auto* const there = static_cast<const Stored*>(pass.device_factors[s]);
+      const Value factor =
+          there == nullptr ? element::factor_of<Value>(pass.factors[s]) : Element::load(*there);
+      return Element::load(Element::store(element::Prod::apply(value, factor)));  // As if scaled beforehand.
     }
     return value;
   }

@@ -1,9 +1,9 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <string>
 
 #include "lib/reduce/cuda/convert.hpp"
+#include "lib/reduce/cuda/cuda_errors.hpp"
 #include "lib/reduce/cuda/kernel_table.hpp"
 #include "lib/reduce/cuda/kernels.hpp"
 #include "lib/reduce/cuda/load_kernel.hpp"
@@ -36,10 +36,9 @@ Status launch(const void* kernel, Arguments arguments, std::size_t useful, const
   const auto blocks =
       static_cast<unsigned>(std::clamp((useful + kThreads - 1) / kThreads, std::size_t{1}, most));
   void* list[] = {&arguments};
-  const cudaError_t error = ::cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads), list, 0,
-                                               static_cast<cudaStream_t>(place.stream));
-  if (error == cudaSuccess) return Status();
-  return Status(ErrorCode::device_failed, std::string("starting a kernel: ") + ::cudaGetErrorString(error));
+  return cuda_status(::cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads), list, 0,
+                                        static_cast<cudaStream_t>(place.stream)),
+                     "starting a kernel");
 }
 
 std::size_t blocks_of(std::size_t count, std::size_t block) { return (count + block - 1) / block; }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <thread>
 #include <utility>
 
 #include "lib/device/host/host_backend.hpp"
@@ -190,6 +192,72 @@ TEST(DeviceDriver, StreamsThatWaitForOneAnotherAreFoundAtSetUp) {
   must(own.free_pinned(word));
 }
 
+/// It waits there for the stream that the probe holds, and keeps the probe waiting.
+TEST(DeviceDriver, AProbeEndsWhileAnotherThreadFreesMemory) {
+  if (!mode_is("host_sync")) GTEST_SKIP() << "once is enough";
+  internal::HostBackend own;
+  internal::testing::RecordingBackend recorder(own);
+  const auto gate = must(internal::StreamGate::make(recorder, 0));
+  const auto stream = must(own.create_stream(Backend::Priority::normal));
+  void* const memory = must(own.allocate(0, 4096, internal::MemoryKind::plain));
+  std::thread other;
+  recorder.before = [&](const Enqueued& next) {
+    if (next.what == "write") {
+      other = std::thread([&] { must(own.free(memory)); });
+      a_moment();
+    }
+    return Status();
+  };
+  EXPECT_EQ(gate->probe(stream, internal::StreamGate::kShortProbe).code(), ErrorCode::not_supported);
+  other.join();
+  EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  recorder.before = nullptr;
+  must(gate->probe(stream));
+}
+
+/// A stream that waits keeps rank 0's own from the device, as where both share a connection.
+void expect_deadline(const std::function<void(DeviceRank&, DeviceArena&)>& call) {
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    auto* const word = static_cast<std::uint32_t*>(must(backend().allocate_pinned(4)));
+    bool stuck = self.rank() == 1;
+    self.recorder.before = [&](const Enqueued& next) {
+      if (next.what != "copy" || std::exchange(stuck, true)) return Status();
+      return backend().wait_value(word, 1, next.stream);
+    };
+    call(self, arena);
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+    const bool is_named = self.communicator.error_text().find("MAX_CONNECTIONS") != std::string::npos;
+    EXPECT_TRUE(is_named || self.rank() == 1) << self.communicator.error_text();
+    std::atomic_ref(*word).store(1);
+    EXPECT_THROW(self.communicator.wait(), Error);
+    must(backend().free_pinned(word));
+  });
+}
+
+/// Of rank 0, which tells rank 1.
+DeviceCallOptions soon(int rank) {
+  DeviceCallOptions options;
+  if (rank == 0) options.timeout = std::chrono::milliseconds(300);
+  return options;
+}
+
+TEST(DeviceDriver, AnOwnStreamThatIsKeptFromTheDeviceIsADeadline) {
+  if (!mode_is("host_sync")) GTEST_SKIP() << "in the other modes the caller's stream does it";
+  expect_deadline([](DeviceRank& self, DeviceArena& arena) {
+    self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::i32, ReduceOp::sum,
+                                 self.stream, soon(self.rank()));
+  });
+  expect_deadline([](DeviceRank& self, DeviceArena& arena) {
+    if (self.rank() == 0)
+      self.communicator.send(arena.device(), 100, DataType::i32, 1, self.stream, soon(0));
+    else
+      self.communicator.recv(arena.device(), 100, DataType::i32, 0, self.stream);
+  });
+}
+
 /// As with CUDA_DEVICE_MAX_CONNECTIONS=1, of which the probe tells the same.
 TEST(DeviceDriver, KernelsThatWaitNeedNoStreamBesideAnother) {
   const bool needed = !mode_is("device_sync");
@@ -223,6 +291,26 @@ TEST(DeviceDriver, KernelsThatWaitNeedNoStreamBesideAnother) {
     ranks.wait();
     for (const Enqueued& one : recorder.take()) EXPECT_TRUE(one.what != "wait" && one.what != "write");
     ranks.finalize();
+  });
+}
+
+/// A thread that does not get the device would work on another.
+TEST(DeviceDriver, AThreadWithoutTheDeviceDoesNothing) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    self.recorder.lets_enter = false;
+    EXPECT_THROW(self.communicator.register_buffer(arena.device(), arena.size()), Error);
+    EXPECT_THROW(self.communicator.send(arena.device(), 64, DataType::u8, 1 - self.rank(), self.stream),
+                 Error);
+    self.recorder.lets_enter = true;
+    all_reduce(self, arena);
+    self.synchronize();
+    self.communicator.register_buffer(arena.device(), arena.size());
+    self.recorder.lets_enter = false;
+    EXPECT_THROW(self.communicator.deregister(arena.device()), Error);
+    EXPECT_THROW(all_reduce(self, arena), Error);
+    self.recorder.lets_enter = true;
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
   });
 }
 

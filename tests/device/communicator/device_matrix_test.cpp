@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "lib/base/threads.hpp"
 #include "lib/reduce/reduce.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/process_group.hpp"
@@ -18,11 +19,11 @@ namespace {
 
 using lockstep::testing::MeetingPlace;
 
-const std::string_view kRun = lockstep::testing::test_run("host_sync");
+const lockstep::testing::DeviceRun kRun(lockstep::testing::test_run("host_sync"));
 /// Between hosts, from device to device.
-const bool kStraight = kRun == "straight";
-const char* const kMode = kStraight ? "host_sync" : kRun.data();
-constexpr std::size_t kArenaBytes = std::size_t{4} << 20;
+const bool kStraight = kRun.mode == "straight";
+const char* const kMode = kStraight ? "host_sync" : kRun.mode.c_str();
+constexpr std::size_t kArenaBytes = std::size_t{8} << 20;
 enum class Memory { private_memory, registered, mixed };
 
 class Rank {
@@ -131,15 +132,19 @@ class DeviceMatrix : public ::testing::TestWithParam<Layout> {
     ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);  // Large messages pass in many blocks.
     const MeetingPlace place;
     const auto world = static_cast<int>(GetParam().size());
-    testing::run_forked(world, [&](int rank) {
+    const auto run_rank = [&](int rank) {
       try {
-        lockstep::testing::live_on_host(GetParam()[static_cast<std::size_t>(rank)]);
         Rank self(rank, world, place, one_host);
         (self.*part)();
         self.finish();
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
       }
+    };
+    testing::run_forked(kRun.in_threads ? 1 : world, [&](int rank) {
+      lockstep::testing::live_on_host(GetParam()[static_cast<std::size_t>(rank)]);
+      if (!kRun.in_threads) return run_rank(rank);
+      on_threads(GetParam().size(), [&](std::size_t thread) { run_rank(static_cast<int>(thread)); });
     });
   }
 };
@@ -154,7 +159,10 @@ std::vector<Layout> layouts() {
   const std::vector<Layout> hosts{{0, 1}, {0, 0, 1, 1}, {0, 1, 1, 0}, {0, 0, 1}};
   std::vector<Layout> all;
   if (!kStraight) all = one_host;
-  if (kMode == std::string_view("host_sync")) all.insert(all.end(), hosts.begin(), hosts.end());
+  if (kMode == std::string_view("host_sync"))
+    all.insert(all.end(), hosts.begin(), hosts.end());
+  else
+    all.emplace_back(8);
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, DeviceMatrix, ::testing::ValuesIn(layouts()));

@@ -22,6 +22,14 @@ inline int device_of(int rank) {
   return rank % backend.device_count().value();
 }
 
+/// A run of a program (test_run.hpp): MODE, or MODE_threads, in which ranks are threads of one process.
+struct DeviceRun {
+  explicit DeviceRun(const std::string& name)
+      : mode(name.substr(0, name.find("_threads"))), in_threads(mode != name) {}
+  std::string mode;
+  bool in_threads;
+};
+
 /// What `run_on_devices` gives each rank. `shared`: the backend of ranks in one process, of which memory is;
 /// then nothing is recorded.
 struct DeviceRank {

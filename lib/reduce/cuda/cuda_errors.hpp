@@ -1,7 +1,6 @@
 // CUDA's errors as Status.
 #pragma once
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <string>
