@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "bench/median.hpp"
 #include "bench/ddp/model.hpp"
 #include "bench/ddp/two_hosts.hpp"
+#include "bench/median.hpp"
 
 namespace lockstep::bench {
 namespace {

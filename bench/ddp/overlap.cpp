@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "bench/median.hpp"
 #include "bench/ddp/model.hpp"
+#include "bench/median.hpp"
 #include "lockstep/ddp.hpp"
 
 namespace lockstep::bench {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "bench/median.hpp"
 #include "bench/ddp/model.hpp"
+#include "bench/median.hpp"
 #include "bench/process_memory.hpp"
 
 namespace lockstep::bench {

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "lib/reduce/cuda/cuda_errors.hpp"
 #include "lib/device/cuda/cuda_memory.hpp"
 #include "lib/device/held_streams.hpp"
+#include "lib/reduce/cuda/cuda_errors.hpp"
 #include "lib/reduce/cuda/kernels.hpp"
 
 namespace lockstep::internal {
