@@ -306,6 +306,7 @@ TEST(DeviceDriver, AThreadWithoutTheDeviceDoesNothing) {
     all_reduce(self, arena);
     self.synchronize();
     self.communicator.register_buffer(arena.device(), arena.size());
+    self.host.barrier();  // From here on a call that is refused ends the group.
     self.recorder.lets_enter = false;
     EXPECT_THROW(self.communicator.deregister(arena.device()), Error);
     EXPECT_THROW(all_reduce(self, arena), Error);
