@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "collectives/engine/limits.hpp"
@@ -55,11 +56,21 @@ struct Member {
     buffers.self = rank;
     buffers.input = buffers.output = reinterpret_cast<std::byte*>(numbers.data());
     buffers.hand_over = &hand_over;
-    const SegmentRef place = offered == Offered::buffer ? direct_ref(numbers.data()) : SegmentRef{};
     Combine combine;
     combine.type = DataType::f32;
-    run.begin(choice, buffers, combine, {}, {place, place});
+    run.begin(choice, buffers, combine, {}, places(offered));
     run.enter({});
+  }
+  /// The same call once more, on `other` numbers.
+  void repeat(std::vector<float> other, Offered offered) {
+    const DomainPosition next = run.end();
+    numbers = std::move(other);
+    run.begin_again(numbers.data(), numbers.data(), {.sequence = next.calls}, places(offered));
+    run.enter(next);
+  }
+  OfferedBuffers places(Offered offered) const {
+    const SegmentRef place = offered == Offered::buffer ? direct_ref(numbers.data()) : SegmentRef{};
+    return {place, place};
   }
   Result<RunProgress> step() { return run.step(domain, cache); }
 
@@ -81,6 +92,28 @@ TEST(DomainRun, TwoMembersReduceInPlace) {
   EXPECT_TRUE(must(second.step()).done);
   EXPECT_EQ(first.numbers, std::vector<float>(64, 2.0f));
   EXPECT_EQ(second.numbers, std::vector<float>(64, 2.0f));
+}
+
+TEST(DomainRun, ARepeatedCallGoesTheWayOfItsOwnBuffers) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
+  const auto finish = [&] {
+    for (bool done = false; !done;) {
+      done = must(first.step()).done;
+      done = must(second.step()).done && done;
+    }
+  };
+  finish();
+  for (const Offered offered : {Offered::buffer, Offered::nothing, Offered::nothing, Offered::buffer}) {
+    first.repeat(std::vector<float>(64, 3.0f), Offered::buffer);
+    second.repeat(std::vector<float>(64, 4.0f), offered);
+    EXPECT_FALSE(must(first.step()).done);
+    EXPECT_FALSE(must(second.step()).done);
+    EXPECT_EQ(common->control[1].writing.load() != 0, offered == Offered::buffer);  // To the other's memory.
+    finish();
+    EXPECT_EQ(first.numbers, std::vector<float>(64, 7.0f));
+    EXPECT_EQ(second.numbers, std::vector<float>(64, 7.0f));
+  }
 }
 
 // The engine looks once more at a call that failed before it tells of the loss.
