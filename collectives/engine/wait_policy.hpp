@@ -52,9 +52,9 @@ void relax();
 
 /// Yields, and notices when the processor went not to a rank that shares it but to a program that wants all
 /// it can get: that keeps it for a turn of the scheduler, milliseconds, each time, while who sleeps is woken
-/// in its midst (docs/performance.md has figures). One long yield alone says nothing: the host of a virtual
-/// machine takes processors away, too, and for that nobody has to sleep. Nor is a rank that computes for a
-/// moment such a program: the sleeps are few at first.
+/// in its midst (docs/where-time-goes.md has figures). One long yield alone says nothing: the host of a
+/// virtual machine takes processors away, too, and for that nobody has to sleep. Nor is a rank that computes
+/// for a moment such a program: the sleeps are few at first.
 class Yielder {
  public:
   explicit Yielder(Env& env) : env_(env) {}
