@@ -66,6 +66,21 @@ assert planned[:4] == ["test gpu_test", "floors", "all_reduce registered, 2 rank
 assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP stream_sync, 2 processes on one GPU")
 END
 
+# A bundle's own libraries of C++ serve where the machine's are too old, and nowhere else: they ask for a newer C library.
+for works in true false; do
+  mkdir -p "$folder/$works/bin" "$folder/$works/lib/carried" "$folder/$works/lib/carried-cxx"
+  ln -s "$(type -P $works)" "$folder/$works/bin/lockstep-bench"
+done
+PYTHONPATH=$(dirname "$check")/gpu python3 - "$folder" <<'END' >"$folder/log" 2>&1 || fail "the libraries of a bundle are badly chosen"
+import sys
+from pathlib import Path
+from kit import Kit
+for works in ("true", "false"):
+    paths = Kit(Path(sys.argv[1]) / works, [], "").environment["LD_LIBRARY_PATH"].split(":")
+    assert any(path.endswith("/carried") for path in paths), paths
+    assert any(path.endswith("/carried-cxx") for path in paths) == (works == "false"), paths
+END
+
 # Out of time: what was not begun is unmeasured, and nothing hangs.
 "$check" --device host --kit "$build" --out "$folder/short" --ranks 2 --limit 5 >"$folder/log" 2>&1 || fail "a short run failed"
 grep -q 'unmeasured  every operation.*the time was over' "$folder/log" || fail "a short run measured everything"

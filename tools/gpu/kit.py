@@ -1,4 +1,5 @@
 """The programs that are run: those of a build folder, or of a bundle."""
+import functools
 import json
 import os
 import shutil
@@ -9,6 +10,8 @@ import facts
 from options import ROOT, Problem
 
 LABEL = "gpu"  # of tests that run on a GPU
+# Folders of a bundle's lib/: libraries that it brings; and those of C++, for a machine whose own are too old.
+CARRIED, CXX = "carried", "carried-cxx"
 
 
 class Kit:
@@ -27,14 +30,25 @@ class Kit:
     def library(self):
         return self.folder / "lib" / "liblockstep_nccl.so"
 
+    @functools.cached_property
     def environment(self):
         """Libraries of a bundle are found wherever it lies; cuBLAS, which is too large to carry, where the toolkit or PyTorch has it."""
-        paths = [str(self.folder / "lib" / "lockstep-nccl"), str(self.folder / "lib")]
-        if (self.folder / "lib" / "carried").exists():
-            paths.append(str(self.folder / "lib" / "carried"))
-        paths += [str(folder) for folder in facts.cublas_folders()]
-        before = os.environ.get("LD_LIBRARY_PATH")
-        return {"LD_LIBRARY_PATH": ":".join(paths + ([before] if before else []))}
+        own = [self.folder / "lib" / "lockstep-nccl", self.folder / "lib"]
+        own += [self.folder / "lib" / name for name in (CARRIED, CXX) if (self.folder / "lib" / name).exists()]
+        if own[-1].name == CXX and self.starts(own[:-1]):
+            own.pop()
+        return {"LD_LIBRARY_PATH": search_path(own + facts.cublas_folders())}
+
+    def starts(self, folders):
+        """Whether a program finds all it needs in these folders and on the machine."""
+        environment = os.environ | {"LD_LIBRARY_PATH": search_path(folders)}
+        asked = subprocess.run([str(self.program("lockstep-bench")), "--list"], env=environment, capture_output=True, check=False)
+        return asked.returncode == 0
+
+
+def search_path(folders):
+    before = os.environ.get("LD_LIBRARY_PATH")
+    return ":".join([str(folder) for folder in folders] + ([before] if before else []))
 
 
 def read_bundle(folder):

@@ -11,11 +11,13 @@ from pathlib import Path
 import kit
 from options import HERE, ROOT
 
-# The C library and the loader belong to the machine. It must be as new as this one's.
+# The C library and the loader belong to the machine. It must be as new as what the programs and their libraries
+# ask for (2.34, on Debian 12), not as new as this one's.
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|libresolv\.|linux-vdso)")
 PROGRAMS = ["lockstep-bench", "lockstep-run", "lockstep-device-floors"]
 TRAINING = ["digits-device", "gpt-device"]  # where cuBLAS was found
 TOO_LARGE = re.compile(r"^libcublas")  # of the toolkit, or of PyTorch
+OF_CXX = re.compile(r"^lib(stdc\+\+|gcc_s)\.")  # ask for a newer C library than all others
 DATA = ["digits.csv"]
 
 
@@ -75,9 +77,10 @@ def write_folder(folder, options):
     (folder / "lib" / "lockstep-nccl").mkdir()
     for name in ("libnccl.so.2", "libnccl.so"):
         (folder / "lib" / "lockstep-nccl" / name).symlink_to("../liblockstep_nccl.so")
-    (folder / "lib" / "carried").mkdir()
     for name, path in sorted(carried.items()):
-        shutil.copy2(path, folder / "lib" / "carried" / name)
+        place = folder / "lib" / (kit.CXX if OF_CXX.match(name) else kit.CARRIED)
+        place.mkdir(exist_ok=True)
+        shutil.copy2(path, place / name)
     (folder / "data").mkdir()
     for name in DATA:
         shutil.copy2(built.data(name), folder / "data" / name)

@@ -46,7 +46,7 @@ class Runner:
         left = self.limit - self.elapsed()
         if left < LEAST_SECONDS:
             raise OutOfTime()
-        everything = {**USUAL, **os.environ, **self.kit.environment(), "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
+        everything = {**USUAL, **os.environ, **self.kit.environment, "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
         began = time.monotonic()
         process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    errors="replace", env=everything, start_new_session=True)
