@@ -26,7 +26,7 @@ grep -q '^## Goals' "${report[0]}" || fail "the report has no goals"
 PYTHONPATH=$(dirname "$check")/gpu python3 - <<'END' || fail "goals are not judged"
 import goals
 import report
-rates = {"copy": [{"bytes": 1 << 28, "gbs": 4000.0}], "smallest_operation_us": 2.0,
+rates = {"copy": [{"bytes": 1 << 28, "gbs": 4000.0}], "flag_kernel_us": 2.0,
          "reduce_f32_sum": [{"bytes": 1 << 28, "sources": n, "gbs": 4000.0 * share, "of_copy": share} for n, share in ((2, 0.95), (4, 0.85))]}
 def all_reduce(time_us):
     return {"rows": [{"ranks": 2, "bytes": size, "in_place": True, "time_us": time_us} for size in (1 << 20, 1 << 28)]}

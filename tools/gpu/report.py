@@ -20,7 +20,7 @@ def floors_section(step):
         return lines + [f"unmeasured: {step['why'] or step['status']}"]
     floors = step["data"]
     rates = floors["device"]["rates"]
-    lines += [f"The shortest operation of a stream, between two events: {rates['smallest_operation_us']:.1f} us.", "",
+    lines += [f"A kernel that only looks at a flag and sets it, between two events: {rates['flag_kernel_us']:.1f} us.", "",
               "Rates, bytes read and written together, GB/s:", ""]
     reductions = {(rate["bytes"], rate["sources"]): rate for rate in rates["reduce_f32_sum"]}
     rows = [[size_name(rate["bytes"]), number(rate["gbs"])]
@@ -56,7 +56,7 @@ def floor_rows(floors):
     if not floors:
         return ["", "The floor (an empty kernel, a flag from kernel to kernel): unmeasured."]
     hops = ", ".join(f"{number(hop['kernel'], 2)} us among {hop['ranks']}" for hop in floors["hop_us"])
-    return ["", f"The floor: the shortest operation of a stream takes {floors['device']['rates']['smallest_operation_us']:.1f} us, "
+    return ["", f"The floor: a kernel that only looks at a flag and sets it takes {floors['device']['rates']['flag_kernel_us']:.1f} us, "
             f"a flag from kernel to kernel {hops} ranks."]
 
 

@@ -1,5 +1,5 @@
-// What one process gets out of a device at best: the rates of copies and of reductions, and the shortest wait
-// for something on a stream.
+// What one process gets out of a device at best: the rates of copies and of reductions, and the shortest
+// kernel that has to do with a flag.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace lockstep::bench {
 
-/// {"copy": [{bytes, gbs}], "reduce_f32_sum": [{bytes, sources, gbs, of_copy}], "smallest_operation_us"}:
+/// {"copy": [{bytes, gbs}], "reduce_f32_sum": [{bytes, sources, gbs, of_copy}], "flag_kernel_us"}:
 /// bytes read and written together, 10^9 a second.
 nlohmann::ordered_json measure_rates(internal::Backend& backend, std::size_t most_bytes);
 

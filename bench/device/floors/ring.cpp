@@ -61,14 +61,24 @@ const char* name_of(Waiting waiting) {
   return "host";
 }
 
+Status pass_on(Backend& backend, Waiting waiting, std::uint32_t* word, std::uint32_t wanted,
+               DeviceStream stream) {
+  switch (waiting) {
+    case Waiting::kernel:
+      return pass_by_kernel(backend, word, wanted, stream);
+    case Waiting::stream:
+      return pass_by_stream(backend, word, wanted, stream);
+    case Waiting::host:
+      break;
+  }
+  return pass_by_host(backend, word, wanted, stream);
+}
+
 Status run_ring(Backend& backend, Waiting waiting, std::uint32_t* word, int rank, int ranks,
                 std::uint32_t first, int rounds, DeviceStream stream) {
-  const auto pass = waiting == Waiting::kernel   ? pass_by_kernel
-                    : waiting == Waiting::stream ? pass_by_stream
-                                                 : pass_by_host;
   for (int round = 0; round < rounds; ++round) {
     const auto wanted = first + static_cast<std::uint32_t>(round * ranks + rank);
-    LOCKSTEP_RETURN_IF_ERROR(pass(backend, word, wanted, stream));
+    LOCKSTEP_RETURN_IF_ERROR(pass_on(backend, waiting, word, wanted, stream));
   }
   return backend.synchronize(stream);
 }

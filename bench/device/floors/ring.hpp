@@ -15,8 +15,12 @@ enum class Waiting : std::uint8_t {
 };
 const char* name_of(Waiting waiting);
 
-/// This process's part of `rounds` rounds of a ring of `ranks`; the word starts at `first`. `word` is known
-/// to the streams. What the kernel waits for, it waits for at most two seconds.
+/// Puts into the stream what waits until the word is `wanted` and makes it one more. `word` is known to the
+/// streams. What the kernel waits for, it waits for at most two seconds.
+internal::Status pass_on(internal::Backend& backend, Waiting waiting, std::uint32_t* word,
+                         std::uint32_t wanted, internal::DeviceStream stream);
+
+/// This process's part of `rounds` rounds of a ring of `ranks`; the word starts at `first`.
 internal::Status run_ring(internal::Backend& backend, Waiting waiting, std::uint32_t* word, int rank,
                           int ranks, std::uint32_t first, int rounds, internal::DeviceStream stream);
 
