@@ -2,9 +2,12 @@
 // its meaning.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -54,11 +57,28 @@ struct alignas(kLine) Offer {
 };
 static_assert(offsetof(Offer, output) <= 64);
 
-/// One call as its caller made it: lets a peer explain a mismatch. Seqlock-free: `sequence` is stored last
-/// (release), zeroed first.
+/// One call as its caller made it: lets a peer find and explain a mismatch. Its owner may overwrite it while
+/// a peer reads, so the reader looks twice at whose facts these are, and all words are atomic: who reads one
+/// of a later call sees that `sequence` has changed.
 struct CallRecord {
-  std::atomic<std::uint64_t> sequence;  ///< sequence + 1; 0 = empty
-  CallFacts facts;
+  static constexpr std::size_t kWords = sizeof(CallFacts) / sizeof(std::uint64_t);
+  std::atomic<std::uint64_t> sequence;  ///< sequence + 1; 0: being written.
+  std::atomic<std::uint64_t> words[kWords];
+
+  void write(std::uint64_t of, const CallFacts& facts) {
+    const auto from = std::bit_cast<std::array<std::uint64_t, kWords>>(facts);
+    sequence.store(0, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kWords; ++i) words[i].store(from[i], std::memory_order_release);
+    sequence.store(of + 1, std::memory_order_release);
+  }
+  /// Nothing when it is of another call.
+  std::optional<CallFacts> read(std::uint64_t of) const {
+    if (sequence.load(std::memory_order_acquire) != of + 1) return std::nullopt;
+    std::array<std::uint64_t, kWords> to;
+    for (std::size_t i = 0; i < kWords; ++i) to[i] = words[i].load(std::memory_order_acquire);
+    if (sequence.load(std::memory_order_relaxed) != of + 1) return std::nullopt;
+    return std::bit_cast<CallFacts>(to);
+  }
 };
 
 /// A member's control area. Written by its owner only, except `doorbell`, `revoked` and `reason`, which peers

@@ -148,11 +148,7 @@ CallFacts DeviceCore::recorded_facts(const Call& call) const {
 }
 
 void DeviceCore::note_call(std::uint64_t sequence, const CallFacts& facts) {
-  CallRecord* const own = record_of(control_->rank(), sequence);
-  if (own == nullptr) return;
-  own->sequence.store(0, std::memory_order_release);
-  own->facts = facts;
-  own->sequence.store(sequence + 1, std::memory_order_release);
+  if (CallRecord* const own = record_of(control_->rank(), sequence)) own->write(sequence, facts);
 }
 
 /// Where a member tells what it called; null in a group of one.
@@ -219,10 +215,9 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
   const CallFacts& mine = task.watched->facts;
   for (int member = 0; member < control_->size(); ++member) {
     const CallRecord* const record = record_of(member, sequence);
-    if (record == nullptr || record->sequence.load(std::memory_order_acquire) != sequence + 1) continue;
-    const CallFacts theirs = record->facts;
-    if (record->sequence.load(std::memory_order_acquire) != sequence + 1 || theirs == mine) continue;
-    if (const CallFacts& call = task.call->call().facts; is_elsewhere(theirs, mine, call))
+    const auto theirs = record != nullptr ? record->read(sequence) : std::nullopt;
+    if (!theirs || *theirs == mine) continue;
+    if (const CallFacts& call = task.call->call().facts; is_elsewhere(*theirs, mine, call))
       return Status(ErrorCode::mismatch,
                     "lockstep: " + engine().who(member) + " and " + engine().who(control_->rank()) +
                         " called " + internal::describe(call) +
@@ -230,7 +225,7 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
                     member);
     return Status(ErrorCode::mismatch,
                   "lockstep: operation #" + std::to_string(sequence - kFirstSequence) +
-                      " differs: " + engine().who(member) + " called " + internal::describe(theirs) +
+                      " differs: " + engine().who(member) + " called " + internal::describe(*theirs) +
                       ", but " + engine().who(control_->rank()) + " called " +
                       internal::describe(task.call->call().facts),
                   member);

@@ -18,16 +18,6 @@ bool starts_with_all_ready(const Program& program) {
          steps[1].peer == kSelf && steps[0].phase == 1 && steps[1].phase == 1;
 }
 
-/// The fingerprints beside the phase hold the last calls only; a member may be further ahead. Its call
-/// records reach further back.
-bool made_call(const MemberControl& control, const CallIdentity& identity) {
-  const CallRecord& record = control.recent[identity.sequence % kRecentCalls];
-  const std::uint64_t sequence = record.sequence.load(std::memory_order_acquire);
-  if (sequence == identity.sequence + 1)
-    return fingerprint_of(hash_of(record.facts), identity.sequence) == identity.fingerprint;
-  return sequence > identity.sequence + 1;
-}
-
 std::uint64_t mix(std::uint64_t word) {
   word *= 0x9E3779B97F4A7C15u;
   return word ^ word >> 32;
@@ -103,10 +93,6 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
     if (!*agreed) return progress;
     progress.moved = true;
   }
-  if (program_->program.lanes.empty()) {
-    progress.done = true;
-    return progress;
-  }
   const std::span steps(program_->program.lanes.front().steps);
   while (next_ < steps.size()) {
     const std::uint64_t before = elements_;
@@ -179,11 +165,9 @@ void DomainRun::publish_offer(Domain& domain) {
 
 Result<bool> DomainRun::await_offers(Domain& domain) {
   for (; awaited_ < domain.size(); ++awaited_) {
-    MemberControl& control = domain.control(awaited_);
-    const Offer& offer = control.offer[position_.calls & 1];
+    const Offer& offer = domain.control(awaited_).offer[position_.calls & 1];
     if (offer.call.load(std::memory_order_acquire) < position_.calls + 1) return false;
-    if (offer.fingerprint != identity_.fingerprint && !made_call(control, identity_))
-      return fingerprint_mismatch(awaited_);
+    if (offer.fingerprint != identity_.fingerprint) return fingerprint_mismatch(awaited_);
   }
   return true;
 }
@@ -254,7 +238,8 @@ Status DomainRun::resolve_members(Domain& domain) {
   return {};
 }
 
-/// Pulled programs touch nothing of the members but their inputs.
+/// Pulled programs touch nothing of the members but their inputs. Which of those are unused follows from the
+/// call's facts, so what set_up() left there stays.
 Status DomainRun::resolve_inputs(Domain& domain) {
   for (int member = 0; member < domain.size(); ++member) {
     const auto m = static_cast<std::size_t>(member);
@@ -334,10 +319,8 @@ Result<bool> DomainRun::await(Domain& domain, std::uint64_t phase, int member) {
     MemberControl& control = domain.control(awaited_);
     if (awaited_ == domain.rank()) continue;
     if (control.phase.load(std::memory_order_acquire) < phase) return false;
-    if (control.fingerprints[position_.calls % 4].load(std::memory_order_relaxed) != identity_.fingerprint &&
-        !made_call(control, identity_)) {
+    if (control.fingerprints[position_.calls % 4].load(std::memory_order_relaxed) != identity_.fingerprint)
       return fingerprint_mismatch(awaited_);
-    }
   }
   return true;
 }
@@ -354,7 +337,7 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   };
   int only = kSelf;
   if (agreed_) {
-    if (program_->program.lanes.empty() || next_ >= program_->program.lanes.front().steps.size()) return;
+    if (next_ >= program_->program.lanes.front().steps.size()) return;
     const Step& step = program_->program.lanes.front().steps[next_];
     if (step.kind != StepKind::await) return;
     only = step.peer;

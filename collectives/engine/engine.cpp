@@ -66,12 +66,16 @@ Engine::~Engine() {
 
 // ---- operations and their references ----
 
+/// After it a new operation needs no memory.
+void Engine::keep_one_free() {
+  if (!free_.empty()) return;
+  if (free_.capacity() == pool_.size()) free_.reserve(2 * pool_.size() + 8);  // To give back never fails.
+  pool_.push_back(std::make_unique<Operation>());
+  free_.push_back(pool_.back().get());
+}
+
 Operation* Engine::new_operation(Operation::Kind kind) {
-  if (free_.empty()) {
-    if (free_.capacity() == pool_.size()) free_.reserve(2 * pool_.size() + 8);  // To give back never fails.
-    pool_.push_back(std::make_unique<Operation>());
-    free_.push_back(pool_.back().get());
-  }
+  keep_one_free();
   Operation* operation = free_.back();
   free_.pop_back();
   operation->kind = kind;
@@ -230,7 +234,7 @@ void Engine::begin(Operation& operation, const Call& call) {
     }
     return complete(operation, std::move(failed));
   }
-  record_call(operation.sequence, operation.call.facts, operation.urgent);
+  note_call(operation.sequence, operation.call.facts, operation.urgent);
   const bool queued = std::any_of(pending_.begin(), pending_.end(),
                                   [&](const Operation* other) { return other->urgent == operation.urgent; });
   if (has_room_for(operation) && !queued) {
@@ -253,7 +257,7 @@ Status Engine::compare_with_probes(const Operation& operation) {
   for (CallNote& theirs : peer_probes_) {
     if (theirs.sequence_plus_one != mine.sequence_plus_one) continue;
     if (status.ok() && !theirs.is_as(mine)) {
-      record_call(operation.sequence, mine.facts, mine.urgent);
+      note_call(operation.sequence, mine.facts, mine.urgent);
       status = explain_mismatch(static_cast<int>(&theirs - peer_probes_.data()), theirs);
     }
     theirs.sequence_plus_one = 0;
@@ -262,12 +266,15 @@ Status Engine::compare_with_probes(const Operation& operation) {
   return status;
 }
 
-void Engine::record_call(std::uint64_t sequence, const CallFacts& facts, bool urgent) {
+void Engine::note_call(std::uint64_t sequence, const CallFacts& facts, bool urgent) {
   history_[sequence % kRecentCalls] = {sequence + 1, facts, urgent};
-  if (domain_ == nullptr) return;
-  CallRecord& record = domain_->control(group_.rank).recent[sequence % kRecentCalls];
-  record.facts = facts;
-  record.sequence.store(sequence + 1, std::memory_order_release);
+}
+
+/// To the peers. Not before it is under way: what waits for its turn would take the places of calls that are.
+void Engine::show_call(std::uint64_t sequence, const CallFacts& facts) {
+  static_assert(kRecentCalls >= kMaxInFlight);
+  if (domain_ != nullptr)
+    domain_->control(group_.rank).recent[sequence % kRecentCalls].write(sequence, facts);
 }
 
 /// The links, and the order on them, of urgent calls or of all others.
@@ -284,6 +291,7 @@ void Engine::activate(Operation& operation) {
   });
   active_.insert(place, &operation);
   ++in_flight_[operation.urgent];
+  show_call(operation.sequence, operation.call.facts);
   if (Status status = launch(operation); !status.ok()) {
     const Status cause = status;
     complete(operation, failure(operation, cause));

@@ -72,7 +72,8 @@ template <class Try>
 void Engine::attempt_recorded(std::uint64_t sequence, const CallFacts& facts, Try&& try_once,
                               const DomainRun* run) {
   const bool over = try_once();
-  record_call(sequence, facts);
+  note_call(sequence, facts);
+  show_call(sequence, facts);
   if (!over) attempt(try_once, run);
 }
 
@@ -121,6 +122,7 @@ Status Engine::finish(Operation* operation, Contender& lock) {
 
 /// Whether it ended here.
 bool Engine::end_inline(const InlineCall& call, InlineRun& run) {
+  keep_one_free();  // For a call that turns out late, when the peers have heard of it.
   const std::uint64_t sequence = sequence_++;
   run.begin(call, fingerprint_of(last_->hash, sequence), inline_calls_++);
   bool done = false;
@@ -158,7 +160,7 @@ Operation* Engine::run_in_domain(const Call& call) {
   return attempt_in_domain(operation);
 }
 
-/// All but the buffers and the place in the order is as the last such call left it.
+/// All but the buffers, the place in the order, deadline and priority is as the last such call left it.
 Operation* Engine::run_in_domain_again(const void* input, void* output, const CallOptions& options) {
   Operation& operation = *std::exchange(repeatable_, nullptr);
   Call& call = operation.call;

@@ -44,7 +44,7 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
     case FrameKind::revoke:
       return on_revoke(peer, header, link);
     case FrameKind::data: {
-      const CallNote& mine = history_[header.sequence % kRecentCalls];
+      const CallNote mine = note_of(header.sequence);
       const CallNote theirs{header.sequence + 1, header.facts, channel == Channel::urgent};
       if (mine.sequence_plus_one == theirs.sequence_plus_one && !mine.is_as(theirs))
         return explain_mismatch(peer, theirs);
@@ -59,7 +59,7 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
 }
 
 Status Engine::on_probe(int peer, Channel channel, const FrameHeader& header) {
-  const CallNote& mine = history_[header.sequence % kRecentCalls];
+  const CallNote mine = note_of(header.sequence);
   const CallNote theirs{header.sequence + 1, header.facts, channel == Channel::urgent};
   if (mine.sequence_plus_one == theirs.sequence_plus_one)
     return mine.is_as(theirs) ? Status() : explain_mismatch(peer, theirs);
@@ -229,9 +229,21 @@ void Engine::ask_for(Operation& operation, Nanos now) {
 // ---- mismatches ----
 // Two ranks were compared: both are named, and neither is to blame before the others.
 
+/// What this rank called: as long as it is under way, and of what is over the last kRecentCalls.
+Engine::CallNote Engine::note_of(std::uint64_t sequence) const {
+  const CallNote& recent = history_[sequence % kRecentCalls];
+  if (recent.sequence_plus_one == sequence + 1) return recent;
+  const auto is_it = [&](const Operation* operation) { return operation->sequence == sequence; };
+  if (const auto it = std::find_if(active_.begin(), active_.end(), is_it); it != active_.end())
+    return {sequence + 1, (*it)->call.facts, (*it)->urgent};
+  if (const auto it = std::find_if(pending_.begin(), pending_.end(), is_it); it != pending_.end())
+    return {sequence + 1, (*it)->call.facts, (*it)->urgent};
+  return {};
+}
+
 Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
   const std::uint64_t sequence = theirs.sequence_plus_one - 1;
-  const CallNote& mine = history_[sequence % kRecentCalls];
+  const CallNote mine = note_of(sequence);
   const bool known = mine.sequence_plus_one == theirs.sequence_plus_one;
   const auto text = [&](const CallNote& call) {
     const char* priority = call.urgent ? " with a priority above 0" : " without a priority";
@@ -245,11 +257,9 @@ Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
 Status Engine::compare_records(const Operation& operation) {
   for (int member = 0; member < domain_->size(); ++member) {
     const MemberControl& control = domain_->control(member);
-    const CallRecord& record = control.recent[operation.sequence % kRecentCalls];
-    if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1 &&
-        record.facts != operation.call.facts) {
-      return explain_mismatch(member, {operation.sequence + 1, record.facts});
-    }
+    const auto theirs = control.recent[operation.sequence % kRecentCalls].read(operation.sequence);
+    if (theirs && *theirs != operation.call.facts)
+      return explain_mismatch(member, {operation.sequence + 1, *theirs});
     if (control.left.load(std::memory_order_acquire) != 0 &&
         control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
       return Status(ErrorCode::peer_lost,
@@ -262,9 +272,8 @@ Status Engine::compare_records(const Operation& operation) {
 
 Status Engine::explain_domain_mismatch(int member, const Operation& operation) {
   const CallRecord& record = domain_->control(member).recent[operation.sequence % kRecentCalls];
-  if (record.sequence.load(std::memory_order_acquire) == operation.sequence + 1) {
-    return explain_mismatch(member, {operation.sequence + 1, record.facts});
-  }
+  if (const auto theirs = record.read(operation.sequence))
+    return explain_mismatch(member, {operation.sequence + 1, *theirs});
   return Status(ErrorCode::mismatch, "operation #" + std::to_string(operation.sequence) +
                                          " differs between " + who(member) + " and " + who(group_.rank) +
                                          ", which called " + operation.describe());

@@ -1,6 +1,8 @@
 // Exactly one rank deviates: every rank gets one clear error that names both sides, and nobody hangs.
+#include <algorithm>
 #include <atomic>
 
+#include "collectives/engine/limits.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/slow_operator.hpp"
 #include "tests/support/eventually.hpp"
@@ -111,6 +113,62 @@ TEST_P(Deviation, GatherAgainstBroadcastWhereNeitherSends) {
     c.broadcast(data.data(), data.size(), DataType::f32, 0);
   };
   expect_all(run(gather, broadcast), {ErrorCode::mismatch}, {"gather", "broadcast", "rank 2"});
+}
+
+/// Starts `first`, and then so many more calls that what was called first would be forgotten if it were over.
+void start_and_run_ahead(Communicator& comm, const std::function<Work()>& first) {
+  std::vector<Work> works;
+  works.push_back(first());
+  std::vector<float> data(2 * internal::kRecentCalls * 1000);
+  for (std::size_t at = 0; at < data.size(); at += 1000)
+    works.push_back(comm.all_reduce_async(&data[at], &data[at], 1000, DataType::f32, ReduceOp::sum));
+  for (Work& work : works) work.wait();
+}
+
+// Nobody may take another's later calls for agreement with the one before.
+TEST_P(Deviation, OfARankThatIsFarBehind) {
+  for (const bool registered : {false, true}) {
+    std::atomic<int> ahead{0};
+    on_ranks(3, GetParam(), [&](Communicator& comm) {
+      const std::size_t count = comm.rank() == 1 ? 200'000 : 100'000;
+      std::vector<float> heap(registered ? 0 : 200'000, 1.0f);
+      auto* const segment = static_cast<float*>(registered ? allocate(200'000 * sizeof(float)) : nullptr);
+      float* const data = registered ? segment : heap.data();
+      std::fill_n(data, 200'000, 1.0f);
+      const auto start = [&] {
+        Work work = comm.all_reduce_async(data, data, count, DataType::f32, ReduceOp::sum);
+        ++ahead;
+        return work;
+      };
+      const auto [code, text] = error_of([&] {
+        if (comm.rank() == 1) {
+          EXPECT_TRUE(eventually([&] { return ahead.load() == 2; }));
+          comm.all_reduce(data, data, count, DataType::f32, ReduceOp::sum);
+        } else {
+          start_and_run_ahead(comm, start);
+        }
+      });
+      EXPECT_EQ(code, ErrorCode::mismatch) << text;
+      EXPECT_NE(text.find("operation #0 differs"), std::string::npos) << text;
+      EXPECT_TRUE(std::all_of(data + count, data + 200'000, [](float x) { return x == 1.0f; }));
+      if (registered) lockstep::free(segment);
+    });
+  }
+}
+
+TEST_P(Deviation, OfRanksThatRanFarAhead) {
+  on_ranks(3, GetParam(), [&](Communicator& comm) {
+    std::vector<float> own(1000), all(3000);
+    const auto [code, text] = error_of([&] {
+      start_and_run_ahead(comm, [&] {
+        if (comm.rank() == 1) return comm.broadcast_async(own.data(), own.size(), DataType::f32, 0);
+        return comm.gather_async(own.data(), all.data(), own.size(), DataType::f32, 0);
+      });
+    });
+    EXPECT_EQ(code, ErrorCode::mismatch) << text;
+    EXPECT_NE(text.find("gather"), std::string::npos) << text;
+    EXPECT_NE(text.find("broadcast"), std::string::npos) << text;
+  });
 }
 
 TEST_P(Deviation, NullBuffer) {

@@ -1,16 +1,20 @@
 // Memory that runs out where the library needs some: one clear error on every rank, and nobody waits.
+#include <atomic>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/scarce_memory.hpp"
 #include "tests/engine/sim_world.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace lockstep {
 namespace {
 
 using internal::Channel;
 using testing::error_of;
+using testing::eventually;
 using testing::on_ranks;
 using testing::ScarceMemory;
 
@@ -70,6 +74,31 @@ TEST(OutOfMemory, OfARepeatedCallForAMoment) {
     EXPECT_EQ(data.front(), 4.0f);
     comm.send(&x, 1, DataType::f32, 1 - comm.rank(), 1);
     keeps_an_operation.wait();
+  });
+}
+
+/// One that fits a flag's line: peers must not have heard of it before there is what it needs if they are
+/// late.
+TEST(OutOfMemory, OfARepeatedSmallCallChangesNothing) {
+  std::atomic<bool> threw{false};
+  on_ranks(2, "shm", [&](Communicator& comm) {
+    float sum = 1, x = 0;
+    const auto add = [&] { comm.all_reduce(&sum, &sum, 1, DataType::f32, ReduceOp::sum, by("")); };
+    for (int i = 0; i < 3; ++i) add();
+    std::vector<Work> keep_operations;
+    for (int i = 0; i < 8; ++i)
+      keep_operations.push_back(comm.recv_async(&x, 1, DataType::f32, 1 - comm.rank(), i));
+    if (comm.rank() == 0) {
+      const ScarceMemory scarce(1, 1);
+      EXPECT_THROW(add(), std::bad_alloc);
+      threw = true;
+    } else {
+      EXPECT_TRUE(eventually([&] { return threw.load(); }));
+    }
+    add();
+    EXPECT_EQ(sum, 16.0f);
+    for (int i = 0; i < 8; ++i) comm.send(&x, 1, DataType::f32, 1 - comm.rank(), i);
+    for (Work& work : keep_operations) work.wait();
   });
 }
 
