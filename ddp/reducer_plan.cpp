@@ -90,7 +90,6 @@ void Reducer::State::lay_out_anew() {
   const auto before = use_plan();
   if (!has_learned) return;
   tracker->adopt(*before);  // What a static graph has learned still holds.
-  tracker->reset();
   learning = false;
 }
 
