@@ -68,7 +68,7 @@ DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const Devic
       control(std::move(own)),
       closing(control, 0),
       stream(backend, c.device()),
-      clock(backend, c.device(), plan, c.rank()) {
+      clock(backend, c.device(), plan.travels, c.rank()) {
   step.average = o.average;
   if (o.undo && !o.check_first) undo.emplace(backend, c.device());
 }
@@ -90,7 +90,7 @@ DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communic
     scope.status().throw_if_error();
     state_ = std::make_unique<State>(std::move(*own), communicator, options);
     state_->grow(parameters, plan_buckets(parameters, rules));
-    if (may_move) state_->order.observe(parameters.size());
+    if (may_move) state_->plan.order.observe(parameters.size());
   });
 }
 
@@ -121,7 +121,7 @@ void DeviceReducer::freeze(std::span<const std::size_t> parameters, Stream strea
 void DeviceReducer::add_parameters(std::span<const Parameter> added) { state_->add_parameters(added); }
 bool DeviceReducer::used(std::size_t parameter) const {
   state_->check_index("used", parameter);
-  return !state_->frozen[parameter] && state_->closing.used(parameter);
+  return !state_->plan.frozen[parameter] && state_->closing.used(parameter);
 }
 
 void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm) {
@@ -132,7 +132,8 @@ void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm)
   state_->step.require_ended("clip_gradients");
   const DeviceScope scope(state_->backend, state_->communicator.device());
   scope.status().throw_if_error();
-  state_->kernels->clip(state_->plan, state_->buckets.starts_of(state_->plan), max_norm, norm, stream);
+  state_->kernels->clip(state_->plan.travels, state_->buckets.starts_of(state_->plan.travels), max_norm, norm,
+                        stream);
 }
 
 DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) {
@@ -141,7 +142,7 @@ DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) 
 }
 DeviceReducer::NoSync::~NoSync() { --state_.step.pauses; }
 
-const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan; }
+const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan.travels; }
 std::uint64_t DeviceReducer::bytes_on_wire() const noexcept {
   return state_->sent_before + state_->carrier->bytes_on_wire();
 }
