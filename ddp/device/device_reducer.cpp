@@ -5,64 +5,19 @@
 #include <utility>
 
 #include "ddp/device/device_reducer_state.hpp"
+#include "ddp/device/host_options.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/telling_peers.hpp"
 #include "lib/net/fd.hpp"
-#include "lockstep/ddp/hooks.hpp"
-#include "lockstep/ddp/reducer_options.hpp"
 
 namespace lockstep {
-namespace {
 
-using internal::Backend;
 using internal::DeviceScope;
-
-/// The host's way of sending the same.
-std::shared_ptr<CommunicationHook> hook_of(DeviceCompression compression, std::size_t block) {
-  switch (compression) {
-    case DeviceCompression::none:
-      return nullptr;
-    case DeviceCompression::bf16:
-      return make_half_hook(DataType::bf16);
-    case DeviceCompression::f16:
-      return make_half_hook(DataType::f16);
-    case DeviceCompression::f8e4m3:
-      return make_quantised_hook({DataType::f8e4m3, block, false});
-    case DeviceCompression::f8e5m2:
-      return make_quantised_hook({DataType::f8e5m2, block, false});
-    case DeviceCompression::i8:
-      return make_quantised_hook({DataType::i8, block, false});
-  }
-  throw Error(ErrorCode::invalid_argument, "DeviceReducerOptions::compression is " +
-                                               std::to_string(static_cast<int>(compression)) +
-                                               ", which has no meaning; choose a DeviceCompression");
-}
-
-/// What a Reducer with the same plan and the same numbers on the wire would be given.
-ReducerOptions host_options(const DeviceReducerOptions& options) {
-  ReducerOptions host;
-  host.bucket_bytes = options.bucket_bytes;
-  host.first_bucket_bytes = options.first_bucket_bytes;
-  host.average = options.average;
-  host.weighted = options.weighted;
-  host.find_unused = options.find_unused;
-  host.uneven = options.uneven;
-  host.static_graph = options.static_graph;
-  host.undo = options.undo;
-  host.check_first = options.check_first;
-  host.check_finite = options.check_finite;
-  host.check_replicas_every = options.check_replicas_every;
-  host.gradients_moved = options.gradients_moved;
-  host.hook = hook_of(options.compression, options.block);
-  return host;
-}
-
-}  // namespace
 
 DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const DeviceReducerOptions& o)
     : options(o),
-      rules(host_options(o)),
+      rules(internal::host_options(o)),
       backend(internal::device_backend_or_throw()),
       communicator(c.share()),
       control(std::move(own)),
@@ -82,7 +37,7 @@ DeviceReducer::State::~State() {
 
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
-  const ReducerOptions rules = host_options(options);
+  const ReducerOptions rules = internal::host_options(options);
   const bool may_move = internal::check_parameters(control, parameters, rules);
   auto own = control.split(0, control.rank());
   internal::telling_peers(communicator, "DeviceReducer", [&] {
