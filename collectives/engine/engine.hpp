@@ -131,6 +131,7 @@ class Engine final : public Progressor,
   // engine.cpp
   Operation* new_operation(Operation::Kind kind);
   void unreference(Operation& operation);
+  Operation* hand_out(Operation& operation);
   void wait_out(Operation& operation, Contender& lock);
   void begin(Operation& operation, const Call& call);
   void begin(Operation& operation, const Message& message);
