@@ -45,16 +45,16 @@ void settle_learned(StepState& step, ReadyTracker& tracker,
 
 }  // namespace
 
-void settle_marks(StepState& step, ReadyTracker& tracker, bool& learning, bool find_unused,
+void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
                   const std::function<void(std::size_t)>& contribute) {
   if (step.shadowing) return;
-  if (learning) {
-    settle_learned(step, tracker, contribute);
-    learning = false;
+  if (plan.learning) {
+    settle_learned(step, *plan.tracker, contribute);
+    plan.learning = false;
     return;
   }
-  while (!tracker.settled()) std::this_thread::yield();  // A thread is at the end of its mark_ready().
-  for (const std::size_t i : tracker.unmarked()) {
+  while (!plan.tracker->settled()) std::this_thread::yield();  // A thread is at the end of its mark_ready().
+  for (const std::size_t i : plan.tracker->unmarked()) {
     if (!find_unused) {
       step.missing.push_back(i);
     } else if (step.has_gradient[i] != 0) {

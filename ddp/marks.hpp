@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "ddp/plan_in_use.hpp"
 #include "ddp/ready_tracker.hpp"
 #include "ddp/step_state.hpp"
 #include "lockstep/ddp.hpp"
@@ -26,7 +27,7 @@ void require_own_process(const char* call, const std::string& owner);
 /// In wait(), when no more marks come: returns when every mark had its effect. What should have been marked
 /// is the step's trouble; `contribute(i)` for each gradient that takes part although its marks did not tell.
 /// A step that was learning how many marks there are has learned it.
-void settle_marks(StepState& step, ReadyTracker& tracker, bool& learning, bool find_unused,
+void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
                   const std::function<void(std::size_t)>& contribute);
 
 /// Why the peers of a rank need not wait for the rest of its step.

@@ -37,15 +37,14 @@ std::unique_ptr<internal::BucketCarrier> Reducer::State::make_carrier() {
 }
 
 Reducer::State::State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o,
-                      BucketPlan plan_of_all)
+                      const BucketPlan& plan_of_all)
     : communicator(c.core().shared_from_this()),
       options(o),
       parameters(p.begin(), p.end()),
       counts(counts_of(p)),
-      layout(std::move(plan_of_all)),
-      frozen(p.size()),
       closing(communicator, p.size(), o.overlap_forward),
       hook_state(o.hook.get(), c.rank(), c.size()) {
+  plan.grow(plan_of_all, p.size());
   step.has_gradient.resize(p.size());
   step.average = o.average;
   const bool judges_before = checks_first() && !o.hook;  // What a hook does wrong shows only afterwards.
@@ -58,11 +57,11 @@ Reducer::Reducer(Communicator& communicator, std::span<const Parameter> paramete
   const bool may_move = internal::check_parameters(communicator, parameters, options);
   internal::telling_peers(communicator, "Reducer", [&] {
     state_ = std::make_unique<State>(communicator, parameters, options, plan_buckets(parameters, options));
-    state_->memory = std::make_unique<internal::BucketMemory>(state_->layout, parameters.size());
+    state_->memory = std::make_unique<internal::BucketMemory>(state_->plan.layout, parameters.size());
     state_->carrier = state_->make_carrier();
-    if (may_move) state_->order.observe(parameters.size());
-    state_->broadcast_values(state_->layout, 0);
-    state_->use_plan();
+    if (may_move) state_->plan.order.observe(parameters.size());
+    state_->broadcast_values(state_->plan.layout, 0);
+    state_->use_plan(internal::MarkCounts::anew);
   });
 }
 
@@ -96,7 +95,7 @@ void Reducer::broadcast(std::span<const Parameter> tensors, int root) { state_->
 
 bool Reducer::used(std::size_t parameter) const {
   state_->check_index("used", parameter);
-  return !state_->frozen[parameter] && state_->closing.used(parameter);
+  return !state_->plan.frozen[parameter] && state_->closing.used(parameter);
 }
 
 double Reducer::clip_gradients(double max_norm) {
@@ -117,7 +116,7 @@ void Reducer::restored(std::uint64_t steps) { state_->restored(steps); }
 std::uint64_t Reducer::steps() const noexcept { return state_->step.number - 1; }
 
 std::size_t Reducer::undo_bytes() const noexcept { return state_->undo ? state_->undo->bytes() : 0; }
-const BucketPlan& Reducer::plan() const noexcept { return state_->plan; }
+const BucketPlan& Reducer::plan() const noexcept { return state_->plan.travels; }
 StepStatistics Reducer::statistics() const { return state_->statistics; }
 std::string Reducer::report() const {
   return internal::report_of(state_->statistics, state_->communicator.rank());

@@ -10,13 +10,12 @@ namespace lockstep {
 /// Whether the step under way ends before its buckets do. All ranks decide alike. Buckets that are about to
 /// be laid out anew come to rest first.
 bool Reducer::State::leaves_buckets() const {
-  const bool rebuilds = order.observing() && step.number != learns_in;
-  return options.overlap_forward && !rebuilds;
+  return options.overlap_forward && !plan.rebuilds_after(step.number);
 }
 
 void Reducer::State::leave_buckets() {
-  late.assign(plan.buckets.size(), 1);
-  late_buckets = plan.buckets.size();
+  late.assign(plan.buckets().size(), 1);
+  late_buckets = plan.buckets().size();
   clock.wait_left();
 }
 
@@ -24,7 +23,7 @@ void Reducer::State::leave_buckets() {
 void Reducer::State::require_nothing_late() const {
   if (late_buckets == 0) return;
   const std::size_t b = static_cast<std::size_t>(std::find(late.begin(), late.end(), 1) - late.begin());
-  const std::string& name = parameters[plan.buckets[b].parts.front().parameter].name;
+  const std::string& name = parameters[plan.buckets()[b].parts.front().parameter].name;
   throw Error(ErrorCode::invalid_argument,
               step.name() + " began before the gradient of \"" + name +
                   "\" of the step before was waited for; call wait_gradients() before backward",
@@ -34,7 +33,7 @@ void Reducer::State::require_nothing_late() const {
 void Reducer::State::wait_gradients(std::size_t parameter) {
   if (late_failure) throw *late_failure;
   if (late_buckets == 0) return;
-  for (const internal::PartPlace& place : places[parameter]) await(place.bucket);
+  for (const internal::PartPlace& place : plan.places[parameter]) await(place.bucket);
 }
 
 void Reducer::State::wait_gradients() {
@@ -54,7 +53,7 @@ void Reducer::State::await(std::size_t bucket) {
     late_failure.emplace(error.code(), where + error.what(), error.culprit());
     throw *late_failure;
   }
-  copy_back(plan.buckets[bucket]);
+  copy_back(plan.buckets()[bucket]);
   clock.waited_later(internal::real_env().now() - from);
   late[bucket] = 0;
   if (--late_buckets > 0) return;

@@ -19,12 +19,12 @@ void Reducer::State::check_index(const char* call, std::size_t parameter) const 
 
 void Reducer::State::mark_ready(std::size_t i) {
   check_index("mark_ready", i);
-  if (frozen[i]) return;
+  if (plan.frozen[i]) return;
   if (step.pauses > 0) return step.note_gradient(i);
   const bool last = claim("mark_ready", i);
-  if (last || learning) step.note_gradient(i);
+  if (last || plan.learning) step.note_gradient(i);
   if (!last) return;
-  order.note(i);
+  plan.order.note(i);
   deliver(i);
 }
 
@@ -34,7 +34,7 @@ void Reducer::State::mark_unused(std::size_t i) {
     throw Error(ErrorCode::invalid_argument,
                 "mark_unused(" + std::to_string(i) + ") needs ReducerOptions::find_unused, on all ranks");
   }
-  if (frozen[i] || step.pauses > 0) return;
+  if (plan.frozen[i] || step.pauses > 0) return;
   if (!claim("mark_unused", i)) return;
   deliver(i);  // What micro-batches before have left, if any.
 }
@@ -43,15 +43,15 @@ void Reducer::State::mark_unused(std::size_t i) {
 bool Reducer::State::claim(const char* call, std::size_t i) {
   internal::require_own_process(call, owner);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks();
-  const ReadyTracker::Mark mark = tracker->mark(i);
+  const ReadyTracker::Mark mark = plan.tracker->mark(i);
   if (mark == ReadyTracker::Mark::surplus)
-    internal::refuse_surplus_mark(step, *tracker, call, i, parameters, communicator.rank());
+    internal::refuse_surplus_mark(step, *plan.tracker, call, i, parameters, communicator.rank());
   return mark == ReadyTracker::Mark::last;
 }
 
 /// The first mark of a step; several threads may think theirs is.
 void Reducer::State::begin_marks() {
-  if (broken) throw *broken;
+  if (plan.broken) throw *plan.broken;
   step.require_marks_allowed(options.weighted);
   require_nothing_late();
   clock.mark();
@@ -82,23 +82,23 @@ void Reducer::State::put(const PartPlace& place) {
 /// copied.
 void Reducer::State::deliver(std::size_t i) {
   inspect(i);
-  for (const PartPlace& place : places[i]) {
+  for (const PartPlace& place : plan.places[i]) {
     put(place);
-    if (tracker->complete(place.bucket)) start_full_buckets();
+    if (plan.tracker->complete(place.bucket)) start_full_buckets();
   }
 }
 
 /// The same for a gradient that wait() found: buckets start later.
 void Reducer::State::contribute(std::size_t i) {
   inspect(i);
-  for (const PartPlace& place : places[i]) put(place);
+  for (const PartPlace& place : plan.places[i]) put(place);
 }
 
 /// Gradients of which a static graph expects no mark, and which were used under no_sync: no mark brings them.
 void Reducer::State::bring_unmarked(std::size_t index) {
   if (!options.static_graph) return;
-  for (const GradientPart& part : plan.buckets[index].parts) {
-    if (step.has_gradient[part.parameter] == 0 || tracker->expects(part.parameter)) continue;
+  for (const GradientPart& part : plan.buckets()[index].parts) {
+    if (step.has_gradient[part.parameter] == 0 || plan.tracker->expects(part.parameter)) continue;
     if (part.first == 0) inspect(part.parameter);
     put({index, part});
   }
@@ -107,18 +107,18 @@ void Reducer::State::bring_unmarked(std::size_t index) {
 void Reducer::State::start_full_buckets() {
   const std::lock_guard lock(mutex);
   if (starts_in_wait()) return;
-  while (started < plan.buckets.size() && tracker->full(started)) start_bucket(started++);
+  while (started < plan.buckets().size() && plan.tracker->full(started)) start_bucket(started++);
 }
 
 void Reducer::State::start_all_buckets() {
   const std::lock_guard lock(mutex);
-  while (started < plan.buckets.size()) start_bucket(started++);
+  while (started < plan.buckets().size()) start_bucket(started++);
 }
 
 /// Of what completing the bucket and carrying it will change. Gradients that the caller keeps do not change.
 void Reducer::State::keep_for_undo(std::size_t index, std::byte* data) {
   if (!undo) return;
-  const BucketPlan::Bucket& bucket = plan.buckets[index];
+  const BucketPlan::Bucket& bucket = plan.buckets()[index];
   const std::size_t size = size_of(bucket.type);
   if (step.factor != 1 || carrier->overwrites()) return undo->keep(index, data, 0, bucket.count * size);
   for (const GradientPart& part : bucket.parts) {
@@ -141,7 +141,7 @@ void Reducer::State::complete_bucket(const BucketPlan::Bucket& bucket, std::byte
 }
 
 void Reducer::State::start_bucket(std::size_t index) {
-  const BucketPlan::Bucket& bucket = plan.buckets[index];
+  const BucketPlan::Bucket& bucket = plan.buckets()[index];
   bring_unmarked(index);
   std::byte* data = bucket_data(index);
   if (data != nullptr) {

@@ -51,7 +51,7 @@ void Reducer::State::broadcast(std::span<const Parameter> tensors, int root) {
 std::vector<GradientSpan> Reducer::State::gradients() const {
   std::vector<GradientSpan> all;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!frozen[i]) all.push_back({parameters[i].type, gradient(i), elements(i)});
+    if (!plan.frozen[i]) all.push_back({parameters[i].type, gradient(i), elements(i)});
   }
   return all;
 }

@@ -5,10 +5,12 @@
 #include "ddp/frozen_list.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
-#include "ddp/telling_peers.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep {
+
+using internal::MarkCounts;
+
 namespace {
 
 /// Who decides where one rank must.
@@ -32,79 +34,58 @@ void Reducer::State::broadcast_values(const BucketPlan& of, std::size_t first) {
   }
 }
 
-/// `layout`, `frozen` or `parameters` changed. Returns the tracker of the plan before.
-std::unique_ptr<internal::ReadyTracker> Reducer::State::use_plan() {
+/// The layout, what is frozen, or `parameters` changed.
+void Reducer::State::use_plan(MarkCounts marks) {
   if (attached) hook_state.take();  // The hook still looks at the plan before.
-  plan = internal::without_frozen(layout, frozen);
-  plan_hash = internal::hash_of(plan);
-  places = internal::places_of(plan, parameters.size());
-  auto before = std::exchange(tracker, std::make_unique<internal::ReadyTracker>(plan, parameters.size()));
-  learning = options.static_graph;
-  learns_in = learning ? step.number : 0;
-  if (learning) tracker->learn();
-  if (undo) undo->attach(plan);
-  clock.set_buckets(plan.buckets.size());
-  carrier->attach(plan, parameters);
+  plan.derive(marks, options.static_graph, step.number);
+  if (undo) undo->attach(plan.travels);
+  clock.set_buckets(plan.buckets().size());
+  carrier->attach(plan.travels, parameters);
   if (attached) hook_state.put();
   attached = true;
-  return before;
-}
-
-/// It can fail midway, and on this rank alone: no step begins any more, here or at the peers.
-void Reducer::State::change_plan(const std::string& where, const std::function<void()>& change) {
-  try {
-    internal::telling_peers(communicator, where, change);
-  } catch (const Error& error) {
-    broken = error;
-    throw;
-  }
 }
 
 void Reducer::State::restored(std::uint64_t steps) {
   require_between_steps("restored");
   hook_state.restored(options.average);
   step.number = steps + 1;
-  if (learning) learns_in = step.number;
+  if (plan.learning) plan.learns_in = step.number;
 }
 
 /// In wait(), after the step whose order was observed. The step has ended well: a failure is one of the next.
 void Reducer::State::rebuild() {
   try {
-    change_plan(owner + " cannot lay out its buckets anew", [this] { lay_out_anew(); });
-  } catch (const Error&) {  // It is in `broken`.
+    plan.change(communicator, owner + " cannot lay out its buckets anew", [this] { lay_out_anew(); });
+  } catch (const Error&) {  // It is in `plan.broken`.
   }
 }
 
 /// The averages move along.
 void Reducer::State::lay_out_anew() {
-  BucketPlan next = internal::plan_in_order(parameters, options, internal::agreed_order(order, communicator));
-  if (next == layout) return;
+  BucketPlan next =
+      internal::plan_in_order(parameters, options, internal::agreed_order(plan.order, communicator));
+  if (next == plan.layout) return;
   auto moved = std::make_unique<internal::BucketMemory>(next, parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     internal::copy_bytes(moved->place(i).data, memory->place(i).data, memory->place(i).bytes);
   }
   memory = std::move(moved);
   has_moved = options.gradients_as_views;
-  layout = std::move(next);
-  const bool has_learned = !learning;
-  const auto before = use_plan();
-  if (!has_learned) return;
-  tracker->adopt(*before);  // What a static graph has learned still holds.
-  tracker->reset();
-  learning = false;
+  plan.layout = std::move(next);
+  use_plan(MarkCounts::kept);
 }
 
 void Reducer::State::freeze(std::span<const std::size_t> list) {
   require_between_steps("freeze");
   wait_gradients();
   std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
-  if (next == frozen) return;
-  change_plan(owner + "::freeze", [&] {
-    frozen = std::move(next);
-    for (std::size_t i = 0; i < frozen.size(); ++i) {
-      if (frozen[i]) memory->clear(i);
+  if (next == plan.frozen) return;
+  plan.change(communicator, owner + "::freeze", [&] {
+    plan.frozen = std::move(next);
+    for (std::size_t i = 0; i < plan.frozen.size(); ++i) {
+      if (plan.frozen[i]) memory->clear(i);
     }
-    use_plan();
+    use_plan(MarkCounts::anew);
   });
 }
 
@@ -115,7 +96,7 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
   all.insert(all.end(), added.begin(), added.end());
   const bool may_move = internal::check_parameters(communicator, all, options);
   if (added.empty()) return;
-  change_plan(owner + "::add_parameters", [&] {
+  plan.change(communicator, owner + "::add_parameters", [&] {
     const std::size_t first = parameters.size();
     const BucketPlan more = internal::numbered_from(first, plan_buckets(added, options));
     grow(added, more, [&] {
@@ -123,11 +104,10 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
       broadcast_values(more, first);
     });
   });
-  if (may_move) order.observe(parameters.size());
+  if (may_move) plan.order.observe(parameters.size());
 }
 
-/// New parameters get buckets of their own, so that nothing moves; they come first, as backward reaches what
-/// was registered last.
+/// New parameters get buckets of their own, so that nothing moves.
 void Reducer::State::grow(std::span<const Parameter> added, const BucketPlan& more,
                           const std::function<void()>& bring) {
   if (memory) memory->add(more, parameters.size() + added.size());
@@ -135,12 +115,11 @@ void Reducer::State::grow(std::span<const Parameter> added, const BucketPlan& mo
   parameters = before;
   parameters.insert(parameters.end(), added.begin(), added.end());
   for (const Parameter& p : added) counts.push_back(internal::element_count(p).value());
-  frozen.resize(parameters.size());
   step.has_gradient.resize(parameters.size());
   closing.resize(parameters.size());
-  layout.buckets.insert(layout.buckets.begin(), more.buckets.begin(), more.buckets.end());
+  plan.grow(more, parameters.size());
   bring();
-  use_plan();
+  use_plan(MarkCounts::anew);
 }
 
 }  // namespace lockstep

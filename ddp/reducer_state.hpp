@@ -23,8 +23,7 @@
 #include "ddp/bucket_plan.hpp"
 #include "ddp/closing_exchange.hpp"
 #include "ddp/hook_state.hpp"
-#include "ddp/ready_order.hpp"
-#include "ddp/ready_tracker.hpp"
+#include "ddp/plan_in_use.hpp"
 #include "ddp/step_clock.hpp"
 #include "ddp/step_record.hpp"
 #include "ddp/step_state.hpp"
@@ -36,7 +35,8 @@ namespace lockstep {
 
 struct Reducer::State {
   /// Local. Whoever makes it gives it memory and carrier, then calls use_plan().
-  State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o, BucketPlan plan_of_all);
+  State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o,
+        const BucketPlan& plan_of_all);
 
   // reducer_mark.cpp
   void check_index(const char* call, std::size_t parameter) const;
@@ -49,7 +49,7 @@ struct Reducer::State {
   void deliver(std::size_t parameter);
   void contribute(std::size_t parameter);
   bool checks_first() const { return options.check_first.value_or(false); }
-  bool starts_in_wait() const { return checks_first() || learning; }
+  bool starts_in_wait() const { return checks_first() || plan.learning; }
   void bring_unmarked(std::size_t bucket);
   void start_full_buckets();
   void start_all_buckets();
@@ -80,8 +80,7 @@ struct Reducer::State {
   // reducer_plan.cpp
   std::unique_ptr<internal::BucketCarrier> make_carrier();
   void broadcast_values(const BucketPlan& of, std::size_t first);
-  std::unique_ptr<internal::ReadyTracker> use_plan();
-  void change_plan(const std::string& where, const std::function<void()>& change);
+  void use_plan(internal::MarkCounts marks);
   void rebuild();
   void lay_out_anew();
   void freeze(std::span<const std::size_t> list);
@@ -101,7 +100,7 @@ struct Reducer::State {
   }
   std::size_t elements(std::size_t i) const { return counts[i]; }
   std::byte* bucket_data(std::size_t b) const {
-    return memory ? memory->start_of(plan.buckets[b]) : carrier->lend(b);
+    return memory ? memory->start_of(plan.buckets()[b]) : carrier->lend(b);
   }
   bool compares_replicas() const {
     return options.check_replicas_every > 0 && step.number % options.check_replicas_every == 0;
@@ -113,17 +112,9 @@ struct Reducer::State {
   std::vector<std::size_t> counts;  // Elements of each.
   std::string owner = "Reducer";    // Whose inside this is, for messages.
 
-  BucketPlan layout;                                     // Of all parameters: `memory` is made from it.
-  BucketPlan plan;                                       // What travels: `layout` without frozen parameters.
-  std::uint64_t plan_hash = 0;                           // Of `plan`.
-  std::vector<bool> frozen;                              // By parameter.
-  std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
-  std::unique_ptr<internal::BucketMemory> memory;        // Null: the carrier lends buckets.
-  std::optional<internal::UndoCopy> undo;                // Of views; none where it is not wanted.
-  std::unique_ptr<internal::ReadyTracker> tracker;
-  internal::ReadyOrder order;   // Observed until the plan was rebuilt.
-  bool learning = false;        // Static graph, until the marks of a step were counted:
-  std::uint64_t learns_in = 0;  // that step, the same on all ranks.
+  internal::PlanInUse plan;
+  std::unique_ptr<internal::BucketMemory> memory;  // Null: the carrier lends buckets.
+  std::optional<internal::UndoCopy> undo;          // Of views; none where it is not wanted.
 
   internal::StepClock clock;
   internal::ClosingExchange closing;
@@ -132,10 +123,9 @@ struct Reducer::State {
   std::shared_ptr<internal::WideningHook> widening;  // With half_in_f32, where there are halves.
   std::unique_ptr<internal::BucketCarrier> carrier;  // Its thread ends before anything else does.
 
-  std::mutex mutex;             // Guards `started` while backward runs.
-  std::size_t started = 0;      // Buckets of this step given to the carrier, in plan order.
-  bool has_moved = false;       // The step rebuilt the buckets, of which the caller is to be told.
-  std::optional<Error> broken;  // Why a change of the plan failed: no step begins any more.
+  std::mutex mutex;         // Guards `started` while backward runs.
+  std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
+  bool has_moved = false;   // The step rebuilt the buckets, of which the caller is to be told.
 
   internal::StepState step;  // The one under way.
 

@@ -50,10 +50,9 @@ void Reducer::State::drop_step() {
 }
 
 void Reducer::State::run_to_end() {
-  internal::settle_marks(step, *tracker, learning, options.find_unused,
-                         [this](std::size_t i) { contribute(i); });
+  internal::settle_marks(step, plan, options.find_unused, [this](std::size_t i) { contribute(i); });
   if (checks_first()) {
-    for (std::size_t b = 0; b < plan.buckets.size(); ++b) bring_unmarked(b);
+    for (std::size_t b = 0; b < plan.buckets().size(); ++b) bring_unmarked(b);
     judge();
   }
   start_all_buckets();
@@ -78,7 +77,7 @@ void Reducer::State::judge() {
   StepRecord record;
   std::vector<std::uint64_t> hashes;
   step.trouble.write_to(record);
-  record.step = internal::hash_combine(plan_hash, step.number);
+  record.step = internal::hash_combine(plan.hash, step.number);
   record.computed = clock.computed();
   if (record.trouble == Trouble::wrong_result) {
     record.values = step.wrong_elements;
@@ -96,17 +95,16 @@ void Reducer::State::end_step() {
   if (leaves_buckets()) {
     leave_buckets();
   } else {
-    for (const BucketPlan::Bucket& bucket : plan.buckets) copy_back(bucket);
+    for (const BucketPlan::Bucket& bucket : plan.buckets()) copy_back(bucket);
     note_statistics(step.number);
-    // A step that only counted marks saw no order.
-    if (order.observing() && step.number != learns_in) rebuild();
+    if (plan.rebuilds_after(step.number)) rebuild();
   }
   ++step.number;
   reset_step();
 }
 
 void Reducer::State::note_statistics(std::uint64_t number) {
-  statistics = clock.end_step(plan, number, communicator.rank(), closing.computed());
+  statistics = clock.end_step(plan.travels, number, communicator.rank(), closing.computed());
 }
 
 /// To where the caller keeps gradients.
@@ -124,9 +122,7 @@ void Reducer::State::reset_step() {
   started = 0;
   step.restart(options.average);
   if (undo) undo->forget();
-  tracker->reset();
-  if (learning) tracker->learn();
-  order.restart();
+  plan.restart();
 }
 
 /// The peers would wait in vain for the rest of the step; and the buckets are freed next, so nothing may run

@@ -96,9 +96,8 @@ class Link {
   /// lives in shared memory and rings the rank's doorbell instead.
   virtual pollfd poll_entry() const = 0;
 
-  /// Payload and header bytes moved so far, for reports.
+  /// Payload and header bytes so far, for reports.
   virtual std::uint64_t bytes_sent() const = 0;
-  virtual std::uint64_t bytes_received() const = 0;
 };
 
 /// All links of one communicator over one medium, and its domain where it has one.

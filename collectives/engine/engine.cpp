@@ -98,6 +98,13 @@ void Engine::unreference(Operation& operation) {
   free_.push_back(&operation);
 }
 
+/// To the caller, whose handle keeps the engine. Whoever does not wait is served by the reactor.
+Operation* Engine::hand_out(Operation& operation) {
+  operation.keep = weak_from_this().lock();
+  if (!operation.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
+  return &operation;
+}
+
 void Engine::release(Operation* operation) {
   const std::shared_ptr<Engine> keep = std::move(operation->keep);
   Contender lock(*this);
@@ -156,9 +163,7 @@ Operation* Engine::start(const Call& call, std::function<void(bool)> on_complete
   Operation& operation = *new_operation(Operation::Kind::collective);
   operation.on_complete = std::move(on_complete);
   begin(operation, call);
-  operation.keep = weak_from_this().lock();
-  if (!operation.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
-  return &operation;
+  return hand_out(operation);
 }
 
 Operation* Engine::start(const Message& message) {
@@ -166,9 +171,7 @@ Operation* Engine::start(const Message& message) {
   apply_requests();
   Operation& operation = *new_operation(Operation::Kind::message);
   begin(operation, message);
-  operation.keep = weak_from_this().lock();
-  if (!operation.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
-  return &operation;
+  return hand_out(operation);
 }
 
 Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std::function<void(bool)>> hooks,
@@ -176,25 +179,24 @@ Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std:
   Contender lock(*this);
   apply_requests();
   Operation& batch = *new_operation(Operation::Kind::batch);
-  batch.keep = weak_from_this().lock();
   batch.children =
       calls.size() + messages.size() + 1;  // One for this loop: the batch may not end in the middle of it.
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    Operation& child = *new_operation(Operation::Kind::collective);
+  const auto new_child = [&](Operation::Kind kind) -> Operation& {
+    Operation& child = *new_operation(kind);
     child.parent = &batch;
-    child.references = 1;
+    child.references = 1;  // The engine's: it has no handle.
+    return child;
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Operation& child = new_child(Operation::Kind::collective);
     if (i < hooks.size()) child.on_complete = hooks[i];
     begin(child, calls[i]);
   }
   for (const Message& message : messages) {
-    Operation& child = *new_operation(Operation::Kind::message);
-    child.parent = &batch;
-    child.references = 1;
-    begin(child, message);
+    begin(new_child(Operation::Kind::message), message);
   }
   if (--batch.children == 0) complete(batch, batch.status);  // Which one of them may have set.
-  if (!batch.done.load(std::memory_order_relaxed) && reactor_ != nullptr) reactor_->notify();
-  return &batch;
+  return hand_out(batch);
 }
 
 // ---- from call to running operation ----

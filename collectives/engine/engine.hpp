@@ -133,6 +133,7 @@ class Engine final : public Progressor,
   void keep_one_free();
   Operation* new_operation(Operation::Kind kind);
   void unreference(Operation& operation);
+  Operation* hand_out(Operation& operation);
   void wait_out(Operation& operation, Contender& lock);
   void begin(Operation& operation, const Call& call);
   void begin(Operation& operation, const Message& message);

@@ -5,70 +5,25 @@
 #include <utility>
 
 #include "ddp/device/device_reducer_state.hpp"
+#include "ddp/device/host_options.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/telling_peers.hpp"
 #include "lib/net/fd.hpp"
-#include "lockstep/ddp/hooks.hpp"
-#include "lockstep/ddp/reducer_options.hpp"
 
 namespace lockstep {
-namespace {
 
-using internal::Backend;
 using internal::DeviceScope;
-
-/// The host's way of sending the same.
-std::shared_ptr<CommunicationHook> hook_of(DeviceCompression compression, std::size_t block) {
-  switch (compression) {
-    case DeviceCompression::none:
-      return nullptr;
-    case DeviceCompression::bf16:
-      return make_half_hook(DataType::bf16);
-    case DeviceCompression::f16:
-      return make_half_hook(DataType::f16);
-    case DeviceCompression::f8e4m3:
-      return make_quantised_hook({DataType::f8e4m3, block, false});
-    case DeviceCompression::f8e5m2:
-      return make_quantised_hook({DataType::f8e5m2, block, false});
-    case DeviceCompression::i8:
-      return make_quantised_hook({DataType::i8, block, false});
-  }
-  throw Error(ErrorCode::invalid_argument, "DeviceReducerOptions::compression is " +
-                                               std::to_string(static_cast<int>(compression)) +
-                                               ", which has no meaning; choose a DeviceCompression");
-}
-
-/// What a Reducer with the same plan and the same numbers on the wire would be given.
-ReducerOptions host_options(const DeviceReducerOptions& options) {
-  ReducerOptions host;
-  host.bucket_bytes = options.bucket_bytes;
-  host.first_bucket_bytes = options.first_bucket_bytes;
-  host.average = options.average;
-  host.weighted = options.weighted;
-  host.find_unused = options.find_unused;
-  host.uneven = options.uneven;
-  host.static_graph = options.static_graph;
-  host.undo = options.undo;
-  host.check_first = options.check_first;
-  host.check_finite = options.check_finite;
-  host.check_replicas_every = options.check_replicas_every;
-  host.gradients_moved = options.gradients_moved;
-  host.hook = hook_of(options.compression, options.block);
-  return host;
-}
-
-}  // namespace
 
 DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const DeviceReducerOptions& o)
     : options(o),
-      rules(host_options(o)),
+      rules(internal::host_options(o)),
       backend(internal::device_backend_or_throw()),
       communicator(c.share()),
       control(std::move(own)),
       closing(control, 0),
       stream(backend, c.device()),
-      clock(backend, c.device(), plan, c.rank()) {
+      clock(backend, c.device(), plan.travels, c.rank()) {
   step.average = o.average;
   if (o.undo && !o.check_first) undo.emplace(backend, c.device());
 }
@@ -82,7 +37,7 @@ DeviceReducer::State::~State() {
 
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
-  const ReducerOptions rules = host_options(options);
+  const ReducerOptions rules = internal::host_options(options);
   const bool may_move = internal::check_parameters(control, parameters, rules);
   auto own = control.split(0, control.rank());
   internal::telling_peers(communicator, "DeviceReducer", [&] {
@@ -90,7 +45,7 @@ DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communic
     scope.status().throw_if_error();
     state_ = std::make_unique<State>(std::move(*own), communicator, options);
     state_->grow(parameters, plan_buckets(parameters, rules));
-    if (may_move) state_->order.observe(parameters.size());
+    if (may_move) state_->plan.order.observe(parameters.size());
   });
 }
 
@@ -121,7 +76,7 @@ void DeviceReducer::freeze(std::span<const std::size_t> parameters, Stream strea
 void DeviceReducer::add_parameters(std::span<const Parameter> added) { state_->add_parameters(added); }
 bool DeviceReducer::used(std::size_t parameter) const {
   state_->check_index("used", parameter);
-  return !state_->frozen[parameter] && state_->closing.used(parameter);
+  return !state_->plan.frozen[parameter] && state_->closing.used(parameter);
 }
 
 void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm) {
@@ -132,7 +87,8 @@ void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm)
   state_->step.require_ended("clip_gradients");
   const DeviceScope scope(state_->backend, state_->communicator.device());
   scope.status().throw_if_error();
-  state_->kernels->clip(state_->plan, state_->buckets.starts_of(state_->plan), max_norm, norm, stream);
+  state_->kernels->clip(state_->plan.travels, state_->buckets.starts_of(state_->plan.travels), max_norm, norm,
+                        stream);
 }
 
 DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) {
@@ -141,7 +97,7 @@ DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) 
 }
 DeviceReducer::NoSync::~NoSync() { --state_.step.pauses; }
 
-const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan; }
+const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan.travels; }
 std::uint64_t DeviceReducer::bytes_on_wire() const noexcept {
   return state_->sent_before + state_->carrier->bytes_on_wire();
 }

@@ -6,7 +6,7 @@
 // rank. The communication stream waits for the streams of a bucket by events that are recorded when its last
 // mark came: what these streams were given meanwhile is waited for too, which is harmless and keeps it at one
 // event a bucket and stream. What a step's marks and its end mean is what they mean to a Reducer, by the same
-// parts: ReadyTracker, marks.hpp, ClosingExchange, the verdict.
+// parts: PlanInUse, marks.hpp, ClosingExchange, the verdict.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "ddp/bucket_plan.hpp"
 #include "ddp/closing_exchange.hpp"
 #include "ddp/device/communication_stream.hpp"
 #include "ddp/device/device_buckets.hpp"
@@ -26,8 +25,7 @@
 #include "ddp/device/device_clock.hpp"
 #include "ddp/device/device_undo.hpp"
 #include "ddp/device/gradient_kernels.hpp"
-#include "ddp/ready_order.hpp"
-#include "ddp/ready_tracker.hpp"
+#include "ddp/plan_in_use.hpp"
 #include "ddp/step_record.hpp"
 #include "ddp/step_state.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
@@ -42,10 +40,9 @@ struct DeviceReducer::State {
   // device_plan.cpp
   void grow(std::span<const Parameter> added, const BucketPlan& more);
   void broadcast_values(std::size_t first);
-  std::unique_ptr<internal::ReadyTracker> use_plan();
+  void use_plan(internal::MarkCounts marks);
   void rest();
   std::unique_ptr<internal::DeviceCarrier> make_carrier();
-  void change_plan(const std::string& where, const std::function<void()>& change);
   bool rebuild();
   void move_gradients(const BucketPlan& next);
   void freeze(std::span<const std::size_t> list, Stream stream);
@@ -60,7 +57,7 @@ struct DeviceReducer::State {
   void note_stream(std::size_t bucket, Stream stream);
   void note_streams(std::size_t parameter, Stream stream);
   void deliver(std::size_t parameter);
-  bool starts_in_wait() const { return options.check_first || learning; }
+  bool starts_in_wait() const { return options.check_first || plan.learning; }
   void start_full_buckets();
   void start_all_buckets(Stream stream);
   void start_buckets(bool all);
@@ -88,15 +85,7 @@ struct DeviceReducer::State {
   DeviceCommunicator communicator;  // A handle of its own: the caller may move or drop the other one.
   std::vector<Parameter> parameters;
 
-  BucketPlan layout;                                     // Of all parameters.
-  BucketPlan plan;                                       // What travels: `layout` without frozen parameters.
-  std::vector<bool> frozen;                              // By parameter.
-  std::vector<std::vector<internal::PartPlace>> places;  // In `plan`, of each parameter.
-  std::unique_ptr<internal::ReadyTracker> tracker;
-  bool learning = false;        // Static graph, until the marks of a step were counted:
-  std::uint64_t learns_in = 0;  // that step, the same on all ranks that have data.
-  std::uint64_t plan_hash = 0;
-  internal::ReadyOrder order;
+  internal::PlanInUse plan;
 
   Communicator control;  // Of the reducer's own: its calls have their own order.
   struct Peers {         // They may wait in either group.
@@ -121,8 +110,6 @@ struct DeviceReducer::State {
   std::exception_ptr failure;                // What ended their start in backward, for wait().
   std::unique_ptr<internal::DeviceCarrier> carrier;
   std::uint64_t sent_before = 0;  // By carriers before.
-
-  std::optional<Error> broken;  // Why a change of the plan failed: no step begins any more.
 
   internal::StepState step;  // The one under way.
 };

@@ -27,15 +27,15 @@ void DeviceReducer::State::check_index(const char* call, std::size_t parameter) 
 
 void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
   check_index("mark_ready", i);
-  if (frozen[i]) return;
+  if (plan.frozen[i]) return;
   if (step.pauses > 0) {
     step.note_gradient(i);
     return note_streams(i, other);
   }
   const bool last = claim("mark_ready", i, other);
-  if (last || learning) step.note_gradient(i);
+  if (last || plan.learning) step.note_gradient(i);
   if (!last) return;
-  order.note(i);
+  plan.order.note(i);
   deliver(i);
 }
 
@@ -45,13 +45,13 @@ void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
     throw Error(ErrorCode::invalid_argument, "mark_unused(" + std::to_string(i) +
                                                  ") needs DeviceReducerOptions::find_unused, on all ranks");
   }
-  if (frozen[i] || step.pauses > 0) return;
+  if (plan.frozen[i] || step.pauses > 0) return;
   if (claim("mark_unused", i, other)) deliver(i);  // What micro-batches before have left, if any.
 }
 
 /// The first mark of a step, in `other`; several threads may think theirs is.
 void DeviceReducer::State::begin_marks(Stream other) {
-  if (broken) throw *broken;
+  if (plan.broken) throw *plan.broken;
   step.require_marks_allowed(options.weighted);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
@@ -64,9 +64,9 @@ bool DeviceReducer::State::claim(const char* call, std::size_t i, Stream other) 
   internal::require_own_process(call, kOwner);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks(other);
   note_streams(i, other);
-  const ReadyTracker::Mark mark = tracker->mark(i);
+  const ReadyTracker::Mark mark = plan.tracker->mark(i);
   if (mark == ReadyTracker::Mark::surplus)
-    internal::refuse_surplus_mark(step, *tracker, call, i, parameters, communicator.rank());
+    internal::refuse_surplus_mark(step, *plan.tracker, call, i, parameters, communicator.rank());
   return mark == ReadyTracker::Mark::last;
 }
 
@@ -77,12 +77,12 @@ void DeviceReducer::State::note_stream(std::size_t bucket, Stream other) {
 }
 
 void DeviceReducer::State::note_streams(std::size_t i, Stream other) {
-  for (const internal::PartPlace& place : places[i]) note_stream(place.bucket, other);
+  for (const internal::PartPlace& place : plan.places[i]) note_stream(place.bucket, other);
 }
 
 void DeviceReducer::State::deliver(std::size_t i) {
-  for (const internal::PartPlace& place : places[i]) {
-    if (tracker->complete(place.bucket)) start_full_buckets();
+  for (const internal::PartPlace& place : plan.places[i]) {
+    if (plan.tracker->complete(place.bucket)) start_full_buckets();
   }
 }
 
@@ -101,7 +101,7 @@ void DeviceReducer::State::start_full_buckets() {
 
 /// Those that are left are not full: `other` is where their gradients were last used.
 void DeviceReducer::State::start_all_buckets(Stream other) {
-  for (std::size_t b = started; b < plan.buckets.size(); ++b) note_stream(b, other);
+  for (std::size_t b = started; b < plan.buckets().size(); ++b) note_stream(b, other);
   const std::lock_guard lock(mutex);
   if (failure) std::rethrow_exception(failure);
   start_buckets(true);
@@ -111,11 +111,11 @@ void DeviceReducer::State::start_all_buckets(Stream other) {
 void DeviceReducer::State::start_buckets(bool all) {
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
-  while (started < plan.buckets.size() && (all || tracker->full(started))) start_bucket(started++);
+  while (started < plan.buckets().size() && (all || plan.tracker->full(started))) start_bucket(started++);
 }
 
 void DeviceReducer::State::start_bucket(std::size_t index) {
-  const BucketPlan::Bucket& bucket = plan.buckets[index];
+  const BucketPlan::Bucket& bucket = plan.buckets()[index];
   std::byte* const data = buckets.start_of(bucket);
   for (const Stream other : streams[index]) stream.wait_for(other);
   clock.bucket_started(index, stream.get());
@@ -159,8 +159,6 @@ void DeviceReducer::State::wait(Stream other) {
   if (!step.marked && !step.shadowing) begin_marks(other);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
-  const bool rebuilds =
-      order.observing() && step.number != learns_in;  // A step that only counts marks sees no order.
   try {
     run_to_end(other);
   } catch (const Error& error) {
@@ -175,7 +173,7 @@ void DeviceReducer::State::wait(Stream other) {
     reset_step();
     throw Error(ErrorCode::out_of_memory, what, communicator.rank());
   }
-  const bool moved = rebuilds && rebuild();
+  const bool moved = plan.rebuilds_after(step.number) && rebuild();
   ++step.number;
   reset_step();
   alone([&] { clock.begin(other); });
@@ -186,7 +184,7 @@ void DeviceReducer::State::wait(Stream other) {
 void DeviceReducer::State::run_to_end(Stream other) {
   alone([&] {
     clock.wait_entered(other);
-    internal::settle_marks(step, *tracker, learning, options.find_unused, [](std::size_t) {});
+    internal::settle_marks(step, plan, options.find_unused, [](std::size_t) {});
     if (options.check_first && options.check_finite) look_first(other);
   });
   if (options.check_first) judge(other);
@@ -201,10 +199,10 @@ void DeviceReducer::State::run_to_end(Stream other) {
 
 /// Nothing has been started yet. Waits for the device.
 void DeviceReducer::State::look_first(Stream other) {
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     note_stream(b, other);
     for (const Stream marked : streams[b]) stream.wait_for(marked);
-    const BucketPlan::Bucket& bucket = plan.buckets[b];
+    const BucketPlan::Bucket& bucket = plan.buckets()[b];
     std::byte* const data = buckets.start_of(bucket);
     if (bucket.count > 0) clear_frozen(bucket, data);
     kernels->look(b, bucket, data, step.has_gradient, stream.get());
@@ -217,7 +215,7 @@ void DeviceReducer::State::note_infinities() {
   const std::vector<std::uint64_t> first = kernels->found(stream.get());
   for (std::size_t b = 0; b < first.size(); ++b) {
     if (first[b] == GradientKernels::kNone) continue;
-    const auto& parts = plan.buckets[b].parts;
+    const auto& parts = plan.buckets()[b].parts;
     const auto after = std::find_if(parts.begin(), parts.end(),
                                     [&](const GradientPart& part) { return part.offset > first[b]; });
     if (after != parts.begin()) step.trouble.set(Trouble::not_finite, std::prev(after)->parameter);
@@ -230,7 +228,7 @@ void DeviceReducer::State::judge(Stream other) {
   StepRecord record;
   std::vector<std::uint64_t> hashes;
   step.trouble.write_to(record);
-  record.step = internal::hash_combine(plan_hash, step.number);
+  record.step = internal::hash_combine(plan.hash, step.number);
   record.computed = clock.computed();
   if (compares_replicas()) {
     alone([&] { hashes = kernels->hash_values(parameters, other); });
@@ -259,9 +257,7 @@ void DeviceReducer::State::reset_step() {
   failure = nullptr;
   step.restart(options.average);
   if (undo) undo->forget();
-  order.restart();
-  tracker->reset();
-  if (learning) tracker->learn();
+  plan.restart();
 }
 
 // ---- between steps

@@ -163,7 +163,7 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const P
   internal::telling_peers(communicator, "ShardedOptimizer", [&] {
     state_ = std::make_unique<State>(communicator, parameters, std::move(optimizer), options);
     state_->values.broadcast(state_->layout.buckets());
-    state_->reducer.state_->use_plan();
+    state_->reducer.state_->use_plan(internal::MarkCounts::anew);
   });
 }
 
@@ -271,7 +271,7 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
   internal::check_parameters(s.communicator, all, reducer_options(s.options));
   check_types(added);
   if (added.empty()) return;
-  s.reducer.state_->change_plan("ShardedOptimizer::add_parameters", [&] { s.grow(added); });
+  s.reducer.state_->plan.change(s.communicator, "ShardedOptimizer::add_parameters", [&] { s.grow(added); });
 }
 
 void ShardedOptimizer::State::grow(std::span<const Parameter> added) {
@@ -279,7 +279,7 @@ void ShardedOptimizer::State::grow(std::span<const Parameter> added) {
   const BucketPlan more = internal::numbered_from(parameters.size(), padded_plan(added));
   inside.grow(added, more, [&] {
     parameters.insert(parameters.end(), added.begin(), added.end());
-    layout = ShardLayout(inside.layout, parameters.size(), communicator.size(), communicator.rank());
+    layout = ShardLayout(inside.plan.layout, parameters.size(), communicator.size(), communicator.rank());
     values.add(parameters, more.buckets.size(), steps);
     inside.carrier = make_carrier(inside);
     values.broadcast(more.buckets.size());

@@ -124,6 +124,23 @@ TEST(DeviceModes, BucketsFollowTheOrderOfTheFirstStepThatIsGood) {
   }
 }
 
+TEST(DeviceModes, ARebuildKeepsWhatAStaticGraphHasLearned) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.static_graph = true;
+    options.gradients_moved = [] {};
+    Twins twins(host, options);
+    const BucketPlan first = twins.on_device->plan();
+    for (unsigned step = 1; step <= 2; ++step) run_step(twins, step);
+    EXPECT_NE(twins.on_device->plan(), first);
+    twins.mark(1);
+    EXPECT_THROW(twins.on_device->mark_ready(1, twins.stream), Error);
+    EXPECT_THROW(twins.on_host->mark_ready(1), Error);
+    EXPECT_THROW(twins.on_device->wait(twins.stream), Error);
+    EXPECT_THROW(twins.on_host->wait(), Error);
+  });
+}
+
 TEST(DeviceModes, ARankWithoutDataUntilTheRebuildLearnsItsGraphLater) {
   on_ranks(2, "shm", [](Communicator& host) {
     int moved = 0;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/device/host_options.hpp"
 #include "lib/device/backend.hpp"
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/device_twins.hpp"
@@ -91,7 +92,7 @@ TEST_P(DeviceReducerBits, AreThoseOfTheHostsReducer) {
     same.bucket_bytes = options.bucket_bytes;
     same.first_bucket_bytes = options.first_bucket_bytes;
     same.rebuild = false;
-    same.hook = testing::hook_of(compression, options.block);
+    same.hook = internal::host_hook(compression, options.block);
     Reducer reference(host, twin.parameters, same);
     ASSERT_EQ(reducer.plan(), reference.plan());
     ASSERT_GT(reducer.plan().buckets.size(), 3u);

@@ -75,6 +75,25 @@ TEST(Rebuild, LeavesViewsWhereTheyAre) {
   }
 }
 
+TEST(Rebuild, KeepsWhatAStaticGraphHasLearned) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+    options.gradients_as_views = false;
+    options.static_graph = true;
+    Numbers numbers(communicator, 4, options);
+    const BucketPlan before = numbers.reducer().plan();
+    for (int step = 1; step <= 2; ++step) {
+      for (const std::size_t i : {2u, 0u, 1u, 1u, 3u}) numbers.mark(i);  // Parameter 1 twice.
+      numbers.reducer().wait();
+    }
+    EXPECT_NE(numbers.reducer().plan(), before);
+    for (const std::size_t i : {1u, 1u}) numbers.mark(i);
+    EXPECT_NE(std::string(thrown_by([&] { numbers.mark(1); }).what()).find("already marked in step 3"),
+              std::string::npos);
+    EXPECT_EQ(thrown_by([&] { numbers.reducer().wait(); }).culprit(), 0);
+  });
+}
+
 /// Its marks were not counted yet when the buckets are laid out anew.
 TEST(Rebuild, LetsARankThatHadNoDataUntilThenLearnItsGraph) {
   on_ranks(2, "auto", [&](Communicator& communicator) {

@@ -30,7 +30,6 @@ class SlicingLink final : public Link {
   void pop() override {}
   pollfd poll_entry() const override { return {-1, 0, 0}; }
   std::uint64_t bytes_sent() const override { return 0; }
-  std::uint64_t bytes_received() const override { return 0; }
 };
 
 /// Who hears that nothing moved goes to sleep, and no event comes from a link that had room all the time.

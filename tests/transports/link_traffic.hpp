@@ -25,6 +25,8 @@ class Traffic {
   bool done() const { return sent() && received(); }
   bool going() const { return status_.ok() && !done(); }
   const Status& status() const { return status_; }
+  /// Of all messages, and of that which is under way.
+  std::uint64_t payload_received() const { return payload_of_whole_ + in_.received; }
 
   /// Everything that can be done now. Whether anything moved.
   bool step() {
@@ -44,7 +46,9 @@ class Traffic {
   }
 
  private:
-  std::uint64_t moved() const { return link_.bytes_sent() + link_.bytes_received() + sent_ + received_; }
+  std::uint64_t moved() const {
+    return link_.bytes_sent() + payload_received() + in_.have_header + sent_ + received_;
+  }
   void next_out() {
     if (!sent()) out_ = message(to_send_[sent_], sent_);
   }
@@ -65,6 +69,7 @@ class Traffic {
     EXPECT_EQ(in_.header.sequence, received_);
     EXPECT_TRUE(in_.payload == pattern(to_receive_[received_], received_)) << "message " << received_;
     ++received_;
+    payload_of_whole_ += in_.received;
     in_ = Incoming(received_ % 2 == 0 ? 0 : 16);
     return true;
   }
@@ -72,6 +77,7 @@ class Traffic {
   Link& link_;
   const std::vector<std::size_t> to_send_, to_receive_;
   std::size_t sent_ = 0, received_ = 0;
+  std::uint64_t payload_of_whole_ = 0;  // Of the messages received.
   Outgoing out_;
   Incoming in_;
   Status status_;

@@ -87,8 +87,11 @@ TEST_P(Links, CarryMessagesOfEverySize) {
   exchange(*pair.b, *pair.a, out, 1);
   exchange(*pair.a, *pair.b, out, 4);
   exchange(*pair.a, *pair.b, out, 16);
-  EXPECT_GE(pair.a->bytes_sent(), 3 * 1'234'567u);
-  EXPECT_EQ(pair.a->bytes_sent(), pair.b->bytes_received());
+  std::uint64_t bytes = 0;
+  for (const Outgoing& each : out) bytes += sizeof(FrameHeader) + each.payload.size();
+  EXPECT_GE(pair.a->bytes_sent(), 3 * bytes);
+  // What is cut for several sockets has more headers.
+  EXPECT_EQ(pair.a->bytes_sent() == 3 * bytes, GetParam() == 1);
 }
 
 TEST_P(Links, CarryWhatIsAwaitedAndWhatIsNot) {

@@ -79,7 +79,6 @@ void FabricLink::take(const Arrival& arrival) {
                peer_);
   } else if (note.kind == Kind::piece) {
     pieces_.push_back(arrival);
-    bytes_received_ += note.bytes;
     return;  // Its slot stays taken until it is read.
   } else if (landing) {
     granted_.push_back(*landing);

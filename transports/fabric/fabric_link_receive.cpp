@@ -158,7 +158,6 @@ Result<std::size_t> FabricLink::read_direct(std::span<std::byte> into) {
     total += open_.front().size();
     open_.pop_front();
   }
-  bytes_received_ += total;
   if (total > 0) LOCKSTEP_RETURN_IF_ERROR(open_ahead());
   return total;
 }
@@ -179,7 +178,6 @@ Status FabricLink::refill_bounce() {
 std::span<const std::byte> FabricLink::bounced() {
   if (full_.empty()) pump();
   for (const std::uint64_t now = wire_->landed(); landed_ < now; ++landed_) {
-    bytes_received_ += open_.front().size();
     full_.push_back(open_.front());
     open_.pop_front();
   }

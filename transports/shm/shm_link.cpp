@@ -81,7 +81,6 @@ Result<const FrameHeader*> ShmLink::peek(const Awaited*) {
   in_.consume(sizeof header_);
   have_header_ = true;
   payload_left_ = header_.bytes;
-  bytes_received_ += sizeof header_;
   return &header_;
 }
 
@@ -89,7 +88,6 @@ Result<const FrameHeader*> ShmLink::peek(const Awaited*) {
 void ShmLink::took(std::size_t bytes) {
   in_.consume(bytes);
   payload_left_ -= bytes;
-  bytes_received_ += bytes;
   // The end of a message is told by pop().
   if (payload_left_ > 0) publish_consumed();
 }

@@ -24,7 +24,6 @@ class ShmLink final : public Link {
   void pop() override;
   pollfd poll_entry() const override { return {-1, 0, 0}; }
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
-  std::uint64_t bytes_received() const override { return bytes_received_; }
 
  private:
   void publish_sent();
@@ -42,7 +41,6 @@ class ShmLink final : public Link {
   bool have_header_ = false;
   std::uint64_t payload_left_ = 0;
   std::uint64_t bytes_sent_ = 0;
-  std::uint64_t bytes_received_ = 0;
 };
 
 }  // namespace lockstep::internal

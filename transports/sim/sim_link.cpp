@@ -37,17 +37,11 @@ Result<bool> SimLink::send(const FrameHeader& header, std::span<const std::byte>
   return accepted == body.size();
 }
 
-std::size_t SimLink::take(std::span<std::byte> into) {
-  const std::size_t bytes = incoming_.take(into);
-  received_ += bytes;
-  return bytes;
-}
-
 Result<const FrameHeader*> SimLink::peek(const Awaited*) {
   if (!receive_failure_.ok()) return receive_failure_;
   if (header_bytes_ == sizeof header_) return &header_;
   const auto raw = std::as_writable_bytes(std::span(&header_, 1));
-  header_bytes_ += take(raw.subspan(header_bytes_));
+  header_bytes_ += incoming_.take(raw.subspan(header_bytes_));
   if (header_bytes_ < sizeof header_) {
     if (incoming_.ended()) return lost(receive_failure_);
     return nullptr;
@@ -63,7 +57,7 @@ Result<std::size_t> SimLink::read(std::span<std::byte> into) {
   const std::size_t from_hold = std::min(wanted, held());
   if (from_hold > 0) std::memcpy(into.data(), hold_.data() + hold_begin_, from_hold);
   hold_begin_ += from_hold;
-  const std::size_t bytes = from_hold + take(into.subspan(from_hold, wanted - from_hold));
+  const std::size_t bytes = from_hold + incoming_.take(into.subspan(from_hold, wanted - from_hold));
   payload_left_ -= bytes;
   if (bytes == 0 && wanted > 0 && incoming_.ended()) return lost(receive_failure_);
   return bytes;
@@ -77,7 +71,7 @@ void SimLink::refill_hold(std::size_t unit, std::size_t bytes) {
   const std::size_t before = held();
   if (before >= bytes) return;
   hold_.resize(hold_begin_ + bytes);
-  const std::size_t got = take(std::span(hold_).subspan(hold_begin_ + before));
+  const std::size_t got = incoming_.take(std::span(hold_).subspan(hold_begin_ + before));
   hold_.resize(hold_begin_ + before + got);
 }
 

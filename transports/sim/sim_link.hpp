@@ -91,13 +91,11 @@ class SimLink final : public Link {
   void pop() override;
   pollfd poll_entry() const override { return {-1, 0, 0}; }
   std::uint64_t bytes_sent() const override { return sent_; }
-  std::uint64_t bytes_received() const override { return received_; }
 
  private:
   std::size_t held() const noexcept { return hold_.size() - hold_begin_; }
   /// Remembers it: `failure` is the answer to every later call in its direction.
   Status lost(Status& failure);
-  std::size_t take(std::span<std::byte> into);
   /// Fills hold_ with up to `bytes` of the payload, the first of them aligned to 16.
   void refill_hold(std::size_t unit, std::size_t bytes);
 
@@ -110,7 +108,7 @@ class SimLink final : public Link {
   std::uint64_t payload_left_ = 0;
   std::vector<std::byte> hold_;  ///< Payload taken from the pipe for borrow(), from index hold_begin_ on.
   std::size_t hold_begin_ = 0;
-  std::uint64_t sent_ = 0, received_ = 0;
+  std::uint64_t sent_ = 0;
 };
 
 }  // namespace lockstep::internal

@@ -185,10 +185,4 @@ std::uint64_t StripedLink::bytes_sent() const {
   return sum;
 }
 
-std::uint64_t StripedLink::bytes_received() const {
-  std::uint64_t sum = 0;
-  for (const auto& link : links_) sum += link->bytes_received();
-  return sum;
-}
-
 }  // namespace lockstep::internal

@@ -30,7 +30,6 @@ class StripedLink final : public Link {
   /// Watches through an epoll descriptor, which this call adjusts to what the link waits for now.
   pollfd poll_entry() const override;
   std::uint64_t bytes_sent() const override;
-  std::uint64_t bytes_received() const override;
 
  private:
   // What one socket has sent of the outgoing striped message.

@@ -95,7 +95,6 @@ std::size_t TcpLink::receive(std::span<const iovec> pieces) {
   const Transfer got = receive_some(socket_.get(), pieces);
   if (got.ended) receive_failure_ = lost("it closed the connection");
   if (got.error != 0) receive_failure_ = lost(std::strerror(got.error));
-  bytes_received_ += got.bytes;
   return got.bytes;
 }
 

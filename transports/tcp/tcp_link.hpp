@@ -37,7 +37,6 @@ class TcpLink final : public Link, private Bounce::Tenant {
   void pop() override;
   pollfd poll_entry() const override;
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
-  std::uint64_t bytes_received() const override { return bytes_received_; }
 
   /// The socket, when the link ends before its connection: nothing else may be called any more.
   Fd take_socket();
@@ -73,7 +72,6 @@ class TcpLink final : public Link, private Bounce::Tenant {
   Status send_failure_;
   Status receive_failure_;
   std::uint64_t bytes_sent_ = 0;
-  std::uint64_t bytes_received_ = 0;
 };
 
 }  // namespace lockstep::internal
