@@ -117,13 +117,15 @@ LOCKSTEP_C_API lockstep_error_t lockstep_register(void* pointer, size_t bytes);
 LOCKSTEP_C_API lockstep_error_t lockstep_deregister(void* pointer);
 
 /* Groups. */
+/* `init` may be NULL: as a zeroed one. */
 LOCKSTEP_C_API lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* comm);
-/* `n` ranks in this process; comms has room for n handles. */
+/* `n` ranks in this process; comms has room for n handles. transports as in lockstep_init_t. */
 LOCKSTEP_C_API lockstep_error_t lockstep_local_group(int n, const char* transports, lockstep_comm_t* comms);
 /* *part is NULL for a negative color. */
 LOCKSTEP_C_API lockstep_error_t lockstep_split(lockstep_comm_t comm, int color, int key,
                                                lockstep_comm_t* part);
 LOCKSTEP_C_API lockstep_error_t lockstep_finalize(lockstep_comm_t comm);
+/* `reason` may be NULL. */
 LOCKSTEP_C_API lockstep_error_t lockstep_abort(lockstep_comm_t comm, const char* reason);
 LOCKSTEP_C_API void lockstep_comm_free(lockstep_comm_t comm);
 LOCKSTEP_C_API int lockstep_rank(lockstep_comm_t comm); /* -1 for a NULL handle */
