@@ -38,8 +38,16 @@ typedef enum {
   LOCKSTEP_DEVICE_FAILED = 13
 } lockstep_error_t;
 
+/* A number that is no enumerator is refused, so it must be allowed to come: C++ fixes the type that C gives
+ * these. */
+#ifdef __cplusplus
+#define LOCKSTEP_ANY_NUMBER : unsigned
+#else
+#define LOCKSTEP_ANY_NUMBER
+#endif
+
 /* Values of lockstep::DataType. */
-typedef enum {
+typedef enum LOCKSTEP_ANY_NUMBER {
   LOCKSTEP_F16 = 0,
   LOCKSTEP_BF16 = 1,
   LOCKSTEP_F32 = 2,
@@ -58,7 +66,7 @@ typedef enum {
 } lockstep_type_t;
 
 /* Values of lockstep::ReduceOp. */
-typedef enum {
+typedef enum LOCKSTEP_ANY_NUMBER {
   LOCKSTEP_SUM = 0,
   LOCKSTEP_PROD = 1,
   LOCKSTEP_MIN = 2,
