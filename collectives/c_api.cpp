@@ -93,7 +93,7 @@ lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* c
 lockstep_error_t lockstep_local_group(int n, const char* transports, lockstep_comm_t* comms) {
   return guarded([&] {
     required(comms, "comms");
-    auto group = Communicator::local_group(n, transports != nullptr ? transports : "auto");
+    auto group = Communicator::local_group(n, transports != nullptr ? transports : "");
     for (int r = 0; r < n; ++r) comms[r] = new lockstep_comm{std::move(group[static_cast<size_t>(r)])};
   });
 }

@@ -50,8 +50,9 @@ CallBuilder::CallBuilder(const CallFacts& facts, const Engine& engine, const Cal
   root(facts.root);
 }
 
+/// This rank is the culprit here as it is at the peers, which hear of it.
 void CallBuilder::refuse(ErrorCode code, std::string message) {
-  if (call_.refusal.ok()) call_.refusal = Status(code, std::move(message));
+  if (call_.refusal.ok()) call_.refusal = Status(code, std::move(message), rank_);
 }
 
 /// It becomes one of the facts: a rank that forces another one is found out.

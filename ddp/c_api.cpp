@@ -3,10 +3,14 @@
 
 #include <optional>
 
+#include "collectives/communicator_core.hpp"
+#include "ddp/parameter_check.hpp"
+
 using lockstep::internal::guarded;
 using lockstep::internal::required;
 
 struct lockstep_reducer {
+  lockstep::Communicator group;
   lockstep::Reducer reducer;
   std::size_t parameters;
   std::optional<lockstep::Reducer::NoSync> pause;
@@ -23,8 +27,10 @@ std::vector<Parameter> to_parameters(const lockstep_parameter_t* parameters, std
   if (count > 0) required(parameters, "parameters");
   for (std::size_t i = 0; i < count; ++i) {
     const lockstep_parameter_t& p = parameters[i];
-    if (p.dimensions > 0) required(p.shape, "shape");
-    const std::string name = p.name != nullptr ? p.name : "parameter " + std::to_string(before + i);
+    const std::string number = "parameter " + std::to_string(before + i);
+    const std::string name = p.name != nullptr ? p.name : number;
+    if (p.dimensions > 0 && p.shape == nullptr)
+      throw Error(ErrorCode::invalid_argument, number + ", \"" + name + "\", has a null shape");
     list.push_back({name, to_type(p.type), std::vector<std::size_t>(p.shape, p.shape + p.dimensions), p.value,
                     p.gradient});
   }
@@ -50,12 +56,26 @@ ReducerOptions to_reducer_options(const lockstep_reducer_options_t* given) {
   return options;
 }
 
+/// What `read` makes of a collective call's arguments. Where it cannot, the peers are told, which compare
+/// theirs and would wait.
+template <typename Read>
+auto read_or_tell(Communicator& group, Read read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    refuse_parameters(group, error.what());
+  }
+}
+
 Reducer& of(lockstep_reducer_t reducer) { return required(reducer, "reducer").reducer; }
 
 }  // namespace
 }  // namespace lockstep::internal
 
 using lockstep::internal::of;
+using lockstep::internal::read_or_tell;
+using lockstep::internal::to_parameters;
+using lockstep::internal::to_reducer_options;
 
 extern "C" {
 
@@ -65,9 +85,12 @@ lockstep_error_t lockstep_reducer_create(lockstep_comm_t comm, const lockstep_pa
   return guarded([&] {
     lockstep::Communicator& communicator = required(comm, "comm").communicator;
     lockstep_reducer_t& result = required(reducer, "reducer");
-    lockstep::Reducer made(communicator, lockstep::internal::to_parameters(parameters, count, 0),
-                           lockstep::internal::to_reducer_options(options));
-    result = new lockstep_reducer{std::move(made), count, std::nullopt, {}};
+    const auto [list, chosen] = read_or_tell(communicator, [&] {
+      return std::pair(to_parameters(parameters, count, 0), to_reducer_options(options));
+    });
+    lockstep::Communicator group(communicator.core().shared_from_this());
+    lockstep::Reducer made(communicator, list, chosen);
+    result = new lockstep_reducer{std::move(group), std::move(made), count, std::nullopt, {}};
   });
 }
 
@@ -100,7 +123,8 @@ lockstep_error_t lockstep_reducer_add_parameters(lockstep_reducer_t reducer,
                                                  const lockstep_parameter_t* parameters, size_t count) {
   return guarded([&] {
     lockstep_reducer& handle = required(reducer, "reducer");
-    handle.reducer.add_parameters(lockstep::internal::to_parameters(parameters, count, handle.parameters));
+    handle.reducer.add_parameters(
+        read_or_tell(handle.group, [&] { return to_parameters(parameters, count, handle.parameters); }));
     handle.parameters += count;
   });
 }

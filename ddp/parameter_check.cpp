@@ -30,11 +30,8 @@ Result<std::vector<ParameterList>> gather_lists(Communicator& communicator, cons
   return lists;
 }
 
-}  // namespace
-
-bool check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
-                      const ReducerOptions& options) {
-  const ParameterList list = make_list(parameters, options);
+/// Returns whether all ranks' gradients may move, or throws the verdict on their lists.
+bool compare_with_peers(Communicator& communicator, const ParameterList& list, bool may_move) {
   const std::string mine = serialise(list);
   const auto ranks = static_cast<std::size_t>(communicator.size());
 
@@ -43,8 +40,6 @@ bool check_parameters(Communicator& communicator, std::span<const Parameter> par
     std::uint64_t bytes;
     std::uint64_t may_move;  // May differ.
   };
-  const bool may_move =
-      options.rebuild && (!options.gradients_as_views || options.gradients_moved != nullptr);
   const Fingerprint own{fnv1a(mine), mine.size(), may_move};
   std::vector<Fingerprint> fingerprints(ranks);
   communicator.all_gather(&own, fingerprints.data(), sizeof own / sizeof own.hash, DataType::u64);
@@ -62,6 +57,22 @@ bool check_parameters(Communicator& communicator, std::span<const Parameter> par
   lists.status().throw_if_error();
   compare(*lists, communicator.rank()).throw_if_error();
   return false;
+}
+
+}  // namespace
+
+bool check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
+                      const ReducerOptions& options) {
+  const bool may_move =
+      options.rebuild && (!options.gradients_as_views || options.gradients_moved != nullptr);
+  return compare_with_peers(communicator, make_list(parameters, options), may_move);
+}
+
+void refuse_parameters(Communicator& communicator, const std::string& problem) {
+  ParameterList list;
+  list.problem = problem;
+  compare_with_peers(communicator, list, false);
+  throw Error(ErrorCode::invalid_argument, problem, communicator.rank());  // Not reached: a problem throws.
 }
 
 }  // namespace lockstep::internal

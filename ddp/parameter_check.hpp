@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "lockstep/ddp.hpp"
 
@@ -13,5 +14,8 @@ namespace lockstep::internal {
 /// a problem. Returns, the same on all ranks, whether every rank allows that gradients are laid out anew.
 bool check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
                       const ReducerOptions& options);
+
+/// What a rank does instead that cannot even give a list, because of `problem`: throws on every rank, too.
+[[noreturn]] void refuse_parameters(Communicator& communicator, const std::string& problem);
 
 }  // namespace lockstep::internal

@@ -38,8 +38,16 @@ typedef enum {
   LOCKSTEP_DEVICE_FAILED = 13
 } lockstep_error_t;
 
+/* A number that is no enumerator is refused, so it must be allowed to come: C++ fixes the type that C gives
+ * these. */
+#ifdef __cplusplus
+#define LOCKSTEP_ANY_NUMBER : unsigned
+#else
+#define LOCKSTEP_ANY_NUMBER
+#endif
+
 /* Values of lockstep::DataType. */
-typedef enum {
+typedef enum LOCKSTEP_ANY_NUMBER {
   LOCKSTEP_F16 = 0,
   LOCKSTEP_BF16 = 1,
   LOCKSTEP_F32 = 2,
@@ -58,7 +66,7 @@ typedef enum {
 } lockstep_type_t;
 
 /* Values of lockstep::ReduceOp. */
-typedef enum {
+typedef enum LOCKSTEP_ANY_NUMBER {
   LOCKSTEP_SUM = 0,
   LOCKSTEP_PROD = 1,
   LOCKSTEP_MIN = 2,
@@ -117,13 +125,15 @@ LOCKSTEP_C_API lockstep_error_t lockstep_register(void* pointer, size_t bytes);
 LOCKSTEP_C_API lockstep_error_t lockstep_deregister(void* pointer);
 
 /* Groups. */
+/* `init` may be NULL: as a zeroed one. */
 LOCKSTEP_C_API lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* comm);
-/* `n` ranks in this process; comms has room for n handles. */
+/* `n` ranks in this process; comms has room for n handles. transports as in lockstep_init_t. */
 LOCKSTEP_C_API lockstep_error_t lockstep_local_group(int n, const char* transports, lockstep_comm_t* comms);
 /* *part is NULL for a negative color. */
 LOCKSTEP_C_API lockstep_error_t lockstep_split(lockstep_comm_t comm, int color, int key,
                                                lockstep_comm_t* part);
 LOCKSTEP_C_API lockstep_error_t lockstep_finalize(lockstep_comm_t comm);
+/* `reason` may be NULL. */
 LOCKSTEP_C_API lockstep_error_t lockstep_abort(lockstep_comm_t comm, const char* reason);
 LOCKSTEP_C_API void lockstep_comm_free(lockstep_comm_t comm);
 LOCKSTEP_C_API int lockstep_rank(lockstep_comm_t comm); /* -1 for a NULL handle */

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# exports_test.sh LIBRARY: the shared library exports the lockstep:: API and the C API's lockstep_ functions, nothing else.
+# exports_test.sh LIBRARY HEADER TESTS_DIR: the shared library exports the lockstep:: API and the C API's lockstep_ functions, nothing
+# else; the latter are those that HEADER declares, and each is called by a test.
 set -euo pipefail
-library=$1
+library=$1 header=$2 tests=$3
 
 exported=$(nm -D -C --defined-only "$library" | cut -d' ' -f3-)
 if ! grep -q '^lockstep::size_of(' <<<"$exported"; then
@@ -15,3 +16,18 @@ if [[ -n $strangers$insides ]]; then
   echo "$strangers$insides"
   exit 1
 fi
+
+declared=$(sed -nE 's/^LOCKSTEP_C_API .*\b(lockstep_[a-z_]+)\(.*/\1/p' "$header" | sort)
+difference=$(diff <(echo "$declared") <(grep -E '^lockstep_[a-z]' <<<"$exported" | sort) || true)
+if [[ -z $declared || -n $difference ]]; then
+  echo "what $header declares (<) and $library exports (>) is not the same:"
+  echo "$difference"
+  exit 1
+fi
+failed=0
+for name in $declared; do
+  grep -rqE --include='*.c' --include='*.cpp' "\b$name\(" "$tests" && continue
+  echo "$name is called by no test"
+  failed=1
+done
+exit $failed
