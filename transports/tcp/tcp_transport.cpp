@@ -1,6 +1,7 @@
 #include "transports/tcp/tcp_transport.hpp"
 
 #include <array>
+#include <new>
 #include <utility>
 
 #include "lib/base/hash.hpp"
@@ -98,22 +99,27 @@ Status TcpTransport::collect(int peer, Channel channel) {
   return slot.failure;
 }
 
-Status TcpTransport::build(int peer, Slot& slot) {
+// The sockets go with a link that cannot be built: the slot must name none of them then.
+Status TcpTransport::build(int peer, Slot& slot) try {
+  std::vector<Fd> sockets = std::exchange(slot.sockets, {});
   std::vector<std::unique_ptr<TcpLink>> links;
-  for (Fd& socket : slot.sockets) {
+  std::vector<TcpLink*> streams;
+  for (Fd& socket : sockets) {
     links.push_back(std::make_unique<TcpLink>(std::move(socket), peer, bounce_,
                                               switchboard_.silence_watch(world_rank(peer))));
-    slot.streams.push_back(links.back().get());
+    streams.push_back(links.back().get());
   }
-  slot.sockets.clear();
   if (links.size() == 1) {
     slot.link = std::move(links.front());
-    return {};
+  } else {
+    auto striped = StripedLink::make(std::move(links), peer);
+    if (!striped.ok()) return striped.status();
+    slot.link = std::move(*striped);
   }
-  auto striped = StripedLink::make(std::move(links), peer);
-  if (!striped.ok()) return striped.status();
-  slot.link = std::move(*striped);
+  slot.streams = std::move(streams);
   return {};
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory, "memory ran out for a link to rank " + std::to_string(peer));
 }
 
 Status TcpTransport::service() {
