@@ -66,24 +66,29 @@ Engine::~Engine() {
 
 // ---- operations and their references ----
 
-/// After it a new operation needs no memory.
-void Engine::keep_one_free() {
-  if (!free_.empty()) return;
-  if (free_.capacity() == pool_.size()) free_.reserve(2 * pool_.size() + 8);  // To give back never fails.
-  pool_.push_back(std::make_unique<Operation>());
-  free_.push_back(pool_.back().get());
+/// After it so many new operations need no memory.
+void Engine::keep_free(std::size_t operations) {
+  while (free_.size() < operations) {
+    if (free_.capacity() == pool_.size()) {  // To give back, or to list, never fails.
+      free_.reserve(2 * pool_.size() + 8);
+      messages_.reserve(free_.capacity());
+      pending_.reserve(free_.capacity());
+    }
+    pool_.push_back(std::make_unique<Operation>());
+    free_.push_back(pool_.back().get());
+  }
 }
 
 Operation* Engine::new_operation(Operation::Kind kind) {
-  keep_one_free();
+  keep_free(1);
   Operation* operation = free_.back();
   free_.pop_back();
   operation->kind = kind;
   operation->path = Operation::Path::none;
   operation->engine = this;
   operation->references = 2;  // The engine's and the caller's.
-  operation->started = operation->deadline = operation->probed = 0;
-  operation->attended = operation->urgent = false;
+  operation->started = operation->deadline = operation->probed = operation->last_moved = 0;
+  operation->attended = operation->urgent = operation->moved = false;
   operation->status = {};
   operation->done.store(false, std::memory_order_relaxed);
   operation->received = {};
@@ -174,10 +179,11 @@ Operation* Engine::start(const Message& message) {
   return hand_out(operation);
 }
 
-Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std::function<void(bool)>> hooks,
+Operation* Engine::start_batch(std::span<const Call> calls, std::span<std::function<void(bool)>> hooks,
                                std::span<const Message> messages) {
   Contender lock(*this);
   apply_requests();
+  keep_free(calls.size() + messages.size() + 1);
   Operation& batch = *new_operation(Operation::Kind::batch);
   batch.children =
       calls.size() + messages.size() + 1;  // One for this loop: the batch may not end in the middle of it.
@@ -189,7 +195,7 @@ Operation* Engine::start_batch(std::span<const Call> calls, std::span<const std:
   };
   for (std::size_t i = 0; i < calls.size(); ++i) {
     Operation& child = new_child(Operation::Kind::collective);
-    if (i < hooks.size()) child.on_complete = hooks[i];
+    if (i < hooks.size()) child.on_complete = std::move(hooks[i]);
     begin(child, calls[i]);
   }
   for (const Message& message : messages) {
@@ -209,8 +215,12 @@ void Engine::begin(Operation& operation, const Message& message) {
                                                          message.peer)));
   }
   messages_.push_back(&operation);
-  matcher_->post(operation);
-  if (!operation.done.load(std::memory_order_relaxed)) matcher_->step();
+  try {
+    matcher_->post(operation);
+  } catch (const std::bad_alloc&) {
+    return revoke(out_of_memory());
+  }
+  if (!operation.done.load(std::memory_order_relaxed)) step_messages();
   apply_requests();  // What a peer's last words were.
   // Short messages may all end without a wait that looks around.
   if (++messages_begun_ % kMovesPerLook == 0) listen(env_.now());
@@ -218,12 +228,7 @@ void Engine::begin(Operation& operation, const Message& message) {
 
 void Engine::begin(Operation& operation, const Call& call) {
   operation.call = call;
-  if (!call.counts.empty()) {  // The caller's may be gone when a queued call starts.
-    operation.counts.assign(call.counts.begin(), call.counts.end());
-    operation.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
-    operation.call.counts = operation.counts;
-    operation.call.recv_counts = operation.recv_counts;
-  }
+  if (!call.counts.empty()) keep_counts(operation);
   operation.sequence = sequence_++;
   // In a domain all calls have one order.
   operation.urgent = call.priority > 0 && transport_ != nullptr && domain_ == nullptr;
@@ -244,6 +249,17 @@ void Engine::begin(Operation& operation, const Call& call) {
   } else {
     pending_.push_back(&operation);
   }
+}
+
+/// The caller's may be gone when a queued call starts.
+void Engine::keep_counts(Operation& operation) try {
+  Call& call = operation.call;
+  operation.counts.assign(call.counts.begin(), call.counts.end());
+  operation.recv_counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+  call.counts = operation.counts;
+  call.recv_counts = operation.recv_counts;
+} catch (const std::bad_alloc&) {
+  operation.call.refusal = out_of_memory();
 }
 
 Status Engine::admit(Operation& operation) {
@@ -297,9 +313,7 @@ void Engine::activate(Operation& operation) {
   if (Status status = launch(operation); !status.ok()) {
     const Status cause = status;
     complete(operation, failure(operation, cause));
-    if (group_.size() > 1)
-      revoke(Status(cause.code() == ErrorCode::not_supported ? ErrorCode::refused : cause.code(),
-                    who(group_.rank) + ": " + cause.message(), group_.rank));
+    if (group_.size() > 1) revoke(of_this_rank(cause));
     return;
   }
   advance(operation);

@@ -71,8 +71,8 @@ class Engine final : public Progressor,
   Operation* start(const Call& call, std::function<void(bool)> on_complete = {});
   Operation* start(const Message& message);
   /// Starts all under one lock; the batch ends with the last of them, with the first error. Hooks as in
-  /// start(), one per call.
-  Operation* start_batch(std::span<const Call> calls, std::span<const std::function<void(bool)>> hooks,
+  /// start(), one per call; they are taken.
+  Operation* start_batch(std::span<const Call> calls, std::span<std::function<void(bool)>> hooks,
                          std::span<const Message> messages);
   /// Waits until `operation` ended (true) or `limit` passed (false). Makes progress.
   bool wait(Operation& operation, Nanos limit = kForever);
@@ -111,6 +111,7 @@ class Engine final : public Progressor,
   int arm() override;
   void disarm() override;
   Result<bool> on_frame(int peer, Channel channel, const FrameHeader& header, Link& link) override;
+  Status wrong_size(int peer, const FrameHeader& header, std::uint64_t expected) override;
   void complete(Operation& operation, Status status) override;
   std::optional<Status> cause_of_loss(int peer, const Status& why) override;
 
@@ -128,15 +129,17 @@ class Engine final : public Progressor,
     Selection selection;
   };
   class Contender;  // Lock that asks the thread in progress to make room.
+  class Waiting;
 
   // engine.cpp
-  void keep_one_free();
+  void keep_free(std::size_t operations);
   Operation* new_operation(Operation::Kind kind);
   void unreference(Operation& operation);
   Operation* hand_out(Operation& operation);
   void wait_out(Operation& operation, Contender& lock);
   void begin(Operation& operation, const Call& call);
   void begin(Operation& operation, const Message& message);
+  void keep_counts(Operation& operation);
   Status admit(Operation& operation);
   Status compare_with_probes(const Operation& operation);
   void activate(Operation& operation);
@@ -180,6 +183,7 @@ class Engine final : public Progressor,
 
   // engine_step.cpp
   bool step_locked();
+  bool step_messages();
   bool advance_all();
   template <class Wanted>
   bool advance_each(std::size_t& next, Wanted wanted);
@@ -214,6 +218,7 @@ class Engine final : public Progressor,
   void tell_before_leaving();
   Status failure(const Operation& operation, const Status& cause) const;
   Status out_of_memory() const;
+  Status of_this_rank(const Status& cause) const;
 
   // engine_peers.cpp
   Status reason_in_domain() const;
@@ -228,6 +233,7 @@ class Engine final : public Progressor,
   bool listen(Nanos now);
   void ask_around(Nanos now);
   void ask_for(Operation& operation, Nanos now);
+  const Operation* under_way(std::uint64_t sequence) const;
   CallNote note_of(std::uint64_t sequence) const;
   Status explain_mismatch(int peer, const CallNote& theirs) const;
   Status compare_records(const Operation& operation);
@@ -261,7 +267,7 @@ class Engine final : public Progressor,
   ScratchPool scratch_;
   std::vector<Operation*> active_;           // Running collectives, by priority, then sequence.
   std::array<std::size_t, 2> in_flight_{};   // Of those, by whether they are urgent.
-  std::deque<Operation*> pending_;           // Started beyond kMaxInFlight.
+  std::vector<Operation*> pending_;          // Started beyond kMaxInFlight.
   std::vector<Operation*> in_domain_;        // Active domain operations in order; the front runs.
   std::vector<int> late_;                    // Of may_keep_processor(): has room for all.
   std::vector<Operation*> messages_;         // Point-to-point operations not ended.
@@ -280,10 +286,8 @@ class Engine final : public Progressor,
   std::unique_ptr<Sleeper> sleeper_;
   Nanos urgent_moved_ = -kUrgentPause;  // When an urgent call did last.
   bool others_held_ = false;            // For its sake.
-  Nanos last_moved_ = 0;
-  bool moved_since_look_ = false;
-  Nanos listened_ = 0;           // When listen() last did.
-  unsigned messages_begun_ = 0;  // So far.
+  Nanos listened_ = 0;                  // When listen() last did.
+  unsigned messages_begun_ = 0;         // So far.
 
   std::atomic<int> state_{0};  // ErrorCode; != 0 once revoked or closed.
   Status reason_;              // Guarded by mutex_.

@@ -122,7 +122,7 @@ Status Engine::finish(Operation* operation, Contender& lock) {
 
 /// Whether it ended here.
 bool Engine::end_inline(const InlineCall& call, InlineRun& run) {
-  keep_one_free();  // For a call that turns out late, when the peers have heard of it.
+  keep_free(1);  // For a call that turns out late, when the peers have heard of it.
   const std::uint64_t sequence = sequence_++;
   run.begin(call, fingerprint_of(last_->hash, sequence), inline_calls_++);
   bool done = false;

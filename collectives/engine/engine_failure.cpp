@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
@@ -47,7 +48,8 @@ std::string Engine::who(int rank) const {
          ")";
 }
 
-Status Engine::failure(const Operation& operation, const Status& cause) const {
+/// Without memory for its words an error still has its code and its culprit.
+Status Engine::failure(const Operation& operation, const Status& cause) const try {
   const bool started = operation.path != Operation::Path::none;
   std::string text = "lockstep: " + operation.describe() + " failed on rank " + std::to_string(group_.rank) +
                      " of " + std::to_string(group_.size()) + " in group \"" + group_.name +
@@ -56,6 +58,14 @@ Status Engine::failure(const Operation& operation, const Status& cause) const {
                               : "the buffers are unchanged") +
                      "\n  next  : " + next_step(cause.code());
   return Status(cause.code(), std::move(text), cause.culprit());
+} catch (const std::bad_alloc&) {
+  return Status(cause.code(), {}, cause.culprit());
+}
+
+/// What this rank lacks, or did, in words for its peers.
+Status Engine::of_this_rank(const Status& cause) const {
+  return Status(cause.code() == ErrorCode::not_supported ? ErrorCode::refused : cause.code(),
+                who(group_.rank) + ": " + cause.message(), group_.rank);
 }
 
 Status Engine::out_of_memory() const {
@@ -116,12 +126,19 @@ Status Engine::reason() {
 
 void Engine::revoke(const Status& why) {
   if (state() != ErrorCode::ok) return;
-  reason_ = why;
+  try {
+    reason_ = why;
+  } catch (const std::bad_alloc&) {
+    reason_ = Status(why.code(), {}, why.culprit());
+  }
   state_.store(static_cast<int>(why.code()), std::memory_order_release);
   drain_until_ = env_.now() + kDrainTime;
   others_held_ = false;
   mark_domain();
-  tell_peers();
+  try {
+    tell_peers();
+  } catch (const std::bad_alloc&) {  // Who is not told finds out by itself. What is under way here ends.
+  }
   fail_everything();
   drain();
   if (reactor_ != nullptr) reactor_->notify();
@@ -182,7 +199,7 @@ void Engine::fail_everything() {
   in_domain_.clear();
   while (!pending_.empty()) {
     Operation* operation = pending_.front();
-    pending_.pop_front();
+    pending_.erase(pending_.begin());
     complete(*operation, failure(*operation, reason_));
   }
   matcher_->abandon();

@@ -44,9 +44,10 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
     case FrameKind::revoke:
       return on_revoke(peer, header, link);
     case FrameKind::data: {
-      const CallNote mine = note_of(header.sequence);
+      if (header.sequence >= sequence_) return false;
       const CallNote theirs{header.sequence + 1, header.facts, channel == Channel::urgent};
-      if (mine.sequence_plus_one == theirs.sequence_plus_one && !mine.is_as(theirs))
+      // A call takes all that its program has coming before it ends: what is left of one was not for it.
+      if (under_way(header.sequence) == nullptr || !note_of(header.sequence).is_as(theirs))
         return explain_mismatch(peer, theirs);
       return false;
     }
@@ -194,15 +195,20 @@ Status Engine::last_words(int peer, Channel channel, Link& link) {
   }
 }
 
-/// Nothing has moved for a while: looks for what peers tell, be it only messages that are awaited, and asks
-/// for the sake of the oldest call of either kind, which waits for peers; all others may wait for it.
+/// Where the oldest call of either kind, for which all others may wait, has not moved for a while: looks for
+/// what peers tell, and asks.
 void Engine::ask_around(Nanos now) {
-  // A peer that waits for this rank with another call, or has revoked, comes to it.
-  if (!listen(now)) return;
   for (const bool urgent : {true, false}) {
-    const auto oldest = std::find_if(active_.begin(), active_.end(),
-                                     [&](const Operation* operation) { return operation->urgent == urgent; });
-    if (oldest != active_.end()) ask_for(**oldest, now);
+    Operation* oldest = nullptr;
+    for (Operation* operation : active_) {
+      if (operation->urgent == urgent && (oldest == nullptr || operation->sequence < oldest->sequence))
+        oldest = operation;
+    }
+    if (oldest == nullptr || now - oldest->last_moved < kProbeAfter) continue;
+    // A peer that waits for this rank with another call, or has revoked, comes to it.
+    if (!listen(now)) return;
+    ask_for(*oldest, now);
+    if (state() != ErrorCode::ok) return;
   }
 }
 
@@ -211,7 +217,7 @@ void Engine::ask_for(Operation& operation, Nanos now) {
   if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
   if (operation.path != Operation::Path::links) return;
   if (const int peer = operation.link_run.passed_by();
-      peer != kSelf && now - last_moved_ > kExplanationWait) {
+      peer != kSelf && now - operation.last_moved > kExplanationWait) {
     return revoke(Status(ErrorCode::mismatch, who(peer) +
                                                   " has gone on to later operations without sending what " +
                                                   who(group_.rank) + " awaits in " + operation.describe() +
@@ -223,22 +229,28 @@ void Engine::ask_for(Operation& operation, Nanos now) {
   probe.kind = FrameKind::probe;
   probe.sequence = operation.sequence;
   probe.facts = operation.call.facts;
-  for (const int peer : waiting_for(operation)) peers_of(operation.urgent).post(peer, probe);
+  PeerTable& peers = peers_of(operation.urgent);
+  for (const int peer : waiting_for(operation)) {
+    if (!peers.has_posted(peer)) peers.post(peer, probe);  // One that cannot leave is enough.
+  }
 }
 
 // ---- mismatches ----
 // Two ranks were compared: both are named, and neither is to blame before the others.
 
+const Operation* Engine::under_way(std::uint64_t sequence) const {
+  const auto is_it = [&](const Operation* operation) { return operation->sequence == sequence; };
+  if (const auto it = std::find_if(active_.begin(), active_.end(), is_it); it != active_.end()) return *it;
+  if (const auto it = std::find_if(pending_.begin(), pending_.end(), is_it); it != pending_.end()) return *it;
+  return nullptr;
+}
+
 /// What this rank called: as long as it is under way, and of what is over the last kRecentCalls.
 Engine::CallNote Engine::note_of(std::uint64_t sequence) const {
   const CallNote& recent = history_[sequence % kRecentCalls];
   if (recent.sequence_plus_one == sequence + 1) return recent;
-  const auto is_it = [&](const Operation* operation) { return operation->sequence == sequence; };
-  if (const auto it = std::find_if(active_.begin(), active_.end(), is_it); it != active_.end())
-    return {sequence + 1, (*it)->call.facts, (*it)->urgent};
-  if (const auto it = std::find_if(pending_.begin(), pending_.end(), is_it); it != pending_.end())
-    return {sequence + 1, (*it)->call.facts, (*it)->urgent};
-  return {};
+  const Operation* const operation = under_way(sequence);
+  return operation != nullptr ? CallNote{sequence + 1, operation->call.facts, operation->urgent} : CallNote{};
 }
 
 Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
@@ -249,9 +261,19 @@ Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
     const char* priority = call.urgent ? " with a priority above 0" : " without a priority";
     return describe(call.facts) + (known && mine.urgent != theirs.urgent ? priority : "");
   };
+  std::string here = known ? text(mine) : "another operation";
+  if (known && mine.is_as(theirs)) here = "the same with other counts";
   return Status(ErrorCode::mismatch, "operation #" + std::to_string(sequence) + " differs: " + who(peer) +
                                          " called " + text(theirs) + ", but " + who(group_.rank) +
-                                         " called " + (known ? text(mine) : "another operation"));
+                                         " called " + here);
+}
+
+Status Engine::wrong_size(int peer, const FrameHeader& header, std::uint64_t expected) {
+  return Status(ErrorCode::mismatch, "operation #" + std::to_string(header.sequence) + ", " +
+                                         describe(header.facts) + ", differs: " + who(peer) + " sent " +
+                                         std::to_string(header.bytes) + " bytes where " + who(group_.rank) +
+                                         " expects " + std::to_string(expected) +
+                                         ": the counts that the two gave for each other differ");
 }
 
 Status Engine::compare_records(const Operation& operation) {

@@ -1,16 +1,25 @@
 // One pass over what is in flight.
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+/// Whether it is this rank that lacks something, or whose operator threw.
+bool is_own(const Status& cause, int rank) {
+  return cause.culprit() == rank || (cause.culprit() < 0 && (cause.code() == ErrorCode::system ||
+                                                             cause.code() == ErrorCode::out_of_memory));
+}
+
+}  // namespace
 
 bool Engine::step() {
   Contender lock(*this);
   const bool moved = step_locked();
-  moved_since_look_ |= moved;
   look_around();
   return moved;
 }
@@ -20,13 +29,18 @@ bool Engine::step_locked() {
   if (state() != ErrorCode::ok) return drain();
   bool moved = advance_urgent_first();
   if (state() != ErrorCode::ok) return true;  // A failure ended everything.
-  moved |= matcher_->step();
+  moved |= step_messages();
   apply_requests();  // What a peer's last words were.
   if (state() == ErrorCode::ok && has_posted()) moved |= flush_posted();
   if (!pending_.empty()) activate_pending();
   if (!moved && domain_ != nullptr && heed_domain()) return true;
-  moved_since_look_ |= moved;
   return moved;
+}
+
+/// Memory that runs out ends everything here, as with calls: a message may be half received.
+bool Engine::step_messages() try { return matcher_->step(); } catch (const std::bad_alloc&) {
+  revoke(out_of_memory());
+  return true;
 }
 
 bool Engine::advance_all() {
@@ -76,9 +90,10 @@ bool Engine::advance(Operation& operation) {
     Status cause = true_cause(progress.status());
     if (cause.code() == ErrorCode::mismatch && cause.message().empty())
       cause = explain_domain_mismatch(cause.culprit(), operation);
-    revoke(cause);
+    revoke(is_own(cause, group_.rank) ? of_this_rank(cause) : cause);
     return true;
   }
+  operation.moved |= progress->moved;
   if (progress->done) complete(operation, {});
   return progress->moved || progress->done;
 }
@@ -147,8 +162,6 @@ void Engine::complete(Operation& operation, Status status) {
 void Engine::look_around() {
   if (state() != ErrorCode::ok) return;
   const Nanos now = env_.now();
-  if (moved_since_look_ || last_moved_ == 0) last_moved_ = now;
-  moved_since_look_ = false;
   Nanos next = now + kProbeAfter;
   if (others_held_) next = std::min(next, urgent_moved_ + kUrgentPause);
   const auto check = [&](Operation& operation, Nanos timeout) {
@@ -165,6 +178,7 @@ void Engine::look_around() {
   };
   for (Operation* operation : active_) {
     if (!check(*operation, operation->call.timeout)) return;
+    if (std::exchange(operation->moved, false) || operation->last_moved == 0) operation->last_moved = now;
   }
   for (Operation* operation : pending_) {
     if (!check(*operation, operation->call.timeout)) return;
@@ -174,7 +188,7 @@ void Engine::look_around() {
   }
   if (active_.empty() && messages_.empty()) return;
   if (!messages_.empty() && !listen(now)) return;
-  if (now - last_moved_ >= kProbeAfter) ask_around(now);
+  ask_around(now);
   env_.wake_at(next);
 }
 

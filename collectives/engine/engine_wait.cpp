@@ -10,12 +10,25 @@
 
 namespace lockstep::internal {
 
+/// A thread in wait(), also if it leaves by an exception: with a waiter too many the reactor would do
+/// nothing.
+class Engine::Waiting {
+ public:
+  explicit Waiting(Engine& engine) : engine_(engine) { ++engine_.waiters_; }
+  ~Waiting() { engine_.leave_wait(); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  Engine& engine_;
+};
+
 bool Engine::wait(Operation& operation, Nanos limit) {
   if (operation.done.load(std::memory_order_acquire)) return true;
   Contender lock(*this);
   const Nanos end = limit == kForever ? kForever : env_.now() + limit;
   operation.attended = true;
-  ++waiters_;
+  const Waiting waiting(*this);
   Backoff backoff(wait_policy_, env_, yielder_);
   unsigned moves = 0;
   while (!operation.done.load(std::memory_order_relaxed)) {
@@ -43,7 +56,6 @@ bool Engine::wait(Operation& operation, Nanos limit) {
   }
   const bool done = operation.done.load(std::memory_order_relaxed);
   operation.attended = done;
-  leave_wait();
   return done;
 }
 

@@ -24,6 +24,9 @@ inline constexpr std::size_t kMaxUnexpected = 1024;
 inline constexpr Nanos kProbeAfter = 50'000'000;
 /// And again this often.
 inline constexpr Nanos kProbeEvery = 200'000'000;
+/// What a revoke copies of a message that is half sent: programs cut what is longer, but for direct ones.
+/// Peers in the midst of such a block hear of the revoke on the links for urgent calls.
+inline constexpr std::size_t kMostAdopted = 16 << 20;
 /// How long an operation that a peer has passed by, or whose link has ended, waits to be told why, before it
 /// ends with what it knows itself.
 inline constexpr Nanos kExplanationWait = 1'000'000'000;

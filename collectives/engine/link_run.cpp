@@ -132,11 +132,7 @@ Result<bool> LinkRun::match(std::size_t lane, const Step& step, Channel channel,
           header->bytes == buffers_.bytes(step.dst)) {
         return true;
       }
-      return Status(ErrorCode::mismatch,
-                    "rank " + std::to_string(step.peer) + " sent " + std::to_string(header->bytes) +
-                        " bytes where this rank expects " + std::to_string(buffers_.bytes(step.dst)) +
-                        ": the counts that the two ranks gave for each other differ",
-                    step.peer);
+      return handler.wrong_size(step.peer, *header, buffers_.bytes(step.dst));
     }
     auto consumed = handler.on_frame(step.peer, channel, *header, link);
     if (!consumed.ok()) return consumed.status();

@@ -10,12 +10,14 @@
 
 namespace lockstep::internal {
 
-/// What to do with a frame that is not the awaited data: probes, revokes, frames of another call. True when
-/// it was consumed.
+/// What a run makes of frames that are not what it awaits.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
+  /// Probes, revokes, frames of another call. True when it was consumed.
   virtual Result<bool> on_frame(int peer, Channel channel, const FrameHeader& header, Link& link) = 0;
+  /// The error for a frame of the very call that has not the `expected` size.
+  virtual Status wrong_size(int peer, const FrameHeader& header, std::uint64_t expected) = 0;
 };
 
 class LinkRun {

@@ -65,21 +65,24 @@ void Matcher::post_send(Operation& operation) {
   queue(message.peer, std::move(offer));
 }
 
-/// A message to this rank itself never meets a link: it is taken whole, so that the send is complete.
+/// A message to this rank itself never meets a link. Where nobody waits for it, it is taken whole, so that
+/// the send is complete.
 void Matcher::send_to_self(Operation& operation) {
   const Message& message = operation.message;
-  Unexpected stored{.peer = self_, .offer = {}, .payload = {}, .complete = true};
-  stored.offer.tag = message.tag;
-  stored.offer.index = 1;
-  stored.offer.facts.type = message.type;
-  stored.offer.facts.count = message.count;
-  const auto* data = static_cast<const std::byte*>(message.buffer);
-  stored.payload.assign(data, data + message.count * size_of(message.type));
-  Operation* receive = take_posted(self_, stored.offer);
-  if (receive == nullptr && unexpected_.size() >= kMaxUnexpected) return end(operation, full_store(self_));
+  FrameHeader offer;
+  offer.tag = message.tag;
+  offer.index = 1;
+  offer.facts.type = message.type;
+  offer.facts.count = message.count;
+  const std::span data(static_cast<const std::byte*>(message.buffer), message.count * size_of(message.type));
+  if (Operation* receive = take_posted(self_, offer); receive != nullptr) {
+    deliver(*receive, self_, offer, data);
+  } else if (unexpected_.size() >= kMaxUnexpected) {
+    return end(operation, full_store(self_));
+  } else {
+    unexpected_.push_back({self_, offer, {data.begin(), data.end()}, true});
+  }
   end(operation, {});
-  if (receive != nullptr) return deliver(*receive, stored);
-  unexpected_.push_back(std::move(stored));
 }
 
 Status Matcher::full_store(int peer) const {
@@ -133,18 +136,18 @@ void Matcher::match_stored() {
     const Unexpected taken = std::move(*message);
     message = unexpected_.erase(message);
     if (taken.offer.index == 1) {
-      deliver(*receive, taken);
+      deliver(*receive, taken.peer, taken.offer, taken.payload);
     } else {
       accept(*receive, taken.peer, taken.offer);
     }
   }
 }
 
-void Matcher::deliver(Operation& receive, const Unexpected& message) {
-  if (Status fit = check_fit(receive, message.peer, message.offer); !fit.ok())
-    return end(receive, std::move(fit));
-  copy_bytes(receive.message.buffer, message.payload.data(), message.payload.size());
-  receive.received = {message.peer, message.offer.tag, message.offer.facts.count};
+void Matcher::deliver(Operation& receive, int peer, const FrameHeader& offer,
+                      std::span<const std::byte> payload) {
+  if (Status fit = check_fit(receive, peer, offer); !fit.ok()) return end(receive, std::move(fit));
+  copy_bytes(receive.message.buffer, payload.data(), payload.size());
+  receive.received = {peer, offer.tag, offer.facts.count};
   end(receive, {});
 }
 
@@ -231,7 +234,9 @@ bool Matcher::lose_peer(int peer, const Status& status) {
   entry.awaiting_accept.clear();
   entry.awaiting_message.clear();
   entry.outgoing.clear();
-  entry.incoming = {};
+  entry.incoming.operation = nullptr;  // What is still to come of the head message is dropped.
+  entry.incoming.store = nullptr;
+  if (entry.ended) entry.incoming = {};
   for (Operation* operation : lost) end(*operation, *cause);
   return !lost.empty();
 }

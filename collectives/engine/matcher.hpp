@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <list>
+#include <span>
 #include <vector>
 
 #include "collectives/engine/operation.hpp"
@@ -53,9 +54,8 @@ class Matcher {
   };
   struct Incoming {  ///< The head message of a link while its payload arrives.
     bool active = false;
-    Operation* operation =
-        nullptr;  ///< Straight into its buffer; null: into the last unexpected message or nowhere.
-    std::vector<std::byte>* store = nullptr;
+    Operation* operation = nullptr;           ///< Straight into its buffer; otherwise,
+    std::vector<std::byte>* store = nullptr;  ///< into an unexpected message; or nowhere.
     std::uint64_t received = 0;
   };
   struct Peer {
@@ -83,7 +83,7 @@ class Matcher {
   Status check_fit(const Operation& receive, int peer, const FrameHeader& offer) const;
   void accept(Operation& receive, int peer, const FrameHeader& offer);
   void refuse(int peer, const FrameHeader& offer);
-  void deliver(Operation& receive, const Unexpected& message);
+  void deliver(Operation& receive, int peer, const FrameHeader& offer, std::span<const std::byte> payload);
   void end(Operation& operation, Status status);
   void queue(int peer, Outgoing frame);
 

@@ -40,6 +40,8 @@ class Operation {
   Nanos started = 0;    ///< 0 until the slow path first looked at the clock.
   Nanos deadline = 0;   ///< 0 = none.
   Nanos probed = 0;
+  Nanos last_moved = 0;   ///< As the slow path saw it; 0: it has not looked yet.
+  bool moved = false;     ///< Since that look.
   bool attended = false;  ///< A thread waits for it; otherwise the reactor steps it.
 
   Status status;

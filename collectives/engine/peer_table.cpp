@@ -1,6 +1,7 @@
 #include "collectives/engine/peer_table.hpp"
 
 #include <cassert>
+#include <new>
 
 namespace lockstep::internal {
 
@@ -93,11 +94,13 @@ void PeerTable::drop_posted() {
 }
 
 void PeerTable::adopt_rest(int peer, const FrameHeader& header, std::span<const std::byte> payload,
-                           const SendCursor& cursor) {
+                           const SendCursor& cursor) try {
+  if (payload.size() > kMostAdopted) return;
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   Posted rest{header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()), cursor};
   entry.posted.push_front(std::move(rest));
   entry.mid_message = false;
+} catch (const std::bad_alloc&) {  // As one that is too long.
 }
 
 }  // namespace lockstep::internal

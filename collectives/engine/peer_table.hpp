@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,10 +41,12 @@ class PeerTable {
   /// where data are awaited.
   bool flush();
   bool has_posted() const;
+  bool has_posted(int peer) const { return !peers_[static_cast<std::size_t>(peer)].posted.empty(); }
   void drop_posted();
 
-  /// After a revoke: what was begun is finished with a copy of the remaining bytes, so that the caller's
-  /// memory is free and the stream stays whole.
+  /// After a revoke: what was begun is finished with a copy, so that the caller's memory is free and the
+  /// stream stays whole. Nothing more goes to the peer on this link where the message is longer than
+  /// kMostAdopted, or there is no memory.
   void adopt_rest(int peer, const FrameHeader& header, std::span<const std::byte> payload,
                   const SendCursor& cursor);
 

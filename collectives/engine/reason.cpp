@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "transports/frame.hpp"
@@ -9,9 +10,13 @@
 namespace lockstep::internal {
 
 std::string encode_reason(const Status& why) {
-  std::string text = std::to_string(static_cast<int>(why.code())) + " " + std::to_string(why.culprit()) +
-                     " " + why.message();
-  text.resize(std::min<std::size_t>(text.size(), kMaxReasonBytes - 1));
+  // Short enough to lie in the string itself: without memory peers hear at least this much.
+  std::string text = std::to_string(static_cast<int>(why.code())) + " " + std::to_string(why.culprit()) + " ";
+  try {
+    text += why.message();
+    text.resize(std::min<std::size_t>(text.size(), kMaxReasonBytes - 1));
+  } catch (const std::bad_alloc&) {
+  }
   return text;
 }
 

@@ -171,6 +171,60 @@ TEST_P(Deviation, OfRanksThatRanFarAhead) {
   });
 }
 
+// No rank of a broadcast but its root sends, so a wrong root may leave no trace but what nobody takes.
+TEST_P(Deviation, FoundWhereTheCallIsLongOver) {
+  on_ranks(3, GetParam(), [&](Communicator& comm) {
+    std::vector<float> data(100);
+    const auto broadcast = [&](int root) { comm.broadcast(data.data(), data.size(), DataType::f32, root); };
+    const auto [code, text] = error_of([&] {
+      broadcast(comm.rank() == 1 ? 1 : 0);
+      for (std::size_t i = 0; i < 2 * internal::kRecentCalls; ++i) broadcast(2);
+      comm.barrier();
+      comm.barrier();
+    });
+    EXPECT_EQ(code, ErrorCode::mismatch) << text;
+    EXPECT_NE(text.find("operation #0 differs"), std::string::npos) << text;
+  });
+}
+
+// Neither sends, so it takes a question to find out, and messages that move are no answer.
+TEST_P(Deviation, BesideMessagesThatGoOn) {
+  on_ranks(2, GetParam(), [&](Communicator& comm) {
+    CallOptions options;
+    options.timeout = std::chrono::milliseconds(kPatience);
+    std::vector<float> own(1000), all(2000);
+    Work stuck = comm.rank() == 0
+                     ? comm.gather_async(own.data(), all.data(), own.size(), DataType::f32, 0, options)
+                     : comm.broadcast_async(own.data(), own.size(), DataType::f32, 0, options);
+    const auto [code, text] = error_of([&] {
+      for (float x = 0;;) {
+        if (comm.rank() == 0) comm.send(&x, 1, DataType::f32, 1, 0);
+        comm.recv(&x, 1, DataType::f32, 1 - comm.rank(), 0);
+        if (comm.rank() == 1) comm.send(&x, 1, DataType::f32, 0, 0);
+      }
+    });
+    EXPECT_EQ(code, ErrorCode::mismatch) << text;
+  });
+}
+
+TEST_P(Deviation, CountsForEachOther) {
+  on_ranks(3, GetParam(), [&](Communicator& comm) {
+    std::vector<float> from(6), to(30);
+    const std::vector<std::size_t> sent(3, 2), taken{2, 2, comm.rank() == 0 ? std::size_t{3} : 2};
+    try {
+      comm.all_to_all_v(from.data(), sent, to.data(), taken, DataType::f32);
+      comm.barrier();
+      ADD_FAILURE() << "a difference went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+      EXPECT_EQ(error.culprit(), -1) << error.what();
+      const std::string text = error.what();
+      for (const char* part : {"operation #0", "rank 2", "sent 8 bytes where rank 0", "expects 12"})
+        EXPECT_NE(text.find(part), std::string::npos) << text;
+    }
+  });
+}
+
 TEST_P(Deviation, NullBuffer) {
   expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
                  [](Communicator& c) { c.all_reduce(nullptr, nullptr, 100, DataType::f32, ReduceOp::sum); }),
@@ -276,7 +330,7 @@ TEST_P(Deviation, UserOperatorThrows) {
       c.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::user, options);
     };
   };
-  expect_all(run(with(false), with(true)), {ErrorCode::aborted}, {"no sum today"});
+  expect_all(run(with(false), with(true)), {ErrorCode::aborted}, {"rank 2 (", "no sum today"});
 }
 
 // Over links, where a chain leaves the last rank waiting for one that is late itself.
@@ -335,7 +389,8 @@ TEST_P(Deviation, UserOperatorThrowsNoException) {
     };
   };
   for (const bool waits : {true, false})
-    expect_all(run(with(false, waits), with(true, waits)), {ErrorCode::aborted}, {"no std::exception"});
+    expect_all(run(with(false, waits), with(true, waits)), {ErrorCode::aborted},
+               {"rank 2 (", "no std::exception"});
 }
 
 TEST(Refusal, BitwiseOnFloatsNamesTheType) {

@@ -102,6 +102,29 @@ TEST(OutOfMemory, OfARepeatedSmallCallChangesNothing) {
   });
 }
 
+/// One that nobody receives yet must be kept whole. One that is awaited needs nothing.
+TEST(OutOfMemory, ForAMessageToItself) {
+  on_ranks(2, "shm", [&](Communicator& comm) {
+    std::vector<float> from(kCount, 1.0f), to(kCount);
+    const auto send = [&] {
+      const ScarceMemory scarce(kMuch);
+      comm.send(from.data(), kCount, DataType::f32, comm.rank(), 1);
+    };
+    comm.barrier();
+    Work receive = comm.recv_async(to.data(), kCount, DataType::f32, comm.rank(), 1);
+    send();
+    receive.wait();
+    EXPECT_EQ(to, from);
+    comm.barrier();
+    const auto [code, text] = error_of([&] {
+      if (comm.rank() == 0) send();
+      comm.barrier();
+    });
+    EXPECT_EQ(code, ErrorCode::out_of_memory) << text;
+    EXPECT_NE(text.find("memory ran out"), std::string::npos) << text;
+  });
+}
+
 TEST(OutOfMemory, IsNoneInAnAbortWithALongMessageUnderWay) {
   using namespace internal;
   SimWorldOptions options;
