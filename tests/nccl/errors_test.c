@@ -47,6 +47,27 @@ static void arguments(int rank, int ranks) {
   NCCL(ncclCommAbort(NULL));
 }
 
+static void accepted(ncclConfig_t config, size_t size, unsigned int version) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  config.size = size, config.version = version;
+  NCCL(ncclGetUniqueId(&id));
+  NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  NCCL(ncclCommDestroy(comm));
+}
+
+/* Older headers' configs end with padding where later ones have a field: its bytes may be anything. */
+static void older_configs(int rank, int ranks) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  (void)rank, (void)ranks;
+  config.cgaClusterSize = -7;
+  accepted(config, 24, NCCL_VERSION(2, 14, 0));
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.trafficClass = -7;
+  accepted(config, 48, NCCL_VERSION(2, 21, 0));
+  accepted(config, sizeof config, NCCL_VERSION_CODE); /* of a field NCCL does not check it either */
+}
+
 /* Which of the ranks in a process failed. */
 static void one_of_all(int rank, int ranks) {
   ncclComm_t comms[2];
@@ -215,8 +236,9 @@ static void killed(int rank, int ranks) {
 }
 
 int main(void) {
-  int failures = run_ranks("arguments", 1, arguments) + run_ranks("one of all", 1, one_of_all) +
-                 run_ranks("calls", 1, calls) + run_ranks("foreign operators", 1, foreign_operators) +
+  int failures = run_ranks("arguments", 1, arguments) + run_ranks("older configs", 1, older_configs) +
+                 run_ranks("one of all", 1, one_of_all) + run_ranks("calls", 1, calls) +
+                 run_ranks("foreign operators", 1, foreign_operators) +
                  run_ranks("refused here", 2, refused_here) +
                  run_ranks("refused everywhere", 2, refused_everywhere) + run_ranks("mismatch", 2, mismatch);
   expected_signal = SIGKILL;
