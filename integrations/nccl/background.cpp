@@ -17,6 +17,11 @@ void Ending::wait() {
   changed_.wait(lock, [this] { return over_; });
 }
 
+bool Ending::is_reached() {
+  const std::lock_guard lock(mutex_);
+  return over_;
+}
+
 void Ending::wait_until(std::chrono::steady_clock::time_point limit) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, limit, [this] { return over_; });

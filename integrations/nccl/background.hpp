@@ -15,6 +15,7 @@ class Ending {
  public:
   void reach();
   void wait();
+  bool is_reached();
   void wait_until(std::chrono::steady_clock::time_point limit);
 
  private:
