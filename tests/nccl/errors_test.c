@@ -156,6 +156,8 @@ static void refused_here(int rank, int ranks) {
     REFUSED(ncclAlltoAll(odd, odd, 1, ncclInt32, comm, NULL), ncclInvalidArgument, "aligned");
     REFUSED(ncclSend(odd, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "aligned");
     REFUSED(ncclRecv(NULL, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "NULL");
+    REFUSED(ncclSend(&rank, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "not memory of a device");
+    REFUSED(ncclRecv(&rank, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "not memory of a device");
     REFUSED(ncclAllReduce(memory, memory, (size_t)-1, ncclInt32, ncclSum, comm, NULL), ncclInvalidArgument,
             "more than memory holds");
     NCCL(ncclGroupStart());
