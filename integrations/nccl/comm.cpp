@@ -15,11 +15,6 @@ namespace {
 
 constexpr char kAborted[] = "ncclCommAbort was called";
 
-std::uint64_t this_process() {
-  static const std::uint64_t token = std::stoull(random_text(sizeof(std::uint64_t)), nullptr, 16);
-  return token;
-}
-
 // All tables are never destroyed: threads of the caller may end communicators while the process ends.
 
 /// The ranks of one group in this process.
@@ -121,7 +116,6 @@ void ncclComm::exchange_refuges() {
   refuge_place_ = std::make_shared<lockstep::Rendezvous>(job_id, family_.secret);
   put(own.address, refuge_place_->address());
   put(own.job_id, job_id);
-  own.process = this_process();
   refuges_.resize(static_cast<std::size_t>(ranks_->size()));
   ranks_->all_gather(&own, refuges_.data(), sizeof own, DataType::u8);
 }

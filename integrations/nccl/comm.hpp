@@ -33,7 +33,6 @@ struct Family {
 struct Refuge {
   std::array<char, 64> address{};
   std::array<char, 24> job_id{};
-  std::uint64_t process = 0;  ///< Equal for ranks of one process.
 };
 
 }  // namespace lockstep::nccl
