@@ -63,9 +63,12 @@ Met meet_at(const UniqueId& id, int ranks, int rank) {
   options.job_id = id.job_id;
   options.secret = id.secret;
   Family family{id.secret, adopt_rendezvous(id)};
-  Met met{Communicator::create(options), std::move(family)};
-  forget_rendezvous(id);
-  return met;
+  // Whether the ranks meet or one of them gives up, nobody will ask for the place again.
+  const struct Forgotten {
+    const UniqueId& id;
+    ~Forgotten() { forget_rendezvous(id); }
+  } forgotten{id};
+  return {Communicator::create(options), std::move(family)};
 }
 
 ncclResult_t init_rank(const char* function, ncclComm_t* out, int ranks, int rank, const ncclUniqueId& bytes,

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/device/communicator/device_world.hpp"
+#include "tests/engine/local_ranks.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
@@ -162,8 +163,9 @@ TEST(DeviceMessages, ThatAreRefusedCanBeMadeAgain) {
     };
     fill(memory, 1000, self.rank(), self.stream);
     for (int round = 0; round < 2; ++round) {
-      if (round == self.rank())
+      if (round == self.rank()) {
         EXPECT_EQ(testing::error_of([&] { call(elsewhere); }).first, ErrorCode::invalid_argument);
+      }
       call(memory.device());
     }
     memory.download(1000, self.stream);
