@@ -22,6 +22,12 @@ Status DeviceCore::check_place(const void* pointer, std::uint64_t bytes, const c
                     ", but this communicator works on device " + std::to_string(device_));
 }
 
+/// Of a broadcast's root, of which the builder has seen one buffer.
+static bool overlap(const void* one, const void* other, std::uint64_t bytes) {
+  const auto a = reinterpret_cast<std::uintptr_t>(one), b = reinterpret_cast<std::uintptr_t>(other);
+  return a < b + bytes && b < a + bytes;
+}
+
 Status DeviceCore::check_messages(std::span<const DeviceMessage> messages) const {
   int own_sends = 0, own_receives = 0;
   for (const DeviceMessage& message : messages) {
@@ -52,6 +58,9 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
   check("input", call.input, call.input_elements);
   check("output", call.output, call.output_elements);
   check("output", copy_to, call.output_elements);
+  if (copy_to != nullptr && overlap(call.input, copy_to, call.output_elements * element))
+    builder.refuse(ErrorCode::invalid_argument,
+                   "input and output overlap without being in place: give equal or separate buffers");
   task->call.emplace(std::move(builder));
   return enqueue(task, {&stream, 1});
 }

@@ -6,9 +6,11 @@
 //   communicator run in the order of the calls, whatever streams they name.
 // - Buffers are device memory of this communicator's device (or pinned host memory that the device can
 //   address). They belong to the operation until the stream has passed it.
-// - Wrong arguments throw Error at once, and the peers are told. What fails later ends the operation: the
-//   stream drains, the contents of its output are undefined, state() tells, and every later call throws the
-//   same Error. No stream stays blocked: every wait ends by result, abort or deadline.
+// - Wrong arguments throw Error at once. Of a collective the peers are told, which ends the communicator. Of
+//   a send or receive they are not, as with Communicator: nothing has happened, the call can be made again,
+//   and the peer waits for that, an abort or its deadline. What fails later ends the operation: the stream
+//   drains, the contents of its output are undefined, state() tells, and every later call throws the same
+//   Error. No stream stays blocked: every wait ends by result, abort or deadline.
 // - After an operation ended, with success or an error, no byte of the caller's memory is touched any more.
 // - Thread safety: every member may be called from any thread; threads that start operations on one
 //   communicator must agree on the order across ranks themselves.

@@ -17,10 +17,23 @@ void Ending::wait() {
   changed_.wait(lock, [this] { return over_; });
 }
 
+bool Ending::is_reached() {
+  const std::lock_guard lock(mutex_);
+  return over_;
+}
+
 void Ending::wait_until(std::chrono::steady_clock::time_point limit) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, limit, [this] { return over_; });
 }
+
+SignalsBlocked::SignalsBlocked() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 std::shared_ptr<Ending> in_background(std::function<void()> work) {
   const auto ending = std::make_shared<Ending>();
@@ -32,6 +45,7 @@ std::shared_ptr<Ending> in_background(std::function<void()> work) {
     ending->reach();
   };
   try {
+    const SignalsBlocked blocked;
     std::thread(run).detach();
   } catch (const std::system_error&) {
     run();

@@ -1,6 +1,8 @@
 // Work that no caller should have to wait for, and how long a caller waits for it all the same.
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -15,6 +17,7 @@ class Ending {
  public:
   void reach();
   void wait();
+  bool is_reached();
   void wait_until(std::chrono::steady_clock::time_point limit);
 
  private:
@@ -23,6 +26,19 @@ class Ending {
   bool over_ = false;
 };
 using Endings = std::vector<std::shared_ptr<Ending>>;
+
+/// While it lives the calling thread takes no signals, and threads that it starts never do: the program's
+/// handlers run on the program's own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 /// Runs `work` on a thread of its own, or here where there are no more threads. What it holds is dropped by
 /// that thread, before the ending is reached. `work` throws nothing.

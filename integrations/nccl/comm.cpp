@@ -13,10 +13,7 @@
 namespace lockstep::nccl {
 namespace {
 
-std::uint64_t this_process() {
-  static const std::uint64_t token = std::stoull(random_text(sizeof(std::uint64_t)), nullptr, 16);
-  return token;
-}
+constexpr char kAborted[] = "ncclCommAbort was called";
 
 // All tables are never destroyed: threads of the caller may end communicators while the process ends.
 
@@ -87,7 +84,12 @@ ncclComm::~ncclComm() { leave_siblings(nullptr); }
 
 void ncclComm::begin(Communicator ranks, Family family) {
   family_ = std::move(family);
-  ranks_.emplace(std::move(ranks));
+  {
+    const std::lock_guard lock(mutex_);
+    ranks_.emplace(std::move(ranks));
+    // Before the ranks had met. The peers hear of it, and what follows ends at once.
+    if (aborted_) ranks_->abort(kAborted);
+  }
   exchange_refuges();
   collectives_.emplace(*ranks_, device_);
   {
@@ -96,6 +98,7 @@ void ncclComm::begin(Communicator ranks, Family family) {
     counted_ = true;
   }
   stage_.store(Stage::usable);
+  if (aborted_) abort();  // What was not there yet.
 }
 
 void ncclComm::fail(ncclResult_t why, const std::string& text) {
@@ -113,7 +116,6 @@ void ncclComm::exchange_refuges() {
   refuge_place_ = std::make_shared<lockstep::Rendezvous>(job_id, family_.secret);
   put(own.address, refuge_place_->address());
   put(own.job_id, job_id);
-  own.process = this_process();
   refuges_.resize(static_cast<std::size_t>(ranks_->size()));
   ranks_->all_gather(&own, refuges_.data(), sizeof own, DataType::u8);
 }
@@ -223,6 +225,20 @@ std::shared_ptr<Ending> ncclComm::queue(std::shared_ptr<Ending> own) {
   return std::exchange(last_job_, std::move(own));
 }
 
+void ncclComm::child_begins(const std::shared_ptr<ncclComm>& child) {
+  const std::lock_guard lock(mutex_);
+  children_.push_back(child);
+}
+
+void ncclComm::child_began(const std::shared_ptr<ncclComm>& child) {
+  const std::lock_guard lock(mutex_);
+  std::erase(children_, child);
+}
+
+void ncclComm::refuse_if_aborted() const {
+  if (aborted_) throw Refusal(ncclRemoteError, kAborted);
+}
+
 void ncclComm::note_failure(ncclResult_t why, const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (failure_ != ncclSuccess) return;
@@ -293,7 +309,25 @@ void ncclComm::end() noexcept {
   stage_.store(Stage::ended);
 }
 
+/// Under the lock: whether something may wait for the other ranks on `ranks_`.
+bool ncclComm::uses_ranks() const {
+  const Stage stage = stage_.load();
+  if (stage == Stage::beginning || stage == Stage::ending) return true;
+  return last_job_ != nullptr && !last_job_->is_reached();
+}
+
 void ncclComm::abort() {
   leave_siblings(nullptr);
-  if (stage_.load() != Stage::beginning && collectives_) collectives_->abort("ncclCommAbort was called");
+  std::vector<std::shared_ptr<ncclComm>> children;
+  Communicator* used = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    children = children_;
+    // Only then: peers that have this rank's part of a split are to end theirs well.
+    if (ranks_ && uses_ranks()) used = &*ranks_;
+  }
+  if (used != nullptr) used->abort(kAborted);
+  if (stage_.load() != Stage::beginning && collectives_) collectives_->abort(kAborted);
+  for (const auto& child : children) child->abort();
 }

@@ -33,7 +33,6 @@ struct Family {
 struct Refuge {
   std::array<char, 64> address{};
   std::array<char, 24> job_id{};
-  std::uint64_t process = 0;  ///< Equal for ranks of one process.
 };
 
 }  // namespace lockstep::nccl
@@ -85,6 +84,11 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   /// Puts one into the row of those on these ranks, which run in the order of their calls. It ends with
   /// `own`, and begins after what is returned; null: at once.
   std::shared_ptr<lockstep::nccl::Ending> queue(std::shared_ptr<lockstep::nccl::Ending> own);
+  /// While `child` comes out of this one, until child_began(child), it is aborted with it.
+  void child_begins(const std::shared_ptr<ncclComm>& child);
+  void child_began(const std::shared_ptr<ncclComm>& child);
+  /// Throws Refusal after abort().
+  void refuse_if_aborted() const;
   /// Something runs for which no caller waits: state() is ncclInProgress until as many have settled.
   void unsettle() noexcept { ++unsettled_; }
   void settle() noexcept { --unsettled_; }
@@ -103,8 +107,9 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   std::shared_ptr<lockstep::nccl::Ending> ending() const;
   /// Waits until the operations that were started have ended, well or not.
   void quiesce() noexcept;
-  /// Ends everything under way and returns at once. The last reference goes in the background (let_go):
-  /// streams of this communicator may wait for another one that is aborted next.
+  /// Ends everything under way, its beginning and that of its children among it, and returns at once. The
+  /// last reference goes in the background (let_go): streams of this communicator may wait for another one
+  /// that is aborted next.
   void abort();
 
  private:
@@ -112,13 +117,14 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   void exchange_refuges();
   void require(bool revoked_too) const;
   void end() noexcept;
+  bool uses_ranks() const;
   /// Counted out of its process's ranks of this group. The last gets the endings of all.
   lockstep::nccl::Endings leave_siblings(std::shared_ptr<lockstep::nccl::Ending> ending) noexcept;
 
   const int device_;
   const lockstep::nccl::Config config_;
   lockstep::nccl::Family family_;
-  std::optional<lockstep::Communicator> ranks_;
+  std::optional<lockstep::Communicator> ranks_;  ///< Set under the lock, for abort().
   lockstep::nccl::InPlace in_place_;
   std::optional<lockstep::DeviceCommunicator> collectives_;
   std::vector<lockstep::nccl::Refuge> refuges_;         ///< By rank.
@@ -129,12 +135,14 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   std::atomic<Stage> stage_{Stage::beginning};
   std::atomic<bool> counted_{false};  ///< Among its siblings.
   std::atomic<int> unsettled_{0};     ///< Work that runs while no caller waits for it.
+  std::atomic<bool> aborted_{false};  ///< Set under the lock.
 
   mutable std::mutex mutex_;  ///< Guards what follows.
   ncclResult_t failure_ = ncclSuccess;
   std::string text_;
   std::shared_ptr<lockstep::nccl::Ending> ending_;
   std::shared_ptr<lockstep::nccl::Ending> last_job_;
+  std::vector<std::shared_ptr<ncclComm>> children_;  ///< While they begin.
 };
 
 namespace lockstep::nccl {

@@ -17,29 +17,35 @@ constexpr std::size_t kFirstBytes = offsetof(ncclConfig_t, cgaClusterSize);
 struct Field {
   const char* name;
   int ncclConfig_t::*value;
+  unsigned int since;  ///< The first version whose header has it, as its NCCL_VERSION.
   int least, most;
 };
 
+// Not trafficClass: NCCL leaves its range to the network.
 constexpr Field kFields[] = {
-    {"blocking", &ncclConfig_t::blocking, 0, 1},
-    {"cgaClusterSize", &ncclConfig_t::cgaClusterSize, 0, 8},
-    {"minCTAs", &ncclConfig_t::minCTAs, 1, INT_MAX},
-    {"maxCTAs", &ncclConfig_t::maxCTAs, 1, INT_MAX},
-    {"splitShare", &ncclConfig_t::splitShare, 0, 1},
-    {"trafficClass", &ncclConfig_t::trafficClass, 0, INT_MAX},
-    {"collnetEnable", &ncclConfig_t::collnetEnable, 0, 1},
-    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 0, NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO},
-    {"shrinkShare", &ncclConfig_t::shrinkShare, 0, 1},
-    {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, 1, INT_MAX},
-    {"nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, 1, INT_MAX},
-    {"nvlinkCentricSched", &ncclConfig_t::nvlinkCentricSched, 0, 1},
+    {"blocking", &ncclConfig_t::blocking, NCCL_VERSION(2, 14, 0), 0, 1},
+    {"cgaClusterSize", &ncclConfig_t::cgaClusterSize, NCCL_VERSION(2, 17, 0), 0, 8},
+    {"minCTAs", &ncclConfig_t::minCTAs, NCCL_VERSION(2, 17, 0), 1, INT_MAX},
+    {"maxCTAs", &ncclConfig_t::maxCTAs, NCCL_VERSION(2, 17, 0), 1, INT_MAX},
+    {"splitShare", &ncclConfig_t::splitShare, NCCL_VERSION(2, 18, 0), 0, 1},
+    {"collnetEnable", &ncclConfig_t::collnetEnable, NCCL_VERSION(2, 27, 0), 0, 1},
+    {"CTAPolicy", &ncclConfig_t::CTAPolicy, NCCL_VERSION(2, 27, 0), 0,
+     NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO},
+    {"shrinkShare", &ncclConfig_t::shrinkShare, NCCL_VERSION(2, 27, 0), 0, 1},
+    {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, NCCL_VERSION(2, 27, 0), 1, INT_MAX},
+    {"nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, NCCL_VERSION(2, 28, 0), 1, INT_MAX},
+    {"nvlinkCentricSched", &ncclConfig_t::nvlinkCentricSched, NCCL_VERSION(2, 28, 0), 0, 1},
 };
 
 /// The caller's config in the form of this header: what an older one lacks is unset, what a later one adds is
-/// left out.
+/// left out. The size alone does not tell: an older config may end with padding, of any value, where a later
+/// one has a field.
 ncclConfig_t known_part(const ncclConfig_t& config) {
   ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
   std::memcpy(&known, &config, std::min(config.size, sizeof known));
+  for (const Field& field : kFields) {
+    if (config.version < field.since) known.*field.value = NCCL_CONFIG_UNDEF_INT;
+  }
   return known;
 }
 

@@ -9,9 +9,10 @@ struct Config {
   bool blocking = true;
 };
 
-/// Checks size, magic and version; a NULL config gives `inherited`. Fields that only tune NCCL's own kernels
-/// (CTAs, channels, SHARP) are checked for their documented range and have no effect (docs/nccl.md). Throws
-/// Refusal. A config of a later header is read as far as this one knows it.
+/// Checks size and magic; a NULL config gives `inherited`. Of fields the version tells which the caller's
+/// header had. Those that only tune NCCL's own kernels (CTAs, channels, SHARP) are checked for their
+/// documented range and have no effect (docs/nccl.md). Throws Refusal. A config of a later header is read as
+/// far as this one knows it.
 Config read_config(const ncclConfig_t* config, const Config& inherited = {});
 
 }  // namespace lockstep::nccl

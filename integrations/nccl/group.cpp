@@ -16,7 +16,11 @@ struct Outcome {
 };
 
 Outcome run(const Job& job) noexcept {
-  Outcome outcome{guarded(job.function, job.run), {}};
+  const auto body = [&job] {
+    if (job.in_order) job.source->refuse_if_aborted();
+    job.run();
+  };
+  Outcome outcome{guarded(job.function, body), {}};
   if (outcome.result == ncclSuccess) return outcome;
   outcome.text = last_text();
   if (job.abandon) job.abandon(outcome.result, outcome.text);
@@ -30,9 +34,11 @@ std::function<Outcome()> in_turn(Job job) {
   const auto own = std::make_shared<Ending>();
   const auto before = job.in_order ? job.source->queue(own) : nullptr;
   if (!is_awaited(job)) job.source->unsettle();
+  if (job.comm != job.source) job.source->child_begins(job.comm);
   return [own, before, job = std::move(job)] {
     if (before != nullptr) before->wait();
     Outcome outcome = run(job);
+    if (job.comm != job.source) job.source->child_began(job.comm);
     if (!is_awaited(job)) {
       if (outcome.result != ncclSuccess) job.comm->note_failure(outcome.result, outcome.text);
       job.source->settle();
@@ -119,6 +125,12 @@ ncclResult_t Group::add(Job job) {
 
 void Group::add_aborted(std::shared_ptr<ncclComm> comm) {
   std::erase_if(calls_, [&](const Calls& calls) { return calls.comm == comm; });
+  std::erase_if(jobs_, [&](const Job& job) {
+    if (job.comm != comm && !(job.in_order && job.source == comm)) return false;
+    if (job.abandon)
+      job.abandon(ncclRemoteError, std::string(job.function) + ": ncclCommAbort was called in its group");
+    return true;
+  });
   aborted_.push_back(std::move(comm));
   if (!open()) release_aborted();
 }

@@ -1,5 +1,7 @@
 #include "integrations/nccl/in_place.hpp"
 
+#include <algorithm>
+
 #include "lockstep/error.hpp"
 
 namespace lockstep::nccl {
@@ -30,7 +32,7 @@ class Selected {
 InPlace::~InPlace() {
   try {
     if (passed_ != nullptr) device::destroy_event(passed_);
-    free_device(copy_);
+    for (void* const copy : copies_) free_device(copy);
   } catch (const Error&) {
     // The device is gone, and the memory with it.
   }
@@ -39,11 +41,16 @@ InPlace::~InPlace() {
 void InPlace::reserve(std::size_t bytes, int device) {
   if (passed_ == nullptr) passed_ = device::create_event();
   if (bytes <= bytes_) return;
-  free_device(copy_);
-  copy_ = nullptr;
-  bytes_ = 0;
-  copy_ = allocate_device(bytes, device);
-  bytes_ = bytes;
+  copies_.reserve(copies_.size() + 1);
+  std::size_t larger = std::max(bytes, 2 * bytes_);
+  try {
+    copies_.push_back(allocate_device(larger, device));
+  } catch (const Error&) {
+    if (larger == bytes) throw;
+    larger = bytes;
+    copies_.push_back(allocate_device(larger, device));
+  }
+  bytes_ = larger;
 }
 
 void InPlace::all_to_all(DeviceCommunicator& ranks, void* buffer, std::size_t count, DataType type,
@@ -57,8 +64,8 @@ void InPlace::all_to_all(DeviceCommunicator& ranks, void* buffer, std::size_t co
   const std::size_t bytes = count * size_of(type) * static_cast<std::size_t>(ranks.size());
   reserve(bytes, ranks.device());
   device::wait(stream, passed_);
-  device::copy(copy_, buffer, bytes, stream);
-  ranks.all_to_all(copy_, buffer, count, type, stream);
+  device::copy(copies_.back(), buffer, bytes, stream);
+  ranks.all_to_all(copies_.back(), buffer, count, type, stream);
   device::record(passed_, stream);
 }
 

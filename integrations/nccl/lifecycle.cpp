@@ -5,6 +5,7 @@
 #include <future>
 #include <utility>
 
+#include "integrations/nccl/background.hpp"
 #include "integrations/nccl/comm.hpp"
 #include "integrations/nccl/devices.hpp"
 #include "integrations/nccl/group.hpp"
@@ -62,9 +63,12 @@ Met meet_at(const UniqueId& id, int ranks, int rank) {
   options.job_id = id.job_id;
   options.secret = id.secret;
   Family family{id.secret, adopt_rendezvous(id)};
-  Met met{Communicator::create(options), std::move(family)};
-  forget_rendezvous(id);
-  return met;
+  // Whether the ranks meet or one of them gives up, nobody will ask for the place again.
+  const struct Forgotten {
+    const UniqueId& id;
+    ~Forgotten() { forget_rendezvous(id); }
+  } forgotten{id};
+  return {Communicator::create(options), std::move(family)};
 }
 
 ncclResult_t init_rank(const char* function, ncclComm_t* out, int ranks, int rank, const ncclUniqueId& bytes,
@@ -86,14 +90,17 @@ void init_all(ncclComm_t* out, const std::vector<int>& devices) {
   const Family family{random_text(kSecretBytes), nullptr};
   std::vector<std::shared_ptr<ncclComm>> comms;
   for (const int device : devices) comms.push_back(std::make_shared<ncclComm>(device, Config()));
+  const auto begin_one = [&](std::size_t r) {
+    const std::string name = "rank " + std::to_string(r);
+    const auto begin = [&] { comms[r]->begin(std::move(ranks[r]), family); };
+    const ncclResult_t result = guarded(name.c_str(), begin);
+    if (result != ncclSuccess) throw Refusal(result, last_text());
+  };
   std::vector<std::future<void>> begun;  // They join their threads, also when a later one has none.
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    begun.push_back(std::async(std::launch::async, [&, r] {
-      const std::string name = "rank " + std::to_string(r);
-      const auto begin = [&] { comms[r]->begin(std::move(ranks[r]), family); };
-      const ncclResult_t result = guarded(name.c_str(), begin);
-      if (result != ncclSuccess) throw Refusal(result, last_text());
-    }));
+  {
+    const SignalsBlocked blocked;
+    for (std::size_t r = 0; r < devices.size(); ++r)
+      begun.push_back(std::async(std::launch::async, begin_one, r));
   }
   for (std::future<void>& each : begun) each.get();
   for (std::size_t r = 0; r < devices.size(); ++r) out[r] = Handles::add(comms[r]);

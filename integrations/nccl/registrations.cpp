@@ -31,8 +31,8 @@ void Registrations::remove(DeviceCommunicator& ranks, void* handle) {
   if (found == buffers_.end())
     throw invalid_argument("the handle is none of this communicator's registrations");
   void* const buffer = *found->second;
-  buffers_.erase(found);
   ranks.deregister(buffer);
+  buffers_.erase(found);  // After what may fail: the handle is still good then.
 }
 
 }  // namespace lockstep::nccl

@@ -26,7 +26,7 @@ UniqueId read_unique_id(const ncclUniqueId& id);
 /// The rendezvous of an id that this process made: shared by this process's ranks, which keep it while their
 /// communicators live. Null when another process serves it.
 std::shared_ptr<Rendezvous> adopt_rendezvous(const UniqueId& id);
-/// All ranks have met: nobody will ask for it again.
+/// Its ranks have met, or will not any more: nobody will ask for it again.
 void forget_rendezvous(const UniqueId& id);
 
 }  // namespace lockstep::nccl

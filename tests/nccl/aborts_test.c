@@ -1,6 +1,8 @@
 /* Communicators whose operations stand one behind the other in a stream, ended by one thread, the later
- * first. */
+ * first; and what is ended while it is being made. */
+#include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ranks.h"
 
@@ -95,9 +97,98 @@ static void end_by_revoke(struct stuck* s) {
 }
 static void revoke_and_destroy(int rank, int ranks) { beside_stuck(rank, ranks, end_by_revoke); }
 
+/* ---- what the other rank never makes, or makes too late */
+
+static ncclConfig_t not_blocking(void) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+struct split {
+  ncclComm_t parent, child;
+  ncclResult_t result;
+};
+
+static void* split_alone(void* of) {
+  struct split* s = of;
+  s->result = ncclCommSplit(s->parent, 0, 0, &s->child, NULL);
+  return NULL;
+}
+
+static void abort_split(int rank, int ranks) {
+  struct split s = {connect_ranks(rank, ranks), NULL, ncclSuccess};
+  const time_t begun = time(NULL);
+  if (rank == 0) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, split_alone, &s);
+    usleep(100000); /* It waits by now; if not, it is refused. */
+    NCCL(ncclCommAbort(s.parent));
+    pthread_join(thread, NULL);
+    CHECK(s.result == ncclRemoteError || s.result == ncclInvalidArgument, "%d", s.result);
+    CHECK(s.child == NULL, "a child of nobody");
+    CHECK(time(NULL) - begun < SECONDS_ALLOWED, "it took %d s", (int)(time(NULL) - begun));
+  }
+  meet();
+  if (rank != 0) NCCL(ncclCommAbort(s.parent));
+}
+
+static void abort_splits_in_progress(int rank, int ranks) {
+  ncclConfig_t config = not_blocking();
+  ncclComm_t parent = connect_ranks(rank, ranks), children[2];
+  const time_t begun = time(NULL);
+  if (rank == 0) {
+    for (int i = 0; i < 2; ++i) {
+      const ncclResult_t result = ncclCommSplit(parent, 0, 0, &children[i], &config);
+      CHECK(result == ncclInProgress, "%d: %s", result, ncclGetLastError(parent));
+    }
+    NCCL(ncclCommAbort(parent));
+    for (int i = 0; i < 2; ++i) {
+      const ncclResult_t state = await_state(children[i]);
+      CHECK(state == ncclRemoteError, "%d: %s", state, ncclGetLastError(children[i]));
+      NCCL(ncclCommAbort(children[i]));
+    }
+    CHECK(time(NULL) - begun < SECONDS_ALLOWED, "it took %d s", (int)(time(NULL) - begun));
+  }
+  meet();
+  if (rank != 0) NCCL(ncclCommAbort(parent));
+}
+
+/* Who comes to a communicator whose other rank has given it up is told, and gets none. */
+static void abort_beginning(int rank, int ranks) {
+  ncclConfig_t config = not_blocking();
+  ncclUniqueId id;
+  ncclComm_t comm;
+  if (rank == 0) NCCL(ncclGetUniqueId(&id));
+  share(0, rank, &id, sizeof id);
+  if (rank == 0) {
+    CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress, "it waited");
+    NCCL(ncclCommAbort(comm));
+  }
+  meet();
+  if (rank != 0) {
+    REFUSED(ncclCommInitRank(&comm, ranks, id, rank), ncclRemoteError, "");
+    CHECK(comm == NULL, "a communicator without its other rank");
+  }
+  meet();
+}
+
+/* In a group what was to come out of it goes with it, as its calls do. */
+static void abort_before_split(int rank, int ranks) {
+  ncclComm_t parent = connect_ranks(rank, ranks), child = parent;
+  NCCL(ncclGroupStart());
+  NCCL(ncclCommSplit(parent, 0, rank, &child, NULL));
+  NCCL(ncclCommAbort(parent));
+  NCCL(ncclGroupEnd());
+  CHECK(child == NULL, "a child of nobody");
+}
+
 int main(void) {
   return run_ranks("abort, the later first", 2, abort_alone) +
          run_ranks("abort in a group", 2, abort_in_group) +
          run_ranks("abort with calls in the group", 2, abort_with_calls) +
-         run_ranks("revoke and destroy", 2, revoke_and_destroy);
+         run_ranks("revoke and destroy", 2, revoke_and_destroy) + run_ranks("abort a split", 2, abort_split) +
+         run_ranks("abort splits in progress", 2, abort_splits_in_progress) +
+         run_ranks("abort a beginning", 2, abort_beginning) +
+         run_ranks("abort before a split", 2, abort_before_split);
 }

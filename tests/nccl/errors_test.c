@@ -1,4 +1,5 @@
 /* What is refused, how it is said, and what a killed rank does to the others. */
+#include <dirent.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,6 +46,54 @@ static void arguments(int rank, int ranks) {
   NCCL(ncclCommDestroy(good));
   NCCL(ncclCommDestroy(NULL));
   NCCL(ncclCommAbort(NULL));
+}
+
+static void accepted(ncclConfig_t config, size_t size, unsigned int version) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  config.size = size, config.version = version;
+  NCCL(ncclGetUniqueId(&id));
+  NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  NCCL(ncclCommDestroy(comm));
+}
+
+/* Older headers' configs end with padding where later ones have a field: its bytes may be anything. */
+static void older_configs(int rank, int ranks) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  (void)rank, (void)ranks;
+  config.cgaClusterSize = -7;
+  accepted(config, 24, NCCL_VERSION(2, 14, 0));
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.trafficClass = -7;
+  accepted(config, 48, NCCL_VERSION(2, 21, 0));
+  accepted(config, sizeof config, NCCL_VERSION_CODE); /* of a field NCCL does not check it either */
+}
+
+static int open_descriptors(void) {
+  int found = 0;
+  DIR* const folder = opendir("/proc/self/fd");
+  while (readdir(folder) != NULL) ++found;
+  closedir(folder);
+  return found;
+}
+
+/* Its rank waits for one that never comes. */
+static void begin_in_vain(void) {
+  ncclUniqueId id;
+  ncclComm_t comm;
+  NCCL(ncclGetUniqueId(&id));
+  REFUSED(ncclCommInitRank(&comm, 2, id, 0), ncclRemoteError, "1");
+}
+
+/* Nothing is left of the places where the ranks were to meet. Connections may take a moment to end. */
+static void failed_beginnings(int rank, int ranks) {
+  enum { TIMES = 8 };
+  (void)rank, (void)ranks;
+  setenv("LOCKSTEP_START_TIMEOUT", "100ms", 1);
+  begin_in_vain();
+  const int before = open_descriptors();
+  for (int time = 0; time < TIMES; ++time) begin_in_vain();
+  CHECK(open_descriptors() - before < TIMES, "%d descriptors, before %d", open_descriptors(), before);
 }
 
 /* Which of the ranks in a process failed. */
@@ -135,6 +184,8 @@ static void refused_here(int rank, int ranks) {
     REFUSED(ncclAlltoAll(odd, odd, 1, ncclInt32, comm, NULL), ncclInvalidArgument, "aligned");
     REFUSED(ncclSend(odd, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "aligned");
     REFUSED(ncclRecv(NULL, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "NULL");
+    REFUSED(ncclSend(&rank, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "not memory of a device");
+    REFUSED(ncclRecv(&rank, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "not memory of a device");
     REFUSED(ncclAllReduce(memory, memory, (size_t)-1, ncclInt32, ncclSum, comm, NULL), ncclInvalidArgument,
             "more than memory holds");
     NCCL(ncclGroupStart());
@@ -215,8 +266,10 @@ static void killed(int rank, int ranks) {
 }
 
 int main(void) {
-  int failures = run_ranks("arguments", 1, arguments) + run_ranks("one of all", 1, one_of_all) +
-                 run_ranks("calls", 1, calls) + run_ranks("foreign operators", 1, foreign_operators) +
+  int failures = run_ranks("arguments", 1, arguments) + run_ranks("older configs", 1, older_configs) +
+                 run_ranks("failed beginnings", 1, failed_beginnings) +
+                 run_ranks("one of all", 1, one_of_all) + run_ranks("calls", 1, calls) +
+                 run_ranks("foreign operators", 1, foreign_operators) +
                  run_ranks("refused here", 2, refused_here) +
                  run_ranks("refused everywhere", 2, refused_everywhere) + run_ranks("mismatch", 2, mismatch);
   expected_signal = SIGKILL;

@@ -143,6 +143,47 @@ static void errors(ncclComm_t comm, struct buffers* b, int rank, int ranks) {
   all_to_all_by_hand(comm, b, rank, ranks); /* and nothing is left of it */
 }
 
+/* One thread makes all calls of one rank before the first of the other, each in place and larger than the
+ * last. */
+static void growing(int rank, int ranks) {
+  enum { RANKS = 2, CALLS = 4, FIRST = 1000 };
+  const int devices[RANKS] = {0, 0};
+  ncclComm_t comms[RANKS];
+  cudaStream_t streams[RANKS];
+  int *memory[RANKS][CALLS], *host = malloc(RANKS * (FIRST << CALLS) * sizeof(int));
+  (void)rank, (void)ranks;
+  CUDA(cudaSetDevice(0));
+  NCCL(ncclCommInitAll(comms, RANKS, devices));
+  for (int r = 0; r < RANKS; ++r) {
+    CUDA(cudaStreamCreate(&streams[r]));
+    for (int call = 0; call < CALLS; ++call) {
+      const int count = FIRST << call;
+      const size_t bytes = RANKS * (size_t)count * sizeof(int);
+      for (int i = 0; i < RANKS * count; ++i) host[i] = element(r, i / count, i % count + call);
+      CUDA(cudaMalloc((void**)&memory[r][call], bytes));
+      CUDA(cudaMemcpy(memory[r][call], host, bytes, cudaMemcpyHostToDevice));
+    }
+  }
+  for (int r = 0; r < RANKS; ++r) {
+    for (int call = 0; call < CALLS; ++call)
+      NCCL(ncclAlltoAll(memory[r][call], memory[r][call], FIRST << call, ncclInt32, comms[r], streams[r]));
+  }
+  for (int r = 0; r < RANKS; ++r) CUDA(cudaStreamSynchronize(streams[r]));
+  for (int r = 0; r < RANKS; ++r) {
+    for (int call = 0; call < CALLS; ++call) {
+      const int count = FIRST << call;
+      CUDA(cudaMemcpy(host, memory[r][call], RANKS * (size_t)count * sizeof(int), cudaMemcpyDeviceToHost));
+      for (int i = 0; i < RANKS * count; ++i)
+        CHECK(host[i] == element(i / count, r, i % count + call), "element %d of call %d is %d", i, call,
+              host[i]);
+      CUDA(cudaFree(memory[r][call]));
+    }
+    CUDA(cudaStreamDestroy(streams[r]));
+  }
+  for (int r = 0; r < RANKS; ++r) NCCL(ncclCommDestroy(comms[r]));
+  free(host);
+}
+
 static void run_all(int rank, int ranks) {
   ncclComm_t comm = connect_ranks(rank, ranks);
   struct buffers b = make_buffers(ranks > 1 ? ranks : 2);
@@ -156,4 +197,7 @@ static void run_all(int rank, int ranks) {
   NCCL(ncclCommDestroy(comm));
 }
 
-int main(void) { return run_ranks("groups", 2, run_all) + run_ranks("groups", 3, run_all); }
+int main(void) {
+  return run_ranks("groups", 2, run_all) + run_ranks("groups", 3, run_all) +
+         run_ranks("growing in place", 1, growing);
+}

@@ -1,5 +1,7 @@
 /* Communicators: every way in, what comes out of them, every way out. */
+#include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -139,6 +141,46 @@ static void abort_in_flight(int rank, int ranks) {
   CUDA(cudaFree(byte));
 }
 
+/* The program's handlers run on the program's threads: every other takes no signals. */
+static void check_signals(void) {
+  DIR* const threads = opendir("/proc/self/task");
+  int found = 0;
+  for (struct dirent* one; (one = readdir(threads)) != NULL;) {
+    char path[300], line[200];
+    unsigned long long blocked = 0;
+    const int thread = atoi(one->d_name);
+    if (thread == 0 || thread == getpid()) continue;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", thread);
+    FILE* const status = fopen(path, "r");
+    if (status == NULL) continue; /* it has ended */
+    while (fgets(line, sizeof line, status) != NULL) sscanf(line, "SigBlk: %llx", &blocked);
+    fclose(status);
+    CHECK(blocked >> (SIGUSR1 - 1) & 1, "thread %d blocks %llx", thread, blocked);
+    ++found;
+  }
+  closedir(threads);
+  CHECK(found > 0, "no thread of the library");
+}
+
+static void signals(int rank, int ranks) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t comm;
+  config.blocking = 0;
+  const ncclUniqueId id = shared_id(rank, 0);
+  if (rank == 0) {
+    CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress, "it waited");
+    usleep(100000); /* A thread that waits for the other rank takes on its mask when it starts. */
+    check_signals();
+  }
+  meet();
+  if (rank != 0)
+    CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress, "it waited");
+  CHECK(await_state(comm) == ncclSuccess, "%s", ncclGetLastError(comm));
+  check_works(comm, ranks, rank);
+  check_signals();
+  NCCL(ncclCommDestroy(comm));
+}
+
 /* Several ranks of one process: made by one call, used in groups by one thread, ended one after the other. */
 static void one_process(int rank, int ranks) {
   enum { DEVICES = 3 };
@@ -195,6 +237,6 @@ int main(void) {
   return run_ranks("rank and config", 2, rank_and_config) + run_ranks("several ids", 3, several_ids) +
          run_ranks("not blocking", 3, not_blocking) + run_ranks("split", 3, split) +
          run_ranks("shrink", 3, shrink) + run_ranks("revoke", 2, revoke_one) +
-         run_ranks("abort in flight", 2, abort_in_flight) + run_ranks("one process", 1, one_process) +
-         run_ranks("group of ranks", 1, group_of_ranks);
+         run_ranks("abort in flight", 2, abort_in_flight) + run_ranks("signals", 2, signals) +
+         run_ranks("one process", 1, one_process) + run_ranks("group of ranks", 1, group_of_ranks);
 }

@@ -31,6 +31,8 @@ class RecordingBackend final : public Backend {
   /// Called before what was listed is passed on, which it is not where this gives an error. Set it while
   /// nothing is enqueued.
   std::function<Status(const Enqueued&)> before;
+  /// Called before memory is freed.
+  std::function<void()> before_free;
   /// Whether threads get a device.
   std::atomic<bool> lets_enter{true};
   /// Of all allocations, instead of their own.
@@ -58,7 +60,10 @@ class RecordingBackend final : public Backend {
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override {
     return real_.allocate(device, bytes, kind);
   }
-  Status free(void* memory) override { return real_.free(memory); }
+  Status free(void* memory) override {
+    if (before_free) before_free();
+    return real_.free(memory);
+  }
   Result<void*> allocate_pinned(std::size_t bytes) override { return real_.allocate_pinned(bytes); }
   Status free_pinned(void* memory) override { return real_.free_pinned(memory); }
   Result<void*> register_host(void* memory, std::size_t bytes) override {

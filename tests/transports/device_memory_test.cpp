@@ -310,6 +310,29 @@ TEST(DeviceMemory, WhatIsRetiredIsFreedWhenNobodyUsesIt) {
   });
 }
 
+/// To free waits for streams, and what they wait for may come only after another thread has shared memory.
+TEST(DeviceMemory, IsSharedAndWithdrawnWhileOtherMemoryIsBeingFreed) {
+  testing::run_forked(1, [](int) {
+    ::alarm(60);  // Rather than wait for ever.
+    HostBackend host;
+    testing::RecordingBackend backend(host);
+    DeviceExports exports(backend);
+    std::atomic<bool> frees{false}, shared{false};
+    backend.before_free = [&] {
+      frees = true;
+      testing::wait_until([&] { return shared.load(); });
+    };
+    void* const memory = must(backend.allocate(0, kBytes, MemoryKind::plain));
+    void* const other = must(backend.allocate(0, kBytes, MemoryKind::plain));
+    std::thread freeing([&] { exports.retire(memory); });
+    testing::wait_until([&] { return frees.load(); });
+    exports.unshare(*must(exports.share(other, kBytes)));
+    shared = true;
+    freeing.join();
+    EXPECT_NE(must(backend.locate(memory)).space, MemorySpace::device);
+  });
+}
+
 TEST(DeviceMemory, AKilledPeerHoldsNothingAndItsMemoryStaysUntilDropped) {
   testing::Shared<Meeting> shared;
   const std::vector<pid_t> ranks = testing::start_forked(2, [&](int rank) {

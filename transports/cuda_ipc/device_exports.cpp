@@ -1,7 +1,6 @@
 #include "transports/cuda_ipc/device_exports.hpp"
 
 #include <utility>
-#include <vector>
 
 #include "lib/memory/descriptor_service.hpp"
 
@@ -38,8 +37,9 @@ Result<std::optional<SegmentRef>> DeviceExports::share(const void* pointer, std:
                   "the range is empty or runs over the end of its allocation of " +
                       std::to_string(allocation.bytes) + " bytes");
   }
+  Unheld unheld(backend_);
   const std::lock_guard lock(mutex_);
-  sweep();
+  sweep(unheld);
   const Id id = id_of(allocation);
   if (!shared_.contains(id)) {
     Result<MemoryExport> exported = backend_.export_memory(allocation.base);
@@ -74,6 +74,7 @@ std::uint64_t DeviceExports::number_of(std::byte* base) {
 }
 
 void DeviceExports::unshare(const SegmentRef& ref) {
+  Unheld unheld(backend_);
   const std::lock_guard lock(mutex_);
   const auto found = shared_.find(id_of(ref));
   if (found == shared_.end() || --found->second.shares > 0) return;
@@ -81,7 +82,7 @@ void DeviceExports::unshare(const SegmentRef& ref) {
   found->second.users.card.withdraw();
   withdrawn_.emplace(found->first, std::move(found->second.users));
   shared_.erase(found);
-  sweep();
+  sweep(unheld);
 }
 
 bool DeviceExports::in_use(const Id& id) const {
@@ -96,16 +97,21 @@ bool DeviceExports::held(const SegmentRef& ref) const {
 
 void DeviceExports::retire(void* memory) {
   const Result<Allocation> located = backend_.locate(memory);
+  Unheld unheld(backend_);
   const std::lock_guard lock(mutex_);
   if (located.ok()) retired_.emplace(id_of(located.value()), memory);
-  sweep();
+  sweep(unheld);
 }
 
-void DeviceExports::sweep() {
+DeviceExports::Unheld::~Unheld() {
+  for (void* const one : memory) static_cast<void>(owner.free(one));
+}
+
+void DeviceExports::sweep(Unheld& unheld) {
   std::erase_if(withdrawn_, [](const auto& entry) { return !entry.second.any(); });
-  std::erase_if(retired_, [this](const auto& entry) {
+  std::erase_if(retired_, [&](const auto& entry) {
     if (in_use(entry.first)) return false;
-    static_cast<void>(backend_.free(entry.second));
+    unheld.memory.push_back(entry.second);
     return true;
   });
 }

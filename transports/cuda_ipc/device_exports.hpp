@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lib/device/backend.hpp"
 #include "lib/memory/segment.hpp"
@@ -73,7 +74,17 @@ class DeviceExports {
   Status offer(const Id& id, const Allocation& allocation, MemoryExport exported, Shared& shared);
   std::uint64_t number_of(std::byte* base);
   bool in_use(const Id& id) const;
-  void sweep();  ///< Forgets and frees what nobody holds any more.
+  /// Frees at its end, which is to come after the lock's: to free waits for the device's streams, and they
+  /// may wait for a rank of this process that comes to share memory.
+  struct Unheld {
+    explicit Unheld(Backend& backend) : owner(backend) {}
+    ~Unheld();
+    Unheld(const Unheld&) = delete;
+    Unheld& operator=(const Unheld&) = delete;
+    Backend& owner;
+    std::vector<void*> memory;
+  };
+  void sweep(Unheld& unheld);  ///< Forgets what nobody holds any more.
 
   Backend& backend_;
   mutable std::mutex mutex_;

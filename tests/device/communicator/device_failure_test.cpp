@@ -157,6 +157,28 @@ TEST(DeviceFailure, WrongArgumentsAreRefusedHereAndToldThere) {
   });
 }
 
+TEST(DeviceFailure, ABroadcastsRootIsRefusedBuffersThatOverlap) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    const auto broadcast = [&](std::size_t apart) {
+      self.communicator.broadcast(arena.device(), arena.device() + apart, 100, DataType::f32, 0, self.stream);
+    };
+    broadcast(0);
+    broadcast(400);
+    self.synchronize();
+    self.host.barrier();
+    if (self.rank() == 0) {
+      const auto [code, text] = testing::error_of([&] { broadcast(396); });
+      EXPECT_EQ(code, ErrorCode::invalid_argument);
+      EXPECT_NE(text.find("overlap"), std::string::npos) << text;
+    } else {
+      broadcast(396);  // Its input counts for nothing.
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+  });
+}
+
 TEST(DeviceFailure, AUsersOperatorIsRefused) {
   run_on_devices(1, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, 0);

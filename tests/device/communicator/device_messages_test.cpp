@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/device/communicator/device_world.hpp"
+#include "tests/engine/local_ranks.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
@@ -143,6 +144,33 @@ TEST(DeviceMessages, TooManyForAKernelAreRefused) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::not_supported) << error.what();
     }
+  });
+}
+
+/// Nobody is told, and nobody is out of step: the peer gets what is sent in its place.
+TEST(DeviceMessages, ThatAreRefusedCanBeMadeAgain) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena memory(1000, self.device());
+    std::byte elsewhere[1000] = {};
+    const auto call = [&](void* buffer) {
+      DeviceBatch batch = self.communicator.batch();
+      if (self.rank() == 0) {
+        batch.send(buffer, 1000, DataType::u8, 1, self.stream);
+      } else {
+        batch.recv(buffer, 1000, DataType::u8, 0, self.stream);
+      }
+      batch.submit();
+    };
+    fill(memory, 1000, self.rank(), self.stream);
+    for (int round = 0; round < 2; ++round) {
+      if (round == self.rank()) {
+        EXPECT_EQ(testing::error_of([&] { call(elsewhere); }).first, ErrorCode::invalid_argument);
+      }
+      call(memory.device());
+    }
+    memory.download(1000, self.stream);
+    self.synchronize();
+    EXPECT_EQ(first_wrong(memory, 1000, 0), 1000u);
   });
 }
 
