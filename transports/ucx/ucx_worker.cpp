@@ -13,6 +13,9 @@ namespace {
 // Events handled in one go. Rendezvous stalls when either side stops before there is nothing left to do.
 constexpr int kMostEvents = 256;
 
+// UCX takes an interface that comes into use into its rounds within the first of them.
+constexpr int kFirstRounds = 8;
+
 // Called by UCX within progress(): the peer died, or left without a word.
 void on_failure(void* argument, ucp_ep_h, ucs_status_t status) {
   static_cast<UcxPeer*>(argument)->fail(*ucx_library().value(), status);
@@ -33,6 +36,18 @@ bool has_rdma_lane(const UcxLibrary& ucx, ucp_ep_h endpoint) {
       said.find(":rc_") != std::string_view::npos || said.find(":dc_") != std::string_view::npos;
   std::free(text);
   return found;
+}
+
+// A worker's address as UCX gives it.
+Result<std::string> address_of(const UcxLibrary& ucx, ucp_worker_h worker) {
+  ucp_address_t* address = nullptr;
+  std::size_t bytes = 0;
+  if (const auto status = ucx.worker_get_address(worker, &address, &bytes); status != UCS_OK) {
+    return ucx_error(ucx, "tell a worker's address", status);
+  }
+  std::string copy(reinterpret_cast<const char*>(address), bytes);
+  ucx.worker_release_address(worker, address);
+  return copy;
 }
 
 }  // namespace
@@ -68,6 +83,7 @@ UcxWorker::~UcxWorker() {
     return;
   }
   ucx().worker_destroy(worker_);  // With its endpoints: peers see the connections end.
+  if (stand_in_ != nullptr) ucx().worker_destroy(stand_in_);
 }
 
 // UCX ends the process when a worker is destroyed while a rendezvous is under way. False: one is, and UCX
@@ -82,16 +98,7 @@ bool UcxWorker::end_left_overs() {
   return all;
 }
 
-Result<std::string> UcxWorker::address() const {
-  ucp_address_t* address = nullptr;
-  std::size_t bytes = 0;
-  if (const auto status = ucx().worker_get_address(worker_, &address, &bytes); status != UCS_OK) {
-    return ucx_error(ucx(), "tell a worker's address", status);
-  }
-  std::string copy(reinterpret_cast<const char*>(address), bytes);
-  ucx().worker_release_address(worker_, address);
-  return copy;
-}
+Result<std::string> UcxWorker::address() const { return address_of(ucx(), worker_); }
 
 void UcxWorker::add_peer(std::string address, bool watched) {
   UcxPeer& peer = peers_.emplace_back();
@@ -110,7 +117,7 @@ Status UcxWorker::connect(UcxPeer& peer) {
 }
 
 // Without failure detection where UCX's transports to that peer have none: the session tells who died.
-Status UcxWorker::create_endpoint(UcxPeer& peer) {
+ucs_status_t UcxWorker::open_endpoint(UcxPeer& peer) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -124,8 +131,13 @@ Status UcxWorker::create_endpoint(UcxPeer& peer) {
     params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
     status = ucx().ep_create(worker_, &params, &peer.endpoint);
   }
+  if (status != UCS_OK) peer.endpoint = nullptr;
+  return status;
+}
+
+Status UcxWorker::create_endpoint(UcxPeer& peer) {
+  const auto status = open_endpoint(peer);
   if (status == UCS_OK) return {};
-  peer.endpoint = nullptr;
   const std::string said =
       "UCX cannot reach rank " + std::to_string(peer.rank) + ": " + ucx().status_string(status);
   peer.failure =
@@ -143,8 +155,28 @@ Result<std::unique_ptr<Wire>> UcxWorker::wire(int rank, Channel channel) {
   const Status status = connect(peer);
   // What a rank sent before it left is here, though nothing can be sent to it any more.
   if (!status.ok() && status.code() != ErrorCode::peer_lost) return status;
+  if (peer.endpoint == nullptr) find_what_arrived();
   return std::unique_ptr<Wire>(
       std::make_unique<UcxWire>(*this, peer, channel, plain_memory(UcxWire::kMemoryBytes)));
+}
+
+// For a wire whose peer has left: it is dead, and takes what progress() has found before it says so. But UCX
+// looks only into interfaces that an endpoint here uses. Another one's arrivals a thread of UCX's notices,
+// some time later, and until then they are here and not found, since the endpoint to that peer is never made.
+// So one is made over the same interfaces: to another worker of this process.
+void UcxWorker::find_what_arrived() {
+  if (stand_in_ == nullptr) {
+    ucp_worker_params_t params{};
+    if (ucx().worker_create(context_->handle, &params, &stand_in_) != UCS_OK) stand_in_ = nullptr;
+    auto address = stand_in_ != nullptr ? address_of(ucx(), stand_in_) : Result<std::string>(std::string());
+    if (address.ok() && !address->empty()) {
+      to_stand_in_.address = std::move(*address);
+      static_cast<void>(open_endpoint(to_stand_in_));  // Where it cannot be made, UCX's thread is left.
+    }
+  }
+  for (int i = 0; i < kFirstRounds; ++i) progress();
+  while (progress()) {  // Ends: peers send only as much as links here have room for, which takes nothing yet.
+  }
 }
 
 std::optional<std::pair<int, Channel>> UcxWorker::caller() {

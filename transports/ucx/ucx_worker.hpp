@@ -92,6 +92,8 @@ class UcxWorker final : public Fabric {
             [context](void* memory, std::size_t bytes) { return UcxRegion::map(context, memory, bytes); }) {}
   Status connect(UcxPeer& peer);
   Status create_endpoint(UcxPeer& peer);
+  ucs_status_t open_endpoint(UcxPeer& peer);
+  void find_what_arrived();
   void close_by_force(UcxPeer& peer);
   bool end_left_overs();
   std::span<std::byte> plain_memory(std::size_t bytes);
@@ -106,6 +108,8 @@ class UcxWorker final : public Fabric {
   std::vector<std::unique_ptr<std::byte[]>> plain_;
   std::vector<std::span<std::byte>> lent_;  // All memory of the worker's own, mapped and plain.
   void* flush_ = nullptr;
+  ucp_worker_h stand_in_ = nullptr;  // For peers that have left; see find_what_arrived().
+  UcxPeer to_stand_in_;
   bool stopped_ = false;
 };
 
