@@ -99,9 +99,10 @@ struct MemberControl {
   alignas(kLine) Doorbell doorbell;  ///< Rung by peers when they publish and the owner sleeps.
   alignas(kLine)
       std::atomic<std::uint32_t> revoked;  ///< != 0: the communicator is dead; first writer fills reason.
-  std::atomic<std::uint32_t> writing;  ///< The owner may be writing to members' registered memory. It sets
-                                       ///< this, then checks its `revoked`, then writes (both seq_cst).
-  std::atomic<std::uint64_t> left;     ///< The owner left in good order after this many calls + 1.
+  /// The owner may be reading or writing members' memory where it lies. It sets this, looks at its `revoked`,
+  /// uses the memory, takes this back, and looks again (all seq_cst).
+  std::atomic<std::uint32_t> in_use;
+  std::atomic<std::uint64_t> left;  ///< The owner left in good order after this many calls + 1.
   alignas(kLine) CallRecord recent[kRecentCalls];  ///< By sequence modulo kRecentCalls.
   char reason[kMaxReasonBytes];                    ///< Valid when revoked == 2.
 };

@@ -91,6 +91,7 @@ class DomainRun {
 
  private:
   enum class Way : std::uint8_t { none, staged, registered, pulled };
+  Result<RunProgress> advance(Domain& domain, ProgramCache& cache);
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   void publish_offer(Domain& domain);
   Result<bool> await_offers(Domain& domain);
@@ -102,6 +103,8 @@ class DomainRun {
   void locate_staging(Domain& domain);
   Status resolve_members(Domain& domain);
   Status resolve_inputs(Domain& domain);
+  Status take_up(Domain& domain);
+  Status put_down(Domain& domain);
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
   Result<bool> await(Domain& domain, std::uint64_t phase, int member);
@@ -125,6 +128,8 @@ class DomainRun {
   std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
   int awaited_ = 0;             // Members seen by the current await.
   bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
+  bool in_use_ = false;         // Members' memory, as declared in MemberControl.
+  bool stale_ = false;          // What was read of it may be a later call's.
 };
 
 /// An all_reduce or a barrier as far as the flags' lines are concerned. `user`: for ReduceOp::user.

@@ -190,7 +190,7 @@ void Engine::fail_everything() {
 }
 
 /// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes.
-/// A peer writes only when it has seen this rank's offer and everybody's, has then raised `writing`, and has
+/// A peer writes only when it has seen this rank's offer and everybody's, has then raised `in_use`, and has
 /// then found its own `revoked` down. All `revoked` are up by now (mark_domain). Of these stores and loads
 /// all ranks see one order: either the peer's declaration came before its mark, and is seen here until it has
 /// stopped; or the peer finds its mark and writes nothing. Whether this rank has seen the other offers itself
@@ -206,7 +206,7 @@ void Engine::quiesce(Operation& operation) {
     quiet = true;
     for (int member = 0; member < domain_->size(); ++member) {
       quiet &= lost_[static_cast<std::size_t>(member)] ||
-               domain_->control(member).writing.load(std::memory_order_seq_cst) == 0;
+               domain_->control(member).in_use.load(std::memory_order_seq_cst) == 0;
     }
     if (!quiet) sched_yield();
   }
