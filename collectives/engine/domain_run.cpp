@@ -26,6 +26,10 @@ std::uint64_t mix(std::uint64_t word) {
 bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
 
 bool is_revoked(const MemberControl& own) { return own.revoked.load(std::memory_order_seq_cst) != 0; }
+Status taken() {
+  return Status(ErrorCode::aborted,
+                "the failure of another communicator made memory private that this call uses");
+}
 Status revoked() { return Status(ErrorCode::aborted, "the communicator was revoked"); }
 
 bool in_process_of_its_own(const SegmentRef& reference) {
@@ -114,6 +118,8 @@ Result<RunProgress> DomainRun::advance(Domain& domain, ProgramCache& cache) {
     awaited_ = 0;
   }
   LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
+  LOCKSTEP_RETURN_IF_ERROR(put_down(domain));
+  if (memory_was_taken()) return taken();
   MemberControl& own = domain.control(domain.rank());
   if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
@@ -279,8 +285,15 @@ Status DomainRun::put_down(Domain& domain) {
   if (!std::exchange(in_use_, false)) return {};
   MemberControl& own = domain.control(domain.rank());
   own.in_use.store(0, std::memory_order_seq_cst);
-  stale_ = is_revoked(own);
-  return stale_ ? revoked() : Status();
+  const Status status = is_revoked(own) ? revoked() : memory_was_taken() ? taken() : Status();
+  stale_ = !status.ok();
+  return status;
+}
+
+/// Another communicator's failure made private what this call has offered: its peers work on what was there.
+bool DomainRun::memory_was_taken() const {
+  return way_ == Way::registered &&
+         (is_private(buffers_.input, mine_.input_bytes) || is_private(buffers_.output, mine_.output_bytes));
 }
 
 bool DomainRun::pulls(const Step& step) const {

@@ -53,6 +53,7 @@ struct DomainChoice {
 /// This rank's buffers as peers would address them; owner 0: not at all.
 struct OfferedBuffers {
   SegmentRef input, output;
+  std::size_t input_bytes = 0, output_bytes = 0;  ///< Of a segment that replacements may take from peers.
 };
 
 /// Where the members' memory lies in this rank's address space, by member. Keeps its capacity from call to
@@ -105,6 +106,7 @@ class DomainRun {
   Status resolve_inputs(Domain& domain);
   Status take_up(Domain& domain);
   Status put_down(Domain& domain);
+  bool memory_was_taken() const;
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
   Result<bool> await(Domain& domain, std::uint64_t phase, int member);

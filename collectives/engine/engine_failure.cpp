@@ -211,8 +211,9 @@ void Engine::quiesce(Operation& operation) {
     if (!quiet) sched_yield();
   }
   // On a device kernels look at the revoke themselves before they write.
-  if (!quiet && memory_ == nullptr && operation.call.output != nullptr)
-    static_cast<void>(replace_segment(operation.call.output));
+  const std::size_t bytes = operation.call.output_elements * size_of(operation.call.facts.type);
+  if (!quiet && memory_ == nullptr && bytes > 0)
+    static_cast<void>(make_private(operation.call.output, bytes));
 }
 
 bool Engine::drain() {

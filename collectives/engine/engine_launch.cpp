@@ -141,7 +141,7 @@ OfferedBuffers Engine::offered_buffers(const Call& call, const Selection& select
   OfferedBuffers offered;
   if (selection.registered == nullptr) return offered;
   const std::size_t element = size_of(call.facts.type);
-  const auto reference = [&](const void* pointer, std::uint64_t elements) {
+  const auto reference = [&](const void* pointer, std::uint64_t elements, std::size_t& of_segment) {
     if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
     if (memory_ != nullptr) {  // Peers would read the input unscaled.
       if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) return SegmentRef{};
@@ -149,11 +149,13 @@ OfferedBuffers Engine::offered_buffers(const Call& call, const Selection& select
     }
     if (one_process_) return direct_ref(pointer);
     const auto segment = find_segment(pointer, elements * element);
+    if (segment) of_segment = elements * element;
     return segment ? *segment : may_pull(selection) ? direct_ref(pointer) : SegmentRef{};
   };
-  offered.input = reference(input, call.input_elements);
+  offered.input = reference(input, call.input_elements, offered.input_bytes);
   const bool in_place = input == call.output && call.input_elements == call.output_elements;
-  offered.output = in_place ? offered.input : reference(call.output, call.output_elements);
+  offered.output =
+      in_place ? offered.input : reference(call.output, call.output_elements, offered.output_bytes);
   return offered;
 }
 

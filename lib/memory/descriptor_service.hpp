@@ -25,6 +25,8 @@ Result<std::string> descriptor_service_name();
 Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors);
 /// Returns what was offered.
 std::vector<Fd> withdraw_descriptors(const std::string& key);
+/// A duplicate of the first that is offered under `key`.
+Result<Fd> duplicate_offered(const std::string& key);
 
 enum class IfAbsent {
   fail,  ///< An unknown key is an error (internal).

@@ -110,6 +110,13 @@ Result<Mapping> Mapping::map(const Fd& fd, std::size_t bytes, std::size_t popula
   return mapping;
 }
 
+Result<Mapping> Mapping::map_copy(const Fd& fd, std::size_t offset, std::size_t bytes) {
+  void* data =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd.get(), static_cast<off_t>(offset));
+  if (data == MAP_FAILED) return system_error("mapping a copy of " + std::to_string(bytes) + " bytes", errno);
+  return Mapping(static_cast<std::byte*>(data), bytes);
+}
+
 Result<Mapping> Mapping::map_private(std::size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return system_error("mapping " + std::to_string(bytes) + " private bytes", errno);

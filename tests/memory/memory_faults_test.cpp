@@ -100,16 +100,17 @@ TEST_F(MemoryWithoutRoom, ABufferThatCannotBeDeregisteredKeepsItsBytes) {
   EXPECT_TRUE(intact(data_));
 }
 
-TEST_F(MemoryWithoutRoom, ASegmentThatCannotBeReplacedStays) {
+TEST_F(MemoryWithoutRoom, ASegmentThatCannotBeMadePrivateStays) {
   auto* block = static_cast<std::byte*>(lockstep::allocate(kBytes));
   std::memcpy(block, data_, kBytes);
   const auto before = find_segment(block, kBytes);
   {
     const NoRoom none;
-    EXPECT_EQ(replace_segment(block).code(), ErrorCode::out_of_memory);
+    EXPECT_EQ(make_private(block, kBytes).code(), ErrorCode::out_of_memory);
   }
   EXPECT_TRUE(intact(block));
-  EXPECT_EQ(find_segment(block, kBytes)->generation, before->generation);
+  EXPECT_EQ(find_segment(block, kBytes), before);
+  EXPECT_FALSE(is_private(block, kBytes));
   EXPECT_TRUE(fetch_descriptors(*descriptor_service_name(), segment_key(before->segment, before->generation),
                                 IfAbsent::fail, 20'000)
                   .ok());
