@@ -6,6 +6,7 @@
 
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/link_run.hpp"
+#include "collectives/programs/domain/pulled.hpp"
 #include "lib/base/prefetch.hpp"
 #include "lib/memory/segment.hpp"
 
@@ -387,8 +388,11 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   }
 }
 
-bool DomainRun::is_exposed() const {
-  return agreed_ ? way_ == Way::registered : offered_ && mapped(mine_.input) && mapped(mine_.output);
+Exposure DomainRun::exposure() const {
+  if (agreed_ ? way_ == Way::staged : !offered_) return Exposure::none;
+  const bool registered = agreed_ ? way_ == Way::registered : mapped(mine_.input) && mapped(mine_.output);
+  if (registered && !only_pulls(choice_.shape->collective)) return Exposure::to_writers;
+  return registered || (choice_.pull && addressable(mine_.input)) ? Exposure::to_readers : Exposure::none;
 }
 
 bool DomainRun::waits_idly() const {

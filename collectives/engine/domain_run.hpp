@@ -63,6 +63,8 @@ struct MemberPlaces {
   std::vector<bool> elsewhere;  ///< Pulled: the input's address is one of its owner's process.
 };
 
+enum class Exposure : std::uint8_t { none, to_readers, to_writers };
+
 class DomainRun {
  public:
   void begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
@@ -77,10 +79,10 @@ class DomainRun {
   Result<RunProgress> step(Domain& domain, ProgramCache& cache);
   /// After done: where the next call starts.
   DomainPosition end() const;
-  /// Whether members may use this rank's buffers where they lie: from an offer with which a registered
-  /// program can be chosen, until the run is over or all have agreed on another one. Not only from the
+  /// What members may do to this rank's buffers where they lie: from an offer with which a registered or
+  /// pulled program can be chosen, until the run is over or all have agreed on another one. Not only from the
   /// agreement on: a member that has seen the last offer goes on while this rank has yet to look.
-  bool is_exposed() const;
+  Exposure exposure() const;
   /// Whether the last step() stopped within a long copy or reduction, only to let others have the lock.
   bool has_work() const { return elements_ > 0; }
   /// Whether whoever has published what is awaited has nothing to do until all have, and the call goes on

@@ -113,9 +113,23 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   return {};
 }
 
-void Engine::launch_domain(Operation& operation, const Selection& selection, std::uint64_t facts_hash,
+/// A user's operator may take for ever, and where it is a thread's that writes to others' memory they could
+/// not end before it. Every rank comes to the same.
+bool Engine::must_stage(const Call& call, const Selection& selection) const {
+  if (call.facts.op != ReduceOp::user || selection.staged == nullptr) return false;
+  const auto& members = group_.members;
+  for (auto one = members.begin(); one != members.end(); ++one) {
+    const auto same = [&](const Member& other) { return other.process == one->process; };
+    if (one->process != 0 && std::any_of(one + 1, members.end(), same)) return true;
+  }
+  return false;
+}
+
+void Engine::launch_domain(Operation& operation, const Selection& chosen, std::uint64_t facts_hash,
                            const Buffers& buffers, const Combine& combine) {
   const Call& call = operation.call;
+  Selection selection = chosen;
+  if (must_stage(call, selection)) selection.registered = nullptr;
   const CallIdentity identity{operation.sequence, fingerprint_of(facts_hash, operation.sequence)};
   if (selection.inline_line) {
     operation.path = Operation::Path::inline_line;

@@ -158,23 +158,23 @@ TEST(DomainRun, ARevokedCallMayBeSteppedAgainAndTouchesNothing) {
 TEST(DomainRun, IsExposedFromItsOwnOfferOn) {
   const auto common = std::make_unique<Common>();
   Member first(0, *common), second(1, *common);
-  EXPECT_FALSE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::none);
   EXPECT_FALSE(must(first.step()).done);
-  EXPECT_TRUE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::to_writers);
   EXPECT_FALSE(must(second.step()).done);
   EXPECT_EQ(first.numbers.back(), 2.0f);
-  EXPECT_TRUE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::to_writers);
   first.run.abandon(first.domain);
-  EXPECT_FALSE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::none);
 }
 
 TEST(DomainRun, IsNotExposedWhereOnePrivateBufferIsEnoughToKnow) {
   const auto common = std::make_unique<Common>();
   Member first(0, *common), second(1, *common, Offered::nothing);
   EXPECT_FALSE(must(second.step()).done);
-  EXPECT_FALSE(second.run.is_exposed());
+  EXPECT_EQ(second.run.exposure(), Exposure::none);
   EXPECT_FALSE(must(first.step()).done);
-  EXPECT_FALSE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::none);
   while (!must(first.step()).done) must(second.step());
   EXPECT_EQ(first.numbers, std::vector<float>(64, 2.0f));
 }
@@ -231,6 +231,7 @@ TEST(DomainRun, WhatWasPulledFromALeaverIsNoResult) {
   root.begin_broadcast();
   reader.begin_broadcast();
   EXPECT_FALSE(must(root.step()).done);
+  EXPECT_EQ(root.run.exposure(), Exposure::to_readers);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(reader.step().status().code(), ErrorCode::aborted);
   EXPECT_EQ(reader.numbers.back(), 7.0f) << "nothing was pulled";
   EXPECT_FALSE(must(root.step()).done) << "the reader has told of a result";

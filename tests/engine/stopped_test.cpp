@@ -116,5 +116,38 @@ TEST(Stopped, OtherCallsInTheSameBlockStayRight) {
   go_on_after(board->given_up, children);
 }
 
+/// Ranks that are threads cannot be kept from memory that they write to already.
+void outlast_a_slow_thread(const char* algorithm) {
+  constexpr std::size_t kCount = 100'000;
+  std::atomic<int> entered{0};
+  testing::on_ranks(2, "shm", [&](Communicator& comm) {
+    std::vector<float> in(kCount, 1.0f), out(kCount);
+    CallOptions options;
+    options.algorithm = algorithm;
+    options.timeout = milliseconds(comm.rank() == 0 ? 200 : 60'000);
+    options.user_op.context = comm.rank() == 1 ? &entered : nullptr;
+    options.user_op.combine = [](const void* from, void* inout, std::size_t count, void* context) {
+      if (context != nullptr) {
+        if (static_cast<std::atomic<int>*>(context)->fetch_add(1) == 0)
+          internal::sleep_for(std::chrono::seconds(1));
+      }
+      add(from, inout, count);
+    };
+    comm.barrier();
+    try {
+      comm.all_reduce(in.data(), out.data(), kCount, DataType::f32, ReduceOp::user, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
+    }
+    std::fill(out.begin(), out.end(), -5.0f);
+    if (comm.rank() == 0) internal::sleep_for(milliseconds(1200));
+    EXPECT_EQ(std::count(out.begin(), out.end(), -5.0f), static_cast<std::ptrdiff_t>(kCount));
+  });
+  EXPECT_GT(entered.load(), 0);
+}
+
+TEST(Stopped, AThreadsOperatorIsOutlastedWhereItWritesToOthers) { outlast_a_slow_thread("registered/fused"); }
+TEST(Stopped, AThreadsOperatorStagesElse) { outlast_a_slow_thread(""); }
+
 }  // namespace
 }  // namespace lockstep
