@@ -99,9 +99,10 @@ struct MemberControl {
   alignas(kLine) Doorbell doorbell;  ///< Rung by peers when they publish and the owner sleeps.
   alignas(kLine)
       std::atomic<std::uint32_t> revoked;  ///< != 0: the communicator is dead; first writer fills reason.
-  std::atomic<std::uint32_t> writing;  ///< The owner may be writing to members' registered memory. It sets
-                                       ///< this, then checks its `revoked`, then writes (both seq_cst).
-  std::atomic<std::uint64_t> left;     ///< The owner left in good order after this many calls + 1.
+  /// The owner may be reading or writing members' memory where it lies. It sets this, looks at its `revoked`,
+  /// uses the memory, takes this back, and looks again (all seq_cst).
+  std::atomic<std::uint32_t> in_use;
+  std::atomic<std::uint64_t> left;  ///< The owner left in good order after this many calls + 1.
   alignas(kLine) CallRecord recent[kRecentCalls];  ///< By sequence modulo kRecentCalls.
   char reason[kMaxReasonBytes];                    ///< Valid when revoked == 2.
 };
@@ -117,8 +118,9 @@ class Domain {
   std::size_t staging_bytes() const { return staging_bytes_; }
   /// `member`'s staging memory in this rank's address space. Populated.
   virtual std::byte* staging(int member) = 0;
-  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use (may block
-  /// for its transfer) and drops older generations. The pointer stays valid until a newer generation is
+  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use and drops
+  /// older generations. May block for a moment; ErrorCode::timeout when that was too short, because the
+  /// member is slow or stopped: to be asked again. The pointer stays valid until a newer generation is
   /// resolved, or a number of other segments of the member that operations in flight never reach
   /// (kMaxMappedSegments in shm).
   virtual Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) = 0;

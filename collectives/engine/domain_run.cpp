@@ -6,6 +6,7 @@
 
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/link_run.hpp"
+#include "collectives/programs/domain/pulled.hpp"
 #include "lib/base/prefetch.hpp"
 #include "lib/memory/segment.hpp"
 
@@ -26,6 +27,10 @@ std::uint64_t mix(std::uint64_t word) {
 bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
 
 bool is_revoked(const MemberControl& own) { return own.revoked.load(std::memory_order_seq_cst) != 0; }
+Status taken() {
+  return Status(ErrorCode::aborted,
+                "the failure of another communicator made memory private that this call uses");
+}
 Status revoked() { return Status(ErrorCode::aborted, "the communicator was revoked"); }
 
 bool in_process_of_its_own(const SegmentRef& reference) {
@@ -73,7 +78,8 @@ void DomainRun::begin_again(const void* input, void* output, const CallIdentity&
   buffers_.output = static_cast<std::byte*>(output);
   identity_ = identity;
   mine_ = offered;
-  agreed_ = entered_ = offered_ = enqueued_ = false;
+  agreed_ = entered_ = offered_ = enqueued_ = stale_ = false;
+  handing_over_ = kSelf;
   next_ = 0;
   elements_ = 0;
   awaited_ = 0;
@@ -86,6 +92,15 @@ void DomainRun::enter(DomainPosition position) {
 }
 
 Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
+  if (stale_) return revoked();
+  auto progress = advance(domain, cache);
+  // Not kept from step to step: the next one may be long in coming.
+  const Status still_theirs = enqueued_ ? Status() : put_down(domain);
+  if (progress.ok() && !still_theirs.ok()) return still_theirs;
+  return progress;
+}
+
+Result<RunProgress> DomainRun::advance(Domain& domain, ProgramCache& cache) {
   RunProgress progress;
   if (!agreed_) {
     auto agreed = agree(domain, cache);
@@ -105,8 +120,9 @@ Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
     awaited_ = 0;
   }
   LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
+  LOCKSTEP_RETURN_IF_ERROR(put_down(domain));
+  if (memory_was_taken()) return taken();
   MemberControl& own = domain.control(domain.rank());
-  if (way_ == Way::registered) own.writing.store(0, std::memory_order_release);
   if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
   return progress;
@@ -129,8 +145,11 @@ Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
       awaited_ = 0;
     }
   }
-  LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, way));
-  return true;
+  const Status status = adopt(domain, cache, way);
+  const bool late = status.code() == ErrorCode::timeout;  // The call's own deadline decides.
+  handing_over_ = late ? status.culprit() : kSelf;
+  if (!status.ok() && !late) return status;
+  return !late;
 }
 
 /// Whether peers can map it. Where pulling is possible, plain memory is offered too.
@@ -215,11 +234,6 @@ void DomainRun::locate_staging(Domain& domain) {
 }
 
 Status DomainRun::resolve_members(Domain& domain) {
-  // Declared before the check: a peer that revokes either sees the mark and waits, or this rank sees the
-  // revoke and writes nothing.
-  MemberControl& own = domain.control(domain.rank());
-  own.writing.store(1, std::memory_order_seq_cst);
-  if (is_revoked(own)) return revoked();
   const auto address = [&](int member, const SegmentRef& reference) -> Result<std::byte*> {
     if (reference.owner == kUnusedBuffer) return static_cast<std::byte*>(nullptr);
     return domain.resolve(member, reference, 0);
@@ -257,6 +271,36 @@ Status DomainRun::resolve_inputs(Domain& domain) {
   return {};
 }
 
+/// Before members' memory is used. Declared before the look: a member that revokes sees the declaration and
+/// waits, or this rank sees the revoke and touches nothing. Looked at again before each block, so that nobody
+/// waits long, however long the message is.
+Status DomainRun::take_up(Domain& domain) {
+  if (way_ == Way::staged) return {};
+  MemberControl& own = domain.control(domain.rank());
+  if (!in_use_) own.in_use.store(1, std::memory_order_seq_cst);
+  in_use_ = true;
+  return is_revoked(own) ? revoked() : Status();
+}
+
+/// After it, and before a peer or the caller is told that it is done. A member that has given up may have
+/// changed what was read, because it does not wait for ever. It marks this rank before its caller can write.
+/// What was read stays before the store, which releases, and the look behind it, since both are seq_cst; so
+/// bytes that were read after a caller wrote come with a mark that is seen.
+Status DomainRun::put_down(Domain& domain) {
+  if (!std::exchange(in_use_, false)) return {};
+  MemberControl& own = domain.control(domain.rank());
+  own.in_use.store(0, std::memory_order_seq_cst);
+  const Status status = is_revoked(own) ? revoked() : memory_was_taken() ? taken() : Status();
+  stale_ = !status.ok();
+  return status;
+}
+
+/// Another communicator's failure made private what this call has offered: its peers work on what was there.
+bool DomainRun::memory_was_taken() const {
+  return way_ == Way::registered &&
+         (is_private(buffers_.input, mine_.input_bytes) || is_private(buffers_.output, mine_.output_bytes));
+}
+
 bool DomainRun::pulls(const Step& step) const {
   return way_ == Way::pulled && step.kind == StepKind::copy && step.src.member != kSelf &&
          places_.elsewhere[static_cast<std::size_t>(step.src.member)];
@@ -266,6 +310,7 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
   switch (step.kind) {
     case StepKind::publish:
       LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
+      LOCKSTEP_RETURN_IF_ERROR(put_down(domain));
       publish(domain, base_ + step.phase);
       return true;
     case StepKind::await:
@@ -273,8 +318,7 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
     default:
       break;
   }
-  // Nobody waits long for this rank to stop, however long the message is.
-  if (way_ == Way::registered && is_revoked(domain.control(domain.rank()))) return revoked();
+  LOCKSTEP_RETURN_IF_ERROR(take_up(domain));
   if (elements_ == 0) claim_phase(domain);
   if (choice_.memory != nullptr) {
     enqueued_ = true;
@@ -329,6 +373,7 @@ DomainPosition DomainRun::end() const { return {base_ + program_->program.phases
 
 void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   if (!entered_) return;
+  if (!agreed_ && handing_over_ != kSelf) return members.push_back(handing_over_);
   const auto late = [&](MemberControl& control) {
     if (!agreed_)
       return control.offer[position_.calls & 1].call.load(std::memory_order_acquire) <= position_.calls;
@@ -348,8 +393,11 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   }
 }
 
-bool DomainRun::is_exposed() const {
-  return agreed_ ? way_ == Way::registered : offered_ && mapped(mine_.input) && mapped(mine_.output);
+Exposure DomainRun::exposure() const {
+  if (agreed_ ? way_ == Way::staged : !offered_) return Exposure::none;
+  const bool registered = agreed_ ? way_ == Way::registered : mapped(mine_.input) && mapped(mine_.output);
+  if (registered && !only_pulls(choice_.shape->collective)) return Exposure::to_writers;
+  return registered || (choice_.pull && addressable(mine_.input)) ? Exposure::to_readers : Exposure::none;
 }
 
 bool DomainRun::waits_idly() const {
@@ -360,7 +408,7 @@ bool DomainRun::waits_idly() const {
 
 void DomainRun::abandon(Domain& domain) {
   static_cast<void>(complete_enqueued());
-  if (way_ == Way::registered) domain.control(domain.rank()).writing.store(0, std::memory_order_release);
+  static_cast<void>(put_down(domain));
   program_.reset();
   way_ = Way::none;
   agreed_ = offered_ = false;

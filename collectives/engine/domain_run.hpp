@@ -53,6 +53,7 @@ struct DomainChoice {
 /// This rank's buffers as peers would address them; owner 0: not at all.
 struct OfferedBuffers {
   SegmentRef input, output;
+  std::size_t input_bytes = 0, output_bytes = 0;  ///< Of a segment that replacements may take from peers.
 };
 
 /// Where the members' memory lies in this rank's address space, by member. Keeps its capacity from call to
@@ -61,6 +62,8 @@ struct MemberPlaces {
   std::vector<std::byte*> input, output, staging;
   std::vector<bool> elsewhere;  ///< Pulled: the input's address is one of its owner's process.
 };
+
+enum class Exposure : std::uint8_t { none, to_readers, to_writers };
 
 class DomainRun {
  public:
@@ -72,14 +75,14 @@ class DomainRun {
   /// Its turn in the domain came. Once, before the first step().
   void enter(DomainPosition position);
   bool entered() const { return entered_; }
-  /// Never blocks, except that a member's newly registered segment is mapped on first use.
+  /// Never blocks, except for a moment when a member's newly registered segment is mapped on first use.
   Result<RunProgress> step(Domain& domain, ProgramCache& cache);
   /// After done: where the next call starts.
   DomainPosition end() const;
-  /// Whether members may use this rank's buffers where they lie: from an offer with which a registered
-  /// program can be chosen, until the run is over or all have agreed on another one. Not only from the
+  /// What members may do to this rank's buffers where they lie: from an offer with which a registered or
+  /// pulled program can be chosen, until the run is over or all have agreed on another one. Not only from the
   /// agreement on: a member that has seen the last offer goes on while this rank has yet to look.
-  bool is_exposed() const;
+  Exposure exposure() const;
   /// Whether the last step() stopped within a long copy or reduction, only to let others have the lock.
   bool has_work() const { return elements_ > 0; }
   /// Whether whoever has published what is awaited has nothing to do until all have, and the call goes on
@@ -91,6 +94,7 @@ class DomainRun {
 
  private:
   enum class Way : std::uint8_t { none, staged, registered, pulled };
+  Result<RunProgress> advance(Domain& domain, ProgramCache& cache);
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   void publish_offer(Domain& domain);
   Result<bool> await_offers(Domain& domain);
@@ -102,6 +106,9 @@ class DomainRun {
   void locate_staging(Domain& domain);
   Status resolve_members(Domain& domain);
   Status resolve_inputs(Domain& domain);
+  Status take_up(Domain& domain);
+  Status put_down(Domain& domain);
+  bool memory_was_taken() const;
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
   Result<bool> await(Domain& domain, std::uint64_t phase, int member);
@@ -124,7 +131,10 @@ class DomainRun {
   std::uint32_t next_ = 0;      // Step to run.
   std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
   int awaited_ = 0;             // Members seen by the current await.
+  int handing_over_ = kSelf;    // The member whose memory is not here yet.
   bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
+  bool in_use_ = false;         // Members' memory, as declared in MemberControl.
+  bool stale_ = false;          // What was read of it may be a later call's.
 };
 
 /// An all_reduce or a barrier as far as the flags' lines are concerned. `user`: for ReduceOp::user.

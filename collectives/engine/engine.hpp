@@ -154,9 +154,10 @@ class Engine final : public Progressor,
   Status launch_alone(Operation& operation, const Buffers& buffers, const Combine& combine);
   Status launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& buffers,
                       const Combine& combine);
-  void launch_domain(Operation& operation, const Selection& selection, std::uint64_t facts_hash,
+  void launch_domain(Operation& operation, const Selection& chosen, std::uint64_t facts_hash,
                      const Buffers& buffers, const Combine& combine);
   bool may_pull(const Selection& selection) const;
+  bool must_stage(const Call& call, const Selection& selection) const;
   OfferedBuffers offered_buffers(const Call& call, const Selection& selection, const void* input) const;
   Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
   void set_shape(Operation& operation) const;
@@ -207,7 +208,8 @@ class Engine final : public Progressor,
   void revoke(const Status& why);
   void withdraw();
   void fail_everything();
-  void quiesce(Operation& operation);
+  Status quiesce(Operation& operation);
+  bool is_of_this_process(int member) const;
   void tell_peers();
   bool has_posted() const;
   bool flush_posted();

@@ -193,8 +193,8 @@ void Engine::fail_everything() {
   while (!active_.empty()) {
     Operation& operation = *active_.front();
     if (operation.path == Operation::Path::links) operation.link_run.abandon(peers_of(operation.urgent));
-    if (operation.path == Operation::Path::domain) quiesce(operation);
-    complete(operation, failure(operation, reason_));
+    const Status cause = operation.path == Operation::Path::domain ? quiesce(operation) : reason_;
+    complete(operation, failure(operation, cause));
   }
   in_domain_.clear();
   while (!pending_.empty()) {
@@ -206,30 +206,47 @@ void Engine::fail_everything() {
   while (!messages_.empty()) complete(*messages_.front(), failure(*messages_.front(), reason_));
 }
 
+bool Engine::is_of_this_process(int member) const {
+  return group_.members[static_cast<std::size_t>(member)].process == process_token();
+}
+
 /// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes.
-/// A peer writes only when it has seen this rank's offer and everybody's, has then raised `writing`, and has
+/// A peer uses it only when it has seen this rank's offer and everybody's, has then raised `in_use`, and has
 /// then found its own `revoked` down. All `revoked` are up by now (mark_domain). Of these stores and loads
 /// all ranks see one order: either the peer's declaration came before its mark, and is seen here until it has
-/// stopped; or the peer finds its mark and writes nothing. Whether this rank has seen the other offers itself
-/// does not matter, so it is exposed from its own on. A peer whose declaration stays up is dead, or finds the
-/// memory replaced (tests/model/revoke.pml).
-void Engine::quiesce(Operation& operation) {
-  const bool exposed = operation.domain_run.is_exposed();
+/// stopped; or the peer finds its mark and touches nothing. Whether this rank has seen the other offers
+/// itself does not matter, so it is exposed from its own on (tests/model/revoke.pml). Another process whose
+/// declaration stays up is dead, or finds the output no longer its own; what it reads, it takes for no
+/// result. A thread of this process cannot be kept from anything, and is never stopped alone: it is awaited
+/// to the end of its block, or of the user's operator where its algorithm was insisted on. The reason, and
+/// what else the caller must know.
+Status Engine::quiesce(Operation& operation) {
+  const Exposure exposure = operation.domain_run.exposure();
   operation.domain_run.abandon(*domain_);
-  if (!exposed || reactor_ == nullptr) return;
+  if (exposure == Exposure::none || reactor_ == nullptr) return reason_;
   const Nanos end = env_.now() + kQuiesceWait;
-  bool quiet = false;
-  while (!quiet && env_.now() < end) {
-    quiet = true;
-    for (int member = 0; member < domain_->size(); ++member) {
-      quiet &= lost_[static_cast<std::size_t>(member)] ||
-               domain_->control(member).writing.load(std::memory_order_seq_cst) == 0;
-    }
-    if (!quiet) sched_yield();
+  const auto used_by = [&](int member) {
+    return !lost_[static_cast<std::size_t>(member)] &&
+           domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0;
+  };
+  bool others_are_quiet = true;
+  for (int member = 0; member < domain_->size(); ++member) {
+    // On a device kernels look at the revoke themselves before they write.
+    const bool is_thread = memory_ == nullptr && is_of_this_process(member);
+    if (exposure == Exposure::to_readers && !is_thread) continue;
+    while (used_by(member) && (is_thread || env_.now() < end)) sched_yield();
+    others_are_quiet &= is_thread || !used_by(member);
   }
-  // On a device kernels look at the revoke themselves before they write.
-  if (!quiet && memory_ == nullptr && operation.call.output != nullptr)
-    static_cast<void>(replace_segment(operation.call.output));
+  const std::size_t bytes = operation.call.output_elements * size_of(operation.call.facts.type);
+  if (others_are_quiet || memory_ != nullptr || bytes == 0) return reason_;
+  const Status taken = make_private(operation.call.output, bytes);
+  if (taken.ok()) return reason_;
+  return Status(reason_.code(),
+                reason_.message() +
+                    "; a peer that does not answer may still write to the output, which could not "
+                    "be taken from it: " +
+                    taken.message(),
+                reason_.culprit());
 }
 
 bool Engine::drain() {

@@ -113,9 +113,23 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   return {};
 }
 
-void Engine::launch_domain(Operation& operation, const Selection& selection, std::uint64_t facts_hash,
+/// A user's operator may take for ever, and where it is a thread's that writes to others' memory they could
+/// not end before it. Every rank comes to the same.
+bool Engine::must_stage(const Call& call, const Selection& selection) const {
+  if (call.facts.op != ReduceOp::user || selection.staged == nullptr) return false;
+  const auto& members = group_.members;
+  for (auto one = members.begin(); one != members.end(); ++one) {
+    const auto same = [&](const Member& other) { return other.process == one->process; };
+    if (one->process != 0 && std::any_of(one + 1, members.end(), same)) return true;
+  }
+  return false;
+}
+
+void Engine::launch_domain(Operation& operation, const Selection& chosen, std::uint64_t facts_hash,
                            const Buffers& buffers, const Combine& combine) {
   const Call& call = operation.call;
+  Selection selection = chosen;
+  if (must_stage(call, selection)) selection.registered = nullptr;
   const CallIdentity identity{operation.sequence, fingerprint_of(facts_hash, operation.sequence)};
   if (selection.inline_line) {
     operation.path = Operation::Path::inline_line;
@@ -141,7 +155,7 @@ OfferedBuffers Engine::offered_buffers(const Call& call, const Selection& select
   OfferedBuffers offered;
   if (selection.registered == nullptr) return offered;
   const std::size_t element = size_of(call.facts.type);
-  const auto reference = [&](const void* pointer, std::uint64_t elements) {
+  const auto reference = [&](const void* pointer, std::uint64_t elements, std::size_t& of_segment) {
     if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};
     if (memory_ != nullptr) {  // Peers would read the input unscaled.
       if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) return SegmentRef{};
@@ -149,11 +163,13 @@ OfferedBuffers Engine::offered_buffers(const Call& call, const Selection& select
     }
     if (one_process_) return direct_ref(pointer);
     const auto segment = find_segment(pointer, elements * element);
+    if (segment) of_segment = elements * element;
     return segment ? *segment : may_pull(selection) ? direct_ref(pointer) : SegmentRef{};
   };
-  offered.input = reference(input, call.input_elements);
+  offered.input = reference(input, call.input_elements, offered.input_bytes);
   const bool in_place = input == call.output && call.input_elements == call.output_elements;
-  offered.output = in_place ? offered.input : reference(call.output, call.output_elements);
+  offered.output =
+      in_place ? offered.input : reference(call.output, call.output_elements, offered.output_bytes);
   return offered;
 }
 

@@ -14,6 +14,11 @@ namespace lockstep {
 ///
 /// The memory is shared with children that are forked later, not copied on write: what a child writes there
 /// its parent reads.
+///
+/// A call that fails while a rank of this host does not answer (stopped, in a debugger) takes the pages of
+/// its output from that rank: they become private to this process, contents kept, and their block, until it
+/// is freed, is no longer registered memory. Calls on it are right, and slower. Those under way on the same
+/// pages fail.
 [[nodiscard]] LOCKSTEP_API void* allocate(std::size_t bytes);
 
 /// Frees memory of allocate(); nullptr is ignored, any other pointer ends the process as the C library's free
@@ -22,8 +27,8 @@ namespace lockstep {
 /// it does nothing. Thread-safe.
 LOCKSTEP_API void free(void* pointer) noexcept;
 
-/// True when [pointer, pointer + bytes) lies in one block of allocate() or one registered buffer.
-/// Thread-safe.
+/// True when [pointer, pointer + bytes) lies in one block of allocate() or one registered buffer, as long as
+/// no failure has made pages of it private. Thread-safe.
 LOCKSTEP_API bool is_registered(const void* pointer, std::size_t bytes) noexcept;
 
 /// Registers foreign memory [pointer, pointer + bytes). Both must be multiples of the page size, and the
@@ -36,9 +41,9 @@ LOCKSTEP_API bool is_registered(const void* pointer, std::size_t bytes) noexcept
 /// old pages. Pin it afterwards, and unpin it before deregister_buffer.
 LOCKSTEP_API void register_buffer(void* pointer, std::size_t bytes);
 
-/// Undoes register_buffer: the range becomes private memory again, contents kept, for which there must be
-/// memory and a mapping: throws Error(out_of_memory) else, and the buffer stays registered. No operation may
-/// be using it.
+/// Undoes register_buffer, which must come before the range is freed or unmapped: the range becomes private
+/// memory again, contents kept, for which there must be memory and a mapping: throws Error(out_of_memory)
+/// else, and the buffer stays registered. No operation may be using it.
 LOCKSTEP_API void deregister_buffer(void* pointer);
 
 }  // namespace lockstep

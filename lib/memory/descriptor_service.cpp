@@ -2,6 +2,7 @@
 // shared under a lock.
 #include "lib/memory/descriptor_service.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -35,6 +36,7 @@ class DescriptorService {
   Result<std::string> name();
   Status offer(const std::string& key, std::vector<Fd> descriptors);
   std::vector<Fd> withdraw(const std::string& key);
+  Result<Fd> duplicate(const std::string& key);
 
  private:
   using Id = std::uint64_t;
@@ -183,6 +185,15 @@ Status DescriptorService::offer(const std::string& key, std::vector<Fd> descript
   return Status();
 }
 
+Result<Fd> DescriptorService::duplicate(const std::string& key) {
+  std::lock_guard lock(mutex_);
+  const auto found = offers_.find(key);
+  if (found == offers_.end()) return Status(ErrorCode::internal, "\"" + key + "\" is not offered");
+  Fd copy(::fcntl(found->second.front().get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return system_error("duplicating a memory descriptor (`ulimit -n`)", errno);
+  return copy;
+}
+
 std::vector<Fd> DescriptorService::withdraw(const std::string& key) {
   std::lock_guard lock(mutex_);
   auto offer = offers_.extract(key);
@@ -196,6 +207,8 @@ Result<std::string> descriptor_service_name() { return DescriptorService::instan
 Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors) {
   return DescriptorService::instance().offer(key, std::move(descriptors));
 }
+
+Result<Fd> duplicate_offered(const std::string& key) { return DescriptorService::instance().duplicate(key); }
 
 std::vector<Fd> withdraw_descriptors(const std::string& key) {
   return DescriptorService::instance().withdraw(key);

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -145,7 +147,7 @@ void Heap::free(void* pointer) noexcept {
   const Block block = found->second;
   blocks_.erase(found);
   table_.erase(address_of(pointer));
-  keep(block);
+  forget_private(block) ? release(block) : keep(block);
 }
 
 // The live block that holds `pointer`, or nullptr. Under the lock.
@@ -159,6 +161,8 @@ Heap::Block* Heap::block_of(const void* pointer) {
 // Under the lock.
 Status Heap::check_adoptable(std::uintptr_t begin, std::size_t bytes) const {
   if (begin == 0 || bytes == 0) return Status(ErrorCode::invalid_argument, "the buffer is null or empty");
+  if (bytes > PTRDIFF_MAX || begin + bytes < begin)
+    return Status(ErrorCode::invalid_argument, "no process has " + std::to_string(bytes) + " bytes there");
   if (begin % page_size() != 0 || bytes % page_size() != 0) {
     return Status(ErrorCode::invalid_argument, "address and size must be multiples of the page size (" +
                                                    std::to_string(page_size()) +
@@ -201,21 +205,70 @@ Status Heap::give_back(void* pointer) {
   drop_segment(block.segment, block.generation, block.bytes);  // Not before: this was the only copy.
   blocks_.erase(found);
   table_.erase(address_of(pointer));
+  forget_private(block);
   return Status();
 }
 
-Status Heap::replace(const void* pointer) {
+// Under the lock. Whether there were such pages.
+bool Heap::forget_private(const Block& block) {
+  const auto first = private_.lower_bound(address_of(block.data));
+  const auto last = private_.lower_bound(address_of(block.data) + block.bytes);
+  const bool any = first != last;
+  private_.erase(first, last);
+  return any;
+}
+
+bool Heap::is_private(const void* pointer, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  return is_private_locked(pointer, bytes);
+}
+
+bool Heap::is_private_locked(const void* pointer, std::size_t bytes) const {
+  const auto above = private_.lower_bound(address_of(pointer) + bytes);
+  return above != private_.begin() && std::prev(above)->second > address_of(pointer);
+}
+
+// Under the lock; whole pages that are shared. The mapping is exchanged in one step, and each page is copied
+// by the kernel between two writes of this process's threads to it, so none of those is lost.
+Status Heap::take_pages(const Block& block, std::uintptr_t begin, std::uintptr_t end) {
+  auto fd = duplicate_offered(segment_key(block.segment, block.generation));
+  if (!fd.ok()) return fd.status();
+  const std::uintptr_t offset = begin - address_of(block.data);
+  auto copy = Mapping::map_copy(*fd, offset, end - begin);
+  if (!copy.ok()) return copy.status();
+  // Before: who looks whether its pages are its peers' still must not find them so afterwards.
+  private_[begin] = end;
+  private_pages_exist_.store(true, std::memory_order_seq_cst);
+  table_.erase(address_of(block.data));
+  if (Status status = copy->move_over(block.data + offset); !status.ok()) {
+    private_.erase(begin);
+    if (!is_private_locked(block.data, block.bytes)) enter(Block(block));
+    return status;
+  }
+  return populate(block.data + offset, end - begin);
+}
+
+Status Heap::make_private(const void* pointer, std::size_t bytes) try {
   if (in_forked_child()) return forked_child_error();
   std::lock_guard lock(mutex_);
-  Block* block = block_of(pointer);
-  if (block == nullptr) return Status(ErrorCode::invalid_argument, "the memory to replace is not registered");
-  auto fd = move_to_shared(block->data, block->bytes);
-  if (!fd.ok()) return fd.status();
-  withdraw_descriptors(segment_key(block->segment, block->generation));
-  ++block->generation;
-  offer_segment(block->segment, block->generation, std::move(*fd));
-  enter(Block(*block));
+  const Block* block = block_of(pointer);
+  if (block == nullptr || bytes > block->bytes - (address_of(pointer) - address_of(block->data)))
+    return Status(ErrorCode::invalid_argument, "the memory to take from peers is not registered");
+  std::uintptr_t at = address_of(pointer) / page_size() * page_size();
+  const std::uintptr_t end = round_up_to_pages(address_of(pointer) + bytes);
+  while (at < end) {  // Those that are private already hold what the shared ones do not.
+    const auto above = private_.upper_bound(at);
+    if (above != private_.begin() && std::prev(above)->second > at) {
+      at = std::prev(above)->second;
+      continue;
+    }
+    const std::uintptr_t stop = above == private_.end() ? end : std::min(end, above->first);
+    LOCKSTEP_RETURN_IF_ERROR(take_pages(*block, at, stop));
+    at = stop;
+  }
   return Status();
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory, "no memory to note which pages are private");
 }
 
 }  // namespace lockstep::internal

@@ -1,6 +1,7 @@
 // Heap: the process's registered memory. lockstep::allocate and its siblings are thin covers of it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -18,6 +19,8 @@ namespace lockstep::internal {
 /// A freed block is kept (up to kReuseBytes in all) and handed out again, zeroed, to the next allocation of
 /// the same size: its pages are touched and mapped here, and peers still have it mapped. What is not kept
 /// gives its pages back at once, even where peers have it mapped.
+///
+/// A block of which pages were made private is a block still, but no segment any more: it has no row.
 class Heap {
  public:
   /// Never destroyed: memory may be freed by destructors of static objects.
@@ -30,9 +33,12 @@ class Heap {
 
   Status adopt(void* pointer, std::size_t bytes);
   Status give_back(void* pointer);
-  Status replace(const void* pointer);
+  Status make_private(const void* pointer, std::size_t bytes);
+  bool is_private(const void* pointer, std::size_t bytes);
 
   const SegmentTable& table() const noexcept { return table_; }
+  /// Whether pages were ever made private: is_private() need not be asked else.
+  bool private_pages_exist() const noexcept { return private_pages_exist_.load(std::memory_order_seq_cst); }
 
  private:
   struct Block {
@@ -52,12 +58,18 @@ class Heap {
   Block* block_of(const void* pointer);
   Status check_adoptable(std::uintptr_t begin, std::size_t bytes) const;
   void enter(const Block& block);
+  Status take_pages(const Block& block, std::uintptr_t begin, std::uintptr_t end);
+  bool is_private_locked(const void* pointer, std::size_t bytes) const;
+  bool forget_private(const Block& block);
 
   std::mutex mutex_;
   Blocks blocks_;          ///< By address; live blocks only.
   std::list<Block> kept_;  ///< Oldest first.
   std::size_t kept_bytes_ = 0;
   std::uint64_t last_segment_ = 0;
+  std::map<std::uintptr_t, std::uintptr_t>
+      private_;  ///< Pages of blocks that peers reach no more: begin, end.
+  std::atomic<bool> private_pages_exist_{false};
   SegmentTable table_;
 };
 

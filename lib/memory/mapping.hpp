@@ -34,6 +34,9 @@ class Mapping {
   /// Maps the first `bytes` of `fd` (kAll: all of it) shared and populates the first `populated` of them.
   /// Refuses a descriptor that is smaller or whose size is not sealed: it came from another process.
   static Result<Mapping> map(const Fd& fd, std::size_t bytes, std::size_t populated = kAll);
+  /// A private copy of [offset, offset + bytes) of `fd`, made page by page as pages are written first. Until
+  /// then a page is that of `fd`. Page-aligned; not populated.
+  static Result<Mapping> map_copy(const Fd& fd, std::size_t offset, std::size_t bytes);
   /// Fresh private zeros, populated.
   static Result<Mapping> map_private(std::size_t bytes);
 

@@ -25,7 +25,14 @@ std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept {
   return reinterpret_cast<std::byte*>(place->begin + ref.offset);
 }
 
-Status replace_segment(const void* pointer) { return Heap::instance().replace(pointer); }
+Status make_private(const void* pointer, std::size_t bytes) {
+  return Heap::instance().make_private(pointer, bytes);
+}
+
+bool is_private(const void* pointer, std::size_t bytes) noexcept {
+  static Heap& heap = Heap::instance();
+  return heap.private_pages_exist() && bytes > 0 && heap.is_private(pointer, bytes);
+}
 
 std::string segment_key(std::uint64_t segment, std::uint64_t generation) {
   return "segment/" + std::to_string(segment) + "." + std::to_string(generation);

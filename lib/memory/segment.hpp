@@ -21,7 +21,7 @@ struct SegmentRef {
   /// Unique in the owner, never reused; 0 = plain memory of the owner's process, see direct_ref().
   std::uint64_t segment = 0;
   std::uint64_t offset = 0;      ///< Bytes from the segment's start; of plain memory its address.
-  std::uint64_t generation = 0;  ///< Rises when the segment is replaced (see replace_segment).
+  std::uint64_t generation = 0;  ///< Rises when the segment is replaced by another.
   bool operator==(const SegmentRef&) const = default;
 };
 
@@ -40,11 +40,16 @@ SegmentRef direct_ref(const void* pointer) noexcept;
 /// segment is gone or of another generation. Thread-safe.
 std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept;
 
-/// Gives a peer's revenant writes nowhere to go: moves the segment that holds `pointer` to a new memfd mapped
-/// over the same addresses, contents kept, and raises its generation. Used when a writer neither acknowledged
-/// a revoke nor died. No other thread of this process may write to the segment meanwhile. Fails with
-/// invalid_argument when `pointer` is not registered.
-Status replace_segment(const void* pointer);
+/// Gives a peer's revenant writes nowhere to go: the pages of [pointer, pointer + bytes) become this
+/// process's own, contents kept. Used when a writer neither acknowledged a revoke nor died. Other threads may
+/// write to the block meanwhile, and peers to its other pages; but find_segment() knows nothing of it any
+/// more, since what lies in it is in two memories. Fails with invalid_argument when it is not in one block of
+/// registered memory.
+Status make_private(const void* pointer, std::size_t bytes);
+
+/// Whether a page of [pointer, pointer + bytes) was made private: what peers did to it since its segment was
+/// offered may have been lost. Costs a load where no page ever was.
+bool is_private(const void* pointer, std::size_t bytes) noexcept;
 
 /// The key under which the owner's descriptor service offers a segment's memory.
 std::string segment_key(std::uint64_t segment, std::uint64_t generation);

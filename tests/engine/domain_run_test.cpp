@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -31,8 +33,16 @@ class PlainDomain final : public Domain {
   Result<std::byte*> resolve(int, const SegmentRef& ref, std::size_t bytes) override {
     return own_address(ref, bytes);
   }
+  bool can_pull() override { return static_cast<bool>(pulling); }
+  Status pull(int, std::uint64_t address, void* to, std::size_t bytes) override {
+    pulling();
+    std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+    return {};
+  }
   void ring(int) override {}
   int bell_fd() override { return -1; }
+
+  std::function<void()> pulling;  ///< Before the bytes are read.
 
  private:
   Common& common_;
@@ -51,15 +61,30 @@ struct Member {
     choice.staged = must(find_algorithm(Collective::all_reduce, Medium::domain_staged, "two_shot"));
     choice.registered = must(find_algorithm(Collective::all_reduce, Medium::domain_registered, "fused"));
     choice.shape = &shape;
-    Buffers buffers;
-    buffers.element = sizeof(float);
-    buffers.self = rank;
-    buffers.input = buffers.output = reinterpret_cast<std::byte*>(numbers.data());
-    buffers.hand_over = &hand_over;
     Combine combine;
     combine.type = DataType::f32;
-    run.begin(choice, buffers, combine, {}, places(offered));
+    begin(combine, offered);
+  }
+  void begin(const Combine& combine, Offered offered = Offered::buffer) { begin(combine, places(offered)); }
+  void begin(const Combine& combine, const OfferedBuffers& offered) {
+    Buffers buffers;
+    buffers.element = sizeof(float);
+    buffers.self = shape.rank;
+    buffers.input = buffers.output = reinterpret_cast<std::byte*>(numbers.data());
+    buffers.hand_over = &hand_over;
+    run.begin(choice, buffers, combine, {}, offered);
     run.enter({});
+  }
+  /// From the first member, of whose process this one is not.
+  void begin_broadcast() {
+    shape.collective = Collective::broadcast;
+    choice = {};
+    choice.registered = must(find_algorithm(Collective::broadcast, Medium::domain_registered, "direct"));
+    choice.pull = true;
+    choice.shape = &shape;
+    SegmentRef place = direct_ref(numbers.data());
+    place.owner ^= 1u << shape.rank;
+    begin({}, OfferedBuffers{place, place});
   }
   /// The same call once more, on `other` numbers.
   void repeat(std::vector<float> other, Offered offered) {
@@ -109,7 +134,8 @@ TEST(DomainRun, ARepeatedCallGoesTheWayOfItsOwnBuffers) {
     second.repeat(std::vector<float>(64, 4.0f), offered);
     EXPECT_FALSE(must(first.step()).done);
     EXPECT_FALSE(must(second.step()).done);
-    EXPECT_EQ(common->control[1].writing.load() != 0, offered == Offered::buffer);  // To the other's memory.
+    EXPECT_EQ(common->control[1].in_use.load(), 0u);  // It waits, and uses nobody's memory.
+    EXPECT_EQ(first.numbers.back() == 7.0f, offered == Offered::buffer);  // Written by the second.
     finish();
     EXPECT_EQ(first.numbers, std::vector<float>(64, 7.0f));
     EXPECT_EQ(second.numbers, std::vector<float>(64, 7.0f));
@@ -123,9 +149,8 @@ TEST(DomainRun, ARevokedCallMayBeSteppedAgainAndTouchesNothing) {
   EXPECT_FALSE(must(second.step()).done);
   common->control[0].revoked.store(1);  // Between the offers and the declaration of writing.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(first.step().status().code(), ErrorCode::aborted);
-  EXPECT_EQ(common->control[0].writing.load(), 1u);
+  EXPECT_EQ(common->control[0].in_use.load(), 0u);
   first.run.abandon(first.domain);
-  EXPECT_EQ(common->control[0].writing.load(), 0u);
   EXPECT_EQ(second.numbers, std::vector<float>(64, 1.0f));
 }
 
@@ -133,23 +158,23 @@ TEST(DomainRun, ARevokedCallMayBeSteppedAgainAndTouchesNothing) {
 TEST(DomainRun, IsExposedFromItsOwnOfferOn) {
   const auto common = std::make_unique<Common>();
   Member first(0, *common), second(1, *common);
-  EXPECT_FALSE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::none);
   EXPECT_FALSE(must(first.step()).done);
-  EXPECT_TRUE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::to_writers);
   EXPECT_FALSE(must(second.step()).done);
   EXPECT_EQ(first.numbers.back(), 2.0f);
-  EXPECT_TRUE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::to_writers);
   first.run.abandon(first.domain);
-  EXPECT_FALSE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::none);
 }
 
 TEST(DomainRun, IsNotExposedWhereOnePrivateBufferIsEnoughToKnow) {
   const auto common = std::make_unique<Common>();
   Member first(0, *common), second(1, *common, Offered::nothing);
   EXPECT_FALSE(must(second.step()).done);
-  EXPECT_FALSE(second.run.is_exposed());
+  EXPECT_EQ(second.run.exposure(), Exposure::none);
   EXPECT_FALSE(must(first.step()).done);
-  EXPECT_FALSE(first.run.is_exposed());
+  EXPECT_EQ(first.run.exposure(), Exposure::none);
   while (!must(first.step()).done) must(second.step());
   EXPECT_EQ(first.numbers, std::vector<float>(64, 2.0f));
 }
@@ -164,6 +189,52 @@ TEST(DomainRun, StopsWritingWithinALongMessage) {
   common->control[1].revoked.store(1);
   EXPECT_EQ(second.step().status().code(), ErrorCode::aborted);
   EXPECT_EQ(first.numbers.back(), 1.0f);
+}
+
+/// A member that gives up marks all, and its caller may then write at once.
+struct Leaver {
+  MemberControl& mark;
+  float& number;
+  void leave() {
+    mark.revoked.store(2);
+    number = 7.0f;
+  }
+  static void combine(const void* in, void* inout, std::size_t count, void* leaver) {
+    EXPECT_NE(static_cast<Leaver*>(leaver)->mark.in_use.load(), 0u);
+    static_cast<Leaver*>(leaver)->leave();
+    for (std::size_t i = 0; i < count; ++i) static_cast<float*>(inout)[i] += static_cast<const float*>(in)[i];
+  }
+};
+
+/// In the only block, which the look before it has passed.
+TEST(DomainRun, WhatALeaverMayHaveOverwrittenIsNoResult) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
+  Leaver leaver{common->control[1], first.numbers.back()};
+  Combine combine;
+  combine.type = DataType::f32;
+  combine.op = ReduceOp::user;
+  combine.user = {&Leaver::combine, &leaver};
+  second.begin(combine);
+  EXPECT_FALSE(must(first.step()).done);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(second.step().status().code(), ErrorCode::aborted);
+  EXPECT_EQ(common->control[1].in_use.load(), 0u);
+  EXPECT_FALSE(must(first.step()).done) << "the second has told of a result";
+}
+
+TEST(DomainRun, WhatWasPulledFromALeaverIsNoResult) {
+  const auto common = std::make_unique<Common>();
+  Member root(0, *common), reader(1, *common);
+  Leaver leaver{common->control[1], root.numbers.back()};
+  root.domain.pulling = [] {};
+  reader.domain.pulling = [&] { leaver.leave(); };
+  root.begin_broadcast();
+  reader.begin_broadcast();
+  EXPECT_FALSE(must(root.step()).done);
+  EXPECT_EQ(root.run.exposure(), Exposure::to_readers);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(reader.step().status().code(), ErrorCode::aborted);
+  EXPECT_EQ(reader.numbers.back(), 7.0f) << "nothing was pulled";
+  EXPECT_FALSE(must(root.step()).done) << "the reader has told of a result";
 }
 
 }  // namespace

@@ -225,6 +225,8 @@ TEST_F(RegisteredBuffer, RefusesWhatItCannotMove) {
   EXPECT_NE(error_of([&] { register_buffer(data_ + 1, kBytes); }).find("multiples of the page size"),
             std::string::npos);
   EXPECT_NE(error_of([&] { register_buffer(nullptr, kBytes); }).find("null or empty"), std::string::npos);
+  for (const std::size_t bytes : {SIZE_MAX - page_size() + 1, std::size_t{1} << 63})
+    EXPECT_NE(error_of([&] { register_buffer(data_, bytes); }).find("no process has"), std::string::npos);
   register_buffer(data_, kBytes);
   EXPECT_NE(error_of([&] { register_buffer(data_ + page_size(), page_size()); }).find("registered already"),
             std::string::npos);
@@ -240,29 +242,97 @@ TEST_F(RegisteredBuffer, RefusesWhatItCannotMove) {
             std::string::npos);
 }
 
-TEST(ReplaceSegment, TakesTheMemoryAwayFromOldMappings) {
-  const std::size_t bytes = 3 * page_size();
+TEST(MakePrivate, TakesJustThesePagesAwayFromPeers) {
+  const std::size_t page = page_size(), bytes = 4 * page;
   const Block block = make(bytes);
   std::memset(block.get(), 3, bytes);
   const SegmentRef before = *find_segment(block.get(), bytes);
   const Mapping revenant = peer_view(before, bytes);
+  EXPECT_FALSE(is_private(block.get(), bytes));
 
-  ASSERT_TRUE(replace_segment(block.get() + page_size()).ok());
-  const SegmentRef after = *find_segment(block.get(), bytes);
-  EXPECT_EQ(after.segment, before.segment);
-  EXPECT_EQ(after.generation, before.generation + 1);
+  ASSERT_TRUE(make_private(block.get() + page + 5, 10).ok());
+  EXPECT_TRUE(is_private(block.get() + page, 1));
+  EXPECT_TRUE(is_private(block.get(), bytes));
+  EXPECT_FALSE(is_private(block.get(), page));
+  EXPECT_FALSE(is_private(block.get() + 2 * page, 2 * page));
+  EXPECT_FALSE(find_segment(block.get(), 1)) << "no longer one memory";
   EXPECT_TRUE(all(block.get(), bytes, 3));
   std::memset(revenant.data(), 9, bytes);
-  EXPECT_TRUE(all(block.get(), bytes, 3));
+  EXPECT_TRUE(all(block.get(), page, 9));  // Others may work there.
+  EXPECT_TRUE(all(block.get() + page, page, 3));
+  EXPECT_TRUE(all(block.get() + 2 * page, 2 * page, 9));
 
-  const Mapping fresh = peer_view(after, bytes);
-  fresh.data()[0] = std::byte{4};
-  EXPECT_EQ(block.get()[0], std::byte{4});
-  auto stale = fetch_descriptors(*descriptor_service_name(), segment_key(before.segment, before.generation),
-                                 IfAbsent::fail, 5000);
-  EXPECT_FALSE(stale.ok());
+  // Once more, with its neighbours: what is private already is as it was left.
+  std::memset(block.get() + page, 4, page);
+  ASSERT_TRUE(make_private(block.get() + 1, 3 * page - 1).ok());
+  std::memset(revenant.data(), 7, bytes);
+  EXPECT_TRUE(all(block.get(), page, 9));
+  EXPECT_TRUE(all(block.get() + page, page, 4));
+  EXPECT_TRUE(all(block.get() + 2 * page, page, 9));
+  EXPECT_TRUE(all(block.get() + 3 * page, page, 7));
+}
+
+TEST(MakePrivate, IsForRegisteredMemoryOnly) {
   int local = 0;
-  EXPECT_EQ(replace_segment(&local).code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(make_private(&local, sizeof local).code(), ErrorCode::invalid_argument);
+  const Block block = make(page_size());
+  EXPECT_EQ(make_private(block.get() + 1, page_size()).code(), ErrorCode::invalid_argument);
+  EXPECT_TRUE(find_segment(block.get(), page_size()));
+}
+
+TEST(MakePrivate, ItsBlockIsFreedForGood) {
+  const std::size_t bytes = 3 * page_size(), mappings = our_mappings();
+  std::byte* block = make(bytes).release();
+  const std::uint64_t segment = find_segment(block, 1)->segment;
+  ASSERT_TRUE(make_private(block + page_size(), 1).ok());
+  lockstep::free(block);
+  EXPECT_FALSE(is_private(block, bytes));
+  EXPECT_LE(our_mappings(), mappings);
+  const Block again = make(bytes);
+  EXPECT_NE(find_segment(again.get(), bytes)->segment, segment);
+}
+
+TEST_F(RegisteredBuffer, IsGivenBackWholeAfterAPartWasMadePrivate) {
+  register_buffer(data_, kBytes);
+  ASSERT_TRUE(make_private(data_ + kBytes / 2, page_size()).ok());
+  EXPECT_TRUE(intact());
+  deregister_buffer(data_);
+  EXPECT_TRUE(intact());
+  register_buffer(data_, kBytes);
+  EXPECT_TRUE(is_registered(data_, kBytes));
+  deregister_buffer(data_);
+}
+
+// Rising numbers all over the block, behind the back of whoever takes one page after another from the peers.
+TEST(MakePrivate, LosesNoWriteOfOtherThreads) {
+  constexpr std::size_t kBytes = 64 << 20;
+  const Block block = make(kBytes);
+  const std::size_t pages = kBytes / page_size();
+  const auto number = [&](std::size_t page) {
+    return std::atomic_ref<std::uint64_t>(
+        *reinterpret_cast<std::uint64_t*>(block.get() + page * page_size() + 64));
+  };
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> rounds{0};
+  std::size_t lost = 0;
+  std::thread writer([&] {
+    for (std::uint64_t round = 0; !stop.load(); rounds.store(++round)) {
+      for (std::size_t page = 0; page < pages; ++page) {
+        lost += number(page).load() != round;
+        number(page).store(round + 1);
+      }
+    }
+  });
+  for (std::size_t turn = 0; turn < 64; ++turn) {
+    const std::size_t length = turn % 4 == 0 ? 256 : 1;  // Pages.
+    const std::size_t page = turn * 3989 % (pages - length);
+    EXPECT_TRUE(make_private(block.get() + page * page_size(), length * page_size()).ok());
+    const std::uint64_t seen = rounds.load();
+    while (turn % 8 == 0 && rounds.load() == seen) std::this_thread::yield();
+  }
+  stop.store(true);
+  writer.join();
+  EXPECT_EQ(lost, 0u);
 }
 
 }  // namespace

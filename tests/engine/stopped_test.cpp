@@ -1,0 +1,230 @@
+// Ranks that stop in the middle of a call while the others give up: what they still do to memory when they go
+// on, and what others that use it see.
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tests/engine/local_ranks.hpp"
+#include "tests/engine/process_group.hpp"
+
+namespace {
+std::atomic<bool> g_no_room{false};
+}
+
+/// Stands before the C library's: refuses as the kernel does where a process has as many mappings as it may.
+extern "C" void* mremap(void* old, std::size_t old_bytes, std::size_t bytes, int flags, ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* target = va_arg(rest, void*);
+  va_end(rest);
+  if (g_no_room) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(syscall(SYS_mremap, old, old_bytes, bytes, flags, target));
+}
+
+namespace lockstep {
+namespace {
+
+using internal::testing::run_forked;
+using internal::testing::Shared;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
+using internal::testing::wait_until;
+using std::chrono::milliseconds;
+using testing::error_of;
+using testing::MeetingPlace;
+
+constexpr std::size_t kPage = 4096 / sizeof(float);
+
+void add(const void* in, void* inout, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) static_cast<float*>(inout)[i] += static_cast<const float*>(in)[i];
+}
+
+/// A registered all_reduce whose operator stops its process once `stops`.
+CallOptions that_stops(std::atomic<bool>* stops, milliseconds timeout) {
+  CallOptions options;
+  options.algorithm = "registered/fused";
+  options.timeout = timeout;
+  options.user_op.context = stops;
+  options.user_op.combine = [](const void* in, void* inout, std::size_t count, void* context) {
+    auto* const stop = static_cast<std::atomic<bool>*>(context);
+    if (stop != nullptr && stop->exchange(false)) raise(SIGSTOP);
+    add(in, inout, count);
+  };
+  return options;
+}
+
+/// Lets `child` go on once rank 0 has given up on it, and waits for all.
+void go_on_after(std::atomic<bool>& given_up, const std::vector<pid_t>& children) {
+  ASSERT_EQ(waitpid(children.back(), nullptr, WUNTRACED), children.back());
+  wait_until([&] { return given_up.load(); });
+  kill(children.back(), SIGCONT);
+  for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
+}
+
+struct StopBoard {
+  std::atomic<bool> given_up{false}, resumed{false};
+};
+
+// It has read half of the input and writes a result: neither is one, and the caller's memory stays as it is.
+TEST(Stopped, WhoGoesOnLeavesTheCallersMemoryAloneAndReportsNoSuccess) {
+  MeetingPlace place;
+  Shared<StopBoard> board;
+  constexpr std::size_t kCount = 4 * kPage;
+  const auto children = start_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    auto* const in = static_cast<float*>(allocate(2 * kCount * sizeof(float)));
+    float* const out = in + kCount - 8;  // In one block, and sharing a page.
+    std::fill_n(in, 2 * kCount, 1.0f);
+    comm.barrier();
+    std::atomic<bool> stops = rank == 1;
+    const auto error = error_of([&] {
+      comm.all_reduce(in, out, kCount - 8, DataType::f32, ReduceOp::user,
+                      that_stops(&stops, milliseconds(rank == 0 ? 300 : 60'000)));
+    });
+    EXPECT_EQ(error.first, ErrorCode::timeout) << error.second;
+    if (rank == 1) return board->resumed.store(true);
+    std::fill_n(in, 2 * kCount, 7.0f);
+    board->given_up.store(true);
+    wait_until([&] { return board->resumed.load(); });
+    EXPECT_EQ(std::count(in, in + 2 * kCount, 7.0f), static_cast<std::ptrdiff_t>(2 * kCount));
+  });
+  go_on_after(board->given_up, children);
+}
+
+TEST(Stopped, WhatItMayStillWriteToIsSaidWhereItCannotBePrevented) {
+  MeetingPlace place;
+  Shared<StopBoard> board;
+  const auto children = start_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    auto* const data = static_cast<float*>(allocate(kPage * sizeof(float)));
+    comm.barrier();
+    std::atomic<bool> stops = rank == 1;
+    g_no_room = rank == 0;
+    const auto error = error_of([&] {
+      comm.all_reduce(data, data, kPage, DataType::f32, ReduceOp::user,
+                      that_stops(&stops, milliseconds(300)));
+    });
+    EXPECT_EQ(error.second.find("may still write to the output") != std::string::npos, rank == 0)
+        << error.second;
+    if (rank == 0) board->given_up.store(true);
+  });
+  go_on_after(board->given_up, children);
+}
+
+// The first two have a communicator of their own, whose calls go on in the other half of the blocks.
+TEST(Stopped, OtherCallsInTheSameBlockStayRight) {
+  MeetingPlace place;
+  Shared<StopBoard> board;
+  constexpr std::size_t kCount = 16 * kPage;
+  const auto children = start_forked(3, [&](int rank) {
+    Communicator world = place.join(rank, 3, "shm");
+    std::optional<Communicator> pair = world.split(rank < 2 ? 0 : -1, rank);
+    auto* const block = static_cast<float*>(allocate(2 * kCount * sizeof(float)));
+    std::atomic<bool> stops = rank == 2, over = false;
+    world.barrier();
+    std::thread first([&] {
+      const auto error = error_of([&] {
+        world.all_reduce(block, block, kCount, DataType::f32, ReduceOp::user,
+                         that_stops(&stops, milliseconds(300)));
+      });
+      EXPECT_EQ(error.first, ErrorCode::timeout) << error.second;
+      over.store(true);
+    });
+    float* const data = block + kCount;
+    float last = rank < 2 ? 0.0f : 1.0f;
+    for (float turn = 1; last == 0; ++turn) {
+      const bool was_over = over.load();
+      std::fill_n(data, kCount, turn * static_cast<float>(rank + 1));
+      pair->all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum);
+      ASSERT_EQ(std::count(data, data + kCount, 3 * turn), static_cast<std::ptrdiff_t>(kCount));
+      last = was_over ? 1.0f : 0.0f;
+      pair->all_reduce(&last, &last, 1, DataType::f32, ReduceOp::min);
+      if (turn > 1000) turn = 0;
+    }
+    first.join();
+    if (rank == 0) board->given_up.store(true);
+  });
+  go_on_after(board->given_up, children);
+}
+
+// A rank that has not mapped the peer's memory yet asks the peer for it.
+TEST(Stopped, WhoWaitsForAPeersMemoryKeepsItsDeadlineAndNamesThePeer) {
+  MeetingPlace place;
+  Shared<StopBoard> board;
+  constexpr std::size_t kCount = 1 << 20;
+  const auto children = start_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    auto* const data = static_cast<float*>(allocate(kCount * sizeof(float)));
+    comm.barrier();
+    CallOptions options;
+    options.algorithm = "registered/fused";
+    options.timeout = milliseconds(rank == 0 ? 500 : 60'000);
+    if (rank == 1) {
+      Work work = comm.all_reduce_async(data, data, kCount, DataType::f32, ReduceOp::sum, options);
+      raise(SIGSTOP);
+      EXPECT_EQ(error_of([&] { work.wait(); }).first, ErrorCode::timeout);
+      return;
+    }
+    wait_until([&] { return board->resumed.load(); });  // Stopped, rather.
+    const auto begun = std::chrono::steady_clock::now();
+    const auto error =
+        error_of([&] { comm.all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum, options); });
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+    EXPECT_EQ(error.first, ErrorCode::timeout) << error.second;
+    EXPECT_NE(error.second.find("it waits for rank 1 ("), std::string::npos) << error.second;
+    EXPECT_NE(error.second.find("pid "), std::string::npos) << error.second;
+    board->given_up.store(true);
+  });
+  ASSERT_EQ(waitpid(children[1], nullptr, WUNTRACED), children[1]);
+  board->resumed.store(true);
+  wait_until([&] { return board->given_up.load(); });
+  kill(children[1], SIGCONT);
+  for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
+}
+
+/// Ranks that are threads cannot be kept from memory that they write to already.
+void outlast_a_slow_thread(const char* algorithm) {
+  constexpr std::size_t kCount = 100'000;
+  std::atomic<int> entered{0};
+  testing::on_ranks(2, "shm", [&](Communicator& comm) {
+    std::vector<float> in(kCount, 1.0f), out(kCount);
+    CallOptions options;
+    options.algorithm = algorithm;
+    options.timeout = milliseconds(comm.rank() == 0 ? 200 : 60'000);
+    options.user_op.context = comm.rank() == 1 ? &entered : nullptr;
+    options.user_op.combine = [](const void* from, void* inout, std::size_t count, void* context) {
+      if (context != nullptr) {
+        if (static_cast<std::atomic<int>*>(context)->fetch_add(1) == 0)
+          internal::sleep_for(std::chrono::seconds(1));
+      }
+      add(from, inout, count);
+    };
+    comm.barrier();
+    try {
+      comm.all_reduce(in.data(), out.data(), kCount, DataType::f32, ReduceOp::user, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
+    }
+    std::fill(out.begin(), out.end(), -5.0f);
+    if (comm.rank() == 0) internal::sleep_for(milliseconds(1200));
+    EXPECT_EQ(std::count(out.begin(), out.end(), -5.0f), static_cast<std::ptrdiff_t>(kCount));
+  });
+  EXPECT_GT(entered.load(), 0);
+}
+
+TEST(Stopped, AThreadsOperatorIsOutlastedWhereItWritesToOthers) { outlast_a_slow_thread("registered/fused"); }
+TEST(Stopped, AThreadsOperatorStagesElse) { outlast_a_slow_thread(""); }
+
+}  // namespace
+}  // namespace lockstep
