@@ -47,7 +47,7 @@ void Reducer::State::use_plan(MarkCounts marks) {
 
 void Reducer::State::restored(std::uint64_t steps) {
   require_between_steps("restored");
-  hook_state.restored(options.average);
+  hook_state.restored(options.average && !options.weighted);  // Weights make a sum an average.
   step.number = steps + 1;
   if (plan.learning) plan.learns_in = step.number;
 }
