@@ -79,13 +79,16 @@ void Reducer::State::put(const PartPlace& place) {
 }
 
 /// The gradient is complete. Part by part: the first one of a large gradient travels while the next is
-/// copied.
-void Reducer::State::deliver(std::size_t i) {
+/// copied. wait() does not await what fails here, without memory to lend a bucket, say.
+void Reducer::State::deliver(std::size_t i) try {
   inspect(i);
   for (const PartPlace& place : plan.places[i]) {
     put(place);
     if (plan.tracker->complete(place.bucket)) start_full_buckets();
   }
+} catch (...) {
+  step.cut_short = true;
+  throw;
 }
 
 /// The same for a gradient that wait() found: buckets start later.

@@ -5,6 +5,7 @@
 #include "ddp/bucket_plan.hpp"
 #include "ddp/open_step.hpp"
 #include "ddp/reducer_state.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep {
@@ -14,7 +15,8 @@ bool Reducer::State::begin_step(std::uint64_t samples) {
   wait_gradients();
   if (!internal::open_step(step, closing, samples, communicator.rank(), options)) return false;
   if (widening) widening->set_factor(step.factor);
-  if (step.shadowing && !checks_first()) start_all_buckets();
+  if (step.shadowing && !checks_first())
+    internal::telling_peers(communicator, owner + "::begin_step", [this] { start_all_buckets(); });
   return true;
 }
 

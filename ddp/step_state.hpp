@@ -16,6 +16,7 @@ struct StepState {
   std::uint64_t number = 1;
   std::atomic<bool> marked{false};
   TroubleNote trouble;
+  std::atomic<bool> cut_short{false};      // A mark had no memory for its effect, which comes no more.
   std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
   std::vector<std::size_t> missing;        // Should have been marked.
   std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.

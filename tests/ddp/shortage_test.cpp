@@ -174,6 +174,46 @@ TEST(Shortage, OfABucketToLendFailsTheStepOnAllRanks) {
   }
 }
 
+/// Without a byte to be had not even an error can be written: the mark throws, and wait() tells the peers.
+TEST(Shortage, OfAnyMemoryInAMarkFailsTheStepOnAllRanks) {
+  for (const bool hook : {false, true}) {
+    on_processes(3, [&](Communicator& communicator) {
+      ShardedOptions options{.check_first = false};
+      if (hook) options.hook = all_reduce_hook();
+      LentWorld world(communicator, options);
+      if (communicator.rank() == kShort) {
+        const NoMemoryFrom none(1);
+        EXPECT_THROW(world.mark_from(0), std::bad_alloc);
+      } else {
+        world.mark_from(0);
+      }
+      expect_told(thrown_by([&] { world.sharded().wait(); }), "no memory");
+    });
+  }
+}
+
+/// Each bucket begins as soon as it is marked, which takes memory for its collective.
+TEST(Shortage, OfMemoryForACollectiveFailsTheStepOnAllRanks) {
+  for (const bool overlap : {false, true}) {
+    on_processes(2, [&](Communicator& communicator) {
+      ReducerOptions options{.bucket_bytes = 4, .first_bucket_bytes = 4};
+      options.check_first = false;
+      options.overlap_forward = overlap;
+      Numbers numbers(communicator, 6, options);
+      communicator.barrier();
+      {
+        const NoMemoryFrom none(1, communicator.rank() == kShort);
+        for (std::size_t i = 0; i < 6; ++i) numbers.mark(i);
+      }
+      expect_told(thrown_by([&] {
+                    numbers.reducer().wait();
+                    numbers.reducer().wait_gradients();
+                  }),
+                  "has no memory to start a bucket");
+    });
+  }
+}
+
 /// The gradients that backward did not reach travel as zeros, from buckets that wait() has to find.
 TEST(Shortage, OfABucketToLendInWaitFailsTheStepOnAllRanks) {
   for (const bool hook : {false, true}) {
