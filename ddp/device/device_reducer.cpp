@@ -85,6 +85,7 @@ void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm)
                 "clip_gradients: max_norm " + std::to_string(max_norm) + " is not above 0");
   }
   state_->step.require_ended("clip_gradients");
+  state_->plan.require_whole();
   const DeviceScope scope(state_->backend, state_->communicator.device());
   scope.status().throw_if_error();
   state_->kernels->clip(state_->plan.travels, state_->buckets.starts_of(state_->plan.travels), max_norm, norm,
@@ -93,13 +94,14 @@ void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm)
 
 DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) {
   if (state_.step.marked) state_.step.require_ended("no_sync");
+  state_.plan.require_whole();
   ++state_.step.pauses;
 }
 DeviceReducer::NoSync::~NoSync() { --state_.step.pauses; }
 
 const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan.travels; }
 std::uint64_t DeviceReducer::bytes_on_wire() const noexcept {
-  return state_->sent_before + state_->carrier->bytes_on_wire();
+  return state_->sent_before + (state_->carrier ? state_->carrier->bytes_on_wire() : 0);
 }
 std::size_t DeviceReducer::undo_bytes() const noexcept { return state_->undo ? state_->undo->bytes() : 0; }
 std::uint64_t DeviceReducer::steps() const noexcept { return state_->step.number - 1; }

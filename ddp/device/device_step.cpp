@@ -51,7 +51,7 @@ void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
 
 /// The first mark of a step, in `other`; several threads may think theirs is.
 void DeviceReducer::State::begin_marks(Stream other) {
-  if (plan.broken) throw *plan.broken;
+  plan.require_whole();
   step.require_marks_allowed(options.weighted);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
@@ -264,6 +264,7 @@ void DeviceReducer::State::reset_step() {
 
 bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {
   step.require_ended("begin_step");
+  plan.require_whole();
   if (!internal::open_step(step, closing, samples, communicator.rank(), rules)) return false;
   if (step.shadowing && !options.check_first) {
     internal::telling_peers(peers, std::string(kOwner) + "::begin_step", [&] { start_all_buckets(other); });

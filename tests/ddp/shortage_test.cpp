@@ -44,6 +44,25 @@ void mark_all(Numbers& numbers, std::size_t count) {
 
 // ---- changes of the plan
 
+/// After a change that has failed nothing may look at what is half of one plan and half of the next.
+void expect_broken(Reducer& reducer, const std::string& text) {
+  static float value = 0;
+  const Parameter more{"more", DataType::f32, {}, &value, nullptr};
+  const std::function<void()> calls[] = {
+      [&] { reducer.mark_ready(0); },
+      [&] { reducer.wait(); },
+      [&] { static_cast<void>(reducer.begin_step(1)); },
+      [&] { reducer.freeze({}); },
+      [&] {
+        reducer.add_parameters({&more, 1});
+      },
+      [&] { static_cast<void>(reducer.slices()); },
+      [&] { static_cast<void>(reducer.slices(CheckpointInfo{.world_size = 2})); },
+      [&] { reducer.restored(1); },
+  };
+  for (const auto& call : calls) expect_told(thrown_by(call), text);
+}
+
 /// The step before has ended well everywhere; with another plan than its peers the rank would add up other
 /// gradients in the next one.
 TEST(Shortage, OfMemoryForRebuiltBucketsEndsTheNextStepOnAllRanks) {
@@ -64,8 +83,7 @@ TEST(Shortage, OfMemoryForRebuiltBucketsEndsTheNextStepOnAllRanks) {
       for (std::size_t i = 0; i < kCount; ++i) numbers.expect(i, 1.5);
       if (communicator.rank() == kShort) {
         EXPECT_EQ(moved, 0);
-        expect_told(thrown_by([&] { numbers.mark(0); }), "lay out its buckets anew");
-        expect_told(thrown_by([&] { numbers.reducer().wait(); }), "lay out its buckets anew");
+        expect_broken(numbers.reducer(), "lay out its buckets anew");
       } else {
         expect_told(thrown_by([&] {
                       mark_all(numbers, kCount);
@@ -114,7 +132,7 @@ TEST(Shortage, OfMemoryInFreezeEndsTheNextStepOnAllRanks) {
     };
     if (culprit) {
       expect_told(thrown_by(freeze), "freeze");
-      expect_told(thrown_by([&] { numbers.mark(0); }), "freeze");
+      expect_broken(numbers.reducer(), "freeze");
       return;
     }
     expect_told(thrown_by([&] {
@@ -124,6 +142,27 @@ TEST(Shortage, OfMemoryInFreezeEndsTheNextStepOnAllRanks) {
                 }),
                 "freeze");
   });
+}
+
+/// The peers have reached the broadcast of the new values; their hooks still look at the parameters before.
+TEST(Shortage, OfMemoryForParametersThatJoinEndsTheNextStepOnAllRanks) {
+  for (const bool hook : {false, true}) {
+    on_processes(3, [&](Communicator& communicator) {
+      ReducerOptions options;
+      if (hook) options.hook = make_quantised_hook();
+      Numbers numbers(communicator, 3, options);
+      mark_all(numbers, 3);
+      numbers.reducer().wait();
+      std::vector<float> values(2'000);
+      const Parameter more{"more", DataType::f32, {2'000}, values.data(), values.data()};
+      expect_told(thrown_by([&] {
+                    const NoDescriptors none(communicator.rank() == kShort);
+                    numbers.reducer().add_parameters({&more, 1});
+                  }),
+                  "add_parameters");
+      expect_broken(numbers.reducer(), "add_parameters");
+    });
+  }
 }
 
 // ---- buckets that are lent
@@ -153,6 +192,36 @@ class LentWorld {
   std::vector<std::vector<float>> values_, gradients_;
   std::optional<ShardedOptimizer> sharded_;
 };
+
+TEST(Shortage, OfMemoryForParametersThatJoinShardsEndsTheNextStepOnAllRanks) {
+  for (const auto stage : {ZeroStage::optimizer, ZeroStage::gradients}) {
+    on_processes(2, [&](Communicator& communicator) {
+      LentWorld world(communicator, {.stage = stage});
+      ShardedOptimizer& sharded = world.sharded();
+      std::vector<float> values(2'000);
+      const Parameter more{"more", DataType::f32, {2'000}, values.data(), values.data()};
+      expect_told(thrown_by([&] {
+                    const NoDescriptors none(communicator.rank() == kShort);
+                    sharded.add_parameters({&more, 1});
+                  }),
+                  "add_parameters");
+      const std::function<void()> calls[] = {
+          [&] { sharded.mark_ready(0); },
+          [&] { sharded.wait(); },
+          [&] {
+            sharded.add_parameters({&more, 1});
+          },
+          [&] { static_cast<void>(sharded.value(0)); },
+          [&] { sharded.wait_parameters(0); },
+          [&] { sharded.wait_parameters(); },
+          [&] { static_cast<void>(sharded.slices()); },
+          [&] { static_cast<void>(sharded.slices(CheckpointInfo{.world_size = 2})); },
+          [&] { sharded.restored(1); },
+      };
+      for (const auto& call : calls) expect_told(thrown_by(call), "add_parameters");
+    });
+  }
+}
 
 TEST(Shortage, OfABucketToLendFailsTheStepOnAllRanks) {
   for (const bool hook : {false, true}) {
