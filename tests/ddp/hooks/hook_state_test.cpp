@@ -307,6 +307,26 @@ TEST(HookState, LocalSgdGoesOnCountingItsSteps) {
   });
 }
 
+/// Back to an older checkpoint in the same process: the step that was averaged comes again.
+TEST(HookState, LocalSgdAveragesAStepThatComesAgain) {
+  const Directory directory;
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    auto local = std::make_shared<LocalSgd>(LocalSgdOptions{.period = 4});
+    ReducerOptions options;
+    options.hook = local;
+    Net net;
+    Reducer reducer(communicator, net.list, options);
+    train(reducer, net, communicator.rank(), 3);
+    save(communicator, reducer, net, directory.checkpoint());
+    for (int run = 0; run < 2; ++run) {
+      train(reducer, net, communicator.rank(), 4);
+      EXPECT_TRUE(local->average_parameters());
+      EXPECT_FALSE(local->average_parameters());
+      load(communicator, reducer, net, directory.checkpoint());
+    }
+  });
+}
+
 TEST(HookState, ShardedTrainingWithAHookResumesBitForBit) {
   const auto run = [](Communicator& communicator, Net& net, const std::string& from, std::uint64_t last,
                       const std::string& to) {
