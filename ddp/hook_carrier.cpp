@@ -9,6 +9,7 @@
 
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_carrier.hpp"
+#include "ddp/bucket_gaps.hpp"
 #include "lib/base/threads.hpp"
 
 namespace lockstep::internal {
@@ -172,6 +173,7 @@ void HookCarrier::start_next(std::unique_lock<std::mutex>& lock) {
   ++started_;
 }
 
+/// What a hook leaves in gaps between gradients is no part of a norm, nor of what an optimizer steps.
 void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
   const GradientBucket bucket = queue_[finished_];
   Work& work = works_[finished_];
@@ -183,7 +185,9 @@ void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
     } else {
       done = work.wait_for(kGlance);
     }
-    if (done) hook_->finish(bucket);
+    if (!done) return;
+    hook_->finish(bucket);
+    clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, size_of(bucket.type));
   });
   if (failure_) {  // The buckets are not free before their operations have ended, well or not.
     lock.unlock();
