@@ -27,6 +27,8 @@ class DirectCarrier final : public BucketCarrier {
 
   void await(std::size_t bucket) override { works_.await(bucket); }
 
+  bool failed() const override { return works_.failed(); }
+
   std::optional<Error> finish() override { return works_.finish(); }
 
  private:
