@@ -3,6 +3,7 @@
 // marking thread must not.
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -141,6 +142,8 @@ bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string&
   } catch (const Error& error) {
     const int culprit = error.culprit() >= 0 ? error.culprit() : communicator_.rank();
     failed.emplace(error.code(), error.what(), culprit);
+  } catch (const std::bad_alloc&) {
+    failed.emplace(ErrorCode::out_of_memory, "no memory", communicator_.rank());
   } catch (const std::exception& error) {
     failed.emplace(ErrorCode::aborted, error.what(), communicator_.rank());
   } catch (...) {

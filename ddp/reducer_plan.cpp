@@ -95,9 +95,7 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
   require_between_steps("add_parameters");
   plan.require_whole();
   wait_gradients();
-  std::vector<Parameter> all = parameters;
-  all.insert(all.end(), added.begin(), added.end());
-  const bool may_move = internal::check_parameters(communicator, all, options);
+  const bool may_move = internal::check_joining(communicator, parameters, added, options);
   if (added.empty()) return;
   plan.change(communicator, owner + "::add_parameters", [&] {
     const std::size_t first = parameters.size();

@@ -45,10 +45,12 @@ ReducerOptions reducer_options(const ShardedOptions& options) {
 
 /// All ranks have rank 0's optimizer, rate and stage.
 void check_settings(Communicator& communicator, const Optimizer* optimizer, const ShardedOptions& options) {
-  const std::string rule = optimizer != nullptr
-                               ? optimizer->name() + ", rate " + internal::exact(optimizer->rate())
-                               : "no optimizer";
-  const std::string text = rule + ", stage " + std::to_string(static_cast<int>(options.stage));
+  std::string text;
+  internal::telling_peers(communicator, "ShardedOptimizer", [&] {
+    text = optimizer != nullptr ? optimizer->name() + ", rate " + internal::exact(optimizer->rate())
+                                : "no optimizer";
+    text += ", stage " + std::to_string(static_cast<int>(options.stage));
+  });
   const std::uint64_t mine = internal::fnv1a(text);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(&mine, all.data(), 1, DataType::u64);
@@ -271,9 +273,7 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
                                                  " are reduced and not stepped; call step() first");
   }
   wait_parameters();
-  std::vector<Parameter> all = s.parameters;
-  all.insert(all.end(), added.begin(), added.end());
-  internal::check_parameters(s.communicator, all, reducer_options(s.options));
+  internal::check_joining(s.communicator, s.parameters, added, reducer_options(s.options));
   check_types(added);
   if (added.empty()) return;
   s.reducer.state_->plan.change(s.communicator, "ShardedOptimizer::add_parameters", [&] { s.grow(added); });
