@@ -15,6 +15,21 @@ namespace lockstep {
 
 using internal::DeviceScope;
 
+namespace {
+
+/// Options of which one rank can make nothing are refused on all.
+ReducerOptions rules_of(Communicator& control, const DeviceReducerOptions& options) {
+  std::string problem;
+  try {
+    return internal::host_options(options);
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  internal::refuse_parameters(control, problem);
+}
+
+}  // namespace
+
 DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const DeviceReducerOptions& o)
     : options(o),
       rules(internal::host_options(o)),
@@ -37,7 +52,7 @@ DeviceReducer::State::~State() {
 
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
-  const ReducerOptions rules = internal::host_options(options);
+  const ReducerOptions rules = rules_of(control, options);
   const bool may_move = internal::check_parameters(control, parameters, rules);
   auto own = control.split(0, control.rank());
   internal::telling_peers(communicator, "DeviceReducer", [&] {
