@@ -20,7 +20,7 @@ void Reducer::State::check_index(const char* call, std::size_t parameter) const 
 void Reducer::State::mark_ready(std::size_t i) {
   check_index("mark_ready", i);
   if (plan.frozen[i]) return;
-  if (step.pauses > 0) return step.note_gradient(i);
+  if (step.pauses > 0) return step.note_paused(i);
   const bool last = claim("mark_ready", i);
   if (last || plan.learning) step.note_gradient(i);
   if (!last) return;

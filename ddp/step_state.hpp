@@ -28,6 +28,10 @@ struct StepState {
 
   /// Any thread, and several of one parameter.
   void note_gradient(std::size_t i) { std::atomic_ref(has_gradient[i]).store(1, std::memory_order_relaxed); }
+  /// Under no_sync. After begin_step(0) none takes part.
+  void note_paused(std::size_t i) {
+    if (!shadowing) note_gradient(i);
+  }
   std::string name() const { return "step " + std::to_string(number); }
   /// Before the first mark. Throws Error(invalid_argument) where this step takes none, or none yet.
   void require_marks_allowed(bool weighted) const;
