@@ -91,7 +91,6 @@ void HookCarrier::attach(const BucketPlan& plan, std::span<const Parameter> para
 void HookCarrier::start(const GradientBucket& bucket) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (queue_.empty()) wrong_result_.reset();
     queue_.push_back(bucket);
   }
   work_arrived_.notify_one();
@@ -109,6 +108,7 @@ std::optional<Error> HookCarrier::finish() {
 /// The thread has nothing to do, and what it wrote was seen in finish().
 std::optional<Error> HookCarrier::end_step(bool good) {
   std::unique_lock lock(mutex_);
+  wrong_result_.reset();  // It was judged. The next step may have no bucket.
   attempt(lock, "end_step", [&] { hook_->end_step(good); });
   return std::exchange(failure_, std::nullopt);
 }
