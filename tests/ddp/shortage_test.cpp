@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/ddp.hpp"
+#include "lockstep/ddp/checkpoint.hpp"
 #include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
 namespace {
@@ -296,6 +298,32 @@ TEST(Shortage, OfABucketToLendInWaitFailsTheStepOnAllRanks) {
       expect_told(thrown_by([&] { world.sharded().wait(); }), "a bucket");
     });
   }
+}
+
+// ---- checkpoints
+
+/// So many tensors that their list, and the manifest, take more than there is.
+TEST(Shortage, OfMemoryForACheckpointIsAnErrorOnAllRanks) {
+  const internal::TemporaryDirectory directory;
+  on_processes(2, [&](Communicator& communicator) {
+    std::vector<float> values(1'000);
+    std::vector<Parameter> list;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      list.push_back({"n" + std::to_string(i), DataType::f32, {}, &values[i], nullptr});
+    const auto saved = slices_to_save(list, communicator), loaded = slices_to_load(list);
+    const std::string path = directory.path() + "/last";
+    const std::function<void()> save = [&] { save_checkpoint(communicator, path, saved, {.step = 1}); };
+    const std::function<void()> load = [&] { load_checkpoint(communicator, path, loaded); };
+    for (const auto& call : {save, load}) {
+      const Error error = thrown_by([&] {
+        const NoMemoryFrom none(16'000, communicator.rank() == kShort);
+        call();
+      });
+      EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+      expect_told(error, "no memory");
+      EXPECT_NO_THROW(call());
+    }
+  });
 }
 
 }  // namespace
