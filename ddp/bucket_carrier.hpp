@@ -39,6 +39,9 @@ class BucketCarrier {
   /// Error. Of carriers that bring buckets back one by one.
   virtual void await(std::size_t bucket) { static_cast<void>(bucket); }
 
+  /// Whether a bucket has not begun, which finish() tells of.
+  virtual bool failed() const { return false; }
+
   /// Ends the step: returns when no operation touches the buckets any more, with the first error.
   virtual std::optional<Error> finish() = 0;
 

@@ -81,7 +81,8 @@ class Planner {
   /// the cap, and one page at least.
   std::size_t piece_of(DataType type, std::size_t elements) const {
     const std::size_t page = kBucketAlignment / size_of(type);
-    const std::size_t cap = std::max(cap_ / kBucketAlignment, std::size_t{1}) * page;
+    const std::size_t whole = (elements + page - 1) / page;  // A cap beyond it would wrap below.
+    const std::size_t cap = std::clamp(cap_ / kBucketAlignment, std::size_t{1}, whole) * page;
     const std::size_t pieces = (elements + cap - 1) / cap;
     return ((elements + pieces - 1) / pieces + page - 1) / page * page;
   }
@@ -160,9 +161,17 @@ std::vector<std::vector<PartPlace>> places_of(const BucketPlan& plan, std::size_
 BucketPlan plan_in_order(std::span<const Parameter> parameters, const ReducerOptions& options,
                          std::span<const std::size_t> order) {
   Planner planner(options);
+  std::size_t bytes = 0;
   for (const std::size_t i : order) {
     auto elements = element_count(parameters[i]);
     elements.status().throw_if_error();
+    const std::size_t own = *elements * size_of(parameters[i].type);
+    if (own > kMaxBytes - bytes) {
+      throw Error(ErrorCode::invalid_argument,
+                  "the parameters, " + describe(parameters[i]) +
+                      " among them, have more bytes than the address space; check their shapes");
+    }
+    bytes += own;
     planner.add(i, parameters[i].type, *elements);
   }
   return {planner.finish()};

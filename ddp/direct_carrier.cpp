@@ -11,7 +11,7 @@ namespace {
 class DirectCarrier final : public BucketCarrier {
  public:
   DirectCarrier(Communicator& communicator, StepClock& clock, bool last_first)
-      : communicator_(communicator), clock_(clock), last_first_(last_first) {}
+      : communicator_(communicator), clock_(clock), last_first_(last_first), works_(communicator) {}
 
   void attach(const BucketPlan& plan, std::span<const Parameter>) override {
     works_.reserve(plan.buckets.size());
@@ -26,6 +26,8 @@ class DirectCarrier final : public BucketCarrier {
   }
 
   void await(std::size_t bucket) override { works_.await(bucket); }
+
+  bool failed() const override { return works_.failed(); }
 
   std::optional<Error> finish() override { return works_.finish(); }
 

@@ -3,12 +3,14 @@
 // marking thread must not.
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_carrier.hpp"
+#include "ddp/bucket_gaps.hpp"
 #include "lib/base/threads.hpp"
 
 namespace lockstep::internal {
@@ -89,7 +91,6 @@ void HookCarrier::attach(const BucketPlan& plan, std::span<const Parameter> para
 void HookCarrier::start(const GradientBucket& bucket) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (queue_.empty()) wrong_result_.reset();
     queue_.push_back(bucket);
   }
   work_arrived_.notify_one();
@@ -107,6 +108,7 @@ std::optional<Error> HookCarrier::finish() {
 /// The thread has nothing to do, and what it wrote was seen in finish().
 std::optional<Error> HookCarrier::end_step(bool good) {
   std::unique_lock lock(mutex_);
+  wrong_result_.reset();  // It was judged. The next step may have no bucket.
   attempt(lock, "end_step", [&] { hook_->end_step(good); });
   return std::exchange(failure_, std::nullopt);
 }
@@ -140,6 +142,8 @@ bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string&
   } catch (const Error& error) {
     const int culprit = error.culprit() >= 0 ? error.culprit() : communicator_.rank();
     failed.emplace(error.code(), error.what(), culprit);
+  } catch (const std::bad_alloc&) {
+    failed.emplace(ErrorCode::out_of_memory, "no memory", communicator_.rank());
   } catch (const std::exception& error) {
     failed.emplace(ErrorCode::aborted, error.what(), communicator_.rank());
   } catch (...) {
@@ -172,6 +176,7 @@ void HookCarrier::start_next(std::unique_lock<std::mutex>& lock) {
   ++started_;
 }
 
+/// What a hook leaves in gaps between gradients is no part of a norm, nor of what an optimizer steps.
 void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
   const GradientBucket bucket = queue_[finished_];
   Work& work = works_[finished_];
@@ -183,7 +188,9 @@ void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
     } else {
       done = work.wait_for(kGlance);
     }
-    if (done) hook_->finish(bucket);
+    if (!done) return;
+    hook_->finish(bucket);
+    clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, size_of(bucket.type));
   });
   if (failure_) {  // The buckets are not free before their operations have ended, well or not.
     lock.unlock();

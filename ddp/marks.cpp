@@ -1,5 +1,6 @@
 #include "ddp/marks.hpp"
 
+#include <new>
 #include <thread>
 
 #include "lib/net/fd.hpp"
@@ -53,7 +54,8 @@ void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
     plan.learning = false;
     return;
   }
-  while (!plan.tracker->settled()) std::this_thread::yield();  // A thread is at the end of its mark_ready().
+  while (!step.cut_short && !plan.tracker->settled()) std::this_thread::yield();  // A mark is at its end.
+  if (step.cut_short) throw std::bad_alloc();
   for (const std::size_t i : plan.tracker->unmarked()) {
     if (!find_unused) {
       step.missing.push_back(i);

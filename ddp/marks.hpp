@@ -24,9 +24,10 @@ void require_own_process(const char* call, const std::string& owner);
 [[noreturn]] void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const char* call,
                                       std::size_t i, std::span<const Parameter> parameters, int rank);
 
-/// In wait(), when no more marks come: returns when every mark had its effect. What should have been marked
-/// is the step's trouble; `contribute(i)` for each gradient that takes part although its marks did not tell.
-/// A step that was learning how many marks there are has learned it.
+/// In wait(), when no more marks come: returns when every mark had its effect, and throws std::bad_alloc when
+/// one had no memory for it. What should have been marked is the step's trouble; `contribute(i)` for each
+/// gradient that takes part although its marks did not tell. A step that was learning how many marks there
+/// are has learned it.
 void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
                   const std::function<void(std::size_t)>& contribute);
 

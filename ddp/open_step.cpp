@@ -13,10 +13,11 @@ struct SampleWeight {
 };
 
 /// `samples` of each rank, not all 0. With equal weights the average over samples is that over ranks
-/// (`average` says whether that is asked for), without a pass over the gradients.
-SampleWeight weight_of(std::span<const std::uint64_t> samples, int rank, bool average) {
-  if (std::all_of(samples.begin(), samples.end(), [&](auto n) { return n == samples[0]; }))
-    return {average, 1};
+/// (`average` says whether that is asked for), without a pass over the gradients: but not with a hook, whose
+/// error feedback adds what steps have left to gradients of others, and must find all of one weight.
+SampleWeight weight_of(std::span<const std::uint64_t> samples, int rank, const ReducerOptions& options) {
+  const bool equal = std::all_of(samples.begin(), samples.end(), [&](auto n) { return n == samples[0]; });
+  if (equal && !options.hook) return {options.average, 1};
   double total = 0;
   for (const std::uint64_t n : samples) total += static_cast<double>(n);
   return {false, static_cast<double>(samples[static_cast<std::size_t>(rank)]) / total};
@@ -34,7 +35,7 @@ bool open_step(StepState& step, ClosingExchange& closing, std::uint64_t samples,
   // What a micro-batch under no_sync has left counts for nothing now.
   if (step.shadowing) std::fill(step.has_gradient.begin(), step.has_gradient.end(), std::uint8_t{0});
   if (options.weighted) {
-    const SampleWeight weight = weight_of(all, rank, options.average);
+    const SampleWeight weight = weight_of(all, rank, options);
     step.average = weight.average;
     step.factor = weight.factor;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/parameter_list.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
@@ -30,9 +31,10 @@ Result<std::vector<ParameterList>> gather_lists(Communicator& communicator, cons
   return lists;
 }
 
-/// Returns whether all ranks' gradients may move, or throws the verdict on their lists.
-bool compare_with_peers(Communicator& communicator, const ParameterList& list, bool may_move) {
-  const std::string mine = serialise(list);
+/// `mine` is the list as bytes. Returns whether all ranks' gradients may move, or throws the verdict on their
+/// lists.
+bool compare_with_peers(Communicator& communicator, const ParameterList& list, const std::string& mine,
+                        bool may_move) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
 
   struct Fingerprint {
@@ -65,13 +67,29 @@ bool check_parameters(Communicator& communicator, std::span<const Parameter> par
                       const ReducerOptions& options) {
   const bool may_move =
       options.rebuild && (!options.gradients_as_views || options.gradients_moved != nullptr);
-  return compare_with_peers(communicator, make_list(parameters, options), may_move);
+  ParameterList list;
+  std::string mine;
+  telling_peers(communicator, "Reducer", [&] {
+    list = make_list(parameters, options);
+    mine = serialise(list);
+  });
+  return compare_with_peers(communicator, list, mine, may_move);
+}
+
+bool check_joining(Communicator& communicator, std::span<const Parameter> parameters,
+                   std::span<const Parameter> added, const ReducerOptions& options) {
+  std::vector<Parameter> all;
+  telling_peers(communicator, "add_parameters", [&] {
+    all.assign(parameters.begin(), parameters.end());
+    all.insert(all.end(), added.begin(), added.end());
+  });
+  return check_parameters(communicator, all, options);
 }
 
 void refuse_parameters(Communicator& communicator, const std::string& problem) {
   ParameterList list;
   list.problem = problem;
-  compare_with_peers(communicator, list, false);
+  compare_with_peers(communicator, list, serialise(list), false);
   throw Error(ErrorCode::invalid_argument, problem, communicator.rank());  // Not reached: a problem throws.
 }
 

@@ -15,6 +15,10 @@ namespace lockstep::internal {
 bool check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
                       const ReducerOptions& options);
 
+/// The same of all once `added` have joined `parameters`.
+bool check_joining(Communicator& communicator, std::span<const Parameter> parameters,
+                   std::span<const Parameter> added, const ReducerOptions& options);
+
 /// What a rank does instead that cannot even give a list, because of `problem`: throws on every rank, too.
 [[noreturn]] void refuse_parameters(Communicator& communicator, const std::string& problem);
 

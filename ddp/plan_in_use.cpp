@@ -5,11 +5,15 @@
 namespace lockstep::internal {
 
 void PlanInUse::derive(MarkCounts marks, bool static_graph, std::uint64_t number) {
-  travels = without_frozen(layout, frozen);
-  hash = hash_of(travels);
-  places = places_of(travels, frozen.size());
-  const auto before = std::exchange(tracker, std::make_unique<ReadyTracker>(travels, frozen.size()));
-  if (marks == MarkCounts::kept) return tracker->adopt(*before);
+  BucketPlan next = without_frozen(layout, frozen);
+  auto next_places = places_of(next, frozen.size());
+  auto next_tracker = std::make_unique<ReadyTracker>(next, frozen.size());
+  if (marks == MarkCounts::kept) next_tracker->adopt(*tracker);
+  hash = hash_of(next);  // From here on nothing fails.
+  travels = std::move(next);
+  places = std::move(next_places);
+  tracker = std::move(next_tracker);
+  if (marks == MarkCounts::kept) return;
   learning = static_graph;
   learns_in = learning ? number : 0;
   if (learning) tracker->learn();

@@ -31,9 +31,15 @@ struct PlanInUse {
   ReadyOrder order;             // Observed until the buckets were laid out anew.
   bool learning = false;        // Static graph, until the marks of a step were counted:
   std::uint64_t learns_in = 0;  // that step, the same on all ranks that have data.
-  std::optional<Error> broken;  // Why a change failed: no step begins any more.
+  std::optional<Error>
+      broken;  // Why a change failed: no step begins any more, and nothing looks at the plan.
 
   const std::vector<BucketPlan::Bucket>& buckets() const noexcept { return travels.buckets; }
+
+  /// Throws why a change has failed. What depends on the plan may be of the one before or of the next.
+  void require_whole() const {
+    if (broken) throw *broken;
+  }
 
   /// `layout` or `frozen` changed: all else follows. A static graph counts its marks `anew` in step `number`;
   /// counts that are `kept` hold from the next restart() on.

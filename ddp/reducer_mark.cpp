@@ -20,7 +20,7 @@ void Reducer::State::check_index(const char* call, std::size_t parameter) const 
 void Reducer::State::mark_ready(std::size_t i) {
   check_index("mark_ready", i);
   if (plan.frozen[i]) return;
-  if (step.pauses > 0) return step.note_gradient(i);
+  if (step.pauses > 0) return step.note_paused(i);
   const bool last = claim("mark_ready", i);
   if (last || plan.learning) step.note_gradient(i);
   if (!last) return;
@@ -51,7 +51,7 @@ bool Reducer::State::claim(const char* call, std::size_t i) {
 
 /// The first mark of a step; several threads may think theirs is.
 void Reducer::State::begin_marks() {
-  if (plan.broken) throw *plan.broken;
+  plan.require_whole();
   step.require_marks_allowed(options.weighted);
   require_nothing_late();
   clock.mark();
@@ -79,13 +79,16 @@ void Reducer::State::put(const PartPlace& place) {
 }
 
 /// The gradient is complete. Part by part: the first one of a large gradient travels while the next is
-/// copied.
-void Reducer::State::deliver(std::size_t i) {
+/// copied. wait() does not await what fails here, without memory to lend a bucket, say.
+void Reducer::State::deliver(std::size_t i) try {
   inspect(i);
   for (const PartPlace& place : plan.places[i]) {
     put(place);
     if (plan.tracker->complete(place.bucket)) start_full_buckets();
   }
+} catch (...) {
+  step.cut_short = true;
+  throw;
 }
 
 /// The same for a gradient that wait() found: buckets start later.

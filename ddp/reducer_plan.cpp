@@ -47,7 +47,8 @@ void Reducer::State::use_plan(MarkCounts marks) {
 
 void Reducer::State::restored(std::uint64_t steps) {
   require_between_steps("restored");
-  hook_state.restored(options.average);
+  plan.require_whole();
+  hook_state.restored(options.average && !options.weighted);  // Weights make a sum an average.
   step.number = steps + 1;
   if (plan.learning) plan.learns_in = step.number;
 }
@@ -77,6 +78,7 @@ void Reducer::State::lay_out_anew() {
 
 void Reducer::State::freeze(std::span<const std::size_t> list) {
   require_between_steps("freeze");
+  plan.require_whole();
   wait_gradients();
   std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
   if (next == plan.frozen) return;
@@ -91,10 +93,9 @@ void Reducer::State::freeze(std::span<const std::size_t> list) {
 
 void Reducer::State::add_parameters(std::span<const Parameter> added) {
   require_between_steps("add_parameters");
+  plan.require_whole();
   wait_gradients();
-  std::vector<Parameter> all = parameters;
-  all.insert(all.end(), added.begin(), added.end());
-  const bool may_move = internal::check_parameters(communicator, all, options);
+  const bool may_move = internal::check_joining(communicator, parameters, added, options);
   if (added.empty()) return;
   plan.change(communicator, owner + "::add_parameters", [&] {
     const std::size_t first = parameters.size();
@@ -103,23 +104,25 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
       if (options.half_in_f32) carrier = make_carrier();
       broadcast_values(more, first);
     });
+    if (may_move) plan.order.observe(parameters.size());
   });
-  if (may_move) plan.order.observe(parameters.size());
 }
 
-/// New parameters get buckets of their own, so that nothing moves.
+/// New parameters get buckets of their own, so that nothing moves. There is room for them everywhere before
+/// they count.
 void Reducer::State::grow(std::span<const Parameter> added, const BucketPlan& more,
                           const std::function<void()>& bring) {
   if (memory) memory->add(more, parameters.size() + added.size());
-  const std::vector<Parameter> before = std::move(parameters);  // The hook looks at them until use_plan().
-  parameters = before;
-  parameters.insert(parameters.end(), added.begin(), added.end());
+  std::vector<Parameter> all = parameters;
+  all.insert(all.end(), added.begin(), added.end());
   for (const Parameter& p : added) counts.push_back(internal::element_count(p).value());
-  step.has_gradient.resize(parameters.size());
-  closing.resize(parameters.size());
-  plan.grow(more, parameters.size());
+  step.has_gradient.resize(all.size());
+  closing.resize(all.size());
+  plan.grow(more, all.size());
+  attached_to = std::exchange(parameters, std::move(all));
   bring();
   use_plan(MarkCounts::anew);
+  attached_to.clear();
 }
 
 }  // namespace lockstep

@@ -109,8 +109,9 @@ struct Reducer::State {
   Communicator communicator;  // A handle of its own: the caller may move or drop the other one.
   const ReducerOptions options;
   std::vector<Parameter> parameters;
-  std::vector<std::size_t> counts;  // Elements of each.
-  std::string owner = "Reducer";    // Whose inside this is, for messages.
+  std::vector<Parameter> attached_to;  // While others join: those that the hook still looks at.
+  std::vector<std::size_t> counts;     // Elements of each.
+  std::string owner = "Reducer";       // Whose inside this is, for messages.
 
   internal::PlanInUse plan;
   std::unique_ptr<internal::BucketMemory> memory;  // Null: the carrier lends buckets.

@@ -56,7 +56,7 @@ void Reducer::State::run_to_end() {
     judge();
   }
   start_all_buckets();
-  if (!leaves_buckets()) {
+  if (!leaves_buckets() || carrier->failed()) {
     if (auto failed = carrier->finish()) throw *failed;
     note_wrong_result();
   }

@@ -1,10 +1,14 @@
 // StartedWorks: the collectives that a step has started, and the first of their errors.
 #pragma once
 
+#include <new>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "collectives/communicator_core.hpp"
+#include "lockstep/communicator.hpp"
 #include "lockstep/error.hpp"
 #include "lockstep/work.hpp"
 
@@ -13,6 +17,12 @@ namespace lockstep::internal {
 /// One thread at a time.
 class StartedWorks {
  public:
+  explicit StartedWorks(Communicator& communicator)
+      : communicator_(communicator),
+        no_memory_(ErrorCode::out_of_memory,
+                   "rank " + std::to_string(communicator.rank()) + " has no memory to start a bucket",
+                   communicator.rank()) {}
+
   void reserve(std::size_t count) { works_.reserve(count); }
 
   /// Keeps the Work that `begin()` returns, or its error. After an error nothing more begins.
@@ -20,9 +30,13 @@ class StartedWorks {
   void start(Begin begin) noexcept {
     if (failure_) return;
     try {
+      if (works_.size() == works_.capacity()) works_.reserve(2 * works_.size() + 1);  // What begins is kept.
       works_.push_back(begin());
     } catch (const Error& error) {
       failure_ = error;
+    } catch (const std::bad_alloc&) {
+      failure_ = no_memory_;  // A copy takes none.
+      alone_ = true;
     }
   }
 
@@ -52,8 +66,14 @@ class StartedWorks {
     return ended_++;
   }
 
-  /// Returns when none runs any more, with the first error. Ready for the next step.
+  /// Returns when none runs any more, with the first error. Ready for the next step. The peers are told of
+  /// what they do not know: they wait for what never began.
   std::optional<Error> finish() {
+    if (alone_) {
+      communicator_.core().engine().request_revoke(
+          Status(no_memory_.code(), no_memory_.what(), no_memory_.culprit()));
+      alone_ = false;
+    }
     while (in_flight() > 0) await_first();
     works_.clear();
     ended_ = 0;
@@ -61,6 +81,9 @@ class StartedWorks {
   }
 
  private:
+  Communicator& communicator_;
+  const Error no_memory_;  // Made while there is some.
+  bool alone_ = false;     // The failure is that, and the peers were not told yet.
   std::vector<Work> works_;
   std::size_t ended_ = 0;  // The first so many were waited for one by one, and are gone.
   std::optional<Error> failure_;

@@ -27,6 +27,7 @@ void StepState::require_ended(const char* call) const {
 void StepState::restart(bool averages) {
   marked = false;
   trouble.clear();
+  cut_short = false;
   std::fill(has_gradient.begin(), has_gradient.end(), std::uint8_t{0});
   missing.clear();
   opened = shadowing = false;

@@ -16,6 +16,7 @@ struct StepState {
   std::uint64_t number = 1;
   std::atomic<bool> marked{false};
   TroubleNote trouble;
+  std::atomic<bool> cut_short{false};      // A mark had no memory for its effect, which comes no more.
   std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
   std::vector<std::size_t> missing;        // Should have been marked.
   std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.
@@ -27,6 +28,10 @@ struct StepState {
 
   /// Any thread, and several of one parameter.
   void note_gradient(std::size_t i) { std::atomic_ref(has_gradient[i]).store(1, std::memory_order_relaxed); }
+  /// Under no_sync. After begin_step(0) none takes part.
+  void note_paused(std::size_t i) {
+    if (!shadowing) note_gradient(i);
+  }
   std::string name() const { return "step " + std::to_string(number); }
   /// Before the first mark. Throws Error(invalid_argument) where this step takes none, or none yet.
   void require_marks_allowed(bool weighted) const;

@@ -28,6 +28,8 @@ void telling_peers(Ranks& communicator, const std::string& where, Action action)
     throw tell(ErrorCode::out_of_memory, "no memory", rank);
   } catch (const std::exception& error) {  // Of the caller's own code.
     throw tell(ErrorCode::aborted, error.what(), rank);
+  } catch (...) {
+    throw tell(ErrorCode::aborted, "something was thrown that is no std::exception", rank);
   }
 }
 

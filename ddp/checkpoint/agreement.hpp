@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,17 @@ namespace lockstep::internal {
 /// Collective. ok when every rank's status is; otherwise, on every rank, that of the lowest rank which
 /// failed, with its number in front and as the culprit.
 Status agree(Communicator& communicator, const Status& mine);
+
+/// The status that `action` returns, or of what it throws, for lack of memory say: between two collectives
+/// nothing may leave a rank's peers waiting.
+template <typename Action>
+Status attempt(Action action) try {
+  return action();
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory, "no memory");
+} catch (const std::exception& error) {
+  return Status(ErrorCode::system, error.what());
+}
 
 /// Collective. The lowest rank whose `value` is not rank 0's; -1 when all are equal.
 int first_to_differ(Communicator& communicator, std::uint64_t value);

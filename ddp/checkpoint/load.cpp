@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -72,11 +73,23 @@ Status compare(const Manifest& manifest, std::span<const TensorSlice> slices) {
 /// Copies what slices want from pieces that were checked.
 class Reader {
  public:
-  Reader(const Manifest& manifest, const std::vector<InputFile>& files) : files_(files) {
+  Reader(const fs::path& directory, const Manifest& manifest)
+      : directory_(directory), entries_(manifest.files) {
     for (std::size_t f = 0; f < manifest.files.size(); ++f) {
       for (const Piece& piece : manifest.files[f].pieces) pieces_[piece.tensor].push_back({f, &piece});
     }
   }
+
+  Status fill(std::span<const TensorSlice> slices) {
+    for (const TensorSlice& slice : slices) LOCKSTEP_RETURN_IF_ERROR(fill(slice));
+    return {};
+  }
+
+ private:
+  struct Place {
+    std::size_t file;
+    const Piece* piece;
+  };
 
   Status fill(const TensorSlice& slice) {
     if (slice.count == 0) return {};
@@ -89,11 +102,16 @@ class Reader {
     return {};
   }
 
- private:
-  struct Place {
-    std::size_t file;
-    const Piece* piece;
-  };
+  /// Slices that follow one another mostly want one file.
+  Status open(std::size_t file) {
+    if (file_ && opened_ == file) return {};
+    file_.reset();
+    auto next = open_data_file(directory_, entries_[file], kUseAnother);
+    LOCKSTEP_RETURN_IF_ERROR(next.status());
+    file_.emplace(std::move(*next));
+    opened_ = file;
+    return {};
+  }
 
   Status copy(const Place& place, std::uint64_t first, std::uint64_t end, const TensorSlice& slice) {
     const std::size_t size = size_of(slice.type);
@@ -101,7 +119,8 @@ class Reader {
     if (read_ != place.piece) {  // Slices that follow one another often want parts of one piece.
       read_ = nullptr;
       bytes_.resize(piece.count * size);
-      LOCKSTEP_RETURN_IF_ERROR(files_[place.file].read(piece.offset, bytes_));
+      LOCKSTEP_RETURN_IF_ERROR(open(place.file));
+      LOCKSTEP_RETURN_IF_ERROR(file_->read(piece.offset, bytes_));
       if (internal::checksum(bytes_) != piece.sha256) {
         return Status(ErrorCode::invalid_argument, "elements " + std::to_string(piece.first) + " to " +
                                                        std::to_string(piece.first + piece.count) + " of \"" +
@@ -115,15 +134,18 @@ class Reader {
     return {};
   }
 
-  const std::vector<InputFile>& files_;
+  const fs::path& directory_;
+  const std::vector<DataFile>& entries_;
+  std::optional<InputFile> file_;
+  std::size_t opened_ = 0;  // The number of that file.
   std::unordered_map<std::string, std::vector<Place>> pieces_;
   const Piece* read_ = nullptr;  // What bytes_ holds.
   std::vector<std::byte> bytes_;
 };
 
 /// Ranks may have directories of one name that are not one.
-Status require_one_manifest(Communicator& communicator, const std::string& text) {
-  const int odd = internal::first_to_differ(communicator, internal::fnv1a(text));
+Status require_one_manifest(Communicator& communicator, std::uint64_t hash) {
+  const int odd = internal::first_to_differ(communicator, hash);
   if (odd < 0) return {};
   return Status(
       ErrorCode::mismatch,
@@ -135,22 +157,22 @@ Status require_one_manifest(Communicator& communicator, const std::string& text)
 
 Result<CheckpointInfo> load(Communicator& communicator, const fs::path& directory,
                             std::span<const TensorSlice> slices) {
-  const auto text = read_manifest_text(directory);
-  const auto manifest = parse(text);
-  Status mine = manifest.status();
-  if (mine.ok()) mine = compare(manifest.value(), slices);
-  std::vector<InputFile> files;
-  if (mine.ok()) {
-    auto opened = open_data_files(directory, manifest.value(), kUseAnother);
-    mine = opened.status();
-    if (opened.ok()) files = std::move(*opened);
-  }
+  Manifest manifest;
+  std::uint64_t hash = 0;
+  Status mine = internal::attempt([&]() -> Status {
+    const auto text = read_manifest_text(directory);
+    auto parsed = parse(text);
+    LOCKSTEP_RETURN_IF_ERROR(parsed.status());
+    hash = internal::fnv1a(text.value());
+    manifest = std::move(*parsed);
+    LOCKSTEP_RETURN_IF_ERROR(compare(manifest, slices));
+    return check_data_files(directory, manifest, kUseAnother);
+  });
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
-  LOCKSTEP_RETURN_IF_ERROR(require_one_manifest(communicator, text.value()));
-  Reader reader(manifest.value(), files);
-  for (std::size_t s = 0; mine.ok() && s < slices.size(); ++s) mine = reader.fill(slices[s]);
+  LOCKSTEP_RETURN_IF_ERROR(require_one_manifest(communicator, hash));
+  mine = internal::attempt([&] { return Reader(directory, manifest).fill(slices); });
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
-  return manifest.value().info;
+  return manifest.info;
 }
 
 }  // namespace

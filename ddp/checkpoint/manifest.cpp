@@ -160,6 +160,8 @@ Result<Manifest> parse_manifest(std::string_view text) try {
   for (const Json& entry : json.at("files")) manifest.files.push_back(file_from(entry));
   LOCKSTEP_RETURN_IF_ERROR(check_cover(manifest));
   return manifest;
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory, "no memory to read the manifest");
 } catch (const std::exception& error) {
   return bad(std::string("cannot be read: ") + error.what());
 }
@@ -189,6 +191,8 @@ Status add_contribution(std::string_view text, Manifest& manifest) try {
   DataFile file = file_from(json.at("file"));
   if (!file.pieces.empty()) manifest.files.push_back(std::move(file));
   return {};
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory, "no memory to read a rank's list of slices");
 } catch (const std::exception& error) {
   return Status(ErrorCode::internal, std::string("a rank's list of slices cannot be read: ") + error.what());
 }

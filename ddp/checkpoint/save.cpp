@@ -36,11 +36,23 @@ Status for_data_files(const fs::path& directory, Action action) {
   return {};
 }
 
-/// Rank 0: the directory exists, and no file in it has the generation returned.
-Result<std::uint64_t> make_directory(const fs::path& directory) {
+/// The directory exists, and the names of those that had to be made for it are on the disk.
+Status make_directories(const fs::path& directory) {
   std::error_code error;
+  std::vector<fs::path> parents;  // Of what is made.
+  for (fs::path path = fs::absolute(directory, error); !error && !fs::exists(path, error);) {
+    path = path.parent_path();
+    parents.push_back(path);
+  }
   fs::create_directories(directory, error);
   if (error) return internal::system_error("cannot make " + directory.string(), error.value());
+  for (const fs::path& parent : parents) LOCKSTEP_RETURN_IF_ERROR(internal::sync_directory(parent));
+  return {};
+}
+
+/// Rank 0: the directory exists, and no file in it has the generation returned.
+Result<std::uint64_t> make_directory(const fs::path& directory) {
+  LOCKSTEP_RETURN_IF_ERROR(make_directories(directory));
   std::uint64_t last = 0;
   LOCKSTEP_RETURN_IF_ERROR(
       for_data_files(directory, [&](const std::string&, std::uint64_t g) { last = std::max(last, g); }));
@@ -103,6 +115,19 @@ Status write_data(const fs::path& directory, std::span<const TensorSlice> slices
   return internal::sync_directory(directory);
 }
 
+/// This rank's file, and what rank 0 has to know of it.
+Status write_contribution(const Communicator& communicator, const fs::path& directory,
+                          std::span<const TensorSlice> slices, std::span<const Tensor> tensors,
+                          std::uint64_t generation, std::string& contribution, fs::path& unnamed) {
+  DataFile file;
+  file.name = internal::data_file_name(generation, communicator.rank(), communicator.size());
+  LOCKSTEP_RETURN_IF_ERROR(write_data(directory, slices, file, unnamed));
+  auto text = internal::contribution_to_json(file, tensors);
+  LOCKSTEP_RETURN_IF_ERROR(text.status());
+  contribution = std::move(*text);
+  return {};
+}
+
 /// Rank 0, when every rank's file is on the disk: the manifest in place, or an error and the one before.
 Status write_manifest(const fs::path& directory, Manifest& manifest,
                       const std::vector<std::string>& contributions) {
@@ -110,10 +135,14 @@ Status write_manifest(const fs::path& directory, Manifest& manifest,
   if (const Status cover = check_cover(manifest); !cover.ok()) {
     return Status(cover.code(), "the slices of all ranks together are no whole tensors: " + cover.message());
   }
-  const auto files = open_data_files(directory, manifest, kUseOneDirectory);
-  LOCKSTEP_RETURN_IF_ERROR(files.status());
+  LOCKSTEP_RETURN_IF_ERROR(check_data_files(directory, manifest, kUseOneDirectory));
   const auto text = to_json(manifest);
   LOCKSTEP_RETURN_IF_ERROR(text.status());
+  if (text.value().size() > internal::kMaxManifestBytes) {
+    return Status(ErrorCode::not_supported,
+                  "the manifest would have " + std::to_string(text.value().size()) +
+                      " bytes, more than a reader takes; save fewer or larger tensors");
+  }
   auto out = AtomicFile::create(directory / internal::kManifestName);
   LOCKSTEP_RETURN_IF_ERROR(out.status());
   LOCKSTEP_RETURN_IF_ERROR(out->write(std::as_bytes(std::span(text.value()))));
@@ -125,32 +154,38 @@ Status write_manifest(const fs::path& directory, Manifest& manifest,
 Status save(Communicator& communicator, const fs::path& directory, std::span<const TensorSlice> slices,
             const CheckpointInfo& info, fs::path& unnamed) {
   const bool root = communicator.rank() == 0;
-  const auto tensors = tensors_of(slices);
-  Status mine = tensors.status();
-  if (mine.ok() && info.note.size() > internal::kMaxNoteBytes)
-    mine = Status(ErrorCode::invalid_argument, "the note has more than 1 MiB");
+  std::vector<Tensor> tensors;
   std::uint64_t generation = 0;
-  if (root && mine.ok()) {
+  Status mine = internal::attempt([&]() -> Status {
+    auto own = tensors_of(slices);
+    LOCKSTEP_RETURN_IF_ERROR(own.status());
+    tensors = std::move(*own);
+    if (info.note.size() > internal::kMaxNoteBytes)
+      return Status(ErrorCode::invalid_argument, "the note has more than 1 MiB");
+    if (!root) return {};
     const auto made = make_directory(directory);
-    mine = made.status();
     if (made.ok()) generation = made.value();
-  }
+    return made.status();
+  });
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
   communicator.broadcast(&generation, 1, DataType::u64, 0);
-  DataFile file;
-  file.name = internal::data_file_name(generation, communicator.rank(), communicator.size());
 
-  mine = write_data(directory, slices, file, unnamed);
-  const auto contribution = internal::contribution_to_json(file, tensors.value());
-  if (mine.ok()) mine = contribution.status();
+  std::string contribution;
+  mine = internal::attempt([&] {
+    return write_contribution(communicator, directory, slices, tensors, generation, contribution, unnamed);
+  });
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
-  const auto contributions = internal::gather_texts(communicator, contribution.value());
+  const auto contributions = internal::gather_texts(communicator, contribution);
 
-  Manifest manifest;
-  manifest.generation = generation;
-  manifest.info = info;
-  manifest.info.world_size = communicator.size();
-  if (root) mine = write_manifest(directory, manifest, contributions);
+  if (root) {
+    mine = internal::attempt([&] {
+      Manifest manifest;
+      manifest.generation = generation;
+      manifest.info = info;
+      manifest.info.world_size = communicator.size();
+      return write_manifest(directory, manifest, contributions);
+    });
+  }
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
   unnamed.clear();
   if (root) mine = internal::sync_directory(directory);

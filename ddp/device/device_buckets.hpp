@@ -23,7 +23,6 @@ class DeviceBlock {
   ~DeviceBlock();
   /// Null for an empty part.
   std::byte* part(std::size_t index) const { return parts_[index]; }
-  const std::vector<std::byte*>& parts() const { return parts_; }
   std::size_t size() const { return parts_.size(); }
 
  private:

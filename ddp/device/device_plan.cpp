@@ -71,10 +71,10 @@ void DeviceReducer::State::grow(std::span<const Parameter> added, const BucketPl
   scope.status().throw_if_error();
   const std::size_t first = parameters.size();
   buckets.add(backend, communicator, more, first + added.size(), stream.get());
+  step.has_gradient.resize(first + added.size());
+  closing.resize(first + added.size());
+  plan.grow(more, first + added.size());
   parameters.insert(parameters.end(), added.begin(), added.end());
-  step.has_gradient.resize(parameters.size());
-  closing.resize(parameters.size());
-  plan.grow(more, parameters.size());
   broadcast_values(first);
   use_plan(MarkCounts::anew);
 }
@@ -113,6 +113,7 @@ void DeviceReducer::State::move_gradients(const BucketPlan& next) {
 
 void DeviceReducer::State::freeze(std::span<const std::size_t> list, Stream other) {
   step.require_ended("freeze");
+  plan.require_whole();
   std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
   if (next == plan.frozen) return;
   const DeviceScope scope(backend, communicator.device());
@@ -130,13 +131,13 @@ void DeviceReducer::State::freeze(std::span<const std::size_t> list, Stream othe
 
 void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
   step.require_ended("add_parameters");
-  std::vector<Parameter> all = parameters;
-  all.insert(all.end(), added.begin(), added.end());
-  const bool may_move = internal::check_parameters(control, all, rules);
+  plan.require_whole();
+  const bool may_move = internal::check_joining(control, parameters, added, rules);
   if (added.empty()) return;
-  plan.change(peers, std::string(kOwner) + "::add_parameters",
-              [&] { grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules))); });
-  if (may_move) plan.order.observe(parameters.size());
+  plan.change(peers, std::string(kOwner) + "::add_parameters", [&] {
+    grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules)));
+    if (may_move) plan.order.observe(parameters.size());
+  });
 }
 
 }  // namespace lockstep

@@ -15,6 +15,21 @@ namespace lockstep {
 
 using internal::DeviceScope;
 
+namespace {
+
+/// Options of which one rank can make nothing are refused on all.
+ReducerOptions rules_of(Communicator& control, const DeviceReducerOptions& options) {
+  std::string problem;
+  try {
+    return internal::host_options(options);
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  internal::refuse_parameters(control, problem);
+}
+
+}  // namespace
+
 DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const DeviceReducerOptions& o)
     : options(o),
       rules(internal::host_options(o)),
@@ -37,7 +52,7 @@ DeviceReducer::State::~State() {
 
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
-  const ReducerOptions rules = internal::host_options(options);
+  const ReducerOptions rules = rules_of(control, options);
   const bool may_move = internal::check_parameters(control, parameters, rules);
   auto own = control.split(0, control.rank());
   internal::telling_peers(communicator, "DeviceReducer", [&] {
@@ -85,6 +100,7 @@ void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm)
                 "clip_gradients: max_norm " + std::to_string(max_norm) + " is not above 0");
   }
   state_->step.require_ended("clip_gradients");
+  state_->plan.require_whole();
   const DeviceScope scope(state_->backend, state_->communicator.device());
   scope.status().throw_if_error();
   state_->kernels->clip(state_->plan.travels, state_->buckets.starts_of(state_->plan.travels), max_norm, norm,
@@ -93,13 +109,14 @@ void DeviceReducer::clip_gradients(double max_norm, Stream stream, double* norm)
 
 DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) {
   if (state_.step.marked) state_.step.require_ended("no_sync");
+  state_.plan.require_whole();
   ++state_.step.pauses;
 }
 DeviceReducer::NoSync::~NoSync() { --state_.step.pauses; }
 
 const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan.travels; }
 std::uint64_t DeviceReducer::bytes_on_wire() const noexcept {
-  return state_->sent_before + state_->carrier->bytes_on_wire();
+  return state_->sent_before + (state_->carrier ? state_->carrier->bytes_on_wire() : 0);
 }
 std::size_t DeviceReducer::undo_bytes() const noexcept { return state_->undo ? state_->undo->bytes() : 0; }
 std::uint64_t DeviceReducer::steps() const noexcept { return state_->step.number - 1; }

@@ -71,6 +71,7 @@ struct DeviceReducer::State {
   void note_infinities();
   void judge(Stream stream);
   void take_back(Stream stream);
+  void drop_step(Stream stream);
   void reset_step();
   bool begin_step(std::uint64_t samples, Stream stream);
 

@@ -29,7 +29,7 @@ void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
   check_index("mark_ready", i);
   if (plan.frozen[i]) return;
   if (step.pauses > 0) {
-    step.note_gradient(i);
+    step.note_paused(i);
     return note_streams(i, other);
   }
   const bool last = claim("mark_ready", i, other);
@@ -51,7 +51,7 @@ void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
 
 /// The first mark of a step, in `other`; several threads may think theirs is.
 void DeviceReducer::State::begin_marks(Stream other) {
-  if (plan.broken) throw *plan.broken;
+  plan.require_whole();
   step.require_marks_allowed(options.weighted);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
@@ -162,9 +162,8 @@ void DeviceReducer::State::wait(Stream other) {
   try {
     run_to_end(other);
   } catch (const Error& error) {
-    take_back(other);
     const std::string where = "gradients of " + step.name() + ": ";
-    reset_step();
+    drop_step(other);
     if (dynamic_cast<const NonFiniteGradient*>(&error) != nullptr) throw;
     throw Error(error.code(), where + error.what(), error.culprit());
   } catch (const std::bad_alloc&) {  // Of the closing exchange; of this rank alone.
@@ -251,6 +250,15 @@ void DeviceReducer::State::take_back(Stream other) {
   clock.begin(other);
 }
 
+/// The error of the step counts. That gradients cannot be put back the next step tells, on all ranks.
+void DeviceReducer::State::drop_step(Stream other) {
+  try {
+    alone([&] { take_back(other); });
+  } catch (const Error&) {
+  }
+  reset_step();
+}
+
 void DeviceReducer::State::reset_step() {
   for (std::vector<Stream>& seen : streams) seen.clear();
   started = 0;
@@ -264,6 +272,7 @@ void DeviceReducer::State::reset_step() {
 
 bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {
   step.require_ended("begin_step");
+  plan.require_whole();
   if (!internal::open_step(step, closing, samples, communicator.rank(), rules)) return false;
   if (step.shadowing && !options.check_first) {
     internal::telling_peers(peers, std::string(kOwner) + "::begin_step", [&] { start_all_buckets(other); });

@@ -6,11 +6,10 @@
 #include "ddp/bucket_gaps.hpp"
 #include "ddp/device/device_buckets.hpp"
 #include "ddp/device/device_carrier.hpp"
+#include "ddp/hooks/block_codec.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
 class QuantisedCarrier final : public DeviceCarrier {
  public:
@@ -23,17 +22,14 @@ class QuantisedCarrier final : public DeviceCarrier {
     std::size_t bytes = 0;     ///< Encoded; the same for all.
   };
   bool exchanges_whole_buckets() const { return route_.ranks() == 2; }
-  std::size_t chunks() const {
-    return exchanges_whole_buckets() ? 1 : static_cast<std::size_t>(route_.ranks());
-  }
+  std::size_t chunks() const { return BlockLayout::chunks(route_.ranks()); }
   Chunk chunk_of(std::size_t count) const;
-  std::size_t scale_bytes(std::size_t count) const { return (count + block_ - 1) / block_ * sizeof(float); }
+  std::size_t scale_bytes(std::size_t count) const { return layout_.scale_bytes(count); }
 
   void encode(const float* from, std::size_t count, std::byte* to);
   void decode(const std::byte* from, std::size_t count, float factor, float* to, bool add);
-  /// Elements of chunk `index` of a bucket.
   static std::size_t chunk_count(const Chunk& chunk, std::size_t count, std::size_t index) {
-    return std::min(chunk.elements, count - std::min(count, index * chunk.elements));
+    return BlockLayout::chunk_count(chunk.elements, count, index);
   }
   void exchange_whole(const Chunk& chunk, std::size_t count, float* data, std::byte* sent,
                       std::byte* received, float weight);
@@ -43,14 +39,14 @@ class QuantisedCarrier final : public DeviceCarrier {
 
   const DeviceRoute route_;
   const DataType type_;
-  const std::size_t block_;
+  const BlockLayout layout_;
   const std::unique_ptr<DeviceCarrier> plain_;
   DeviceBlock memory_;  ///< Of each bucket what it sends and receives; then a sum.
 };
 
 QuantisedCarrier::QuantisedCarrier(const DeviceRoute& route, const BucketPlan& plan, DataType type,
                                    std::size_t block)
-    : route_(route), type_(type), block_(block), plain_(make_plain_device_carrier(route)) {
+    : route_(route), type_(type), layout_{block}, plain_(make_plain_device_carrier(route)) {
   std::vector<std::size_t> bytes;
   std::size_t largest = 0;
   for (const BucketPlan::Bucket& bucket : plan.buckets) {
@@ -64,16 +60,14 @@ QuantisedCarrier::QuantisedCarrier(const DeviceRoute& route, const BucketPlan& p
 }
 
 QuantisedCarrier::Chunk QuantisedCarrier::chunk_of(std::size_t count) const {
-  Chunk chunk;
-  chunk.elements = exchanges_whole_buckets() ? count : round_up((count + chunks() - 1) / chunks(), block_);
-  chunk.bytes = scale_bytes(chunk.elements) + round_up(chunk.elements, sizeof(float));
-  return chunk;
+  const std::size_t elements = layout_.chunk_elements(count, route_.ranks());
+  return {elements, layout_.encoded_bytes(elements)};
 }
 
 void QuantisedCarrier::encode(const float* from, std::size_t count, std::byte* to) {
   if (count == 0) return;
   route_.backend
-      .quantise({type_, from, count, block_, reinterpret_cast<float*>(to), to + scale_bytes(count)},
+      .quantise({type_, from, count, layout_.block, reinterpret_cast<float*>(to), to + scale_bytes(count)},
                 route_.stream)
       .throw_if_error();
 }
@@ -81,8 +75,8 @@ void QuantisedCarrier::encode(const float* from, std::size_t count, std::byte* t
 void QuantisedCarrier::decode(const std::byte* from, std::size_t count, float factor, float* to, bool add) {
   if (count == 0) return;
   route_.backend
-      .dequantise({type_, reinterpret_cast<const float*>(from), from + scale_bytes(count), count, block_,
-                   factor, to, add},
+      .dequantise({type_, reinterpret_cast<const float*>(from), from + scale_bytes(count), count,
+                   layout_.block, factor, to, add},
                   route_.stream)
       .throw_if_error();
 }

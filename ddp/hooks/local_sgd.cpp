@@ -27,7 +27,9 @@ Work LocalSgd::start(Communicator& communicator, const GradientBucket& bucket) {
 }
 
 void LocalSgd::end_step(bool good) {
-  if (good) step_ = started_;
+  if (!good) return;
+  step_ = started_;
+  averaged_ = false;
 }
 
 /// Counted from the step before the first local one, when the replicas were equal.
@@ -36,9 +38,8 @@ bool LocalSgd::due(std::uint64_t step) const {
 }
 
 bool LocalSgd::average_parameters(bool force) {
-  const std::uint64_t step = step_;
-  const bool local = step >= options_.start_step;
-  if (!local || step == averaged_ || !(due(step) || force)) return false;
+  const bool local = step_ >= options_.start_step;
+  if (!local || averaged_ || !(due(step_) || force)) return false;
   Batch batch = communicator_->batch();
   for (const Parameter& parameter : parameters_) {
     const std::size_t count = internal::element_count(parameter).value();  // Checked by the reducer.
@@ -47,7 +48,7 @@ bool LocalSgd::average_parameters(bool force) {
     bytes_ += count * size_of(parameter.type);
   }
   batch.submit().wait();
-  averaged_ = step;
+  averaged_ = true;
   return true;
 }
 

@@ -51,7 +51,7 @@ class QuantisedHook final : public internal::CompressingHook {
   }
 
   bool exchanges_whole_buckets() const { return ranks() == 2; }
-  std::size_t chunks() const { return exchanges_whole_buckets() ? 1 : static_cast<std::size_t>(ranks()); }
+  std::size_t chunks() const { return internal::BlockLayout::chunks(ranks()); }
   std::byte* sent(std::size_t bucket) const { return memory_.part(2 * bucket); }
   std::byte* received(std::size_t bucket) const { return memory_.part(2 * bucket + 1); }
   std::span<float> chunk_of(const State& state, std::span<float> all, std::size_t index) const;
@@ -75,9 +75,7 @@ void QuantisedHook::prepare(const BucketPlan& plan, std::span<const Parameter>) 
       continue;
     }
     const std::size_t count = plan.buckets[b].count;
-    const std::size_t share = (count + chunks() - 1) / chunks();
-    state.chunk = (share + codec_.block() - 1) / codec_.block() * codec_.block();
-    if (exchanges_whole_buckets()) state.chunk = count;
+    state.chunk = codec_.layout().chunk_elements(count, ranks());
     state.chunk_bytes = codec_.encoded_bytes(state.chunk);
     if (options_.error_feedback) state.residual.resize(count, true);
     bytes.push_back(chunks() * state.chunk_bytes);
@@ -88,7 +86,7 @@ void QuantisedHook::prepare(const BucketPlan& plan, std::span<const Parameter>) 
 
 std::span<float> QuantisedHook::chunk_of(const State& state, std::span<float> all, std::size_t index) const {
   const std::size_t first = std::min(index * state.chunk, all.size());
-  return all.subspan(first, std::min(state.chunk, all.size() - first));
+  return all.subspan(first, internal::BlockLayout::chunk_count(state.chunk, all.size(), index));
 }
 
 /// The gradients of this rank, with what was left behind, as codes.

@@ -13,7 +13,12 @@ namespace {
 class LendingCarrier final : public ShardCarrier {
  public:
   LendingCarrier(Communicator& communicator, StepClock& clock, const ShardLayout& layout)
-      : ShardCarrier(layout), communicator_(communicator), clock_(clock), layout_(layout), loans_(layout) {}
+      : ShardCarrier(layout),
+        communicator_(communicator),
+        clock_(clock),
+        layout_(layout),
+        loans_(layout),
+        works_(communicator) {}
 
   void attach(const BucketPlan&, std::span<const Parameter>) override {}
   std::byte* lend(std::size_t bucket) override;

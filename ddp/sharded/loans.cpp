@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 namespace lockstep::internal {
 
 Loans::Loans(const ShardLayout& layout) : lent_(layout.buckets()) {
+  free_.reserve(layout.buckets());  // What is lent can be taken back, whatever else fails.
   for (std::size_t b = 0; b < layout.buckets(); ++b)
     loan_bytes_ = std::max(loan_bytes_, layout.bucket_bytes(b));
 }
@@ -26,6 +28,8 @@ Result<std::byte*> Loans::lend(std::size_t bucket) try {
   return lent_[bucket]->part(0);
 } catch (const Error& error) {
   return Status(error.code(), error.what());
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory, "no memory");
 }
 
 void Loans::take_back(std::size_t bucket) {

@@ -36,15 +36,18 @@ ParameterShards::ParameterShards(Communicator& communicator, const ShardLayout& 
       slot_names_(optimizer.slots()) {}
 
 void ParameterShards::add(std::span<const Parameter> parameters, std::size_t buckets, std::uint64_t steps) {
-  memory_.push_back(std::make_unique<Memory>(Memory{
+  auto memory = std::make_unique<Memory>(Memory{
       RegisteredBlock(bytes_of_buckets(layout_, buckets)),
       RegisteredBlock(bytes_of_kept(layout_, buckets, slot_names_.size())),
       buckets,
-  }));
+  });
+  std::vector<std::optional<Work>> gathers(layout_.buckets());
+  joined_.reserve(parameters.size());
+  memory_.push_back(std::move(memory));  // From here on nothing fails.
   parameters_ = parameters;
   joined_.resize(parameters.size(), steps);
   if (memory_.size() == 1) first_joined_ = parameters.size();
-  gathers_ = std::vector<std::optional<Work>>(layout_.buckets());
+  gathers_ = std::move(gathers);
 }
 
 ParameterShards::Place ParameterShards::place(std::size_t b) const {

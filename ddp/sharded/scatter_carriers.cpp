@@ -17,7 +17,7 @@ RegisteredBlock memory_of_shards(const ShardLayout& layout) {
 class Scatters {
  public:
   Scatters(Communicator& communicator, StepClock& clock, const ShardLayout& layout)
-      : communicator_(communicator), clock_(clock), layout_(layout) {}
+      : communicator_(communicator), clock_(clock), layout_(layout), works_(communicator) {}
 
   void start(const GradientBucket& bucket, std::byte* shard) noexcept {
     works_.start([&] {

@@ -45,10 +45,12 @@ ReducerOptions reducer_options(const ShardedOptions& options) {
 
 /// All ranks have rank 0's optimizer, rate and stage.
 void check_settings(Communicator& communicator, const Optimizer* optimizer, const ShardedOptions& options) {
-  const std::string rule = optimizer != nullptr
-                               ? optimizer->name() + ", rate " + internal::exact(optimizer->rate())
-                               : "no optimizer";
-  const std::string text = rule + ", stage " + std::to_string(static_cast<int>(options.stage));
+  std::string text;
+  internal::telling_peers(communicator, "ShardedOptimizer", [&] {
+    text = optimizer != nullptr ? optimizer->name() + ", rate " + internal::exact(optimizer->rate())
+                                : "no optimizer";
+    text += ", stage " + std::to_string(static_cast<int>(options.stage));
+  });
   const std::uint64_t mine = internal::fnv1a(text);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(&mine, all.data(), 1, DataType::u64);
@@ -97,6 +99,7 @@ struct ShardedOptimizer::State {
   void grow(std::span<const Parameter> added);
   void check_values(std::size_t parameter) const;
   void require_reduced(const char* call) const;
+  void require_whole() const { reducer.state_->plan.require_whole(); }
   std::vector<TensorSlice> with_hook(std::vector<TensorSlice> of_hook);
 
   Communicator communicator;  // A handle of its own: the caller may move or drop the other one.
@@ -187,6 +190,7 @@ void ShardedOptimizer::State::check_values(std::size_t parameter) const {
 }
 
 void ShardedOptimizer::mark_ready(std::size_t parameter) {
+  state_->require_whole();
   state_->reducer.state_->check_index("mark_ready", parameter);
   state_->check_values(parameter);
   state_->reducer.mark_ready(parameter);
@@ -228,6 +232,7 @@ double ShardedOptimizer::clip_gradients(double max_norm) {
 
 void* ShardedOptimizer::value(std::size_t parameter) const {
   const State& s = *state_;
+  s.require_whole();
   s.reducer.state_->check_index("value", parameter);
   return s.options.values_as_views ? s.values.value(parameter) : s.parameters[parameter].value;
 }
@@ -247,11 +252,13 @@ void ShardedOptimizer::step() {
 
 void ShardedOptimizer::wait_parameters(std::size_t parameter) {
   State& s = *state_;
+  s.require_whole();
   s.reducer.state_->check_index("wait_parameters", parameter);
   for (const PartPlace& place : s.layout.places(parameter)) s.values.await(place.bucket);
 }
 
 void ShardedOptimizer::wait_parameters() {
+  state_->require_whole();
   for (std::size_t b = state_->layout.buckets(); b-- > 0;) state_->values.await(b);
 }
 
@@ -266,9 +273,7 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
                                                  " are reduced and not stepped; call step() first");
   }
   wait_parameters();
-  std::vector<Parameter> all = s.parameters;
-  all.insert(all.end(), added.begin(), added.end());
-  internal::check_parameters(s.communicator, all, reducer_options(s.options));
+  internal::check_joining(s.communicator, s.parameters, added, reducer_options(s.options));
   check_types(added);
   if (added.empty()) return;
   s.reducer.state_->plan.change(s.communicator, "ShardedOptimizer::add_parameters", [&] { s.grow(added); });
@@ -289,6 +294,7 @@ void ShardedOptimizer::State::grow(std::span<const Parameter> added) {
 // ---- checkpoints, and what happened
 
 std::vector<TensorSlice> ShardedOptimizer::State::with_hook(std::vector<TensorSlice> of_hook) {
+  require_whole();
   std::vector<TensorSlice> list = values.slices();
   std::move(of_hook.begin(), of_hook.end(), std::back_inserter(list));
   return list;

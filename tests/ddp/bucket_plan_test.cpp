@@ -36,6 +36,19 @@ std::vector<std::size_t> offsets(const BucketPlan::Bucket& bucket) {
 
 using Members = std::vector<std::vector<std::size_t>>;
 
+TEST(BucketPlan, TakesCapsWithoutLimit) {
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  const std::vector<Parameter> model{parameter({1, 2u << 20}, DataType::f8e4m3)};
+  const BucketPlan plan = plan_buckets(model, {.bucket_bytes = kNone});
+  ASSERT_EQ(plan.buckets.size(), 1u);
+  EXPECT_EQ(plan.buckets[0].count, 2u << 20);
+}
+
+TEST(BucketPlan, RefusesParametersThatAreTooLargeTogether) {
+  const std::vector<Parameter> model(3, parameter({std::size_t{1} << 60}));
+  EXPECT_THROW(plan_buckets(model, {.split_large = false}), Error);
+}
+
 TEST(BucketPlan, TakesParametersFromTheLastToTheFirst) {
   const std::vector<Parameter> model{parameter({4}), parameter({4}), parameter({4})};
   EXPECT_EQ(members(plan_buckets(model, {})), (Members{{2, 1, 0}}));

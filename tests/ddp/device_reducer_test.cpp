@@ -261,6 +261,18 @@ TEST(DeviceReducer, ACompressionWithoutMeaningIsRefused) {
   });
 }
 
+TEST(DeviceReducer, ACompressionWithoutMeaningOnOneRankIsRefusedOnAll) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    DeviceCommunicator device(host, 0);
+    const Model model(host.rank(), 0);
+    const auto compression = host.rank() == 1 ? static_cast<DeviceCompression>(77) : DeviceCompression::none;
+    const auto [code, text] =
+        error_of([&] { DeviceReducer(host, device, model.parameters, small_buckets(compression)); });
+    EXPECT_EQ(code, host.rank() == 1 ? ErrorCode::invalid_argument : ErrorCode::refused);
+    EXPECT_NE(text.find("compression is 77"), std::string::npos) << text;
+  });
+}
+
 TEST(DeviceReducer, RanksWithOtherOptionsAreRefused) {
   on_ranks(2, "shm", [](Communicator& host) {
     DeviceCommunicator device(host, 0);

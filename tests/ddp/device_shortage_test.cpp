@@ -39,6 +39,8 @@ class DeviceNumbers {
     for (std::size_t i = 0; i < count_; ++i) reducer_->mark_ready(i, stream_);
   }
   void wait() { reducer_->wait(stream_); }
+  DeviceReducer& reducer() { return *reducer_; }
+  Stream stream() const { return stream_; }
 
  private:
   DeviceCommunicator device_;
@@ -85,6 +87,33 @@ TEST(DeviceShortage, OfMemoryForRebuiltBucketsEndsTheNextStepOnAllRanks) {
                    numbers.wait();
                  }),
                  "DeviceReducer cannot lay out its buckets anew on rank 1");
+  });
+}
+
+TEST(DeviceShortage, OfMemoryForParametersThatJoinEndsTheNextStepOnAllRanks) {
+  on_forked_ranks(3, [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.compression = DeviceCompression::i8;
+    DeviceNumbers numbers(host, 6, options);
+    DeviceReducer& reducer = numbers.reducer();
+    const Parameter more{"more", DataType::f32, {}, reducer.gradient(0), nullptr};
+    const auto add = [&] { reducer.add_parameters({&more, 1}); };
+    expect_tells(thrown_by([&] {
+                   const testing::NoDescriptors none(host.rank() == kLacking);
+                   add();
+                 }),
+                 "add_parameters");
+    EXPECT_EQ(reducer.bytes_on_wire(), 0u);
+    const std::function<void()> calls[] = {
+        [&] { numbers.mark_all(); },
+        [&] { numbers.wait(); },
+        add,
+        [&] { static_cast<void>(reducer.begin_step(1, numbers.stream())); },
+        [&] { reducer.freeze({}, numbers.stream()); },
+        [&] { reducer.clip_gradients(1, numbers.stream(), nullptr); },
+        [&] { const auto pause = reducer.no_sync(); },
+    };
+    for (const auto& call : calls) expect_tells(thrown_by(call), "add_parameters");
   });
 }
 

@@ -113,6 +113,20 @@ TEST(GradientNorm, ClipsShardsByTheNormOfAll) {
   });
 }
 
+TEST(GradientNorm, ThatOneRankCannotTakeIsAnErrorOnAllRanks) {
+  lockstep::testing::on_ranks(3, "auto", [](Communicator& communicator) {
+    float value = 1;
+    const GradientSpan span{DataType::f32, &value, 1};
+    const bool culprit = communicator.rank() == 1;
+    const Error error = lockstep::testing::thrown_by([&] {
+      clip_by_global_norm({&span, 1}, culprit ? -1 : 1, &communicator);
+    });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_EQ(error.code(), culprit ? ErrorCode::invalid_argument : ErrorCode::refused);
+    EXPECT_DOUBLE_EQ(clip_by_global_norm({&span, 1}, 2, &communicator), std::sqrt(3.0));
+  });
+}
+
 TEST(GradientNorm, ScalesComplexNumbersAndRefusesIntegers) {
   float values[4] = {1, 2, 3, 4};
   const GradientSpan span{DataType::complex64, values, 2};

@@ -28,7 +28,7 @@ struct QuantiseOptions {
   DataType type = DataType::i8;  ///< i8, f8e4m3 or f8e5m2.
   std::size_t block = 256;       ///< Elements that share an f32 scale: a multiple of 4, at most 65536.
   /// What rounding loses in one step is added to the next one's gradient (Seide et al. 2014; Karimireddy et
-  /// al. 2019). Costs 4 bytes of memory an element.
+  /// al. 2019). Costs 8 bytes of memory an element: what was lost, and a copy for the step under way.
   bool error_feedback = true;
 };
 /// One byte an element and a scale a block: a quarter of the bytes. Two ranks exchange their buckets and add

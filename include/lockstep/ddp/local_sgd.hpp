@@ -48,9 +48,9 @@ class LOCKSTEP_API LocalSgd final : public CommunicationHook {
   const LocalSgdOptions options_;
   Communicator* communicator_ = nullptr;
   std::span<const Parameter> parameters_;
-  std::uint64_t started_ = 0;   // The step under way.
-  std::uint64_t step_ = 0;      // The last good one.
-  std::uint64_t averaged_ = 0;  // The last one after which the parameters were averaged.
+  std::uint64_t started_ = 0;  // The step under way.
+  std::uint64_t step_ = 0;     // The last good one.
+  bool averaged_ = false;      // After that one. Its number tells nothing: a checkpoint may bring it again.
   std::atomic<std::uint64_t> bytes_{0};
 };
 

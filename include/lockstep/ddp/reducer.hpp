@@ -136,6 +136,7 @@ class LOCKSTEP_API Reducer {
 
   /// Whether any rank had a gradient for parameter i in the last step; true without find_unused. A gradient
   /// that no rank had is zero; an optimizer with momentum or decay may want to leave its parameter alone.
+  /// With a hook that has error feedback it may be what earlier steps could not send.
   bool used(std::size_t parameter) const;
 
   /// Collective; between steps. `tensors` (running statistics, of any type; the same list on all ranks)

@@ -29,7 +29,7 @@ struct ReducerOptions {
   /// Divide by the world size; false sums.
   bool average = true;
   /// Average over samples instead of over ranks: each rank's gradient counts as often as begin_step() says.
-  /// Not with a hook that leaves gradients local (LocalSgd).
+  /// Not with a hook that leaves gradients local (LocalSgd); other hooks get weighted gradients to sum.
   bool weighted = false;
   /// A gradient larger than a bucket travels in several of equal size; false: alone in one of its own.
   bool split_large = true;

@@ -35,7 +35,7 @@ struct ShardedOptions {
   ZeroStage stage = ZeroStage::gradients;
   bool average = true;  ///< Divide by the world size; false sums.
   /// Parameters live where value(i) says, and Parameter::value is only read by the constructor. Otherwise
-  /// wait_parameters() copies them to Parameter::value.
+  /// wait_parameters() copies them to Parameter::value. Equal on all ranks.
   bool values_as_views = false;
 
   bool weighted = false;

@@ -2,6 +2,8 @@
 // on another number of ranks nothing that was not sent yet is lost; a new plan keeps it.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/hooks/net.hpp"
 #include "tests/ddp/thrown_by.hpp"
@@ -166,6 +168,56 @@ TEST(HookState, OnAnotherNumberOfRanksNothingThatWaitsIsLost) {
   }
 }
 
+/// What a hook has left of steps of other samples comes back in the weight that it was left in.
+TEST(HookState, WithWeightsNothingIsLostWhateverTheSamples) {
+  const std::vector<std::vector<std::uint64_t>> steps{{8, 8, 8}, {8, 4, 1}, {8, 8, 8}, {0, 1, 1}, {5, 5, 5}};
+  for (const Case& hook : kCases) {
+    if (!hook.keeps) continue;
+    for (const int ranks : {2, 3}) {
+      SCOPED_TRACE(hook.name + std::string(" on ") + std::to_string(ranks));
+      on_ranks(ranks, "auto", [&](Communicator& communicator) {
+        const auto self = static_cast<std::size_t>(communicator.rank());
+        const Net net;
+        ReducerOptions options = options_of(hook);
+        options.weighted = true;
+        Reducer reducer(communicator, net.list, options);
+        std::vector<std::vector<double>> due(net.list.size()), got;  // Sums over all steps.
+        for (std::size_t i = 0; i < due.size(); ++i) due[i].resize(net.values[i].size());
+        got = due;
+        for (const auto& samples : steps) {
+          const double total = std::accumulate(samples.begin(), samples.begin() + ranks, 0.0);
+          ASSERT_TRUE(reducer.begin_step(samples[self]));
+          for (std::size_t i = 0; i < due.size(); ++i) {
+            for (std::size_t e = 0; e < due[i].size(); ++e) {
+              for (int r = 0; r < ranks; ++r) {
+                const double weight = static_cast<double>(samples[static_cast<std::size_t>(r)]) / total;
+                due[i][e] += weight * net.gradient(i, e, r, reducer.steps());
+              }
+              if (samples[self] == 0) continue;
+              static_cast<float*>(reducer.gradient(i))[e] =
+                  net.gradient(i, e, communicator.rank(), reducer.steps());
+            }
+            if (samples[self] > 0) reducer.mark_ready(i);
+          }
+          reducer.wait();
+          for (std::size_t i = 0; i < due.size(); ++i) {
+            for (std::size_t e = 0; e < due[i].size(); ++e)
+              got[i][e] += static_cast<const float*>(reducer.gradient(i))[e];
+          }
+        }
+        const auto left = waiting(communicator, reducer);
+        for (std::size_t i = 0; i < due.size(); ++i) {
+          const auto kept = left.find(net.list[i].name + "#residual");
+          for (std::size_t e = 0; e < due[i].size(); ++e) {
+            const double later = kept != left.end() ? ranks * kept->second[e] : 0;
+            ASSERT_NEAR(got[i][e] + later, due[i][e], 1e-4) << net.list[i].name << " " << e;
+          }
+        }
+      });
+    }
+  }
+}
+
 TEST(HookState, OneRankKeepsNothingAndHandsNothingOn) {
   for (const Case& hook : kCases) {
     for (const auto& [before, after] : {std::pair{1, 2}, std::pair{2, 1}}) {
@@ -252,6 +304,26 @@ TEST(HookState, LocalSgdGoesOnCountingItsSteps) {
     run(communicator, parts, "", kSaved, directory.checkpoint());
     EXPECT_EQ(run(communicator, resumed, directory.checkpoint(), 14, ""), 913u);
     EXPECT_EQ(resumed.all(), whole.all());
+  });
+}
+
+/// Back to an older checkpoint in the same process: the step that was averaged comes again.
+TEST(HookState, LocalSgdAveragesAStepThatComesAgain) {
+  const Directory directory;
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    auto local = std::make_shared<LocalSgd>(LocalSgdOptions{.period = 4});
+    ReducerOptions options;
+    options.hook = local;
+    Net net;
+    Reducer reducer(communicator, net.list, options);
+    train(reducer, net, communicator.rank(), 3);
+    save(communicator, reducer, net, directory.checkpoint());
+    for (int run = 0; run < 2; ++run) {
+      train(reducer, net, communicator.rank(), 4);
+      EXPECT_TRUE(local->average_parameters());
+      EXPECT_FALSE(local->average_parameters());
+      load(communicator, reducer, net, directory.checkpoint());
+    }
   });
 }
 

@@ -3,11 +3,14 @@
 #include "lockstep/ddp/checkpoint.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
 #include "examples/digits/mlp.hpp"
+#include "lib/net/fd.hpp"
 #include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/digits_data.hpp"
 #include "tests/ddp/sharded/checkpoint_world.hpp"
@@ -304,6 +307,25 @@ TEST(Checkpoint, AnotherOptimizerIsRefused) {
         thrown_by([&] { load_checkpoint(communicator, directory.checkpoint(), sharded.slices()); });
     EXPECT_EQ(error.code(), ErrorCode::mismatch);
     EXPECT_NE(std::string(error.what()).find("layer0.weight#mom"), std::string::npos) << error.what();
+  });
+}
+
+/// As many as there were ranks: a process may not have as many descriptors.
+TEST(Checkpoint, OfManyFilesIsReadWithFewDescriptors) {
+  const Directory directory;
+  save(16, directory, 1);
+  on_ranks(1, "auto", [&](Communicator& communicator) {
+    Net net, expected;
+    expected.fill(1);
+    rlimit before;
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const internal::Fd lowest(::dup(0));
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(lowest.get()) + 8;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    EXPECT_NO_THROW(load_checkpoint(communicator, directory.checkpoint(), slices_to_load(net.list)));
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_TRUE(net == expected);
   });
 }
 
