@@ -76,7 +76,8 @@ std::unique_ptr<const ChoiceTable::Row> ChoiceTable::make_row(Collective collect
 
 std::shared_ptr<ChoiceTable> choice_table(std::shared_ptr<const CostModel> model, const CostGround& ground) {
   static std::mutex mutex;
-  static std::vector<std::weak_ptr<ChoiceTable>> tables;
+  // Never destroyed: a thread may be making a communicator while the process ends.
+  static auto& tables = *new std::vector<std::weak_ptr<ChoiceTable>>;
   std::lock_guard lock(mutex);
   std::erase_if(tables, [](const std::weak_ptr<ChoiceTable>& table) { return table.expired(); });
   for (const auto& known : tables) {
