@@ -33,8 +33,8 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   world->transports = std::move(transports);
   const internal::Deadline deadline(internal::real_env(), timeout);
   const int size = world->session->size();
-  // From the job: groups of two jobs, or of two local groups in one process, are never taken for one another.
-  const std::uint64_t id = internal::fnv1a(world->session->job_id());
+  // Drawn, not made of the job's name: a process may be in several groups of one job, at places of their own.
+  const std::uint64_t id = world->session->members().front().draw;
   auto network = internal::measure_network(world, internal::fnv1a("network", id), deadline.left());
   if (!network.ok()) return network.status();
   world->model.network = *network;

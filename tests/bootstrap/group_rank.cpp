@@ -1,11 +1,12 @@
 // One rank that forms groups one after another, all at the place that its environment names. Each argument is
 // a group, and how it ends: "finalize"; "abort"; "mismatch" (rank 0 counts differently). With "-" in front
 // the old communicator lives on beside the next; "wait" is no group: it says so, and waits for a line of
-// input.
+// input. "at", and places: a group at each, side by side in threads.
 #include <array>
 #include <cstdio>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/lockstep.hpp"
@@ -36,9 +37,32 @@ void end(Communicator& ranks, const std::string& how) {
   }
 }
 
+/// Counts 1, 2 ... at the first place, 10, 20 ... at the second.
+int meet_at(const std::vector<std::string>& places) {
+  std::vector<int> sums(places.size());
+  std::vector<std::thread> threads;
+  int unit = 1;
+  for (std::size_t i = 0; i < places.size(); ++i, unit *= 10) {
+    threads.emplace_back([&, i, unit] {
+      lockstep::InitOptions options;
+      options.rendezvous = places[i];
+      Communicator ranks = Communicator::create(options);
+      sums[i] = (ranks.rank() + 1) * unit;
+      ranks.all_reduce(&sums[i], &sums[i], 1, lockstep::DataType::i32, lockstep::ReduceOp::sum);
+      ranks.finalize();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::string line;
+  for (const int sum : sums) line += std::to_string(sum) + " ";
+  say(line + "done");
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && argv[1] == std::string("at")) return meet_at({argv + 2, argv + argc});
   std::vector<Communicator> kept;
   try {
     for (int i = 1; i < argc; ++i) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <optional>
 #include <thread>
 
 #include "lib/bootstrap/file_store.hpp"
@@ -19,6 +20,7 @@ namespace lockstep::internal {
 namespace {
 
 using Arguments = std::vector<std::string>;
+using std::chrono::milliseconds;
 
 class Groups : public testing::TestWithParam<std::string> {
  protected:
@@ -155,6 +157,8 @@ TEST_P(Groups, AllRanksStartedAnewBeginAnew) {
   expect_all({"finalize"}, "#");
 }
 
+// ---- ranks in threads ------------------------------------------------------------------------------------
+
 TEST(ThreadGroups, FollowEachOtherInMemory) {
   const auto rank = [](int number) {
     InitOptions options;
@@ -172,6 +176,54 @@ TEST(ThreadGroups, FollowEachOtherInMemory) {
   std::thread other([&] { rank(1); });
   rank(0);
   other.join();
+}
+
+/// What all ranks of a group at `place` count together; nothing when its start fails.
+std::optional<int> sum_at(const std::string& place, int rank, int world, milliseconds timeout) {
+  InitOptions options;
+  options.rank = rank;
+  options.world_size = world;
+  options.rendezvous = place;
+  options.timeout = timeout;
+  try {
+    Communicator ranks = Communicator::create(options);
+    int sum = rank + 1;
+    ranks.all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum);
+    ranks.finalize();
+    return sum;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
+    return std::nullopt;
+  }
+}
+
+// Nothing but the place tells the two apart: the job has no name.
+TEST(ThreadGroups, AtTwoPlacesAreKeptApart) {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::thread> threads;
+    for (const int world : {2, 4}) {
+      for (int rank = 0; rank < world; ++rank) {
+        threads.emplace_back([=] {
+          const std::string place = "memory://apart-" + std::to_string(world);
+          EXPECT_EQ(sum_at(place, rank, world, kSoon), world * (world + 1) / 2);
+        });
+      }
+    }
+    for (auto& thread : threads) thread.join();
+  }
+}
+
+TEST(ThreadGroups, AtTwoPlacesAreKeptApartBetweenProcesses) {
+  for (int round = 0; round < 5; ++round) {
+    TemporaryDirectory directory;
+    std::vector<ChildProcess> ranks;
+    for (const char* rank : {"0", "1"}) {
+      ranks.emplace_back(Arguments{LOCKSTEP_GROUP_RANK, "at", "file://" + directory.path() + "/one",
+                                   "file://" + directory.path() + "/two"},
+                         Environment{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_START_TIMEOUT", "20s"}});
+    }
+    for (auto& rank : ranks) EXPECT_EQ(rank.read_output(), "3 30 done\n");
+  }
 }
 
 }  // namespace
