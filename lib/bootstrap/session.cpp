@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "lib/base/config.hpp"
@@ -42,7 +43,6 @@ class JoinedSession final : public Session {
         board_(LossBoard::make(launch_.rank)) {}
 
   Status join(const Deadline& deadline, Env& env, std::string transports, std::string notice) {
-    meeting_.store->be_patient_until(deadline.when());
     const Digest digest = hmac_sha256(as_bytes(secret_), as_bytes("lockstep roll call"));
     const std::string mark(as_text(std::span(digest).first(kSecretMarkBytes)));
     Member self = this_member(launch_.rank);
@@ -137,6 +137,28 @@ std::string meeting_place(const Launch& launch) {
                                                  : launch.rendezvous;
 }
 
+struct Place {
+  Meeting meeting;
+  std::uint64_t group = 0;  ///< That comes together there.
+};
+
+/// Opens the meeting for the group that is this process's next by its own count, and again where the store
+/// knows better.
+Result<Place> find_place(const Launch& launch, const std::string& secret, std::uint64_t met,
+                         const Deadline& deadline, Env& env) {
+  std::optional<Meeting> kept;  // What the store knows must outlast the next opening.
+  for (std::uint64_t group = met + 1;;) {
+    auto meeting = open_meeting(launch, secret, group, deadline, env);
+    if (!meeting.ok()) return meeting.status();
+    meeting->store->be_patient_until(deadline.when());
+    auto next = next_group(*meeting->store, launch.rank, launch.world_size, met);
+    // The roll call will say what is wrong with a store that cannot be asked.
+    if (!next.ok() || *next == group) return Place{std::move(*meeting), group};
+    kept.emplace(std::move(*meeting));
+    group = *next;
+  }
+}
+
 }  // namespace
 
 milliseconds start_timeout(const InitOptions& options) {
@@ -161,11 +183,11 @@ Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& e
   if (!secret.ok()) return secret.status();
   const Deadline deadline(env, start_timeout(options));
   const std::string place = meeting_place(*launch);
-  const std::uint64_t group = next_group_number(place);
-  auto meeting = open_meeting(*launch, *secret, group, deadline, env);
-  if (!meeting.ok()) return meeting.status();
-  auto session =
-      std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret), std::move(*meeting), group);
+  auto found = find_place(*launch, *secret, groups_met(place), deadline, env);
+  if (!found.ok()) return found.status();
+  const std::uint64_t group = found->group;
+  auto session = std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret),
+                                                 std::move(found->meeting), group);
   LOCKSTEP_RETURN_IF_ERROR(
       session->join(deadline, env, wanted_transports(options.transports), std::move(own_notice)));
   group_has_met(place, group);
