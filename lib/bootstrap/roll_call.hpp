@@ -50,6 +50,9 @@ class RollCall {
   Result<std::vector<Member>> await_all(const Deadline& deadline,
                                         const std::function<std::optional<Loss>()>& lost);
 
+  /// The error of a start that fails by this loss, also for the others.
+  Status end_by(const Loss& loss) { return declare(explain_loss(loss)); }
+
   /// After a failure: this rank has read it.
   void acknowledge() { (void)store_.add("acknowledged", 1); }
   /// For the host of the store: whether every rank of the group has read the failure.

@@ -28,6 +28,8 @@ using std::chrono::milliseconds;
 // After a failed start the host of the store stays this long for the others to read why.
 constexpr milliseconds kFailureLinger{5'000};
 constexpr milliseconds kLingerLook{10};
+// How often a rank that waits for the secret looks whether rank 0 died.
+constexpr milliseconds kSecretLook{200};
 constexpr std::size_t kDrawnSecretBytes = 32;
 // Enough to notice that two secrets differ, too few to find one by them.
 constexpr std::size_t kSecretMarkBytes = 4;
@@ -89,21 +91,24 @@ class JoinedSession final : public Session {
     members_ = std::move(*members);
     LOCKSTEP_RETURN_IF_ERROR(check_transports(members_));
     if (!channel_) channel_ = make_store_loss_channel(store(), launch_.rank, members_, board_);
-    return meeting_.client ? Status() : agree_on_secret(deadline);
+    return meeting_.client ? Status() : agree_on_secret(roll_call, deadline);
   }
 
   /// Where the store is private to the job's user, rank 0 draws a secret for the links of ranks that were
   /// given none.
-  Status agree_on_secret(const Deadline& deadline) {
+  Status agree_on_secret(RollCall& roll_call, const Deadline& deadline) {
     if (!secret_.empty()) return Status();
     if (launch_.rank == 0) {
       std::array<std::uint8_t, kDrawnSecretBytes> bytes;
       secure_random(bytes);
       LOCKSTEP_RETURN_IF_ERROR(store().set_one("secret", std::string(bytes.begin(), bytes.end())));
     }
-    auto secret = store().get_one("secret", deadline.left());
-    if (secret.ok()) secret_ = *secret;
-    return secret.status();
+    for (;;) {
+      auto secret = store().get_one("secret", std::min(deadline.left(), kSecretLook));
+      if (secret.ok()) secret_ = *secret;
+      if (secret.status().code() != ErrorCode::timeout || deadline.passed()) return secret.status();
+      if (const auto loss = board_->first(); loss && loss->rank == 0) return roll_call.end_by(*loss);
+    }
   }
 
   void end_failed_start(RollCall& roll_call, const Status& why, Env& env) {

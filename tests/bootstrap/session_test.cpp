@@ -308,6 +308,29 @@ TEST_P(TcpSessionTest, LaunchersServerIsUsedAndItsEvidenceIsHeard) {
   EXPECT_EQ(ranks[1].read_line(), "lost 0: killed by SIGKILL");
 }
 
+class FileSessionTest : public SessionTest {};
+INSTANTIATE_TEST_SUITE_P(File, FileSessionTest, testing::Values("file"));
+
+// The first rank draws the secret, for which all others wait.
+TEST_P(FileSessionTest, AFirstRankThatDiesWhileOthersMeetIsNamed) {
+  const auto start_rank = [this](int rank) {
+    Environment variables = environment(rank, 3);
+    variables.erase("LOCKSTEP_SECRET");
+    return start(variables);
+  };
+  std::vector<ChildProcess> ranks;
+  for (const int rank : {0, 1}) ranks.push_back(start_rank(rank));
+  await_members({0, 1}, 2, 3);
+  const std::string dead = "rank 0 " + pid_text(ranks[0]);
+  ranks[0].kill(SIGKILL);
+  ranks[0].wait();
+  ranks.push_back(start_rank(2));
+  for (const std::size_t rank : {1u, 2u}) {
+    EXPECT_EQ(ranks[rank].read_line(),
+              "error 3 culprit 0: " + dead + " was lost while the ranks met: its process ended");
+  }
+}
+
 class LocalSessionTest : public SessionTest {};
 INSTANTIATE_TEST_SUITE_P(Local, LocalSessionTest, testing::Values("local"));
 
