@@ -1,6 +1,8 @@
 // TCP sockets by address text. Every socket made here is non-blocking and close-on-exec.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -34,6 +36,10 @@ Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, En
 /// Where a socket is bound, and what it is connected to. Port 0 and an empty host when the socket is neither.
 HostPort local_address(const Fd& socket);
 HostPort remote_address(const Fd& socket);
+
+/// Whether a socket that was told to connect to `to` reaches itself: the kernel gave it the port that it
+/// calls, where nobody listens, and TCP lets two calls that cross become one connection.
+bool calls_itself(const Fd& socket, const sockaddr& to);
 
 /// Whether a socket is connected to a loopback address.
 bool has_loopback_peer(const Fd& socket);
