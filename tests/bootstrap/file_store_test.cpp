@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +63,7 @@ TEST(FileStore, BytesOfAWriterKilledHalfWayAreNeverRead) {
 TEST(FileStore, ForeignFilesAreLeftAlone) {
   TemporaryDirectory directory;
   const std::string path = directory.write("thesis.txt", "years of work, not a store");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   const auto store = open_file_store(path, kSoon, real_env());
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().message(),
@@ -69,6 +71,36 @@ TEST(FileStore, ForeignFilesAreLeftAlone) {
   std::string text;
   std::getline(std::ifstream(path), text);
   EXPECT_EQ(text, "years of work, not a store");
+}
+
+// The job's secret is drawn into it.
+TEST(FileStore, FilesOpenToOthersAreRefused) {
+  TemporaryDirectory directory;
+  const std::string path = directory.write("store", "");
+  for (const mode_t mode : {0644, 0660, 0602}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    const auto store = open_file_store(path, kSoon, real_env());
+    ASSERT_FALSE(store.ok());
+    EXPECT_EQ(store.status().code(), ErrorCode::configuration);
+    EXPECT_EQ(store.status().message(),
+              "the rendezvous file " + path +
+                  " is open to other users, who could read the job's secret in it; remove it, or make it "
+                  "yours alone: chmod 600 " +
+                  path);
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  EXPECT_TRUE(open_or_die(path)->set_one("x", "1").ok());
+}
+
+TEST(FileStore, FilesOfAnotherUserAreRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  TemporaryDirectory directory;
+  const std::string path = directory.write("store", "");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  const auto store = open_file_store(path, kSoon, real_env());
+  EXPECT_EQ(store.status().message(),
+            "the rendezvous file " + path + " belongs to another user; choose another path");
 }
 
 TEST(FileStore, MissingDirectoryIsNamed) {
