@@ -204,9 +204,15 @@ class FileStore final : public Store {
       writer.text(key);
       writer.text(value);
     }
-    LOCKSTEP_RETURN_IF_ERROR(write_at(file_, records, read_));
-    read_ += records.size();
-    return write_at(file_, header(read_), 0);
+    Status status = write_at(file_, records, read_);
+    if (status.ok()) status = write_at(file_, header(read_ + records.size()), 0);
+    if (status.ok()) {
+      read_ += records.size();
+    } else {  // The disk is full: the table has what the file has not, and is read anew.
+      table_ = StoreTable();
+      read_ = kHeaderBytes;
+    }
+    return status;
   }
 
   Status damaged() const {
