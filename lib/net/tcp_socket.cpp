@@ -183,9 +183,13 @@ Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, En
   const Nanos until = env.now() + to_nanos(timeout);
   auto addresses = look_up(to, 0);
   if (!addresses.ok()) return addresses.status();
+  int untried = 0;
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) ++untried;
   Status last_error;
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    auto fd = connect_to(*address, to, until, env);
+    // One that swallows what it is sent leaves the others their share.
+    const Nanos now = env.now();
+    auto fd = connect_to(*address, to, now + (until - now) / untried--, env);
     if (fd.ok()) return fd;
     last_error = fd.status();
   }

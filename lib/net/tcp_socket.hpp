@@ -29,8 +29,8 @@ Result<HostPort> parse_host_port(std::string_view text);
 /// A port that is taken is an error that names the process which holds it, where /proc may be read.
 Result<Fd> tcp_listen(const HostPort& at);
 
-/// Connects within `timeout`, trying every address of `to.host` in turn; no second attempt.
-/// ErrorCode::timeout when time ran out.
+/// Connects within `timeout`, trying every address of `to.host` in turn, each with its share of the time that
+/// is left; no second attempt. ErrorCode::timeout when time ran out.
 Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, Env& env);
 
 /// Where a socket is bound, and what it is connected to. Port 0 and an empty host when the socket is neither.
