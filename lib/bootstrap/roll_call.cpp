@@ -152,11 +152,12 @@ Status RollCall::explain_second() {
   if (!present.ok()) return present.status();
   if (all(*present)) {
     return Status(ErrorCode::configuration, self_.text() + " comes to a group that has met already, with " +
-                                                who(self_.rank) + kStartedAnew);
+                                                who(self_.rank, kMoment) + kStartedAnew);
   }
   return declare(Status(ErrorCode::configuration,
-                        "two processes are rank " + std::to_string(self_.rank) + ": " + who(self_.rank) +
-                            " and " + self_.text() + "; give every process its own rank",
+                        "two processes are rank " + std::to_string(self_.rank) + ": " +
+                            who(self_.rank, kMoment) + " and " + self_.text() +
+                            "; give every process its own rank",
                         self_.rank));
 }
 
@@ -267,12 +268,14 @@ Status RollCall::tell_apart(const Latest& other) {
 }
 
 Status RollCall::explain_loss(const Loss& loss) {
-  return Status(ErrorCode::peer_lost, who(loss.rank) + " was lost while the ranks met: " + loss.evidence,
+  // It may have died before it came.
+  return Status(ErrorCode::peer_lost,
+                who(loss.rank, milliseconds(0)) + " was lost while the ranks met: " + loss.evidence,
                 loss.rank);
 }
 
-std::string RollCall::who(int rank) {
-  auto text = store_.get_one("who/" + std::to_string(rank), kMoment);
+std::string RollCall::who(int rank, milliseconds patience) {
+  auto text = store_.get_one("who/" + std::to_string(rank), patience);
   return text.ok() ? *text : "rank " + std::to_string(rank);
 }
 

@@ -69,7 +69,7 @@ class RollCall {
   Result<std::vector<bool>> who_is_here(std::chrono::milliseconds patience);
   Status known_problem();
   Status explain_loss(const Loss& loss);
-  std::string who(int rank);
+  std::string who(int rank, std::chrono::milliseconds patience);
   std::string missing_text(const std::vector<bool>& present);
   void report_missing(const std::vector<bool>& present, std::int64_t seconds);
   Result<std::vector<Member>> collect();

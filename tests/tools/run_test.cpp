@@ -147,6 +147,19 @@ TEST(Run, ARankThatEndsInMidJobIsHeardToHaveEnded) {
   process.kill(SIGTERM);
 }
 
+// Before it joined, and before or after the others came.
+TEST(Run, ARankThatEndsBeforeItJoinedIsHeardToHaveEnded) {
+  for (const char* first : {"0", "1"}) {
+    const std::string script = std::string("[ $RANK = ") + first +
+                               " ] || sleep 1; [ $RANK = 1 ] && exit; exec " + LOCKSTEP_SESSION_RANK +
+                               " 60000";
+    const Outcome outcome = run({"-n", "2", "--only-rank", "0", "/bin/sh", "-c", script});
+    EXPECT_EQ(outcome.output,
+              "[0] error 3 culprit 1: rank 1 was lost while the ranks met: exited with code 0\n");
+    EXPECT_EQ(outcome.code, 1);
+  }
+}
+
 TEST(Run, RanksFormGroupsOneAfterAnother) {
   const Outcome outcome =
       run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize", "-mismatch", "abort", "-finalize", "finalize"});
