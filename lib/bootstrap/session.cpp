@@ -52,6 +52,7 @@ class JoinedSession final : public Session {
     self.notice = std::move(notice);
     RollCall roll_call(store_, std::move(self), launch_.world_size, mark);
     Status status = with_hint(meet(roll_call, deadline, env), meeting_.hint);
+    meeting_.store->be_patient_until(0);  // The start may wait for ever; a destructor may not.
     if (status.ok()) return status;
     end_failed_start(roll_call, status, env);
     if (status.code() != ErrorCode::peer_lost || status.culprit() >= 0 || meeting_.server_rank != 0)
