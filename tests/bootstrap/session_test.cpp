@@ -355,6 +355,18 @@ TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {
           "XDG_RUNTIME_DIR or LOCKSTEP_RENDEZVOUS");
 }
 
+// As su and sudo leave the variable.
+TEST_P(LocalSessionTest, TheDirectoryOfAnotherUserIsPassedOver) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  ASSERT_EQ(chown(directory_.path().c_str(), 12345, 12345), 0);
+  rendezvous_ += "-" + std::to_string(getpid());  // The usual directory is everybody's.
+  auto ranks = start_all(2);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  EXPECT_EQ(directory_.entries(), 0u);
+  for (auto& rank : ranks) rank.close_input();
+  for (auto& rank : ranks) EXPECT_EQ(rank.wait(), 0);
+}
+
 // ---- ranks in threads ------------------------------------------------------------------------------------
 
 TEST(ThreadSessions, MeetInMemory) {
