@@ -2,6 +2,7 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
+#include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/threads.hpp"
 #include "lib/bootstrap/deadline.hpp"
@@ -47,11 +48,7 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
 
 /// Whether this process can have a group at all, and its variables can be read.
 void check_process() {
-  if (internal::in_forked_child()) {
-    throw Error(ErrorCode::not_supported,
-                "lockstep was in use in the parent when this process was forked; fork before the parent uses "
-                "it, or call exec in the child");
-  }
+  if (internal::in_forked_child()) internal::forked_child_error().throw_if_error();
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();
 }
