@@ -2,6 +2,7 @@
 #include "collectives/c_api.hpp"
 
 #include <chrono>
+#include <new>
 
 using lockstep::Communicator;
 using lockstep::internal::guarded;
@@ -19,8 +20,12 @@ thread_local int t_last_culprit = -1;
 
 }  // namespace
 
-lockstep_error_t remember(ErrorCode code, std::string text, int culprit) noexcept {
-  t_last_error = std::move(text);
+lockstep_error_t remember(ErrorCode code, const char* text, int culprit) noexcept {
+  try {
+    t_last_error = text;
+  } catch (const std::bad_alloc&) {
+    t_last_error.clear();
+  }
   t_last_culprit = culprit;
   return static_cast<lockstep_error_t>(code);
 }
@@ -37,11 +42,13 @@ CallOptions to_options(const lockstep_options_t* options) {
 }
 
 void hand_out(Work work, lockstep_work_t* out) {
-  if (out == nullptr) {
-    work.wait();
-  } else {
-    *out = new lockstep_work{std::move(work)};
-  }
+  // Without a handle nobody could wait, and the operation would run on in the caller's buffers.
+  lockstep_work_t handle = out != nullptr ? new (std::nothrow) lockstep_work{} : nullptr;
+  if (handle == nullptr) work.wait();
+  if (out == nullptr) return;
+  if (handle == nullptr) throw std::bad_alloc();
+  handle->work = std::move(work);
+  *out = handle;
 }
 
 }  // namespace lockstep::internal

@@ -23,8 +23,8 @@ struct lockstep_batch {
 
 namespace lockstep::internal {
 
-/// Remembers a failure for lockstep_last_error() of this thread.
-lockstep_error_t remember(ErrorCode code, std::string text, int culprit) noexcept;
+/// Remembers a failure for lockstep_last_error() of this thread, without its text where memory has run out.
+lockstep_error_t remember(ErrorCode code, const char* text, int culprit) noexcept;
 
 /// Runs `body`; whatever it throws becomes a code and a text.
 template <typename Body>
@@ -38,6 +38,8 @@ lockstep_error_t guarded(Body&& body) noexcept {
     return remember(ErrorCode::out_of_memory, "out of memory", -1);
   } catch (const std::exception& error) {
     return remember(ErrorCode::internal, error.what(), -1);
+  } catch (...) {
+    return remember(ErrorCode::internal, "an exception of unknown type", -1);
   }
 }
 

@@ -98,10 +98,15 @@ struct SplitEntry {
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int key) {
   std::vector<SplitEntry> entries(static_cast<std::size_t>(size()));
   const SplitEntry own{color, key};
-  CallBuilder gather(Collective::all_gather, *engine_, {});
-  LOCKSTEP_RETURN_IF_ERROR(
-      engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
-  const std::uint64_t number = ++splits_;
+  std::uint64_t number = 0;
+  {
+    // Of two threads, the first to gather is the first to count, as on the other ranks.
+    std::lock_guard lock(split_mutex_);
+    CallBuilder gather(Collective::all_gather, *engine_, {});
+    LOCKSTEP_RETURN_IF_ERROR(
+        engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
+    number = ++splits_;
+  }
   if (color < 0) return std::shared_ptr<CommunicatorCore>();
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {

@@ -67,6 +67,7 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   std::shared_ptr<Engine> engine_;
   std::vector<int> world_ranks_;
   std::uint64_t loss_callback_ = 0;
+  std::mutex split_mutex_;
   std::uint64_t splits_ = 0;
   std::uint64_t users_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
+#include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/base/threads.hpp"
 #include "lib/bootstrap/deadline.hpp"
@@ -24,30 +25,30 @@ std::vector<int> all_ranks(int size) {
 
 internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,
                                                                std::string transports,
-                                                               std::chrono::milliseconds timeout) {
+                                                               const internal::Deadline& deadline) {
   auto model = internal::adopt_model(session->members().front().notice);
   if (!model.ok()) return model.status();
   auto world = std::make_shared<World>();
   world->model = std::move(*model);
   world->session = std::move(session);
   world->transports = std::move(transports);
-  const internal::Deadline deadline(internal::real_env(), timeout);
   const int size = world->session->size();
-  // From the job: groups of two jobs, or of two local groups in one process, are never taken for one another.
-  const std::uint64_t id = internal::fnv1a(world->session->job_id());
-  auto network = internal::measure_network(world, internal::fnv1a("network", id), deadline.left());
+  // Drawn, not made of the job's name: a process may be in several groups of one job, at places of their own.
+  const std::uint64_t id = world->session->members().front().draw;
+  if (size == 1) return CommunicatorCore::make(world, id, "world", all_ranks(1), {});  // Waits for nobody.
+  auto left = deadline.left_for("measuring the network");
+  if (!left.ok()) return left.status();
+  auto network = internal::measure_network(world, internal::fnv1a("network", id), *left);
   if (!network.ok()) return network.status();
   world->model.network = *network;
-  return CommunicatorCore::make(world, id, "world", all_ranks(size), deadline.left());
+  left = deadline.left_for("setting up the group");
+  if (!left.ok()) return left.status();
+  return CommunicatorCore::make(world, id, "world", all_ranks(size), *left);
 }
 
 /// Whether this process can have a group at all, and its variables can be read.
 void check_process() {
-  if (internal::in_forked_child()) {
-    throw Error(ErrorCode::not_supported,
-                "lockstep was in use in the parent when this process was forked; fork before the parent uses "
-                "it, or call exec in the child");
-  }
+  if (internal::in_forked_child()) internal::forked_child_error().throw_if_error();
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();
 }
@@ -61,8 +62,7 @@ Communicator Communicator::create(const InitOptions& options) {
     return rank == 0 ? internal::announce_model() : std::string();
   });
   session.status().throw_if_error();
-  auto core =
-      make_world(std::move(*session), internal::wanted_transports(options.transports), deadline.left());
+  auto core = make_world(std::move(*session), internal::wanted_transports(options.transports), deadline);
   core.status().throw_if_error();
   return Communicator(std::move(*core));
 }
@@ -74,10 +74,10 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
   auto sessions = internal::make_local_sessions(n, "threads of one process", internal::announce_model());
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));
   std::vector<internal::Status> failures(static_cast<std::size_t>(n));
+  const internal::Deadline deadline(internal::real_env(), internal::start_timeout({}));
   // Set-up waits for all members, so each rank needs a thread for it.
   internal::on_threads(cores.size(), [&](std::size_t r) {
-    auto core = make_world(std::move(sessions[r]), internal::wanted_transports(transports),
-                           internal::start_timeout({}));
+    auto core = make_world(std::move(sessions[r]), internal::wanted_transports(transports), deadline);
     failures[r] = core.status();
     if (core.ok()) cores[r] = std::move(*core);
   });

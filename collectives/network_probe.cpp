@@ -153,7 +153,9 @@ Result<Network> measure_network(const std::shared_ptr<World>& world, std::uint64
   const Deadline deadline(real_env(), timeout);
   auto core = CommunicatorCore::make(world, id, "network probe", ranks, timeout);
   if (!core.ok()) return core.status();
-  auto measured = NetworkProbe((*core)->engine(), deadline.left()).run();
+  auto left = deadline.left_for("measuring the network");
+  if (!left.ok()) return left.status();
+  auto measured = NetworkProbe((*core)->engine(), *left).run();
   if (!measured.ok()) return measured.status();
   LOCKSTEP_RETURN_IF_ERROR((*core)->finalize());
   return coarse(*measured);

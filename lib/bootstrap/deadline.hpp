@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "lib/base/env.hpp"
+#include "lib/base/status.hpp"
 
 namespace lockstep::internal {
 
@@ -24,6 +27,13 @@ class Deadline {
   std::chrono::milliseconds left() const {
     const Nanos left = when_ - env_->now();
     return std::chrono::milliseconds(left <= 0 ? 0 : (left - 1) / kPerMilli + 1);
+  }
+  /// left() for those who take 0 for no deadline: never 0, and an error once it passed. `what` was to be done
+  /// by then: "setting up the group".
+  Result<std::chrono::milliseconds> left_for(std::string_view what) const {
+    if (const auto some = left(); some.count() > 0) return some;
+    return Status(ErrorCode::timeout, "no time was left for " + std::string(what) + " after " +
+                                          std::to_string(seconds_waited()) + " s");
   }
   /// For poll(2).
   int poll_timeout() const { return static_cast<int>(std::min<std::int64_t>(left().count(), kMaxPoll)); }

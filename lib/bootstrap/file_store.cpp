@@ -204,9 +204,15 @@ class FileStore final : public Store {
       writer.text(key);
       writer.text(value);
     }
-    LOCKSTEP_RETURN_IF_ERROR(write_at(file_, records, read_));
-    read_ += records.size();
-    return write_at(file_, header(read_), 0);
+    Status status = write_at(file_, records, read_);
+    if (status.ok()) status = write_at(file_, header(read_ + records.size()), 0);
+    if (status.ok()) {
+      read_ += records.size();
+    } else {  // The disk is full: the table has what the file has not, and is read anew.
+      table_ = StoreTable();
+      read_ = kHeaderBytes;
+    }
+    return status;
   }
 
   Status damaged() const {
@@ -228,6 +234,22 @@ bool is_same_file(const Fd& file, const std::string& path) {
   struct stat named {};
   return fstat(file.get(), &opened) == 0 && stat(path.c_str(), &named) == 0 &&
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/// Whoever may read the file reads the secret that rank 0 draws into it, and whoever may write it joins in.
+Status check_private(const Fd& file, const std::string& path) {
+  struct stat facts {};
+  if (fstat(file.get(), &facts) != 0) return system_error("cannot look at " + path, errno);
+  if (facts.st_uid != geteuid()) {
+    return Status(ErrorCode::configuration,
+                  "the rendezvous file " + path + " belongs to another user; choose another path");
+  }
+  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0) return Status();
+  return Status(ErrorCode::configuration,
+                "the rendezvous file " + path +
+                    " is open to other users, who could read the job's secret in it; remove it, or make it "
+                    "yours alone: chmod 600 " +
+                    path);
 }
 
 /// Empties a store that nobody uses, and makes an empty file a store.
@@ -273,6 +295,7 @@ Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chr
   for (;;) {
     Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) return system_error("cannot open the rendezvous file " + path, errno);
+    LOCKSTEP_RETURN_IF_ERROR(check_private(file, path));
     auto joined = join_users(file, path, deadline);
     if (!joined.ok()) return joined.status();
     if (*joined) return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(file), path, env));

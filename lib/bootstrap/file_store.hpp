@@ -16,9 +16,9 @@
 
 namespace lockstep::internal {
 
-/// Opens or creates the store at `path` (mode 0600) within `timeout`. A file that is not a store of lockstep
-/// is left as it is, and is an error. On a reactor's thread no call waits: where another has the file locked,
-/// it ends with ErrorCode::timeout at once.
+/// Opens or creates the store at `path` (mode 0600) within `timeout`. A file that is not a store of lockstep,
+/// belongs to another user or is open to others is left as it is, and is an error. On a reactor's thread no
+/// call waits: where another has the file locked, it ends with ErrorCode::timeout at once.
 Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chrono::milliseconds timeout,
                                                Env& env);
 

@@ -20,10 +20,10 @@ struct Counts {
 
 }  // namespace
 
-std::uint64_t next_group_number(const std::string& place) {
+std::uint64_t groups_met(const std::string& place) {
   Counts& counts = Counts::instance();
   std::lock_guard lock(counts.mutex);
-  return counts.met[place] + 1;
+  return counts.met[place];
 }
 
 void group_has_met(const std::string& place, std::uint64_t number) {

@@ -106,7 +106,7 @@ Result<std::string> master_rendezvous(const Environment& environment, int add_to
   const std::string_view text = value_of(environment, "MASTER_PORT");
   const std::optional<std::int64_t> port = parse_integer(text);
   constexpr std::int64_t kLastPort = 65'535;
-  if (!port || *port < 1 || *port + add_to_port > kLastPort) {
+  if (!port || *port < 1 || *port > kLastPort - add_to_port) {
     return configuration_error("MASTER_PORT=" + std::string(text) + " is not a port that can be used");
   }
   const HostPort at{text_of(environment, "MASTER_ADDR"), static_cast<std::uint16_t>(*port + add_to_port)};

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "lib/base/config.hpp"
+#include "lib/base/env.hpp"
 #include "lib/base/hexadecimal.hpp"
 #include "lib/bootstrap/digest.hpp"
 #include "lib/bootstrap/limits.hpp"
@@ -65,6 +66,7 @@ std::string encode(const Member& member) {
   write_cores(writer, member.cores);
   writer.text(member.descriptor_service);
   writer.text(member.transports);
+  writer.integer(member.draw);
   writer.text(member.notice);
   return text;
 }
@@ -77,7 +79,7 @@ Result<Member> decode_member(std::string_view text) {
   if (!reader.integer(rank) || !reader.text(kMaxKeyBytes, host_id) || !reader.text(kMaxKeyBytes, host_name) ||
       !reader.integer(member.pid) || !reader.integer(member.process) || !read_cores(reader, member.cores) ||
       !reader.text(kMaxKeyBytes, service) || !reader.text(kMaxKeyBytes, transports) ||
-      !reader.text(kMaxNoticeBytes, notice)) {
+      !reader.integer(member.draw) || !reader.text(kMaxNoticeBytes, notice)) {
     return Status(ErrorCode::unauthorized, "a rank's description in the store is damaged");
   }
   member.rank = rank;
@@ -114,6 +116,7 @@ Member this_member(int rank) {
   member.pid = getpid();
   member.process = process_token();
   member.cores = allowed_cores();
+  member.draw = real_env().random();
   // Without it this rank is reached by TCP alone.
   if (auto service = descriptor_service_name(); service.ok()) member.descriptor_service = *service;
   return member;

@@ -25,10 +25,10 @@ struct Meeting {
 };
 
 /// Opens the store at launch.rendezvous: memory://name, file:///path, local://name, tcp://host:port. Rank 0
-/// serves the last unless the launcher does: on the address given, or on all of the host's where that is the
-/// host's own name and leads to loopback (Debian's 127.0.1.1), and the job has a secret or
-/// LOCKSTEP_INSECURE=1. Waits until `deadline` for a server to come up, and says so on stderr now and then.
-/// `group` numbers the groups that meet there (lib/bootstrap/group_number.hpp).
+/// serves the last unless the launcher does: on the address given, or on all of the host's where that is a
+/// name, not "localhost", that leads to loopback (as Debian's 127.0.1.1 of a host's own name), and the job
+/// has a secret or LOCKSTEP_INSECURE=1. Waits until `deadline` for a server to come up, and says so on stderr
+/// now and then. `group` numbers the groups that meet there (lib/bootstrap/group_number.hpp).
 Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, std::uint64_t group,
                              const Deadline& deadline, Env& env);
 

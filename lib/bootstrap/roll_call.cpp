@@ -7,6 +7,7 @@
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/wire.hpp"
+#include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -50,12 +51,17 @@ Status decode_problem(std::string_view text) {
   return Status(static_cast<ErrorCode>(code), std::string(as_text(message)), culprit);
 }
 
+std::string failed_key(std::uint64_t group) { return "failed/" + std::to_string(group); }
+
 /// Writes the problem unless there is one; the one that is there is everybody's.
-Status declare_in(Store& group, const Status& problem) {
+Status declare_in(GroupStore& group, const Status& problem) {
   auto problems = group.add("problems", 1);
   if (!problems.ok()) return problem;
   if (*problems == 1) {
-    (void)group.set_one(std::string(kProblem), encode_problem(problem));
+    const Store::Entry entries[] = {
+        {group_prefix(group.number()) + std::string(kProblem), encode_problem(problem)},
+        {failed_key(group.number()), "1"}};
+    (void)group.whole().set(entries);
     return problem;
   }
   auto first = group.get_one(std::string(kProblem), kMoment);
@@ -70,15 +76,17 @@ std::string encode(const Latest& latest) {
   std::string text;
   WireWriter writer(text);
   writer.integer(latest.group);
+  writer.integer(latest.process);
   writer.text(latest.who);
   return text;
 }
 
 Latest decode_latest(int rank, std::string_view text) {
-  Latest latest{rank, 0, {}};
+  Latest latest{rank, 0, 0, {}};
   std::string_view who;
   WireReader reader(as_bytes(text));
-  if (reader.integer(latest.group) && reader.text(kMaxKeyBytes, who)) latest.who = who;
+  if (reader.integer(latest.group) && reader.integer(latest.process) && reader.text(kMaxKeyBytes, who))
+    latest.who = who;
   return latest;
 }
 
@@ -104,13 +112,31 @@ std::vector<Latest> latest_of_missing(Store& whole, const std::vector<bool>& pre
 
 }  // namespace
 
+Result<std::uint64_t> next_group(Store& whole, int rank, int world, std::uint64_t met) {
+  std::uint64_t next = met + 1;
+  // Where this process met, or failed, its number is used up. A store made anew since knows nothing of it.
+  if (auto text = whole.get_one(latest_key(rank), milliseconds(0)); text.ok()) {
+    const Latest own = decode_latest(rank, *text);
+    if (own.process == process_token()) next = std::max(next, own.group + 1);
+  }
+  for (;; ++next) {
+    const auto failed = whole.wait(std::vector<std::string>{failed_key(next)}, milliseconds(0));
+    if (!failed.ok()) return failed.status();
+    if (!failed.value().front()) return next;
+    const auto ranks = latest_of_missing(whole, std::vector<bool>(static_cast<std::size_t>(world)));
+    const bool given_up =
+        std::any_of(ranks.begin(), ranks.end(), [next](const Latest& other) { return other.group > next; });
+    if (!given_up) return next;
+  }
+}
+
 Status RollCall::arrive() {
+  const Latest latest{self_.rank, store_.number(), self_.process, self_.text()};
+  LOCKSTEP_RETURN_IF_ERROR(store_.whole().set_one(latest_key(self_.rank), encode(latest)));
   LOCKSTEP_RETURN_IF_ERROR(known_problem());
   const std::string rank = std::to_string(self_.rank);
   auto arrivals = store_.add("arrivals/" + rank, 1);
   if (!arrivals.ok()) return arrivals.status();
-  LOCKSTEP_RETURN_IF_ERROR(store_.whole().set_one(latest_key(self_.rank),
-                                                  encode(Latest{self_.rank, store_.number(), self_.text()})));
   if (*arrivals > 1) return explain_second();
   LOCKSTEP_RETURN_IF_ERROR(store_.set_one("who/" + rank, self_.text()));
   return check_terms();
@@ -126,11 +152,12 @@ Status RollCall::explain_second() {
   if (!present.ok()) return present.status();
   if (all(*present)) {
     return Status(ErrorCode::configuration, self_.text() + " comes to a group that has met already, with " +
-                                                who(self_.rank) + kStartedAnew);
+                                                who(self_.rank, kMoment) + kStartedAnew);
   }
   return declare(Status(ErrorCode::configuration,
-                        "two processes are rank " + std::to_string(self_.rank) + ": " + who(self_.rank) +
-                            " and " + self_.text() + "; give every process its own rank",
+                        "two processes are rank " + std::to_string(self_.rank) + ": " +
+                            who(self_.rank, kMoment) + " and " + self_.text() +
+                            "; give every process its own rank",
                         self_.rank));
 }
 
@@ -175,7 +202,7 @@ Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
     LOCKSTEP_RETURN_IF_ERROR(known_problem());
     if (all(*present)) return collect();
     LOCKSTEP_RETURN_IF_ERROR(find_apart(*present));
-    if (const auto loss = lost()) return declare(explain_loss(*loss));
+    if (const auto loss = lost(); loss && loss->rank < world_) return end_by(*loss);
     if (deadline.passed()) {
       return declare(Status(ErrorCode::timeout,
                             missing_text(*present) + " after " + std::to_string(deadline.seconds_waited()) +
@@ -221,6 +248,7 @@ Status RollCall::find_apart(const std::vector<bool>& present) {
     // It may have been ready a moment after `present` was looked at, and have gone on.
     auto now = who_is_here(milliseconds(0));
     if (now.ok() && now.value()[static_cast<std::size_t>(other.rank)]) continue;
+    LOCKSTEP_RETURN_IF_ERROR(known_problem());  // Or have failed, and be at its next try.
     return declare(tell_apart(other));
   }
   return Status();
@@ -240,12 +268,14 @@ Status RollCall::tell_apart(const Latest& other) {
 }
 
 Status RollCall::explain_loss(const Loss& loss) {
-  return Status(ErrorCode::peer_lost, who(loss.rank) + " was lost while the ranks met: " + loss.evidence,
+  // It may have died before it came.
+  return Status(ErrorCode::peer_lost,
+                who(loss.rank, milliseconds(0)) + " was lost while the ranks met: " + loss.evidence,
                 loss.rank);
 }
 
-std::string RollCall::who(int rank) {
-  auto text = store_.get_one("who/" + std::to_string(rank), kMoment);
+std::string RollCall::who(int rank, milliseconds patience) {
+  auto text = store_.get_one("who/" + std::to_string(rank), patience);
   return text.ok() ? *text : "rank " + std::to_string(rank);
 }
 

@@ -4,7 +4,7 @@
 // The first error that any rank finds is written into the store, so that every rank ends with the same
 // sentence. Keys: arrivals/R (how many processes called themselves rank R), who/R (the first of them), terms
 // (size and secret of the first to come), member/R (published last: R is ready), problem. And, seen by all
-// groups that meet there, latest/R: the latest group that R came to.
+// groups that meet there, latest/R: the latest group that R came to, and failed/N: group N met a problem.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,17 @@
 
 namespace lockstep::internal {
 
+/// Which group `rank` of this process comes to, at a place where it has met `met` times: not to one that it
+/// has failed in, nor to one that the others have given up since.
+Result<std::uint64_t> next_group(Store& whole, int rank, int world, std::uint64_t met);
+
 class RollCall {
  public:
   /// The latest group that a rank came to, and as which process.
   struct Latest {
     int rank = -1;
     std::uint64_t group = 0;
+    std::uint64_t process = 0;  ///< Its process_token(): pids come again.
     std::string who;
   };
 
@@ -44,6 +49,9 @@ class RollCall {
   /// then.
   Result<std::vector<Member>> await_all(const Deadline& deadline,
                                         const std::function<std::optional<Loss>()>& lost);
+
+  /// The error of a start that fails by this loss, also for the others.
+  Status end_by(const Loss& loss) { return declare(explain_loss(loss)); }
 
   /// After a failure: this rank has read it.
   void acknowledge() { (void)store_.add("acknowledged", 1); }
@@ -61,7 +69,7 @@ class RollCall {
   Result<std::vector<bool>> who_is_here(std::chrono::milliseconds patience);
   Status known_problem();
   Status explain_loss(const Loss& loss);
-  std::string who(int rank);
+  std::string who(int rank, std::chrono::milliseconds patience);
   std::string missing_text(const std::vector<bool>& present);
   void report_missing(const std::vector<bool>& present, std::int64_t seconds);
   Result<std::vector<Member>> collect();

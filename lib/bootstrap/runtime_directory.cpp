@@ -9,16 +9,17 @@
 namespace lockstep::internal {
 namespace {
 
-bool is_directory(const std::string& path) {
+/// Of another user it is where su(1) and sudo(8) keep the variable.
+bool is_own_directory(const std::string& path) {
   struct stat facts {};
-  return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+  return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid();
 }
 
 }  // namespace
 
 Result<std::string> runtime_directory() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const bool usable = runtime != nullptr && *runtime == '/' && is_directory(runtime);
+  const bool usable = runtime != nullptr && *runtime == '/' && is_own_directory(runtime);
   const std::string path =
       usable ? std::string(runtime) + "/lockstep" : "/tmp/lockstep-" + std::to_string(geteuid());
   if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)

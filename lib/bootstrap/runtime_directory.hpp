@@ -1,4 +1,5 @@
-// The directory where ranks of one user on one host meet: $XDG_RUNTIME_DIR/lockstep, or /tmp/lockstep-UID.
+// The directory where ranks of one user on one host meet: $XDG_RUNTIME_DIR/lockstep, or
+// /tmp/lockstep-UID where that directory is missing or another user's.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "lib/base/config.hpp"
@@ -27,6 +28,8 @@ using std::chrono::milliseconds;
 // After a failed start the host of the store stays this long for the others to read why.
 constexpr milliseconds kFailureLinger{5'000};
 constexpr milliseconds kLingerLook{10};
+// How often a rank that waits for the secret looks whether rank 0 died.
+constexpr milliseconds kSecretLook{200};
 constexpr std::size_t kDrawnSecretBytes = 32;
 // Enough to notice that two secrets differ, too few to find one by them.
 constexpr std::size_t kSecretMarkBytes = 4;
@@ -42,7 +45,6 @@ class JoinedSession final : public Session {
         board_(LossBoard::make(launch_.rank)) {}
 
   Status join(const Deadline& deadline, Env& env, std::string transports, std::string notice) {
-    meeting_.store->be_patient_until(deadline.when());
     const Digest digest = hmac_sha256(as_bytes(secret_), as_bytes("lockstep roll call"));
     const std::string mark(as_text(std::span(digest).first(kSecretMarkBytes)));
     Member self = this_member(launch_.rank);
@@ -50,6 +52,7 @@ class JoinedSession final : public Session {
     self.notice = std::move(notice);
     RollCall roll_call(store_, std::move(self), launch_.world_size, mark);
     Status status = with_hint(meet(roll_call, deadline, env), meeting_.hint);
+    meeting_.store->be_patient_until(0);  // The start may wait for ever; a destructor may not.
     if (status.ok()) return status;
     end_failed_start(roll_call, status, env);
     if (status.code() != ErrorCode::peer_lost || status.culprit() >= 0 || meeting_.server_rank != 0)
@@ -89,21 +92,24 @@ class JoinedSession final : public Session {
     members_ = std::move(*members);
     LOCKSTEP_RETURN_IF_ERROR(check_transports(members_));
     if (!channel_) channel_ = make_store_loss_channel(store(), launch_.rank, members_, board_);
-    return meeting_.client ? Status() : agree_on_secret(deadline);
+    return meeting_.client ? Status() : agree_on_secret(roll_call, deadline);
   }
 
   /// Where the store is private to the job's user, rank 0 draws a secret for the links of ranks that were
   /// given none.
-  Status agree_on_secret(const Deadline& deadline) {
+  Status agree_on_secret(RollCall& roll_call, const Deadline& deadline) {
     if (!secret_.empty()) return Status();
     if (launch_.rank == 0) {
       std::array<std::uint8_t, kDrawnSecretBytes> bytes;
       secure_random(bytes);
       LOCKSTEP_RETURN_IF_ERROR(store().set_one("secret", std::string(bytes.begin(), bytes.end())));
     }
-    auto secret = store().get_one("secret", deadline.left());
-    if (secret.ok()) secret_ = *secret;
-    return secret.status();
+    for (;;) {
+      auto secret = store().get_one("secret", std::min(deadline.left(), kSecretLook));
+      if (secret.ok()) secret_ = *secret;
+      if (secret.status().code() != ErrorCode::timeout || deadline.passed()) return secret.status();
+      if (const auto loss = board_->first(); loss && loss->rank == 0) return roll_call.end_by(*loss);
+    }
   }
 
   void end_failed_start(RollCall& roll_call, const Status& why, Env& env) {
@@ -137,6 +143,28 @@ std::string meeting_place(const Launch& launch) {
                                                  : launch.rendezvous;
 }
 
+struct Place {
+  Meeting meeting;
+  std::uint64_t group = 0;  ///< That comes together there.
+};
+
+/// Opens the meeting for the group that is this process's next by its own count, and again where the store
+/// knows better.
+Result<Place> find_place(const Launch& launch, const std::string& secret, std::uint64_t met,
+                         const Deadline& deadline, Env& env) {
+  std::optional<Meeting> kept;  // What the store knows must outlast the next opening.
+  for (std::uint64_t group = met + 1;;) {
+    auto meeting = open_meeting(launch, secret, group, deadline, env);
+    if (!meeting.ok()) return meeting.status();
+    meeting->store->be_patient_until(deadline.when());
+    auto next = next_group(*meeting->store, launch.rank, launch.world_size, met);
+    // The roll call will say what is wrong with a store that cannot be asked.
+    if (!next.ok() || *next == group) return Place{std::move(*meeting), group};
+    kept.emplace(std::move(*meeting));
+    group = *next;
+  }
+}
+
 }  // namespace
 
 milliseconds start_timeout(const InitOptions& options) {
@@ -161,11 +189,11 @@ Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& e
   if (!secret.ok()) return secret.status();
   const Deadline deadline(env, start_timeout(options));
   const std::string place = meeting_place(*launch);
-  const std::uint64_t group = next_group_number(place);
-  auto meeting = open_meeting(*launch, *secret, group, deadline, env);
-  if (!meeting.ok()) return meeting.status();
-  auto session =
-      std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret), std::move(*meeting), group);
+  auto found = find_place(*launch, *secret, groups_met(place), deadline, env);
+  if (!found.ok()) return found.status();
+  const std::uint64_t group = found->group;
+  auto session = std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret),
+                                                 std::move(found->meeting), group);
   LOCKSTEP_RETURN_IF_ERROR(
       session->join(deadline, env, wanted_transports(options.transports), std::move(own_notice)));
   group_has_met(place, group);

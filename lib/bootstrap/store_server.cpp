@@ -56,8 +56,9 @@ void StoreServer::report_loss(const Loss& loss) {
 
 void StoreServer::report_end(const Loss& loss) {
   reactor_.run_there([&] {
+    reported_.emplace(loss.rank, loss);
     for (const auto& [number, group] : groups_) {
-      if (group.suspicions.contains(loss.rank) || is_watched(number, loss.rank)) lose(number, loss);
+      if (!group.left.contains(loss.rank)) lose(number, loss);
     }
   });
 }
@@ -85,7 +86,7 @@ bool StoreServer::is_idle() const {
 // ---- groups ----------------------------------------------------------------------------------------------
 
 StoreServer::Group& StoreServer::group_of(std::uint64_t number) {
-  return groups_.try_emplace(number, Group{reported_, {}}).first->second;
+  return groups_.try_emplace(number, Group{reported_, {}, {}}).first->second;
 }
 
 void StoreServer::tell(std::uint64_t group, const StoreRequest& notice) {
@@ -214,6 +215,7 @@ Status StoreServer::handle_watch(Client& client, const StoreRequest& request) {
   switch (request.verb) {
     case StoreVerb::leave:
       client.left = true;
+      group_of(client.hello.channel).left.insert(client.hello.rank);
       return Status();
     case StoreVerb::lost:
       lose(client.hello.channel, request.loss);

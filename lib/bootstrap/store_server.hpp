@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "lib/base/status.hpp"
@@ -47,7 +48,8 @@ class StoreServer {
   const HostPort& address() const { return address_; }
   /// What the launcher knows first-hand, told to all groups. The first evidence per rank counts.
   void report_loss(const Loss& loss);
-  /// As report_loss, of a rank that ended in good order: a loss only to groups that it has not left.
+  /// As report_loss, of a rank that ended in good order: a loss only to groups that it has not left, among
+  /// them those that are still to come.
   void report_end(const Loss& loss);
   /// Tells the members of `group` that the end of the server's connections is no death of its rank.
   void say_goodbye(std::uint64_t group);
@@ -71,6 +73,7 @@ class StoreServer {
   };
   struct Group {
     std::map<int, Loss> losses;
+    std::set<int> left;  ///< Ranks that said `leave`.
     /// Ranks whose connection ended, until evidence_grace is over.
     std::map<int, Reactor::Handle> suspicions;
   };

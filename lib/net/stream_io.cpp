@@ -172,9 +172,10 @@ Result<Fd> start_connect(const HostPort& to) {
   Fd fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   if (!fd) return no_connection(to, errno);
   start_unpaced(fd);
-  if (::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR)
-    return fd;
-  return no_connection(to, errno);
+  const int error = ::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 ? 0 : errno;
+  if (error != 0 && error != EINPROGRESS && error != EINTR) return no_connection(to, error);
+  if (calls_itself(fd, *list->ai_addr)) return no_connection(to, ECONNREFUSED);
+  return fd;
 }
 
 void start_unpaced(const Fd& socket) noexcept { (void)change_congestion(socket, kUnpaced); }

@@ -91,6 +91,7 @@ Result<Fd> connect_to(const addrinfo& address, const HostPort& to, Nanos until, 
   if (!fd.ok()) return fd;
   int error = connect(fd->get(), address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) error = finish_connect(*fd, until, env);
+  if (error == 0 && calls_itself(*fd, *address.ai_addr)) error = ECONNREFUSED;
   if (error == ETIMEDOUT) return Status(ErrorCode::timeout, "no answer from " + to.text());
   if (error != 0) return system_error("cannot connect to " + to.text(), error);
   set_flag(*fd, IPPROTO_TCP, TCP_NODELAY);
@@ -110,6 +111,13 @@ HostPort describe(const sockaddr_storage& storage) {
     return {text.data(), ntohs(v6.sin6_port)};
   }
   return {};
+}
+
+HostPort describe(const sockaddr& address) {
+  sockaddr_storage storage{};
+  const bool v6 = address.sa_family == AF_INET6;
+  std::memcpy(&storage, &address, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+  return describe(storage);
 }
 
 std::optional<sockaddr_storage> peer_of(const Fd& socket) {
@@ -175,9 +183,13 @@ Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, En
   const Nanos until = env.now() + to_nanos(timeout);
   auto addresses = look_up(to, 0);
   if (!addresses.ok()) return addresses.status();
+  int untried = 0;
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) ++untried;
   Status last_error;
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    auto fd = connect_to(*address, to, until, env);
+    // One that swallows what it is sent leaves the others their share.
+    const Nanos now = env.now();
+    auto fd = connect_to(*address, to, now + (until - now) / untried--, env);
     if (fd.ok()) return fd;
     last_error = fd.status();
   }
@@ -194,6 +206,13 @@ HostPort local_address(const Fd& socket) {
 HostPort remote_address(const Fd& socket) {
   const auto peer = peer_of(socket);
   return peer ? describe(*peer) : HostPort();
+}
+
+// By what was called and not by getpeername(2), which knows no peer of a call that is still under way.
+bool calls_itself(const Fd& socket, const sockaddr& to) {
+  const HostPort own = local_address(socket), called = describe(to);
+  const bool anywhere = called.host == "0.0.0.0" || called.host == "::";  // Leads to this host.
+  return own.port == called.port && (anywhere || own.host == called.host);
 }
 
 bool has_loopback_peer(const Fd& socket) {

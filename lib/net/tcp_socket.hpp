@@ -1,6 +1,8 @@
 // TCP sockets by address text. Every socket made here is non-blocking and close-on-exec.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -27,13 +29,17 @@ Result<HostPort> parse_host_port(std::string_view text);
 /// A port that is taken is an error that names the process which holds it, where /proc may be read.
 Result<Fd> tcp_listen(const HostPort& at);
 
-/// Connects within `timeout`, trying every address of `to.host` in turn; no second attempt.
-/// ErrorCode::timeout when time ran out.
+/// Connects within `timeout`, trying every address of `to.host` in turn, each with its share of the time that
+/// is left; no second attempt. ErrorCode::timeout when time ran out.
 Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, Env& env);
 
 /// Where a socket is bound, and what it is connected to. Port 0 and an empty host when the socket is neither.
 HostPort local_address(const Fd& socket);
 HostPort remote_address(const Fd& socket);
+
+/// Whether a socket that was told to connect to `to` reaches itself: the kernel gave it the port that it
+/// calls, where nobody listens, and TCP lets two calls that cross become one connection.
+bool calls_itself(const Fd& socket, const sockaddr& to);
 
 /// Whether a socket is connected to a loopback address.
 bool has_loopback_peer(const Fd& socket);

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/bootstrap/store_fixtures.hpp"
@@ -62,6 +65,7 @@ TEST(FileStore, BytesOfAWriterKilledHalfWayAreNeverRead) {
 TEST(FileStore, ForeignFilesAreLeftAlone) {
   TemporaryDirectory directory;
   const std::string path = directory.write("thesis.txt", "years of work, not a store");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   const auto store = open_file_store(path, kSoon, real_env());
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().message(),
@@ -69,6 +73,60 @@ TEST(FileStore, ForeignFilesAreLeftAlone) {
   std::string text;
   std::getline(std::ifstream(path), text);
   EXPECT_EQ(text, "years of work, not a store");
+}
+
+// The job's secret is drawn into it.
+TEST(FileStore, FilesOpenToOthersAreRefused) {
+  TemporaryDirectory directory;
+  const std::string path = directory.write("store", "");
+  for (const mode_t mode : {0644, 0660, 0602}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    const auto store = open_file_store(path, kSoon, real_env());
+    ASSERT_FALSE(store.ok());
+    EXPECT_EQ(store.status().code(), ErrorCode::configuration);
+    EXPECT_EQ(store.status().message(),
+              "the rendezvous file " + path +
+                  " is open to other users, who could read the job's secret in it; remove it, or make it "
+                  "yours alone: chmod 600 " +
+                  path);
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  EXPECT_TRUE(open_or_die(path)->set_one("x", "1").ok());
+}
+
+TEST(FileStore, FilesOfAnotherUserAreRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  TemporaryDirectory directory;
+  const std::string path = directory.write("store", "");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  const auto store = open_file_store(path, kSoon, real_env());
+  EXPECT_EQ(store.status().message(),
+            "the rendezvous file " + path + " belongs to another user; choose another path");
+}
+
+// The table does not keep what the file could not take.
+TEST(FileStore, AFullDiskLeavesTheStoreAsItWas) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  const auto a = open_or_die(path), b = open_or_die(path);
+  ASSERT_TRUE(a->set_one("before", "1").ok());
+  ASSERT_EQ(a->add("count", 1).value(), 1);
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const auto full = static_cast<rlim_t>(std::filesystem::file_size(path));
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{full, usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const bool set = a->set_one("lost", "1").ok(), added = a->add("count", 1).ok();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+  signal(SIGXFSZ, SIG_DFL);
+  EXPECT_FALSE(set || added);
+  EXPECT_FALSE(a->get_one("lost", milliseconds(0)).ok());
+  EXPECT_FALSE(b->get_one("lost", milliseconds(0)).ok());
+  EXPECT_EQ(a->add("count", 1).value(), 2);
+  EXPECT_EQ(b->add("count", 1).value(), 3);
+  EXPECT_EQ(a->get_one("before", milliseconds(0)).value(), "1");
 }
 
 TEST(FileStore, MissingDirectoryIsNamed) {

@@ -1,11 +1,14 @@
 // One rank that forms groups one after another, all at the place that its environment names. Each argument is
 // a group, and how it ends: "finalize"; "abort"; "mismatch" (rank 0 counts differently). With "-" in front
-// the old communicator lives on beside the next; "wait" is no group: it says so, and waits for a line of
-// input.
+// the old communicator lives on beside the next, with "?" it may fail to start, with "!" as well and has but
+// a second to; "wait" is no group: it says so, and waits for a line of input. "at", and places: a group at
+// each, side by side in threads.
 #include <array>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/lockstep.hpp"
@@ -36,9 +39,44 @@ void end(Communicator& ranks, const std::string& how) {
   }
 }
 
+/// Counts 1, 2 ... at the first place, 10, 20 ... at the second.
+int meet_at(const std::vector<std::string>& places) {
+  std::vector<int> sums(places.size());
+  std::vector<std::thread> threads;
+  int unit = 1;
+  for (std::size_t i = 0; i < places.size(); ++i, unit *= 10) {
+    threads.emplace_back([&, i, unit] {
+      lockstep::InitOptions options;
+      options.rendezvous = places[i];
+      Communicator ranks = Communicator::create(options);
+      sums[i] = (ranks.rank() + 1) * unit;
+      ranks.all_reduce(&sums[i], &sums[i], 1, lockstep::DataType::i32, lockstep::ReduceOp::sum);
+      ranks.finalize();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::string line;
+  for (const int sum : sums) line += std::to_string(sum) + " ";
+  say(line + "done");
+  return 0;
+}
+
+/// Nothing when the start fails.
+std::optional<Communicator> try_to_start(bool hurried) {
+  lockstep::InitOptions options;
+  if (hurried) options.timeout = std::chrono::seconds(1);
+  try {
+    return Communicator::create(options);
+  } catch (const lockstep::Error& error) {
+    say(std::string("failed: ") + error.what());
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && argv[1] == std::string("at")) return meet_at({argv + 2, argv + argc});
   std::vector<Communicator> kept;
   try {
     for (int i = 1; i < argc; ++i) {
@@ -49,10 +87,13 @@ int main(int argc, char** argv) {
         std::getline(std::cin, line);
         continue;
       }
-      const bool keeps = argument.front() == '-';
-      Communicator ranks = Communicator::create();
+      const char mark = argument.front();
+      const bool keeps = mark == '-', tries = mark == '?' || mark == '!';
+      auto started = tries ? try_to_start(mark == '!') : Communicator::create();
+      if (!started) continue;
+      Communicator& ranks = *started;
       sum_up(ranks, 1);
-      end(ranks, argument.substr(keeps ? 1 : 0));
+      end(ranks, argument.substr(keeps || tries ? 1 : 0));
       if (keeps) kept.push_back(std::move(ranks));
     }
   } catch (const lockstep::Error& error) {

@@ -110,6 +110,8 @@ TEST(Launch, TorchrunOnSeveralHostsLeavesTheAgentsPortAlone) {
   EXPECT_EQ(resolve(environment).rendezvous, "tcp://localhost:29501");
   environment["MASTER_PORT"] = "65535";
   EXPECT_EQ(refuse(environment), "MASTER_PORT=65535 is not a port that can be used");
+  environment["MASTER_PORT"] = "9223372036854775807";
+  EXPECT_EQ(refuse(environment), "MASTER_PORT=9223372036854775807 is not a port that can be used");
 }
 
 TEST(Launch, RendezvousOverridesTheLaunchers) {

@@ -308,6 +308,29 @@ TEST_P(TcpSessionTest, LaunchersServerIsUsedAndItsEvidenceIsHeard) {
   EXPECT_EQ(ranks[1].read_line(), "lost 0: killed by SIGKILL");
 }
 
+class FileSessionTest : public SessionTest {};
+INSTANTIATE_TEST_SUITE_P(File, FileSessionTest, testing::Values("file"));
+
+// The first rank draws the secret, for which all others wait.
+TEST_P(FileSessionTest, AFirstRankThatDiesWhileOthersMeetIsNamed) {
+  const auto start_rank = [this](int rank) {
+    Environment variables = environment(rank, 3);
+    variables.erase("LOCKSTEP_SECRET");
+    return start(variables);
+  };
+  std::vector<ChildProcess> ranks;
+  for (const int rank : {0, 1}) ranks.push_back(start_rank(rank));
+  await_members({0, 1}, 2, 3);
+  const std::string dead = "rank 0 " + pid_text(ranks[0]);
+  ranks[0].kill(SIGKILL);
+  ranks[0].wait();
+  ranks.push_back(start_rank(2));
+  for (const std::size_t rank : {1u, 2u}) {
+    EXPECT_EQ(ranks[rank].read_line(),
+              "error 3 culprit 0: " + dead + " was lost while the ranks met: its process ended");
+  }
+}
+
 class LocalSessionTest : public SessionTest {};
 INSTANTIATE_TEST_SUITE_P(Local, LocalSessionTest, testing::Values("local"));
 
@@ -330,6 +353,18 @@ TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {
       "error 10 culprit -1: " + path +
           " is not a directory of this user alone, so ranks cannot meet there safely; remove it, or set "
           "XDG_RUNTIME_DIR or LOCKSTEP_RENDEZVOUS");
+}
+
+// As su and sudo leave the variable.
+TEST_P(LocalSessionTest, TheDirectoryOfAnotherUserIsPassedOver) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  ASSERT_EQ(chown(directory_.path().c_str(), 12345, 12345), 0);
+  rendezvous_ += "-" + std::to_string(getpid());  // The usual directory is everybody's.
+  auto ranks = start_all(2);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  EXPECT_EQ(directory_.entries(), 0u);
+  for (auto& rank : ranks) rank.close_input();
+  for (auto& rank : ranks) EXPECT_EQ(rank.wait(), 0);
 }
 
 // ---- ranks in threads ------------------------------------------------------------------------------------

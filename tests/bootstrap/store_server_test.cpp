@@ -211,8 +211,11 @@ TEST_F(StoreServerTest, AGoodEndIsALossToThoseThatTheRankHasNotLeft) {
   const Fd first = watch(1), second = watch(1, 2);
   leave(first);
   ASSERT_TRUE(open(3)->set_one("x", "1").ok());  // Its handshake took the reactor round several times.
+  const Fd never_joined = watch(0, 3);
   server_->report_end({1, "exited with code 0"});
   EXPECT_EQ(next_loss(not_left).evidence, "exited with code 0");
+  EXPECT_EQ(next_loss(never_joined).evidence, "exited with code 0");
+  EXPECT_EQ(next_loss(watch(0, 4)).evidence, "exited with code 0");
   server_->report_loss({2, "killed by SIGKILL"});
   EXPECT_EQ(next_loss(left).rank, 2);
 }

@@ -34,6 +34,18 @@ inline ConnectedPair connect_pair(const Fd& listener = listen_on_loopback()) {
   return {std::move(*client), std::move(**server)};
 }
 
+/// A port where nobody listens, of those that the kernel gives to whoever connects: it begins with every
+/// second one, and those that it gives to listeners are the others.
+inline HostPort closed_callers_port() {
+  for (;;) {
+    HostPort at = local_address(listen_on_loopback());
+    at.port ^= 1u;
+    if (tcp_listen(at).ok()) return at;
+  }
+}
+/// Calls after which such a port was the caller's own for sure: it goes through them in turn, but for a few.
+constexpr int kMoreThanCallersPorts = 40'000;
+
 /// Nothing that comes for the socket is looked at any more, nor answered, and nothing comes from it: it has
 /// nothing to repeat, and asks for no signs of life, whose lack would make it say goodbye.
 inline void cut_off(int socket) {

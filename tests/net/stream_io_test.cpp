@@ -63,6 +63,18 @@ TEST(StreamIo, SaysWhyAConnectFailed) {
   EXPECT_FALSE(start_connect({"not-an-address", 1}).ok());
 }
 
+// See TcpSocket.NobodyReachesItself.
+TEST(StreamIo, NobodyReachesItself) {
+  const HostPort closed = closed_callers_port();
+  for (int i = 0; i < kMoreThanCallersPorts; ++i) {
+    auto client = start_connect(closed);
+    if (!client.ok()) continue;
+    pollfd entry{client->get(), POLLOUT, 0};
+    ASSERT_EQ(poll(&entry, 1, 10'000), 1);
+    ASSERT_NE(connect_error(*client), 0) << "at call " << i;
+  }
+}
+
 TEST(StreamIo, SetsTheOptionsOfADataConnection) {
   const ConnectedPair pair = connect_pair();
   ASSERT_TRUE(set_stream_options(pair.client, {.congestion = "reno", .congestion_required = true}).ok());

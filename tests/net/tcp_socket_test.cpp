@@ -7,6 +7,7 @@
 
 #include "lib/base/env.hpp"
 #include "lib/net/port_holder.hpp"
+#include "tests/net/connected_pair.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -58,6 +59,14 @@ TEST(TcpSocket, TakenPortNamesItsHolder) {
 }
 
 TEST(TcpSocket, PortWithoutListenerHasNoHolder) { EXPECT_EQ(describe_port_holder(0), "an unknown process"); }
+
+// The kernel may give the port that is called to the caller, whose call then reaches itself. It goes through
+// all of them in turn.
+TEST(TcpSocket, NobodyReachesItself) {
+  const HostPort closed = closed_callers_port();
+  for (int i = 0; i < kMoreThanCallersPorts; ++i)
+    ASSERT_FALSE(tcp_connect(closed, milliseconds(1000), real_env()).ok()) << "at call " << i;
+}
 
 TEST(TcpSocket, RefusedAndUnknownAddressesSaySo) {
   // Bound but not listening: nobody else can take the port, and it refuses.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <sstream>
 
@@ -147,6 +148,19 @@ TEST(Run, ARankThatEndsInMidJobIsHeardToHaveEnded) {
   process.kill(SIGTERM);
 }
 
+// Before it joined, and before or after the others came.
+TEST(Run, ARankThatEndsBeforeItJoinedIsHeardToHaveEnded) {
+  for (const char* first : {"0", "1"}) {
+    const std::string script = std::string("[ $RANK = ") + first +
+                               " ] || sleep 1; [ $RANK = 1 ] && exit; exec " + LOCKSTEP_SESSION_RANK +
+                               " 60000";
+    const Outcome outcome = run({"-n", "2", "--only-rank", "0", "/bin/sh", "-c", script});
+    EXPECT_EQ(outcome.output,
+              "[0] error 3 culprit 1: rank 1 was lost while the ranks met: exited with code 0\n");
+    EXPECT_EQ(outcome.code, 1);
+  }
+}
+
 TEST(Run, RanksFormGroupsOneAfterAnother) {
   const Outcome outcome =
       run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize", "-mismatch", "abort", "-finalize", "finalize"});
@@ -278,6 +292,30 @@ TEST(Run, LinesAreNeverMixed) {
 TEST(Run, ProgressIsLeftOutOfPipesButForItsEnd) {
   EXPECT_EQ(run_shell(1, "printf '\\r10 %%'; printf '\\r20 %%'; printf '\\r100 %%\\n'; echo end").output,
             "[0] 100 %\n[0] end\n");
+}
+
+// The stream may be shared with one who made it so.
+TEST(Run, NothingIsLostWhereOutputDoesNotBlock) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const Fd from(ends[0]);
+  ASSERT_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);  // No Fd, which the child would not have.
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    execl(LOCKSTEP_RUN, LOCKSTEP_RUN, "-n", "1", "/usr/bin/seq", "100000", nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  sleep_for(std::chrono::milliseconds(500));  // For the pipe to fill.
+  std::size_t lines = 0;
+  std::array<char, 65536> bytes;
+  for (ssize_t count; (count = read(from.get(), bytes.data(), bytes.size())) > 0;)
+    lines += static_cast<std::size_t>(std::count(bytes.begin(), bytes.begin() + count, '\n'));
+  EXPECT_EQ(lines, 100'000u);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(exit_code(status), 0);
 }
 
 TEST(Run, OnATerminalRanksSeeATerminal) {

@@ -24,6 +24,9 @@ using internal::Status;
 
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr mode_t kFileMode = 0644;
+// Of a stream whose rank has ended: more than it can have left in there. What follows is from a process that
+// left the rank's group and lives on.
+constexpr int kLastReads = 32;
 
 Result<Fd> open_log(const std::string& directory, int rank) {
   if (directory.empty()) return Fd();
@@ -148,7 +151,7 @@ void Job::collect(int number) {
   for (const auto stream : {Screen::Stream::output, Screen::Stream::error}) {
     const Fd& from = stream == Screen::Stream::output ? rank.child.output : rank.child.error;
     pollfd entry{from.get(), POLLIN, 0};
-    while (from && poll(&entry, 1, 0) == 1) read_output(rank, stream);
+    for (int i = 0; i < kLastReads && from && poll(&entry, 1, 0) == 1; ++i) read_output(rank, stream);
   }
   if (exit_code(status) != 0) return fail(number);
   store_.report_end({number, exit_text(status)});

@@ -1,5 +1,6 @@
 #include "tools/run/screen.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,6 +32,11 @@ void Screen::write(Stream stream, const std::string& text) {
   while (!left.empty()) {
     const ssize_t count = ::write(fd, left.data(), left.size());
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) {  // Whoever shares the stream made it non-blocking.
+      pollfd entry{fd, POLLOUT, 0};
+      (void)poll(&entry, 1, -1);
+      continue;
+    }
     if (count < 0) return;  // Nobody reads any more; the ranks go on (see --help).
     left.remove_prefix(static_cast<std::size_t>(count));
   }

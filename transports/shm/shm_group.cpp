@@ -40,6 +40,8 @@ class Setup {
   }
 
   Result<std::vector<Attachment>> run() {
+    if (shared_ == nullptr)
+      return Status(ErrorCode::internal, "a group of another size in this process has the same id");
     LOCKSTEP_RETURN_IF_ERROR(make_own());
     // The last first: where all are threads, which start in order, the others are there when it is.
     for (int rank = size_ - 1; rank >= 0; --rank) {

@@ -9,7 +9,7 @@ std::shared_ptr<ShmSharedSetup> ShmSharedSetup::of(std::uint64_t id, std::size_t
   // Never destroyed: ranks may outlive static objects.
   static auto& live = *new std::map<std::uint64_t, std::weak_ptr<ShmSharedSetup>>;
   std::lock_guard lock(mutex);
-  if (auto known = live[id].lock()) return known;
+  if (auto known = live[id].lock()) return known->slots_.size() == size ? known : nullptr;
   std::erase_if(live, [](const auto& entry) { return entry.second.expired(); });
   auto fresh = std::make_shared<ShmSharedSetup>(size);
   live[id] = fresh;

@@ -17,7 +17,8 @@ namespace lockstep::internal {
 /// Thread-safe.
 class ShmSharedSetup {
  public:
-  /// The one of group `id`. It ends with its last holder: hold it as long as set-up lasts, and no longer.
+  /// The one of group `id`; null when that id is taken by a group of another size. It ends with its last
+  /// holder: hold it as long as set-up lasts, and no longer.
   static std::shared_ptr<ShmSharedSetup> of(std::uint64_t id, std::size_t size);
   explicit ShmSharedSetup(std::size_t size) : slots_(size) {}
 
