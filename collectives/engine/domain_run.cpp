@@ -79,6 +79,7 @@ void DomainRun::begin_again(const void* input, void* output, const CallIdentity&
   identity_ = identity;
   mine_ = offered;
   agreed_ = entered_ = offered_ = enqueued_ = stale_ = false;
+  handing_over_ = kSelf;
   next_ = 0;
   elements_ = 0;
   awaited_ = 0;
@@ -144,8 +145,11 @@ Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
       awaited_ = 0;
     }
   }
-  LOCKSTEP_RETURN_IF_ERROR(adopt(domain, cache, way));
-  return true;
+  const Status status = adopt(domain, cache, way);
+  const bool late = status.code() == ErrorCode::timeout;  // The call's own deadline decides.
+  handing_over_ = late ? status.culprit() : kSelf;
+  if (!status.ok() && !late) return status;
+  return !late;
 }
 
 /// Whether peers can map it. Where pulling is possible, plain memory is offered too.
@@ -369,6 +373,7 @@ DomainPosition DomainRun::end() const { return {base_ + program_->program.phases
 
 void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
   if (!entered_) return;
+  if (!agreed_ && handing_over_ != kSelf) return members.push_back(handing_over_);
   const auto late = [&](MemberControl& control) {
     if (!agreed_)
       return control.offer[position_.calls & 1].call.load(std::memory_order_acquire) <= position_.calls;

@@ -75,7 +75,7 @@ class DomainRun {
   /// Its turn in the domain came. Once, before the first step().
   void enter(DomainPosition position);
   bool entered() const { return entered_; }
-  /// Never blocks, except that a member's newly registered segment is mapped on first use.
+  /// Never blocks, except for a moment when a member's newly registered segment is mapped on first use.
   Result<RunProgress> step(Domain& domain, ProgramCache& cache);
   /// After done: where the next call starts.
   DomainPosition end() const;
@@ -131,6 +131,7 @@ class DomainRun {
   std::uint32_t next_ = 0;      // Step to run.
   std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
   int awaited_ = 0;             // Members seen by the current await.
+  int handing_over_ = kSelf;    // The member whose memory is not here yet.
   bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
   bool in_use_ = false;         // Members' memory, as declared in MemberControl.
   bool stale_ = false;          // What was read of it may be a later call's.

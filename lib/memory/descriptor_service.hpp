@@ -10,8 +10,10 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/net/fd.hpp"
 
@@ -31,6 +33,29 @@ Result<Fd> duplicate_offered(const std::string& key);
 enum class IfAbsent {
   fail,  ///< An unknown key is an error (internal).
   wait,  ///< Wait until it is offered.
+};
+
+/// One request to the process whose service is `service`. Single-threaded; what is under way ends with it.
+class DescriptorFetch {
+ public:
+  DescriptorFetch(std::string service, std::string key, IfAbsent if_absent)
+      : service_(std::move(service)), key_(std::move(key)), if_absent_(if_absent) {}
+  const std::string& key() const { return key_; }
+  /// At most `timeout_ms`; 0: has it come? After a timeout it may be called again: the request goes on.
+  Result<std::vector<Fd>> wait(int timeout_ms);
+
+ private:
+  Status connect();
+  Status request();
+  Result<std::vector<Fd>> receive();
+  bool limit_connect();
+  Status timed_out() const;
+
+  std::string service_, key_;
+  IfAbsent if_absent_;
+  Nanos deadline_ = 0;  // Of the wait under way.
+  Fd socket_;
+  bool asked_ = false;
 };
 
 /// Fetches the descriptors of `key` from the process whose service is `service`, at most `timeout_ms`. Blocks

@@ -116,6 +116,41 @@ TEST(Stopped, OtherCallsInTheSameBlockStayRight) {
   go_on_after(board->given_up, children);
 }
 
+// A rank that has not mapped the peer's memory yet asks the peer for it.
+TEST(Stopped, WhoWaitsForAPeersMemoryKeepsItsDeadlineAndNamesThePeer) {
+  MeetingPlace place;
+  Shared<StopBoard> board;
+  constexpr std::size_t kCount = 1 << 20;
+  const auto children = start_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    auto* const data = static_cast<float*>(allocate(kCount * sizeof(float)));
+    comm.barrier();
+    CallOptions options;
+    options.algorithm = "registered/fused";
+    options.timeout = milliseconds(rank == 0 ? 500 : 60'000);
+    if (rank == 1) {
+      Work work = comm.all_reduce_async(data, data, kCount, DataType::f32, ReduceOp::sum, options);
+      raise(SIGSTOP);
+      EXPECT_EQ(error_of([&] { work.wait(); }).first, ErrorCode::timeout);
+      return;
+    }
+    wait_until([&] { return board->resumed.load(); });  // Stopped, rather.
+    const auto begun = std::chrono::steady_clock::now();
+    const auto error =
+        error_of([&] { comm.all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum, options); });
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+    EXPECT_EQ(error.first, ErrorCode::timeout) << error.second;
+    EXPECT_NE(error.second.find("it waits for rank 1 ("), std::string::npos) << error.second;
+    EXPECT_NE(error.second.find("pid "), std::string::npos) << error.second;
+    board->given_up.store(true);
+  });
+  ASSERT_EQ(waitpid(children[1], nullptr, WUNTRACED), children[1]);
+  board->resumed.store(true);
+  wait_until([&] { return board->given_up.load(); });
+  kill(children[1], SIGCONT);
+  for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
+}
+
 /// Ranks that are threads cannot be kept from memory that they write to already.
 void outlast_a_slow_thread(const char* algorithm) {
   constexpr std::size_t kCount = 100'000;

@@ -1,12 +1,14 @@
 // The shared-memory transport among real processes. This process itself never uses the library: its children
 // do.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "lib/memory/mapping.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/transports/link_traffic.hpp"
 #include "tests/transports/shm_support.hpp"
@@ -102,6 +104,40 @@ TEST(ShmForked, ManySegmentsOfAPeerDoNotPileUp) {
       mapped += line.find("/memfd:lockstep-memory") != std::string::npos;
     EXPECT_LE(mapped, kMaxMappedSegments);
     EXPECT_GE(mapped, kMaxMappedSegments / 2);
+  });
+}
+
+/// Leaves this process room for so many more bytes of mappings.
+void leave_room_for(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit room{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &room), 0);
+  room.rlim_cur = pages * page_size() + bytes;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &room), 0);
+}
+
+TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers map memory of their own";
+#endif
+  Shared<Offers> offers;
+  constexpr std::size_t kBytes = 4 << 20;
+  run_forked(2, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(offers->board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    for (int round = 0; round < 20; ++round) {
+      void* const block = rank == 0 ? lockstep::allocate(kBytes) : nullptr;
+      if (rank == 0) offers->ref[0] = *find_segment(block, 1);
+      offers->board.meet(2);
+      if (rank == 1) {
+        if (round == 0) leave_room_for(8 * kBytes);
+        const auto place = transport->domain()->resolve(0, offers->ref[0], kBytes);
+        ASSERT_TRUE(place.ok()) << round << ": " << place.status().message();
+        EXPECT_EQ(place.value()[kBytes - 1], std::byte{0});
+      }
+      offers->board.meet(2);  // The block is not freed: the next has a segment of its own.
+    }
   });
 }
 

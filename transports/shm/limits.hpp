@@ -20,13 +20,14 @@ inline constexpr std::size_t kRingGranule = 64;
 inline constexpr std::size_t kRingTurnBytes = kRingBytes / 4;
 
 /// Most segments of one member that stay mapped; above it the least recently used is unmapped. Far more than
-/// the buffers of the operations that can be in flight, far below the kernel's limit on mappings (65,530) for
-/// the ranks of a host.
+/// the buffers of the operations that can be in flight. Many members may together come to the kernel's limit
+/// on mappings (65,530) or to the end of memory first: then the least recently used of all goes.
 inline constexpr std::size_t kMaxMappedSegments = 1024;
 
-/// A segment is handed over by its owner's serving thread within microseconds; one that takes this long comes
-/// from a stopped process.
-inline constexpr int kSegmentTimeoutMs = 10'000;
+/// A segment is handed over by its owner's serving thread within microseconds. Where that takes so long, the
+/// owner may be stopped; others want the engine's lock, and the call may have come to its deadline: whether
+/// it has come is looked for again at each step.
+inline constexpr int kSegmentPatienceMs = 20;
 
 /// How often a member that waits for others in set-up looks whether all still live.
 inline constexpr Nanos kLivenessNanos = 100'000'000;

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "lib/memory/descriptor_service.hpp"
 #include "transports/doorbell.hpp"
 #include "transports/shm/read_process.hpp"
 
@@ -25,7 +24,7 @@ ShmDomain::ShmDomain(int rank, std::vector<Member> members, std::vector<Attachme
     : Domain(rank, controls_in(attachments)), layout_(static_cast<int>(members.size())) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     peers_.push_back(
-        {std::move(members[i]), std::move(attachments[i].segment), std::move(attachments[i].bell), {}});
+        {std::move(members[i]), std::move(attachments[i].segment), std::move(attachments[i].bell), {}, {}});
   }
 }
 
@@ -59,7 +58,8 @@ Result<const Mapping*> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
   }
   auto fetched = fetch(owner, ref);
   if (!fetched.ok()) return fetched.status();
-  if (known == owner.mapped.end() && owner.mapped.size() >= kMaxMappedSegments) drop_least_recent(owner);
+  const bool more = owner.mapped.count(ref.segment) == 0;
+  if (more && owner.mapped.size() >= kMaxMappedSegments) drop_least_recent(owner);
   Mapped& fresh = owner.mapped[ref.segment] = {ref.generation, clock_, std::move(*fetched)};
   return fresh.mapping.get();
 }
@@ -82,12 +82,36 @@ Status ShmDomain::pull(int member, std::uint64_t address, void* to, std::size_t 
   return read_process(peer(member).member.pid, address, to, bytes, member);
 }
 
-Result<SharedMapping> ShmDomain::fetch(const Peer& owner, const SegmentRef& ref) {
-  const std::string& service = owner.member.descriptor_service;
-  auto descriptors =
-      fetch_descriptors(service, segment_key(ref.segment, ref.generation), IfAbsent::fail, kSegmentTimeoutMs);
+Result<SharedMapping> ShmDomain::fetch(Peer& owner, const SegmentRef& ref) {
+  const std::string key = segment_key(ref.segment, ref.generation);
+  const bool again = owner.fetch && owner.fetch->key() == key;
+  if (!again) owner.fetch.emplace(owner.member.descriptor_service, key, IfAbsent::fail);
+  auto descriptors = owner.fetch->wait(again ? 0 : kSegmentPatienceMs);
+  if (!descriptors.ok() && descriptors.status().code() == ErrorCode::timeout) return descriptors.status();
+  owner.fetch.reset();
   if (!descriptors.ok()) return descriptors.status();
-  return map_shared(descriptors->front());
+  for (;;) {
+    auto mapping = map_shared(descriptors->front());
+    const bool no_room = !mapping.ok() && mapping.status().code() == ErrorCode::out_of_memory;
+    if (!no_room || !drop_what_is_idle()) return mapping;
+  }
+}
+
+/// Unmaps the segment that was not used for longest, of whichever member; false when there is none. The call
+/// under way has asked for an input and an output of each member.
+bool ShmDomain::drop_what_is_idle() {
+  const std::uint64_t of_a_call = 2 * peers_.size();
+  Peer* idle = nullptr;
+  std::uint64_t oldest = clock_ > of_a_call ? clock_ - of_a_call : 0;
+  for (Peer& owner : peers_) {
+    for (const auto& [segment, known] : owner.mapped) {
+      if (known.used >= oldest) continue;
+      oldest = known.used;
+      idle = &owner;
+    }
+  }
+  if (idle != nullptr) drop_least_recent(*idle);
+  return idle != nullptr;
 }
 
 void ShmDomain::drop_least_recent(Peer& owner) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/memory/descriptor_service.hpp"
 #include "transports/domain.hpp"
 #include "transports/shm/shm_group.hpp"
 #include "transports/shm/shm_layout.hpp"
@@ -14,9 +15,9 @@
 namespace lockstep::internal {
 
 /// The contract is Domain's. Segments of a member stay mapped (shared with the process's other groups) until
-/// a newer generation of theirs is resolved, or kMaxMappedSegments others of that member were. A resolved
-/// pointer is valid as long. A member that is a thread of this process is addressed directly: its segments,
-/// and any memory named by direct_ref().
+/// a newer generation of theirs is resolved, kMaxMappedSegments others of that member were, or there is no
+/// room for another and it was not used by the last call. A resolved pointer is valid as long. A member that
+/// is a thread of this process is addressed directly: its segments, and any memory named by direct_ref().
 class ShmDomain final : public Domain {
  public:
   ShmDomain(int rank, std::vector<Member> members, std::vector<Attachment> attachments);
@@ -43,13 +44,15 @@ class ShmDomain final : public Domain {
     SharedMapping segment;
     std::shared_ptr<const Fd> bell;
     std::unordered_map<std::uint64_t, Mapped> mapped;  ///< By segment.
+    std::optional<DescriptorFetch> fetch;              ///< Of one that was slow in coming.
   };
 
   Peer& peer(int member) { return peers_[static_cast<std::size_t>(member)]; }
   std::byte* segment(int member) { return peer(member).segment->data(); }
   Result<const Mapping*> mapped(Peer& peer, const SegmentRef& ref);
-  Result<SharedMapping> fetch(const Peer& peer, const SegmentRef& ref);
+  Result<SharedMapping> fetch(Peer& peer, const SegmentRef& ref);
   static void drop_least_recent(Peer& peer);
+  bool drop_what_is_idle();
 
   const ShmLayout layout_;
   std::vector<Peer> peers_;
