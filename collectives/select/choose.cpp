@@ -136,7 +136,11 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
   }
   if (const Algorithm* algorithm =
           overridden(table.model().rules, facts.collective, bytes, shape, capabilities.domain)) {
-    return forced(*algorithm, shape, capabilities);
+    auto selection = forced(*algorithm, shape, capabilities);
+    // It cannot be followed where a rank's buffers are private, which only the ranks' offers show.
+    if (selection.ok() && algorithm->medium == Medium::domain_registered)
+      selection->staged = best_row(table, facts.collective, Medium::domain_staged, bytes, shape);
+    return selection;
   }
   Selection selection;
   if (capabilities.domain) {

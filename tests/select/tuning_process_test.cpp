@@ -46,6 +46,27 @@ TEST(Tuning, AllRanksTakeTheModelOfRankZero) {
   }
 }
 
+// By a rule of the file for registered memory; the prediction goes on where it is not.
+TEST(Tuning, AnOverrideThatPrivateMemoryCannotFollowEndsNoCall) {
+  const TemporaryDirectory files;
+  const std::string mine = files.write("mine.json", text_with("all_reduce:*=registered/fused"));
+  const MeetingPlace place;
+  run_forked(kRanks, [&](int rank) {
+    setenv("LOCKSTEP_TUNING", mine.c_str(), 1);
+    Communicator comm = place.join(rank, kRanks, "shm");
+    constexpr std::size_t kCount = 100'000;
+    std::vector<float> own(kCount);
+    auto* const registered = static_cast<float*>(allocate(kCount * sizeof(float)));
+    for (const int mapped : {0, 1, kRanks, 0}) {  // Ranks with registered memory.
+      float* const data = rank < mapped ? registered : own.data();
+      std::fill_n(data, kCount, 1.0f);
+      comm.all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum);
+      EXPECT_EQ(data[kCount - 1], kRanks);
+    }
+    comm.finalize();
+  });
+}
+
 TEST(Tuning, RulesGoByTheMeanOfCountsThatAllRanksKnow) {
   const MeetingPlace place;
   run_forked(kRanks, [&](int rank) {
