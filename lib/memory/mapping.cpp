@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,6 +64,13 @@ std::size_t round_up_to_pages(std::size_t bytes) noexcept {
 Result<Fd> make_memory_fd(const char* name, std::size_t bytes) {
   Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return system_error("memfd_create (raise the limit on open files: ulimit -n)", errno);
+  // Beyond it the kernel would not only refuse but send a signal that ends the process.
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
+    return Status(ErrorCode::out_of_memory, "shared memory of " + std::to_string(bytes) +
+                                                " bytes is larger than this process may make a file (" +
+                                                std::to_string(most.rlim_cur) + ": raise `ulimit -f`)");
+  }
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return system_error("sizing a memory descriptor to " + std::to_string(bytes) + " bytes", errno);
   }

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -115,6 +116,24 @@ TEST_F(MemoryWithoutRoom, ASegmentThatCannotBeMadePrivateStays) {
                                 IfAbsent::fail, 20'000)
                   .ok());
   lockstep::free(block);
+}
+
+// By a signal that ends the process, if it is let come to that.
+TEST(MemoryBeyondTheLimitOnFiles, IsRefused) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 1 << 20;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  try {
+    (void)lockstep::allocate(small.rlim_cur + 1);
+    ADD_FAILURE() << "allocated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
+    EXPECT_NE(std::string(error.what()).find("ulimit -f"), std::string::npos) << error.what();
+  }
+  lockstep::free(lockstep::allocate(small.rlim_cur));
+  setrlimit(RLIMIT_FSIZE, &before);
 }
 
 TEST(MemoryWithoutDescriptors, IsNamed) {
