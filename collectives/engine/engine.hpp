@@ -204,7 +204,7 @@ class Engine final : public Progressor,
   void revoke(const Status& why);
   void withdraw();
   void fail_everything();
-  void quiesce(Operation& operation);
+  Status quiesce(Operation& operation);
   bool is_of_this_process(int member) const;
   void tell_peers();
   bool has_posted() const;

@@ -176,8 +176,8 @@ void Engine::fail_everything() {
   while (!active_.empty()) {
     Operation& operation = *active_.front();
     if (operation.path == Operation::Path::links) operation.link_run.abandon(peers_of(operation.urgent));
-    if (operation.path == Operation::Path::domain) quiesce(operation);
-    complete(operation, failure(operation, reason_));
+    const Status cause = operation.path == Operation::Path::domain ? quiesce(operation) : reason_;
+    complete(operation, failure(operation, cause));
   }
   in_domain_.clear();
   while (!pending_.empty()) {
@@ -201,11 +201,12 @@ bool Engine::is_of_this_process(int member) const {
 /// itself does not matter, so it is exposed from its own on (tests/model/revoke.pml). Another process whose
 /// declaration stays up is dead, or finds the output no longer its own; what it reads, it takes for no
 /// result. A thread of this process cannot be kept from anything, and is never stopped alone: it is awaited
-/// to the end of its block, or of the user's operator where its algorithm was insisted on.
-void Engine::quiesce(Operation& operation) {
+/// to the end of its block, or of the user's operator where its algorithm was insisted on. The reason, and
+/// what else the caller must know.
+Status Engine::quiesce(Operation& operation) {
   const Exposure exposure = operation.domain_run.exposure();
   operation.domain_run.abandon(*domain_);
-  if (exposure == Exposure::none || reactor_ == nullptr) return;
+  if (exposure == Exposure::none || reactor_ == nullptr) return reason_;
   const Nanos end = env_.now() + kQuiesceWait;
   const auto used_by = [&](int member) {
     return !lost_[static_cast<std::size_t>(member)] &&
@@ -220,8 +221,15 @@ void Engine::quiesce(Operation& operation) {
     others_are_quiet &= is_thread || !used_by(member);
   }
   const std::size_t bytes = operation.call.output_elements * size_of(operation.call.facts.type);
-  if (!others_are_quiet && memory_ == nullptr && bytes > 0)
-    static_cast<void>(make_private(operation.call.output, bytes));
+  if (others_are_quiet || memory_ != nullptr || bytes == 0) return reason_;
+  const Status taken = make_private(operation.call.output, bytes);
+  if (taken.ok()) return reason_;
+  return Status(reason_.code(),
+                reason_.message() +
+                    "; a peer that does not answer may still write to the output, which could not "
+                    "be taken from it: " +
+                    taken.message(),
+                reason_.culprit());
 }
 
 bool Engine::drain() {

@@ -1,7 +1,12 @@
 // Ranks that stop in the middle of a call while the others give up: what they still do to memory when they go
 // on, and what others that use it see.
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdarg>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -9,6 +14,23 @@
 
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
+
+namespace {
+std::atomic<bool> g_no_room{false};
+}
+
+/// Stands before the C library's: refuses as the kernel does where a process has as many mappings as it may.
+extern "C" void* mremap(void* old, std::size_t old_bytes, std::size_t bytes, int flags, ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* target = va_arg(rest, void*);
+  va_end(rest);
+  if (g_no_room) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(syscall(SYS_mremap, old, old_bytes, bytes, flags, target));
+}
 
 namespace lockstep {
 namespace {
@@ -76,6 +98,26 @@ TEST(Stopped, WhoGoesOnLeavesTheCallersMemoryAloneAndReportsNoSuccess) {
     board->given_up.store(true);
     wait_until([&] { return board->resumed.load(); });
     EXPECT_EQ(std::count(in, in + 2 * kCount, 7.0f), static_cast<std::ptrdiff_t>(2 * kCount));
+  });
+  go_on_after(board->given_up, children);
+}
+
+TEST(Stopped, WhatItMayStillWriteToIsSaidWhereItCannotBePrevented) {
+  MeetingPlace place;
+  Shared<StopBoard> board;
+  const auto children = start_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    auto* const data = static_cast<float*>(allocate(kPage * sizeof(float)));
+    comm.barrier();
+    std::atomic<bool> stops = rank == 1;
+    g_no_room = rank == 0;
+    const auto error = error_of([&] {
+      comm.all_reduce(data, data, kPage, DataType::f32, ReduceOp::user,
+                      that_stops(&stops, milliseconds(300)));
+    });
+    EXPECT_EQ(error.second.find("may still write to the output") != std::string::npos, rank == 0)
+        << error.second;
+    if (rank == 0) board->given_up.store(true);
   });
   go_on_after(board->given_up, children);
 }
