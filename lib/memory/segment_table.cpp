@@ -1,5 +1,7 @@
 #include "lib/memory/segment_table.hpp"
 
+#include "lib/net/fd.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -44,7 +46,10 @@ template <typename Look>
 std::optional<SegmentPlace> SegmentTable::read(Look look) const noexcept {
   for (;;) {
     const std::uint64_t before = version_.load(std::memory_order_acquire);
-    if (before % 2 != 0) continue;
+    if (before % 2 != 0) {
+      if (in_forked_child()) return std::nullopt;  // The writer stayed in the parent, in the middle of it.
+      continue;
+    }
     const std::optional<SegmentPlace> place = look(*rows_.load(std::memory_order_acquire));
     if (version_.load(std::memory_order_relaxed) == before) return place;
   }

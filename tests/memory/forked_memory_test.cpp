@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "lib/memory/descriptor_service.hpp"
 #include "lib/memory/mapping.hpp"
 #include "lib/memory/segment.hpp"
+#include "lib/memory/segment_table.hpp"
 #include "lockstep/error.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/support/forked.hpp"
@@ -42,6 +45,36 @@ TEST(ForkedMemory, EachProcessWritesIntoTheOthersBlock) {
     for (std::size_t i = 0; i < kBytes; i += 1000) ASSERT_EQ(mine[i], static_cast<std::byte>(10 + 1 - rank));
     plan->board.meet(2);
     lockstep::free(mine);
+  });
+}
+
+// It has a copy of the table, in the middle of a change for ever.
+TEST(ForkedMemory, AChildForkedWithinAChangeMayAskForASegment) {
+  run_forked(1, [](int) {
+    static_cast<void>(process_token());  // What makes this process one that uses the library.
+    lockstep::free(lockstep::allocate(1));
+    SegmentTable table;
+    std::atomic<bool> stop{false};
+    std::thread writer([&] {
+      for (std::uintptr_t at = 64 << 12; !stop.load(); at = at % (1 << 24) + (1 << 12)) {
+        table.insert({at, at + 1, 1, 0});
+        table.erase(at);
+      }
+    });
+    for (int turn = 0; turn < 200; ++turn) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(10);
+        static_cast<void>(table.find(1, 1));
+        _exit(0);
+      }
+      if (testing::wait_for(child) != 0) {
+        ADD_FAILURE() << "child " << turn << " hangs";
+        break;
+      }
+    }
+    stop.store(true);
+    writer.join();
   });
 }
 
