@@ -41,9 +41,9 @@ LOCKSTEP_API bool is_registered(const void* pointer, std::size_t bytes) noexcept
 /// old pages. Pin it afterwards, and unpin it before deregister_buffer.
 LOCKSTEP_API void register_buffer(void* pointer, std::size_t bytes);
 
-/// Undoes register_buffer: the range becomes private memory again, contents kept, for which there must be
-/// memory and a mapping: throws Error(out_of_memory) else, and the buffer stays registered. No operation may
-/// be using it.
+/// Undoes register_buffer, which must come before the range is freed or unmapped: the range becomes private
+/// memory again, contents kept, for which there must be memory and a mapping: throws Error(out_of_memory)
+/// else, and the buffer stays registered. No operation may be using it.
 LOCKSTEP_API void deregister_buffer(void* pointer);
 
 }  // namespace lockstep

@@ -161,6 +161,8 @@ Heap::Block* Heap::block_of(const void* pointer) {
 // Under the lock.
 Status Heap::check_adoptable(std::uintptr_t begin, std::size_t bytes) const {
   if (begin == 0 || bytes == 0) return Status(ErrorCode::invalid_argument, "the buffer is null or empty");
+  if (bytes > PTRDIFF_MAX || begin + bytes < begin)
+    return Status(ErrorCode::invalid_argument, "no process has " + std::to_string(bytes) + " bytes there");
   if (begin % page_size() != 0 || bytes % page_size() != 0) {
     return Status(ErrorCode::invalid_argument, "address and size must be multiples of the page size (" +
                                                    std::to_string(page_size()) +

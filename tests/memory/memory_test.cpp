@@ -225,6 +225,8 @@ TEST_F(RegisteredBuffer, RefusesWhatItCannotMove) {
   EXPECT_NE(error_of([&] { register_buffer(data_ + 1, kBytes); }).find("multiples of the page size"),
             std::string::npos);
   EXPECT_NE(error_of([&] { register_buffer(nullptr, kBytes); }).find("null or empty"), std::string::npos);
+  for (const std::size_t bytes : {SIZE_MAX - page_size() + 1, std::size_t{1} << 63})
+    EXPECT_NE(error_of([&] { register_buffer(data_, bytes); }).find("no process has"), std::string::npos);
   register_buffer(data_, kBytes);
   EXPECT_NE(error_of([&] { register_buffer(data_ + page_size(), page_size()); }).find("registered already"),
             std::string::npos);
