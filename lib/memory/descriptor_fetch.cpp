@@ -1,4 +1,5 @@
 // The asking side of the descriptor service: one connection a request.
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -45,6 +46,7 @@ Status DescriptorFetch::request() {
 
 // SO_SNDTIMEO also bounds connect(), which waits while the listener's queue is full (unix(7)).
 Status DescriptorFetch::connect() {
+  deadline_ = std::max(deadline_, real_env().now() + kNanosPerMilli);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (service_.empty() || service_.size() >= sizeof address.sun_path) {
@@ -54,7 +56,7 @@ Status DescriptorFetch::connect() {
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + service_.size());
   if (!socket_) socket_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket_) return system_error("creating a socket to fetch a descriptor", errno);
-  while (limit_wait(SO_SNDTIMEO)) {
+  while (limit_connect()) {
     if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) return Status();
     if (errno == ECONNREFUSED) return gone(service_);
     if (errno != EINTR && errno != EAGAIN)
@@ -64,7 +66,13 @@ Status DescriptorFetch::connect() {
 }
 
 Result<std::vector<Fd>> DescriptorFetch::receive() {
-  while (limit_wait(SO_RCVTIMEO)) {
+  for (;;) {
+    // Not by a timeout of the socket, which lasts a tick of the kernel's clock at least.
+    pollfd ready{socket_.get(), POLLIN, 0};
+    const Nanos left = std::max<Nanos>(deadline_ - real_env().now(), 0);
+    const int count = ::poll(&ready, 1, static_cast<int>((left + kNanosPerMilli - 1) / kNanosPerMilli));
+    if (count == 0) return timed_out();
+    if (count < 0) continue;  // Interrupted.
     DescriptorAnswer answer = receive_answer(socket_);
     if (answer.error_number == EINTR || answer.error_number == EAGAIN) continue;
     if (answer.error_number == EMFILE)
@@ -74,16 +82,15 @@ Result<std::vector<Fd>> DescriptorFetch::receive() {
     return Status(ErrorCode::internal,
                   "the process behind descriptor service " + service_ + " does not offer \"" + key_ + "\"");
   }
-  return timed_out();
 }
 
 // Sets the socket's timeout to what is left; false when nothing is.
-bool DescriptorFetch::limit_wait(int option) {
+bool DescriptorFetch::limit_connect() {
   const Nanos left = deadline_ - real_env().now();
   if (left <= 0) return false;
   // Zero would mean forever.
   const timeval limit{left / 1'000'000'000, std::max<Nanos>(left % 1'000'000'000 / 1000, 1)};
-  ::setsockopt(socket_.get(), SOL_SOCKET, option, &limit, sizeof limit);
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   return true;
 }
 

@@ -41,14 +41,14 @@ class DescriptorFetch {
   DescriptorFetch(std::string service, std::string key, IfAbsent if_absent)
       : service_(std::move(service)), key_(std::move(key)), if_absent_(if_absent) {}
   const std::string& key() const { return key_; }
-  /// At most `timeout_ms`, from 1. After a timeout it may be called again: the request goes on.
+  /// At most `timeout_ms`; 0: has it come? After a timeout it may be called again: the request goes on.
   Result<std::vector<Fd>> wait(int timeout_ms);
 
  private:
   Status connect();
   Status request();
   Result<std::vector<Fd>> receive();
-  bool limit_wait(int option);
+  bool limit_connect();
   Status timed_out() const;
 
   std::string service_, key_;

@@ -323,12 +323,11 @@ TEST(MakePrivate, LosesNoWriteOfOtherThreads) {
       }
     }
   });
-  for (std::size_t turn = 0; turn < 64; ++turn) {
-    const std::size_t length = turn % 4 == 0 ? 256 : 1;  // Pages.
-    const std::size_t page = turn * 3989 % (pages - length);
-    EXPECT_TRUE(make_private(block.get() + page * page_size(), length * page_size()).ok());
+  const std::size_t turns = 64, length = kBytes / turns;
+  for (std::size_t turn = 0; turn < turns; ++turn) {
     const std::uint64_t seen = rounds.load();
-    while (turn % 8 == 0 && rounds.load() == seen) std::this_thread::yield();
+    while (rounds.load() == seen) std::this_thread::yield();  // Both are at work.
+    EXPECT_TRUE(make_private(block.get() + turn * length, turn % 2 == 0 ? length : 1).ok());
   }
   stop.store(true);
   writer.join();

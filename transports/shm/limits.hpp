@@ -25,10 +25,9 @@ inline constexpr std::size_t kRingTurnBytes = kRingBytes / 4;
 inline constexpr std::size_t kMaxMappedSegments = 1024;
 
 /// A segment is handed over by its owner's serving thread within microseconds. Where that takes so long, the
-/// owner may be stopped; others want the engine's lock, and the call may have come to its deadline: it is
-/// looked for again at each step, a moment each time.
+/// owner may be stopped; others want the engine's lock, and the call may have come to its deadline: whether
+/// it has come is looked for again at each step.
 inline constexpr int kSegmentPatienceMs = 20;
-inline constexpr int kSegmentMomentMs = 1;
 
 /// How often a member that waits for others in set-up looks whether all still live.
 inline constexpr Nanos kLivenessNanos = 100'000'000;

@@ -86,7 +86,7 @@ Result<SharedMapping> ShmDomain::fetch(Peer& owner, const SegmentRef& ref) {
   const std::string key = segment_key(ref.segment, ref.generation);
   const bool again = owner.fetch && owner.fetch->key() == key;
   if (!again) owner.fetch.emplace(owner.member.descriptor_service, key, IfAbsent::fail);
-  auto descriptors = owner.fetch->wait(again ? kSegmentMomentMs : kSegmentPatienceMs);
+  auto descriptors = owner.fetch->wait(again ? 0 : kSegmentPatienceMs);
   if (!descriptors.ok() && descriptors.status().code() == ErrorCode::timeout) return descriptors.status();
   owner.fetch.reset();
   if (!descriptors.ok()) return descriptors.status();
