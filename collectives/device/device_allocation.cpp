@@ -12,7 +12,8 @@ void* allocate_device(std::size_t bytes, int device) {
   backend.status().throw_if_error();
   const DeviceScope scope(**backend, device);
   scope.status().throw_if_error();
-  auto memory = (*backend)->allocate(device, bytes);
+  // Peers map whole blocks; without bytes it is an error.
+  auto memory = (*backend)->allocate(device, internal::whole_legacy_blocks(bytes));
   memory.status().throw_if_error();
   return *memory;
 }

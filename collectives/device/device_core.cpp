@@ -139,7 +139,7 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging(const Status& enter
     LOCKSTEP_RETURN_IF_ERROR(make_gate());
     buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
     if (near_->size() == 1) return {};
-    auto memory = backend_.allocate(device_, area_bytes());
+    auto memory = backend_.allocate(device_, whole_legacy_blocks(area_bytes()));
     if (!memory.ok()) return memory.status();
     area_ = static_cast<std::byte*>(*memory);
     LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(near_->size()) + inbox_.bytes, stream_));

@@ -27,7 +27,7 @@ namespace {
 using testing::FailingAllocations;
 using testing::must;
 
-constexpr std::size_t kBytes = 50'000;
+constexpr std::size_t kBytes = kLegacyBlock;
 
 /// What the processes of a test tell one another.
 struct Meeting {
@@ -45,8 +45,8 @@ struct Side {
     meeting.board.meet(2);
     peer = {meeting.process[1 - rank], meeting.board.read(1 - rank)};
   }
-  std::byte* allocate(MemoryKind kind = MemoryKind::plain, std::size_t bytes = kBytes) {
-    return static_cast<std::byte*>(must(backend.allocate(0, bytes, kind)));
+  std::byte* allocate(MemoryKind kind = MemoryKind::plain) {
+    return static_cast<std::byte*>(must(backend.allocate(0, kBytes, kind)));
   }
   SegmentRef share(const void* memory, std::size_t bytes) {
     const std::optional<SegmentRef> ref = must(exports.share(memory, bytes));
@@ -401,7 +401,7 @@ TEST(DeviceMemory, TheLeastRecentlyUsedGoesFirst) {
     Side side(meeting, rank, kMost);
     if (rank == 0) {
       for (std::size_t i = 0; i < kAllocations; ++i) {
-        std::byte* const memory = side.allocate(MemoryKind::plain, 100);
+        std::byte* const memory = side.allocate();
         memory[0] = static_cast<std::byte>(i);
         meeting.ref[i] = side.share(memory, 100);
       }
