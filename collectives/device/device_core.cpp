@@ -372,7 +372,7 @@ Status DeviceCore::deregister(void* pointer) {
   const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
   LOCKSTEP_RETURN_IF_ERROR(buffers_->remove(pointer));
-  if (!buffers_->begins_at(pointer)) windows_.remove(pointer);
+  if (!buffers_->begins_at(pointer) && windows_.remove(pointer)) buffers_->drop_unused();
   return {};
 }
 
