@@ -230,6 +230,7 @@ Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
   }
   streams.staging = kernels.staging;
   if (world == 1) streams.words = kernels.words = {nullptr};
+  kernels.packet_blocks = decision_.packet_blocks;
   const bool streams_wait = decision_.mode == DeviceMode::stream_sync;
   if (!streams_wait || decision_.kernels_may_wait) {
     auto waiting = SyncRunner::make(backend_, device_, std::move(kernels), streams_wait, stream_);
