@@ -261,7 +261,7 @@ Status DeviceCore::connect_hosts(const DeviceOptions& options) {
   auto transport = make_transport(control_->world(), group, control_->world_ranks(), options.timeout);
   if (!transport.ok()) return transport.status();
   collectives_ = control_->on_memory(group.name + "/devices", std::move(*transport), no_memory_);
-  return {};
+  return gate_->probe(across_->stream_back());
 }
 
 std::vector<CommunicatorCore*> DeviceCore::groups() const {
