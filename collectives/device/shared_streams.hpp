@@ -4,6 +4,7 @@
 // it stands behind it in the same stream, nothing ends it but the deadline: so the second is refused.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <mutex>

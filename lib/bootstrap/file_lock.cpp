@@ -28,8 +28,9 @@ Result<bool> try_lock_byte(const Fd& file, std::int64_t at, LockKind kind) {
   if (error == 0) return true;
   if (error == EAGAIN || error == EACCES) return false;
   if (error == EINVAL)
-    return Status(ErrorCode::not_supported,
-                  "this system has no locks of open file descriptions (gVisor has none): meet at tcp://host:port");
+    return Status(
+        ErrorCode::not_supported,
+        "this system has no locks of open file descriptions (gVisor has none): meet at tcp://host:port");
   return system_error("cannot lock the file", error);
 }
 
