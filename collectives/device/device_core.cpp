@@ -7,6 +7,7 @@
 
 #include "collectives/device/device_domain.hpp"
 #include "collectives/device/exchange.hpp"
+#include "collectives/device/shared_streams.hpp"
 #include "collectives/engine/group_hosts.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
@@ -57,6 +58,11 @@ InboxShare inbox_of(const ModeDecision& decision, int world) {
   return inbox_share(decision.staging_bytes, world);
 }
 
+bool are_several_here(const std::vector<Member>& members) {
+  const auto here = [](const Member& one) { return one.process == process_token(); };
+  return std::count_if(members.begin(), members.end(), here) > 1;
+}
+
 /// Of every rank its number among those of this host, or -1.
 std::vector<int> near_ranks(const CommunicatorCore& all, const CommunicatorCore& near) {
   std::vector<int> numbers(all.world_ranks().size(), -1);
@@ -77,7 +83,8 @@ DeviceCore::DeviceCore(Backend& backend, int device, std::shared_ptr<Communicato
       control_(std::move(control)),
       near_(std::move(near)),
       decision_(std::move(decision)),
-      inbox_(inbox_of(decision_, control_->size())) {}
+      inbox_(inbox_of(decision_, control_->size())),
+      has_ranks_beside_(are_several_here(control_->engine().group().members)) {}
 
 Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communicator, Result<Backend*> backend,
                                                      int device, const DeviceOptions& options) {
@@ -139,7 +146,7 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging(const Status& enter
     LOCKSTEP_RETURN_IF_ERROR(make_gate());
     buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
     if (near_->size() == 1) return {};
-    auto memory = backend_.allocate(device_, area_bytes());
+    auto memory = backend_.allocate(device_, whole_legacy_blocks(area_bytes()));
     if (!memory.ok()) return memory.status();
     area_ = static_cast<std::byte*>(*memory);
     LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(near_->size()) + inbox_.bytes, stream_));
@@ -223,6 +230,7 @@ Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
   StreamAreas streams{rank, areas, {}, program_staging()};
   SyncAreas kernels{rank, areas, {}, inbox_.slot_bytes, {}, program_staging(), {}, 0};
   kernels.message_bytes = message_area_bytes(decision_.staging_bytes);
+  kernels.packet_blocks = decision_.packet_blocks;
   for (std::byte* const area : areas) {
     kernels.inboxes.push_back(area + word_bytes(world));
     kernels.staging.push_back(kernels.inboxes.back() + inbox_.bytes);
@@ -260,7 +268,7 @@ Status DeviceCore::connect_hosts(const DeviceOptions& options) {
   auto transport = make_transport(control_->world(), group, control_->world_ranks(), options.timeout);
   if (!transport.ok()) return transport.status();
   collectives_ = control_->on_memory(group.name + "/devices", std::move(*transport), no_memory_);
-  return {};
+  return gate_->probe(across_->stream_back());
 }
 
 std::vector<CommunicatorCore*> DeviceCore::groups() const {
@@ -277,6 +285,7 @@ DeviceCore::~DeviceCore() {
   // The thread may be any. What is freed below waits for this device's streams, not for another's.
   const DeviceScope scope(backend_, device_);
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
+  SharedStreams::instance().forget({control_->engine().group().id, control_->engine().group().rank});
   if (worker_ != nullptr && !worker_->idle()) {  // A failure may be known here before the peers were told.
     if (const Status why = failure(); !why.ok())
       revoke(why);
@@ -372,7 +381,7 @@ Status DeviceCore::deregister(void* pointer) {
   const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
   LOCKSTEP_RETURN_IF_ERROR(buffers_->remove(pointer));
-  if (!buffers_->begins_at(pointer)) windows_.remove(pointer);
+  if (!buffers_->begins_at(pointer) && windows_.remove(pointer)) buffers_->drop_unused();
   return {};
 }
 

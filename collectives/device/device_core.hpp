@@ -82,6 +82,7 @@ class DeviceCore {
   Status enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams);
   Status push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal);
   Status hold(DeviceTask& task, std::span<const DeviceStream> streams);
+  Status check_stream(const Call& call, DeviceStream stream);
   Status check_place(const void* pointer, std::uint64_t bytes, const char* which) const;
   Status check_messages(std::span<const DeviceMessage> messages) const;
   Result<DeviceEvent> event_of(DeviceTask& task);
@@ -130,6 +131,7 @@ class DeviceCore {
   const std::shared_ptr<CommunicatorCore> near_;  ///< The ranks of this host; control_ where all are on one.
   const ModeDecision decision_;
   const InboxShare inbox_;
+  const bool has_ranks_beside_;  ///< In this process.
   DeviceStream stream_ = nullptr;
   /// Shared with the peers: words, inbox of packets, staging for collectives, message area.
   std::byte* area_ = nullptr;
@@ -147,6 +149,7 @@ class DeviceCore {
   std::unique_ptr<StreamGate> gate_;
   Status gate_fault_;                   ///< Set at set-up: why nothing may be held by it, in device_sync.
   std::uint32_t issued_ = 0;            ///< Tickets.
+  std::uint64_t calls_ = 0;             ///< Collectives; the same ones on all ranks.
   std::atomic<bool> finalized_{false};  ///< Read also without it.
   std::unique_ptr<StreamRunner> stream_runner_;  ///< In stream_sync.
   std::unique_ptr<SyncRunner>

@@ -69,12 +69,27 @@ std::string time_slices(const std::vector<DeviceFacts>& facts, const EngineGroup
   return ranks.empty() ? ranks : ranks + " share a GPU without MPS";
 }
 
+std::uint64_t ranks_on(const std::vector<DeviceFacts>& facts, const DeviceFacts& device) {
+  return static_cast<std::uint64_t>(std::count_if(
+      facts.begin(), facts.end(), [&](const DeviceFacts& one) { return one.uuid == device.uuid; }));
+}
+
 /// Kernels that wait for one another have to run side by side, each of its blocks: one on a multiprocessor is
 /// what is sure.
 bool is_crowded(const std::vector<DeviceFacts>& facts, const DeviceFacts& one) {
-  const auto ranks = std::count_if(facts.begin(), facts.end(),
-                                   [&](const DeviceFacts& other) { return other.uuid == one.uuid; });
-  return ranks > 1 && static_cast<std::uint64_t>(ranks) * sync::kMaxMessageBlocks > one.multiprocessors;
+  const std::uint64_t ranks = ranks_on(facts, one);
+  return ranks > 1 && ranks * sync::kMaxMessageBlocks > one.multiprocessors;
+}
+
+/// The same on all ranks, as threads of one number wait for one another. On the host backend blocks are
+/// threads, which need no room.
+int packet_blocks(const std::vector<DeviceFacts>& facts) {
+  std::uint64_t most = sync::kMaxPacketBlocks;
+  for (const DeviceFacts& one : facts) {
+    const std::uint64_t ranks = ranks_on(facts, one);
+    if (ranks > 1 && one.is_host_backend == 0) most = std::min(most, one.multiprocessors / ranks);
+  }
+  return std::max(1, static_cast<int>(most));
 }
 
 /// Why kernels do not wait unless they are asked to; empty where they do.
@@ -172,6 +187,7 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   ModeDecision decision = best_mode(obstacle(facts, group, slices));
   decision.devices_are_shared = !sharing(facts, [](auto, auto) { return true; }).empty();
   decision.kernels_may_wait = slices.empty() && facts.size() <= sync::kMaxPhaseRanks;
+  decision.packet_blocks = packet_blocks(facts);
   decision.staging_bytes = std::min_element(facts.begin(), facts.end(), [](const auto& a, const auto& b) {
                              return a.staging_bytes < b.staging_bytes;
                            })->staging_bytes;

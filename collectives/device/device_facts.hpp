@@ -9,6 +9,7 @@
 
 #include "collectives/engine/engine.hpp"
 #include "lib/device/backend.hpp"
+#include "lib/device/sync/packet_call.hpp"
 #include "lockstep/device.hpp"
 
 namespace lockstep::internal {
@@ -34,6 +35,7 @@ struct ModeDecision {
   bool devices_are_shared = false;  ///< By two ranks at least.
   /// All ranks' kernels run at the same time, so that one may wait for another: calls can be captured.
   bool kernels_may_wait = false;
+  int packet_blocks = sync::kMaxPacketBlocks;  ///< The most of a packet kernel, on any rank.
   bool several_hosts = false;
   bool straight = false;  ///< Between hosts nothing passes through pinned memory that need not.
 };

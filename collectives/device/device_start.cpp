@@ -4,8 +4,26 @@
 
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
+#include "collectives/device/shared_streams.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+bool waits_for_all(const Call& call) {
+  switch (call.facts.collective) {
+    case Collective::barrier:
+      return true;
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return call.input_elements > 0;
+    default:  // A root may be through before the others, and counts may be zero.
+      return false;
+  }
+}
+
+}  // namespace
 
 /// Before anything waits on memory that its kernels could not reach.
 Status DeviceCore::check_place(const void* pointer, std::uint64_t bytes, const char* which) const {
@@ -90,7 +108,10 @@ Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<co
   const bool can_be_captured = runs_on_stream(*task) && capturer_ != nullptr;
   if (captured.ok() && captured.value() && !can_be_captured) return refuse_capture(*task);
   Status refusal = task->call ? task->call->build().refusal : Status();
+  if (task->call) ++calls_;
   if (refusal.ok()) refusal = captured.status();
+  if (refusal.ok() && task->call && !captured.value())
+    refusal = check_stream(task->call->build(), streams.front());
   const bool on_stream = refusal.ok() && runs_on_stream(*task);
   if (on_stream && !task->call) LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
   if (on_stream) {
@@ -100,6 +121,22 @@ Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<co
     refusal = hold(*task, streams);
   }
   return refusal.ok() ? (worker_->push(task), refusal) : push_refused(task, std::move(refusal));
+}
+
+/// Of the calls in which no rank can go on before all have come.
+Status DeviceCore::check_stream(const Call& call, DeviceStream stream) {
+  if (!waits_for_all(call) || !has_ranks_beside_) return {};
+  const auto number = backend_.stream_number(stream);
+  if (!number.ok()) return number.status();
+  const EngineGroup& group = control_->engine().group();
+  const int other =
+      SharedStreams::instance().enter({group.id, group.rank}, {device_, number.value()}, calls_);
+  if (other < 0) return {};
+  return Status(ErrorCode::invalid_argument,
+                "the stream holds this call of rank " + std::to_string(other) +
+                    " already, which waits for the one behind it for ever: ranks of one process need streams "
+                    "of their own on a device",
+                other);
 }
 
 /// A call keeps its place in the order, and the peers are told; and of messages that hold a stream already.

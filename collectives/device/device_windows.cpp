@@ -38,9 +38,9 @@ void DeviceWindows::add(std::byte* base, std::size_t bytes, std::vector<std::byt
   windows_.emplace(base, Window{++added_, bytes, std::move(members), std::move(leases)});
 }
 
-void DeviceWindows::remove(const void* base) {
+bool DeviceWindows::remove(const void* base) {
   const std::lock_guard lock(mutex_);
-  windows_.erase(static_cast<const std::byte*>(base));
+  return windows_.erase(static_cast<const std::byte*>(base)) > 0;
 }
 
 std::optional<WindowUse> DeviceWindows::find(const Call& call) const {

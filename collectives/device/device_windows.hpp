@@ -26,8 +26,8 @@ class DeviceWindows {
   /// are added in the same order on all ranks.
   void add(std::byte* base, std::size_t bytes, std::vector<std::byte*> members,
            std::vector<DeviceLease> leases);
-  /// All that begin at `base`.
-  void remove(const void* base);
+  /// All that begin at `base`; whether there was one.
+  bool remove(const void* base);
   void clear() {
     const std::lock_guard lock(mutex_);
     windows_.clear();

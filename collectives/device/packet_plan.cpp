@@ -30,14 +30,14 @@ class Planner {
   }
 
   /// Nothing where a block is larger than `most`.
-  std::optional<PacketArguments> plan(std::uint64_t most) && {
+  std::optional<PacketArguments> plan(std::uint64_t most, int most_blocks) && {
     const std::uint64_t whole = shape_.count * element_;
     const bool two_shot =
         shape_.collective == Collective::all_reduce && whole > std::min(kPacketOneShotBytes, most);
     const std::uint64_t largest = cuts_whole() && !two_shot ? whole : blocks_.longest() * element_;
     if (largest > most) return std::nullopt;
     fill(two_shot);
-    plan_.blocks = sync::packet_blocks(largest);
+    plan_.blocks = std::min(most_blocks, sync::packet_blocks(largest));
     return plan_;
   }
 
@@ -169,12 +169,12 @@ class Planner {
 }  // namespace
 
 std::optional<sync::PacketArguments> plan_packets(const CallFacts& facts, const Shape& shape,
-                                                  std::uint64_t slot_bytes) {
+                                                  std::uint64_t slot_bytes, int most_blocks) {
   const Collective collective = facts.collective;
   const bool counts_differ = collective == Collective::scatter_v || collective == Collective::gather_v ||
                              collective == Collective::all_to_all_v;
   if (facts.algorithm > 0 || counts_differ || shape.world > sync::kMaxPacketRanks) return std::nullopt;
-  return Planner(facts, shape).plan(std::min(kPacketBytes, slot_payload(slot_bytes)));
+  return Planner(facts, shape).plan(std::min(kPacketBytes, slot_payload(slot_bytes)), most_blocks);
 }
 
 }  // namespace lockstep::internal

@@ -16,8 +16,9 @@ constexpr std::uint64_t slot_payload(std::uint64_t slot_bytes) {
 
 /// All but buffers, factors, and what belongs to the communicator (inboxes, epochs, bounds). Nothing where
 /// the call is too large, names an algorithm, or has counts that not all ranks know: which follows from
-/// shared facts alone.
+/// shared facts alone. `most_blocks`: equal on all ranks.
 std::optional<sync::PacketArguments> plan_packets(const CallFacts& facts, const Shape& shape,
-                                                  std::uint64_t slot_bytes);
+                                                  std::uint64_t slot_bytes,
+                                                  int most_blocks = sync::kMaxPacketBlocks);
 
 }  // namespace lockstep::internal

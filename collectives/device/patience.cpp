@@ -13,6 +13,13 @@ constexpr Nanos kLetEnd = 1'000'000'000;
 
 Nanos end_after(Nanos timeout) { return timeout == 0 ? kForever : real_env().now() + timeout; }
 
+Status kept_from_device() {
+  return Status(ErrorCode::timeout,
+                "the deadline passed while copies and kernels had not run: a stream that waits "
+                "keeps them from the device, so set CUDA_DEVICE_MAX_CONNECTIONS to 32 or more before the "
+                "process uses it");
+}
+
 Status await_stream(Backend& backend, DeviceStream stream, Nanos end) {
   const Nanos start = real_env().now();
   for (;;) {
@@ -20,11 +27,7 @@ Status await_stream(Backend& backend, DeviceStream stream, Nanos end) {
     if (!idle.ok()) return idle.status();
     if (idle.value()) return {};
     const Nanos now = real_env().now();
-    if (now >= end)
-      return Status(ErrorCode::timeout,
-                    "the deadline passed while copies and kernels had not run: a stream that waits "
-                    "keeps them from the device, so set CUDA_DEVICE_MAX_CONNECTIONS to 32 or more before the "
-                    "process uses it");
+    if (now >= end) return kept_from_device();
     if (now - start < kBusyWait) continue;
     now - start < kYieldingForStream ? void(sched_yield()) : sleep_for(kPause);
   }

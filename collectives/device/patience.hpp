@@ -21,6 +21,8 @@ inline constexpr Nanos kMoment = 100'000;
 /// When what begins now and has `timeout` (0: none) ends.
 Nanos end_after(Nanos timeout);
 
+/// Why a stream of the library's own has not run what was enqueued.
+Status kept_from_device();
 /// Until `stream`, one of the library's own, has run what was enqueued; `timeout` at `end`. Nothing there
 /// waits for a peer, but on the same connection to the device a stream may stand before it that is held.
 Status await_stream(Backend& backend, DeviceStream stream, Nanos end);

@@ -27,7 +27,7 @@ SharedBuffers::~SharedBuffers() {
   leases_.clear();
   kept_leases_.clear();
   static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
-    kept->drop_if([](const auto&) { return true; });
+    static_cast<void>(kept->drop_if([](const auto&) { return true; }));
     imports.drop_withdrawn();
     return {};
   }));
@@ -164,7 +164,8 @@ void SharedBuffers::forget_peers() {
   if (kept_->drop_is_put_off.exchange(true)) return;
   static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
     kept->drop_is_put_off = false;
-    kept->drop_if([](const auto& one) { return one->withdrawn() || one.use_count() == 1; });
+    static_cast<void>(
+        kept->drop_if([](const auto& one) { return one->withdrawn() || one.use_count() == 1; }));
     imports.drop_withdrawn();
     return {};
   }));
@@ -175,15 +176,27 @@ void SharedBuffers::Kept::add(const std::shared_ptr<const ImportedAllocation>& a
   allocations.insert(allocation);
 }
 
+/// Such a mapping is here and in the table of imports. Another communicator's stays until that lets go of it.
+void SharedBuffers::drop_unused() {
+  static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
+    const auto unused =
+        kept->drop_if([](const auto& one) { return one->withdrawn() || one.use_count() <= 2; });
+    for (const auto& one : unused) imports.drop_unused(one);
+    imports.drop_withdrawn();
+    return {};
+  }));
+}
+
 template <typename Condition>
-void SharedBuffers::Kept::drop_if(Condition condition) {
-  std::vector<std::shared_ptr<const ImportedAllocation>> dropped;  // They end outside the lock.
+std::vector<std::shared_ptr<const ImportedAllocation>> SharedBuffers::Kept::drop_if(Condition condition) {
+  std::vector<std::shared_ptr<const ImportedAllocation>> dropped;
   const std::lock_guard lock(mutex);
   std::erase_if(allocations, [&](const auto& one) {
     if (!condition(one)) return false;
     dropped.push_back(one);
     return true;
   });
+  return dropped;
 }
 
 }  // namespace lockstep::internal

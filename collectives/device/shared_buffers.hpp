@@ -44,6 +44,9 @@ class SharedBuffers {
   Result<DeviceLease> lease(int member, const SegmentRef& ref, std::size_t bytes);
   /// No operation is under way: peers' memory that was withdrawn is let go, when no stream is held.
   void forget_peers();
+  /// Leases went: mappings that nothing uses any more go when no stream is held. For the caller's thread, as
+  /// this may wait for the device, and in stream_sync and device_sync streams wait for peers.
+  void drop_unused();
 
  private:
   Result<bool> lies_over_mappings(const void* pointer, std::size_t bytes) const;
@@ -58,8 +61,9 @@ class SharedBuffers {
     std::set<std::shared_ptr<const ImportedAllocation>> allocations;
     std::atomic<bool> drop_is_put_off{false};
     void add(const std::shared_ptr<const ImportedAllocation>& allocation);
+    /// Gives what it drops: mappings end outside the lock.
     template <typename Condition>
-    void drop_if(Condition condition);
+    std::vector<std::shared_ptr<const ImportedAllocation>> drop_if(Condition condition);
   };
 
   /// What peers may map: none lies within another, so that they end in the order in which they begin.

@@ -59,7 +59,7 @@ SyncRunner::~SyncRunner() {
 Status SyncRunner::enqueue(const Call& call, DeviceStream stream) {
   set_shape(shape_, call, areas_.rank, areas_.world());
   if (areas_.world() == 1) return enqueue_alone(backend_, call, stream);
-  if (const auto packets = plan_packets(call.facts, shape_, areas_.slot_bytes))
+  if (const auto packets = plan_packets(call.facts, shape_, areas_.slot_bytes, areas_.packet_blocks))
     return enqueue_packets(*packets, call, stream);
   return enqueue_program(call, stream);
 }

@@ -28,6 +28,7 @@ struct SyncAreas {
   std::size_t staging_bytes = 0;
   std::vector<std::byte*> messages;
   std::size_t message_bytes = 0;  ///< sync::message_word_bytes() of them zero at first.
+  int packet_blocks = sync::kMaxPacketBlocks;
   int world() const { return static_cast<int>(words.size()); }
 };
 

@@ -208,9 +208,9 @@ class LOCKSTEP_API DeviceBatch {
   std::unique_ptr<State> state_;
 };
 
-/// Device memory that other processes on this host can map, whatever this takes on the machine; 2 MiB-aligned
-/// where it is large. Not zeroed. Throws Error(out_of_memory), or Error(not_supported) where there is no
-/// device. Thread-safe.
+/// Device memory that other processes on this host can map, whatever this takes on the machine: whole blocks
+/// of 2 MiB, so allocate much at once. Not zeroed. Throws Error(out_of_memory), or Error(not_supported) where
+/// there is no device. Thread-safe.
 [[nodiscard]] LOCKSTEP_API void* allocate_device(std::size_t bytes, int device);
 /// Frees memory of allocate_device(); waits until the device has passed what uses it. nullptr is ignored, any
 /// other pointer throws Error(invalid_argument). Thread-safe.

@@ -27,6 +27,10 @@ Result<bool> try_lock_byte(const Fd& file, std::int64_t at, LockKind kind) {
   const int error = apply(file, at, type_of(kind));
   if (error == 0) return true;
   if (error == EAGAIN || error == EACCES) return false;
+  if (error == EINVAL)
+    return Status(
+        ErrorCode::not_supported,
+        "this system has no locks of open file descriptions (gVisor has none): meet at tcp://host:port");
   return system_error("cannot lock the file", error);
 }
 

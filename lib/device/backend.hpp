@@ -42,7 +42,7 @@ struct DeviceIdentity {
 };
 
 enum class MemoryKind : std::uint8_t {
-  plain,      ///< cudaMalloc: exported as a legacy handle.
+  plain,      ///< cudaMalloc: exported as a legacy handle, from 2 MiB (kLegacyBlock).
   shareable,  ///< Virtual memory management: exported as a descriptor.
   pool,       ///< cudaMallocAsync: not exportable, as much of what frameworks allocate.
 };
@@ -73,6 +73,22 @@ enum class CaptureScope : std::uint8_t {
   thread,   ///< Those of the thread that captures.
   process,  ///< Those of all threads but the ones that heed no captures.
 };
+
+/// CUDA cuts small allocations from blocks of this size. A legacy handle is of the block, and while it is
+/// open for one of them the importer cannot open it for another, or gets the other's address.
+inline constexpr std::size_t kLegacyBlock = 2 << 20;
+/// What plain memory has to be allocated in, to be exported.
+constexpr std::size_t whole_legacy_blocks(std::size_t bytes) {
+  if (bytes > static_cast<std::size_t>(-1) - kLegacyBlock) return bytes;  // Refused as such.
+  return (bytes + kLegacyBlock - 1) / kLegacyBlock * kLegacyBlock;
+}
+/// Whether `bytes` at `base` are what a block, or several, hold, as far as others are exported: they begin
+/// it, and end in its last 2 MiB. `block` 0: not known.
+constexpr bool fills_legacy_blocks(std::uintptr_t base, std::size_t bytes, std::uintptr_t block,
+                                   std::size_t block_bytes) {
+  if (bytes < kLegacyBlock) return false;
+  return block == 0 || (base == block && whole_legacy_blocks(bytes) >= block_bytes);
+}
 
 inline constexpr std::size_t kLegacyHandleBytes = 64;
 using LegacyHandle = std::array<std::byte, kLegacyHandleBytes>;
@@ -148,7 +164,8 @@ class Backend {
   virtual Result<Allocation> locate(const void* pointer) = 0;
 
   // Memory of other processes.
-  /// Of the allocation in which `memory` lies. not_supported (pools, managed memory): stage it.
+  /// Of the allocation in which `memory` lies. not_supported (pools, managed memory, what shares a block with
+  /// others): stage it.
   virtual Result<MemoryExport> export_memory(const void* memory) = 0;
   /// Maps another process's allocation for the selected device; of the forms the importer takes what works.
   /// Not for memory of this process. Nobody may use it after the exporter freed it: close before that.

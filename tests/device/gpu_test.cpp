@@ -11,6 +11,7 @@
 #include "lib/memory/descriptor_service.hpp"
 #include "lib/reduce/convert.hpp"
 #include "lib/reduce/reduce.hpp"
+#include "tests/device/small_allocations.hpp"
 #include "tests/reduce/reference.hpp"
 #include "tests/support/forked.hpp"
 #include "tests/support/must.hpp"
@@ -162,6 +163,7 @@ TEST_F(Gpu, SmallAllocationsAreLocatedEachForItself) {
     const Allocation found = must(backend_->locate(static_cast<std::byte*>(all.back()) + 9'999));
     EXPECT_EQ(found.base, all.back());
     EXPECT_FALSE(found.is_part);
+    EXPECT_EQ(backend_->export_memory(all.back()).status().code(), ErrorCode::not_supported);
   }
   for (void* const memory : all) must(backend_->free(memory));
 }
@@ -235,6 +237,12 @@ TEST(GpuProcessesDeathTest, MapEachOthersMemoryInBothForms) {
   if (!shared->device.load()) GTEST_SKIP() << "no CUDA device";
 }
 
+/// The driver cuts what is smaller from blocks that have one handle.
+TEST(GpuProcessesDeathTest, SmallAllocationsForPeersAreMappedSideBySide) {
+  ::setenv("LOCKSTEP_DEVICE_BACKEND", "cuda", 1);
+  if (!map_small_allocations_of_a_peer()) GTEST_SKIP() << "no CUDA device";
+}
+
 /// The driver gives the same address again.
 TEST(GpuProcessesDeathTest, AHandleIsClosedAsOftenAsItWasOpened) {
   Shared<Meeting> shared;
@@ -245,7 +253,7 @@ TEST(GpuProcessesDeathTest, AHandleIsClosedAsOftenAsItWasOpened) {
     meeting.device.store(true);
     Backend& backend = **opened;
     if (rank == 0) {
-      void* const memory = must(backend.allocate(0, 4096, MemoryKind::plain));
+      void* const memory = must(backend.allocate(0, kLegacyBlock, MemoryKind::plain));
       meeting.handle = must(backend.export_memory(memory)).legacy;
       meeting.board.meet(2);
       meeting.board.meet(2);
@@ -255,7 +263,7 @@ TEST(GpuProcessesDeathTest, AHandleIsClosedAsOftenAsItWasOpened) {
     meeting.board.meet(2);
     must(backend.select(0));
     MemoryExport exported;
-    exported.bytes = 4096;
+    exported.bytes = kLegacyBlock;
     exported.has_legacy = true;
     exported.legacy = meeting.handle;
     void* const first = must(backend.import_memory(exported));

@@ -6,6 +6,7 @@
 
 #include "lib/device/host/host_backend.hpp"
 #include "lib/memory/descriptor_service.hpp"
+#include "tests/device/small_allocations.hpp"
 #include "tests/support/forked.hpp"
 #include "tests/support/must.hpp"
 
@@ -20,7 +21,7 @@ struct Meeting {
   std::uint32_t freed;
 };
 
-constexpr std::size_t kBytes = 100'000;
+constexpr std::size_t kBytes = kLegacyBlock;
 
 TEST(HostExport, ALegacyHandleIsOpenedElsewhereAndNotAfterTheFree) {
   testing::Shared<Meeting> shared;
@@ -60,6 +61,34 @@ TEST(HostExport, ALegacyHandleIsOpenedElsewhereAndNotAfterTheFree) {
     EXPECT_EQ(backend.close_imported(mapped).code(), ErrorCode::invalid_argument);
     shared->board.meet(2);
   });
+}
+
+TEST(HostExport, AllocationsBelowABlockShareItAndAreStaged) {
+  HostBackend backend;
+  std::byte* pieces[2];
+  for (std::byte*& piece : pieces) {
+    piece = static_cast<std::byte*>(must(backend.allocate(0, 10'000, MemoryKind::plain)));
+    EXPECT_EQ(backend.export_memory(piece).status().code(), ErrorCode::not_supported);
+    EXPECT_EQ(must(backend.locate(piece + 9'999)).base, piece);
+  }
+  EXPECT_EQ(pieces[1] - pieces[0], 10'240);
+  for (std::byte* const piece : pieces) must(backend.free(piece));
+}
+
+TEST(HostExport, OnlyWhatFillsItsBlocksHasAHandle) {
+  constexpr std::size_t kBlock = kLegacyBlock;
+  constexpr std::uintptr_t kAt = 64 * kBlock;
+  EXPECT_TRUE(fills_legacy_blocks(kAt, kBlock, kAt, kBlock));
+  EXPECT_TRUE(fills_legacy_blocks(kAt, 2 * kBlock + 1, kAt, 3 * kBlock));
+  EXPECT_TRUE(fills_legacy_blocks(kAt, kBlock, 0, 0)) << "the driver tells nothing";
+  EXPECT_FALSE(fills_legacy_blocks(kAt, kBlock - 1, kAt, kBlock));
+  EXPECT_FALSE(fills_legacy_blocks(kAt, kBlock, kAt, 2 * kBlock));
+  EXPECT_FALSE(fills_legacy_blocks(kAt + 512, 2 * kBlock, kAt, 4 * kBlock));
+}
+
+TEST(HostExport, SmallAllocationsForPeersAreMappedSideBySide) {
+  ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 1);
+  testing::map_small_allocations_of_a_peer();
 }
 
 TEST(HostExport, AStreamWaitsForAnotherProcessOnSharedMemory) {

@@ -186,25 +186,31 @@ static void one_process(int rank, int ranks) {
   enum { DEVICES = 3 };
   ncclComm_t comms[DEVICES];
   int devices[DEVICES], count, *numbers[DEVICES];
+  cudaStream_t streams[DEVICES]; /* one for each: on one device a stream holds one rank's call before another's */
   (void)rank, (void)ranks;
   CUDA(cudaGetDeviceCount(&count));
   for (int i = 0; i < DEVICES; ++i) devices[i] = i % count;
   NCCL(ncclCommInitAll(comms, DEVICES, devices));
   for (int i = 0; i < DEVICES; ++i) {
     CUDA(cudaSetDevice(devices[i]));
+    CUDA(cudaStreamCreate(&streams[i]));
     CUDA(cudaMalloc((void**)&numbers[i], sizeof(int)));
     CUDA(cudaMemcpy(numbers[i], &i, sizeof i, cudaMemcpyHostToDevice));
   }
   NCCL(ncclGroupStart());
   for (int i = 0; i < DEVICES; ++i) {
     CUDA(cudaSetDevice(devices[i]));
-    NCCL(ncclAllReduce(numbers[i], numbers[i], 1, ncclInt32, ncclSum, comms[i], NULL));
+    NCCL(ncclAllReduce(numbers[i], numbers[i], 1, ncclInt32, ncclSum, comms[i], streams[i]));
   }
   NCCL(ncclGroupEnd());
   for (int i = 0; i < DEVICES; ++i) {
+    CUDA(cudaSetDevice(devices[i]));
+    CUDA(cudaStreamSynchronize(streams[i]));
+    CUDA(cudaStreamDestroy(streams[i]));
+  }
+  for (int i = 0; i < DEVICES; ++i) {
     int sum = -1;
     CUDA(cudaSetDevice(devices[i]));
-    CUDA(cudaStreamSynchronize(NULL));
     CUDA(cudaMemcpy(&sum, numbers[i], sizeof sum, cudaMemcpyDeviceToHost));
     CHECK(sum == 3, "rank %d has %d", i, sum);
     CUDA(cudaFree(numbers[i]));

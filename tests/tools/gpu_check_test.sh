@@ -53,7 +53,10 @@ def judged(status, output):
 one_of_two = "[       OK ] Gpu.One (1 ms)\n[  SKIPPED ] Gpu.Two (0 ms)\n[  PASSED  ] 1 test.\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] Gpu.Two\n"
 assert judged(0, one_of_two) == ("passed", "skipped: Gpu.Two"), judged(0, one_of_two)
 assert judged(0, "[  SKIPPED ] Gpu.Two (0 ms)\n")[0] == judged(77, "")[0] == "unmeasured"
-assert judged(124, "") == ("unmeasured", "it takes longer than 90 s")
+hung = judged(124, "[ RUN      ] Gpu.One\n[       OK ] Gpu.One (1 ms)\n[ RUN      ] Gpu.Two\nrank 1: waits\n")
+assert hung[0] == "failed" and hung[1].endswith("rank 1: waits\nended after 90 s in Gpu.Two"), hung
+skips = steps.judge_test(Outcome(0, "[  SKIPPED ] Gpu.Two (0 ms)\n", 1.0), must_run=True)
+assert skips.status == "failed" and "a GPU is here" in skips.why, skips.why
 assert judged(1, "")[0] == "failed"
 clean, dirty = "========= ERROR SUMMARY: 0 errors\n", "========= ERROR SUMMARY: 1 error\n"
 summaries = {clean: True, clean + clean: True, clean + dirty: False, dirty + clean: False, "": False}
@@ -62,8 +65,49 @@ assert not steps.is_clean(Outcome(99, clean, 1.0))
 # What the goals need comes as soon as anything can be measured at all.
 tests = [{"name": name, "command": [], "environment": {}} for name in ("a_test", "device_operations_host_sync_test", "gpu_test")]
 planned = [step.name for step in steps.plan(Kit(Path("/nowhere"), tests, ""), SimpleNamespace(device="host", ranks=[2]), {"gpu": None, "torch": None, "compute_sanitizer": None})]
-assert planned[:4] == ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "test a_test"], planned
+assert planned[:4] == ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "latency host_sync, 2 ranks"], planned
+assert planned.index("test a_test") > planned.index("beside NCCL")  # One that hangs leaves the figures.
 assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP stream_sync, 2 processes on one GPU")
+END
+
+# A program that its own limit ends has hung; what the limit of the whole run cuts off says nothing, whatever it was.
+PYTHONPATH=$(dirname "$check")/gpu python3 - "$folder" <<'END' >"$folder/log" 2>&1 || fail "what ran out of time is misjudged"
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+import runner
+import steps
+from kit import Kit
+folder = Path(sys.argv[1]) / "hang"
+for name in ("bin/lockstep-bench", "bin/lockstep-device-floors", "bin/lockstep-run", "bin/digits-device", "nccl-tests/a_perf", "nccl-tests/mpiexec.hydra", "torch_ddp.py"):
+    program = folder / name
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text("import time\ntime.sleep(60)\n" if name.endswith(".py") else "#!/bin/sh\necho '[ RUN      ] A.Test'\nexec sleep 60\n")
+    program.chmod(0o755)
+runner.LEAST_SECONDS = 0
+steps.HERE = folder
+options = SimpleNamespace(device="host", ranks=[2], limit=60)
+kit, about = Kit(folder, [], ""), {"gpu": {"memory.total": "80000 MiB"}, "torch": "2"}
+test = {"name": "a_test", "command": ["bin/lockstep-bench"], "environment": {}}
+def result(step, limit=60):
+    options.limit = limit
+    return step.run(runner.Runner(kit, options))
+def every():
+    return [steps.test_step(test, about), steps.bench_step("bench", options, []), steps.floors_step(options, about), *steps.nccl_tests_steps(kit, about, [2]),
+            steps.training_step(kit, "digits-device", [], bool), steps.torch_step(about, "host_sync")]
+for step in every():
+    cut = result(step, 0.3)
+    assert cut.status == "unmeasured" and "the time was over" in cut.why, (cut.name, cut.status, cut.why)
+steps.TEST_SECONDS = steps.BENCH_SECONDS = steps.TORCH_SECONDS = 0.3
+for number, step in enumerate(every()):
+    ended = result(step)
+    assert ended.status == "failed" and (number > 1 or "in A.Test" in ended.why), (ended.name, ended.status, ended.why)
+# A communicator that could not be made is no gap in the measurements.
+(folder / "bin/lockstep-bench").write_text("#!/bin/sh\nwhile [ \"$1\" != --json ]; do shift; done\n"
+    "echo '{\"notes\": [\"unmeasured: lockstep: no way\"], \"rows\": []}' >\"$2\"\n")
+steps.BENCH_SECONDS = 20
+refused = result(steps.bench_step("bench", options, []))
+assert refused.status == "failed" and refused.why == "unmeasured: lockstep: no way", (refused.status, refused.why)
 END
 
 # A bundle's own libraries of C++ serve where the machine's are too old, and nowhere else: they ask for a newer C library.

@@ -27,7 +27,7 @@ namespace {
 using testing::FailingAllocations;
 using testing::must;
 
-constexpr std::size_t kBytes = 50'000;
+constexpr std::size_t kBytes = kLegacyBlock;
 
 /// What the processes of a test tell one another.
 struct Meeting {
@@ -45,8 +45,8 @@ struct Side {
     meeting.board.meet(2);
     peer = {meeting.process[1 - rank], meeting.board.read(1 - rank)};
   }
-  std::byte* allocate(MemoryKind kind = MemoryKind::plain, std::size_t bytes = kBytes) {
-    return static_cast<std::byte*>(must(backend.allocate(0, bytes, kind)));
+  std::byte* allocate(MemoryKind kind = MemoryKind::plain) {
+    return static_cast<std::byte*>(must(backend.allocate(0, kBytes, kind)));
   }
   SegmentRef share(const void* memory, std::size_t bytes) {
     const std::optional<SegmentRef> ref = must(exports.share(memory, bytes));
@@ -245,6 +245,44 @@ TEST(DeviceMemory, AnAddressThatIsAllocatedAgainIsMappedAgain) {
   });
 }
 
+/// A program frees by itself (cudaFree) what a peer has mapped, and gets the addresses again.
+TEST(DeviceMemory, WhereAPeerStillHasTheOldMemoryTheNewIsStaged) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) {
+      std::byte* const memory = side.allocate();
+      meeting.ref[0] = side.share(memory, kBytes);
+      meeting.board.meet(2);
+      meeting.board.meet(2);
+      side.exports.unshare(meeting.ref[0]);
+      must(side.backend.free(memory));
+      std::byte* again = nullptr;
+      for (int tries = 0; tries < 64 && again != memory; ++tries) again = side.allocate();
+      ASSERT_EQ(again, memory);
+      EXPECT_EQ(must(side.exports.share(again, kBytes)), std::nullopt);
+      std::byte* const beside = side.allocate(MemoryKind::shareable);
+      EXPECT_NE(must(side.exports.share(beside, kBytes)), std::nullopt);
+      meeting.board.meet(2);
+      meeting.board.meet(2);  // Let go there.
+      meeting.ref[1] = side.share(again, kBytes);
+      meeting.board.meet(2);
+      return meeting.board.meet(2);
+    }
+    meeting.board.meet(2);
+    std::optional<DeviceLease> lease = must(side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0));
+    meeting.board.meet(2);
+    meeting.board.meet(2);
+    lease.reset();
+    side.imports.drop_withdrawn();
+    meeting.board.meet(2);
+    meeting.board.meet(2);
+    EXPECT_TRUE(side.imports.resolve(side.peer, meeting.ref[1], kBytes, 0).ok());
+    meeting.board.meet(2);
+  });
+}
+
 TEST(DeviceMemory, TheOwnerSeesWhoHoldsWhatItWithdrew) {
   testing::Shared<Meeting> shared;
   testing::run_forked(2, [&](int rank) {
@@ -424,7 +462,7 @@ TEST(DeviceMemory, TheLeastRecentlyUsedGoesFirst) {
     Side side(meeting, rank, kMost);
     if (rank == 0) {
       for (std::size_t i = 0; i < kAllocations; ++i) {
-        std::byte* const memory = side.allocate(MemoryKind::plain, 100);
+        std::byte* const memory = side.allocate();
         memory[0] = static_cast<std::byte>(i);
         meeting.ref[i] = side.share(memory, 100);
       }

@@ -21,7 +21,7 @@ def parse(arguments):
                         "(default: the bundle this was called from, else build/release, which is built first)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the reports go (default: bench/results, in a bundle: results)")
     parser.add_argument("--ranks", metavar="N,...", default="2,4,8", help="processes on one GPU (default: %(default)s)")
-    parser.add_argument("--limit", metavar="SECONDS", type=int, default=520, help="what has not begun by then is unmeasured (default: %(default)s)")
+    parser.add_argument("--limit", metavar="SECONDS", type=int, default=520, help="what has not ended by then is unmeasured (default: %(default)s)")
     parser.add_argument("--nccl", metavar="PATH", help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")
     parser.add_argument("--nccl-tests", metavar="DIR", help="with --pack: built programs of nccl-tests to carry along")
     parser.add_argument("--pack", metavar="PATH", help="write a bundle that needs nothing but a driver and Python, and end: a folder, or NAME.tar.xz")

@@ -27,7 +27,8 @@ def floors_section(step):
             + [f"{reductions[rate['bytes'], n]['gbs']:,.1f} ({100 * reductions[rate['bytes'], n]['of_copy']:.0f} %)" for n in (2, 4)]
             for rate in rates["copy"]]
     lines += table(["bytes", "copy", "reduce 2 sources (of copy)", "reduce 4 sources (of copy)"], rows)
-    lines += ["", "A token handed on by processes that share a device, microseconds a hop, by who waits for it:", ""]
+    lines += ["", "A token handed on by processes that share a device, microseconds a hop, by who waits for it. It lies in pinned memory of the host: "
+              "device_sync, whose flags lie in device memory, has no floor here.", ""]
     rows = [[hop["ranks"]] + [number(hop[way], 2) for way in ("host", "stream", "kernel")] for hop in floors["hop_us"]]
     return lines + table(["ranks", "host", "stream", "kernel"], rows)
 
@@ -57,7 +58,7 @@ def floor_rows(floors):
         return ["", "The floor (an empty kernel, a flag from kernel to kernel): unmeasured."]
     hops = ", ".join(f"{number(hop['kernel'], 2)} us among {hop['ranks']}" for hop in floors["hop_us"])
     return ["", f"The floor: a kernel that only looks at a flag and sets it takes {floors['device']['rates']['flag_kernel_us']:.1f} us, "
-            f"a flag from kernel to kernel {hops} ranks."]
+            f"a flag in pinned memory of the host from kernel to kernel {hops} ranks. Those of device_sync lie in device memory."]
 
 
 def latency_section(steps, floors, heading, kind):

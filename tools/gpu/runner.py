@@ -1,4 +1,7 @@
 """Runs programs, each within its limit and all within one."""
+import contextlib
+import glob
+import itertools
 import os
 import signal
 import subprocess
@@ -8,6 +11,11 @@ LEAST_SECONDS = 5  # What would get less is not begun.
 # A kernel that is loaded when it is first started may wait for all streams, and streams that share a connection wait for one another.
 USUAL = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 ASKED_SECONDS = 3  # From the request to end to the end.
+# Without persistence mode the driver takes a GPU down when its last user goes, and up again in seconds for the next.
+DEVICES = "/dev/nvidiactl", "/dev/nvidia[0-9]*"
+
+
+TOOK_TOO_LONG = 124
 
 
 class Outcome:
@@ -19,7 +27,15 @@ class Outcome:
 
 
 class OutOfTime(Exception):
-    pass
+    """The whole run's time is over: says nothing about the program."""
+
+
+def hold_devices():
+    held = []
+    for path in itertools.chain(*map(glob.glob, DEVICES)):
+        with contextlib.suppress(OSError):
+            held.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    return held
 
 
 def end(process):
@@ -37,16 +53,19 @@ class Runner:
     def __init__(self, kit, options):
         self.kit, self.device, self.limit = kit, options.device, options.limit
         self.began = time.monotonic()
+        self.held = hold_devices() if options.device == "cuda" else []
 
     def elapsed(self):
         return time.monotonic() - self.began
 
     def run(self, command, seconds, environment=None):
-        """Standard output and error together. Status 124: the limit ended it, with all of its processes."""
+        """Standard output and error together; USUAL where the caller has set nothing else, and None takes a variable away.
+        Status 124: its own limit ended it, with all of its processes."""
         left = self.limit - self.elapsed()
         if left < LEAST_SECONDS:
             raise OutOfTime()
-        everything = {**USUAL, **os.environ, **self.kit.environment, "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
+        wanted = {**USUAL, **os.environ, **self.kit.environment, "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
+        everything = {name: value for name, value in wanted.items() if value is not None}
         began = time.monotonic()
         process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    errors="replace", env=everything, start_new_session=True)
@@ -54,5 +73,7 @@ class Runner:
             output, _ = process.communicate(timeout=min(seconds, left))
             status = process.returncode
         except subprocess.TimeoutExpired:
-            output, status = end(process), 124
+            output, status = end(process), TOOK_TOO_LONG
+            if left < seconds:
+                raise OutOfTime(f"the time was over after {left:.0f} s of it") from None
         return Outcome(status, output, time.monotonic() - began)

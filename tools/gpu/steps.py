@@ -8,13 +8,15 @@ from pathlib import Path
 
 import facts
 from options import HERE
-from runner import OutOfTime
+from runner import TOOK_TOO_LONG, OutOfTime
 
 TEST_SECONDS = 90
-LONG_TEST_SECONDS = {"device_operations_host_sync_test": 180}  # Ten thousand operations, each of which may cost a time slice.
+# Thousands of operations, each of which may cost time slices.
+LONG_TEST_SECONDS = {"device_operations_host_sync_test": 180, "device_matrix_host_sync_test": 180}
 BENCH_SECONDS = 60
+TORCH_SECONDS = 120  # Each of its processes imports PyTorch, and loads its kernels.
+PATIENCE = {"LOCKSTEP_TIMEOUT": "45s"}  # A wait that hangs names what it waits for, before the test is ended.
 WRONG_DATA = 3  # lockstep-bench's exit status
-TOOK_TOO_LONG = 124  # the runner's
 MODES = ["host_sync", "stream_sync", "device_sync"]
 # Those with kernels that wait. They have no memory shared in a block, at which racecheck looks.
 SANITIZED = re.compile(r"^device_(sync|graph_device_sync|messages_device_sync)_test$|^nccl_groups_test$")
@@ -22,6 +24,7 @@ GRAPH_MODES = ["stream_sync", "device_sync"]
 TORCH_MODES = ["host_sync", "stream_sync"]  # Those that several processes on one GPU may take.
 BASIC = ["gpu_test", "device_matrix_host_sync_test"]  # Where these fail no figure means anything.
 MIB = 1 << 20
+ROOMY_MIB = 60_000  # Eight ranks on it have buffers of 1 GiB.
 
 
 class Result:
@@ -42,8 +45,8 @@ class Step:
         began = runner.elapsed()
         try:
             result = self.body(runner)
-        except OutOfTime:
-            result = Result(self.name, "unmeasured", "the time was over")
+        except OutOfTime as over:
+            result = Result(self.name, "unmeasured", str(over) or "the time was over")
         result.name, result.seconds = self.name, runner.elapsed() - began
         print(f"{result.status:>10}  {self.name}  ({result.seconds:.1f} s)" + (f": {result.why.splitlines()[-1]}" if result.why else ""), flush=True)
         return result
@@ -58,25 +61,34 @@ def skipped_tests(output):
     return list(dict.fromkeys(re.findall(r"^\[  SKIPPED \] (\w[\w/]*\.[\w/]+)", output, re.MULTILINE)))
 
 
-def judge_test(outcome):
+def too_long(outcome):
+    """A hang: where, and the last that was said."""
+    began = re.findall(r"^\[ RUN      \] (\S+)", outcome.output, re.MULTILINE)
+    return f"{outcome.tail()}\nended after {outcome.seconds:.0f} s" + (f" in {began[-1]}" if began else "")
+
+
+def judge_test(outcome, must_run=False):
+    """`must_run`: the machine has all that the test asks for."""
     if outcome.status == TOOK_TOO_LONG:
-        return Result("", "unmeasured", f"it takes longer than {outcome.seconds:.0f} s")
+        return Result("", "failed", too_long(outcome))
     skipped = skipped_tests(outcome.output)
     # 77 is what tests in C end with, GoogleTest says it in words.
     if outcome.status == 77 or (outcome.status == 0 and skipped and "[       OK ]" not in outcome.output):
+        if must_run:
+            return Result("", "failed", f"{outcome.tail(4)}\neverything was skipped, though a GPU is here")
         return Result("", "unmeasured", "the test needs another machine")
     if outcome.status != 0:
         return Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
     return Result("", "passed", "skipped: " + ", ".join(skipped) if skipped else "")
 
 
-def test_step(test):
+def test_step(test, about):
     limit = LONG_TEST_SECONDS.get(test["name"], TEST_SECONDS)
 
     def body(runner):
         command = [runner.kit.folder / test["command"][0]] + test["command"][1:]
         environment = {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
-        return judge_test(runner.run(command, limit, environment))
+        return judge_test(runner.run(command, limit, {**PATIENCE, **environment}), bool(about["gpu"]) and test["name"] == "gpu_test")
     return Step(f"test {test['name']}", body)
 
 
@@ -99,16 +111,26 @@ def sanitizer_step(about, tool, test):
         environment = {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
         outcome = runner.run(command, TEST_SECONDS, {**environment, "LOCKSTEP_TIMEOUT": "5m"})
         if outcome.status == TOOK_TOO_LONG:
-            return Result("", "unmeasured", f"it takes longer than {outcome.seconds:.0f} s under {tool}")
+            return Result("", "unmeasured", f"{too_long(outcome)} under {tool}")
         if "Device not supported" in outcome.output:
             return Result("", "unmeasured", "compute-sanitizer cannot work with this device")
         return Result("", "passed") if is_clean(outcome) else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
     return Step(name, body)
 
 
-def floors_step(options):
+def sizes(options, about):
+    """Of the goals the first and the last, which come by factors of eight; of the floors the last, which come by factors of four from
+    1 MiB. On a GPU the last is the same."""
+    if options.device != "cuda":
+        return "16", "4M", 16 * MIB
+    total = re.match(r"(\d+) MiB", about["gpu"]["memory.total"]) if about["gpu"] else None
+    roomy = total is not None and int(total[1]) >= ROOMY_MIB
+    return ("8", "1G", 1024 * MIB) if roomy else ("16", "256M", 256 * MIB)
+
+
+def floors_step(options, about):
     def body(runner):
-        most = (256 if options.device == "cuda" else 16) * MIB
+        most = sizes(options, about)[2]
         outcome = runner.run([runner.kit.program("lockstep-device-floors"), most] + options.ranks, BENCH_SECONDS)
         start = outcome.output.find("{")
         if outcome.status != 0 or start < 0:
@@ -126,12 +148,15 @@ def bench_step(name, options, arguments, environment=None):
             outcome = runner.run(command, BENCH_SECONDS, environment)
             if outcome.status == WRONG_DATA:
                 return Result("", "failed", "wrong data: " + outcome.tail())
+            if outcome.status == TOOK_TOO_LONG:
+                return Result("", "failed", too_long(outcome))
             if "cannot replay" in outcome.output:
                 return Result("", "unmeasured", "no call can be captured here: several processes share the GPU without MPS")
             if not path.exists():
-                refused = re.search(r"unmeasured: lockstep: (.*)", outcome.output)
-                return Result("", "unmeasured", refused[1]) if refused else Result("", "failed", f"status {outcome.status}: {outcome.tail(4)}")
-            return Result("", "passed", data=json.loads(path.read_text(encoding="utf-8")))
+                return Result("", "failed", f"status {outcome.status}: {outcome.tail(4)}")
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            refused = next((note for note in rows["notes"] if note.startswith("unmeasured: lockstep: ")), None)
+            return Result("", "failed" if refused else "passed", refused or "", rows)
     return Step(name, body)
 
 
@@ -139,11 +164,11 @@ def few(ranks):
     return ["--ranks", str(ranks), "-n", "20", "-w", "3"]
 
 
-def goal_steps(options):
+def goal_steps(options, about):
     """What goals.py judges."""
-    largest = "256M" if options.device == "cuda" else "4M"
-    arguments = ["all_reduce", "-b", "8", "-e", largest, "-f", "8", "--registered"]
-    return [floors_step(options)] + [bench_step(f"all_reduce registered, {ranks} ranks", options, arguments + few(ranks)) for ranks in options.ranks]
+    first, last, _ = sizes(options, about)
+    arguments = ["all_reduce", "-b", first, "-e", last, "-f", "8", "--registered"]
+    return [floors_step(options, about)] + [bench_step(f"all_reduce registered, {ranks} ranks", options, arguments + few(ranks)) for ranks in options.ranks]
 
 
 def bench_steps(options, about):
@@ -223,8 +248,9 @@ def torch_step(about, mode):
         return unmeasured(name, "there is no PyTorch")
 
     def body(runner):
-        outcome = runner.run([sys.executable, HERE / "torch_ddp.py"], BENCH_SECONDS,
-                             {"LD_PRELOAD": str(runner.kit.library()), "LOCKSTEP_DEVICE_MODE": mode})
+        # PyTorch has thousands of kernels, which nobody loads all at once; the library loads its own.
+        outcome = runner.run([sys.executable, HERE / "torch_ddp.py"], TORCH_SECONDS,
+                             {"CUDA_MODULE_LOADING": None, "LD_PRELOAD": str(runner.kit.library()), "LOCKSTEP_DEVICE_MODE": mode})
         trained = outcome.status == 0 and "trained" in outcome.output
         return Result("", "passed" if trained else "failed", outcome.tail(3 if trained else 12))
     return Step(name, body)
@@ -233,11 +259,11 @@ def torch_step(about, mode):
 def plan(kit, options, about):
     if options.device == "cuda" and not about["gpu"]:
         return [unmeasured("everything", "no GPU was found (nvidia-smi names none); --device host runs what can be run without")]
-    basic = [test_step(test) for test in kit.tests if test["name"] in BASIC]
-    long = [test_step(test) for test in kit.tests if test["name"] in LONG_TEST_SECONDS]
-    tests = [test_step(test) for test in kit.tests if test["name"] not in [*BASIC, *LONG_TEST_SECONDS]]
+    basic = [test_step(test, about) for test in kit.tests if test["name"] in BASIC]
+    long = [test_step(test, about) for test in kit.tests if test["name"] in LONG_TEST_SECONDS and test["name"] not in BASIC]
+    tests = [test_step(test, about) for test in kit.tests if test["name"] not in [*BASIC, *LONG_TEST_SECONDS]]
     sanitizers = [sanitizer_step(about, tool, test) for test in kit.tests if SANITIZED.search(test["name"]) for tool in ("memcheck", "synccheck")]
     nccl_tests = nccl_tests_steps(kit, about, options.ranks)
     first = -(-len(nccl_tests) // len(options.ranks))  # Those with the fewest ranks; the others are worth least.
-    return (basic + goal_steps(options) + tests + bench_steps(options, about) + training_steps(kit)
+    return (basic + goal_steps(options, about) + bench_steps(options, about) + tests + training_steps(kit)
             + [torch_step(about, mode) for mode in TORCH_MODES] + long + nccl_tests[:first] + sanitizers + nccl_tests[first:])

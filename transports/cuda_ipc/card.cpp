@@ -1,6 +1,7 @@
 #include "transports/cuda_ipc/card.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 
 #include <cerrno>
 #include <cstring>
@@ -29,6 +30,13 @@ struct flock lock_of(short type) {
   lock.l_whence = SEEK_SET;
   lock.l_len = 1;
   return lock;
+}
+
+/// For systems without these locks (gVisor): also of an open file.
+bool is_flocked(const Fd& file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return true;
+  ::flock(file.get(), LOCK_UN);
+  return false;
 }
 
 Result<Fd> open_anew(const Fd& descriptor) {
@@ -63,7 +71,8 @@ void OwnedCard::withdraw() { page_of(page_).withdrawn.store(1); }
 
 bool OwnedCard::held() const {
   struct flock lock = lock_of(F_WRLCK);
-  return ::fcntl(descriptor_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  if (::fcntl(descriptor_.get(), F_OFD_GETLK, &lock) == 0) return lock.l_type != F_UNLCK;
+  return errno != EINVAL || is_flocked(descriptor_);
 }
 
 Result<PeersCard> PeersCard::open(const Fd& descriptor) {
@@ -94,6 +103,7 @@ bool PeersCard::withdrawn() const { return page_of(page_).withdrawn.load() != 0;
 Status PeersCard::hold() {
   struct flock lock = lock_of(F_RDLCK);
   if (::fcntl(lock_.get(), F_OFD_SETLK, &lock) == 0) return Status();
+  if (errno == EINVAL && ::flock(lock_.get(), LOCK_SH) == 0) return Status();
   return system_error("locking a card of device memory", errno);
 }
 

@@ -1,5 +1,6 @@
 #include "transports/cuda_ipc/device_exports.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "lib/memory/descriptor_service.hpp"
@@ -45,6 +46,8 @@ Result<std::optional<SegmentRef>> DeviceExports::share(const void* pointer, std:
     Result<MemoryExport> exported = backend_.export_memory(allocation.base);
     if (exported.status().code() == ErrorCode::not_supported) return std::optional<SegmentRef>();
     if (!exported.ok()) return exported.status();
+    if (!exported->descriptor && is_held_by_peers(allocation.base, allocation.bytes))
+      return std::optional<SegmentRef>();
     Shared shared;
     LOCKSTEP_RETURN_IF_ERROR(offer(id, allocation, std::move(*exported), shared));
     shared_.emplace(id, std::move(shared));
@@ -63,6 +66,10 @@ Status DeviceExports::offer(const Id& id, const Allocation& allocation, MemoryEx
   if (!shown.ok()) return shown.status();
   shared.allocation = allocation;
   shared.users.card = std::move(*card);
+  if (!exported.descriptor) {
+    shared.users.base = allocation.base;
+    shared.users.bytes = allocation.bytes;
+  }
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(*shown));
   if (exported.descriptor) descriptors.push_back(std::move(exported.descriptor));
@@ -88,6 +95,14 @@ void DeviceExports::unshare(const SegmentRef& ref) {
 bool DeviceExports::in_use(const Id& id) const {
   const auto found = withdrawn_.find(id);
   return shared_.contains(id) || (found != withdrawn_.end() && found->second.any());
+}
+
+/// Freed by its owner all the same: a driver opens no other handle of these addresses beside it.
+bool DeviceExports::is_held_by_peers(const std::byte* base, std::size_t bytes) const {
+  return std::any_of(withdrawn_.begin(), withdrawn_.end(), [&](const auto& entry) {
+    const Users& users = entry.second;
+    return users.base < base + bytes && base < users.base + users.bytes && users.card.held();
+  });
 }
 
 bool DeviceExports::held(const SegmentRef& ref) const {

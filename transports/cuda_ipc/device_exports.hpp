@@ -32,9 +32,9 @@ class DeviceExports {
   DeviceExports& operator=(const DeviceExports&) = delete;
 
   /// Lets peers map the allocation in which [pointer, pointer + bytes) lies, until as many unshare(). Nothing
-  /// when it cannot be exported (pools, managed memory, memory of another process): its data have to be
-  /// staged. invalid_argument when the range is not one of device memory, or runs over the end of its
-  /// allocation.
+  /// when it cannot be exported (pools, managed memory, memory of another process), or while peers have
+  /// mapped what was at its addresses before: its data have to be staged. invalid_argument when the range is
+  /// not one of device memory, or runs over the end of its allocation.
   Result<std::optional<SegmentRef>> share(const void* pointer, std::size_t bytes);
   /// The last one withdraws the allocation: nobody maps it any more.
   void unshare(const SegmentRef& ref);
@@ -60,6 +60,8 @@ class DeviceExports {
   struct Users {
     OwnedCard card;                                                    ///< Other processes.
     std::shared_ptr<const void> here = std::make_shared<const int>();  ///< Leases have copies of it.
+    const std::byte* base = nullptr;                                   ///< Of what has a legacy handle.
+    std::size_t bytes = 0;
     bool any() const { return here.use_count() > 1 || card.held(); }
   };
   struct Shared {
@@ -74,6 +76,7 @@ class DeviceExports {
   Status offer(const Id& id, const Allocation& allocation, MemoryExport exported, Shared& shared);
   std::uint64_t number_of(std::byte* base);
   bool in_use(const Id& id) const;
+  bool is_held_by_peers(const std::byte* base, std::size_t bytes) const;
   /// Frees at its end, which is to come after the lock's: to free waits for the device's streams, and they
   /// may wait for a rank of this process that comes to share memory.
   struct Unheld {

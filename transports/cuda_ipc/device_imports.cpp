@@ -165,6 +165,13 @@ void DeviceImports::drop_owner(std::uint64_t process) {
   std::erase_if(entries_, [process](const auto& entry) { return std::get<0>(entry.first) == process; });
 }
 
+void DeviceImports::drop_unused(const std::shared_ptr<const ImportedAllocation>& allocation) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [&](const auto& entry) {
+    return entry.second.allocation == allocation && allocation.use_count() == 2;
+  });
+}
+
 void DeviceImports::drop_withdrawn() {
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_, [](const auto& entry) { return entry.second.allocation->withdrawn(); });

@@ -71,6 +71,8 @@ class DeviceImports {
   /// Lets go of everything of a process that died or left. Do this before its memory may be freed; leases
   /// that live on keep what they need.
   void drop_owner(std::uint64_t process);
+  /// Lets go of one that nobody but the caller has a lease of.
+  void drop_unused(const std::shared_ptr<const ImportedAllocation>& allocation);
   /// Lets go of what owners have withdrawn, so that they may free it.
   void drop_withdrawn();
   std::size_t size() const;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "collectives/device/patience.hpp"
 #include "collectives/engine/group_hosts.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
 #include "lib/reduce/convert.hpp"
@@ -152,7 +153,7 @@ Status AcrossHosts::run_whole(const Call& call, Nanos end) {
     std::iota(all.ranks.begin(), all.ranks.end(), 0);
     return straight_->run(all, whole, end);
   }
-  auto scale = scale_of(call);
+  auto scale = scale_of(call, end);
   if (!scale.ok()) return scale.status();
   whole.scale = *scale;
   return pipeline_->run(wire_->engine(), whole, end);
@@ -188,7 +189,7 @@ Status AcrossHosts::all_reduce(const Call& call, Nanos end) {
   row.input = row.output = DeviceBlocks::even(own, count, count);
   row.longest = count;
   LOCKSTEP_RETURN_IF_ERROR(run_row(row, end));
-  if (averages) LOCKSTEP_RETURN_IF_ERROR(divide(call, own, count));
+  if (averages) LOCKSTEP_RETURN_IF_ERROR(divide(call, own, count, end));
 
   CallBuilder gather = near_call(call, Collective::all_gather_v);
   gather.counts(shares).buffers(own, call.output);
@@ -196,7 +197,7 @@ Status AcrossHosts::all_reduce(const Call& call, Nanos end) {
 }
 
 /// By the number of all ranks.
-Status AcrossHosts::divide(const Call& call, std::byte* data, std::uint64_t count) {
+Status AcrossHosts::divide(const Call& call, std::byte* data, std::uint64_t count, Nanos end) {
   if (count == 0) return {};
   const void* const source = data;
   void* const destination = data;
@@ -208,7 +209,7 @@ Status AcrossHosts::divide(const Call& call, std::byte* data, std::uint64_t coun
   job.destinations = {&destination, 1};
   job.divisor = static_cast<std::uint32_t>(wire_->size());
   LOCKSTEP_RETURN_IF_ERROR(backend_.reduce(job, stream_));
-  return backend_.synchronize(stream_);
+  return await_stream(backend_, stream_, end == 0 ? kForever : end);
 }
 
 Status AcrossHosts::broadcast(const Call& call, Nanos end) {
@@ -276,11 +277,11 @@ Status AcrossHosts::run_row(const StagedCall& call, Nanos end) {
 }
 
 /// A factor that lies on the device is read: it is applied on the host.
-Result<double> AcrossHosts::scale_of(const Call& call) {
+Result<double> AcrossHosts::scale_of(const Call& call, Nanos end) {
   if (call.device_scale == nullptr || call.facts.op != ReduceOp::premul_sum) return call.scale;
   LOCKSTEP_RETURN_IF_ERROR(
       backend_.copy(factor_->data(), call.device_scale, size_of(call.facts.type), stream_));
-  LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
+  LOCKSTEP_RETURN_IF_ERROR(await_stream(backend_, stream_, end == 0 ? kForever : end));
   const double scale = as_double(call.facts.type, factor_->data());
   if (!is_integer(call.facts.type) || std::abs(scale) < 0x1p53) return scale;
   return Status(

@@ -53,6 +53,8 @@ class AcrossHosts {
   /// Blocks until the call is done on this rank. All ranks have found out that they call the same. Not for
   /// what passes as messages.
   Status run(const Call& call);
+  /// On which copies run beside `stream`.
+  DeviceStream stream_back() const { return pipeline_->stream_back(); }
   /// Whatever fails, these are to be revoked.
   std::vector<CommunicatorCore*> groups() const;
   /// "2 hosts, 4 ranks on each"
@@ -68,11 +70,11 @@ class AcrossHosts {
   Status all_reduce(const Call& call, Nanos end);
   Status broadcast(const Call& call, Nanos end);
   Status all_gather(const Call& call, Nanos end);
-  Status divide(const Call& call, std::byte* data, std::uint64_t count);
+  Status divide(const Call& call, std::byte* data, std::uint64_t count, Nanos end);
   Status run_near(CallBuilder call, Nanos end);
   Status run_row(const StagedCall& call, Nanos end);
   CallBuilder near_call(const Call& call, Collective collective) const;
-  Result<double> scale_of(const Call& call);
+  Result<double> scale_of(const Call& call, Nanos end);
   int local() const { return near_->rank(); }
   std::size_t ranks_here() const { return static_cast<std::size_t>(near_->size()); }
 

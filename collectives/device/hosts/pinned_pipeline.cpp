@@ -78,7 +78,11 @@ Status PinnedPipeline::run(Engine& engine, const StagedCall& call, Nanos end) {
   while (progress.emptied < progress.columns) {
     auto moved = advance(engine, call, progress, end);
     if (!moved.ok()) return fail(engine, moved.status());
-    if (!*moved) wait_a_moment(engine, progress);
+    if (*moved) continue;
+    // What is on the network has the deadline of its own.
+    if (progress.is_copying() && end != 0 && engine.env().now() >= end)
+      return fail(engine, kept_from_device());
+    wait_a_moment(engine, progress);
   }
   return {};
 }
@@ -155,7 +159,7 @@ Status PinnedPipeline::empty(const StagedCall& call, const Column& column, Slot&
 
 /// For a copy, which needs nobody, or else for the network.
 void PinnedPipeline::wait_a_moment(Engine& engine, const Progress& progress) {
-  if (progress.emptied < progress.received || progress.sent < progress.filling) {
+  if (progress.is_copying()) {
     sched_yield();
   } else {
     engine.wait(*slot(progress.received).operation, kMoment);
@@ -170,8 +174,8 @@ Status PinnedPipeline::fail(Engine& engine, Status why) {
     engine.wait(*one.operation);
     engine.release(std::exchange(one.operation, nullptr));
   }
-  static_cast<void>(backend_.synchronize(to_pinned_));
-  static_cast<void>(backend_.synchronize(from_pinned_));
+  let_end(backend_, to_pinned_);
+  let_end(backend_, from_pinned_);
   return why;
 }
 

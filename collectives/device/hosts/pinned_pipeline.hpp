@@ -27,6 +27,8 @@ class PinnedPipeline {
   /// Blocks until the call is done on this rank, or failed: then the engine's group is revoked. All ranks of
   /// `engine` make the same call. `end`: when it must be done; 0 = never. The device is selected.
   Status run(Engine& engine, const StagedCall& call, Nanos end);
+  /// That of copies back to the device.
+  DeviceStream stream_back() const { return from_pinned_; }
 
  private:
   /// One on its way there, one on the network, one on its way back.
@@ -42,6 +44,7 @@ class PinnedPipeline {
   struct Progress {
     std::uint64_t columns = 0, length = 0;  ///< Of the call; elements of a column.
     std::uint64_t filling = 0, sent = 0, received = 0, emptied = 0;
+    bool is_copying() const { return emptied < received || sent < filling; }
   };
 
   PinnedPipeline(Backend& backend, DeviceStream stream) : backend_(backend), to_pinned_(stream) {}

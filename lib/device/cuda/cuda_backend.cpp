@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +74,19 @@ class CudaBackend final : public Backend {
 
   Result<int> device_count() override { return devices_; }
 
+  /// Asked of the driver once: that is slow, and every mapping wants to know.
   Result<DeviceIdentity> identify(int device) override {
+    if (device < 0 || device >= devices_)
+      return Status(ErrorCode::invalid_argument, "device " + std::to_string(device) + " does not exist");
+    const std::lock_guard lock(learning_);
+    std::optional<DeviceIdentity>& known = facts_[static_cast<std::size_t>(device)].identity;
+    if (known.has_value()) return *known;
+    Result<DeviceIdentity> identity = ask_identity(device);
+    if (identity.ok()) known = *identity;
+    return identity;
+  }
+
+  Result<DeviceIdentity> ask_identity(int device) const {
     cudaDeviceProp properties;
     LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaGetDeviceProperties(&properties, device),
                                          "asking about device " + std::to_string(device)));
@@ -124,7 +138,7 @@ class CudaBackend final : public Backend {
   Status prepare(int device) override {
     const DeviceScope scope(*this, device);
     LOCKSTEP_RETURN_IF_ERROR(scope.status());
-    return multiprocessors().status();
+    return ready_device().status();
   }
 
   Result<bool> can_access(int device, int peer) override {
@@ -388,6 +402,8 @@ class CudaBackend final : public Backend {
   /// Learned when a device is first used for a kernel.
   struct DeviceFacts {
     std::atomic<int> multiprocessors{0};
+    cuda::Residency residency;  ///< From when the number above is known.
+    std::optional<DeviceIdentity> identity;
     std::atomic<CUcontext> context{nullptr};
   };
 
@@ -410,33 +426,37 @@ class CudaBackend final : public Backend {
   }
 
   /// Of the selected device, whose kernels are loaded by the first call.
-  Result<int> multiprocessors() {
+  Result<const DeviceFacts*> ready_device() {
     const Result<int> device = selected();
     if (!device.ok()) return device.status();
-    std::atomic<int>& known = facts_[static_cast<std::size_t>(device.value())].multiprocessors;
-    if (known.load() == 0) {
-      int count = 0;
-      LOCKSTEP_RETURN_IF_ERROR(
-          cuda_status(::cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.value()),
-                      "asking for a device's multiprocessors"));
-      LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernels());
-      known.store(count);
-    }
-    return known.load();
+    DeviceFacts& facts = facts_[static_cast<std::size_t>(device.value())];
+    if (facts.multiprocessors.load() != 0) return &facts;
+    const std::lock_guard lock(learning_);
+    if (facts.multiprocessors.load() != 0) return &facts;
+    int count = 0;
+    LOCKSTEP_RETURN_IF_ERROR(
+        cuda_status(::cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.value()),
+                    "asking for a device's multiprocessors"));
+    Result<cuda::Residency> residency = cuda::load_kernels();
+    if (!residency.ok()) return residency.status();
+    facts.residency = std::move(*residency);
+    facts.multiprocessors.store(count);
+    return &facts;
   }
 
   template <typename Job>
   Status start_job(const Job& job, DeviceStream stream) {
     LOCKSTEP_RETURN_IF_ERROR(check_job(job));
-    const Result<int> processors = multiprocessors();
-    if (!processors.ok()) return processors.status();
-    return cuda::start(job, {stream, processors.value()});
+    const auto facts = ready_device();
+    if (!facts.ok()) return facts.status();
+    return cuda::start(job, {stream, facts.value()->multiprocessors.load(), facts.value()->residency});
   }
 
   const CudaDriver driver_;
   CudaMemory memory_;
   const int devices_;
   const std::unique_ptr<DeviceFacts[]> facts_;
+  std::mutex learning_;  ///< What is learned of a device once.
 };
 
 }  // namespace

@@ -35,7 +35,9 @@ struct CudaMemory::Facts {
   bool mapped = false;  ///< Of virtual memory management: base and bytes are of one mapping.
   unsigned long long buffer = 0;
   bool managed = false;
-  bool legacy = false;             ///< A legacy handle can be made.
+  bool legacy = false;    ///< A legacy handle can be made.
+  CUdeviceptr block = 0;  ///< What the driver cut it from, if it tells.
+  std::size_t block_bytes = 0;
   unsigned long long handles = 0;  ///< CUmemAllocationHandleType that can be made.
 };
 
@@ -43,8 +45,6 @@ Result<CudaMemory::Facts> CudaMemory::facts_of(const void* pointer) const {
   Facts facts;
   // The driver writes four bytes for a yes or no.
   unsigned managed = 0, legacy = 0;
-  CUdeviceptr mapping = 0;
-  std::size_t mapping_bytes = 0;
   CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
@@ -55,19 +55,19 @@ Result<CudaMemory::Facts> CudaMemory::facts_of(const void* pointer) const {
                                  CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                  CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                                  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
-  void* values[] = {&facts.type,    &facts.device, &facts.base, &facts.bytes, &mapping,
-                    &mapping_bytes, &facts.buffer, &managed,    &legacy,      &facts.handles};
+  void* values[] = {&facts.type,        &facts.device, &facts.base, &facts.bytes, &facts.block,
+                    &facts.block_bytes, &facts.buffer, &managed,    &legacy,      &facts.handles};
   const CUresult result = driver_.pointer_attributes(std::size(names), names, values, address(pointer));
   LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, result, "asking the driver about a pointer"));
   facts.managed = managed != 0;
   facts.legacy = legacy != 0;
   // The range of a reservation may be longer than what is mapped there, and hold several mappings. Of what
   // cudaMalloc gave, the driver tells the block of its own that it was cut from, where others lie too.
-  facts.mapped = !facts.legacy && mapping != 0 && mapping_bytes != 0 &&
-                 (facts.base != mapping || facts.bytes != mapping_bytes);
+  facts.mapped = !facts.legacy && facts.block != 0 && facts.block_bytes != 0 &&
+                 (facts.base != facts.block || facts.bytes != facts.block_bytes);
   if (facts.mapped) {
-    facts.base = mapping;
-    facts.bytes = mapping_bytes;
+    facts.base = facts.block;
+    facts.bytes = facts.block_bytes;
   }
   return facts;
 }
@@ -190,7 +190,10 @@ Result<MemoryExport> CudaMemory::export_memory(const void* memory) const {
   MemoryExport exported;
   exported.bytes = facts.bytes;
   auto* const base = reinterpret_cast<void*>(facts.base);
-  if (facts.legacy) {
+  // Whole blocks are safe by CUDA's guide, whatever the driver tells of what it cut them from.
+  const bool whole = facts.bytes % kLegacyBlock == 0;
+  if (facts.legacy &&
+      (whole || fills_legacy_blocks(facts.base, facts.bytes, facts.block, facts.block_bytes))) {
     cudaIpcMemHandle_t handle;
     LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaIpcGetMemHandle(&handle, base), "exporting device memory"));
     static_assert(sizeof handle == kLegacyHandleBytes);
@@ -210,8 +213,8 @@ Result<MemoryExport> CudaMemory::export_memory(const void* memory) const {
   if (!exported.has_legacy && !exported.descriptor) {
     return Status(
         ErrorCode::not_supported,
-        "this device memory cannot be exported: it was imported, is of a pool (cudaMallocAsync), or was "
-        "created without a shareable handle");
+        "this device memory cannot be exported: it was imported, is of a pool (cudaMallocAsync), shares a "
+        "block of 2 MiB with other allocations, or was created without a shareable handle");
   }
   return exported;
 }

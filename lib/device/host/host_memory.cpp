@@ -12,34 +12,35 @@
 namespace lockstep::internal {
 namespace {
 
-/// What a legacy handle of this backend says. The inode tells a descriptor's number that was used again.
-struct HandleText {
-  std::uint64_t magic = 0x6c732d686f737431;  // "ls-host1"
-  std::int64_t pid = 0;
-  std::int64_t descriptor = -1;
-  std::uint64_t filesystem = 0, inode = 0;
-};
-static_assert(sizeof(HandleText) <= kLegacyHandleBytes);
+constexpr std::uint64_t kHandleMagic = 0x6c732d686f737432;  // "ls-host2"
+constexpr std::size_t kCutUnit = 512;                       // Of CUDA too.
 
-Result<LegacyHandle> make_handle(const Fd& descriptor) {
+}  // namespace
+
+Result<LegacyHandle> HostMemory::make_handle(const Block& block) {
   struct stat facts {};
-  if (::fstat(descriptor.get(), &facts) != 0) return system_error("fstat of device memory", errno);
+  if (::fstat(block.descriptor.get(), &facts) != 0) return system_error("fstat of device memory", errno);
   HandleText text;
+  text.magic = kHandleMagic;
   text.pid = ::getpid();
-  text.descriptor = descriptor.get();
+  text.descriptor = block.descriptor.get();
   text.filesystem = facts.st_dev;
   text.inode = facts.st_ino;
+  text.base = reinterpret_cast<std::uintptr_t>(block.facts.base);
+  text.bytes = block.facts.bytes;
   LegacyHandle handle{};
   std::memcpy(handle.data(), &text, sizeof text);
   return handle;
 }
 
-Result<Fd> open_handle(const LegacyHandle& handle) {
+Result<HostMemory::HandleText> HostMemory::read_handle(const LegacyHandle& handle) {
   HandleText text;
   std::memcpy(&text, handle.data(), sizeof text);
-  if (text.magic != HandleText{}.magic) {
-    return Status(ErrorCode::invalid_argument, "not a memory handle of the host backend");
-  }
+  if (text.magic == kHandleMagic) return text;
+  return Status(ErrorCode::invalid_argument, "not a memory handle of the host backend");
+}
+
+Result<Fd> HostMemory::open_handle(const HandleText& text) {
   const std::string pid = std::to_string(text.pid);
   const std::string path = "/proc/" + pid + "/fd/" + std::to_string(text.descriptor);
   Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -52,10 +53,23 @@ Result<Fd> open_handle(const LegacyHandle& handle) {
   return fd;
 }
 
-}  // namespace
+/// As cudaErrorAlreadyMapped; one handle may be opened again.
+Status HostMemory::check_overlap(int device, const HandleText& text) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [base, block] : blocks_) {
+    const HandleText& open = block.handle;
+    if (open.magic != kHandleMagic || open.pid != text.pid || block.facts.device != device) continue;
+    if (open.inode == text.inode || open.base >= text.base + text.bytes ||
+        text.base >= open.base + open.bytes)
+      continue;
+    return Status(ErrorCode::device_failed, "memory of another process at these addresses is open already");
+  }
+  return {};
+}
 
 Result<void*> HostMemory::allocate(int device, std::size_t bytes, MemoryKind kind) {
   if (bytes == 0) return Status(ErrorCode::invalid_argument, "an allocation needs at least one byte");
+  if (kind == MemoryKind::plain && bytes < kLegacyBlock) return cut(device, bytes);
   Result<Fd> descriptor = make_memory_fd("lockstep-device", round_up_to_pages(bytes));
   if (!descriptor.ok()) return descriptor.status();
   Result<Mapping> mapping = Mapping::map(*descriptor, Mapping::kAll, 0);
@@ -65,6 +79,27 @@ Result<void*> HostMemory::allocate(int device, std::size_t bytes, MemoryKind kin
   block.kind = kind;
   block.mapping = std::move(*mapping);
   block.descriptor = std::move(*descriptor);
+  return insert(std::move(block));
+}
+
+Result<void*> HostMemory::cut(int device, std::size_t bytes) {
+  const std::size_t whole = (bytes + kCutUnit - 1) / kCutUnit * kCutUnit;
+  Block block;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<CutBlock>& from = cut_blocks_[device];
+    if (from != nullptr && from.use_count() == 1) from->used = 0;  // All were freed.
+    if (from == nullptr || kLegacyBlock - from->used < whole) {
+      Result<Fd> descriptor = make_memory_fd("lockstep-device", kLegacyBlock);
+      if (!descriptor.ok()) return descriptor.status();
+      Result<Mapping> mapping = Mapping::map(*descriptor, Mapping::kAll, 0);
+      if (!mapping.ok()) return mapping.status();
+      from = std::make_shared<CutBlock>(CutBlock{std::move(*mapping), 0});
+    }
+    block.facts = {MemorySpace::device, device, from->mapping.data() + from->used, bytes, 0};
+    from->used += whole;
+    block.cut_from = from;
+  }
   return insert(std::move(block));
 }
 
@@ -139,6 +174,9 @@ Result<MemoryExport> HostMemory::export_memory(const void* memory) {
     return Status(ErrorCode::not_supported,
                   "this memory cannot be exported: it was imported, or is of a pool");
   }
+  if (block->cut_from != nullptr) {
+    return Status(ErrorCode::not_supported, "this memory cannot be exported: it shares a block of 2 MiB");
+  }
   MemoryExport exported;
   exported.bytes = block->facts.bytes;
   if (block->kind == MemoryKind::shareable) {
@@ -146,7 +184,7 @@ Result<MemoryExport> HostMemory::export_memory(const void* memory) {
     if (!exported.descriptor) return system_error("duplicating a memory descriptor", errno);
     return exported;
   }
-  Result<LegacyHandle> handle = make_handle(block->descriptor);
+  Result<LegacyHandle> handle = make_handle(*block);
   if (!handle.ok()) return handle.status();
   exported.has_legacy = true;
   exported.legacy = *handle;
@@ -155,13 +193,18 @@ Result<MemoryExport> HostMemory::export_memory(const void* memory) {
 
 Result<void*> HostMemory::import_memory(int device, const MemoryExport& memory) {
   Fd opened;
+  HandleText text;
   if (!memory.descriptor) {
     if (!memory.has_legacy) {
       return Status(ErrorCode::not_supported,
                     "the exporter offers no form of its memory that can be imported");
     }
-    Result<Fd> fd = open_handle(memory.legacy);
+    const Result<HandleText> read = read_handle(memory.legacy);
+    if (!read.ok()) return read.status();
+    text = read.value();
+    Result<Fd> fd = open_handle(text);
     if (!fd.ok()) return fd.status();
+    LOCKSTEP_RETURN_IF_ERROR(check_overlap(device, text));
     opened = std::move(*fd);
   }
   const Fd& descriptor = memory.descriptor ? memory.descriptor : opened;
@@ -170,6 +213,7 @@ Result<void*> HostMemory::import_memory(int device, const MemoryExport& memory) 
   Block block;
   block.facts = {MemorySpace::device, device, mapping->data(), memory.bytes, 0};
   block.origin = Origin::imported;
+  block.handle = text;
   block.mapping = std::move(*mapping);
   return insert(std::move(block));
 }

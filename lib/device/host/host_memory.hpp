@@ -1,9 +1,11 @@
 // Memory of the host backend. "Device" memory is a sealed memfd, so that other processes can map it for real:
 // plain memory by a legacy handle, which names the exporter's process and descriptor, shareable memory by the
-// descriptor itself.
+// descriptor itself. As CUDA does, it cuts small plain allocations from blocks, and maps nothing of a process
+// over what is open already of the same addresses there.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <variant>
 
@@ -30,21 +32,42 @@ class HostMemory {
   Status close_imported(void* base);
 
  private:
+  /// What a legacy handle of this backend says. The inode tells a descriptor's number that was used again.
+  struct HandleText {
+    std::uint64_t magic = 0;
+    std::int64_t pid = 0;
+    std::int64_t descriptor = -1;
+    std::uint64_t filesystem = 0, inode = 0;
+    std::uint64_t base = 0, bytes = 0;  ///< Where it lies in the exporter.
+  };
+  static_assert(sizeof(HandleText) <= kLegacyHandleBytes);
+  struct CutBlock {
+    Mapping mapping;
+    std::size_t used = 0;
+  };
   enum class Origin : std::uint8_t { allocated, pinned, registered, imported };
   struct Block {
     Allocation facts;
     Origin origin = Origin::allocated;
     MemoryKind kind = MemoryKind::plain;
-    Mapping mapping;  ///< None for registered memory.
-    Fd descriptor;    ///< Of allocated memory.
+    Mapping mapping;                           ///< None for registered memory.
+    Fd descriptor;                             ///< Of allocated memory.
+    std::shared_ptr<const CutBlock> cut_from;  ///< Of small plain memory, which has no mapping of its own.
+    HandleText handle;                         ///< Of what was imported by one.
   };
 
+  static Result<LegacyHandle> make_handle(const Block& block);
+  static Result<HandleText> read_handle(const LegacyHandle& handle);
+  static Result<Fd> open_handle(const HandleText& text);
+  Result<void*> cut(int device, std::size_t bytes);
+  Status check_overlap(int device, const HandleText& text);
   void* insert(Block block);
   Status erase(void* base, Origin origin, const char* what);
   Block* find(const void* pointer);  ///< Under the lock.
 
   std::mutex mutex_;
-  std::map<std::byte*, Block> blocks_;  ///< By base.
+  std::map<std::byte*, Block> blocks_;                   ///< By base.
+  std::map<int, std::shared_ptr<CutBlock>> cut_blocks_;  ///< By device: of which the next are cut.
   std::uint64_t last_generation_ = 0;
 };
 

@@ -16,8 +16,9 @@
 // of the call's epoch, which lies in device memory and rises in the kernel, so that a graph may replay it.
 //
 // Packet u of any part is for thread u modulo the number of threads, on all ranks. So a thread waits for
-// threads of its own number only, and the protocol needs neither barriers nor all blocks running at once.
-// (tests/model/packets.pml)
+// threads of its own number only, and the protocol needs no barriers. But block b of all ranks has to run at
+// the same time: where ranks share a GPU, all their blocks have room there (ModeDecision::packet_blocks), and
+// on a GPU of its own a rank has at most 32. (tests/model/packets.pml)
 #pragma once
 
 #include "lib/device/sync/spin.hpp"

@@ -12,8 +12,6 @@
 namespace lockstep::internal::cuda {
 namespace {
 
-/// Blocks of kThreads that fill a multiprocessor.
-constexpr int kBlocksPerProcessor = 8;
 constexpr std::size_t kWarp = 32;
 
 const KernelTable& kernels() {
@@ -32,13 +30,24 @@ const KernelTable& kernels() {
 template <typename Arguments>
 Status launch(const void* kernel, Arguments arguments, std::size_t useful, const Place& place) {
   if (useful == 0) return Status();
-  const std::size_t most = static_cast<std::size_t>(place.multiprocessors) * kBlocksPerProcessor;
+  const auto most =
+      static_cast<std::size_t>(place.multiprocessors) * static_cast<std::size_t>(place.residency.at(kernel));
   const auto blocks =
       static_cast<unsigned>(std::clamp((useful + kThreads - 1) / kThreads, std::size_t{1}, most));
   void* list[] = {&arguments};
   return cuda_status(::cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads), list, 0,
                                         static_cast<cudaStream_t>(place.stream)),
                      "starting a kernel");
+}
+
+Status load(const void* kernel, Residency& all) {
+  LOCKSTEP_RETURN_IF_ERROR(load_kernel(kernel));
+  int blocks = 0;
+  LOCKSTEP_RETURN_IF_ERROR(
+      cuda_status(::cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kThreads, 0),
+                  "asking how many blocks of a kernel run at once"));
+  all[kernel] = std::max(1, blocks);
+  return Status();
 }
 
 std::size_t blocks_of(std::size_t count, std::size_t block) { return (count + block - 1) / block; }
@@ -85,13 +94,14 @@ Status start(const DequantiseJob& job, const Place& place) {
   return launch(kernels().dequantise.at(job.type), arguments, blocks_of(job.count, job.block) * kWarp, place);
 }
 
-Status load_kernels() {
-  for (const auto& [key, kernel] : kernels().reduce) LOCKSTEP_RETURN_IF_ERROR(load_kernel(kernel));
+Result<Residency> load_kernels() {
+  Residency all;
+  for (const auto& [key, kernel] : kernels().reduce) LOCKSTEP_RETURN_IF_ERROR(load(kernel, all));
   for (const auto* family :
        {&kernels().narrow, &kernels().widen, &kernels().quantise, &kernels().dequantise}) {
-    for (const auto& [type, kernel] : *family) LOCKSTEP_RETURN_IF_ERROR(load_kernel(kernel));
+    for (const auto& [type, kernel] : *family) LOCKSTEP_RETURN_IF_ERROR(load(kernel, all));
   }
-  return Status();
+  return all;
 }
 
 }  // namespace lockstep::internal::cuda

@@ -27,6 +27,8 @@ using testing::DeviceRank;
 const testing::DeviceRun kRun(testing::test_run("stream_sync"));
 const char* const kMode = kRun.mode.c_str();
 
+/// Of threads the kernels of one may wait on the GPU for another's, and an allocation for them: buffers come
+/// before a barrier, calls after it.
 void run_ranks(int world, const std::function<void(DeviceRank&)>& body) {
   kRun.in_threads ? testing::run_on_devices_as_threads(world, kMode, body)
                   : testing::run_on_devices(world, kMode, body);
@@ -38,6 +40,7 @@ TEST(DeviceContract, ACallReturnsBeforeItsStreamIsThere) {
   run_ranks(2, [](DeviceRank& self) {
     DeviceArena arena(4096, self.device());
     auto* const gate = static_cast<std::uint32_t*>(must(backend().allocate_pinned(4)));
+    self.host.barrier();
     must(backend().wait_value(gate, 1, self.stream));  // Nothing in the stream can run yet.
     for (int i = 0; i < 20; ++i)
       self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32, ReduceOp::sum,
@@ -94,6 +97,7 @@ TEST(DeviceContract, RegisteredMemoryAsksNoPeerAndAssumesNothing) {
   run_ranks(2, [&](DeviceRank& self) {
     DeviceArena first(kCount * 4, self.device()), other(kCount * 4, self.device());
     self.communicator.register_buffer(first.device(), first.size());
+    self.host.barrier();
     for (int call = 1; call <= 4; ++call) {
       DeviceArena& arena = self.rank() == 1 && call > 2 ? other : first;  // After two calls that were alike.
       auto* const data = reinterpret_cast<std::int32_t*>(arena.device());
@@ -136,6 +140,7 @@ TEST(DeviceContract, OperationsRunInTheOrderOfCallsOverStreams) {
     values[0] = 1;
     arena.upload(4, self.stream);
     self.stream.synchronize();
+    self.host.barrier();
     for (int i = 0; i < 20; ++i)  // Each doubles the value, on the one stream or the other.
       self.communicator.all_reduce(arena.device(), arena.device(), 1, DataType::i32, ReduceOp::sum,
                                    i % 2 == 0 ? Stream(self.stream) : Stream(other));
@@ -185,6 +190,7 @@ TEST(DeviceContract, ARegisteredAllReduceTouchesEachByteOnce) {
     constexpr std::size_t kCount = 100'000;
     DeviceArena arena(kCount * 4, self.device());
     self.communicator.register_buffer(arena.device(), arena.size());
+    self.host.barrier();
     EXPECT_TRUE(self.communicator.is_registered(arena.device() + 4, 100));
     static_cast<void>(self.recorder.take());
     self.communicator.all_reduce(arena.device(), arena.device(), kCount, DataType::f32, ReduceOp::sum,
@@ -237,6 +243,7 @@ TEST(DeviceContract, RanksMayBeThreadsOfOneProcess) {
       internal::TestStream stream(device);
       DeviceArena arena(1 << 18, device);
       if (rank != 1) communicator.register_buffer(arena.device(), arena.size());
+      host.barrier();
       for (const std::size_t count : {std::size_t{3}, std::size_t{20'001}}) {
         for (const Collective collective :
              {Collective::all_reduce, Collective::all_gather_v, Collective::all_to_all_v}) {

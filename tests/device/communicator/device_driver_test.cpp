@@ -11,6 +11,7 @@
 
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
+#include "tests/support/host_of_rank.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -215,9 +216,18 @@ TEST(DeviceDriver, AProbeEndsWhileAnotherThreadFreesMemory) {
   must(gate->probe(stream));
 }
 
+void run_on_hosts(int world, const std::function<void(DeviceRank&)>& body) {
+  testing::use_host_backend(kMode);
+  const testing::MeetingPlace place;
+  internal::testing::run_forked(world, [&](int rank) {
+    testing::live_on_host(rank);
+    testing::run_rank(rank, world, place, body);
+  });
+}
+
 /// A stream that waits keeps rank 0's own from the device, as where both share a connection.
-void expect_deadline(const std::function<void(DeviceRank&, DeviceArena&)>& call) {
-  run_on_devices(2, kMode, [&](DeviceRank& self) {
+void expect_deadline(const std::function<void(DeviceRank&, DeviceArena&)>& call, bool several_hosts = false) {
+  const auto body = [&](DeviceRank& self) {
     DeviceArena arena(4096, self.device());
     auto* const word = static_cast<std::uint32_t*>(must(backend().allocate_pinned(4)));
     bool stuck = self.rank() == 1;
@@ -234,7 +244,8 @@ void expect_deadline(const std::function<void(DeviceRank&, DeviceArena&)>& call)
     std::atomic_ref(*word).store(1);
     EXPECT_THROW(self.communicator.wait(), Error);
     must(backend().free_pinned(word));
-  });
+  };
+  several_hosts ? run_on_hosts(2, body) : run_on_devices(2, kMode, body);
 }
 
 /// Of rank 0, which tells rank 1.
@@ -256,6 +267,21 @@ TEST(DeviceDriver, AnOwnStreamThatIsKeptFromTheDeviceIsADeadline) {
     else
       self.communicator.recv(arena.device(), 100, DataType::i32, 0, self.stream);
   });
+}
+
+TEST(DeviceDriver, BetweenHostsACopyThatIsKeptFromTheDeviceIsADeadline) {
+  if (!mode_is("host_sync")) GTEST_SKIP() << "the mode between hosts";
+  ::setenv("LOCKSTEP_DEVICE_STRAIGHT", "off", 1);
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::premul_sum}) {
+    expect_deadline(
+        [op](DeviceRank& self, DeviceArena& arena) {
+          DeviceCallOptions options = soon(self.rank());
+          if (op == ReduceOp::premul_sum) options.device_scale = arena.device() + 2048;
+          self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32, op, self.stream,
+                                       options);
+        },
+        true);
+  }
 }
 
 /// As with CUDA_DEVICE_MAX_CONNECTIONS=1, of which the probe tells the same.

@@ -69,6 +69,20 @@ TEST(DeviceFacts, MpsMeansDeviceSyncWhereAllKernelsHaveRoom) {
   EXPECT_NE(decision->reason.find("share a GPU by MPS"), std::string::npos) << decision->reason;
 }
 
+TEST(DeviceFacts, PacketKernelsOfRanksOnOneGpuHaveRoomSideBySide) {
+  const auto blocks = [](const std::vector<DeviceFacts>& all) {
+    return decide_mode(all, group(static_cast<int>(all.size())))->packet_blocks;
+  };
+  auto all = facts(8);
+  EXPECT_EQ(blocks(all), sync::kMaxPacketBlocks);
+  for (std::size_t r = 1; r < 6; ++r) all[r].uuid = all[0].uuid;
+  EXPECT_EQ(blocks(all), 132 / 6) << "the same on all ranks";
+  for (DeviceFacts& one : all) one.multiprocessors = 4;
+  EXPECT_EQ(blocks(all), 1);
+  for (DeviceFacts& one : all) one.is_host_backend = 1;
+  EXPECT_EQ(blocks(all), sync::kMaxPacketBlocks) << "blocks are threads";
+}
+
 TEST(DeviceFacts, WhatKeepsKernelsFromWaitingMeansHostSyncAndIsSaid) {
   const auto reason = [](const std::vector<DeviceFacts>& all, const EngineGroup& ranks) {
     auto decision = decide_mode(all, ranks);

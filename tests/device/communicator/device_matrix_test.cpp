@@ -40,6 +40,7 @@ class Rank {
     EXPECT_EQ(name_of(communicator_.mode()), kMode) << communicator_.describe();
     const bool straight = communicator_.describe().find("from device to device") != std::string::npos;
     EXPECT_EQ(straight, kStraight) << communicator_.describe();
+    host_.barrier();  // An allocation may wait for kernels on its GPU, and these for this rank.
   }
 
   void run_everything() {

@@ -157,6 +157,9 @@ TEST(DeviceSync, ManyRanksHaveProgramsOnly) {
   EXPECT_FALSE(internal::plan_packets({.collective = Collective::all_reduce}, shape, 1 << 20).has_value());
   shape.world = ranks - 1;
   EXPECT_TRUE(internal::plan_packets({.collective = Collective::all_reduce}, shape, 1 << 20).has_value());
+  shape.count = 60'000;
+  EXPECT_GT(internal::plan_packets({.collective = Collective::all_reduce}, shape, 1 << 20)->blocks, 3);
+  EXPECT_EQ(internal::plan_packets({.collective = Collective::all_reduce}, shape, 1 << 20, 3)->blocks, 3);
 }
 
 }  // namespace

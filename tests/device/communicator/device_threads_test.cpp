@@ -5,10 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
+#include "tests/engine/local_ranks.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -85,6 +87,48 @@ TEST(DeviceThreads, CallsOnTheOwnStreamsOfThreadsRunInTheirOrder) {
       EXPECT_EQ(std::count(arena->device(), arena->device() + 64, std::byte{2}), 64);
     must(backend().destroy_event(ended));
     must(backend().free_pinned(word));
+  });
+}
+
+/// Each rank's part of a call would wait for the other's behind it.
+TEST(DeviceThreads, RanksThatShareAStreamAreRefusedAtOnce) {
+  testing::use_host_backend(kMode);
+  internal::testing::run_forked(1, [](int) {
+    must(backend().select(0));
+    const TestStream shared(0);
+    std::atomic<int> called{0};
+    testing::on_ranks(2, "auto", [&](Communicator& host) {
+      must(backend().select(0));
+      DeviceCommunicator ranks(host, 0);
+      const TestStream own(0);
+      const DeviceArena arena(4096, 0);
+      std::byte* const data = arena.device();
+      const auto call = [&](Stream stream) {
+        ranks.all_reduce(data, data, 64, DataType::i32, ReduceOp::sum, stream);
+      };
+      call(host.rank() == 0 ? Stream(shared) : Stream(own));
+      ranks.wait();
+      call(host.rank() == 0 ? Stream(own) : Stream(shared));  // By turns they may.
+      ranks.wait();
+      internal::testing::wait_until([&] { return called.load() == host.rank(); });
+      const auto start = std::chrono::steady_clock::now();
+      if (host.rank() == 0) {
+        call(shared);
+        called.store(1);
+      } else {
+        try {
+          call(shared);
+          ADD_FAILURE() << "it was taken";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+          EXPECT_NE(std::string(error.what()).find("streams of their own"), std::string::npos)
+              << error.what();
+        }
+      }
+      internal::testing::wait_until([&] { return ranks.state() != ErrorCode::ok; });
+      shared.synchronize();
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    });
   });
 }
 

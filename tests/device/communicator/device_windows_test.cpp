@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/must.hpp"
@@ -174,6 +178,50 @@ TEST_F(DeviceWindows, BuffersOverlapAndAreRegisteredAgain) {
     ranks.deregister(base + kHalf);
     EXPECT_FALSE(has(0, 1) || has(kHalf, 64));
   });
+}
+
+/// Open descriptors: those of memory, mappings and cards are among them.
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+/// Of this rank's memory and its peers' on the host backend.
+std::ptrdiff_t device_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("lockstep-device") != std::string::npos;
+  return count;
+}
+
+/// On the backend of free_device, which keeps what a peer has mapped.
+TEST_F(DeviceWindows, NothingIsLeftOfThoseThatWereDeregistered) {
+  const auto body = [](DeviceRank& self) {
+    constexpr int kRounds = 300;
+    constexpr std::size_t kCount = 10'000;
+    std::ptrdiff_t descriptors = 0, mappings = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      DeviceArena arena(kCount * 4, self.device());
+      self.communicator.register_window(arena.device(), arena.size(), true);
+      EXPECT_TRUE(self.communicator.is_registered(arena.device(), arena.size()));
+      if (round % 10 == 0) {
+        self.communicator.all_reduce(arena.device(), arena.device(), kCount, DataType::u32, ReduceOp::sum,
+                                     self.stream);
+        self.synchronize();
+      }
+      self.communicator.deregister(arena.device());
+      if (round != 10) continue;
+      descriptors = open_descriptors();
+      mappings = device_mappings();
+    }
+    // What this rank freed is gone when the peer has let go of it, and may be a round late.
+    EXPECT_LE(open_descriptors(), descriptors + 6);
+    EXPECT_LE(device_mappings(), mappings + 2);
+  };
+  testing::use_host_backend(kMode);
+  const testing::MeetingPlace place;
+  internal::testing::run_forked(
+      2, [&](int rank) { testing::run_rank(rank, 2, place, body, *internal::device_backend()); });
 }
 
 TEST_F(DeviceWindows, OtherPlacesAreNamed) {

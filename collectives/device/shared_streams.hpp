@@ -1,0 +1,39 @@
+// SharedStreams: ranks of one process that put calls in the same stream.
+//
+// A stream runs one call after the other. Where a rank's call waits for all ranks, and another rank's part of
+// it stands behind it in the same stream, nothing ends it but the deadline: so the second is refused.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace lockstep::internal {
+
+/// Thread-safe.
+class SharedStreams {
+ public:
+  struct Rank {
+    std::uint64_t group;
+    int rank;
+    auto operator<=>(const Rank&) const = default;
+  };
+  /// By device and Backend::stream_number().
+  using Stream = std::pair<int, std::uint64_t>;
+
+  /// Of this process; never destroyed.
+  static SharedStreams& instance();
+
+  /// `rank` puts its call number `call`, which waits for all ranks of the group, in `stream`. Gives the rank
+  /// of this process whose call of that number, or a later one, is there already; -1: none.
+  int enter(const Rank& rank, const Stream& stream, std::uint64_t call);
+  void forget(const Rank& rank);
+
+ private:
+  std::mutex mutex_;
+  std::map<Rank, std::map<Stream, std::uint64_t>> last_calls_;
+};
+
+}  // namespace lockstep::internal
