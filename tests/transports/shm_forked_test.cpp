@@ -21,6 +21,7 @@ using testing::Board;
 using testing::exchange_members;
 using testing::join;
 using testing::link_of;
+using testing::resolve;
 using testing::run_forked;
 using testing::Shared;
 using testing::Traffic;
@@ -62,7 +63,7 @@ TEST(ShmForked, RegisteredMemoryIsReachedBothWaysUntilItIsMadePrivate) {
     offers->ref[rank] = *find_segment(mine + 100, 1000);
     offers->board.meet(2);
 
-    const auto theirs = domain.resolve(peer, offers->ref[peer], 1000);
+    const auto theirs = resolve(domain, peer, offers->ref[peer], 1000);
     ASSERT_TRUE(theirs.ok()) << theirs.status().message();
     EXPECT_EQ(theirs.value()[0], static_cast<std::byte>(1 + peer));
     EXPECT_EQ(domain.resolve(peer, offers->ref[peer], 1000).value(), theirs.value());
@@ -92,7 +93,7 @@ TEST(ShmForked, ManySegmentsOfAPeerDoNotPileUp) {
       if (rank == 0) offers->ref[0] = *find_segment(block, 1);
       offers->board.meet(2);
       if (rank == 1) {
-        ASSERT_TRUE(transport->domain()->resolve(0, offers->ref[0], 1).ok());
+        ASSERT_TRUE(resolve(*transport->domain(), 0, offers->ref[0], 1).ok());
       }
       offers->board.meet(2);
       // The block is not freed: each round has a segment of its own.
@@ -132,7 +133,7 @@ TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {
       offers->board.meet(2);
       if (rank == 1) {
         if (round == 0) leave_room_for(8 * kBytes);
-        const auto place = transport->domain()->resolve(0, offers->ref[0], kBytes);
+        const auto place = resolve(*transport->domain(), 0, offers->ref[0], kBytes);
         ASSERT_TRUE(place.ok()) << round << ": " << place.status().message();
         EXPECT_EQ(place.value()[kBytes - 1], std::byte{0});
       }

@@ -42,6 +42,16 @@ inline Link& link_of(Transport& transport, int peer, Channel channel = Channel::
   return **transport.link(peer, channel);
 }
 
+/// Domain::resolve, asked again as the engine does while the member's process has not handed the segment
+/// over.
+inline Result<std::byte*> resolve(Domain& domain, int member, const SegmentRef& ref, std::size_t bytes) {
+  const Nanos end = real_env().now() + std::chrono::nanoseconds(kPatience).count();
+  for (;;) {
+    auto place = domain.resolve(member, ref, bytes);
+    if (place.ok() || place.status().code() != ErrorCode::timeout || real_env().now() > end) return place;
+  }
+}
+
 /// Runs body(rank, transport) on `count` threads of this process that form a group.
 inline void run_threads(int count, const std::function<void(int rank, Transport&)>& body) {
   static std::atomic<std::uint64_t> last_id{1000};
