@@ -13,18 +13,10 @@
 namespace lockstep::internal {
 namespace {
 
-bool starts_with_all_ready(const Program& program) {
-  const auto& steps = program.lanes.front().steps;
-  return steps.size() >= 2 && steps[0].kind == StepKind::publish && steps[1].kind == StepKind::await &&
-         steps[1].peer == kSelf && steps[0].phase == 1 && steps[1].phase == 1;
-}
-
 std::uint64_t mix(std::uint64_t word) {
   word *= 0x9E3779B97F4A7C15u;
   return word ^ word >> 32;
 }
-
-bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
 
 bool is_revoked(const MemberControl& own) { return own.revoked.load(std::memory_order_seq_cst) != 0; }
 Status taken() {
@@ -32,10 +24,6 @@ Status taken() {
                 "the failure of another communicator made memory private that this call uses");
 }
 Status revoked() { return Status(ErrorCode::aborted, "the communicator was revoked"); }
-
-bool in_process_of_its_own(const SegmentRef& reference) {
-  return reference.segment == 0 && reference.owner != kUnusedBuffer && reference.owner != process_token();
-}
 
 }  // namespace
 
@@ -126,149 +114,6 @@ Result<RunProgress> DomainRun::advance(Domain& domain, ProgramCache& cache) {
   if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
   return progress;
-}
-
-/// Chooses the program. When both kinds are possible the ranks exchange offers first, which says as much as a
-/// registered program's own first phase (everybody is ready). A rank whose buffers are not registered knows
-/// the outcome and goes on at once, unless they may be pulled.
-Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
-  Way way = Way::staged;
-  if (choice_.registered != nullptr) {
-    if (!offered_) publish_offer(domain);
-    const bool can_be =
-        choice_.pull || choice_.staged == nullptr || (mapped(mine_.input) && mapped(mine_.output));
-    if (can_be) {
-      auto all = await_offers(domain);
-      if (!all.ok()) return all.status();
-      if (!*all) return false;
-      way = common_way(domain);
-      awaited_ = 0;
-    }
-  }
-  const Status status = adopt(domain, cache, way);
-  const bool late = status.code() == ErrorCode::timeout;  // The call's own deadline decides.
-  handing_over_ = late ? status.culprit() : kSelf;
-  if (!status.ok() && !late) return status;
-  return !late;
-}
-
-/// Whether peers can map it. Where pulling is possible, plain memory is offered too.
-bool DomainRun::mapped(const SegmentRef& reference) const {
-  return addressable(reference) &&
-         !(choice_.pull && reference.segment == 0 && reference.owner != kUnusedBuffer);
-}
-
-/// By all offers, so that every rank comes to the same.
-DomainRun::Way DomainRun::common_way(Domain& domain) const {
-  bool registered = true, pulled = choice_.pull;
-  for (int member = 0; member < domain.size(); ++member) {
-    const Offer& offer = domain.control(member).offer[position_.calls & 1];
-    registered &= mapped(offer.input) && (offer.in_place != 0 || mapped(offer.output));
-    pulled &= offer.pulls != 0 && addressable(offer.input);
-  }
-  return registered ? Way::registered : pulled ? Way::pulled : Way::staged;
-}
-
-void DomainRun::publish_offer(Domain& domain) {
-  Offer& offer = domain.control(domain.rank()).offer[position_.calls & 1];
-  offer.fingerprint = identity_.fingerprint;
-  offer.input = mine_.input;
-  offer.in_place = mine_.output == mine_.input ? 1 : 0;
-  offer.pulls = choice_.pull && domain.can_pull() ? 1 : 0;
-  if (offer.in_place == 0) offer.output = mine_.output;
-  offer.call.store(position_.calls + 1, std::memory_order_seq_cst);  // As in publish().
-  claim_phase(domain);
-  ring_sleepers(domain);
-  offered_ = true;
-}
-
-Result<bool> DomainRun::await_offers(Domain& domain) {
-  for (; awaited_ < domain.size(); ++awaited_) {
-    const Offer& offer = domain.control(awaited_).offer[position_.calls & 1];
-    if (offer.call.load(std::memory_order_acquire) < position_.calls + 1) return false;
-    if (offer.fingerprint != identity_.fingerprint) return fingerprint_mismatch(awaited_);
-  }
-  return true;
-}
-
-Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
-  if (way != way_) LOCKSTEP_RETURN_IF_ERROR(set_up(domain, cache, way));
-  if (way == Way::staged) {
-    locate_staging(domain);
-  } else {
-    if (starts_with_all_ready(program_->program)) next_ = 2;
-    LOCKSTEP_RETURN_IF_ERROR(way == Way::pulled ? resolve_inputs(domain) : resolve_members(domain));
-  }
-  agreed_ = true;  // Not before the members' memory is found: a run that failed may be stepped once more.
-  return {};
-}
-
-/// What a repeated call has already.
-Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
-  const Algorithm* algorithm = way == Way::staged ? choice_.staged : choice_.registered;
-  if (algorithm == nullptr) {
-    return Status(ErrorCode::not_supported,
-                  "algorithm " + std::string(choice_.registered->name) +
-                      " needs buffers from lockstep::allocate() or register_buffer() on every rank");
-  }
-  if (const auto& program = cache.get(*algorithm, *choice_.shape); program_ != program) program_ = program;
-  const auto members = static_cast<std::size_t>(domain.size());
-  places_.input.assign(members, nullptr);
-  places_.output.assign(members, nullptr);
-  places_.staging.resize(members);
-  places_.elsewhere.assign(members, false);
-  buffers_.member_input = places_.input.data();
-  buffers_.member_output = places_.output.data();
-  buffers_.member_staging = places_.staging.data();
-  way_ = way;  // Last: memory may have run out before.
-  return {};
-}
-
-void DomainRun::locate_staging(Domain& domain) {
-  const std::size_t half = domain.staging_bytes() / 2;
-  const std::size_t window = choice_.shape->staging * buffers_.element;
-  const std::size_t place = (position_.calls & 1) * half + (position_.calls >> 1) % (half / window) * window;
-  for (int member = 0; member < domain.size(); ++member) {
-    places_.staging[static_cast<std::size_t>(member)] = domain.staging(member) + place;
-  }
-}
-
-Status DomainRun::resolve_members(Domain& domain) {
-  const auto address = [&](int member, const SegmentRef& reference) -> Result<std::byte*> {
-    if (reference.owner == kUnusedBuffer) return static_cast<std::byte*>(nullptr);
-    return domain.resolve(member, reference, 0);
-  };
-  for (int member = 0; member < domain.size(); ++member) {
-    if (member == domain.rank()) continue;  // Programs name this rank's own memory as kSelf.
-    const auto m = static_cast<std::size_t>(member);
-    const Offer& offer = domain.control(member).offer[position_.calls & 1];
-    auto input = address(member, offer.input);
-    if (!input.ok()) return input.status();
-    auto output = offer.in_place != 0 ? input : address(member, offer.output);
-    if (!output.ok()) return output.status();
-    places_.input[m] = *input;
-    places_.output[m] = *output;
-  }
-  return {};
-}
-
-/// Pulled programs touch nothing of the members but their inputs. Which of those are unused follows from the
-/// call's facts, so what set_up() left there stays.
-Status DomainRun::resolve_inputs(Domain& domain) {
-  for (int member = 0; member < domain.size(); ++member) {
-    const auto m = static_cast<std::size_t>(member);
-    const SegmentRef& input = domain.control(member).offer[position_.calls & 1].input;
-    if (member == domain.rank() || input.owner == kUnusedBuffer) continue;
-    places_.elsewhere[m] = in_process_of_its_own(input);
-    if (places_.elsewhere[m]) {
-      places_.input[m] = reinterpret_cast<std::byte*>(input.offset);
-      continue;
-    }
-    auto place = domain.resolve(member, input, 0);
-    if (!place.ok()) return place.status();
-    places_.input[m] = *place;
-  }
-  return {};
 }
 
 /// Before members' memory is used. Declared before the look: a member that revokes sees the declaration and

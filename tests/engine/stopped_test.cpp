@@ -1,12 +1,9 @@
 // Ranks that stop in the middle of a call while the others give up: what they still do to memory when they go
 // on, and what others that use it see.
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstdarg>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -14,23 +11,7 @@
 
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
-
-namespace {
-std::atomic<bool> g_no_room{false};
-}
-
-/// Stands before the C library's: refuses as the kernel does where a process has as many mappings as it may.
-extern "C" void* mremap(void* old, std::size_t old_bytes, std::size_t bytes, int flags, ...) noexcept {
-  va_list rest;
-  va_start(rest, flags);
-  void* target = va_arg(rest, void*);
-  va_end(rest);
-  if (g_no_room) {
-    errno = ENOMEM;
-    return MAP_FAILED;
-  }
-  return reinterpret_cast<void*>(syscall(SYS_mremap, old, old_bytes, bytes, flags, target));
-}
+#include "tests/support/no_room.hpp"
 
 namespace lockstep {
 namespace {
@@ -43,6 +24,7 @@ using internal::testing::wait_until;
 using std::chrono::milliseconds;
 using testing::error_of;
 using testing::MeetingPlace;
+using testing::NoRoom;
 
 constexpr std::size_t kPage = 4096 / sizeof(float);
 
@@ -110,7 +92,8 @@ TEST(Stopped, WhatItMayStillWriteToIsSaidWhereItCannotBePrevented) {
     auto* const data = static_cast<float*>(allocate(kPage * sizeof(float)));
     comm.barrier();
     std::atomic<bool> stops = rank == 1;
-    g_no_room = rank == 0;
+    std::optional<NoRoom> none;
+    if (rank == 0) none.emplace();
     const auto error = error_of([&] {
       comm.all_reduce(data, data, kPage, DataType::f32, ReduceOp::user,
                       that_stops(&stops, milliseconds(300)));

@@ -4,11 +4,9 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -20,34 +18,12 @@
 #include "lockstep/error.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/support/no_descriptors_left.hpp"
-
-namespace {
-std::atomic<bool> g_no_room{false};
-}
-
-/// Stands before the C library's: refuses as the kernel does where a process has as many mappings as it may.
-extern "C" void* mremap(void* old, std::size_t old_bytes, std::size_t bytes, int flags, ...) noexcept {
-  va_list rest;
-  va_start(rest, flags);
-  void* target = va_arg(rest, void*);
-  va_end(rest);
-  if (g_no_room) {
-    errno = ENOMEM;
-    return MAP_FAILED;
-  }
-  return reinterpret_cast<void*>(syscall(SYS_mremap, old, old_bytes, bytes, flags, target));
-}
+#include "tests/support/no_room.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-class NoRoom {
- public:
-  NoRoom() { g_no_room = true; }
-  ~NoRoom() { g_no_room = false; }
-  NoRoom(const NoRoom&) = delete;
-  NoRoom& operator=(const NoRoom&) = delete;
-};
+using lockstep::testing::NoRoom;
 
 template <typename Call>
 ErrorCode code_of(Call call) {

@@ -186,7 +186,8 @@ static void one_process(int rank, int ranks) {
   enum { DEVICES = 3 };
   ncclComm_t comms[DEVICES];
   int devices[DEVICES], count, *numbers[DEVICES];
-  cudaStream_t streams[DEVICES]; /* one for each: on one device a stream holds one rank's call before another's */
+  cudaStream_t
+      streams[DEVICES]; /* one for each: on one device a stream holds one rank's call before another's */
   (void)rank, (void)ranks;
   CUDA(cudaGetDeviceCount(&count));
   for (int i = 0; i < DEVICES; ++i) devices[i] = i % count;
