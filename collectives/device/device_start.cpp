@@ -23,6 +23,12 @@ bool waits_for_all(const Call& call) {
   }
 }
 
+/// Of a broadcast's root, of which the builder has seen one buffer.
+bool overlap(const void* one, const void* other, std::uint64_t bytes) {
+  const auto a = reinterpret_cast<std::uintptr_t>(one), b = reinterpret_cast<std::uintptr_t>(other);
+  return a < b + bytes && b < a + bytes;
+}
+
 }  // namespace
 
 /// Before anything waits on memory that its kernels could not reach.
@@ -38,12 +44,6 @@ Status DeviceCore::check_place(const void* pointer, std::uint64_t bytes, const c
   return Status(ErrorCode::invalid_argument,
                 std::string(which) + " lies on device " + std::to_string(place->device) +
                     ", but this communicator works on device " + std::to_string(device_));
-}
-
-/// Of a broadcast's root, of which the builder has seen one buffer.
-static bool overlap(const void* one, const void* other, std::uint64_t bytes) {
-  const auto a = reinterpret_cast<std::uintptr_t>(one), b = reinterpret_cast<std::uintptr_t>(other);
-  return a < b + bytes && b < a + bytes;
 }
 
 Status DeviceCore::check_messages(std::span<const DeviceMessage> messages) const {

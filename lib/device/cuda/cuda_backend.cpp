@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lib/device/cuda/cuda_devices.hpp"
 #include "lib/device/cuda/cuda_memory.hpp"
 #include "lib/device/held_streams.hpp"
 #include "lib/reduce/cuda/cuda_errors.hpp"
@@ -65,43 +63,13 @@ CUstreamBatchMemOpParams native_operation(const WordOperation& operation) {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const CudaDriver& driver, int devices)
-      : driver_(driver),
-        memory_(driver_),
-        devices_(devices),
-        facts_(new DeviceFacts[static_cast<std::size_t>(devices)]) {}
+      : driver_(driver), memory_(driver_), known_(driver_, devices) {}
 
   const char* name() const noexcept override { return "cuda"; }
 
-  Result<int> device_count() override { return devices_; }
+  Result<int> device_count() override { return known_.count(); }
 
-  /// Asked of the driver once: that is slow, and every mapping wants to know.
-  Result<DeviceIdentity> identify(int device) override {
-    if (device < 0 || device >= devices_)
-      return Status(ErrorCode::invalid_argument, "device " + std::to_string(device) + " does not exist");
-    const std::lock_guard lock(learning_);
-    std::optional<DeviceIdentity>& known = facts_[static_cast<std::size_t>(device)].identity;
-    if (known.has_value()) return *known;
-    Result<DeviceIdentity> identity = ask_identity(device);
-    if (identity.ok()) known = *identity;
-    return identity;
-  }
-
-  Result<DeviceIdentity> ask_identity(int device) const {
-    cudaDeviceProp properties;
-    LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaGetDeviceProperties(&properties, device),
-                                         "asking about device " + std::to_string(device)));
-    DeviceIdentity identity;
-    CUuuid uuid{};  // Of a MIG slice, where there is one.
-    LOCKSTEP_RETURN_IF_ERROR(
-        driver_status(driver_, driver_.device_uuid(&uuid, device), "asking for a device's id"));
-    std::memcpy(identity.uuid.data(), uuid.bytes, identity.uuid.size());
-    identity.name = properties.name;
-    identity.memory = properties.totalGlobalMem;
-    identity.sm = 10 * properties.major + properties.minor;
-    identity.multiprocessors = properties.multiProcessorCount;
-    identity.kernels_of_processes_overlap = attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
-    return identity;
-  }
+  Result<DeviceIdentity> identify(int device) override { return known_.identify(device); }
 
   Result<int> selected() override {
     int device = 0;
@@ -124,7 +92,7 @@ class CudaBackend final : public Backend {
       if (!device_before.ok()) return device_before.status();
       if (device_before.value() == device) return reinterpret_cast<ThreadDevice>(before);
     }
-    const Result<CUcontext> context = context_of(device);
+    const Result<CUcontext> context = known_.context(device);
     if (!context.ok()) return context.status();
     LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, driver_.set_context(context.value()),
                                            "selecting device " + std::to_string(device)));
@@ -399,64 +367,24 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  /// Learned when a device is first used for a kernel.
-  struct DeviceFacts {
-    std::atomic<int> multiprocessors{0};
-    cuda::Residency residency;  ///< From when the number above is known.
-    std::optional<DeviceIdentity> identity;
-    std::atomic<CUcontext> context{nullptr};
-  };
-
-  bool attribute(int device, CUdevice_attribute which) const {
-    int value = 0;
-    return driver_.device_attribute(&value, which, device) == CUDA_SUCCESS && value != 0;
-  }
-
-  /// The one that the runtime uses; kept until the process ends.
-  Result<CUcontext> context_of(int device) {
-    if (device < 0 || device >= devices_)
-      return Status(ErrorCode::invalid_argument, "device " + std::to_string(device) + " does not exist");
-    std::atomic<CUcontext>& known = facts_[static_cast<std::size_t>(device)].context;
-    if (CUcontext const context = known.load()) return context;
-    CUcontext context = nullptr;
-    LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, driver_.retain_context(&context, device),
-                                           "making device " + std::to_string(device) + " ready"));
-    known.store(context);
-    return context;
-  }
-
-  /// Of the selected device, whose kernels are loaded by the first call.
-  Result<const DeviceFacts*> ready_device() {
+  /// Of the selected device.
+  Result<CudaDevices::Ready> ready_device() {
     const Result<int> device = selected();
     if (!device.ok()) return device.status();
-    DeviceFacts& facts = facts_[static_cast<std::size_t>(device.value())];
-    if (facts.multiprocessors.load() != 0) return &facts;
-    const std::lock_guard lock(learning_);
-    if (facts.multiprocessors.load() != 0) return &facts;
-    int count = 0;
-    LOCKSTEP_RETURN_IF_ERROR(
-        cuda_status(::cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.value()),
-                    "asking for a device's multiprocessors"));
-    Result<cuda::Residency> residency = cuda::load_kernels();
-    if (!residency.ok()) return residency.status();
-    facts.residency = std::move(*residency);
-    facts.multiprocessors.store(count);
-    return &facts;
+    return known_.make_ready(device.value());
   }
 
   template <typename Job>
   Status start_job(const Job& job, DeviceStream stream) {
     LOCKSTEP_RETURN_IF_ERROR(check_job(job));
-    const auto facts = ready_device();
-    if (!facts.ok()) return facts.status();
-    return cuda::start(job, {stream, facts.value()->multiprocessors.load(), facts.value()->residency});
+    const auto ready = ready_device();
+    if (!ready.ok()) return ready.status();
+    return cuda::start(job, {stream, ready.value().multiprocessors, *ready.value().residency});
   }
 
   const CudaDriver driver_;
   CudaMemory memory_;
-  const int devices_;
-  const std::unique_ptr<DeviceFacts[]> facts_;
-  std::mutex learning_;  ///< What is learned of a device once.
+  CudaDevices known_;
 };
 
 }  // namespace

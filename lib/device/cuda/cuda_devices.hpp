@@ -1,0 +1,51 @@
+// What the CUDA backend learns once of each device.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "lib/device/backend.hpp"
+#include "lib/device/cuda/cuda_driver.hpp"
+#include "lib/reduce/cuda/kernels.hpp"
+
+namespace lockstep::internal {
+
+/// Thread-safe.
+class CudaDevices {
+ public:
+  CudaDevices(const CudaDriver& driver, int count);
+
+  int count() const noexcept { return count_; }
+  /// Asked of the driver once: that is slow, and every mapping wants to know.
+  Result<DeviceIdentity> identify(int device);
+  /// The context that the runtime uses; kept until the process ends.
+  Result<CUcontext> context(int device);
+  struct Ready {
+    int multiprocessors;
+    const cuda::Residency* residency;
+  };
+  /// The selected device, whose number is `device`: the first call loads its kernels.
+  Result<Ready> make_ready(int device);
+
+ private:
+  struct Facts {
+    std::atomic<int> multiprocessors{0};
+    cuda::Residency residency;  ///< From when the number above is known.
+    std::optional<DeviceIdentity> identity;
+    std::atomic<CUcontext> context{nullptr};
+  };
+  Result<Facts*> facts_of(int device) const;
+  Result<DeviceIdentity> ask_identity(int device) const;
+  bool has(int device, CUdevice_attribute attribute) const;
+
+  const CudaDriver& driver_;
+  const int count_;
+  const std::unique_ptr<Facts[]> facts_;
+  std::mutex learning_;
+};
+
+}  // namespace lockstep::internal
