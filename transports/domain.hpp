@@ -71,6 +71,8 @@ struct CallRecord {
     for (std::size_t i = 0; i < kWords; ++i) words[i].store(from[i], std::memory_order_release);
     sequence.store(of + 1, std::memory_order_release);
   }
+  /// Its owner has gone on to calls that take this place.
+  bool is_past(std::uint64_t of) const { return sequence.load(std::memory_order_relaxed) > of + 1; }
   /// Nothing when it is of another call.
   std::optional<CallFacts> read(std::uint64_t of) const {
     if (sequence.load(std::memory_order_acquire) != of + 1) return std::nullopt;

@@ -239,6 +239,7 @@ class Engine final : public Progressor,
   CallNote note_of(std::uint64_t sequence) const;
   Status explain_mismatch(int peer, const CallNote& theirs) const;
   Status compare_records(const Operation& operation);
+  std::optional<CallFacts> record_behind_fingerprint(int member, std::uint64_t sequence) const;
   Status explain_domain_mismatch(int member, const Operation& operation);
   std::vector<int> waiting_for(const Operation& operation) const;
   std::string waiting_text(const Operation& operation) const;

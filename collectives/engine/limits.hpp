@@ -30,6 +30,8 @@ inline constexpr std::size_t kMostAdopted = 16 << 20;
 /// How long an operation that a peer has passed by, or whose link has ended, waits to be told why, before it
 /// ends with what it knows itself.
 inline constexpr Nanos kExplanationWait = 1'000'000'000;
+/// How long a rank that found another fingerprint than its own waits to read what its peer has called.
+inline constexpr Nanos kRecordWait = 1'000'000'000;
 /// Links that nothing is awaited from are looked at this often while messages move or a program asks for the
 /// state: a revoke ends traffic too that needs none of them.
 inline constexpr Nanos kListenEvery = 20'000'000;
