@@ -122,6 +122,7 @@ class DeviceCore {
   void fail(const Status& why);
   void revoke(const Status& why);
   Status failure();
+  void heed_kernels();
 
   Backend& backend_;
   const int device_;

@@ -130,11 +130,20 @@ Status DeviceCore::wait() {
   return state();
 }
 
+/// A kernel that gave up let its stream go on, and whoever saw that asks at once. The worker can tell of
+/// which call it was, but for those in graphs.
+void DeviceCore::heed_kernels() {
+  const auto trouble = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
+  if (!trouble) return;
+  if (recorded_) return fail(explained(*trouble, "a call in a graph"));
+  for (const Nanos end = real_env().now() + kVerdict; failure().ok() && real_env().now() < end;)
+    sleep_for(kPause);
+  if (failure().ok()) fail(explained(*trouble, "a call"));
+}
+
 Status DeviceCore::state() {
   if (Status status = failure(); !status.ok()) return status;
-  if (recorded_) {
-    if (const auto trouble = capturer_->trouble()) fail(explained(*trouble, "a call in a graph"));
-  }
+  heed_kernels();
   for (CommunicatorCore* const group : groups()) {
     if (finalized_ || group->engine().poll_state() == ErrorCode::ok) continue;
     fail(in_ranks_of(*control_, *group, reason_of(group->engine())));

@@ -15,6 +15,9 @@ inline constexpr std::chrono::microseconds kPause{50};
 /// How often a waiting thread looks for what peers have told.
 inline constexpr Nanos kLookEvery = 10'000'000;
 
+/// How long the worker may take to tell of a call whose kernel gave up.
+inline constexpr Nanos kVerdict = 1'000'000'000;
+
 /// How long a wait for one arrival keeps from looking at the others.
 inline constexpr Nanos kMoment = 100'000;
 
