@@ -52,10 +52,10 @@ void set_flag(const Fd& socket, int level, int name) {
   (void)setsockopt(socket.get(), level, name, &on, sizeof on);  // An optimisation where it fails.
 }
 
-Status listen_error(const HostPort& at, int error) {
+Status listen_error(const HostPort& at, const sockaddr& address, int error) {
   if (error != EADDRINUSE) return system_error("cannot listen on " + at.text(), error);
   return Status(ErrorCode::system, "cannot listen on " + at.text() + ": the port is already taken by " +
-                                       describe_port_holder(at.port) +
+                                       describe_port_holder(address) +
                                        "; end that process, or choose another port (0 takes a free one)");
 }
 
@@ -65,7 +65,7 @@ Result<Fd> listen_on(const addrinfo& address, const HostPort& at) {
   // Else a port is refused for a minute after its last connection ended.
   set_flag(*fd, SOL_SOCKET, SO_REUSEADDR);
   if (bind(fd->get(), address.ai_addr, address.ai_addrlen) != 0 || listen(fd->get(), kBacklog) != 0) {
-    return listen_error(at, errno);
+    return listen_error(at, *address.ai_addr, errno);
   }
   return fd;
 }

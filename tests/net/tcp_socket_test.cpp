@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "lib/base/env.hpp"
 #include "lib/net/port_holder.hpp"
 #include "tests/net/connected_pair.hpp"
+#include "tests/support/forked.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -58,7 +63,31 @@ TEST(TcpSocket, TakenPortNamesItsHolder) {
                 " (tcp_socket_test); end that process, or choose another port (0 takes a free one)");
 }
 
-TEST(TcpSocket, PortWithoutListenerHasNoHolder) { EXPECT_EQ(describe_port_holder(0), "an unknown process"); }
+// Another process has the same port of another address of this host.
+TEST(TcpSocket, TakenPortNamesWhoHoldsItAtThatAddress) {
+  auto first = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(first.ok());
+  const HostPort there{"127.0.0.2", local_address(*first).port};
+  const testing::Shared<std::atomic<bool>> listens;
+  const auto children = testing::start_forked(1, [&](int) {
+    const auto second = tcp_listen(there);
+    listens->store(true);
+    ASSERT_TRUE(second.ok()) << second.status().message();
+    pause();
+  });
+  testing::wait_until([&] { return listens->load(); });
+  const auto holder_of = [](const HostPort& at) { return tcp_listen(at).status().message(); };
+  EXPECT_NE(holder_of(local_address(*first)).find("process " + std::to_string(getpid()) + " "),
+            std::string::npos);
+  EXPECT_NE(holder_of(there).find("process " + std::to_string(children[0]) + " "), std::string::npos);
+  kill(children[0], SIGKILL);
+  EXPECT_TRUE(WIFSIGNALED(testing::wait_for(children[0])));
+}
+
+TEST(TcpSocket, PortWithoutListenerHasNoHolder) {
+  const sockaddr_in nowhere{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
+  EXPECT_EQ(describe_port_holder(reinterpret_cast<const sockaddr&>(nowhere)), "an unknown process");
+}
 
 // The kernel may give the port that is called to the caller, whose call then reaches itself. It goes through
 // all of them in turn.
