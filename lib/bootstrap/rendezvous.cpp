@@ -14,8 +14,6 @@ namespace lockstep::internal {
 namespace {
 
 constexpr std::chrono::milliseconds kReportEvery{5'000};
-// How long a process that holds our port may take to prove that it is of our job.
-constexpr std::chrono::milliseconds kAnswerOfARival{1'000};
 // A cluster's name server may learn of a host only after its processes started. A misspelt name is an error
 // after this.
 constexpr std::chrono::milliseconds kNameComesWithin{20'000};
@@ -84,7 +82,7 @@ Status await_name(const std::string& host, const Deadline& start, Env& env) {
 /// stranger.
 Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client, const Status& cannot_listen,
                                Env& env) {
-  auto store = open_tcp_store(client, kAnswerOfARival, env);
+  auto store = open_tcp_store(client, kHandshakeDeadline, env);
   if (!store.ok()) return cannot_listen.with_context("rank 0 cannot host the meeting of the ranks");
   meeting.store = std::move(*store);
   meeting.client = client;

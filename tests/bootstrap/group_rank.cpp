@@ -64,7 +64,7 @@ int meet_at(const std::vector<std::string>& places) {
 /// Nothing when the start fails.
 std::optional<Communicator> try_to_start(bool hurried) {
   lockstep::InitOptions options;
-  if (hurried) options.timeout = std::chrono::seconds(1);
+  if (hurried) options.timeout = std::chrono::seconds(5);
   try {
     return Communicator::create(options);
   } catch (const lockstep::Error& error) {

@@ -31,8 +31,9 @@ class SteppingEnv final : public Env {
  public:
   explicit SteppingEnv(milliseconds step) : step_(to_nanos(step)) {}
   Nanos now() noexcept override {
+    const Nanos time = now_.fetch_add(step_);
     ++looks_;
-    return now_.fetch_add(step_);
+    return time;
   }
   std::uint64_t random() noexcept override { return 7; }
   void wake_at(Nanos) noexcept override {}
@@ -108,7 +109,7 @@ TEST_F(LateServer, IsWaitedForByAStart) {
 TEST_F(LateServer, IsATimeoutOtherwise) {
   const StoppedReactor stopped;
   auto sum = std::async(std::launch::async, [&] { return store_->add("arrivals", 1); });
-  env_.await_looks(1);
+  env_.await_looks(3);  // The third is before it waits: by then its deadline is set.
   env_.pass(2 * kStorePatience);
   EXPECT_EQ(sum.get().status().code(), ErrorCode::timeout);
 }
