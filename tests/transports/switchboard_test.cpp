@@ -19,44 +19,23 @@
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/stream_io.hpp"
 #include "tests/support/scoped_variable.hpp"
-#include "tests/transports/static_session.hpp"
+#include "tests/transports/switchboard_fixtures.hpp"
 #include "transports/tcp/limits.hpp"
 #include "transports/tcp/published_address.hpp"
 
 namespace lockstep::internal {
 namespace {
 
+using testing::address_key;
+using testing::fresh_store;
+using testing::hello_of;
+using testing::make_boards;
+using testing::meet;
+using testing::race_for;
+using testing::RaceResult;
+using testing::Rank;
 using testing::ScopedVariable;
 using testing::StaticSession;
-
-std::string fresh_store() {
-  static std::atomic<int> number{0};
-  return "switchboard-test-" + std::to_string(++number);
-}
-
-struct Rank {
-  std::unique_ptr<StaticSession> session;
-  std::unique_ptr<Switchboard> board;
-};
-
-// Ranks that met, with the secret of each.
-std::vector<Rank> meet(const std::vector<std::string>& secrets) {
-  const std::string store = fresh_store();
-  const int size = static_cast<int>(secrets.size());
-  std::vector<Rank> ranks(secrets.size());
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r) {
-    Rank& rank = ranks[static_cast<std::size_t>(r)];
-    rank.session = std::make_unique<StaticSession>(r, size, store, secrets[static_cast<std::size_t>(r)]);
-    threads.emplace_back([&rank] {
-      auto board = Switchboard::make(*rank.session, real_env(), std::chrono::seconds(60));
-      ASSERT_TRUE(board.ok()) << board.status().message();
-      rank.board = std::move(*board);
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return ranks;
-}
 
 // Waits until take() has something to say.
 Result<std::optional<Fd>> await(Switchboard& board, int peer, std::uint64_t channel) {
@@ -234,18 +213,25 @@ TEST(Switchboard, NamesAPeerThatDoesNotListenAnyMore) {
 }
 
 TEST(Switchboard, EndsTheWaitForALostRank) {
-  auto ranks = meet({"s", "s", "s"});
-  ranks[2].board->want(0, 1);
-  ranks[2].session->lose(0, "killed by SIGKILL");
+  const std::string store = fresh_store();
+  auto silent = tcp_listen({"127.0.0.1", 0});  // Rank 0's: accepts in the kernel, and never says a word.
+  ASSERT_TRUE(silent.ok());
+  std::vector<Rank> ranks(2);
+  for (std::size_t r = 0; r < 2; ++r)
+    ranks[r].session = std::make_unique<StaticSession>(static_cast<int>(r) + 1, 3, store);
+  ASSERT_TRUE(ranks[0].session->store().set_one(address_key(0), local_address(*silent).text() + " 1").ok());
+  make_boards(ranks);
+  ranks[1].board->want(0, 1);
+  ranks[1].session->lose(0, "killed by SIGKILL");
   for (const std::uint64_t channel : {1u, 2u}) {
-    ranks[2].board->want(0, channel);
-    auto lost = await(*ranks[2].board, 0, channel);
+    ranks[1].board->want(0, channel);
+    auto lost = await(*ranks[1].board, 0, channel);
     ASSERT_FALSE(lost.ok());
     EXPECT_EQ(lost.status().message(), "rank 0 (node0, pid 1000) is gone: killed by SIGKILL");
     EXPECT_EQ(lost.status().culprit(), 0);
   }
-  ranks[2].board->want(1, 1);
-  auto other = await(*ranks[2].board, 1, 1);
+  ranks[1].board->want(1, 1);
+  auto other = await(*ranks[1].board, 1, 1);
   EXPECT_TRUE(other.ok() && *other) << "one loss must not end the others' connections";
 }
 
@@ -274,8 +260,6 @@ TEST(Switchboard, BlamesNobodyForItsOwnLackOfDescriptors) {
             std::string::npos)
       << taken.status().message();
 }
-
-std::string address_key(int rank) { return exchange_key(kPublishedName, rank); }
 
 // One rank alone, whose peer 1 published `theirs` (nothing when empty).
 Status meet_alone(const std::string& theirs, int sockets_per_link = 1,
@@ -380,41 +364,6 @@ TEST(Switchboard, RefusesAddressesThatAreNone) {
   }
 }
 
-// What a race for the board of a rank ends with.
-struct RaceResult {
-  AddressRace::Outcome outcome{};
-  Status why;
-  std::string address;
-};
-
-HandshakeHello hello_of(int rank, int peer) {
-  HandshakeHello hello;
-  hello.rank = rank;
-  hello.world = 2;
-  hello.peer = peer;
-  return hello;
-}
-
-RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret,
-                    const HandshakeHello& hello = hello_of(0, 1)) {
-  Reactor& reactor = Reactor::instance();
-  std::promise<RaceResult> promise;
-  std::unique_ptr<AddressRace> race;
-  reactor.run_there([&] {
-    race = std::make_unique<AddressRace>(
-        reactor, make_handshake_key("job", secret), hello, std::move(addresses), "rank 1 (node1, pid 1001)",
-        [&](AddressRace::Outcome outcome, Status why) {
-          const bool connected = outcome == AddressRace::Outcome::connected;
-          promise.set_value(
-              {outcome, std::move(why), connected ? remote_address(race->take_socket()).text() : ""});
-        });
-    race->start();
-  });
-  RaceResult result = promise.get_future().get();
-  reactor.run_there([&] { race.reset(); });
-  return result;
-}
-
 TEST(Switchboard, CallsWhoKnockedBeforeItKnewWhereTheyAre) {
   StaticSession session(0, 2, fresh_store());
   auto listener = tcp_listen({"127.0.0.1", 0});
@@ -436,35 +385,6 @@ TEST(Switchboard, CallsWhoKnockedBeforeItKnewWhereTheyAre) {
   making.join();
   pollfd entry{listener->get(), POLLIN, 0};
   EXPECT_EQ(poll(&entry, 1, 20'000), 1) << "nobody calls back";
-}
-
-TEST(AddressRace, OneGoodAddressIsEnough) {
-  auto ranks = meet({"s", "s"});
-  auto silent = tcp_listen({"127.0.0.1", 0});  // Accepts in the kernel, and never says a word.
-  ASSERT_TRUE(silent.ok());
-  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());  // Closed again.
-  const HostPort wrong_rank = ranks[0].board->addresses().front();
-  const HostPort good = ranks[1].board->addresses().front();
-  for (const auto& first : {nobody, local_address(*silent), wrong_rank}) {
-    const RaceResult result = race_for({first, good}, "s");
-    EXPECT_EQ(result.outcome, AddressRace::Outcome::connected) << result.why.message();
-    EXPECT_EQ(result.address, good.text());
-  }
-}
-
-TEST(AddressRace, SaysWhatHappenedAtEveryAddress) {
-  auto ranks = meet({"s", "s"});
-  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());
-  const RaceResult lost = race_for({nobody, nobody}, "s");
-  EXPECT_EQ(lost.outcome, AddressRace::Outcome::refused);
-  EXPECT_EQ(lost.why.code(), ErrorCode::peer_lost);
-  EXPECT_EQ(lost.why.culprit(), 1);
-  const std::string line = "\n  cannot connect to rank 1 (node1, pid 1001) at " + nobody.text() +
-                           ": nobody listens there any more";
-  EXPECT_EQ(lost.why.message(),
-            "rank 1 (node1, pid 1001) cannot be reached at any of its addresses:" + line + line);
-  const RaceResult refused = race_for({nobody, ranks[1].board->addresses().front()}, "wrong");
-  EXPECT_EQ(refused.why.code(), ErrorCode::unauthorized) << refused.why.message();
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+// Which of a rank's addresses wins, and what is said when none does.
+#include "transports/tcp/address_race.hpp"
+
+#include "tests/transports/switchboard_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::meet;
+using testing::race_for;
+using testing::RaceResult;
+
+TEST(AddressRace, OneGoodAddressIsEnough) {
+  auto ranks = meet({"s", "s"});
+  auto silent = tcp_listen({"127.0.0.1", 0});  // Accepts in the kernel, and never says a word.
+  ASSERT_TRUE(silent.ok());
+  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());  // Closed again.
+  const HostPort wrong_rank = ranks[0].board->addresses().front();
+  const HostPort good = ranks[1].board->addresses().front();
+  for (const auto& first : {nobody, local_address(*silent), wrong_rank}) {
+    const RaceResult result = race_for({first, good}, "s");
+    EXPECT_EQ(result.outcome, AddressRace::Outcome::connected) << result.why.message();
+    EXPECT_EQ(result.address, good.text());
+  }
+}
+
+TEST(AddressRace, SaysWhatHappenedAtEveryAddress) {
+  auto ranks = meet({"s", "s"});
+  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());
+  const RaceResult lost = race_for({nobody, nobody}, "s");
+  EXPECT_EQ(lost.outcome, AddressRace::Outcome::refused);
+  EXPECT_EQ(lost.why.code(), ErrorCode::peer_lost);
+  EXPECT_EQ(lost.why.culprit(), 1);
+  const std::string line = "\n  cannot connect to rank 1 (node1, pid 1001) at " + nobody.text() +
+                           ": nobody listens there any more";
+  EXPECT_EQ(lost.why.message(),
+            "rank 1 (node1, pid 1001) cannot be reached at any of its addresses:" + line + line);
+  const RaceResult refused = race_for({nobody, ranks[1].board->addresses().front()}, "wrong");
+  EXPECT_EQ(refused.why.code(), ErrorCode::unauthorized) << refused.why.message();
+}
+
+}  // namespace
+}  // namespace lockstep::internal
