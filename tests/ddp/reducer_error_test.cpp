@@ -82,6 +82,7 @@ TEST(ReducerErrors, WaitReportsAPeersAbortAndEveryLaterStepToo) {
   on_ranks(3, "auto", [](Communicator& communicator) {
     Model model(6, 1);
     Reducer reducer(communicator, model.list(), {.bucket_bytes = 1, .first_bucket_bytes = 1});
+    communicator.barrier();  // All have made theirs.
     if (communicator.rank() == 2) {
       communicator.abort("out of coffee");
       return;

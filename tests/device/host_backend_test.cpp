@@ -9,9 +9,11 @@
 #include <functional>
 #include <future>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "tests/support/eventually.hpp"
 #include "tests/support/must.hpp"
 
 namespace lockstep::internal {
@@ -89,13 +91,16 @@ TEST_F(HostBackendTest, ACopyToPageableMemoryBlocksAllCallsForItsDevice) {
                          : backend_.copy(word + 1, &pageable, 4, s);
     });
     EXPECT_TRUE(copy.blocks());
-    Elsewhere question(backend_, 0, [&] { return backend_.query(event).status(); });
-    EXPECT_TRUE(question.blocks());
+    std::optional<Elsewhere> question;  // Asked again where the copy has yet to begin.
+    EXPECT_TRUE(lockstep::testing::eventually([&] {
+      question.emplace(backend_, 0, [&] { return backend_.query(event).status(); });
+      return question->blocks();
+    }));
     Elsewhere on_another_device(backend_, 1, [&] { return backend_.locate(word).status(); });
     on_another_device.end();
     raise(word, turn);
     copy.end();
-    question.end();
+    question->end();
   }
   EXPECT_EQ(word[1], 5u);
   must(backend_.destroy_event(event));

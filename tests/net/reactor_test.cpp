@@ -113,11 +113,13 @@ TEST(Reactor, FiresTimersInOrderAndNotTheRemovedOnes) {
   std::vector<int> order;
   std::promise<void> done;
   Reactor& reactor = Reactor::instance();
-  reactor.at(now + 30'000'000, [&] { done.set_value(); });
-  reactor.at(now + 20'000'000, [&] { order.push_back(2); });
-  const auto removed = reactor.at(now + 10'000'000, [&] { order.push_back(1); });
-  reactor.at(now, [&] { order.push_back(0); });
-  reactor.remove(removed);
+  reactor.run_there([&] {  // Where none fires before all are set.
+    reactor.at(now + 30'000'000, [&] { done.set_value(); });
+    reactor.at(now + 20'000'000, [&] { order.push_back(2); });
+    const auto removed = reactor.at(now + 10'000'000, [&] { order.push_back(1); });
+    reactor.at(now, [&] { order.push_back(0); });
+    reactor.remove(removed);
+  });
   done.get_future().wait();
   EXPECT_EQ(order, (std::vector<int>{0, 2}));
   EXPECT_GE(real_env().now(), now + 30'000'000);

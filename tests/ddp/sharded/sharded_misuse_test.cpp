@@ -188,6 +188,7 @@ TEST(ShardedMisuse, AHookThatThrowsEndsTheStepOnEveryRank) {
     });
     ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options);
     ASSERT_GT(sharded.plan().buckets.size(), 3u);
+    communicator.barrier();  // All have made theirs.
     const Error error = thrown_by([&] { run_step(sharded, model, communicator.rank(), 0); });
     EXPECT_EQ(error.culprit(), 1);
     EXPECT_NE(std::string(error.what()).find("hook \"throwing\" failed on rank 1 in start of bucket 1"),

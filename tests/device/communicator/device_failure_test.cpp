@@ -244,7 +244,10 @@ void stop_and_resume(const std::string& stops_at) {
                             [](std::byte byte) { return byte == std::byte{0x5a}; }));
   });
   wait_until([&] { return stage->gave_up.load() == 1; });
-  kill(children[1], SIGCONT);
+  wait_until([&] {  // Once is too early for a rank that is late to stop.
+    kill(children[1], SIGCONT);
+    return stage->resumed.load() == 1;
+  });
   EXPECT_EQ(wait_for(children[0]), 0);
   EXPECT_EQ(wait_for(children[1]), 0);
 }
