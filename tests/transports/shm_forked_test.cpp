@@ -1,22 +1,24 @@
 // The shared-memory transport among real processes. This process itself never uses the library: its children
 // do.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
-#include "lib/memory/mapping.hpp"
 #include "lockstep/memory.hpp"
+#include "tests/support/little_room.hpp"
 #include "tests/transports/link_traffic.hpp"
 #include "tests/transports/shm_support.hpp"
 #include "transports/shm/limits.hpp"
+#include "transports/shm/shm_layout.hpp"
 
 namespace lockstep::internal {
 namespace {
 
+using lockstep::testing::kRoomCanRunOut;
+using lockstep::testing::leave_room_for;
 using testing::Board;
 using testing::exchange_members;
 using testing::join;
@@ -108,20 +110,8 @@ TEST(ShmForked, ManySegmentsOfAPeerDoNotPileUp) {
   });
 }
 
-/// Leaves this process room for so many more bytes of mappings.
-void leave_room_for(std::size_t bytes) {
-  std::size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  rlimit room{};
-  ASSERT_EQ(getrlimit(RLIMIT_AS, &room), 0);
-  room.rlim_cur = pages * page_size() + bytes;
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &room), 0);
-}
-
 TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers map memory of their own";
-#endif
+  if (!kRoomCanRunOut) GTEST_SKIP();
   Shared<Offers> offers;
   constexpr std::size_t kBytes = 4 << 20;
   run_forked(2, [&](int rank) {
@@ -198,6 +188,23 @@ void lose_rank_1_in_setup(int signal, std::chrono::milliseconds timeout, ErrorCo
 
 TEST(ShmForked, ARankKilledInSetUpIsNamedAtOnce) {
   lose_rank_1_in_setup(SIGKILL, testing::kPatience, ErrorCode::peer_lost);
+}
+
+// Rank 1 has room for its own part of the group's memory only.
+TEST(ShmForked, ARankThatLacksRoomInSetUpBlamesNobodyElse) {
+  if (!kRoomCanRunOut) GTEST_SKIP();
+  Shared<Board> board;
+  run_forked(2, [&](int rank) {
+    const std::vector<Member> members = exchange_members(*board, rank, 2);
+    if (rank == 1) leave_room_for(ShmLayout(2).total_bytes() * 3 / 2);
+    const auto transport = make_shm_transport(7, rank, members, testing::kPatience, real_env());
+    ASSERT_FALSE(transport.ok());
+    const Status& status = transport.status();  // Of rank 0: the other has gone.
+    EXPECT_EQ(status.code(), rank == 1 ? ErrorCode::out_of_memory : ErrorCode::peer_lost) << status.message();
+    EXPECT_EQ(status.culprit(), rank == 1 ? -1 : 1) << status.message();
+    EXPECT_EQ(status.message().find("attaching to the memory of rank 0") != std::string::npos, rank == 1)
+        << status.message();
+  });
 }
 
 TEST(ShmForked, ARankStoppedInSetUpIsNamedAtTheDeadline) {

@@ -42,7 +42,7 @@ Result<std::byte*> ShmDomain::resolve(int member, const SegmentRef& ref, std::si
   }
   if (ref.segment == 0) return fault("of its own that only its threads can address");
   auto mapping = mapped(owner, ref);
-  if (!mapping.ok()) return Status(mapping.status().code(), mapping.status().message(), member);
+  if (!mapping.ok()) return mapping.status().blamed_on(member);
   const std::size_t size = (*mapping)->size();
   if (ref.offset > size || bytes > size - ref.offset) return fault("beyond the end of its segment");
   return (*mapping)->data() + ref.offset;
