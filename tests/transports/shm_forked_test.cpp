@@ -122,7 +122,7 @@ TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {
       if (rank == 0) offers->ref[0] = *find_segment(block, 1);
       offers->board.meet(2);
       if (rank == 1) {
-        if (round == 0) leave_room_for(8 * kBytes);
+        if (round == 0) leave_room_for(2 * kBytes + kBytes / 2);
         const auto place = resolve(*transport->domain(), 0, offers->ref[0], kBytes);
         ASSERT_TRUE(place.ok()) << round << ": " << place.status().message();
         EXPECT_EQ(place.value()[kBytes - 1], std::byte{0});

@@ -97,12 +97,11 @@ Result<SharedMapping> ShmDomain::fetch(Peer& owner, const SegmentRef& ref) {
   }
 }
 
-/// Unmaps the segment that was not used for longest, of whichever member; false when there is none. The call
-/// under way has asked for an input and an output of each member.
+/// Unmaps the segment that was not used for longest, of whichever member; false when the operation under way
+/// uses all.
 bool ShmDomain::drop_what_is_idle() {
-  const std::uint64_t of_a_call = 2 * peers_.size();
   Peer* idle = nullptr;
-  std::uint64_t oldest = clock_ > of_a_call ? clock_ - of_a_call : 0;
+  std::uint64_t oldest = begun_ + 1;
   for (Peer& owner : peers_) {
     for (const auto& [segment, known] : owner.mapped) {
       if (known.used >= oldest) continue;
