@@ -1,7 +1,9 @@
 // The shared-memory transport among real processes. This process itself never uses the library: its children
 // do.
 #include <gtest/gtest.h>
+#include <poll.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +13,7 @@
 #include "tests/support/little_room.hpp"
 #include "tests/transports/link_traffic.hpp"
 #include "tests/transports/shm_support.hpp"
+#include "transports/doorbell.hpp"
 #include "transports/shm/limits.hpp"
 #include "transports/shm/shm_layout.hpp"
 
@@ -108,6 +111,48 @@ TEST(ShmForked, ManySegmentsOfAPeerDoNotPileUp) {
     EXPECT_LE(mapped, kMaxMappedSegments);
     EXPECT_GE(mapped, kMaxMappedSegments / 2);
   });
+}
+
+// A member that is stopped hands nothing over. Who sleeps meanwhile is woken by the answer.
+TEST(ShmForked, ALateAnswerIsThereToBeWatched) {
+  Shared<Offers> offers;
+  Shared<std::atomic<bool>> stopped, over;
+  const auto children = testing::start_forked(2, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(offers->board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    offers->ref[rank] = *find_segment(lockstep::allocate(1), 1);
+    offers->board.meet(2);
+    if (rank == 1) {
+      ::raise(SIGSTOP);
+      return testing::wait_until([&] { return over->load(); });
+    }
+    testing::wait_until([&] { return stopped->load(); });
+    Domain& domain = *transport->domain();
+    const auto watched = [&] {
+      std::vector<pollfd> entries;
+      transport->append_poll_entries(entries);
+      return entries;
+    };
+    EXPECT_TRUE(watched().empty());
+    declare_asleep(domain.control(0).doorbell, true);
+    EXPECT_EQ(domain.resolve(1, offers->ref[1], 1).status().code(), ErrorCode::timeout);
+    EXPECT_EQ(domain.control(0).doorbell.asleep.load(), 0u) << "it would not watch for the answer";
+    auto late = watched();
+    EXPECT_EQ(late.size(), 1u);
+    EXPECT_EQ(::poll(late.data(), late.size(), 0), 0);
+    stopped->store(false);
+    if (!late.empty()) {
+      EXPECT_EQ(::poll(late.data(), late.size(), -1), 1);
+    }
+    EXPECT_TRUE(resolve(domain, 1, offers->ref[1], 1).ok());
+    EXPECT_TRUE(watched().empty());
+    over->store(true);
+  });
+  ASSERT_EQ(waitpid(children[1], nullptr, WUNTRACED), children[1]);
+  stopped->store(true);
+  testing::wait_until([&] { return !stopped->load(); });
+  ::kill(children[1], SIGCONT);
+  for (const pid_t child : children) EXPECT_EQ(testing::wait_for(child), 0);
 }
 
 TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {

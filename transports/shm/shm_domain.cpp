@@ -82,12 +82,25 @@ Status ShmDomain::pull(int member, std::uint64_t address, void* to, std::size_t 
   return read_process(peer(member).member.pid, address, to, bytes, member);
 }
 
+// After a revoke nobody asks again, and what has come would keep waking.
+void ShmDomain::append_poll_entries(std::vector<pollfd>& entries) {
+  if (control(rank()).revoked.load(std::memory_order_relaxed) != 0) return;
+  for (const Peer& owner : peers_) {
+    if (owner.fetch) entries.push_back({owner.fetch->poll_fd(), POLLIN, 0});
+  }
+}
+
 Result<SharedMapping> ShmDomain::fetch(Peer& owner, const SegmentRef& ref) {
   const std::string key = segment_key(ref.segment, ref.generation);
   const bool again = owner.fetch && owner.fetch->key() == key;
   if (!again) owner.fetch.emplace(owner.member.descriptor_service, key, IfAbsent::fail);
+  const int watched = owner.fetch->poll_fd();
   auto descriptors = owner.fetch->wait(again ? 0 : kSegmentPatienceMs);
-  if (!descriptors.ok() && descriptors.status().code() == ErrorCode::timeout) return descriptors.status();
+  if (!descriptors.ok() && descriptors.status().code() == ErrorCode::timeout) {
+    // Who is about to sleep, or sleeps, does not watch for this answer yet.
+    if (owner.fetch->poll_fd() != watched) ring(rank());
+    return descriptors.status();
+  }
   owner.fetch.reset();
   if (!descriptors.ok()) return descriptors.status();
   for (;;) {

@@ -1,6 +1,8 @@
 // The members of a host in shared memory.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,6 +32,9 @@ class ShmDomain final : public Domain {
   Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) override;
   void ring(int member) override;
   int bell_fd() override { return peer(rank()).bell->get(); }
+
+  /// Answers that are late, which ring no bell.
+  void append_poll_entries(std::vector<pollfd>& entries);
 
   /// The rings between this rank and `member`, for links.
   Ring ring_to(int member, Channel channel) { return layout_.ring(segment(member), rank(), channel); }
