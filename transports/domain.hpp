@@ -120,11 +120,13 @@ class Domain {
   std::size_t staging_bytes() const { return staging_bytes_; }
   /// `member`'s staging memory in this rank's address space. Populated.
   virtual std::byte* staging(int member) = 0;
+  /// Before the resolve() calls of an operation: what was resolved for those before it may make room.
+  virtual void begin_resolving() {}
   /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use and drops
   /// older generations. May block for a moment; ErrorCode::timeout when that was too short, because the
-  /// member is slow or stopped: to be asked again. The pointer stays valid until a newer generation is
-  /// resolved, or a number of other segments of the member that operations in flight never reach
-  /// (kMaxMappedSegments in shm).
+  /// member is slow or stopped: to be asked again. The pointer stays valid until a newer generation or
+  /// another operation's memory is resolved, or a number of other segments of the member that no operation
+  /// reaches (kMaxMappedSegments in shm).
   virtual Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) = 0;
   /// Whether this rank may read memory of every member that no segment holds, as the kernel lets related
   /// processes do (CMA). Probed at the first question; the answer stays.

@@ -91,6 +91,7 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
     locate_staging(domain);
   } else {
     if (starts_with_all_ready(program_->program)) next_ = 2;
+    domain.begin_resolving();
     LOCKSTEP_RETURN_IF_ERROR(way == Way::pulled ? resolve_inputs(domain) : resolve_members(domain));
   }
   agreed_ = true;  // Not before the members' memory is found: a run that failed may be stepped once more.

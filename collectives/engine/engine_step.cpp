@@ -10,10 +10,7 @@ namespace lockstep::internal {
 namespace {
 
 /// Whether it is this rank that lacks something, or whose operator threw.
-bool is_own(const Status& cause, int rank) {
-  return cause.culprit() == rank || (cause.culprit() < 0 && (cause.code() == ErrorCode::system ||
-                                                             cause.code() == ErrorCode::out_of_memory));
-}
+bool is_own(const Status& cause, int rank) { return cause.culprit() == rank || cause.is_own_lack(); }
 
 }  // namespace
 

@@ -36,6 +36,12 @@ class [[nodiscard]] Status {
   Status with_context(const std::string& context) const {
     return ok() ? Status() : Status(error_->code, context + ": " + error_->message, error_->culprit);
   }
+  /// The same error as `rank`'s fault, but for what this process lacks itself.
+  Status blamed_on(int rank) const { return is_own_lack() ? *this : Status(code(), message(), rank); }
+  /// Memory or descriptors that this process does not have, and nobody to blame yet.
+  bool is_own_lack() const noexcept {
+    return culprit() < 0 && (code() == ErrorCode::system || code() == ErrorCode::out_of_memory);
+  }
   /// Leaves the world of values: throws lockstep::Error unless ok.
   void throw_if_error() const {
     if (!ok()) throw Error(error_->code, error_->message, error_->culprit);

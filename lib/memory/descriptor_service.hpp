@@ -41,6 +41,8 @@ class DescriptorFetch {
   DescriptorFetch(std::string service, std::string key, IfAbsent if_absent)
       : service_(std::move(service)), key_(std::move(key)), if_absent_(if_absent) {}
   const std::string& key() const { return key_; }
+  /// Becomes readable with the answer; -1 until the request is out.
+  int poll_fd() const { return asked_ ? socket_.get() : -1; }
   /// At most `timeout_ms`; 0: has it come? After a timeout it may be called again: the request goes on.
   Result<std::vector<Fd>> wait(int timeout_ms);
 

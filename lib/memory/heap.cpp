@@ -60,10 +60,22 @@ Heap& Heap::instance() {
   return *heap;
 }
 
-void Heap::enter(const Block& block) {
+SegmentPlace Heap::place_of(const Block& block) {
   const std::uintptr_t begin = address_of(block.data);
-  blocks_[begin] = block;
-  table_.insert({begin, begin + block.bytes, block.segment, block.generation});
+  return {begin, begin + block.bytes, block.segment, block.generation};
+}
+
+std::optional<SegmentPlace> Heap::place_of(std::uint64_t segment) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [begin, block] : blocks_) {
+    if (block.segment == segment) return place_of(block);
+  }
+  return std::nullopt;
+}
+
+void Heap::enter(const Block& block) {
+  blocks_[address_of(block.data)] = block;
+  table_.insert(place_of(block));
 }
 
 // Outside the lock: touching fresh pages takes long.

@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "lib/base/status.hpp"
 #include "lib/memory/segment_table.hpp"
@@ -35,6 +36,8 @@ class Heap {
   Status give_back(void* pointer);
   Status make_private(const void* pointer, std::size_t bytes);
   bool is_private(const void* pointer, std::size_t bytes);
+  /// Of a live block, also where it has no row in table(). Looks at every block.
+  std::optional<SegmentPlace> place_of(std::uint64_t segment);
 
   const SegmentTable& table() const noexcept { return table_; }
   /// Whether pages were ever made private: is_private() need not be asked else.
@@ -57,6 +60,7 @@ class Heap {
   static void release(const Block& block);
   Block* block_of(const void* pointer);
   Status check_adoptable(std::uintptr_t begin, std::size_t bytes) const;
+  static SegmentPlace place_of(const Block& block);
   void enter(const Block& block);
   Status take_pages(const Block& block, std::uintptr_t begin, std::uintptr_t end);
   bool is_private_locked(const void* pointer, std::size_t bytes) const;

@@ -18,7 +18,8 @@ SegmentRef direct_ref(const void* pointer) noexcept {
 
 std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept {
   if (ref.segment == 0) return reinterpret_cast<std::byte*>(ref.offset);
-  const auto place = Heap::instance().table().find_segment(ref.segment);
+  auto place = Heap::instance().table().find_segment(ref.segment);
+  if (!place) place = Heap::instance().place_of(ref.segment);
   if (!place || place->generation != ref.generation) return nullptr;
   const std::size_t size = place->end - place->begin;
   if (ref.offset > size || bytes > size - ref.offset) return nullptr;

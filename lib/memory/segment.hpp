@@ -37,7 +37,8 @@ SegmentRef direct_ref(const void* pointer) noexcept;
 
 /// This process's address of byte `ref.offset` of its own segment or plain memory (ref.owner ==
 /// process_token()), when `bytes` from there on lie in the segment; nullptr when they do not, or when the
-/// segment is gone or of another generation. Thread-safe.
+/// segment is gone or of another generation. One of which pages were made private is there still: peers that
+/// were told of it go on with the rest. Thread-safe.
 std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept;
 
 /// Gives a peer's revenant writes nowhere to go: the pages of [pointer, pointer + bytes) become this

@@ -148,6 +148,57 @@ TEST(Stopped, OtherCallsInTheSameBlockStayRight) {
   go_on_after(board->given_up, children);
 }
 
+// The first two of four are threads of one process, and find each other's blocks without mapping them. With
+// the third they have a communicator of their own, whose call was started before and ends afterwards.
+TEST(Stopped, ACallThatWasStartedBeforeEndsWellAmongThreads) {
+  MeetingPlace place;
+  struct Board {
+    std::atomic<bool> stopped{false};
+    std::atomic<int> gave_up{0};
+  };
+  Shared<Board> board;
+  constexpr std::size_t kCount = 8 * kPage;
+  const auto run = [&](int rank) {
+    Communicator world = place.join(rank, 4, "shm");
+    std::optional<Communicator> three = world.split(rank < 3 ? 0 : -1, rank);
+    auto* const block = static_cast<float*>(allocate(2 * kCount * sizeof(float)));
+    float* const data = rank < 2 ? block + kCount : static_cast<float*>(allocate(kCount * sizeof(float)));
+    std::fill_n(data, kCount, static_cast<float>(rank + 1));
+    CallOptions options;
+    options.algorithm = "registered/fused";
+    Work work;
+    const auto start = [&] {
+      work = three->all_reduce_async(data, data, kCount, DataType::f32, ReduceOp::sum, options);
+    };
+    world.barrier();
+    if (rank < 2) start();
+    std::atomic<bool> stops = rank == 3;
+    Work lost = world.all_reduce_async(block, block, kCount, DataType::f32, ReduceOp::user,
+                                       that_stops(&stops, milliseconds(60'000)));
+    wait_until([&] { return board->stopped.load(); });
+    world.abort();
+    EXPECT_EQ(error_of([&] { lost.wait(); }).first, ErrorCode::aborted);
+    if (rank == 3) return;
+    EXPECT_FALSE(is_registered(block, 1)) << "the test did not reach what it is for";
+    board->gave_up.fetch_add(1);
+    wait_until([&] { return board->gave_up.load() == 3; });
+    if (rank == 2) start();
+    work.wait();
+    EXPECT_EQ(std::count(data, data + kCount, 6.0f), static_cast<std::ptrdiff_t>(kCount));
+  };
+  const auto children = start_forked(3, [&](int process) {
+    if (process > 0) return run(process + 1);
+    std::thread second([&] { EXPECT_NO_THROW(run(1)); });
+    EXPECT_NO_THROW(run(0));
+    second.join();
+  });
+  ASSERT_EQ(waitpid(children.back(), nullptr, WUNTRACED), children.back());
+  board->stopped.store(true);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(wait_for(children[i]), 0);
+  kill(children.back(), SIGCONT);
+  EXPECT_EQ(wait_for(children.back()), 0);
+}
+
 // A rank that has not mapped the peer's memory yet asks the peer for it.
 TEST(Stopped, WhoWaitsForAPeersMemoryKeepsItsDeadlineAndNamesThePeer) {
   MeetingPlace place;

@@ -272,6 +272,21 @@ TEST(MakePrivate, TakesJustThesePagesAwayFromPeers) {
   EXPECT_TRUE(all(block.get() + 3 * page, page, 7));
 }
 
+// Calls of other communicators that were told of the block before go on in the rest of it.
+TEST(MakePrivate, ThreadsThatWereToldOfTheBlockStillFindIt) {
+  const std::size_t page = page_size();
+  Block block = make(2 * page);
+  const SegmentRef half = *find_segment(block.get() + page, page);
+  ASSERT_TRUE(make_private(block.get(), page).ok());
+  EXPECT_EQ(own_address(half, page), block.get() + page);
+  EXPECT_EQ(own_address(half, page + 1), nullptr);
+  SegmentRef replaced = half;
+  replaced.generation += 1;
+  EXPECT_EQ(own_address(replaced, page), nullptr);
+  block.reset();
+  EXPECT_EQ(own_address(half, page), nullptr);
+}
+
 TEST(MakePrivate, IsForRegisteredMemoryOnly) {
   int local = 0;
   EXPECT_EQ(make_private(&local, sizeof local).code(), ErrorCode::invalid_argument);

@@ -1,22 +1,27 @@
 // The shared-memory transport among real processes. This process itself never uses the library: its children
 // do.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <poll.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
-#include "lib/memory/mapping.hpp"
 #include "lockstep/memory.hpp"
+#include "tests/support/little_room.hpp"
 #include "tests/transports/link_traffic.hpp"
 #include "tests/transports/shm_support.hpp"
+#include "transports/doorbell.hpp"
 #include "transports/shm/limits.hpp"
+#include "transports/shm/shm_layout.hpp"
 
 namespace lockstep::internal {
 namespace {
 
+using lockstep::testing::kRoomCanRunOut;
+using lockstep::testing::leave_room_for;
 using testing::Board;
 using testing::exchange_members;
 using testing::join;
@@ -108,20 +113,50 @@ TEST(ShmForked, ManySegmentsOfAPeerDoNotPileUp) {
   });
 }
 
-/// Leaves this process room for so many more bytes of mappings.
-void leave_room_for(std::size_t bytes) {
-  std::size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  rlimit room{};
-  ASSERT_EQ(getrlimit(RLIMIT_AS, &room), 0);
-  room.rlim_cur = pages * page_size() + bytes;
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &room), 0);
+// A member that is stopped hands nothing over. Who sleeps meanwhile is woken by the answer.
+TEST(ShmForked, ALateAnswerIsThereToBeWatched) {
+  Shared<Offers> offers;
+  Shared<std::atomic<bool>> stopped, over;
+  const auto children = testing::start_forked(2, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(offers->board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    offers->ref[rank] = *find_segment(lockstep::allocate(1), 1);
+    offers->board.meet(2);
+    if (rank == 1) {
+      ::raise(SIGSTOP);
+      return testing::wait_until([&] { return over->load(); });
+    }
+    testing::wait_until([&] { return stopped->load(); });
+    Domain& domain = *transport->domain();
+    const auto watched = [&] {
+      std::vector<pollfd> entries;
+      transport->append_poll_entries(entries);
+      return entries;
+    };
+    EXPECT_TRUE(watched().empty());
+    declare_asleep(domain.control(0).doorbell, true);
+    EXPECT_EQ(domain.resolve(1, offers->ref[1], 1).status().code(), ErrorCode::timeout);
+    EXPECT_EQ(domain.control(0).doorbell.asleep.load(), 0u) << "it would not watch for the answer";
+    auto late = watched();
+    EXPECT_EQ(late.size(), 1u);
+    EXPECT_EQ(::poll(late.data(), late.size(), 0), 0);
+    stopped->store(false);
+    if (!late.empty()) {
+      EXPECT_EQ(::poll(late.data(), late.size(), -1), 1);
+    }
+    EXPECT_TRUE(resolve(domain, 1, offers->ref[1], 1).ok());
+    EXPECT_TRUE(watched().empty());
+    over->store(true);
+  });
+  ASSERT_EQ(waitpid(children[1], nullptr, WUNTRACED), children[1]);
+  stopped->store(true);
+  testing::wait_until([&] { return !stopped->load(); });
+  ::kill(children[1], SIGCONT);
+  for (const pid_t child : children) EXPECT_EQ(testing::wait_for(child), 0);
 }
 
 TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers map memory of their own";
-#endif
+  if (!kRoomCanRunOut) GTEST_SKIP();
   Shared<Offers> offers;
   constexpr std::size_t kBytes = 4 << 20;
   run_forked(2, [&](int rank) {
@@ -132,7 +167,7 @@ TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {
       if (rank == 0) offers->ref[0] = *find_segment(block, 1);
       offers->board.meet(2);
       if (rank == 1) {
-        if (round == 0) leave_room_for(8 * kBytes);
+        if (round == 0) leave_room_for(2 * kBytes + kBytes / 2);
         const auto place = resolve(*transport->domain(), 0, offers->ref[0], kBytes);
         ASSERT_TRUE(place.ok()) << round << ": " << place.status().message();
         EXPECT_EQ(place.value()[kBytes - 1], std::byte{0});
@@ -198,6 +233,23 @@ void lose_rank_1_in_setup(int signal, std::chrono::milliseconds timeout, ErrorCo
 
 TEST(ShmForked, ARankKilledInSetUpIsNamedAtOnce) {
   lose_rank_1_in_setup(SIGKILL, testing::kPatience, ErrorCode::peer_lost);
+}
+
+// Rank 1 has room for its own part of the group's memory only.
+TEST(ShmForked, ARankThatLacksRoomInSetUpBlamesNobodyElse) {
+  if (!kRoomCanRunOut) GTEST_SKIP();
+  Shared<Board> board;
+  run_forked(2, [&](int rank) {
+    const std::vector<Member> members = exchange_members(*board, rank, 2);
+    if (rank == 1) leave_room_for(ShmLayout(2).total_bytes() * 3 / 2);
+    const auto transport = make_shm_transport(7, rank, members, testing::kPatience, real_env());
+    ASSERT_FALSE(transport.ok());
+    const Status& status = transport.status();  // Of rank 0: the other has gone.
+    EXPECT_EQ(status.code(), rank == 1 ? ErrorCode::out_of_memory : ErrorCode::peer_lost) << status.message();
+    EXPECT_EQ(status.culprit(), rank == 1 ? -1 : 1) << status.message();
+    EXPECT_EQ(status.message().find("attaching to the memory of rank 0") != std::string::npos, rank == 1)
+        << status.message();
+  });
 }
 
 TEST(ShmForked, ARankStoppedInSetUpIsNamedAtTheDeadline) {

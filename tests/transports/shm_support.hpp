@@ -42,9 +42,10 @@ inline Link& link_of(Transport& transport, int peer, Channel channel = Channel::
   return **transport.link(peer, channel);
 }
 
-/// Domain::resolve, asked again as the engine does while the member's process has not handed the segment
-/// over.
+/// Domain::resolve for an operation of its own, asked again as the engine does while the member's process has
+/// not handed the segment over.
 inline Result<std::byte*> resolve(Domain& domain, int member, const SegmentRef& ref, std::size_t bytes) {
+  domain.begin_resolving();
   const Nanos end = real_env().now() + std::chrono::nanoseconds(kPatience).count();
   for (;;) {
     auto place = domain.resolve(member, ref, bytes);

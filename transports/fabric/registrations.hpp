@@ -113,7 +113,10 @@ auto Registrations<Region>::keep(const SegmentRef& segment, std::uintptr_t begin
 /// many.
 template <class Region>
 void Registrations<Region>::drop_stale() {
-  kept_.remove_if([](const Kept& kept) { return own_address(kept.segment, 1) == nullptr; });
+  kept_.remove_if([](const Kept& kept) {
+    const auto now = find_segment(reinterpret_cast<const void*>(kept.begin), kept.end - kept.begin);
+    return !now || now->segment != kept.segment.segment || now->generation != kept.segment.generation;
+  });
   if (kept_.size() >= kKeptRegistrations) kept_.pop_back();
 }
 

@@ -42,7 +42,7 @@ Result<std::byte*> ShmDomain::resolve(int member, const SegmentRef& ref, std::si
   }
   if (ref.segment == 0) return fault("of its own that only its threads can address");
   auto mapping = mapped(owner, ref);
-  if (!mapping.ok()) return Status(mapping.status().code(), mapping.status().message(), member);
+  if (!mapping.ok()) return mapping.status().blamed_on(member);
   const std::size_t size = (*mapping)->size();
   if (ref.offset > size || bytes > size - ref.offset) return fault("beyond the end of its segment");
   return (*mapping)->data() + ref.offset;
@@ -82,12 +82,25 @@ Status ShmDomain::pull(int member, std::uint64_t address, void* to, std::size_t 
   return read_process(peer(member).member.pid, address, to, bytes, member);
 }
 
+// After a revoke nobody asks again, and what has come would keep waking.
+void ShmDomain::append_poll_entries(std::vector<pollfd>& entries) {
+  if (control(rank()).revoked.load(std::memory_order_relaxed) != 0) return;
+  for (const Peer& owner : peers_) {
+    if (owner.fetch) entries.push_back({owner.fetch->poll_fd(), POLLIN, 0});
+  }
+}
+
 Result<SharedMapping> ShmDomain::fetch(Peer& owner, const SegmentRef& ref) {
   const std::string key = segment_key(ref.segment, ref.generation);
   const bool again = owner.fetch && owner.fetch->key() == key;
   if (!again) owner.fetch.emplace(owner.member.descriptor_service, key, IfAbsent::fail);
+  const int watched = owner.fetch->poll_fd();
   auto descriptors = owner.fetch->wait(again ? 0 : kSegmentPatienceMs);
-  if (!descriptors.ok() && descriptors.status().code() == ErrorCode::timeout) return descriptors.status();
+  if (!descriptors.ok() && descriptors.status().code() == ErrorCode::timeout) {
+    // Who is about to sleep, or sleeps, does not watch for this answer yet.
+    if (owner.fetch->poll_fd() != watched) ring(rank());
+    return descriptors.status();
+  }
   owner.fetch.reset();
   if (!descriptors.ok()) return descriptors.status();
   for (;;) {
@@ -97,12 +110,11 @@ Result<SharedMapping> ShmDomain::fetch(Peer& owner, const SegmentRef& ref) {
   }
 }
 
-/// Unmaps the segment that was not used for longest, of whichever member; false when there is none. The call
-/// under way has asked for an input and an output of each member.
+/// Unmaps the segment that was not used for longest, of whichever member; false when the operation under way
+/// uses all.
 bool ShmDomain::drop_what_is_idle() {
-  const std::uint64_t of_a_call = 2 * peers_.size();
   Peer* idle = nullptr;
-  std::uint64_t oldest = clock_ > of_a_call ? clock_ - of_a_call : 0;
+  std::uint64_t oldest = begun_ + 1;
   for (Peer& owner : peers_) {
     for (const auto& [segment, known] : owner.mapped) {
       if (known.used >= oldest) continue;

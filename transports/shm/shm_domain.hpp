@@ -1,6 +1,8 @@
 // The members of a host in shared memory.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,18 +18,23 @@ namespace lockstep::internal {
 
 /// The contract is Domain's. Segments of a member stay mapped (shared with the process's other groups) until
 /// a newer generation of theirs is resolved, kMaxMappedSegments others of that member were, or there is no
-/// room for another and it was not used by the last call. A resolved pointer is valid as long. A member that
-/// is a thread of this process is addressed directly: its segments, and any memory named by direct_ref().
+/// room for another and it was not resolved since begin_resolving(). A resolved pointer is valid as long. A
+/// member that is a thread of this process is addressed directly: its segments, and any memory named by
+/// direct_ref().
 class ShmDomain final : public Domain {
  public:
   ShmDomain(int rank, std::vector<Member> members, std::vector<Attachment> attachments);
 
   std::byte* staging(int member) override { return ShmLayout::staging(segment(member)); }
+  void begin_resolving() override { begun_ = clock_; }
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
   bool can_pull() override;
   Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) override;
   void ring(int member) override;
   int bell_fd() override { return peer(rank()).bell->get(); }
+
+  /// Answers that are late, which ring no bell.
+  void append_poll_entries(std::vector<pollfd>& entries);
 
   /// The rings between this rank and `member`, for links.
   Ring ring_to(int member, Channel channel) { return layout_.ring(segment(member), rank(), channel); }
@@ -56,7 +63,8 @@ class ShmDomain final : public Domain {
 
   const ShmLayout layout_;
   std::vector<Peer> peers_;
-  std::uint64_t clock_ = 0;
+  std::uint64_t clock_ = 0;       // Segments resolved so far.
+  std::uint64_t begun_ = 0;       // When the operation under way began to.
   std::optional<bool> can_pull_;  // Once it was asked.
 };
 

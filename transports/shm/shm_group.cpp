@@ -134,8 +134,7 @@ Status Setup::attach(int rank) {
     status = fetch(rank);
   }
   if (status.ok()) return status;
-  const Status named(status.code(), status.message(), group_.name_of(rank));
-  return named.with_context("attaching to the memory of " + describe(rank));
+  return status.blamed_on(group_.name_of(rank)).with_context("attaching to the memory of " + describe(rank));
 }
 
 // From another rank of this process that has it, or gets it; else from the member's own process.

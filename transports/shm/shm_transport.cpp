@@ -21,7 +21,7 @@ class ShmTransport final : public Transport {
   Result<Link*> link(int peer, Channel channel) override;
   Status service() override;
   Link* existing_link(int peer, Channel channel) override { return slot(peer, channel).get(); }
-  void append_poll_entries(std::vector<pollfd>&) override {}  // All that happens rings the doorbell.
+  void append_poll_entries(std::vector<pollfd>& entries) override { domain_.append_poll_entries(entries); }
   Domain* domain() override { return &domain_; }
   void close() override;
 

@@ -1,0 +1,62 @@
+// A rank lacks what it needs to reach a peer's memory: it is named on every rank, and not the peer.
+#include <functional>
+
+#include "tests/engine/local_ranks.hpp"
+#include "tests/engine/process_group.hpp"
+#include "tests/support/little_room.hpp"
+#include "tests/support/no_descriptors_left.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::testing::run_forked;
+using testing::kDescriptorsCanRunOut;
+using testing::kRoomCanRunOut;
+using testing::leave_room_for;
+using testing::MeetingPlace;
+using testing::NoDescriptorsLeft;
+
+constexpr std::size_t kBytes = 32 << 20;
+
+/// Two ranks whose buffers no peer has mapped yet; rank 1 makes the call within `scarcity`.
+void expect_rank_1_named(ErrorCode expected,
+                         const std::function<void(const std::function<void()>& call)>& scarcity) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    void* const data = allocate(kBytes);
+    CallOptions options;
+    options.algorithm = "registered/fused";
+    comm.barrier();
+    const std::function<void()> call = [&] {
+      try {
+        comm.all_reduce(data, data, kBytes, DataType::u8, ReduceOp::sum, options);
+        ADD_FAILURE() << "no error on rank " << rank;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), expected) << error.what();
+        EXPECT_EQ(error.culprit(), 1) << error.what();
+        EXPECT_NE(std::string(error.what()).find("rank 1 ("), std::string::npos) << error.what();
+      }
+    };
+    rank == 1 ? scarcity(call) : call();
+  });
+}
+
+TEST(Lacking, DescriptorsForAPeersMemory) {
+  if (!kDescriptorsCanRunOut) GTEST_SKIP();
+  expect_rank_1_named(ErrorCode::system, [](const std::function<void()>& call) {
+    const NoDescriptorsLeft none;
+    call();
+  });
+}
+
+TEST(Lacking, RoomForAPeersMemory) {
+  if (!kRoomCanRunOut) GTEST_SKIP();
+  expect_rank_1_named(ErrorCode::out_of_memory, [](const std::function<void()>& call) {
+    leave_room_for(kBytes / 2);
+    call();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
