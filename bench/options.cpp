@@ -124,9 +124,13 @@ void add_device(CLI::App& app, Options& options) {
                  "collectives on GPUs (cuda), or on the host backend, which shows that they are right (host)")
       ->check(CLI::IsMember({"cuda", "host"}));
   app.add_flag("--graph", options.graph, "replay each call from a graph (with --device; docs/gpu.md)");
-  app.add_option("--lib", options.libraries,
-                 "a library with NCCL's interface, measured beside; needs --device")
-      ->check(CLI::ExistingFile);
+  app.add_option(
+         "--lib", options.libraries,
+         "a library with NCCL's interface, measured beside, by its path or as the loader finds it; needs "
+         "--device")
+      ->check([](const std::string& file) {
+        return file.find('/') == std::string::npos ? std::string() : CLI::ExistingFile(file);
+      });
   app.add_flag(
       "--lib-apart", options.apart,
       "tell that library that every rank has a host of its own: NCCL before 2.30 refuses several ranks "

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+
+#include "lib/base/status.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -29,6 +32,8 @@ Sleeper::Sleeper(Transport* transport, int size, int self)
       self_(self) {
   if (domain_ == nullptr) bell_fd_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (bell_fd() < 0 || !epoll_)
+    system_error("a communicator needs two file descriptors to sleep (`ulimit -n`)", errno).throw_if_error();
   epoll_event event{.events = EPOLLIN, .data = {.fd = bell_fd()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_fd(), &event);
 }
@@ -98,9 +103,13 @@ void Sleeper::sleep(bool in_poll, Nanos timeout) {
 void Sleeper::undeclare() {
   declare_awake(bell());
   drain_bell(bell_fd());
-  if (watched_.size() > kWatchedForASleep) return;
-  for (const Watched& entry : watched_) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, entry.fd, nullptr);
-  watched_.clear();
+  // What is not a link's may be closed meanwhile, and its number be another's.
+  const bool all = watched_.size() <= kWatchedForASleep;
+  std::erase_if(watched_, [&](const Watched& watched) {
+    const bool passes = all || (watched.events & EPOLLET) == 0;
+    if (passes) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.fd, nullptr);
+    return passes;
+  });
 }
 
 void Sleeper::wake() { internal::wake(bell(), bell_fd()); }

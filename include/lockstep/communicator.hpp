@@ -40,7 +40,7 @@ class CommunicatorCore;
 /// How a process finds its group. Everything unset comes from the environment: LOCKSTEP_ variables, then
 /// lockstep-run, torchrun, PMIx/Open MPI, PMI/MPICH, Slurm step variables, then plain
 /// RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT. With none of them present the group has one rank. Two sources
-/// that disagree are an error that names both.
+/// of the environment that disagree are an error that names both.
 struct InitOptions {
   std::optional<int> rank;
   std::optional<int> world_size;

@@ -51,7 +51,10 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_LAUNCHER", text, "",
      "Which source of rank and world size wins when several are present: lockstep, torchrun, openmpi, mpich, "
      "slurm or env."},
-    {"LOCKSTEP_LOCAL_RANK", integer, "", "Number of this process among those of its host, from 0."},
+    {"LOCKSTEP_LOCAL_RANK", integer, "",
+     "Number of this process among those of its host, from 0: lockstep-run tells the program, and the "
+     "library does "
+     "not read it."},
     {"LOCKSTEP_LOCAL_WORLD_SIZE", integer, "", "Number of ranks on this host."},
     {"LOCKSTEP_LOG", text, "warn", "How much is written to standard error.", "off|warn|info"},
     {"LOCKSTEP_RANK", integer, "", "Number of this process in the group, from 0."},
@@ -71,7 +74,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_TCP_CONGESTION", text, "",
      "TCP congestion control, for example cubic or bbr; empty lets the library choose."},
     {"LOCKSTEP_TCP_SOCKETS", integer, "",
-     "TCP connections per peer, 1 to 16, equal on all ranks; empty takes what calibration found, else 1."},
+     "TCP connections per peer, equal on all ranks; empty takes what calibration found, else 1.", "1..16"},
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
      "Which transport carries the data, equal on all ranks: `auto` (shared memory within a host, and between "
@@ -102,9 +105,9 @@ constexpr auto kVariables = std::to_array<Variable>({
      "Which of the device's addresses is used; by itself the library takes RoCE version 2 over IPv4, else "
      "link-local."},
     {"LOCKSTEP_VERBS_TIMEOUT", integer, "16",
-     "A packet that is not acknowledged within 4.096 us times 2 to this (1 to 31) is sent again, six times; "
-     "by "
-     "default after 268 ms."},
+     "A packet that is not acknowledged within 4.096 us times 2 to this is sent again, six times; by default "
+     "after 268 ms.",
+     "1..31"},
     {"LOCKSTEP_WORLD_SIZE", integer, "", "Number of processes in the group."},
 });
 static_assert(std::is_sorted(kVariables.begin(), kVariables.end(),

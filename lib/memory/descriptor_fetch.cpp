@@ -55,7 +55,7 @@ Status DescriptorFetch::connect() {
   std::memcpy(address.sun_path + 1, service_.data(), service_.size());
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + service_.size());
   if (!socket_) socket_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket_) return system_error("creating a socket to fetch a descriptor", errno);
+  if (!socket_) return system_error("creating a socket to fetch a descriptor (`ulimit -n`)", errno);
   while (limit_connect()) {
     if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) return Status();
     if (errno == ECONNREFUSED) return gone(service_);

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 
 #include <chrono>
+#include <vector>
 
+#include "tests/support/no_descriptors_left.hpp"
 #include "tests/transports/link_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -91,6 +94,44 @@ TEST_P(Asleep, AWakerWakesWhateverLiesUnread) {
   sleeper_.wake();
   EXPECT_LT(slept(kForAll), kForAll);
   sleeper_.undeclare();
+}
+
+/// No links, but descriptors that come and go.
+class Answers final : public Transport {
+ public:
+  std::vector<Fd> awaited;
+  std::string_view name() const override { return "answers"; }
+  Result<Link*> link(int, Channel) override { return Status(ErrorCode::internal, "there is none"); }
+  Status service() override { return {}; }
+  Link* existing_link(int, Channel) override { return nullptr; }
+  void append_poll_entries(std::vector<pollfd>& entries) override {
+    for (const Fd& each : awaited) entries.push_back({each.get(), POLLIN, 0});
+  }
+  Domain* domain() override { return nullptr; }
+  void close() override {}
+};
+
+TEST(Sleeper, ADescriptorWithTheNumberOfOneThatIsGoneWakes) {
+  Answers transport;
+  for (int i = 0; i < 20; ++i) transport.awaited.emplace_back(eventfd(0, EFD_CLOEXEC));
+  Sleeper sleeper(&transport, 2, 0);
+  ASSERT_TRUE(sleeper.declare(false, false));
+  sleeper.undeclare();
+  const int number = transport.awaited.back().get();
+  transport.awaited.pop_back();
+  transport.awaited.emplace_back(eventfd(0, EFD_CLOEXEC));
+  ASSERT_EQ(transport.awaited.back().get(), number);
+  ASSERT_TRUE(sleeper.declare(false, false));
+  eventfd_write(number, 1);
+  pollfd entry{sleeper.descriptor(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 0), 1);
+  sleeper.undeclare();
+}
+
+TEST(Sleeper, WithoutDescriptorsThereIsNone) {
+  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  const testing::NoDescriptorsLeft none;
+  EXPECT_THROW(Sleeper(nullptr, 1, 0), Error);
 }
 
 }  // namespace
