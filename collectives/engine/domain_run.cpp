@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "collectives/engine/limits.hpp"
@@ -132,12 +133,17 @@ Status DomainRun::take_up(Domain& domain) {
 /// What was read stays before the store, which releases, and the look behind it, since both are seq_cst; so
 /// bytes that were read after a caller wrote come with a mark that is seen.
 Status DomainRun::put_down(Domain& domain) {
-  if (!std::exchange(in_use_, false)) return {};
-  MemberControl& own = domain.control(domain.rank());
-  own.in_use.store(0, std::memory_order_seq_cst);
-  const Status status = is_revoked(own) ? revoked() : memory_was_taken() ? taken() : Status();
-  stale_ = !status.ok();
-  return status;
+  if (!end_use(domain)) return {};
+  const bool was_revoked = is_revoked(domain.control(domain.rank()));
+  stale_ = was_revoked || memory_was_taken();  // Before the words, which may find no memory.
+  return !stale_ ? Status() : was_revoked ? revoked() : taken();
+}
+
+/// Whether there was any.
+bool DomainRun::end_use(Domain& domain) {
+  if (!std::exchange(in_use_, false)) return false;
+  domain.control(domain.rank()).in_use.store(0, std::memory_order_seq_cst);
+  return true;
 }
 
 /// Another communicator's failure made private what this call has offered: its peers work on what was there.
@@ -251,9 +257,13 @@ bool DomainRun::waits_idly() const {
   return program.phases > 1 && next_ > 0 && program.lanes.front().steps[next_ - 1].kind == StepKind::publish;
 }
 
+/// Says nothing, and needs no memory for it.
 void DomainRun::abandon(Domain& domain) {
-  static_cast<void>(complete_enqueued());
-  static_cast<void>(put_down(domain));
+  try {
+    static_cast<void>(complete_enqueued());
+  } catch (const std::bad_alloc&) {
+  }
+  end_use(domain);
   program_.reset();
   way_ = Way::none;
   agreed_ = offered_ = false;

@@ -108,6 +108,7 @@ class DomainRun {
   Status resolve_inputs(Domain& domain);
   Status take_up(Domain& domain);
   Status put_down(Domain& domain);
+  bool end_use(Domain& domain);
   bool memory_was_taken() const;
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
