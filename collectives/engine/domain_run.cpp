@@ -20,9 +20,9 @@ std::uint64_t mix(std::uint64_t word) {
 }
 
 bool is_revoked(const MemberControl& own) { return own.revoked.load(std::memory_order_seq_cst) != 0; }
-Status taken() {
+Status taken(const Domain& domain) {
   return Status(ErrorCode::aborted,
-                "the failure of another communicator made memory private that this call uses");
+                "the failure of another communicator made memory private that this call uses", domain.rank());
 }
 Status revoked() { return Status(ErrorCode::aborted, "the communicator was revoked"); }
 
@@ -67,7 +67,8 @@ void DomainRun::begin_again(const void* input, void* output, const CallIdentity&
   buffers_.output = static_cast<std::byte*>(output);
   identity_ = identity;
   mine_ = offered;
-  agreed_ = entered_ = offered_ = enqueued_ = stale_ = false;
+  agreed_ = entered_ = offered_ = enqueued_ = false;
+  stale_ = Stale::no;
   handing_over_ = kSelf;
   next_ = 0;
   elements_ = 0;
@@ -81,7 +82,7 @@ void DomainRun::enter(DomainPosition position) {
 }
 
 Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
-  if (stale_) return revoked();
+  if (stale_ != Stale::no) return why_stale(domain);
   auto progress = advance(domain, cache);
   // Not kept from step to step: the next one may be long in coming.
   const Status still_theirs = enqueued_ ? Status() : put_down(domain);
@@ -110,7 +111,7 @@ Result<RunProgress> DomainRun::advance(Domain& domain, ProgramCache& cache) {
   }
   LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
   LOCKSTEP_RETURN_IF_ERROR(put_down(domain));
-  if (memory_was_taken()) return taken();
+  if (memory_was_taken()) return taken(domain);
   MemberControl& own = domain.control(domain.rank());
   if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
@@ -135,8 +136,12 @@ Status DomainRun::take_up(Domain& domain) {
 Status DomainRun::put_down(Domain& domain) {
   if (!end_use(domain)) return {};
   const bool was_revoked = is_revoked(domain.control(domain.rank()));
-  stale_ = was_revoked || memory_was_taken();  // Before the words, which may find no memory.
-  return !stale_ ? Status() : was_revoked ? revoked() : taken();
+  stale_ = was_revoked ? Stale::revoked : memory_was_taken() ? Stale::taken : Stale::no;
+  return why_stale(domain);  // Which may find no memory for its words.
+}
+
+Status DomainRun::why_stale(const Domain& domain) const {
+  return stale_ == Stale::no ? Status() : stale_ == Stale::taken ? taken(domain) : revoked();
 }
 
 /// Whether there was any.

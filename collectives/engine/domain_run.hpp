@@ -94,6 +94,7 @@ class DomainRun {
 
  private:
   enum class Way : std::uint8_t { none, staged, registered, pulled };
+  enum class Stale : std::uint8_t { no, revoked, taken };
   Result<RunProgress> advance(Domain& domain, ProgramCache& cache);
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   void publish_offer(Domain& domain);
@@ -109,6 +110,7 @@ class DomainRun {
   Status take_up(Domain& domain);
   Status put_down(Domain& domain);
   bool end_use(Domain& domain);
+  Status why_stale(const Domain& domain) const;
   bool memory_was_taken() const;
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
@@ -135,7 +137,7 @@ class DomainRun {
   int handing_over_ = kSelf;    // The member whose memory is not here yet.
   bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
   bool in_use_ = false;         // Members' memory, as declared in MemberControl.
-  bool stale_ = false;          // What was read of it may be a later call's.
+  Stale stale_ = Stale::no;     // What was read of it may be a later call's.
 };
 
 /// An all_reduce or a barrier as far as the flags' lines are concerned. `user`: for ReduceOp::user.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/memory/segment.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/no_room.hpp"
@@ -139,6 +140,40 @@ TEST(Stopped, OtherCallsInTheSameBlockStayRight) {
     if (rank == 0) board->given_up.store(true);
   });
   go_on_after(board->given_up, children);
+}
+
+/// What rank 0 reduces into, which its operator takes from the peers, as after the failure of another
+/// communicator.
+struct Taken {
+  void* data;
+  std::size_t bytes;
+  static void combine(const void* in, void* inout, std::size_t count, void* taken) {
+    const auto* const self = static_cast<const Taken*>(taken);
+    EXPECT_TRUE(self == nullptr || internal::make_private(self->data, self->bytes).ok());
+    add(in, inout, count);
+  }
+};
+
+TEST(Stopped, WhoseMemoryAnotherFailureTookIsNamedOnAllRanks) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    Taken taken{allocate(kPage * sizeof(float)), kPage * sizeof(float)};
+    comm.barrier();
+    CallOptions options;
+    options.algorithm = "registered/fused";
+    options.user_op = {&Taken::combine, rank == 0 ? &taken : nullptr};
+    try {
+      comm.all_reduce(taken.data, taken.data, kPage, DataType::f32, ReduceOp::user, options);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(error.code(), ErrorCode::aborted) << text;
+      EXPECT_EQ(error.culprit(), 0) << text;
+      EXPECT_NE(text.find("cause : rank 0 ("), std::string::npos) << text;
+      EXPECT_NE(text.find("made memory private"), std::string::npos) << text;
+    }
+  });
 }
 
 // A rank that has not mapped the peer's memory yet asks the peer for it.
