@@ -230,18 +230,19 @@ bool Engine::is_of_this_process(int member) const {
 /// all ranks see one order: either the peer's declaration came before its mark, and is seen here until it has
 /// stopped; or the peer finds its mark and touches nothing. Whether this rank has seen the other offers
 /// itself does not matter, so it is exposed from its own on (tests/model/revoke.pml). Another process whose
-/// declaration stays up is dead, or finds the output no longer its own; what it reads, it takes for no
-/// result. A thread of this process cannot be kept from anything, and is never stopped alone: it is awaited
-/// to the end of its block, or of the user's operator where its algorithm was insisted on. The reason, and
-/// what else the caller must know.
+/// declaration stays up has ended, or finds the output no longer its own; what it reads, it takes for no
+/// result. That it was reported lost says nothing: it may only have lost its connection to the job. A thread
+/// of this process cannot be kept from anything, and is never stopped alone: it is awaited to the end of its
+/// block, or of the user's operator where its algorithm was insisted on. The reason, and what else the caller
+/// must know.
 Status Engine::quiesce(Operation& operation) {
   const Exposure exposure = operation.domain_run.exposure();
   operation.domain_run.abandon(*domain_);
   if (exposure == Exposure::none || reactor_ == nullptr) return reason_;
   const Nanos end = env_.now() + kQuiesceWait;
   const auto used_by = [&](int member) {
-    return !lost_[static_cast<std::size_t>(member)] &&
-           domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0;
+    return domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0 &&
+           !has_ended(group_.members[static_cast<std::size_t>(member)]);
   };
   bool others_are_quiet = true;
   for (int member = 0; member < domain_->size(); ++member) {
