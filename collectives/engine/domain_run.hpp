@@ -50,7 +50,10 @@ struct DomainChoice {
   DomainMemory* memory = nullptr;  ///< Who runs the steps; null: this thread.
 };
 
-/// This rank's buffers as peers would address them; owner 0: not at all.
+/// Whether peers can reach it in any way: owner 0 means that they cannot.
+inline bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
+
+/// This rank's buffers as peers would address them.
 struct OfferedBuffers {
   SegmentRef input, output;
   std::size_t input_bytes = 0, output_bytes = 0;  ///< Of a segment that replacements may take from peers.
