@@ -32,14 +32,6 @@ const char* next_step(ErrorCode code) {
   }
 }
 
-/// What `say` returns, or nothing where there is no memory for it: an error needs no words.
-template <class Say>
-std::string words_of(Say&& say) try {
-  return say();
-} catch (const std::bad_alloc&) {
-  return {};
-}
-
 /// Does a part of a revoke that what is under way can end without, unless there is no memory for it.
 template <class Part>
 void if_memory_lasts(Part&& part) try {

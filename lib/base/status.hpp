@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,6 +41,14 @@ class [[nodiscard]] Status {
   int culprit_ = -1;
   std::shared_ptr<const std::string> message_;
 };
+
+/// What `say` returns, or nothing where there is no memory for it: for errors that must be told all the same.
+template <typename Say>
+std::string words_of(Say&& say) try {
+  return say();
+} catch (const std::bad_alloc&) {
+  return {};
+}
 
 /// ErrorCode::system, for ENOMEM out_of_memory, with errno's text: "<what>: <strerror>".
 Status system_error(const std::string& what, int error_number);
