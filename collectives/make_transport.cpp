@@ -5,7 +5,9 @@
 
 #include "collectives/communicator_core.hpp"
 #include "lib/base/hash.hpp"
+#include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/exchange.hpp"
+#include "lib/bootstrap/limits.hpp"
 #include "transports/mixed/mixed_transport.hpp"
 #include "transports/shm/shm_transport.hpp"
 #include "transports/tcp/switchboard.hpp"
@@ -98,14 +100,17 @@ std::vector<int> ranks_of_own_host(const EngineGroup& group) {
   return ranks;
 }
 
-/// Shared memory inside the host, verbs or TCP to the others.
+/// Shared memory inside the host, verbs or TCP to the others. All that is waited for has one deadline.
 Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& group,
                                               const std::vector<int>& world_ranks,
                                               std::chrono::milliseconds timeout) {
-  auto rdma = by_verbs(world, timeout);
+  const Deadline deadline(real_env(), timeout.count() == 0 ? kLongestStart : timeout);
+  auto rdma = by_verbs(world, deadline.left());
   if (!rdma.ok()) return rdma.status();
+  auto left = deadline.left_for("reaching the other hosts");
+  if (!left.ok()) return left.status();
   auto far =
-      *rdma ? make_verbs(world, group, world_ranks, timeout) : make_tcp(world, group, world_ranks, timeout);
+      *rdma ? make_verbs(world, group, world_ranks, *left) : make_tcp(world, group, world_ranks, *left);
   const std::vector<int> ranks = ranks_of_own_host(group);
   if (!far.ok() || ranks.size() == 1) return far;
   std::vector<Member> members;
@@ -113,7 +118,9 @@ Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& g
   const auto own = std::find(ranks.begin(), ranks.end(), group.rank) - ranks.begin();
   // Two hosts of a test may be one machine.
   const std::uint64_t id = hash_combine(group.id, static_cast<std::uint64_t>(ranks.front()));
-  auto near = make_shm_transport(id, static_cast<int>(own), members, timeout, real_env(), ranks);
+  left = deadline.left_for("sharing memory inside this host");
+  if (!left.ok()) return left.status();
+  auto near = make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), ranks);
   if (!near.ok()) return near.status();
   return make_mixed_transport(std::move(*near), ranks, std::move(*far), group.size());
 }

@@ -14,8 +14,6 @@ bool starts_with_all_ready(const Program& program) {
          steps[1].peer == kSelf && steps[0].phase == 1 && steps[1].phase == 1;
 }
 
-bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
-
 bool in_process_of_its_own(const SegmentRef& reference) {
   return reference.segment == 0 && reference.owner != kUnusedBuffer && reference.owner != process_token();
 }

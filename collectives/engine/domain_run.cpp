@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "collectives/engine/limits.hpp"
@@ -19,9 +20,9 @@ std::uint64_t mix(std::uint64_t word) {
 }
 
 bool is_revoked(const MemberControl& own) { return own.revoked.load(std::memory_order_seq_cst) != 0; }
-Status taken() {
+Status taken(const Domain& domain) {
   return Status(ErrorCode::aborted,
-                "the failure of another communicator made memory private that this call uses");
+                "the failure of another communicator made memory private that this call uses", domain.rank());
 }
 Status revoked() { return Status(ErrorCode::aborted, "the communicator was revoked"); }
 
@@ -66,7 +67,8 @@ void DomainRun::begin_again(const void* input, void* output, const CallIdentity&
   buffers_.output = static_cast<std::byte*>(output);
   identity_ = identity;
   mine_ = offered;
-  agreed_ = entered_ = offered_ = enqueued_ = stale_ = false;
+  agreed_ = entered_ = offered_ = enqueued_ = false;
+  stale_ = Stale::no;
   handing_over_ = kSelf;
   next_ = 0;
   elements_ = 0;
@@ -80,7 +82,7 @@ void DomainRun::enter(DomainPosition position) {
 }
 
 Result<RunProgress> DomainRun::step(Domain& domain, ProgramCache& cache) {
-  if (stale_) return revoked();
+  if (stale_ != Stale::no) return why_stale(domain);
   auto progress = advance(domain, cache);
   // Not kept from step to step: the next one may be long in coming.
   const Status still_theirs = enqueued_ ? Status() : put_down(domain);
@@ -109,7 +111,7 @@ Result<RunProgress> DomainRun::advance(Domain& domain, ProgramCache& cache) {
   }
   LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
   LOCKSTEP_RETURN_IF_ERROR(put_down(domain));
-  if (memory_was_taken()) return taken();
+  if (memory_was_taken()) return taken(domain);
   MemberControl& own = domain.control(domain.rank());
   if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
@@ -132,12 +134,21 @@ Status DomainRun::take_up(Domain& domain) {
 /// What was read stays before the store, which releases, and the look behind it, since both are seq_cst; so
 /// bytes that were read after a caller wrote come with a mark that is seen.
 Status DomainRun::put_down(Domain& domain) {
-  if (!std::exchange(in_use_, false)) return {};
-  MemberControl& own = domain.control(domain.rank());
-  own.in_use.store(0, std::memory_order_seq_cst);
-  const Status status = is_revoked(own) ? revoked() : memory_was_taken() ? taken() : Status();
-  stale_ = !status.ok();
-  return status;
+  if (!end_use(domain)) return {};
+  const bool was_revoked = is_revoked(domain.control(domain.rank()));
+  stale_ = was_revoked ? Stale::revoked : memory_was_taken() ? Stale::taken : Stale::no;
+  return why_stale(domain);  // Which may find no memory for its words.
+}
+
+Status DomainRun::why_stale(const Domain& domain) const {
+  return stale_ == Stale::no ? Status() : stale_ == Stale::taken ? taken(domain) : revoked();
+}
+
+/// Whether there was any.
+bool DomainRun::end_use(Domain& domain) {
+  if (!std::exchange(in_use_, false)) return false;
+  domain.control(domain.rank()).in_use.store(0, std::memory_order_seq_cst);
+  return true;
 }
 
 /// Another communicator's failure made private what this call has offered: its peers work on what was there.
@@ -251,9 +262,13 @@ bool DomainRun::waits_idly() const {
   return program.phases > 1 && next_ > 0 && program.lanes.front().steps[next_ - 1].kind == StepKind::publish;
 }
 
+/// Says nothing, and needs no memory for it.
 void DomainRun::abandon(Domain& domain) {
-  static_cast<void>(complete_enqueued());
-  static_cast<void>(put_down(domain));
+  try {
+    static_cast<void>(complete_enqueued());
+  } catch (const std::bad_alloc&) {
+  }
+  end_use(domain);
   program_.reset();
   way_ = Way::none;
   agreed_ = offered_ = false;

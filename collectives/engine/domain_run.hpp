@@ -50,7 +50,10 @@ struct DomainChoice {
   DomainMemory* memory = nullptr;  ///< Who runs the steps; null: this thread.
 };
 
-/// This rank's buffers as peers would address them; owner 0: not at all.
+/// Whether peers can reach it in any way: owner 0 means that they cannot.
+inline bool addressable(const SegmentRef& reference) { return reference.owner != 0; }
+
+/// This rank's buffers as peers would address them.
 struct OfferedBuffers {
   SegmentRef input, output;
   std::size_t input_bytes = 0, output_bytes = 0;  ///< Of a segment that replacements may take from peers.
@@ -94,6 +97,7 @@ class DomainRun {
 
  private:
   enum class Way : std::uint8_t { none, staged, registered, pulled };
+  enum class Stale : std::uint8_t { no, revoked, taken };
   Result<RunProgress> advance(Domain& domain, ProgramCache& cache);
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   void publish_offer(Domain& domain);
@@ -108,6 +112,8 @@ class DomainRun {
   Status resolve_inputs(Domain& domain);
   Status take_up(Domain& domain);
   Status put_down(Domain& domain);
+  bool end_use(Domain& domain);
+  Status why_stale(const Domain& domain) const;
   bool memory_was_taken() const;
   Result<bool> run_step(Domain& domain, const Step& step);
   Status complete_enqueued();
@@ -134,7 +140,7 @@ class DomainRun {
   int handing_over_ = kSelf;    // The member whose memory is not here yet.
   bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
   bool in_use_ = false;         // Members' memory, as declared in MemberControl.
-  bool stale_ = false;          // What was read of it may be a later call's.
+  Stale stale_ = Stale::no;     // What was read of it may be a later call's.
 };
 
 /// An all_reduce or a barrier as far as the flags' lines are concerned. `user`: for ReduceOp::user.

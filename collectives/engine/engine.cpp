@@ -33,8 +33,11 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       yielder_(env),
       hand_over_(env),
       peer_probes_(static_cast<std::size_t>(group_.size())),
+      out_of_memory_(ErrorCode::out_of_memory, "memory ran out for what it needs beside its buffers",
+                     group_.rank),
       lost_(static_cast<std::size_t>(group_.size())),
-      links_ended_(static_cast<std::size_t>(group_.size())) {
+      links_ended_(static_cast<std::size_t>(group_.size())),
+      requested_losses_(static_cast<std::size_t>(group_.size())) {
   capabilities_ = {group_.size(), domain_ != nullptr, inline_bytes(group_.size())};
   hosts_ = hosts_of(group_);
   choices_ = choice_table(model.model,
@@ -218,7 +221,7 @@ void Engine::begin(Operation& operation, const Message& message) {
   try {
     matcher_->post(operation);
   } catch (const std::bad_alloc&) {
-    return revoke(out_of_memory());
+    return revoke_without_memory();
   }
   if (!operation.done.load(std::memory_order_relaxed)) step_messages();
   apply_requests();  // What a peer's last words were.
@@ -226,7 +229,7 @@ void Engine::begin(Operation& operation, const Message& message) {
   if (++messages_begun_ % kMovesPerLook == 0) listen(env_.now());
 }
 
-void Engine::begin(Operation& operation, const Call& call) {
+void Engine::begin(Operation& operation, const Call& call) try {
   operation.call = call;
   if (!call.counts.empty()) keep_counts(operation);
   operation.sequence = sequence_++;
@@ -249,6 +252,9 @@ void Engine::begin(Operation& operation, const Call& call) {
   } else {
     pending_.push_back(&operation);
   }
+} catch (const std::bad_alloc&) {  // For a refusal's words; peers wait for what has its number.
+  revoke_without_memory();
+  if (!operation.done.load(std::memory_order_relaxed)) complete(operation, failure(operation, reason_));
 }
 
 /// The caller's may be gone when a queued call starts.
@@ -259,7 +265,7 @@ void Engine::keep_counts(Operation& operation) try {
   call.counts = operation.counts;
   call.recv_counts = operation.recv_counts;
 } catch (const std::bad_alloc&) {
-  operation.call.refusal = out_of_memory();
+  operation.call.refusal = out_of_memory_;
 }
 
 Status Engine::admit(Operation& operation) {

@@ -209,6 +209,7 @@ class Engine final : public Progressor,
   void withdraw();
   void fail_everything();
   Status quiesce(Operation& operation);
+  Status take_from_peers(void* output, std::size_t bytes) const;
   bool is_of_this_process(int member) const;
   void tell_peers();
   bool has_posted() const;
@@ -219,7 +220,7 @@ class Engine final : public Progressor,
   void give_up_calls();
   void tell_before_leaving();
   Status failure(const Operation& operation, const Status& cause) const;
-  Status out_of_memory() const;
+  void revoke_without_memory();
   Status of_this_rank(const Status& cause) const;
 
   // engine_peers.cpp
@@ -292,18 +293,19 @@ class Engine final : public Progressor,
   Nanos listened_ = 0;                  // When listen() last did.
   unsigned messages_begun_ = 0;         // So far.
 
-  std::atomic<int> state_{0};  // ErrorCode; != 0 once revoked or closed.
-  Status reason_;              // Guarded by mutex_.
-  Status heard_;               // A peer's reason, found where its link ends; not revoked yet.
+  std::atomic<int> state_{0};   // ErrorCode; != 0 once revoked or closed.
+  Status reason_;               // Guarded by mutex_.
+  const Status out_of_memory_;  // This rank's, from when there was memory for it.
+  Status heard_;                // A peer's reason, found where its link ends; not revoked yet.
   std::vector<bool> lost_;
   std::vector<Nanos> links_ended_;  // When the link for messages to a peer was first found to have; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
   bool closed_ = false;
-  std::mutex request_mutex_;  // Guards requested_; never held with mutex_ wanted.
+  std::mutex request_mutex_;  // Guards what is requested; never held with mutex_ wanted.
   std::atomic<bool> has_request_{false};
   Status requested_;
-  std::vector<int> requested_losses_;
+  std::vector<bool> requested_losses_;  // By rank, and so far: as lost_ without its lock.
 };
 
 }  // namespace lockstep::internal

@@ -32,6 +32,13 @@ const char* next_step(ErrorCode code) {
   }
 }
 
+/// Does a part of a revoke that what is under way can end without, unless there is no memory for it.
+template <class Part>
+void if_memory_lasts(Part&& part) try {
+  part();
+} catch (const std::bad_alloc&) {
+}
+
 /// Whether `rank` tells `peer` of a revoke though they have no link yet. All pass it on, so in a large group
 /// it reaches everybody by way of distances that are powers of two, and nobody connects to all.
 bool is_neighbour(int rank, int peer, int size) {
@@ -48,7 +55,7 @@ std::string Engine::who(int rank) const {
          ")";
 }
 
-/// Without memory for its words an error still has its code and its culprit.
+/// Without memory for more words the cause must do.
 Status Engine::failure(const Operation& operation, const Status& cause) const try {
   const bool started = operation.path != Operation::Path::none;
   std::string text = "lockstep: " + operation.describe() + " failed on rank " + std::to_string(group_.rank) +
@@ -59,18 +66,18 @@ Status Engine::failure(const Operation& operation, const Status& cause) const tr
                      "\n  next  : " + next_step(cause.code());
   return Status(cause.code(), std::move(text), cause.culprit());
 } catch (const std::bad_alloc&) {
-  return Status(cause.code(), {}, cause.culprit());
+  return cause;
 }
 
 /// What this rank lacks, or did, in words for its peers.
-Status Engine::of_this_rank(const Status& cause) const {
+Status Engine::of_this_rank(const Status& cause) const try {
   return Status(cause.code() == ErrorCode::not_supported ? ErrorCode::refused : cause.code(),
                 who(group_.rank) + ": " + cause.message(), group_.rank);
+} catch (const std::bad_alloc&) {
+  return cause;
 }
 
-Status Engine::out_of_memory() const {
-  return Status(ErrorCode::out_of_memory, "memory ran out for what it needs beside its buffers", group_.rank);
-}
+void Engine::revoke_without_memory() { revoke(of_this_rank(out_of_memory_)); }
 
 // ---- requests from other threads ----
 
@@ -88,9 +95,10 @@ void Engine::request_revoke(Status why) {
 void Engine::on_loss(int rank, const std::string& evidence) {
   {
     std::lock_guard guard(request_mutex_);
-    requested_losses_.push_back(rank);
+    requested_losses_[static_cast<std::size_t>(rank)] = true;
   }
-  request_revoke(Status(ErrorCode::peer_lost, who(rank) + " is gone: " + evidence, rank));
+  request_revoke(
+      Status(ErrorCode::peer_lost, words_of([&] { return who(rank) + " is gone: " + evidence; }), rank));
 }
 
 void Engine::apply_requests() {
@@ -99,8 +107,8 @@ void Engine::apply_requests() {
   {
     std::lock_guard guard(request_mutex_);
     has_request_.store(false, std::memory_order_relaxed);
-    for (const int rank : requested_losses_) lost_[static_cast<std::size_t>(rank)] = true;
-    requested_losses_.clear();
+    for (std::size_t rank = 0; rank < lost_.size(); ++rank)
+      lost_[rank] = lost_[rank] || requested_losses_[rank];
     why = std::exchange(requested_, Status());
   }
   if (why.ok()) why = heard_;
@@ -124,21 +132,16 @@ Status Engine::reason() {
 
 // ---- the revoke itself ----
 
+/// Comes to its end whatever there is no memory for: nobody would end what it had left. Who is not told finds
+/// out by itself.
 void Engine::revoke(const Status& why) {
   if (state() != ErrorCode::ok) return;
-  try {
-    reason_ = why;
-  } catch (const std::bad_alloc&) {
-    reason_ = Status(why.code(), {}, why.culprit());
-  }
+  reason_ = why;
   state_.store(static_cast<int>(why.code()), std::memory_order_release);
   drain_until_ = env_.now() + kDrainTime;
   others_held_ = false;
-  mark_domain();
-  try {
-    tell_peers();
-  } catch (const std::bad_alloc&) {  // Who is not told finds out by itself. What is under way here ends.
-  }
+  if_memory_lasts([&] { mark_domain(); });
+  if_memory_lasts([&] { tell_peers(); });
   fail_everything();
   drain();
   if (reactor_ != nullptr) reactor_->notify();
@@ -182,9 +185,12 @@ void Engine::withdraw() {
   const Nanos end = env_.now() + kQuiesceWait;
   for (int peer = 0; transport_ && peer < group_.size(); ++peer) {
     if (peer == group_.rank) continue;
-    while (!transport_->withdraw(peer, lost_[static_cast<std::size_t>(peer)] || env_.now() >= end)) {
-      if (!has_posted() || !flush_posted()) sched_yield();
-    }
+    const bool is_lost = lost_[static_cast<std::size_t>(peer)];
+    if_memory_lasts([&] {
+      while (!transport_->withdraw(peer, is_lost || env_.now() >= end)) {
+        if (!has_posted() || !flush_posted()) sched_yield();
+      }
+    });
   }
 }
 
@@ -216,18 +222,19 @@ bool Engine::is_of_this_process(int member) const {
 /// all ranks see one order: either the peer's declaration came before its mark, and is seen here until it has
 /// stopped; or the peer finds its mark and touches nothing. Whether this rank has seen the other offers
 /// itself does not matter, so it is exposed from its own on (tests/model/revoke.pml). Another process whose
-/// declaration stays up is dead, or finds the output no longer its own; what it reads, it takes for no
-/// result. A thread of this process cannot be kept from anything, and is never stopped alone: it is awaited
-/// to the end of its block, or of the user's operator where its algorithm was insisted on. The reason, and
-/// what else the caller must know.
+/// declaration stays up has ended, or finds the output no longer its own; what it reads, it takes for no
+/// result. That it was reported lost says nothing: it may only have lost its connection to the job. A thread
+/// of this process cannot be kept from anything, and is never stopped alone: it is awaited to the end of its
+/// block, or of the user's operator where its algorithm was insisted on. The reason, and what else the caller
+/// must know.
 Status Engine::quiesce(Operation& operation) {
   const Exposure exposure = operation.domain_run.exposure();
   operation.domain_run.abandon(*domain_);
   if (exposure == Exposure::none || reactor_ == nullptr) return reason_;
   const Nanos end = env_.now() + kQuiesceWait;
   const auto used_by = [&](int member) {
-    return !lost_[static_cast<std::size_t>(member)] &&
-           domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0;
+    return domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0 &&
+           !has_ended(group_.members[static_cast<std::size_t>(member)]);
   };
   bool others_are_quiet = true;
   for (int member = 0; member < domain_->size(); ++member) {
@@ -239,7 +246,12 @@ Status Engine::quiesce(Operation& operation) {
   }
   const std::size_t bytes = operation.call.output_elements * size_of(operation.call.facts.type);
   if (others_are_quiet || memory_ != nullptr || bytes == 0) return reason_;
-  const Status taken = make_private(operation.call.output, bytes);
+  return take_from_peers(operation.call.output, bytes);
+}
+
+/// The reason, and whether peers may still write to the output.
+Status Engine::take_from_peers(void* output, std::size_t bytes) const try {
+  const Status taken = make_private(output, bytes);
   if (taken.ok()) return reason_;
   return Status(reason_.code(),
                 reason_.message() +
@@ -247,6 +259,8 @@ Status Engine::quiesce(Operation& operation) {
                     "be taken from it: " +
                     taken.message(),
                 reason_.culprit());
+} catch (const std::bad_alloc&) {
+  return reason_;
 }
 
 bool Engine::drain() {
@@ -265,9 +279,12 @@ bool Engine::has_posted() const {
   return (peers_ && peers_->has_posted()) || (urgent_peers_ && urgent_peers_->has_posted());
 }
 
-bool Engine::flush_posted() {
+/// What there is no memory for stays posted.
+bool Engine::flush_posted() try {
   const bool moved = peers_->flush();
   return (urgent_peers_ && urgent_peers_->flush()) || moved;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 void Engine::close() {
@@ -276,7 +293,8 @@ void Engine::close() {
   closed_ = true;
   give_up_calls();
   if (state() == ErrorCode::ok) {
-    reason_ = Status(ErrorCode::aborted, "the communicator was finalized on this rank");
+    reason_ =
+        Status(ErrorCode::aborted, words_of([] { return "the communicator was finalized on this rank"; }));
     state_.store(static_cast<int>(ErrorCode::aborted), std::memory_order_release);
     fail_everything();
   }
@@ -296,8 +314,8 @@ void Engine::give_up_calls() {
   if (state() == ErrorCode::ok && domain_ != nullptr) check_domain();
   if (state() != ErrorCode::ok || (active_.empty() && pending_.empty())) return;
   const Operation& first = active_.empty() ? *pending_.front() : *active_.front();
-  revoke(Status(ErrorCode::aborted, who(group_.rank) + " left with " + first.describe() + " under way",
-                group_.rank));
+  const auto words = [&] { return who(group_.rank) + " left with " + first.describe() + " under way"; };
+  revoke(Status(ErrorCode::aborted, words_of(words), group_.rank));
 }
 
 /// A rank that ends because of a failure is the first that its peers miss: they must have heard why by then.

@@ -78,7 +78,7 @@ Status Engine::launch(Operation& operation) try {
   launch_domain(operation, *selection, hash_of(call.facts), buffers, combine_of(call));
   return {};
 } catch (const std::bad_alloc&) {
-  return out_of_memory();
+  return out_of_memory_;
 }
 
 /// A group of one: the output is the input.

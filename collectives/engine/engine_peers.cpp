@@ -84,7 +84,7 @@ Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) 
     text.append(reinterpret_cast<const char*>(piece), *got);
   }
   link.pop();
-  return decode_reason(text, group_.size());
+  return decode_reason(text.c_str(), group_.size());
 }
 
 /// Looks at the head of every link for what no running step would find: probes, revokes, data of a call that
@@ -125,7 +125,7 @@ bool Engine::listen(Nanos now) {
 
 /// A peer that left may have done so because of another's failure. It then said so in shared memory, or on
 /// its links for collectives, behind what it sent before: that is the cause, and not that it is gone.
-Status Engine::true_cause(const Status& why) {
+Status Engine::true_cause(const Status& why) try {
   if (!heard_.ok()) return heard_;
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
   if (left && domain_ != nullptr) {
@@ -136,6 +136,8 @@ Status Engine::true_cause(const Status& why) {
     if (link == nullptr) continue;
     if (Status said = last_words(why.culprit(), channel, *link); !said.ok()) return said;
   }
+  return why;
+} catch (const std::bad_alloc&) {
   return why;
 }
 

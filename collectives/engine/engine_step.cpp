@@ -36,7 +36,7 @@ bool Engine::step_locked() {
 
 /// Memory that runs out ends everything here, as with calls: a message may be half received.
 bool Engine::step_messages() try { return matcher_->step(); } catch (const std::bad_alloc&) {
-  revoke(out_of_memory());
+  revoke_without_memory();
   return true;
 }
 
@@ -77,7 +77,7 @@ bool Engine::is_front_of_domain(const Operation& operation) const {
 }
 
 /// Moves one collective; ends it when it is done or failed.
-bool Engine::advance(Operation& operation) {
+bool Engine::advance(Operation& operation) try {
   auto progress = advance_run(operation);
   if (!progress.ok()) {
     if (domain_ != nullptr && check_domain()) return true;  // A peer's reason came first.
@@ -93,6 +93,9 @@ bool Engine::advance(Operation& operation) {
   operation.moved |= progress->moved;
   if (progress->done) complete(operation, {});
   return progress->moved || progress->done;
+} catch (const std::bad_alloc&) {  // For the words of another failure.
+  revoke_without_memory();
+  return true;
 }
 
 /// A user's operator may throw, and memory may run out: either ends its operation like any other error.
@@ -118,7 +121,7 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
         break;
     }
   } catch (const std::bad_alloc&) {
-    return out_of_memory();
+    return out_of_memory_;
   } catch (const std::exception& error) {
     return Status(ErrorCode::aborted, "the user's operator threw: " + std::string(error.what()), group_.rank);
   } catch (...) {
@@ -156,7 +159,7 @@ void Engine::complete(Operation& operation, Status status) {
 }
 
 /// The slow path's look at the clock: deadlines, and questions to peers when nothing moves.
-void Engine::look_around() {
+void Engine::look_around() try {
   if (state() != ErrorCode::ok) return;
   const Nanos now = env_.now();
   Nanos next = now + kProbeAfter;
@@ -187,6 +190,8 @@ void Engine::look_around() {
   if (!messages_.empty() && !listen(now)) return;
   ask_around(now);
   env_.wake_at(next);
+} catch (const std::bad_alloc&) {  // The reactor's thread has nobody to tell.
+  revoke_without_memory();
 }
 
 }  // namespace lockstep::internal

@@ -20,12 +20,16 @@ std::string encode_reason(const Status& why) {
   return text;
 }
 
-Status decode_reason(const std::string& text, int size) {
+Status decode_reason(const char* text, int size) {
   char* rest = nullptr;
-  const long code = std::strtol(text.c_str(), &rest, 10);
+  const long code = std::strtol(text, &rest, 10);
   const long culprit = std::strtol(rest, &rest, 10);
   const bool known = code > 0 && code <= static_cast<long>(ErrorCode::device_failed);
-  std::string message(rest + (*rest == ' ' ? 1 : 0));
+  std::string message;
+  try {
+    message = rest + (*rest == ' ' ? 1 : 0);
+  } catch (const std::bad_alloc&) {  // Who is to blame is known all the same.
+  }
   return Status(known ? static_cast<ErrorCode>(code) : ErrorCode::aborted, std::move(message),
                 culprit >= 0 && culprit < size ? static_cast<int>(culprit) : -1);
 }

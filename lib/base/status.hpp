@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,29 +13,22 @@
 namespace lockstep::internal {
 
 /// ok, or a code with a message that names the cause and the next step, and the rank to blame when there is
-/// one. Success is a null pointer: it costs nothing to pass on, which the path of small messages feels.
+/// one. Copies share the message, so that an error can be passed on where memory has run out. Success has
+/// none: it costs nothing to pass on, which the path of small messages feels.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
-  /// `code` is not ok.
-  Status(ErrorCode code, std::string message, int culprit = -1)
-      : error_(new Failure{code, culprit, std::move(message)}) {
-    assert(code != ErrorCode::ok);
-  }
-  Status(const Status& other) : error_(other.ok() ? nullptr : new Failure(*other.error_)) {}
-  Status(Status&&) noexcept = default;
-  Status& operator=(const Status& other) { return *this = Status(other); }
-  Status& operator=(Status&&) noexcept = default;
-  ~Status() = default;
+  /// `code` is not ok. Without memory to keep its words an error still has its code and its culprit.
+  Status(ErrorCode code, std::string message, int culprit = -1) noexcept;
 
-  bool ok() const noexcept { return error_ == nullptr; }
-  ErrorCode code() const noexcept { return ok() ? ErrorCode::ok : error_->code; }
-  int culprit() const noexcept { return ok() ? -1 : error_->culprit; }
-  const std::string& message() const noexcept { return ok() ? kNoMessage : error_->message; }
+  bool ok() const noexcept { return code_ == ErrorCode::ok; }
+  ErrorCode code() const noexcept { return code_; }
+  int culprit() const noexcept { return culprit_; }
+  const std::string& message() const noexcept { return message_ ? *message_ : kNoMessage; }
 
   /// The same error with words in front: "while connecting to rank 3: ...".
   Status with_context(const std::string& context) const {
-    return ok() ? Status() : Status(error_->code, context + ": " + error_->message, error_->culprit);
+    return ok() ? Status() : Status(code_, context + ": " + message(), culprit_);
   }
   /// The same error as `rank`'s fault, but for what this process lacks itself.
   Status blamed_on(int rank) const { return is_own_lack() ? *this : Status(code(), message(), rank); }
@@ -44,18 +38,23 @@ class [[nodiscard]] Status {
   }
   /// Leaves the world of values: throws lockstep::Error unless ok.
   void throw_if_error() const {
-    if (!ok()) throw Error(error_->code, error_->message, error_->culprit);
+    if (!ok()) throw Error(code_, message(), culprit_);
   }
 
  private:
-  struct Failure {
-    ErrorCode code;
-    int culprit;
-    std::string message;
-  };
   static inline const std::string kNoMessage;
-  std::unique_ptr<const Failure> error_;
+  ErrorCode code_ = ErrorCode::ok;
+  int culprit_ = -1;
+  std::shared_ptr<const std::string> message_;
 };
+
+/// What `say` returns, or nothing where there is no memory for it: for errors that must be told all the same.
+template <typename Say>
+std::string words_of(Say&& say) try {
+  return say();
+} catch (const std::bad_alloc&) {
+  return {};
+}
 
 /// ErrorCode::system, for ENOMEM out_of_memory, with errno's text: "<what>: <strerror>".
 Status system_error(const std::string& what, int error_number);

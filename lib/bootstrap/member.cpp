@@ -1,9 +1,13 @@
 #include "lib/bootstrap/member.hpp"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <fstream>
 
@@ -15,6 +19,7 @@
 #include "lib/bootstrap/wire.hpp"
 #include "lib/memory/descriptor_service.hpp"
 #include "lib/memory/segment.hpp"
+#include "lib/net/fd.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -120,6 +125,14 @@ Member this_member(int rank) {
   // Without it this rank is reached by TCP alone.
   if (auto service = descriptor_service_name(); service.ok()) member.descriptor_service = *service;
   return member;
+}
+
+bool has_ended(const Member& member) {
+  const auto pid = static_cast<pid_t>(member.pid);
+  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return kill(pid, 0) != 0 && errno == ESRCH;  // Too old a kernel, or no descriptor left.
+  pollfd entry{process.get(), POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
 }
 
 // LOCKSTEP_HOST_ID can make two hosts of one, never one of two.

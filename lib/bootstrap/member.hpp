@@ -42,6 +42,10 @@ bool on_one_host(std::span<const Member> members);
 /// This process as `rank`.
 Member this_member(int rank);
 
+/// Whether the process of `member`, which is on this host, has certainly ended, be it that its parent has yet
+/// to hear of it.
+bool has_ended(const Member& member);
+
 /// A hash of what must be equal for two processes to pass each other descriptors over abstract sockets and to
 /// know each other's pids: boot id, network and pid namespace, user.
 std::string this_host_id();

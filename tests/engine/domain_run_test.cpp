@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "collectives/engine/limits.hpp"
+#include "lib/memory/segment.hpp"
+#include "lockstep/memory.hpp"
 #include "tests/support/must.hpp"
 
 namespace lockstep::internal {
@@ -220,6 +222,27 @@ TEST(DomainRun, WhatALeaverMayHaveOverwrittenIsNoResult) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(second.step().status().code(), ErrorCode::aborted);
   EXPECT_EQ(common->control[1].in_use.load(), 0u);
   EXPECT_FALSE(must(first.step()).done) << "the second has told of a result";
+}
+
+// As above, by a failure of another communicator. The engine looks twice there too, and tells what it hears
+// last.
+TEST(DomainRun, WhoseMemoryWasTakenSaysSoEachTime) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
+  const std::size_t bytes = first.numbers.size() * sizeof(float);
+  const std::unique_ptr<void, decltype(&lockstep::free)> block(lockstep::allocate(bytes), &lockstep::free);
+  const SegmentRef place = direct_ref(block.get());
+  first.run.begin_again(block.get(), block.get(), {}, {place, place, bytes, bytes});
+  first.run.enter({});
+  EXPECT_FALSE(must(first.step()).done);
+  EXPECT_FALSE(must(second.step()).done);
+  ASSERT_TRUE(make_private(block.get(), bytes).ok());
+  for (int i = 0; i < 2; ++i) {
+    const Status status = first.step().status();
+    EXPECT_NE(status.message().find("made memory private"), std::string::npos) << status.message();
+    EXPECT_EQ(status.culprit(), 0);
+  }
+  EXPECT_FALSE(must(second.step()).done) << "the first has told of a result";
 }
 
 TEST(DomainRun, WhatWasPulledFromALeaverIsNoResult) {

@@ -2,11 +2,18 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
+#include <memory>
 #include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/communicator_core.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/transports/static_session.hpp"
+#include "transports/tcp/switchboard.hpp"
 
 namespace lockstep {
 namespace {
@@ -24,6 +31,47 @@ Communicator join_on_host(const MeetingPlace& place, int rank, const char* trans
   setenv("LOCKSTEP_IFNAME", "=lo", 1);
   setenv("LOCKSTEP_TCP_CONGESTION", "reno", 1);  // As ranks of one host do: bbr paces loopback down.
   return place.join(rank, static_cast<int>(kHosts.size()), transports);
+}
+
+/// A store that answers late: after `delay`.
+class LateStore final : public internal::Store {
+ public:
+  LateStore(const std::string& name, std::chrono::milliseconds delay)
+      : store_(internal::open_memory_store(name)), delay_(delay) {}
+  internal::Status set(std::span<const Entry> entries) override { return store_->set(entries); }
+  internal::Result<std::vector<std::string>> get(std::span<const std::string> keys,
+                                                 std::chrono::milliseconds timeout) override {
+    internal::sleep_for(delay_);
+    return store_->get(keys, timeout);
+  }
+  internal::Result<std::vector<bool>> wait(std::span<const std::string> keys,
+                                           std::chrono::milliseconds timeout) override {
+    return store_->wait(keys, timeout);
+  }
+  internal::Result<std::int64_t> add(std::string_view key, std::int64_t delta) override {
+    return store_->add(key, delta);
+  }
+
+ private:
+  const std::unique_ptr<internal::Store> store_;
+  const std::chrono::milliseconds delay_;
+};
+
+// Of the waits for other ranks, the first takes all the time that there is for them.
+TEST(Hosts, AllThatAStartWaitsForHasOneDeadline) {
+  run_forked(1, [](int) {
+    constexpr std::chrono::milliseconds kTimeout{100};
+    internal::World world;
+    world.session = std::make_unique<internal::testing::StaticSession>(
+        0, 2, std::make_unique<LateStore>("late", kTimeout));
+    ASSERT_TRUE(world.session->store().set_one("rdma/1", "").ok());
+    internal::EngineGroup group;
+    group.members = world.session->members();
+    group.members[1].host_id = "elsewhere";
+    const auto made = internal::make_transport(world, group, {0, 1}, kTimeout);
+    EXPECT_EQ(made.status().code(), ErrorCode::timeout);
+    EXPECT_NE(made.status().message().find("no time was left"), std::string::npos) << made.status().message();
+  });
 }
 
 TEST(Hosts, MemoryInsideAndTcpBetween) {

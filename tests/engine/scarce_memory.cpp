@@ -7,10 +7,10 @@
 namespace {
 
 thread_local std::size_t t_least = SIZE_MAX;
-thread_local int t_times = 0, t_refused = 0;
+thread_local int t_times = 0, t_refused = 0, t_allowed = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (bytes >= t_least && t_refused < t_times) {
+  if (bytes >= t_least && t_allowed-- <= 0 && t_refused < t_times) {
     ++t_refused;
     throw std::bad_alloc();
   }
@@ -23,10 +23,11 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 
 namespace lockstep::testing {
 
-ScarceMemory::ScarceMemory(std::size_t least, int times) {
+ScarceMemory::ScarceMemory(std::size_t least, int times, int allowed) {
   t_least = least;
   t_times = times;
   t_refused = 0;
+  t_allowed = allowed;
 }
 ScarceMemory::~ScarceMemory() { t_least = SIZE_MAX; }
 int ScarceMemory::refused() const { return t_refused; }

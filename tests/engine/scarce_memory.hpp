@@ -6,10 +6,12 @@
 
 namespace lockstep::testing {
 
-/// While it lives, this thread finds no memory for pieces of `least` bytes or more, `times` times.
+/// While it lives, this thread finds no memory for pieces of `least` bytes or more, `times` times, once it
+/// has had `allowed` of them.
 class ScarceMemory {
  public:
-  explicit ScarceMemory(std::size_t least, int times = 1 << 30);
+  explicit ScarceMemory(std::size_t least, int times = kForGood, int allowed = 0);
+  static constexpr int kForGood = 1 << 30;
   ~ScarceMemory();
   ScarceMemory(const ScarceMemory&) = delete;
   ScarceMemory& operator=(const ScarceMemory&) = delete;

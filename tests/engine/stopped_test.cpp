@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/communicator_core.hpp"
+#include "lib/memory/segment.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/no_room.hpp"
@@ -54,23 +56,31 @@ void await_stop(pid_t child) {
   ASSERT_TRUE(WIFSTOPPED(status)) << "it never came to stop";
 }
 
-/// Lets `child` go on once rank 0 has given up on it, and waits for all.
-void go_on_after(std::atomic<bool>& given_up, const std::vector<pid_t>& children) {
+struct StopBoard {
+  std::atomic<bool> stopped{false}, given_up{false}, resumed{false};
+};
+
+/// Lets the last of `children`, which stops, go on once rank 0 has given up on it, and waits for all.
+void go_on_after(StopBoard& board, const std::vector<pid_t>& children) {
   await_stop(children.back());
-  wait_until([&] { return given_up.load(); });
+  board.stopped.store(true);
+  wait_until([&] { return board.given_up.load(); });
   kill(children.back(), SIGCONT);
   for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
 }
 
-struct StopBoard {
-  std::atomic<bool> given_up{false}, resumed{false};
-};
+/// What rank 0 gives up for: its deadline, or the news that rank 1 is lost, as where only the connection was
+/// by which it would be missed.
+enum class GivesUp { in_time, on_loss };
 
-// It has read half of the input and writes a result: neither is one, and the caller's memory stays as it is.
-TEST(Stopped, WhoGoesOnLeavesTheCallersMemoryAloneAndReportsNoSuccess) {
+/// Rank 1 has read half of the input and writes a result: neither is one, and the caller's memory stays as it
+/// is.
+void expect_memory_left_alone(GivesUp why) {
   MeetingPlace place;
   Shared<StopBoard> board;
   constexpr std::size_t kCount = 4 * kPage;
+  const ErrorCode expected = why == GivesUp::in_time ? ErrorCode::timeout : ErrorCode::peer_lost;
+  const milliseconds patience = why == GivesUp::in_time ? kGivesUpAfter : milliseconds(60'000);
   const auto children = start_forked(2, [&](int rank) {
     Communicator comm = place.join(rank, 2, "shm");
     auto* const in = static_cast<float*>(allocate(2 * kCount * sizeof(float)));
@@ -79,17 +89,48 @@ TEST(Stopped, WhoGoesOnLeavesTheCallersMemoryAloneAndReportsNoSuccess) {
     comm.barrier();
     std::atomic<bool> stops = rank == 1;
     const auto error = error_of([&] {
-      comm.all_reduce(in, out, kCount - 8, DataType::f32, ReduceOp::user,
-                      that_stops(&stops, rank == 0 ? kGivesUpAfter : milliseconds(60'000)));
+      Work work = comm.all_reduce_async(in, out, kCount - 8, DataType::f32, ReduceOp::user,
+                                        that_stops(&stops, rank == 0 ? patience : milliseconds(60'000)));
+      if (rank == 0 && why == GivesUp::on_loss) {
+        wait_until([&] { return board->stopped.load(); });
+        comm.core().engine().on_loss(1, "its connection has ended");
+      }
+      work.wait();
     });
-    EXPECT_EQ(error.first, ErrorCode::timeout) << error.second;
+    EXPECT_EQ(error.first, expected) << error.second;
     if (rank == 1) return board->resumed.store(true);
     std::fill_n(in, 2 * kCount, 7.0f);
     board->given_up.store(true);
     wait_until([&] { return board->resumed.load(); });
     EXPECT_EQ(std::count(in, in + 2 * kCount, 7.0f), static_cast<std::ptrdiff_t>(2 * kCount));
   });
-  go_on_after(board->given_up, children);
+  go_on_after(*board, children);
+}
+
+TEST(Stopped, WhoGoesOnLeavesTheCallersMemoryAloneAndReportsNoSuccess) {
+  expect_memory_left_alone(GivesUp::in_time);
+}
+TEST(Stopped, WhoIsTakenForLostLeavesTheCallersMemoryAloneToo) { expect_memory_left_alone(GivesUp::on_loss); }
+
+// In shared memory calls go the shortest way: what no peer writes to any more stays there.
+TEST(Stopped, WhoWasKilledThereTakesNoMemoryFromItsPeers) {
+  MeetingPlace place;
+  const auto children = start_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    auto* const data = static_cast<float*>(allocate(kPage * sizeof(float)));
+    comm.barrier();
+    std::atomic<bool> stops = rank == 1;
+    const auto error = error_of([&] {
+      comm.all_reduce(data, data, kPage, DataType::f32, ReduceOp::user,
+                      that_stops(&stops, milliseconds(60'000)));
+    });
+    EXPECT_EQ(error.first, ErrorCode::peer_lost) << error.second;
+    EXPECT_FALSE(internal::is_private(data, kPage * sizeof(float)));
+  });
+  ASSERT_EQ(waitpid(children[1], nullptr, WUNTRACED), children[1]);
+  kill(children[1], SIGKILL);
+  EXPECT_EQ(wait_for(children[0]), 0);
+  EXPECT_NE(wait_for(children[1]), 0);
 }
 
 TEST(Stopped, WhatItMayStillWriteToIsSaidWhereItCannotBePrevented) {
@@ -109,7 +150,7 @@ TEST(Stopped, WhatItMayStillWriteToIsSaidWhereItCannotBePrevented) {
         << error.second;
     if (rank == 0) board->given_up.store(true);
   });
-  go_on_after(board->given_up, children);
+  go_on_after(*board, children);
 }
 
 // The first two have a communicator of their own, whose calls go on in the other half of the blocks.
@@ -145,7 +186,41 @@ TEST(Stopped, OtherCallsInTheSameBlockStayRight) {
     first.join();
     if (rank == 0) board->given_up.store(true);
   });
-  go_on_after(board->given_up, children);
+  go_on_after(*board, children);
+}
+
+/// What rank 0 reduces into, which its operator takes from the peers, as after the failure of another
+/// communicator.
+struct Taken {
+  void* data;
+  std::size_t bytes;
+  static void combine(const void* in, void* inout, std::size_t count, void* taken) {
+    const auto* const self = static_cast<const Taken*>(taken);
+    EXPECT_TRUE(self == nullptr || internal::make_private(self->data, self->bytes).ok());
+    add(in, inout, count);
+  }
+};
+
+TEST(Stopped, WhoseMemoryAnotherFailureTookIsNamedOnAllRanks) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    Taken taken{allocate(kPage * sizeof(float)), kPage * sizeof(float)};
+    comm.barrier();
+    CallOptions options;
+    options.algorithm = "registered/fused";
+    options.user_op = {&Taken::combine, rank == 0 ? &taken : nullptr};
+    try {
+      comm.all_reduce(taken.data, taken.data, kPage, DataType::f32, ReduceOp::user, options);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(error.code(), ErrorCode::aborted) << text;
+      EXPECT_EQ(error.culprit(), 0) << text;
+      EXPECT_NE(text.find("cause : rank 0 ("), std::string::npos) << text;
+      EXPECT_NE(text.find("made memory private"), std::string::npos) << text;
+    }
+  });
 }
 
 // The first two of four are threads of one process, and find each other's blocks without mapping them. With
@@ -192,7 +267,7 @@ TEST(Stopped, ACallThatWasStartedBeforeEndsWellAmongThreads) {
     EXPECT_NO_THROW(run(0));
     second.join();
   });
-  ASSERT_EQ(waitpid(children.back(), nullptr, WUNTRACED), children.back());
+  await_stop(children.back());
   board->stopped.store(true);
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(wait_for(children[i]), 0);
   kill(children.back(), SIGCONT);
@@ -217,7 +292,7 @@ TEST(Stopped, WhoWaitsForAPeersMemoryKeepsItsDeadlineAndNamesThePeer) {
       EXPECT_EQ(error_of([&] { work.wait(); }).first, ErrorCode::timeout);
       return;
     }
-    wait_until([&] { return board->resumed.load(); });  // Stopped, rather.
+    wait_until([&] { return board->stopped.load(); });
     const auto begun = std::chrono::steady_clock::now();
     const auto error =
         error_of([&] { comm.all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum, options); });
@@ -227,11 +302,7 @@ TEST(Stopped, WhoWaitsForAPeersMemoryKeepsItsDeadlineAndNamesThePeer) {
     EXPECT_NE(error.second.find("pid "), std::string::npos) << error.second;
     board->given_up.store(true);
   });
-  await_stop(children[1]);
-  board->resumed.store(true);
-  wait_until([&] { return board->given_up.load(); });
-  kill(children[1], SIGCONT);
-  for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
+  go_on_after(*board, children);
 }
 
 /// Ranks that are threads cannot be kept from memory that they write to already.

@@ -1,6 +1,8 @@
 // Links over a fabric, of which there is one in memory: no device and no library is needed.
 #include <algorithm>
+#include <array>
 
+#include "tests/transports/failing_allocations.hpp"
 #include "tests/transports/link_fixtures.hpp"
 #include "tests/transports/memory_fabric.hpp"
 
@@ -66,21 +68,45 @@ TEST(FabricLink, WhatWasExpectedAndNeverCameIsTakenBack) {
   EXPECT_EQ(pull(*pair.b, in).status().code(), ErrorCode::aborted) << "the link has ended";
 }
 
-TEST(FabricLink, MemoryThatIsBeingFilledIsGivenBackByForceAlone) {
-  FabricPair pair;
-  pair.wire_a->fills = false;
-  Outgoing out = message(1 << 20, 1);
-  Incoming in;
-  for (int step = 0; step < 4; ++step) {
-    ASSERT_FALSE(*push(*pair.a, out));
-    ASSERT_FALSE(*pull(*pair.b, in));
+/// A message whose receiver's memory is being filled, and never is.
+class UnderWay {
+ public:
+  UnderWay() {
+    pair_.wire_a->fills = false;
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_FALSE(*push(*pair_.a, out_));
+      EXPECT_FALSE(*pull(*pair_.b, in_));
+    }
   }
-  for (FabricLink* end : {pair.a.get(), pair.b.get()}) {
+  std::array<FabricLink*, 2> ends() const { return {pair_.a.get(), pair_.b.get()}; }
+  void expect_cut() {
+    EXPECT_EQ(push(*pair_.a, out_).status().code(), ErrorCode::peer_lost);
+    EXPECT_EQ(pull(*pair_.b, in_).status().code(), ErrorCode::peer_lost);
+  }
+
+ private:
+  FabricPair pair_;
+  Outgoing out_ = message(1 << 20, 1);
+  Incoming in_;
+};
+
+TEST(FabricLink, MemoryThatIsBeingFilledIsGivenBackByForceAlone) {
+  UnderWay under_way;
+  for (FabricLink* end : under_way.ends()) {
     EXPECT_FALSE(end->withdraw(false));
     EXPECT_TRUE(end->withdraw(true));
   }
-  EXPECT_EQ(push(*pair.a, out).status().code(), ErrorCode::peer_lost);
-  EXPECT_EQ(pull(*pair.b, in).status().code(), ErrorCode::peer_lost);
+  under_way.expect_cut();
+}
+
+/// As where a revoke finds no memory for the words of what it ends.
+TEST(FabricLink, MemoryIsGivenBackByForceWhereNoneIsLeft) {
+  UnderWay under_way;
+  for (FabricLink* end : under_way.ends()) {
+    const testing::FailingAllocations none(0);
+    EXPECT_TRUE(end->withdraw(true));
+  }
+  under_way.expect_cut();
 }
 
 // ---- what no lockstep says ----

@@ -18,7 +18,9 @@ namespace lockstep::internal::testing {
 class StaticSession final : public Session {
  public:
   StaticSession(int rank, int size, const std::string& store, std::string secret = "s3cret")
-      : rank_(rank), secret_(std::move(secret)), store_(open_memory_store(store)) {
+      : StaticSession(rank, size, open_memory_store(store), std::move(secret)) {}
+  StaticSession(int rank, int size, std::unique_ptr<Store> store, std::string secret = "s3cret")
+      : rank_(rank), secret_(std::move(secret)), store_(std::move(store)) {
     for (int r = 0; r < size; ++r) {
       Member member;
       member.rank = r;

@@ -243,8 +243,8 @@ void FabricLink::close_landings() {
   open_.resize(open_.size() - closed);
   untold_.resize(untold_.size() - std::min(untold_.size(), closed));
   if (closed == 0 && ahead == 0) return;
-  given_up_ =
-      Status(ErrorCode::aborted, "a message of rank " + std::to_string(peer_) + " was given up", peer_);
+  const auto words = [&] { return "a message of rank " + std::to_string(peer_) + " was given up"; };
+  given_up_ = Status(ErrorCode::aborted, words_of(words), peer_);
 }
 
 bool FabricLink::withdraw(bool force) {
@@ -261,9 +261,10 @@ bool FabricLink::withdraw(bool force) {
   const bool over = wire_->filled() == filled_ + in_transfer_.size();
   if (over && (!receiving || open_.empty())) return true;
   if (!force) return false;
-  wire_->cut(Status(
-      ErrorCode::peer_lost,
-      "rank " + std::to_string(peer_) + " did not take part any more when a failed operation ended", peer_));
+  const auto words = [&] {
+    return "rank " + std::to_string(peer_) + " did not take part any more when a failed operation ended";
+  };
+  wire_->cut(Status(ErrorCode::peer_lost, words_of(words), peer_));
   open_.clear();
   in_transfer_.clear();
   return true;
