@@ -14,13 +14,17 @@ Error::Error(ErrorCode code, const std::string& message, int culprit)
 
 namespace lockstep::internal {
 
-Status::Status(ErrorCode code, std::string message, int culprit) noexcept : code_(code), culprit_(culprit) {
+Status::Status(ErrorCode code, std::string message, int culprit) noexcept {
   assert(code != ErrorCode::ok);
-  if (message.empty()) return;
-  try {
-    message_ = std::make_shared<const std::string>(std::move(message));
-  } catch (const std::bad_alloc&) {
-  }
+  const auto* const failure =
+      message.empty() ? nullptr : new (std::nothrow) Failure{1, code, culprit, std::move(message)};
+  word_ = failure != nullptr ? reinterpret_cast<std::uint64_t>(failure)
+                             : static_cast<std::uint64_t>(static_cast<std::uint32_t>(culprit)) << 32 |
+                                   static_cast<std::uint64_t>(code) << 1 | 1;
+}
+
+void Status::release() noexcept {
+  if (failure()->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete failure();
 }
 
 Status system_error(const std::string& what, int error_number) {

@@ -1,8 +1,9 @@
 // Status and Result: errors as values. Everything below the public surface returns these and throws nothing.
 #pragma once
 
+#include <atomic>
 #include <cassert>
-#include <memory>
+#include <cstdint>
 #include <new>
 #include <optional>
 #include <string>
@@ -13,22 +14,37 @@
 namespace lockstep::internal {
 
 /// ok, or a code with a message that names the cause and the next step, and the rank to blame when there is
-/// one. Copies share the message, so that an error can be passed on where memory has run out. Success has
-/// none: it costs nothing to pass on, which the path of small messages feels.
+/// one. Copies share the message, so that an error can be passed on where memory has run out. Success is a
+/// zero: it costs nothing to pass on, which the path of small messages feels.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
   /// `code` is not ok. Without memory to keep its words an error still has its code and its culprit.
   Status(ErrorCode code, std::string message, int culprit = -1) noexcept;
+  Status(const Status& other) noexcept : word_(other.word_) {
+    if (has_words()) failure()->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+  Status(Status&& other) noexcept : word_(std::exchange(other.word_, 0)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(word_, other.word_);
+    return *this;
+  }
+  ~Status() {
+    if (has_words()) release();
+  }
 
-  bool ok() const noexcept { return code_ == ErrorCode::ok; }
-  ErrorCode code() const noexcept { return code_; }
-  int culprit() const noexcept { return culprit_; }
-  const std::string& message() const noexcept { return message_ ? *message_ : kNoMessage; }
+  bool ok() const noexcept { return word_ == 0; }
+  ErrorCode code() const noexcept {
+    return has_words() ? failure()->code : static_cast<ErrorCode>(word_ >> 1 & 0x7fffffff);
+  }
+  int culprit() const noexcept {
+    return has_words() ? failure()->culprit : ok() ? -1 : static_cast<std::int32_t>(word_ >> 32);
+  }
+  const std::string& message() const noexcept { return has_words() ? failure()->message : kNoMessage; }
 
   /// The same error with words in front: "while connecting to rank 3: ...".
   Status with_context(const std::string& context) const {
-    return ok() ? Status() : Status(code_, context + ": " + message(), culprit_);
+    return ok() ? Status() : Status(code(), context + ": " + message(), culprit());
   }
   /// The same error as `rank`'s fault, but for what this process lacks itself.
   Status blamed_on(int rank) const { return is_own_lack() ? *this : Status(code(), message(), rank); }
@@ -38,14 +54,24 @@ class [[nodiscard]] Status {
   }
   /// Leaves the world of values: throws lockstep::Error unless ok.
   void throw_if_error() const {
-    if (!ok()) throw Error(code_, message(), culprit_);
+    if (!ok()) throw Error(code(), message(), culprit());
   }
 
  private:
+  struct Failure {
+    std::atomic<std::uint32_t> owners;
+    ErrorCode code;
+    int culprit;
+    std::string message;
+  };
+  bool has_words() const noexcept { return word_ != 0 && (word_ & 1) == 0; }
+  Failure* failure() const noexcept { return reinterpret_cast<Failure*>(word_); }
+  void release() noexcept;
+
   static inline const std::string kNoMessage;
-  ErrorCode code_ = ErrorCode::ok;
-  int culprit_ = -1;
-  std::shared_ptr<const std::string> message_;
+  /// 0, or a Failure's address; or, odd, an error without words: its code from bit 1 on, its culprit from 32
+  /// on.
+  std::uint64_t word_ = 0;
 };
 
 /// What `say` returns, or nothing where there is no memory for it: for errors that must be told all the same.

@@ -129,8 +129,8 @@ TEST(Sleeper, ADescriptorWithTheNumberOfOneThatIsGoneWakes) {
 }
 
 TEST(Sleeper, WithoutDescriptorsThereIsNone) {
-  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
-  const testing::NoDescriptorsLeft none;
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  const lockstep::testing::NoDescriptorsLeft none;
   EXPECT_THROW(Sleeper(nullptr, 1, 0), Error);
 }
 

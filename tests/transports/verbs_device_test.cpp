@@ -115,10 +115,5 @@ TEST_F(VerbsDevices, AnAddressThatIsInNoTableIsNamed) {
       << status.message();
 }
 
-TEST_F(VerbsDevices, ATimeThatNoDeviceCanBeToldIsRefused) {
-  const ScopedVariable timeout("LOCKSTEP_VERBS_TIMEOUT", "40");
-  EXPECT_EQ(refused().code(), ErrorCode::configuration);
-}
-
 }  // namespace
 }  // namespace lockstep::internal

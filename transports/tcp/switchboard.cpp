@@ -20,13 +20,11 @@ namespace lockstep::internal {
 namespace {
 
 Result<int> sockets_of_link(int usual) {
-  const bool set = config_is_set("LOCKSTEP_TCP_SOCKETS");
-  const std::int64_t sockets = set ? config_integer("LOCKSTEP_TCP_SOCKETS") : usual;
-  if (sockets >= 1 && sockets <= kMaxSockets) return static_cast<int>(sockets);
-  return Status(ErrorCode::configuration,
-                std::string(set ? "LOCKSTEP_TCP_SOCKETS" : "tcp_sockets of the tuning file") + " is " +
-                    std::to_string(sockets) + ", but a link has 1 to " + std::to_string(kMaxSockets) +
-                    " sockets");
+  if (config_is_set("LOCKSTEP_TCP_SOCKETS")) return static_cast<int>(config_integer("LOCKSTEP_TCP_SOCKETS"));
+  if (usual >= 1 && usual <= kMaxSockets) return usual;
+  return Status(ErrorCode::configuration, "tcp_sockets of the tuning file is " + std::to_string(usual) +
+                                              ", but a link has 1 to " + std::to_string(kMaxSockets) +
+                                              " sockets");
 }
 
 /// What no link could have is an error of the start, not of the first link.

@@ -28,9 +28,9 @@ struct QueueSizes {
 /// The queues for a group of `size`. Error `configuration`, naming the limit, when the device has too little.
 Result<QueueSizes> queue_sizes(int size, const DeviceLimits& device);
 
-/// LOCKSTEP_VERBS_TIMEOUT. Error `configuration` outside 1 to 31: the device has five bits for it, and 0
-/// would mean that a lost packet is never sent again.
-Result<std::uint8_t> acknowledgement_timeout();
+/// LOCKSTEP_VERBS_TIMEOUT, 1 to 31: the device has five bits for it, and 0 would mean that a lost packet is
+/// never sent again.
+std::uint8_t acknowledgement_timeout();
 
 /// Which send requests are under way on one queue pair, and which of them ask for a completion.
 class SendBudget {

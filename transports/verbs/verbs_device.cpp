@@ -58,10 +58,8 @@ Result<std::shared_ptr<VerbsDevice>> open_verbs(int rank) {
 }
 
 Result<std::shared_ptr<VerbsDevice>> VerbsDevice::open(const VerbsLibrary& library, int rank) {
-  const auto timeout = acknowledgement_timeout();
-  if (!timeout.ok()) return timeout.status();
   std::shared_ptr<VerbsDevice> device(new VerbsDevice(library));
-  device->timeout_ = timeout.value();
+  device->timeout_ = acknowledgement_timeout();
   LOCKSTEP_RETURN_IF_ERROR(device->find(in_turn(config_text("LOCKSTEP_VERBS_DEVICE"), rank)));
   LOCKSTEP_RETURN_IF_ERROR(device->read_limits());
   device->domain_ = device->verbs_.alloc_pd(device->context_);
