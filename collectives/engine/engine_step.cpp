@@ -85,7 +85,9 @@ bool Engine::advance(Operation& operation) try {
     if (progress.status().code() == ErrorCode::peer_lost) apply_requests();
     if (state() != ErrorCode::ok) return true;
     Status cause = true_cause(progress.status());
-    if (cause.code() == ErrorCode::mismatch && cause.message().empty())
+    // Without words, but with a name: of a run that found another fingerprint.
+    if (cause.code() == ErrorCode::mismatch && cause.message().empty() && domain_ != nullptr &&
+        cause.culprit() >= 0)
       cause = explain_domain_mismatch(cause.culprit(), operation);
     revoke(is_own(cause, group_.rank) ? of_this_rank(cause) : cause);
     return true;

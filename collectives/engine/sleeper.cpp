@@ -6,9 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-
-#include "lib/base/status.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -32,8 +29,6 @@ Sleeper::Sleeper(Transport* transport, int size, int self)
       self_(self) {
   if (domain_ == nullptr) bell_fd_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-  if (bell_fd() < 0 || !epoll_)
-    system_error("a communicator needs two file descriptors to sleep (`ulimit -n`)", errno).throw_if_error();
   epoll_event event{.events = EPOLLIN, .data = {.fd = bell_fd()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_fd(), &event);
 }
@@ -47,6 +42,12 @@ void Sleeper::want(const pollfd& entry, std::uint32_t mode) {
 
 /// Makes the epoll set equal to what the links want to be watched for. Whether that is anything.
 bool Sleeper::refresh(bool others_held) {
+  // What is not a link's may be closed by now, and its number be another's.
+  std::erase_if(watched_, [&](const Watched& watched) {
+    const bool passes = (watched.events & EPOLLET) == 0;
+    if (passes) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.fd, nullptr);
+    return passes;
+  });
   wanted_.clear();
   if (transport_ != nullptr) {
     for (int peer = 0; peer < size_; ++peer) {
@@ -103,13 +104,9 @@ void Sleeper::sleep(bool in_poll, Nanos timeout) {
 void Sleeper::undeclare() {
   declare_awake(bell());
   drain_bell(bell_fd());
-  // What is not a link's may be closed meanwhile, and its number be another's.
-  const bool all = watched_.size() <= kWatchedForASleep;
-  std::erase_if(watched_, [&](const Watched& watched) {
-    const bool passes = all || (watched.events & EPOLLET) == 0;
-    if (passes) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.fd, nullptr);
-    return passes;
-  });
+  if (watched_.size() > kWatchedForASleep) return;
+  for (const Watched& entry : watched_) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, entry.fd, nullptr);
+  watched_.clear();
 }
 
 void Sleeper::wake() { internal::wake(bell(), bell_fd()); }

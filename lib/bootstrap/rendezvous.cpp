@@ -81,8 +81,8 @@ Status await_name(const std::string& host, const Deadline& start, Env& env) {
 /// The port is taken: by another process that is rank 0 of this job, who is met there and told, or by a
 /// stranger.
 Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client, const Status& cannot_listen,
-                               Env& env) {
-  auto store = open_tcp_store(client, kHandshakeDeadline, env);
+                               const Deadline& deadline, Env& env) {
+  auto store = open_tcp_store(client, std::min(deadline.left(), kHandshakeDeadline), env);
   if (!store.ok()) return cannot_listen.with_context("rank 0 cannot host the meeting of the ranks");
   meeting.store = std::move(*store);
   meeting.client = client;
@@ -130,7 +130,7 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
     const bool may_be_seen = !secret.empty() || config_flag("LOCKSTEP_INSECURE");
     auto hosted = HostedStore::open(at->text(), client.key, group,
                                     [&] { return start_server(options, hidden && may_be_seen); });
-    if (!hosted.ok()) return join_as_second(std::move(meeting), client, hosted.status(), env);
+    if (!hosted.ok()) return join_as_second(std::move(meeting), client, hosted.status(), deadline, env);
     meeting.hosted = std::move(*hosted);
     client.server.port = meeting.hosted->server().address().port;
     if (may_be_seen) meeting.hint.clear();

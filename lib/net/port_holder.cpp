@@ -37,6 +37,12 @@ std::string table_text(const sockaddr& address) {
   return text;
 }
 
+/// An address of IPv4 in the form of IPv6 is the same one.
+std::string without_mapping(const std::string& text) {
+  static constexpr std::string_view kMapped = "0000000000000000FFFF0000";
+  return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
+}
+
 bool is_all_addresses(std::string_view text) { return text.find_first_not_of('0') == std::string_view::npos; }
 
 /// The inode of the socket that listens at `address`, or on its port at all addresses, from a table of the
@@ -45,7 +51,7 @@ std::optional<std::string> listening_inode(const char* table, const sockaddr& ad
   static constexpr std::string_view kListening = "0A";
   const std::uint16_t port =
       ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);  // In v6 there too.
-  const std::string wanted = table_text(address);
+  const std::string wanted = without_mapping(table_text(address));
   std::ifstream file(table);
   std::string line;
   std::getline(file, line);  // The heading.
@@ -58,7 +64,7 @@ std::optional<std::string> listening_inode(const char* table, const sockaddr& ad
     fields >> inode;
     const std::size_t colon = local.rfind(':');
     if (colon == std::string::npos || state != kListening) continue;
-    const std::string at = local.substr(0, colon);
+    const std::string at = without_mapping(local.substr(0, colon));
     if (at != wanted && !is_all_addresses(at) && !is_all_addresses(wanted)) continue;
     if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port) return inode;
   }

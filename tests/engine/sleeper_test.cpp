@@ -8,7 +8,6 @@
 #include <chrono>
 #include <vector>
 
-#include "tests/support/no_descriptors_left.hpp"
 #include "tests/transports/link_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -126,12 +125,6 @@ TEST(Sleeper, ADescriptorWithTheNumberOfOneThatIsGoneWakes) {
   pollfd entry{sleeper.descriptor(), POLLIN, 0};
   EXPECT_EQ(poll(&entry, 1, 0), 1);
   sleeper.undeclare();
-}
-
-TEST(Sleeper, WithoutDescriptorsThereIsNone) {
-  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
-  const lockstep::testing::NoDescriptorsLeft none;
-  EXPECT_THROW(Sleeper(nullptr, 1, 0), Error);
 }
 
 }  // namespace

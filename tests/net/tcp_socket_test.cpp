@@ -84,6 +84,14 @@ TEST(TcpSocket, TakenPortNamesWhoHoldsItAtThatAddress) {
   EXPECT_TRUE(WIFSIGNALED(testing::wait_for(children[0])));
 }
 
+TEST(TcpSocket, TakenPortNamesAHolderWhoseAddressIsMapped) {
+  auto first = tcp_listen({"::ffff:127.0.0.1", 0});
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  const auto second = tcp_listen({"127.0.0.1", local_address(*first).port});
+  EXPECT_NE(second.status().message().find("process " + std::to_string(getpid()) + " "), std::string::npos)
+      << second.status().message();
+}
+
 TEST(TcpSocket, PortWithoutListenerHasNoHolder) {
   const sockaddr_in nowhere{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
   EXPECT_EQ(describe_port_holder(reinterpret_cast<const sockaddr&>(nowhere)), "an unknown process");

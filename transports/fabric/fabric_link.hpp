@@ -81,6 +81,7 @@ class FabricLink final : public Link {
   Status begin_payload();
   Status open_ahead();
   void close_landings();
+  bool lets_go();
   Status choose_way(std::span<const std::byte> into);
   Status open(std::span<std::byte> memory, bool may_take_back);
   Result<std::size_t> read_pieces(std::span<std::byte> into);

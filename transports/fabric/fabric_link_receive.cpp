@@ -1,6 +1,7 @@
 // The receiving side of a link over a fabric.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "lib/reduce/copy.hpp"
 #include "transports/check_frame.hpp"
@@ -247,7 +248,8 @@ void FabricLink::close_landings() {
   given_up_ = Status(ErrorCode::aborted, words_of(words), peer_);
 }
 
-bool FabricLink::withdraw(bool force) {
+/// Whether nothing here is awaited or sent from the caller's memory any more.
+bool FabricLink::lets_go() {
   if (given_up_.ok()) close_landings();
   const bool receiving = (way_ == Way::direct || !given_up_.ok()) && !open_.empty();
   if (!receiving && in_transfer_.empty()) return true;
@@ -259,8 +261,16 @@ bool FabricLink::withdraw(bool force) {
   if (receiving && open_.empty()) way_ = Way::undecided;
   // Sends are accounted by whoever goes on sending; here it counts that they are over.
   const bool over = wire_->filled() == filled_ + in_transfer_.size();
-  if (over && (!receiving || open_.empty())) return true;
-  if (!force) return false;
+  return over && (!receiving || open_.empty());
+}
+
+bool FabricLink::withdraw(bool force) {
+  bool free = false;
+  try {
+    free = lets_go();
+  } catch (const std::bad_alloc&) {  // For what has come: the cut needs none.
+  }
+  if (free || !force) return free;
   const auto words = [&] {
     return "rank " + std::to_string(peer_) + " did not take part any more when a failed operation ended";
   };
