@@ -78,6 +78,10 @@ inline constexpr int kPausesBeforeLook = 16;
 /// looks at the clock: milliseconds, beside which that costs nothing.
 inline constexpr int kBlocksInPlace = 64;
 
+/// Calls that an engine knows again, and up to which size of its program what one needs is kept for the next
+/// like it: half a MiB in all.
+inline constexpr std::size_t kKnownCalls = 64;
+inline constexpr std::size_t kKeptProgramBytes = 8 << 10;
 /// Programs kept per communicator, and what they may take together.
 inline constexpr std::size_t kMaxCachedPrograms = 512;
 inline constexpr std::size_t kMaxCachedProgramBytes = 3 << 20;

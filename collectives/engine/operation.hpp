@@ -19,7 +19,7 @@ class Engine;
 
 /// Owned by its engine's pool; all fields but `done` are guarded by the engine's lock. References: one of the
 /// engine while it runs, one of each handle. It returns to the pool with the last. One that ended in place
-/// has no handle and is kept for the next call (Engine::repeatable_).
+/// has no handle and is kept for the next call (Engine::KnownCall).
 class Operation {
  public:
   enum class Kind : std::uint8_t { collective, message, batch };
