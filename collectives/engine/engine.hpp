@@ -177,6 +177,7 @@ class Engine final : public Progressor,
   Operation* attempt_in_domain(Operation& operation);
   void keep_for_next(Operation& operation);
   Operation* run_begun(const Call& call);
+  void attempt_small(Operation& operation);
   Operation* make_late(Operation& operation);
   template <class Try>
   void attempt(Try&& try_once, const DomainRun* run = nullptr);

@@ -230,4 +230,19 @@ Operation* Engine::run_begun(const Call& call) {
   return &operation;
 }
 
+/// Of a call that was only started: one that is over in a moment is over before the reactor's thread is woken
+/// for it. Not where peers need this processor, or earlier calls wait for them.
+void Engine::attempt_small(Operation& operation) {
+  if (domain_ == nullptr || memory_ != nullptr || wait_policy_.inline_yields) return;
+  if (operation.bytes() > kBytesInPlace) return;
+  const auto may_go_on = [&] {
+    return !operation.done.load(std::memory_order_relaxed) && is_front_of_domain(operation) &&
+           contenders_.load(std::memory_order_relaxed) == 0 && state() == ErrorCode::ok;
+  };
+  for (int pauses = 0; pauses < kInlinePauses && may_go_on(); ++pauses) {
+    relax();
+    advance(operation);
+  }
+}
+
 }  // namespace lockstep::internal
