@@ -62,6 +62,7 @@ bool Sleeper::refresh(bool others_held) {
     for (const pollfd& entry : beyond_links_) want(entry, 0);
   }
   const auto of = [](int fd) { return [fd](const Watched& watched) { return watched.fd == fd; }; };
+  watched_.reserve(watched_.size() + wanted_.size());  // What epoll watches is to be known here.
   for (const Watched& entry : wanted_) {
     epoll_event event{.events = entry.events, .data = {.fd = entry.fd}};
     const auto known = std::find_if(watched_.begin(), watched_.end(), of(entry.fd));
