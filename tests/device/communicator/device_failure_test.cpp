@@ -6,11 +6,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
@@ -79,6 +81,28 @@ void survive_a_kill(bool registered) {
 
 TEST(DeviceFailure, AKilledRankIsNamedAndStreamsDrain) { survive_a_kill(false); }
 TEST(DeviceFailure, AKilledRankIsNamedAndStreamsDrainWithRegisteredMemory) { survive_a_kill(true); }
+
+/// And not the peer, whose memory it cannot map for want of descriptors. Other modes map nothing in a call.
+TEST(DeviceFailure, ARankThatLacksDescriptorsIsNamed) {
+  if (!testing::kDescriptorsCanRunOut || std::string(kMode) != "host_sync") GTEST_SKIP();
+  constexpr std::size_t kCount = 1 << 20;
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(kCount * sizeof(float), self.device());
+    arena.upload(arena.size(), self.stream);
+    self.stream.synchronize();
+    self.communicator.register_buffer(arena.device(), arena.size());
+    std::optional<testing::NoDescriptorsLeft> none;
+    if (self.rank() == 1) none.emplace();
+    try {
+      all_reduce(self, arena, kCount);
+      self.synchronize();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 1 ("), std::string::npos) << error.what();
+    }
+  });
+}
 
 TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
