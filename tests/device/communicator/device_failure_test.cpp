@@ -12,6 +12,7 @@
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -120,6 +121,31 @@ TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
     EXPECT_NE(self.communicator.error_text().find("enough"), std::string::npos)
         << self.communicator.error_text();
     EXPECT_THROW(all_reduce(self, arena, 1), Error);
+  });
+}
+
+/// Rank 1 does the first step of a set-up, and no more.
+TEST(DeviceFailure, AnAbortEndsASetUpThatWaits) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  Shared<std::atomic<bool>> over;
+  internal::testing::run_forked(2, [&](int rank) {
+    Communicator host = place.join(rank, 2, "auto");
+    if (rank == 1) {
+      const auto control = host.core().split(0, rank);
+      ASSERT_TRUE(control.ok()) << control.status().message();
+      EXPECT_TRUE(testing::eventually([&] { return over->load(); }));
+      return;
+    }
+    std::thread sets_up([&] {
+      const auto [code, text] = testing::error_of([&] { DeviceCommunicator(host, 0); });
+      EXPECT_EQ(code, ErrorCode::aborted) << text;
+      EXPECT_NE(text.find("enough"), std::string::npos) << text;
+      over->store(true);
+    });
+    internal::sleep_for(std::chrono::milliseconds(100));  // It may come at any moment.
+    host.abort("enough");
+    sets_up.join();
   });
 }
 
