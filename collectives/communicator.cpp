@@ -96,9 +96,7 @@ std::optional<Communicator> Communicator::split(int color, int key) {
 
 void Communicator::abort(std::string_view reason) {
   refuse_in_forked_child();
-  const int self = core_->rank();
-  core_->engine().request_revoke(
-      Status(ErrorCode::aborted, core_->engine().who(self) + " aborted: " + std::string(reason), self));
+  core_->abort(reason);
 }
 
 void Communicator::finalize() {

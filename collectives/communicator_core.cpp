@@ -124,6 +124,27 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   return make(world_, id, name, world_ranks, std::chrono::seconds(60));
 }
 
+void CommunicatorCore::abort(std::string_view reason) {
+  const Status why(ErrorCode::aborted, engine_->who(rank()) + " aborted: " + std::string(reason), rank());
+  engine_->request_revoke(why);
+  const std::lock_guard lock(parts_mutex_);
+  for (CommunicatorCore* const part : parts_) part->abort(reason);
+}
+
+/// Where the whole has ended before, the part ends at once.
+CommunicatorCore::SetUp::SetUp(CommunicatorCore& whole, CommunicatorCore& part) : whole_(whole), part_(part) {
+  {
+    const std::lock_guard lock(whole_.parts_mutex_);
+    whole_.parts_.push_back(&part);
+  }
+  if (whole_.engine().poll_state() != ErrorCode::ok) part_.engine().request_revoke(whole_.engine().reason());
+}
+
+CommunicatorCore::SetUp::~SetUp() {
+  const std::lock_guard lock(whole_.parts_mutex_);
+  std::erase(whole_.parts_, &part_);
+}
+
 Status CommunicatorCore::finalize() {
   engine_->finish_calls();
   CallBuilder barrier(Collective::barrier, *engine_, {});

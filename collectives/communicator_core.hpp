@@ -6,6 +6,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "collectives/engine/engine.hpp"
 #include "lib/bootstrap/session.hpp"
@@ -57,6 +59,21 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   std::uint64_t number_user() { return users_++; }
   /// Waits for the calls under way and, by a barrier, for all ranks, then leaves.
   Status finalize();
+  /// Ends it on all ranks, and what is being set up on it.
+  void abort(std::string_view reason);
+
+  /// While it lives, an abort of `whole` ends `part` too, which nobody else can name yet.
+  class SetUp {
+   public:
+    SetUp(CommunicatorCore& whole, CommunicatorCore& part);
+    ~SetUp();
+    SetUp(const SetUp&) = delete;
+    SetUp& operator=(const SetUp&) = delete;
+
+   private:
+    CommunicatorCore& whole_;
+    CommunicatorCore& part_;
+  };
 
  private:
   CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
@@ -67,6 +84,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   std::shared_ptr<Engine> engine_;
   std::vector<int> world_ranks_;
   std::uint64_t loss_callback_ = 0;
+  std::mutex parts_mutex_;
+  std::vector<CommunicatorCore*> parts_;  ///< That are being set up.
   std::mutex split_mutex_;
   std::uint64_t splits_ = 0;
   std::uint64_t users_ = 0;

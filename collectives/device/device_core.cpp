@@ -92,6 +92,7 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communica
   if (backend.ok()) beside.emplace(**backend);
   auto control = communicator.split(0, communicator.rank());
   if (!control.ok()) return control.status();
+  const CommunicatorCore::SetUp control_under_way(communicator, **control);
   DeviceFacts own = facts_of(backend, device, options);
   own.goes_straight = goes_straight(backend, (*control)->world()) ? 1 : 0;
   auto facts = exchange_records(**control, own);
@@ -100,14 +101,15 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communica
   if (!decision.ok()) return decision.status();
   if ((*control)->rank() == 0) print_decision(*decision, (*control)->size());
   std::shared_ptr<CommunicatorCore> near = *control;
+  std::optional<CommunicatorCore::SetUp> near_under_way;
   if (decision->several_hosts) {
     const std::vector<int> hosts = hosts_of((*control)->engine().group());
     auto of_host = (*control)->split(hosts[static_cast<std::size_t>((*control)->rank())], 0);
     if (!of_host.ok()) return of_host.status();
     near = std::move(*of_host);
+    near_under_way.emplace(communicator, *near);
   }
-  std::shared_ptr<DeviceCore> core(
-      new DeviceCore(**backend, device, std::move(*control), std::move(near), *decision));
+  std::shared_ptr<DeviceCore> core(new DeviceCore(**backend, device, *control, near, *decision));
   LOCKSTEP_RETURN_IF_ERROR(core->set_up(options));
   return core;
 }

@@ -136,9 +136,8 @@ SegmentRef SharedBuffers::find(const void* pointer, std::size_t bytes) const {
 Result<DeviceLease> SharedBuffers::lease(int member, const SegmentRef& ref, std::size_t bytes) {
   auto lease = imports_.resolve(owners_[static_cast<std::size_t>(member)], ref, bytes, device_);
   if (!lease.ok()) {
-    return Status(lease.status().code(),
-                  "mapping device memory of rank " + std::to_string(member) + ": " + lease.status().message(),
-                  member);
+    return lease.status().blamed_on(member).with_context("mapping device memory of rank " +
+                                                         std::to_string(member));
   }
   if (ref.owner != process_token()) kept_->add(lease->allocation);
   return lease;

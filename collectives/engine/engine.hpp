@@ -203,6 +203,7 @@ class Engine final : public Progressor,
   void pass_on();
   std::uint32_t note_processor();
   bool shares_processor();
+  std::optional<bool> fall_asleep(bool for_poll, bool others_held);
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
   void wake_self();
   bool has_unattended() const;

@@ -2,6 +2,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include "collectives/engine/contender.hpp"
@@ -100,16 +102,24 @@ bool Engine::test(Operation& operation) {
 void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit) {
   if (sleeper_ == nullptr) return;
   const bool held = others_held_;  // What is held is not watched, but looked at again soon.
-  if (transport_) static_cast<void>(transport_->service());  // First: a link that it makes is to be watched.
-  const bool in_poll = sleeper_->declare(false, held);
+  const std::optional<bool> in_poll = fall_asleep(false, held);
+  if (!in_poll) return;
   if (!step_locked() && !operation.done.load(std::memory_order_relaxed)) {
     ++sleepers_;
     lock.unlock();
-    sleeper_->sleep(in_poll, std::min(limit, held ? kUrgentPause : kLongestSleep));
+    sleeper_->sleep(*in_poll, std::min(limit, held ? kUrgentPause : kLongestSleep));
     lock.lock();
     --sleepers_;
   }
   sleeper_->undeclare();
+}
+
+/// Whether the sleeper sleeps in poll. Nothing without memory for what it is to watch: it looks again.
+std::optional<bool> Engine::fall_asleep(bool for_poll, bool others_held) try {
+  if (transport_) static_cast<void>(transport_->service());  // First: a link that it makes is to be watched.
+  return sleeper_->declare(for_poll, others_held);
+} catch (const std::bad_alloc&) {
+  return std::nullopt;
 }
 
 void Engine::wake_self() {
@@ -151,9 +161,7 @@ int Engine::arm() {
   // look may be asleep on the futex: peers that found the reactor's declaration in place of its own would not
   // wake it.
   if (!lock.owns_lock() || others_held_ || waiters_ > 0) return -1;
-  if (transport_) static_cast<void>(transport_->service());
-  sleeper_->declare(true, false);
-  return sleeper_->descriptor();
+  return fall_asleep(true, false) ? sleeper_->descriptor() : -1;
 }
 
 void Engine::disarm() {

@@ -6,6 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/base/config.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -13,6 +19,17 @@ namespace {
 /// Descriptors up to which all are watched only during a sleep, which costs each two system calls: a packet
 /// that meets a watched socket otherwise pays for it, in its sender's call, though nobody sleeps.
 constexpr std::size_t kWatchedForASleep = 8;
+
+/// Once for a process: a communicator works without them, but wakes often for nothing.
+void tell_of_no_descriptor(int error_number) {
+  static std::atomic<bool> told{false};
+  if (told.exchange(true) || config_text("LOCKSTEP_LOG") == "off") return;
+  std::fprintf(
+      stderr,
+      "lockstep: a communicator has no file descriptor to sleep on (%s): it works, but looks for what "
+      "is new every millisecond; raise `ulimit -n`\n",
+      std::strerror(error_number));
+}
 
 void drain_bell(int fd) {
   std::uint64_t count = 0;
@@ -29,6 +46,7 @@ Sleeper::Sleeper(Transport* transport, int size, int self)
       self_(self) {
   if (domain_ == nullptr) bell_fd_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (bell_fd() < 0 || !epoll_) tell_of_no_descriptor(errno);
   epoll_event event{.events = EPOLLIN, .data = {.fd = bell_fd()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_fd(), &event);
 }
@@ -62,6 +80,7 @@ bool Sleeper::refresh(bool others_held) {
     for (const pollfd& entry : beyond_links_) want(entry, 0);
   }
   const auto of = [](int fd) { return [fd](const Watched& watched) { return watched.fd == fd; }; };
+  watched_.reserve(watched_.size() + wanted_.size());  // What epoll watches is to be known here.
   for (const Watched& entry : wanted_) {
     epoll_event event{.events = entry.events, .data = {.fd = entry.fd}};
     const auto known = std::find_if(watched_.begin(), watched_.end(), of(entry.fd));

@@ -18,7 +18,7 @@ class Sleeper {
 
   /// Declares this rank asleep. Look once more for progress before sleep(). `for_poll`: the sleeper will use
   /// descriptor(). `others_held`: links for calls that are not urgent do not wake it. Returns whether it
-  /// sleeps in poll.
+  /// sleeps in poll. Where it throws std::bad_alloc nothing is declared.
   bool declare(bool for_poll, bool others_held);
   /// Sleeps until rung, until a socket is ready, or `timeout`. Without the engine's lock.
   void sleep(bool in_poll, Nanos timeout);

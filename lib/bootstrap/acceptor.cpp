@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "lib/bootstrap/limits.hpp"
@@ -54,10 +55,13 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
 
  private:
   void end_after(std::chrono::milliseconds time) {
-    reactor_.remove(timer_);
-    timer_ = reactor_.at(real_env().now() + to_nanos(time), [weak = weak_from_this()] {
+    const Reactor::Handle timer = reactor_.at(real_env().now() + to_nanos(time), [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->end_of_time();
     });
+    reactor_.remove(std::exchange(timer_, timer));
+  }
+  /// Where there is no memory for it the end stays where it was.
+  void extend() try { end_after(kHandshakeDeadline); } catch (const std::bad_alloc&) {
   }
 
   void stop() {
@@ -77,7 +81,8 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
     overdue_();
   }
 
-  void move_bytes() {
+  /// Bytes that there was no memory for are gone: the peer sees its connection end, and tries again.
+  void move_bytes() try {
     while (handshake_.wanted() > 0) {
       std::array<std::byte, kMaxHandshakeBytes> bytes;
       const Transfer some = receive_some(socket_.get(), std::span(bytes).first(handshake_.wanted()));
@@ -90,8 +95,10 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
       if (send_some(socket_.get(), reply).bytes != reply.size()) return done_();
       handshake_.sent(reply.size());
       answered_ = true;
-      end_after(kHandshakeDeadline);
+      extend();
     }
+    done_();
+  } catch (const std::bad_alloc&) {
     done_();
   }
 
@@ -149,11 +156,11 @@ bool Acceptor::drop_a_late_one() {
 }
 
 void Acceptor::pause() {
-  reactor_.remove(std::exchange(watch_, 0));
   pause_ = reactor_.at(real_env().now() + to_nanos(kAcceptPause), [this] {
     pause_ = 0;
     listen_again();
   });
+  reactor_.remove(std::exchange(watch_, 0));
 }
 
 void Acceptor::start_handshake(Fd socket) {
@@ -165,7 +172,11 @@ void Acceptor::start_handshake(Fd socket) {
       reactor_, std::move(socket), std::move(handshake), [this, id] { finish_handshake(id); },
       [this] { listen_again(); });
   half_open_.emplace(id, half_open);
-  half_open->start();
+  try {
+    half_open->start();
+  } catch (const std::bad_alloc&) {  // The caller sees its connection end, and tries again.
+    half_open_.erase(id);
+  }
 }
 
 void Acceptor::finish_handshake(std::uint64_t id) {

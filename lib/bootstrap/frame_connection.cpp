@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "lib/bootstrap/limits.hpp"
@@ -73,13 +74,15 @@ void FrameConnection::handle(std::uint32_t events) {
 
 void FrameConnection::read_some() {
   std::array<char, kReadBytes> bytes;
+  received_.reserve(received_.size() + bytes.size());  // Nothing is taken for which there is no room.
   const Transfer some = receive_some(socket_.get(), std::as_writable_bytes(std::span(bytes)));
   if (some.ended || some.error != 0) return hang_up(ended(some.error));
   received_.append(bytes.data(), some.bytes);
   if (Status status = take_frames(); !status.ok()) hang_up(std::move(status));
 }
 
-Status FrameConnection::take_frames() {
+/// One that was half handled must not be handled again.
+Status FrameConnection::take_frames() try {
   std::size_t taken = 0;
   for (;;) {
     const auto body = first_frame(as_bytes(std::string_view(received_).substr(taken)), most_);
@@ -90,6 +93,8 @@ Status FrameConnection::take_frames() {
   }
   received_.erase(0, taken);
   return Status();
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory, words_of([] { return "memory ran out for what came from it"; }));
 }
 
 void FrameConnection::write_some() {
@@ -119,9 +124,9 @@ Status FrameConnection::ended(int error) {
 
 void FrameConnection::hang_up(Status why) {
   if (watch_ == 0) return;
+  events_.closed(why);  // First: without memory for it the next event comes back to it.
   stop();
   socket_.reset();
-  events_.closed(why);
 }
 
 }  // namespace lockstep::internal

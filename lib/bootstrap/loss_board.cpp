@@ -10,7 +10,9 @@ std::shared_ptr<LossBoard> LossBoard::make(int own_rank) {
 
 void LossBoard::add(const Loss& loss) {
   reactor_.post([self = shared_from_this(), loss] {
-    if (loss.rank != self->own_rank_ && self->losses_.emplace(loss.rank, loss).second) self->tell(loss);
+    if (loss.rank == self->own_rank_ || self->losses_.contains(loss.rank)) return;
+    self->tell(loss);  // First: without memory for it this task runs again.
+    self->losses_.emplace(loss.rank, loss);
   });
 }
 

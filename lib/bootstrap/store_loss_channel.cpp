@@ -73,8 +73,8 @@ class Watch : public std::enable_shared_from_this<Watch> {
   }
 
   void ended(int rank) {
+    ended_.push_back(rank);  // First: without memory for it the process ends once more.
     reactor_.remove(std::exchange(processes_[rank].watch, 0));
-    ended_.push_back(rank);
     settle();
   }
 
@@ -115,8 +115,8 @@ class Watch : public std::enable_shared_from_this<Watch> {
   void look_for_processes() {
     for (auto& [rank, process] : processes_) {
       if (process.looked_for == 0 || kill(process.looked_for, 0) == 0 || errno != ESRCH) continue;
-      process.looked_for = 0;
       ended(rank);
+      process.looked_for = 0;
     }
   }
 

@@ -167,14 +167,13 @@ void StoreServer::note_refusal(const HandshakeHello& hello, const Status& why) {
 }
 
 void StoreServer::forget(std::uint64_t id, const Status& why) {
-  const Client client = std::move(clients_[id]);
+  suspect(clients_[id], why);  // First: without memory for it this client's end comes again.
   clients_.erase(id);
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
     const bool own = waiter->second.client == id;
     if (own) reactor_.remove(waiter->second.timer);
     waiter = own ? waiters_.erase(waiter) : std::next(waiter);
   }
-  suspect(client, why);
   forget_earlier_groups();
 }
 
@@ -193,12 +192,15 @@ void StoreServer::suspect(const Client& client, const Status& why) {
 
 void StoreServer::lose(std::uint64_t number, const Loss& loss) {
   Group& group = group_of(number);
+  if (!group.losses.contains(loss.rank)) {
+    StoreRequest notice;
+    notice.verb = StoreVerb::lost;
+    notice.loss = loss;
+    tell(number, notice);
+    group.losses.emplace(loss.rank, loss);
+  }
+  // Last: without memory for the rest its timer tries again.
   if (const auto suspicion = group.suspicions.extract(loss.rank)) reactor_.remove(suspicion.mapped());
-  if (!group.losses.emplace(loss.rank, loss).second) return;
-  StoreRequest notice;
-  notice.verb = StoreVerb::lost;
-  notice.loss = loss;
-  tell(number, notice);
 }
 
 // ---- requests --------------------------------------------------------------------------------------------
@@ -278,7 +280,10 @@ void StoreServer::serve_waiters() {
 }
 
 void StoreServer::expire(std::uint64_t number) {
-  if (const auto waiter = waiters_.extract(number)) answer(waiter.mapped());
+  const auto waiter = waiters_.find(number);
+  if (waiter == waiters_.end()) return;
+  answer(waiter->second);
+  waiters_.erase(waiter);
 }
 
 void StoreServer::answer(const Waiter& waiter) {

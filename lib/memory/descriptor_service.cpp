@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 
 #include "lib/memory/descriptor_packet.hpp"
 #include "lib/memory/limits.hpp"
@@ -107,9 +108,9 @@ void DescriptorService::accept_clients() {
 }
 
 void DescriptorService::pause_accepting() {
-  Reactor::serving().modify(listening_, 0);
   Reactor::serving().at(real_env().now() + kAcceptPauseNanos,
                         [this] { Reactor::serving().modify(listening_, EPOLLIN); });
+  Reactor::serving().modify(listening_, 0);
 }
 
 void DescriptorService::add_client(Fd socket) {
@@ -118,8 +119,12 @@ void DescriptorService::add_client(Fd socket) {
   const Id id = ++last_id_;
   Client& client = clients_[id];
   client.socket = std::move(socket);
-  client.watch = Reactor::serving().watch(client.socket.get(), EPOLLIN | EPOLLRDHUP,
-                                          [this, id](std::uint32_t) { hear(id); });
+  try {
+    client.watch = Reactor::serving().watch(client.socket.get(), EPOLLIN | EPOLLRDHUP,
+                                            [this, id](std::uint32_t) { hear(id); });
+  } catch (const std::bad_alloc&) {  // It sees the connection end.
+    clients_.erase(id);
+  }
 }
 
 void DescriptorService::drop(Id id) {
@@ -134,7 +139,7 @@ void DescriptorService::drop(Id id) {
 }
 
 // A client sent its request, or hung up. A second packet is no request: a client asks once.
-void DescriptorService::hear(Id id) {
+void DescriptorService::hear(Id id) try {
   Client& client = clients_.at(id);
   std::array<char, 2 + kMaxDescriptorKeyBytes> packet;
   const ssize_t got = ::recv(client.socket.get(), packet.data(), packet.size(), 0);
@@ -142,6 +147,8 @@ void DescriptorService::hear(Id id) {
   if (got <= 0 || !client.parked_for.empty()) return drop(id);
   const auto request = decode_request({packet.data(), static_cast<std::size_t>(got)});
   if (!request.ok() || answer_or_park(client, request.value())) drop(id);
+} catch (const std::bad_alloc&) {  // Its request is lost: it sees the connection end.
+  drop(id);
 }
 
 // True when the client was answered.
@@ -149,8 +156,8 @@ bool DescriptorService::answer_or_park(Client& client, const DescriptorRequest& 
   std::lock_guard lock(mutex_);
   const auto offer = offers_.find(request.key);
   if (offer == offers_.end() && request.if_absent == IfAbsent::wait) {
-    client.parked_for = request.key;
     ++parked_[request.key];
+    client.parked_for = request.key;
     return false;
   }
   send_answer(client.socket,

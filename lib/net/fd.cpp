@@ -35,10 +35,13 @@ struct Table {
 
 }  // namespace
 
-Fd::Fd(int fd) : fd_(fd) {
+Fd::Fd(int fd) try : fd_(fd) {
   if (fd < 0) return;
   std::lock_guard lock(Table::instance().mutex);
   Table::instance().open.insert(fd);
+} catch (...) {  // Without memory to note it: nobody else would close it.
+  ::close(fd);
+  throw;
 }
 
 Fd& Fd::operator=(Fd&& other) noexcept {

@@ -1,6 +1,7 @@
 #include "lib/net/progress_roster.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace lockstep::internal {
 
@@ -49,10 +50,12 @@ void ProgressRoster::use(Entry& entry, Call call) {
 
 void ProgressRoster::refresh() {
   const bool requested = requested_.exchange(false);
-  {
+  try {
     std::lock_guard lock(mutex_);
     if (changed_) roster_ = entries_;
     changed_ = false;
+  } catch (const std::bad_alloc&) {  // The next step tries again, and is not long in coming.
+    return requested_.store(true);
   }
   if (requested) {
     for (auto& entry : roster_) entry->idle = false;
@@ -74,6 +77,14 @@ Progressor::Outcome ProgressRoster::step() {
   return outcome;
 }
 
+/// Whether there is memory for it.
+bool ProgressRoster::list(int descriptor) try {
+  armed_.descriptors.push_back(descriptor);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
 const ProgressRoster::Armed& ProgressRoster::arm() {
   armed_.descriptors.clear();
   armed_.blind = false;
@@ -82,8 +93,7 @@ const ProgressRoster::Armed& ProgressRoster::arm() {
     use(*entry, [&](Progressor& progressor) {
       const int descriptor = progressor.arm();
       entry->armed = true;
-      if (descriptor >= 0) armed_.descriptors.push_back(descriptor);
-      if (descriptor < 0) armed_.blind = true;
+      if (descriptor < 0 || !list(descriptor)) armed_.blind = true;
     });
   }
   return armed_;

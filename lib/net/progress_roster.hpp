@@ -48,6 +48,7 @@ class ProgressRoster {
   template <typename Call>
   void use(Entry& entry, Call call);
   void refresh();
+  bool list(int descriptor);
 
   std::mutex mutex_;
   std::condition_variable released_;

@@ -1,5 +1,6 @@
 #include "lib/net/reactor.hpp"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -13,8 +14,11 @@
 #include <cerrno>
 #include <climits>
 #include <condition_variable>
+#include <exception>
 #include <future>
+#include <list>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <unordered_map>
@@ -39,6 +43,8 @@ constexpr Nanos kBlindSleep = 1'000'000;
 // armed in an idle process, which so sleeps on.
 constexpr Nanos kArmedSleep = 100'000'000;
 constexpr int kEventsPerLook = 32;
+// Before what found no memory is tried again.
+constexpr int kMemoryPauseMilliseconds = 1;
 // Descriptors that only wake the thread carry this instead of a handle.
 constexpr Reactor::Handle kNoHandle = 0;
 
@@ -101,6 +107,8 @@ class ThreadReactor final : public Reactor {
   void fire_timers();
   void run_tasks();
   void call(Handle handle, std::uint32_t events);
+  template <class Callback>
+  bool attempt(Callback&& callback);
   bool tasks_waiting();
   Nanos until_next_timer();
   bool control(int operation, int fd, std::uint32_t events, Handle handle);
@@ -116,7 +124,7 @@ class ThreadReactor final : public Reactor {
   std::condition_variable finished_;
   std::unordered_map<Handle, std::shared_ptr<Entry>> entries_;
   std::set<std::pair<Nanos, Handle>> timers_;
-  std::vector<std::function<void()>> tasks_;
+  std::list<std::function<void()>> tasks_;
   Handle next_ = 1;
 };
 
@@ -133,8 +141,10 @@ ThreadReactor::ThreadReactor(const char* thread_name)
 Reactor::Handle ThreadReactor::insert(Entry entry) {
   std::lock_guard lock(mutex_);
   const Handle handle = next_++;
-  if (entry.fd < 0) timers_.emplace(entry.when, handle);
+  decltype(timers_) timer;  // Made first: one without an entry would be due for ever.
+  if (entry.fd < 0) timer.emplace(entry.when, handle);
   entries_.emplace(handle, std::make_shared<Entry>(std::move(entry)));
+  timers_.merge(timer);
   return handle;
 }
 
@@ -201,11 +211,15 @@ void ThreadReactor::run_there(const std::function<void()>& task) {
   if (in_forked_child()) return;
   if (on_this_thread()) return task();
   std::promise<void> done;
-  post([&] {
-    task();
-    done.set_value();
+  post([&]() noexcept {
+    try {
+      task();
+      done.set_value();
+    } catch (...) {  // Memory may run out there, and it is the caller who needs it.
+      done.set_exception(std::current_exception());
+    }
   });
-  done.get_future().wait();
+  done.get_future().get();
 }
 
 void ThreadReactor::add(Progressor* progressor) {
@@ -296,6 +310,7 @@ void ThreadReactor::dispatch(const Events& events, int count) {
 
 void ThreadReactor::call(Handle handle, std::uint32_t events) {
   std::shared_ptr<Entry> entry;
+  decltype(timers_)::node_type timer;
   {
     std::lock_guard lock(mutex_);
     const auto found = entries_.find(handle);
@@ -304,14 +319,25 @@ void ThreadReactor::call(Handle handle, std::uint32_t events) {
     entry->running = true;
     if (entry->fd < 0) {
       // A timer fires once. It stays in entries_ while it runs, so that remove() can wait for it.
-      timers_.erase({entry->when, handle});
+      timer = timers_.extract({entry->when, handle});
     }
   }
-  entry->call(events);
+  const bool ran = attempt([&] { entry->call(events); });
   std::lock_guard lock(mutex_);
   entry->running = false;
-  if (entry->fd < 0) entries_.erase(handle);
+  if (entry->fd < 0 && ran) entries_.erase(handle);
+  if (!timer.empty() && !ran && entries_.contains(handle)) timers_.insert(std::move(timer));
   finished_.notify_all();
+}
+
+/// Whether there was memory for it. Otherwise it is to be tried again: the process may have more by then.
+template <class Callback>
+bool ThreadReactor::attempt(Callback&& callback) try {
+  callback();
+  return true;
+} catch (const std::bad_alloc&) {
+  ::poll(nullptr, 0, kMemoryPauseMilliseconds);
+  return false;
 }
 
 void ThreadReactor::fire_timers() {
@@ -328,12 +354,14 @@ void ThreadReactor::fire_timers() {
 }
 
 void ThreadReactor::run_tasks() {
-  std::vector<std::function<void()>> tasks;
+  std::list<std::function<void()>> tasks;
   {
     std::lock_guard lock(mutex_);
     tasks.swap(tasks_);
   }
-  for (auto& task : tasks) task();
+  while (!tasks.empty() && attempt(tasks.front())) tasks.pop_front();
+  std::lock_guard lock(mutex_);
+  tasks_.splice(tasks_.begin(), tasks);  // From one that is to be tried again on.
 }
 
 bool ThreadReactor::tasks_waiting() {

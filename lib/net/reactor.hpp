@@ -40,6 +40,8 @@ class Reactor {
   static Reactor& serving();
   virtual ~Reactor() = default;
 
+  /// A callback that throws std::bad_alloc is called again in a moment, as a watch, a timer or a task: what
+  /// it must not do twice it does last. It throws nothing else.
   using Handle = std::uint64_t;
   /// Calls `ready(events)` on the reactor's thread whenever epoll reports `events` (EPOLLIN ...) for `fd`.
   /// The caller keeps the fd open until remove() returned, and has one watch on it at a time. Returns 0 when
@@ -54,7 +56,8 @@ class Reactor {
   /// Runs `task` on the reactor's thread soon.
   virtual void post(std::function<void()> task) = 0;
   /// Runs `task` on the reactor's thread and returns after it ended; directly when called there. The caller
-  /// holds no lock that a callback may take. For setting up and taking down what lives on that thread alone.
+  /// holds no lock that a callback may take. What it throws the caller gets. For setting up and taking down
+  /// what lives on that thread alone.
   virtual void run_there(const std::function<void()>& task) = 0;
 
   virtual void add(Progressor* progressor) = 0;

@@ -6,8 +6,10 @@
 #include <sys/eventfd.h>
 
 #include <chrono>
+#include <string>
 #include <vector>
 
+#include "tests/support/no_descriptors_left.hpp"
 #include "tests/transports/link_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -125,6 +127,19 @@ TEST(Sleeper, ADescriptorWithTheNumberOfOneThatIsGoneWakes) {
   pollfd entry{sleeper.descriptor(), POLLIN, 0};
   EXPECT_EQ(poll(&entry, 1, 0), 1);
   sleeper.undeclare();
+}
+
+TEST(Sleeper, WithoutDescriptorsSaysSoOnce) {
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  ::testing::internal::CaptureStderr();
+  {
+    const lockstep::testing::NoDescriptorsLeft none;
+    for (int i = 0; i < 2; ++i) EXPECT_LT(Sleeper(nullptr, 1, 0).descriptor(), 0);
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  const std::size_t told = text.find("no file descriptor to sleep on (Too many open files)");
+  EXPECT_NE(told, std::string::npos) << text;
+  EXPECT_EQ(text.find("no file descriptor", told + 1), std::string::npos) << text;
 }
 
 }  // namespace

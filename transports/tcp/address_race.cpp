@@ -1,6 +1,7 @@
 #include "transports/tcp/address_race.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "transports/tcp/limits.hpp"
@@ -43,7 +44,12 @@ void AddressRace::called(std::size_t which, Outcome outcome, Status why) {
   any_broken_ |= outcome == Outcome::broken;
   if (++failed_ == addresses_.size())
     return finish(any_broken_ ? Outcome::broken : Outcome::refused, all_failed());
-  if (failed_ == calls_.size()) call_next();
+  if (failed_ < calls_.size()) return;
+  try {
+    call_next();
+  } catch (const std::bad_alloc&) {  // The call that would have tried again is over.
+    finish(Outcome::broken, failures_[which]);
+  }
 }
 
 void AddressRace::finish(Outcome outcome, Status why) {
@@ -52,7 +58,7 @@ void AddressRace::finish(Outcome outcome, Status why) {
   done(outcome, std::move(why));
 }
 
-Status AddressRace::all_failed() const {
+Status AddressRace::all_failed() const try {
   if (failures_.size() == 1) return failures_.front();
   const auto own = std::find_if(failures_.begin(), failures_.end(),
                                 [](const Status& failure) { return failure.culprit() < 0; });
@@ -64,6 +70,8 @@ Status AddressRace::all_failed() const {
     if (failure.code() != ErrorCode::peer_lost) code = failure.code();
   }
   return Status(code, std::move(text), hello_.peer);
+} catch (const std::bad_alloc&) {
+  return failures_.front();
 }
 
 }  // namespace lockstep::internal

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/limits.hpp"
@@ -21,12 +23,22 @@ OutgoingCall::OutgoingCall(Reactor& reactor, const HandshakeKey& key, const Hand
       done_(std::move(done)) {}
 
 void OutgoingCall::start() {
+  Status why;
+  try {
+    why = open();
+  } catch (const std::bad_alloc&) {
+    return give_up();
+  }
+  if (!why.ok()) finish(Outcome::refused, std::move(why));
+}
+
+Status OutgoingCall::open() {
   auto socket = start_connect(to_);
-  if (!socket.ok()) return finish(Outcome::refused, blame_peer(socket.status()));
+  if (!socket.ok()) return blame_peer(socket.status());
   socket_ = std::move(*socket);
   events_ = EPOLLOUT;
   watch_ = reactor_.watch(socket_.get(), events_, [this](std::uint32_t) { step(); });
-  if (watch_ == 0) return finish(Outcome::refused, system_error("cannot watch a connection", errno));
+  if (watch_ == 0) return system_error("cannot watch a connection", errno);
   timer_ = reactor_.at(real_env().now() + to_nanos(kConnectDeadline), [this] {
     finish(Outcome::broken, Status(ErrorCode::peer_lost,
                                    "no answer from " + peer_name_ + " at " + to_.text() + " within " +
@@ -34,11 +46,18 @@ void OutgoingCall::start() {
                                        " s: check that the hosts can reach each other (LOCKSTEP_IFNAME)",
                                    peer_));
   });
+  return {};
+}
+
+/// Without memory; there may be some for another attempt.
+void OutgoingCall::give_up() {
+  finish(Outcome::broken,
+         Status(ErrorCode::out_of_memory, words_of([] { return "memory ran out for a connection"; })));
 }
 
 /// But for what this side lacks.
 Status OutgoingCall::blame_peer(const Status& why) const {
-  return why.code() == ErrorCode::system ? why : Status(why.code(), why.message(), peer_);
+  return why.is_own_lack() ? why : Status(why.code(), why.message(), peer_);
 }
 
 void OutgoingCall::stop() {
@@ -53,11 +72,11 @@ Fd OutgoingCall::take_socket() {
 
 void OutgoingCall::finish(Outcome outcome, Status why) {
   stop();
-  const auto done = std::move(done_);  // May destroy this.
-  done(outcome, std::move(why));
+  const auto done = std::exchange(done_, nullptr);  // May destroy this.
+  if (done) done(outcome, std::move(why));          // Not again where it found no memory.
 }
 
-void OutgoingCall::step() {
+void OutgoingCall::step() try {
   if (!connected_) {
     const int error = connect_error(socket_);
     if (error != 0) {
@@ -75,6 +94,8 @@ void OutgoingCall::step() {
   }
   if (handshake_.state() == HandshakeState::established) return finish(Outcome::connected, Status());
   finish(Outcome::refused, blame_peer(handshake_.status()));
+} catch (const std::bad_alloc&) {  // Bytes that were read may be lost with it.
+  give_up();
 }
 
 bool OutgoingCall::send_outgoing() {

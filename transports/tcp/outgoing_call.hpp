@@ -34,6 +34,8 @@ class OutgoingCall {
   Fd take_socket();
 
  private:
+  Status open();
+  void give_up();
   void stop();
   void step();
   bool send_outgoing();

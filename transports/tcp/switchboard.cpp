@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "lib/base/config.hpp"
@@ -217,7 +218,7 @@ void Switchboard::call(Key key) {
   effort.call->start();
 }
 
-void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) {
+void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) try {
   Effort& effort = efforts_[key];
   const std::unique_ptr<AddressRace> ended = std::move(effort.call);
   const bool knocked = rank_ > key.first;
@@ -228,6 +229,8 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) {
   ++effort.attempts;
   if (outcome == AddressRace::Outcome::broken && tries_again(effort)) return call(key);
   fail(key, std::move(why));
+} catch (const std::bad_alloc&) {  // The race that called is over: nobody would try again.
+  fail_without_memory(key);
 }
 
 /// After an attempt that broke.
@@ -244,7 +247,7 @@ HandshakeStatus Switchboard::admit(const HandshakeHello& hello) const {
   return hello.service == expected ? HandshakeStatus::ok : HandshakeStatus::wrong_service;
 }
 
-void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
+void Switchboard::accepted(Fd socket, const HandshakeHello& hello) try {
   if (hello.service == HandshakeService::probe) return;  // It knows by now.
   if (hello.service == HandshakeService::knock) {
     // Who knocks comes by the rail on which it wants to be called.
@@ -254,6 +257,8 @@ void Switchboard::accepted(Fd socket, const HandshakeHello& hello) {
     return knocked({hello.rank, hello.channel}, static_cast<int>(at - addresses().begin()));
   }
   connected({hello.rank, hello.channel}, std::move(socket));
+} catch (const std::bad_alloc&) {  // The peer has a connection that ended.
+  fail_without_memory({hello.rank, hello.channel});
 }
 
 // A peer that asks for a forgotten channel is called, too: it shall see the connection end.
@@ -288,6 +293,11 @@ void Switchboard::fail(Key key, Status why) {
   if (slot.socket || slot.taken || !slot.failure.ok()) return;
   slot.failure = std::move(why);
   announce_change();
+}
+
+void Switchboard::fail_without_memory(Key key) try {
+  fail(key, Status(ErrorCode::out_of_memory, words_of([] { return "memory ran out for a connection"; })));
+} catch (const std::bad_alloc&) {  // Nobody here wants it yet.
 }
 
 void Switchboard::give_up_effort(Key key) {

@@ -117,6 +117,7 @@ class Switchboard {
   void knocked(Key key, int rail);
   void connected(Key key, Fd socket);
   void fail(Key key, Status why);
+  void fail_without_memory(Key key);
   void give_up_effort(Key key);
   void announce_change();  // mutex_ held.
   void post(std::function<void()> task);

@@ -81,7 +81,7 @@ Result<Link*> TcpTransport::link(int peer, Channel channel) {
 }
 
 // Takes what the switchboard has for one link, and builds the link when that is all.
-Status TcpTransport::collect(int peer, Channel channel) {
+Status TcpTransport::collect(int peer, Channel channel) try {
   Slot& slot = this->slot(peer, channel);
   if (slot.link) return {};
   if (!slot.failure.ok()) return slot.failure;
@@ -97,10 +97,16 @@ Status TcpTransport::collect(int peer, Channel channel) {
   }
   slot.failure = build(peer, slot);
   return slot.failure;
+} catch (const std::bad_alloc&) {  // A socket that was taken went with it; no bell rings for it again.
+  Slot& slot = this->slot(peer, channel);
+  slot.failure =
+      Status(ErrorCode::out_of_memory,
+             words_of([&] { return "memory ran out for a link to rank " + std::to_string(peer); }));
+  return slot.failure;
 }
 
 // The sockets go with a link that cannot be built: the slot must name none of them then.
-Status TcpTransport::build(int peer, Slot& slot) try {
+Status TcpTransport::build(int peer, Slot& slot) {
   std::vector<Fd> sockets = std::exchange(slot.sockets, {});
   std::vector<std::unique_ptr<TcpLink>> links;
   std::vector<TcpLink*> streams;
@@ -118,8 +124,6 @@ Status TcpTransport::build(int peer, Slot& slot) try {
   }
   slot.streams = std::move(streams);
   return {};
-} catch (const std::bad_alloc&) {
-  return Status(ErrorCode::out_of_memory, "memory ran out for a link to rank " + std::to_string(peer));
 }
 
 Status TcpTransport::service() {

@@ -6,11 +6,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
@@ -80,6 +83,28 @@ void survive_a_kill(bool registered) {
 TEST(DeviceFailure, AKilledRankIsNamedAndStreamsDrain) { survive_a_kill(false); }
 TEST(DeviceFailure, AKilledRankIsNamedAndStreamsDrainWithRegisteredMemory) { survive_a_kill(true); }
 
+/// And not the peer, whose memory it cannot map for want of descriptors. Other modes map nothing in a call.
+TEST(DeviceFailure, ARankThatLacksDescriptorsIsNamed) {
+  if (!testing::kDescriptorsCanRunOut || std::string(kMode) != "host_sync") GTEST_SKIP();
+  constexpr std::size_t kCount = 1 << 20;
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(kCount * sizeof(float), self.device());
+    arena.upload(arena.size(), self.stream);
+    self.stream.synchronize();
+    self.communicator.register_buffer(arena.device(), arena.size());
+    std::optional<testing::NoDescriptorsLeft> none;
+    if (self.rank() == 1) none.emplace();
+    try {
+      all_reduce(self, arena, kCount);
+      self.synchronize();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 1 ("), std::string::npos) << error.what();
+    }
+  });
+}
+
 TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, self.device());
@@ -96,6 +121,31 @@ TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
     EXPECT_NE(self.communicator.error_text().find("enough"), std::string::npos)
         << self.communicator.error_text();
     EXPECT_THROW(all_reduce(self, arena, 1), Error);
+  });
+}
+
+/// Rank 1 does the first step of a set-up, and no more.
+TEST(DeviceFailure, AnAbortEndsASetUpThatWaits) {
+  testing::use_host_backend(kMode);
+  const MeetingPlace place;
+  Shared<std::atomic<bool>> over;
+  internal::testing::run_forked(2, [&](int rank) {
+    Communicator host = place.join(rank, 2, "auto");
+    if (rank == 1) {
+      const auto control = host.core().split(0, rank);
+      ASSERT_TRUE(control.ok()) << control.status().message();
+      EXPECT_TRUE(testing::eventually([&] { return over->load(); }));
+      return;
+    }
+    std::thread sets_up([&] {
+      const auto [code, text] = testing::error_of([&] { DeviceCommunicator(host, 0); });
+      EXPECT_EQ(code, ErrorCode::aborted) << text;
+      EXPECT_NE(text.find("enough"), std::string::npos) << text;
+      over->store(true);
+    });
+    internal::sleep_for(std::chrono::milliseconds(100));  // It may come at any moment.
+    host.abort("enough");
+    sets_up.join();
   });
 }
 
