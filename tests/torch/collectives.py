@@ -239,6 +239,30 @@ class Works(Ours):
         for i, future in enumerate(futures):
             self.assertTrue((future.wait() == i * self.size + 1).all())
 
+    def test_callbacks_that_start_collectives(self):
+        """Some ranks attach them before the operation has ended, some after it; beside the program's own calls."""
+        results = []
+        for i in range(20):
+            work = dist.all_reduce(torch.full((10,), float(i)), async_op=True)
+            future = work.get_future()
+            if (i + self.rank) % 2:
+                work.wait()
+
+            def double_it(future):
+                again = future.value()[0] / self.size
+                dist.all_reduce(again)
+                return again
+            results.append(future.then(double_it).then(lambda f: f.wait() + 1))
+            dist.all_reduce(torch.ones(3))
+        for i, result in enumerate(results):
+            self.assertTrue((result.wait() == i * self.size + 1).all())
+
+    def test_a_callback_that_throws(self):
+        def throw(_):
+            raise KeyError("no such thing")
+        with self.assertRaisesRegex(Exception, "no such thing"):
+            dist.all_reduce(torch.ones(1), async_op=True).get_future().then(throw).then(lambda f: f.value()).wait()
+
     def test_a_future_does_not_wait_for_an_older_one(self):
         x = torch.empty(1)
         late = dist.irecv(x, (self.rank + 1) % self.size, tag=9).get_future()

@@ -2,7 +2,6 @@
 import threading
 from datetime import timedelta
 
-import torch
 from torch._C._distributed_c10d import Work
 
 _NO_LIMIT = timedelta(0)
@@ -75,18 +74,17 @@ class LockstepWork(Work):
     def get_future(self):
         """Completed with the list of outputs when the operation has ended."""
         if self._future is None:
-            self._future = torch.futures.Future()
-            self._group.futures.complete(self)
+            self._future = self._group.futures.future_of(self)
         return self._future
 
-    def settle(self):
+    def settle(self, future):
         """For Futures: waits, and hands the outcome to the future."""
         try:
             self.wait()
         except Exception as error:  # pylint: disable=broad-except  # whoever waits for the future gets it
-            self._future.set_exception(error)
+            future.set_exception(error)
         else:
-            self._future.set_result(self._outputs)
+            future.set_result(self._outputs)
 
     def _end(self, limit):
         """Under the lock. TimeoutError where `limit` seconds passed first."""
