@@ -5,6 +5,7 @@ rank and a deadline are errors that name who and why on every rank. Arrays are u
 with wait=False it returns a Work at once, and its arrays belong to the library until that is done.
 """
 import contextlib
+import functools
 import math
 from ctypes import byref, c_int, c_size_t, c_void_p
 
@@ -22,7 +23,8 @@ def _text(value):
     return None if value is None else value.encode()
 
 
-def options(timeout=None, priority=0, algorithm=None, scale=1.0):
+@functools.lru_cache  # the same few again and again, and a struct of ctypes costs as much as a small call
+def _options(timeout=None, priority=0, algorithm=None, scale=1.0):
     """Options of one call. timeout: seconds from its start, 0 = none, None = LOCKSTEP_TIMEOUT; the others as CallOptions says."""
     # Less than a millisecond would become 0, which is none.
     milliseconds = -1 if timeout is None else math.ceil(timeout * 1000)
@@ -288,15 +290,8 @@ class Communicator:
                 still.append(entry)
         self._kept = still
 
-    @contextlib.contextmanager
     def _refusal(self, collective):
-        """What this package finds wrong with a call is told to the peers, which would wait for this rank."""
-        try:
-            yield
-        except Exception as problem:
-            with contextlib.suppress(Error):
-                library.lockstep_refuse(self._open(), collective.encode(), str(problem).encode())
-            raise
+        return _Refusal(self, collective)
 
     def _pair(self, data, output, at_root=True):
         source = Buffer.of(data, writable=output is None and at_root)
@@ -314,6 +309,24 @@ class Communicator:
         return shares
 
 
+class _Refusal:
+    """What is found wrong with a call in here is told to the peers, which would wait for this rank."""
+    __slots__ = ("_communicator", "_collective")
+
+    def __init__(self, communicator, collective):
+        self._communicator = communicator
+        self._collective = collective
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, _kind, problem, _traceback):
+        if isinstance(problem, Exception):
+            with contextlib.suppress(Error):
+                handle = self._communicator._open()  # pylint: disable=protected-access
+                library.lockstep_refuse(handle, self._collective.encode(), str(problem).encode())
+
+
 def _nothing(like):
     return Buffer(None, 0, like.type, None)
 
@@ -326,4 +339,4 @@ def _same(part, whole, count):
 
 
 def _chosen(choices):
-    return byref(options(**choices)) if choices else None
+    return byref(_options(**choices)) if choices else None

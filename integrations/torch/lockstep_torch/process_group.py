@@ -38,6 +38,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         self._of_callbacks = None
         self.futures = Futures()
         self._alive = set()  # a Work that only C++ holds would lose its Python half
+        self._past = LockstepWork(self, [], [])
         self._calls = 0
         self._name = self._description = ""
 
@@ -45,14 +46,14 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def allreduce(self, tensors, opts=None):
         if tensors[0].layout == torch.sparse_coo:
-            return self._ended([all_reduce_sparse(self, tensors[0], opts)])
+            return self._started([], [all_reduce_sparse(self, tensors[0], opts)], [])
         return self.allreduce_coalesced(tensors, opts)
 
     def allreduce_coalesced(self, tensors, opts=None):
         with self._refusing("all_reduce"):
             flats = [Flat([tensor], reduces=True) for tensor in tensors]
             choices = self._reduction(opts)
-        parts = [self._communicator.all_reduce(flat.buffer(), wait=False, **choices) for flat in flats]
+        parts = [self._communicator.all_reduce(flat.buffer(), **choices) for flat in flats]
         return self._started(parts, tensors, flats)
 
     def reduce(self, tensors, opts):
@@ -61,14 +62,14 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             choices = self._reduction(opts)
             at_root = self.rank() == opts.rootRank
             target = flat.buffer() if at_root else None
-        part = self._communicator.reduce(flat.buffer(), target, root=opts.rootRank, wait=False, **choices)
+        part = self._communicator.reduce(flat.buffer(), target, root=opts.rootRank, **choices)
         return self._started([part], tensors, [flat] if at_root else [])
 
     def reduce_scatter(self, output_tensors, input_tensors, opts=None):
         with self._refusing("reduce_scatter"):
             source, target = Flat(input_tensors[0], reduces=True), Flat(output_tensors, reads=False, reduces=True)
             choices = self._reduction(opts)
-        part = self._communicator.reduce_scatter_v(source.buffer(), target.buffer(), source.counts(), wait=False, **choices)
+        part = self._communicator.reduce_scatter_v(source.buffer(), target.buffer(), source.counts(), **choices)
         return self._started([part], output_tensors, [target])
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
@@ -76,7 +77,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             sources = [Flat([tensor], reduces=True) for tensor in inputs]
             targets = [Flat([tensor], reads=False, reduces=True) for tensor in outputs]
             choices = self._reduction(opts)
-        parts = [self._communicator.reduce_scatter(source.buffer(), target.buffer(), wait=False, **choices)
+        parts = [self._communicator.reduce_scatter(source.buffer(), target.buffer(), **choices)
                  for source, target in zip(sources, targets, strict=True)]
         return self._started(parts, outputs, targets)
 
@@ -88,7 +89,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     def broadcast(self, tensors, opts):
         with self._refusing("broadcast"):
             flat = Flat(tensors)
-        part = self._communicator.broadcast(flat.buffer(), root=opts.rootRank, wait=False, **self._choices(opts))
+        part = self._communicator.broadcast(flat.buffer(), root=opts.rootRank, **self._choices(opts))
         return self._started([part], tensors, [flat])
 
     def allgather(self, output_tensors, input_tensors, opts=None):
@@ -99,15 +100,14 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         with self._refusing("all_gather"):
             sources = [Flat([tensor]) for tensor in input_list]
             targets = [Flat(list(column), reads=False) for column in zip(*output_lists, strict=True)]
-        parts = [self._communicator.all_gather_v(source.buffer(), target.buffer(), target.counts(), wait=False,
-                                                 **self._choices(opts))
+        parts = [self._communicator.all_gather_v(source.buffer(), target.buffer(), target.counts(), **self._choices(opts))
                  for source, target in zip(sources, targets, strict=True)]
         return self._started(parts, [tensor for column in zip(*output_lists) for tensor in column], targets)
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         with self._refusing("all_gather"):
             sources, targets = [Flat([tensor]) for tensor in inputs], [Flat([tensor], reads=False) for tensor in outputs]
-        parts = [self._communicator.all_gather(source.buffer(), target.buffer(), wait=False, **self._choices(opts))
+        parts = [self._communicator.all_gather(source.buffer(), target.buffer(), **self._choices(opts))
                  for source, target in zip(sources, targets, strict=True)]
         return self._started(parts, outputs, targets)
 
@@ -120,7 +120,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             if self.rank() == opts.rootRank:
                 target = Flat(output_tensors[0], reads=False)
         part = self._communicator.gather_v(source.buffer(), target and target.buffer(), target and target.counts(),
-                                           root=opts.rootRank, wait=False, **self._choices(opts))
+                                           root=opts.rootRank, **self._choices(opts))
         return self._started([part], output_tensors[0] if target else [], [target] if target else [])
 
     def gather_single(self, output, input, opts):  # pylint: disable=redefined-builtin
@@ -132,7 +132,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             if self.rank() == opts.rootRank:
                 source = Flat(input_tensors[0])
         part = self._communicator.scatter_v(source and source.buffer(), source and source.counts(), target.buffer(),
-                                            root=opts.rootRank, wait=False, **self._choices(opts))
+                                            root=opts.rootRank, **self._choices(opts))
         return self._started([part], output_tensors, [target])
 
     def alltoall(self, output_tensors, input_tensors, opts=None):
@@ -148,8 +148,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return self._all_to_all(source, sent, target, received, [output], opts)
 
     def _all_to_all(self, source, sent, target, received, outputs, opts):
-        part = self._communicator.all_to_all_v(source.buffer(), sent, target.buffer(), received, wait=False,
-                                               **self._choices(opts))
+        part = self._communicator.all_to_all_v(source.buffer(), sent, target.buffer(), received, **self._choices(opts))
         return self._started([part], outputs, [target])
 
     def _rows(self, tensor, flat, splits):
@@ -163,12 +162,12 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     # ---- messages
 
     def send(self, tensors, destination, tag=0):
-        part = self._communicator.send(Flat(tensors).buffer(), destination, tag, wait=False, **self._choices(None))
+        part = self._communicator.send(Flat(tensors).buffer(), destination, tag, **self._choices(None))
         return self._started([part], tensors, [], collective=False)
 
     def recv(self, tensors, source, tag=0):
         flat = Flat(tensors, reads=False)
-        part = self._communicator.recv(flat.buffer(), source, tag, wait=False, **self._choices(None))
+        part = self._communicator.recv(flat.buffer(), source, tag, **self._choices(None))
         return self._started([part], tensors, [flat], collective=False)
 
     def recv_anysource(self, tensors, tag=0):
@@ -179,7 +178,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     def barrier(self, opts=None):
         """Returns when all ranks have called it, and what this rank started before has ended."""
         before = [work for work in self._alive if work.collective]
-        part = self._communicator.barrier(wait=False, **self._choices(opts))
+        part = self._communicator.barrier(**self._choices(opts))
         return self._started([part], [], [], after=before)
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):  # pylint: disable=unused-argument
@@ -266,7 +265,9 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def _choices(self, opts):
         timeout = getattr(opts, "timeout", _UNSET)
-        return {"timeout": (timeout if timeout > _UNSET else self._timeout).total_seconds()}
+        # Newer versions of torch say whether the caller waits at once: the library has a shorter way then.
+        return {"timeout": (timeout if timeout > _UNSET else self._timeout).total_seconds(),
+                "wait": not getattr(opts, "asyncOp", True)}
 
     def _reduction(self, opts):
         operator, scale = operator_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
@@ -276,14 +277,18 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return self._communicator._refusal(collective)  # pylint: disable=protected-access
 
     def _started(self, parts, outputs, flats, after=(), collective=True):
+        """What the call returns. `parts` are Works, or None where the calls have waited."""
         copied = [flat for flat in flats if flat.is_copy]
         self._calls += 1
+        if parts and parts[0] is None:
+            for flat in copied:
+                flat.store()
+            for work in after:
+                work.wait()
+            return self._past
         work = LockstepWork(self, parts, list(outputs), copied, after, collective)
         if len(self._alive) >= 64:  # of works that nobody asked again, what they hold is let go
             for old in self._alive:
                 old.is_completed()
         self._alive.add(work)
         return work
-
-    def _ended(self, outputs):
-        return self._started([], outputs, [])
