@@ -1,6 +1,7 @@
 """Buffer: where a call's data lie, taken from a NumPy array or whatever offers the buffer protocol."""
 import ctypes
 
+from ._library import library
 from .types import BY_FORMAT, BY_NAME, DataType
 
 
@@ -42,7 +43,8 @@ class Buffer:
             raise ValueError(f"{type(data).__name__} is no array and has no buffer: give a NumPy array, a bytearray "
                              "or an array.array") from None
         kind = BY_FORMAT.get(view.format.lstrip("@=<"))
-        if kind is None:
+        # A standard size, as "<l" has of struct, is not what ctypes means by it.
+        if kind is None or library.lockstep_type_size(kind) != view.itemsize:
             raise ValueError(f"elements of format {view.format!r} cannot be used: lockstep has {', '.join(BY_FORMAT)}")
         if not view.c_contiguous:
             raise ValueError("the buffer is not contiguous")
