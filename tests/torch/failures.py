@@ -66,6 +66,14 @@ def thrown(rank):
     dist.all_reduce(torch.ones(8))
 
 
+def twice(_rank):
+    """Another group after the first, by the same store."""
+    dist.all_reduce(torch.ones(8))
+    dist.destroy_process_group()
+    initialize()
+    forgotten(_rank)
+
+
 def forgotten(_rank):
     """Nobody destroys the group."""
     dist.all_reduce(torch.ones(8))
@@ -127,18 +135,21 @@ class Failures(unittest.TestCase):
         for output in outputs:
             self.assertIn("a mistake in the program", output)
 
-    def test_a_group_that_nobody_destroys_ends(self):
-        codes, outputs = self.job(forgotten)
-        self.assertEqual((codes, [output.strip() for output in outputs]), ([0] * 3, ["done"] * 3))
+    def test_groups_that_nobody_destroys_end(self):
+        for function in forgotten, twice:
+            codes, outputs = self.job(function)
+            self.assertEqual((codes, [output.strip() for output in outputs]), ([0] * 3, ["done"] * 3))
 
 
-def be_a_rank(function, folder, rank, size):
-    dist.init_process_group("lockstep", init_method=f"file://{folder}/store", rank=int(rank), world_size=int(size))
-    globals()[function](int(rank))
+def initialize():
+    dist.init_process_group("lockstep", store=STORE, rank=RANK, world_size=SIZE)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 5:
-        be_a_rank(*sys.argv[1:])
+        RANK, SIZE = int(sys.argv[3]), int(sys.argv[4])
+        STORE = dist.FileStore(f"{sys.argv[2]}/store", SIZE)
+        initialize()
+        globals()[sys.argv[1]](RANK)
     else:
         unittest.main()

@@ -3,6 +3,7 @@
 Every call starts its operations at once and returns a LockstepWork; the ranks match collectives by the order of their start.
 torch calls some of them by an older and some by a newer name, as its version goes.
 """
+import re
 from datetime import timedelta
 
 import torch
@@ -181,14 +182,21 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         part = self._communicator.barrier(**self._choices(opts))
         return self._started([part], [], [], after=before)
 
-    def monitored_barrier(self, timeout=None, wait_all_ranks=False):  # pylint: disable=unused-argument
-        """A barrier that says who is missing, as every call of lockstep does: all of them, always."""
-        limit = (timeout or self._timeout).total_seconds()
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """A barrier whose error says who is missing, as that of every call does; here in the words that Gloo has for it."""
+        limit = (timeout or self._timeout).total_seconds() if timeout != _UNSET else 0
+        with self._refusing("barrier"):
+            if limit <= 0:
+                raise RuntimeError(f"Rank {self.rank()} timed out in monitoredBarrier: it was given no time")
         try:
             self._communicator.barrier(timeout=limit)
         except lockstep.Error as error:
-            missing = f"Rank {error.culprit}" if error.culprit >= 0 else "A rank"
-            raise RuntimeError(f"{missing} failed to pass monitoredBarrier in {int(limit * 1000)} ms\n{error}") from error
+            waits = re.search("it waits for (.*)", str(error))
+            missing = re.findall(r"rank (\d+)", waits[1]) if waits else [str(error.culprit)] if error.culprit >= 0 else []
+            if not wait_all_ranks:
+                missing = missing[:1]
+            who = f"Rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}" if missing else "A rank"
+            raise RuntimeError(f"{who} failed to pass monitoredBarrier in {int(limit * 1000)} ms\n{error}") from error
 
     # ---- names of other versions of torch
 
@@ -234,6 +242,10 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return self._description
 
     # pylint: enable=invalid-name
+
+    @property
+    def _device_types(self):
+        return [torch.device("cpu")]
 
     def _get_backend(self, _device):
         return self

@@ -3,24 +3,24 @@ import secrets
 
 import lockstep
 
-_KEY = "lockstep"
-
 
 def join(store, rank, size, timeout):
     """The group's communicator, and what rank 0 serves while it lives. Blocks until all ranks are there; timeout: a timedelta."""
     place = None
+    # A program may destroy its group and make another, and the store still has what was said for the first.
+    key = f"meeting {store.add(f'meetings of {rank}', 1)}"
     if rank == 0:
         job, secret = secrets.token_hex(8), secrets.token_hex(16)
         try:
             place = lockstep.Rendezvous(job, secret)
             note = f"{place.address} {job} {secret}"
         except lockstep.Error as error:
-            store.set(_KEY, f"! rank 0 cannot serve the meeting: {error}")
+            store.set(key, f"! rank 0 cannot serve the meeting: {error}")
             raise
-        store.set(_KEY, note)
+        store.set(key, note)
     else:
-        store.wait([_KEY], timeout)
-        note = store.get(_KEY).decode()
+        store.wait([key], timeout)
+        note = store.get(key).decode()
         if note.startswith("!"):
             raise RuntimeError(f"the process group cannot start: {note[2:]}")
     address, job, secret = note.split()
