@@ -27,6 +27,7 @@ if [[ ! -e $root ]]; then
   } >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
   mv "$root.part" "$root"
 fi
+echo "127.0.0.1 localhost $(uname -n)" >"$root/etc/hosts"  # torchrun and Gloo look their host up
 # These mounts lie in this process's namespace, and end with it.
 mount -t proc proc "$root/proc"
 mkdir -p "$root/dev/shm"

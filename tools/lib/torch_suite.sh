@@ -33,6 +33,6 @@ for ranks in 2 4; do
 done
 check 300 "collectives over TCP" env LOCKSTEP_TRANSPORTS=tcp "$bin/lockstep-run" -n 2 python3 "$tests/collectives.py"
 check 300 "failures" python3 "$tests/failures.py"
-check 300 "torchrun" python3 -m torch.distributed.run --standalone --nproc_per_node=2 "$tests/collectives.py"
+check 300 "torchrun" python3 "$tests/torchrun.py" --standalone --nproc_per_node=2 "$tests/collectives.py"
 check 3000 "PyTorch's own tests, 2 ranks" env WORLD_SIZE=2 python3 "$tests/pytorch_suite.py"
 echo "torch: $passed passed, $failed failed"
