@@ -1,4 +1,4 @@
-"""lockstep for Python: collectives and gradient averaging on NumPy arrays, over the C interface (lockstep.h) by ctypes.
+"""lockstep for Python: collectives on NumPy arrays, over the C interface (lockstep.h) by ctypes.
 
     import lockstep
     with lockstep.Communicator.create() as ranks:   # who am I: from lockstep-run, torchrun, mpirun, srun
