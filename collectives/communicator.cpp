@@ -41,7 +41,7 @@ Work start(CommunicatorCore& core, CallBuilder call) {
   run(core, std::move(CallBuilder(facts, core.engine(), options).buffers(input, output)));
 }
 
-/// A call without counts, which may be like the one before.
+/// A call without counts, which may be like an earlier one.
 void run(CommunicatorCore& core, const CallFacts& facts, const void* input, void* output,
          const CallOptions& options) {
   refuse_in_forked_child();

@@ -82,6 +82,8 @@ class DomainRun {
   Result<RunProgress> step(Domain& domain, ProgramCache& cache);
   /// After done: where the next call starts.
   DomainPosition end() const;
+  /// After done: what the program takes.
+  std::size_t program_bytes() const { return program_->bytes; }
   /// What members may do to this rank's buffers where they lie: from an offer with which a registered or
   /// pulled program can be chosen, until the run is over or all have agreed on another one. Not only from the
   /// agreement on: a member that has seen the last offer goes on while this rank has yet to look.

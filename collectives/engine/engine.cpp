@@ -171,6 +171,7 @@ Operation* Engine::start(const Call& call, std::function<void(bool)> on_complete
   Operation& operation = *new_operation(Operation::Kind::collective);
   operation.on_complete = std::move(on_complete);
   begin(operation, call);
+  attempt_small(operation);
   return hand_out(operation);
 }
 

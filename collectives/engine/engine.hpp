@@ -62,8 +62,8 @@ class Engine final : public Progressor,
   Status run(const Call& call);
   /// Sends or receives a message. It wakes the reactor's thread only for what is left to send.
   Result<RecvStatus> run(const Message& message);
-  /// As run() of a call without counts that is the same as the one before but for its buffers, which costs
-  /// the least. Nothing, and nothing has happened, where it is not, or something speaks against it.
+  /// As run() of a call without counts that is the same as an earlier one but for its buffers, which costs
+  /// the least. Nothing, and nothing has happened, where none is known, or something speaks against it.
   std::optional<Status> run_again(const CallFacts& facts, const void* input, void* output,
                                   const CallOptions& options);
   /// Starts a collective; the caller gets one reference. A call that is refused gives an operation that has
@@ -122,11 +122,12 @@ class Engine final : public Progressor,
     bool urgent = false;
     bool is_as(const CallNote& other) const { return facts == other.facts && urgent == other.urgent; }
   };
-  struct CachedSelection {
+  struct KnownCall {  // One without counts that was made before.
     CallFacts facts;
     std::uint64_t hash = 0;  // hash_of(facts)
     bool valid = false;
     Selection selection;
+    Operation* repeatable = nullptr;  // That a DomainRun ended in place, for the next such call; in no list.
   };
   class Contender;  // Lock that asks the thread in progress to make room.
   class Waiting;
@@ -165,7 +166,8 @@ class Engine final : public Progressor,
   Combine combine_of(const Call& call) const;
 
   // engine_attempt.cpp
-  bool may_run_in_place(const CallFacts& facts) const;
+  bool recall(const CallFacts& facts);
+  bool may_run_in_place(const CallFacts& facts);
   bool end_inline(const InlineCall& call, InlineRun& run);
   Operation* make_late_inline(const Call& call, const InlineRun& run);
   Operation* run_inline(const Call& call);
@@ -173,7 +175,9 @@ class Engine final : public Progressor,
   Operation* run_in_domain(const Call& call);
   Operation* run_in_domain_again(const void* input, void* output, const CallOptions& options);
   Operation* attempt_in_domain(Operation& operation);
+  void keep_for_next(Operation& operation);
   Operation* run_begun(const Call& call);
+  void attempt_small(Operation& operation);
   Operation* make_late(Operation& operation);
   template <class Try>
   void attempt(Try&& try_once, const DomainRun* run = nullptr);
@@ -279,11 +283,10 @@ class Engine final : public Progressor,
   std::unique_ptr<PeerTable> urgent_peers_;  // From the first urgent call on.
   std::unique_ptr<Matcher> matcher_;
   ProgramCache programs_;
-  std::array<CachedSelection, 64> selections_{};
+  std::array<KnownCall, kKnownCalls> known_calls_{};
   DomainPosition position_;
   std::uint64_t inline_calls_ = 0;
-  const CachedSelection* last_ = nullptr;  // Of the last call without counts.
-  Operation* repeatable_ = nullptr;        // Of the last call that a DomainRun ended in place; in no list.
+  KnownCall* last_ = nullptr;  // Of the last call without counts.
   std::array<CallNote, kRecentCalls> history_{};
   int probes_kept_ = 0;                // Of the next.
   std::vector<CallNote> peer_probes_;  // Last probe of each peer for a call not made here yet.

@@ -77,12 +77,20 @@ void Engine::attempt_recorded(std::uint64_t sequence, const CallFacts& facts, Tr
   if (!over) attempt(try_once, run);
 }
 
+/// Whether such a call is known: then it is the last one.
+bool Engine::recall(const CallFacts& facts) {
+  if (last_ != nullptr && last_->facts == facts) return true;
+  KnownCall& known = known_calls_[hash_of(facts) % known_calls_.size()];
+  if (!known.valid || known.facts != facts) return false;
+  last_ = &known;
+  return true;
+}
+
 /// A repeated call with nothing else under way does not take the way of operations, unless its peers are
-/// late.
-bool Engine::may_run_in_place(const CallFacts& facts) const {
-  return last_ != nullptr && last_->facts == facts && active_.empty() && pending_.empty() &&
-         state() == ErrorCode::ok && probes_kept_ == 0 && facts.op != ReduceOp::user &&
-         facts.op != ReduceOp::premul_sum;
+/// late, or a device runs it: attempts in place are for what a core does at once.
+bool Engine::may_run_in_place(const CallFacts& facts) {
+  return memory_ == nullptr && active_.empty() && pending_.empty() && state() == ErrorCode::ok &&
+         probes_kept_ == 0 && facts.op != ReduceOp::user && facts.op != ReduceOp::premul_sum && recall(facts);
 }
 
 std::optional<Status> Engine::run_again(const CallFacts& facts, const void* input, void* output,
@@ -92,8 +100,7 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
   if (!may_run_in_place(facts) || !options.algorithm.empty()) return std::nullopt;
   const BufferElements elements = buffer_elements(facts, group_.rank, group_.size());
   if (!are_plain(facts, elements, input, output)) return std::nullopt;
-  if (repeatable_ != nullptr && repeatable_->call.facts == facts)
-    return finish(run_in_domain_again(input, output, options), lock);
+  if (last_->repeatable != nullptr) return finish(run_in_domain_again(input, output, options), lock);
   const Selection& selection = last_->selection;
   InlineRun run;
   if (selection.inline_line && end_inline({facts, input, output}, run)) return Status();
@@ -162,7 +169,7 @@ Operation* Engine::run_in_domain(const Call& call) {
 
 /// All but the buffers, the place in the order, deadline and priority is as the last such call left it.
 Operation* Engine::run_in_domain_again(const void* input, void* output, const CallOptions& options) {
-  Operation& operation = *std::exchange(repeatable_, nullptr);
+  Operation& operation = *std::exchange(last_->repeatable, nullptr);
   Call& call = operation.call;
   call.input = input;
   call.output = output;
@@ -190,9 +197,15 @@ Operation* Engine::attempt_in_domain(Operation& operation) {
   attempt_recorded(operation.sequence, operation.call.facts, try_once, &operation.domain_run);
   if (!done) return make_late(operation);
   position_ = operation.domain_run.end();
-  if (repeatable_ != nullptr) free_.push_back(repeatable_);
-  repeatable_ = &operation;
+  keep_for_next(operation);
   return nullptr;
+}
+
+/// Unless its program is long: such a call takes long itself, and many would hold much memory.
+void Engine::keep_for_next(Operation& operation) {
+  Operation* spare = &operation;
+  if (operation.domain_run.program_bytes() <= kKeptProgramBytes) std::swap(spare, last_->repeatable);
+  if (spare != nullptr) free_.push_back(spare);
 }
 
 Operation* Engine::make_late(Operation& operation) {
@@ -215,6 +228,21 @@ Operation* Engine::run_begun(const Call& call) {
   };
   attempt(advance_once, operation.path == Operation::Path::domain ? &operation.domain_run : nullptr);
   return &operation;
+}
+
+/// Of a call that was only started: one that is over in a moment is over before the reactor's thread is woken
+/// for it. Not where peers need this processor, or earlier calls wait for them.
+void Engine::attempt_small(Operation& operation) {
+  if (domain_ == nullptr || memory_ != nullptr || wait_policy_.inline_yields) return;
+  if (operation.bytes() > kBytesInPlace) return;
+  const auto may_go_on = [&] {
+    return !operation.done.load(std::memory_order_relaxed) && is_front_of_domain(operation) &&
+           contenders_.load(std::memory_order_relaxed) == 0 && state() == ErrorCode::ok;
+  };
+  for (int pauses = 0; pauses < kInlinePauses && may_go_on(); ++pauses) {
+    relax();
+    advance(operation);
+  }
 }
 
 }  // namespace lockstep::internal

@@ -34,15 +34,16 @@ void Engine::set_shape(Operation& operation) const {
 
 Result<Selection> Engine::selection_for(const CallFacts& facts, const Shape& shape) {
   const std::uint64_t hash = hash_of(facts);
-  CachedSelection& cached = selections_[hash % selections_.size()];
-  if (!cached.valid || cached.facts != facts || !shape.counts.empty()) {
+  KnownCall& known = known_calls_[hash % known_calls_.size()];
+  if (!known.valid || known.facts != facts || !shape.counts.empty()) {
     auto selection =
         memory_ != nullptr ? memory_->choose(facts, shape) : choose(facts, shape, capabilities_, *choices_);
     if (!selection.ok() || !shape.counts.empty()) return selection;
-    cached = {facts, hash, true, *selection};
+    if (known.repeatable != nullptr) free_.push_back(known.repeatable);
+    known = {facts, hash, true, *selection};
   }
-  if (memory_ == nullptr) last_ = &cached;  // Attempts in place are for what a core does at once.
-  return cached.selection;
+  last_ = &known;
+  return known.selection;
 }
 
 Buffers Engine::buffers_of(const Call& call) {

@@ -78,6 +78,13 @@ inline constexpr int kPausesBeforeLook = 16;
 /// looks at the clock: milliseconds, beside which that costs nothing.
 inline constexpr int kBlocksInPlace = 64;
 
+/// Calls that an engine knows again, and up to which size of its program what one needs is kept for the next
+/// like it: half a MiB in all.
+inline constexpr std::size_t kKnownCalls = 64;
+inline constexpr std::size_t kKeptProgramBytes = 8 << 10;
+/// What is only started is tried in place up to this size, which takes no longer than to wake a thread for it.
+/// Longer calls are to run beside their caller.
+inline constexpr std::size_t kBytesInPlace = 256 << 10;
 /// Programs kept per communicator, and what they may take together.
 inline constexpr std::size_t kMaxCachedPrograms = 512;
 inline constexpr std::size_t kMaxCachedProgramBytes = 3 << 20;

@@ -1,6 +1,7 @@
 // Operation: the state of one collective, message or batch from its start to its end.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -19,7 +20,7 @@ class Engine;
 
 /// Owned by its engine's pool; all fields but `done` are guarded by the engine's lock. References: one of the
 /// engine while it runs, one of each handle. It returns to the pool with the last. One that ended in place
-/// has no handle and is kept for the next call (Engine::repeatable_).
+/// has no handle and is kept for the next call (Engine::KnownCall).
 class Operation {
  public:
   enum class Kind : std::uint8_t { collective, message, batch };
@@ -62,6 +63,10 @@ class Operation {
   std::function<void(bool succeeded)>
       on_complete;  ///< Called once under the engine's lock. May be empty; must not throw.
 
+  /// Of its largest buffer here.
+  std::uint64_t bytes() const {
+    return std::max(call.input_elements, call.output_elements) * size_of(call.facts.type);
+  }
   /// "all_reduce #12 (f32 x 1000, sum)" or "recv (f32 x 10) from rank 3 with tag 7".
   std::string describe() const;
 };

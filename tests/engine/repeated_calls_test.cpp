@@ -1,4 +1,4 @@
-// Calls that are like the one before, which take a shorter way, where something about them is not as before.
+// Calls that are like earlier ones, which take a shorter way, where something about them is not as before.
 #include <thread>
 #include <vector>
 
@@ -61,6 +61,17 @@ TEST_P(RepeatedCalls, OfTwoKindsInTurns) {
       b.run_behind_another();
       b.run();
       comm.barrier();
+    }
+  });
+}
+
+// Of so many kinds that what is known of some makes room for others.
+TEST_P(RepeatedCalls, OfManyKindsInTurns) {
+  on_ranks(kRanks, GetParam(), [](Communicator& comm) {
+    std::vector<Sums<float>> kinds;
+    for (std::size_t kind = 0; kind < 150; ++kind) kinds.emplace_back(comm, 1 + kind * 20, DataType::f32);
+    for (int round = 0; round < 3; ++round) {
+      for (auto& kind : kinds) kind.run();
     }
   });
 }
