@@ -78,6 +78,19 @@ lockstep_error_t lockstep_deregister(void* pointer) {
 
 // ---- groups ----
 
+lockstep_error_t lockstep_rendezvous_create(const char* job_id, const char* secret,
+                                            lockstep_rendezvous_t* rendezvous) {
+  return guarded([&] {
+    lockstep_rendezvous_t& result = required(rendezvous, "rendezvous");
+    result = new lockstep_rendezvous{
+        lockstep::Rendezvous(job_id != nullptr ? job_id : "", secret != nullptr ? secret : "")};
+  });
+}
+const char* lockstep_rendezvous_address(lockstep_rendezvous_t rendezvous) {
+  return rendezvous != nullptr ? rendezvous->rendezvous.address().c_str() : nullptr;
+}
+void lockstep_rendezvous_free(lockstep_rendezvous_t rendezvous) { delete rendezvous; }
+
 lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* comm) {
   return guarded([&] {
     required(comm, "comm");
@@ -124,6 +137,12 @@ lockstep_error_t lockstep_abort(lockstep_comm_t comm, const char* reason) {
 void lockstep_comm_free(lockstep_comm_t comm) { delete comm; }
 int lockstep_rank(lockstep_comm_t comm) { return comm != nullptr ? comm->communicator.rank() : -1; }
 int lockstep_size(lockstep_comm_t comm) { return comm != nullptr ? comm->communicator.size() : -1; }
+const char* lockstep_describe(lockstep_comm_t comm) {
+  thread_local std::string t_description;
+  const lockstep_error_t error =
+      guarded([&] { t_description = required(comm, "comm").communicator.describe(); });
+  return error == LOCKSTEP_OK ? t_description.c_str() : nullptr;
+}
 lockstep_error_t lockstep_state(lockstep_comm_t comm) {
   lockstep_error_t state = LOCKSTEP_OK;
   const lockstep_error_t error =

@@ -7,9 +7,13 @@
 
 #include "lockstep/lockstep.h"
 #include "lockstep/lockstep.hpp"
+#include "lockstep/rendezvous.hpp"
 
 struct lockstep_comm {
   lockstep::Communicator communicator;
+};
+struct lockstep_rendezvous {
+  lockstep::Rendezvous rendezvous;
 };
 struct lockstep_work {
   lockstep::Work work;

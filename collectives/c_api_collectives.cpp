@@ -1,5 +1,8 @@
 // C API: collectives and messages. A null `work` takes the blocking call, which is the shorter path.
 #include "collectives/c_api.hpp"
+#include "collectives/call_builder.hpp"
+#include "collectives/communicator_core.hpp"
+#include "collectives/forked_child.hpp"
 
 using lockstep::Communicator;
 using lockstep::internal::guarded;
@@ -29,6 +32,15 @@ lockstep_error_t call(lockstep_comm_t comm, lockstep_work_t* work, const Argumen
       hand_out((communicator.*async)(arguments...), work);
     }
   });
+}
+
+lockstep::Collective collective_named(std::string_view name) {
+  for (int i = 0; i < lockstep::kCollectiveCount; ++i) {
+    const auto collective = static_cast<lockstep::Collective>(i);
+    if (lockstep::name_of(collective) == name) return collective;
+  }
+  throw lockstep::Error(lockstep::ErrorCode::invalid_argument,
+                        "no collective is called \"" + std::string(name) + "\"");
 }
 
 }  // namespace
@@ -93,6 +105,18 @@ lockstep_error_t lockstep_all_to_all(lockstep_comm_t comm, const void* input, vo
 lockstep_error_t lockstep_barrier(lockstep_comm_t comm, const lockstep_options_t* options,
                                   lockstep_work_t* work) {
   return call<&Communicator::barrier, &Communicator::barrier_async>(comm, work, to_options(options));
+}
+
+lockstep_error_t lockstep_refuse(lockstep_comm_t comm, const char* collective, const char* reason) {
+  return guarded([&] {
+    lockstep::internal::refuse_in_forked_child();
+    auto& engine = required(comm, "comm").communicator.core().engine();
+    required(collective, "collective");
+    required(reason, "reason");
+    lockstep::internal::CallBuilder call(collective_named(collective), engine, {});
+    call.refuse(lockstep::ErrorCode::invalid_argument, reason);
+    engine.run(call.build()).throw_if_error();
+  });
 }
 
 lockstep_error_t lockstep_scatter_v(lockstep_comm_t comm, const void* input, const size_t* counts,

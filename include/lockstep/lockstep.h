@@ -83,6 +83,7 @@ typedef enum LOCKSTEP_ANY_NUMBER {
 #define LOCKSTEP_ANY_TAG (-1)
 
 typedef struct lockstep_comm* lockstep_comm_t;
+typedef struct lockstep_rendezvous* lockstep_rendezvous_t;
 typedef struct lockstep_work* lockstep_work_t;
 typedef struct lockstep_plan* lockstep_plan_t;
 typedef struct lockstep_batch* lockstep_batch_t;
@@ -124,6 +125,15 @@ LOCKSTEP_C_API void lockstep_free(void* pointer);
 LOCKSTEP_C_API lockstep_error_t lockstep_register(void* pointer, size_t bytes);
 LOCKSTEP_C_API lockstep_error_t lockstep_deregister(void* pointer);
 
+/* A place where one group meets, served by this process, which need not be of the group; see
+ * <lockstep/rendezvous.hpp>. The secret may not be empty. */
+LOCKSTEP_C_API lockstep_error_t lockstep_rendezvous_create(const char* job_id, const char* secret,
+                                                           lockstep_rendezvous_t* rendezvous);
+/* For lockstep_init_t of every rank; valid until the handle is freed. NULL for a NULL handle. */
+LOCKSTEP_C_API const char* lockstep_rendezvous_address(lockstep_rendezvous_t rendezvous);
+/* The ranks are gone or finalized by then. */
+LOCKSTEP_C_API void lockstep_rendezvous_free(lockstep_rendezvous_t rendezvous);
+
 /* Groups. */
 /* `init` may be NULL: as a zeroed one. */
 LOCKSTEP_C_API lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* comm);
@@ -138,6 +148,8 @@ LOCKSTEP_C_API lockstep_error_t lockstep_abort(lockstep_comm_t comm, const char*
 LOCKSTEP_C_API void lockstep_comm_free(lockstep_comm_t comm);
 LOCKSTEP_C_API int lockstep_rank(lockstep_comm_t comm); /* -1 for a NULL handle */
 LOCKSTEP_C_API int lockstep_size(lockstep_comm_t comm); /* -1 for a NULL handle */
+/* "rank 3 of 8 on host-2, ..."; valid until this thread's next call of it. NULL where it fails. */
+LOCKSTEP_C_API const char* lockstep_describe(lockstep_comm_t comm);
 /* LOCKSTEP_OK while usable. */
 LOCKSTEP_C_API lockstep_error_t lockstep_state(lockstep_comm_t comm);
 
@@ -170,6 +182,12 @@ LOCKSTEP_C_API lockstep_error_t lockstep_all_to_all(lockstep_comm_t comm, const 
                                                     const lockstep_options_t* options, lockstep_work_t* work);
 LOCKSTEP_C_API lockstep_error_t lockstep_barrier(lockstep_comm_t comm, const lockstep_options_t* options,
                                                  lockstep_work_t* work);
+
+/* For a layer above that finds its own arguments of a collective wrong ("all_reduce", as errors call it): the
+ * call takes its place in the order and is refused, so that the peers, which would wait, are told why.
+ * Returns LOCKSTEP_INVALID_ARGUMENT, or why it could not. */
+LOCKSTEP_C_API lockstep_error_t lockstep_refuse(lockstep_comm_t comm, const char* collective,
+                                                const char* reason);
 
 /* v-variants; arrays of counts have one entry per rank. */
 LOCKSTEP_C_API lockstep_error_t lockstep_scatter_v(lockstep_comm_t comm, const void* input,

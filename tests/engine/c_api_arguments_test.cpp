@@ -74,6 +74,9 @@ TEST(CApiArguments, NoCommunicator) {
     EXPECT_TRUE(refuses_null(lockstep_finalize(kNoComm), "comm"));
     EXPECT_TRUE(refuses_null(lockstep_abort(kNoComm, "why"), "comm"));
     EXPECT_TRUE(refuses_null(lockstep_state(kNoComm), "comm"));
+    EXPECT_TRUE(refuses_null(lockstep_refuse(kNoComm, "all_reduce", "why"), "comm"));
+    EXPECT_TRUE(refuses_null(lockstep_rendezvous_create("job", "secret", nullptr), "rendezvous"));
+    EXPECT_EQ(lockstep_describe(kNoComm), nullptr);
     EXPECT_EQ(lockstep_rank(kNoComm), -1);
     EXPECT_EQ(lockstep_size(kNoComm), -1);
     lockstep_work_t started = nullptr;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,61 @@ TEST_P(CApiGroups, FormAsTheStructSays) {
     EXPECT_NE(lockstep_barrier(comm, nullptr, nullptr), LOCKSTEP_OK);
     EXPECT_NE(lockstep_state(comm), LOCKSTEP_OK);
     lockstep_comm_free(comm);
+  });
+}
+
+// What a layer above finds wrong with its call ends the peers' call with its reason.
+TEST_P(CApiGroups, TellThePeersWhatALayerAboveRefuses) {
+  const CMeetingPlace place;
+  run_forked(2, [&](int rank) {
+    lockstep_init_t init = place.init(rank, 2);
+    init.transports = GetParam();
+    lockstep_comm_t comm = nullptr;
+    ok(lockstep_create(&init, &comm));
+    expect_c_sum(comm, 2);
+    if (rank == 0) {
+      EXPECT_EQ(lockstep_refuse(comm, "all_reduce", "the list is no list of numbers"),
+                LOCKSTEP_INVALID_ARGUMENT);
+    } else {
+      int x = 0;
+      EXPECT_EQ(lockstep_all_reduce(comm, &x, &x, 1, LOCKSTEP_I32, LOCKSTEP_SUM, nullptr, nullptr),
+                LOCKSTEP_REFUSED);
+    }
+    EXPECT_TRUE(last_error_says("the list is no list of numbers"));
+    EXPECT_EQ(lockstep_last_culprit(), 0);
+    lockstep_comm_free(comm);
+  });
+}
+
+// A process that is of no group serves the place where one meets.
+TEST(CApiRendezvous, IsServedByAnybody) {
+  run_forked(1, [](int) {
+    lockstep_rendezvous_t place = nullptr;
+    EXPECT_EQ(lockstep_rendezvous_create("a job", "", &place), LOCKSTEP_INVALID_ARGUMENT);
+    EXPECT_EQ(lockstep_rendezvous_address(nullptr), nullptr);
+    ok(lockstep_rendezvous_create("a job", "a secret", &place));
+    const std::string address = lockstep_rendezvous_address(place);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        lockstep_init_t init = {};
+        init.has_rank = 1;
+        init.rank = rank;
+        init.world_size = 2;
+        init.rendezvous = address.c_str();
+        init.job_id = "a job";
+        init.secret = "a secret";
+        lockstep_comm_t comm = nullptr;
+        ok(lockstep_create(&init, &comm));
+        const std::string description = lockstep_describe(comm);
+        EXPECT_EQ(description.find("rank " + std::to_string(rank) + " of 2"), 0u) << description;
+        expect_c_sum(comm, 2);
+        ok(lockstep_finalize(comm));
+        lockstep_comm_free(comm);
+      });
+    }
+    for (auto& rank : ranks) rank.join();
+    lockstep_rendezvous_free(place);
   });
 }
 

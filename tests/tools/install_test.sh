@@ -34,3 +34,10 @@ read -ra package <<<"$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs lockstep)"
 read -ra extra <<<"$flags"
 "$cxx" -std=c++20 "${extra[@]}" "$work/source/main.cpp" -o "$work/outside" "${package[@]}"
 LD_LIBRARY_PATH=$(dirname "$pc") "$work/outside"
+
+echo "== the Python package, from there too"
+if [[ -z $flags ]] && command -v python3 >/dev/null; then  # a sanitizer's runtime would have to be loaded before
+  PYTHONPATH=$(dirname "$pc")/python python3 -c 'import lockstep; print(lockstep.__version__, lockstep.library_version())' | tee "$work/version"
+  read -r package library <"$work/version"
+  [[ $package == "$library" ]]
+fi

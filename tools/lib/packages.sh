@@ -11,6 +11,8 @@ slurm_packages=(slurmctld slurmd slurm-client munge)
 torchrun_packages=(python3-torch)
 manifest_packages=(python3-yaml)
 fresh_packages=(debootstrap)
+# Ubuntu does not trust Debian's archive by itself.
+torch_root_packages=(debian-archive-keyring)
 # Builds the container file without a container engine.
 container_packages=(buildah)
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static)

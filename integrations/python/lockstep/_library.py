@@ -1,0 +1,114 @@
+"""liblockstep for ctypes: where it is found, and the prototypes of the functions of lockstep.h.
+
+A test compares PROTOTYPES with the header, so the table can be relied on.
+"""
+import ctypes
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_void_p
+from pathlib import Path
+
+from ._version import LIBRARY
+from .errors import Error, ErrorCode
+
+CombineFunction = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_void_p)
+
+
+class Init(ctypes.Structure):
+    """lockstep_init_t"""
+    _fields_ = [("has_rank", c_int), ("rank", c_int), ("world_size", c_int), ("rendezvous", c_char_p), ("job_id", c_char_p),
+                ("secret", c_char_p), ("timeout_ms", c_int64), ("transports", c_char_p)]
+
+
+class Options(ctypes.Structure):
+    """lockstep_options_t"""
+    _fields_ = [("timeout_ms", c_int64), ("priority", c_int), ("algorithm", c_char_p), ("scale", c_double),
+                ("combine", CombineFunction), ("context", c_void_p)]
+
+
+# Handles are void*; so are the places where a new handle is put, and arrays of counts.
+_handle, _new_handle, _data, _counts = c_void_p, POINTER(c_void_p), c_void_p, POINTER(c_size_t)
+_type = _op = c_uint
+_options, _int_result, _size_result = POINTER(Options), POINTER(c_int), POINTER(c_size_t)
+_end = (_options, _new_handle)  # of every collective: options, work
+
+# Functions that return an error code.
+PROTOTYPES = {
+    "lockstep_allocate": (c_size_t, _new_handle),
+    "lockstep_register": (_data, c_size_t),
+    "lockstep_deregister": (_data,),
+    "lockstep_rendezvous_create": (c_char_p, c_char_p, _new_handle),
+    "lockstep_create": (POINTER(Init), _new_handle),
+    "lockstep_local_group": (c_int, c_char_p, _new_handle),
+    "lockstep_split": (_handle, c_int, c_int, _new_handle),
+    "lockstep_finalize": (_handle,),
+    "lockstep_abort": (_handle, c_char_p),
+    "lockstep_all_reduce": (_handle, _data, _data, c_size_t, _type, _op, *_end),
+    "lockstep_reduce": (_handle, _data, _data, c_size_t, _type, _op, c_int, *_end),
+    "lockstep_broadcast": (_handle, _data, c_size_t, _type, c_int, *_end),
+    "lockstep_scatter": (_handle, _data, _data, c_size_t, _type, c_int, *_end),
+    "lockstep_gather": (_handle, _data, _data, c_size_t, _type, c_int, *_end),
+    "lockstep_all_gather": (_handle, _data, _data, c_size_t, _type, *_end),
+    "lockstep_reduce_scatter": (_handle, _data, _data, c_size_t, _type, _op, *_end),
+    "lockstep_all_to_all": (_handle, _data, _data, c_size_t, _type, *_end),
+    "lockstep_barrier": (_handle, *_end),
+    "lockstep_refuse": (_handle, c_char_p, c_char_p),
+    "lockstep_scatter_v": (_handle, _data, _counts, _data, c_size_t, _type, c_int, *_end),
+    "lockstep_gather_v": (_handle, _data, c_size_t, _data, _counts, _type, c_int, *_end),
+    "lockstep_all_gather_v": (_handle, _data, _data, _counts, _type, *_end),
+    "lockstep_reduce_scatter_v": (_handle, _data, _data, _counts, _type, _op, *_end),
+    "lockstep_all_to_all_v": (_handle, _data, _counts, _data, _counts, _type, *_end),
+    "lockstep_send": (_handle, _data, c_size_t, _type, c_int, c_int, *_end),
+    "lockstep_recv": (_handle, _data, c_size_t, _type, c_int, c_int, _options, _int_result, _int_result, _size_result,
+                      _new_handle),
+    "lockstep_work_wait": (_handle,),
+    "lockstep_work_wait_for": (_handle, c_int64, _int_result),
+    "lockstep_work_test": (_handle, _int_result),
+    "lockstep_work_status": (_handle, _int_result, _int_result, _size_result),
+}
+
+# Functions that return something else: what they return, and their arguments.
+PLAIN_PROTOTYPES = {
+    "lockstep_last_error": (c_char_p,),
+    "lockstep_last_culprit": (c_int,),
+    "lockstep_version": (c_char_p,),
+    "lockstep_type_size": (c_size_t, _type),
+    "lockstep_free": (None, c_void_p),
+    "lockstep_rendezvous_address": (c_char_p, _handle),
+    "lockstep_rendezvous_free": (None, _handle),
+    "lockstep_comm_free": (None, _handle),
+    "lockstep_rank": (c_int, _handle),
+    "lockstep_size": (c_int, _handle),
+    "lockstep_describe": (c_char_p, _handle),
+    "lockstep_state": (c_int, _handle),
+    "lockstep_work_free": (None, _handle),
+}
+
+
+def _load():
+    package = Path(__file__).parent
+    # In a wheel it lies in this package; where CMake built or installed it, two folders up; else the loader looks.
+    for place in (package / LIBRARY, package.parents[1] / LIBRARY, LIBRARY):
+        try:
+            return ctypes.CDLL(str(place))
+        except OSError as error:
+            if isinstance(place, Path) and place.exists():
+                raise ImportError(f"{place} cannot be loaded: {error}") from error
+    raise ImportError(f"{LIBRARY} is neither in {package} nor in {package.parents[1]}, and the loader does not find it: "
+                      "install lockstep, or name its folder in LD_LIBRARY_PATH")
+
+
+def _raise_error(code, _function, _arguments):
+    if code:
+        raise Error(ErrorCode(code), library.lockstep_last_error().decode(errors="replace"), library.lockstep_last_culprit())
+
+
+def _declare(functions):
+    for name, arguments in PROTOTYPES.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes, function.errcheck = c_int, arguments, _raise_error
+    for name, (result, *arguments) in PLAIN_PROTOTYPES.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
+    return functions
+
+
+library = _declare(_load())

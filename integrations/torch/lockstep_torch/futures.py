@@ -1,0 +1,103 @@
+"""Futures: completes the torch futures of a process group's calls, and runs their callbacks.
+
+A callback may start collectives (PowerSGD's do), and the ranks have to start these in one order. Where a callback runs would else
+depend on who was first, its operation or the program that attaches it. So callbacks run in one thread, in the order in which the
+program attached them, and the collectives that they start go to a communicator of their own: they cannot come between those of
+the other threads.
+"""
+import contextlib
+import queue
+import threading
+
+import torch
+
+
+class _Failure:
+    """What the future of a failed call holds. torch's C++ takes it for a result, as it does every exception that Python gave to a
+    future: it looks for tensors in it by pickling it, and crashes where there are none, or says that it cannot be cast."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        raise self.error
+
+    def __str__(self):
+        return str(self.error)
+
+
+def _value(held):
+    if isinstance(held, _Failure):
+        raise held.error
+    return held
+
+
+class Future(torch.futures.Future):
+    """Its callbacks, and those of what then() returns, run as the module says; without `futures` where torch runs them."""
+
+    def __init__(self, futures=None):
+        super().__init__()
+        self._futures = futures
+
+    def set_exception(self, result):
+        self._set_unwrap_func(_value)
+        self.set_result(_Failure(result))
+
+    def then(self, callback):
+        if self._futures is None:
+            return super().then(callback)
+        result = Future(self._futures)
+        self._futures.run(lambda: self._call(callback, result))
+        return result
+
+    def _call(self, callback, result):
+        with contextlib.suppress(Exception):  # the callback asks for the value, or the error
+            self.wait()
+        try:
+            result.set_result(callback(self))
+        except Exception as error:  # pylint: disable=broad-except  # whoever waits for the future gets it
+            result.set_exception(error)
+
+
+class Futures:
+    """Of one group. Threads are started when they are needed, and end with the group or the program."""
+
+    def __init__(self):
+        self._ordered = queue.SimpleQueue()
+        self._thread = None
+        self._start = threading.Lock()
+
+    def future_of(self, work):
+        """A future that gets the outcome of `work` when that has ended."""
+        if not work.collective:  # a message may have to wait for others, and nobody for it
+            future = Future()
+            threading.Thread(target=work.settle, args=(future,), name="lockstep-message", daemon=True).start()
+            return future
+        future = Future(self)
+        if work.is_completed():
+            work.settle(future)
+        else:
+            self.run(lambda: work.settle(future))
+        return future
+
+    def run(self, job):
+        """In the thread of the callbacks, after what was given before; at once where that is this thread."""
+        if self.is_current_thread():
+            job()
+            return
+        with self._start:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="lockstep-futures", daemon=True)
+                self._thread.start()
+        self._ordered.put(job)
+
+    def is_current_thread(self):
+        return threading.current_thread() is self._thread
+
+    def close(self):
+        """The thread ends when what is in the queue is done."""
+        self._ordered.put(None)
+
+    def _run(self):
+        while (job := self._ordered.get()) is not None:
+            job()

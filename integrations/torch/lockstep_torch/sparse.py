@@ -1,0 +1,28 @@
+"""all_reduce of sparse tensors (gradients of embeddings): everybody's values are gathered and added up."""
+import torch
+import torch.distributed as dist
+
+from .operators import operator_of
+
+
+def all_reduce_sparse(group, tensor, opts):
+    """Blocks. The sum over all ranks is put in `tensor`, which is returned."""
+    operator, _ = operator_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+    if operator.name != "SUM":
+        raise ValueError(f"sparse tensors can be summed, and this is {operator.name}")
+    own = tensor.coalesce()
+    counts = [torch.zeros(1, dtype=torch.int64) for _ in range(group.size())]
+    group.allgather([counts], [torch.tensor([own._nnz()])]).wait()
+    indices = _gathered(group, own.indices().t().contiguous(), counts)
+    values = _gathered(group, own.values().contiguous(), counts)
+    total = torch.sparse_coo_tensor(indices.t(), values, tensor.shape).coalesce()
+    tensor.copy_(total)
+    return tensor
+
+
+def _gathered(group, rows, counts):
+    """The rows of all ranks, of which rank r has counts[r]."""
+    whole = torch.empty((int(sum(counts)), *rows.shape[1:]), dtype=rows.dtype)
+    parts = list(whole.split([int(count) for count in counts]))
+    group.allgather([parts], [rows]).wait()
+    return whole

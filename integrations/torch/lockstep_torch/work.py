@@ -1,0 +1,105 @@
+"""The Work that calls return."""
+import threading
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Work
+
+_NO_LIMIT = timedelta(0)
+
+
+class LockstepWork(Work):
+    """The operations of one call of torch.distributed, which end together.
+
+    `parts` are Works of lockstep in the order of their start. Whoever finds that all have ended writes `copies` back to the
+    tensors. `after` are calls that have to have ended, too.
+    """
+
+    def __init__(self, group, parts, outputs, copies=(), after=(), collective=True):
+        super().__init__()
+        self._group = group
+        self._parts = parts
+        self._outputs = outputs
+        self._copies = copies
+        self._after = after
+        self.collective = collective
+        self._ended = False
+        self._error = None
+        self._received = None
+        self._future = None
+        self._lock = threading.Lock()  # one thread at a time drives the parts
+
+    def wait(self, timeout=_NO_LIMIT):
+        """Blocks until the operation has ended, in the caller's thread, which then drives it; raises its error."""
+        if not self._ended:
+            limit = timeout.total_seconds() if timeout > _NO_LIMIT else None
+            if not self._lock.acquire(timeout=-1 if limit is None else limit):
+                raise TimeoutError(f"the operation still runs after {limit:g} s, and goes on")
+            try:
+                self._end(limit)
+            finally:
+                self._lock.release()
+        self._group.forget(self)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self):
+        if not self._ended and self._lock.acquire(blocking=False):
+            try:
+                if all(part.done() for part in self._parts) and all(work.is_completed() for work in self._after):
+                    self._end(None)
+            finally:
+                self._lock.release()
+        return self._ended
+
+    def is_success(self):
+        return self.is_completed() and self._error is None
+
+    def exception(self):
+        return self._error if self.is_completed() else None
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        return self._outputs
+
+    def source_rank(self):
+        if self._received is None:
+            raise RuntimeError("only a receive that has ended has a source")
+        return self._received.source
+
+    _source_rank = source_rank
+
+    def get_future(self):
+        """Completed with the list of outputs when the operation has ended."""
+        if self._future is None:
+            self._future = self._group.futures.future_of(self)
+        return self._future
+
+    def settle(self, future):
+        """For Futures: waits, and hands the outcome to the future."""
+        try:
+            self.wait()
+        except Exception as error:  # pylint: disable=broad-except  # whoever waits for the future gets it
+            future.set_exception(error)
+        else:
+            future.set_result(self._outputs)
+
+    def _end(self, limit):
+        """Under the lock. TimeoutError where `limit` seconds passed first."""
+        if self._ended:
+            return
+        try:
+            for part in self._parts:
+                self._received = part.wait(limit)
+            for work in self._after:
+                work.wait()
+            for copy in self._copies:
+                copy.store()
+        except TimeoutError:
+            raise
+        except Exception as error:  # pylint: disable=broad-except  # whoever waits for the operation gets it
+            self._error = error
+        self._ended = True
+        self._parts = self._copies = self._after = ()

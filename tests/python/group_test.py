@@ -1,0 +1,248 @@
+"""What goes wrong: refusals, errors and ends, of ranks that are threads of this process, and of processes."""
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+import weakref
+from array import array
+from concurrent.futures import ThreadPoolExecutor
+
+import lockstep
+from lockstep import Error, ErrorCode
+
+
+def in_threads(function, n=2):
+    """function(communicator) for each rank of a group; what they return, or raise."""
+    def outcome(ranks):
+        try:
+            return function(ranks)
+        except Exception as error:  # pylint: disable=broad-except  # the test looks at it
+            return error
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(outcome, lockstep.Communicator.local_group(n)))
+
+
+class Refusals(unittest.TestCase):
+    """What one rank gives wrongly ends the others' call, with the reason."""
+
+    def refused(self, call, reason, kind=ValueError):
+        def function(ranks):
+            if ranks.rank == 0:
+                call(ranks)
+            else:
+                ranks.all_reduce(array("d", [1]))
+        first, second = in_threads(function)
+        self.assertIsInstance(first, kind)
+        self.assertRegex(str(first), reason)
+        self.assertIsInstance(second, Error)
+        self.assertEqual((second.code, second.culprit), (ErrorCode.REFUSED, 0), second)
+        self.assertRegex(str(second), reason)
+
+    def test_what_is_no_buffer(self):
+        self.refused(lambda ranks: ranks.all_reduce([1.0]), "list is no array")
+
+    def test_read_only(self):
+        self.refused(lambda ranks: ranks.all_reduce(bytes(8)), "read only")
+
+    def test_an_unknown_type(self):
+        self.refused(lambda ranks: ranks.all_reduce(array("h", [1])), "format 'h'")
+
+    def test_not_contiguous(self):
+        self.refused(lambda ranks: ranks.all_reduce(memoryview(array("d", [1, 2, 3]))[::2]), "not contiguous")
+
+    def test_an_unknown_operator(self):
+        self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), op="plus"), "no reduction is called 'plus'")
+
+    def test_lengths(self):
+        self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), array("d", [1, 2])), "must have 1 elements and has 2")
+        self.refused(lambda ranks: ranks.all_gather(array("d", [1]), array("d", [1])), "must have 2 elements and has 1")
+        self.refused(lambda ranks: ranks.reduce_scatter(array("d", [1]), array("d", [1])), "must have 2 elements and has 1")
+        self.refused(lambda ranks: ranks.all_to_all(array("d", [1]), array("d", [1])), "cannot be divided among 2 ranks")
+
+    def test_types_that_differ(self):
+        self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), array("f", [1])), "differ in type: F64 and F32")
+
+    def test_counts(self):
+        self.refused(lambda ranks: ranks.all_gather_v(array("d", [1]), array("d", [1, 2]), [1, 2]), "sum must be the 2 elements")
+
+    def test_what_the_library_refuses(self):
+        self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root=5), "root", Error)
+
+
+class Errors(unittest.TestCase):
+    def test_a_mismatch_is_named_on_both_sides(self):
+        def function(ranks):
+            ranks.all_reduce(array("d", [1] * (ranks.rank + 1)))
+        for error in in_threads(function):
+            self.assertEqual(error.code, ErrorCode.MISMATCH)
+            self.assertIn("f64 x 1", str(error))
+            self.assertIn("f64 x 2", str(error))
+
+    def test_a_deadline(self):
+        ended = threading.Event()
+
+        def function(ranks):
+            if ranks.rank == 0:
+                try:
+                    ranks.barrier(timeout=0.05)
+                finally:
+                    ended.set()
+            ended.wait()
+        error = in_threads(function)[0]
+        self.assertEqual(error.code, ErrorCode.TIMEOUT)
+        self.assertIn("rank 1", str(error))
+
+    def test_a_work_outlives_a_wait(self):
+        waited = threading.Event()
+
+        def function(ranks):
+            if ranks.rank == 1:
+                waited.wait()
+            data = array("d", [1])
+            work = ranks.all_reduce(data, wait=False)
+            if ranks.rank == 0:
+                self.assertFalse(work.done())
+                with self.assertRaises(TimeoutError):
+                    work.wait(timeout=0.01)
+                waited.set()
+            work.wait()
+            work.wait(timeout=0)  # again: it has ended
+            return data[0]
+        self.assertEqual(in_threads(function), [2, 2])
+
+    def test_abort_ends_works(self):
+        def function(ranks):
+            work = ranks.all_reduce(array("d", [1] * (ranks.size - 1)), wait=False) if ranks.rank < 2 else None
+            if work is None:
+                ranks.abort("it is enough")
+            else:
+                work.wait()
+        for error in in_threads(function, 3)[:2]:
+            self.assertEqual(error.code, ErrorCode.ABORTED)
+            self.assertIn("it is enough", str(error))
+
+    def test_an_exception_in_a_with_is_told(self):
+        def function(ranks):
+            with ranks:
+                if ranks.rank == 0:
+                    raise KeyError("a mistake in the program")
+                ranks.barrier()
+        first, second = in_threads(function)
+        self.assertIsInstance(first, KeyError)
+        self.assertIn("a mistake in the program", str(second))
+
+    def test_closed(self):
+        def function(ranks):
+            ranks.finalize()
+            self.assertFalse(ranks.usable)
+            self.assertIn("closed", repr(ranks))
+            ranks.barrier()
+        for error in in_threads(function):
+            self.assertRegex(str(error), "this communicator is closed")
+
+    def test_errors_pass_between_processes(self):
+        error = pickle.loads(pickle.dumps(Error(ErrorCode.PEER_LOST, "rank 3 is gone", 3)))
+        self.assertEqual((error.code, str(error), error.culprit), (ErrorCode.PEER_LOST, "rank 3 is gone", 3))
+
+    def test_rank_and_world_size_belong_together(self):
+        with self.assertRaisesRegex(ValueError, "together"):
+            lockstep.Communicator.create(rank=0)
+
+
+class Memory(unittest.TestCase):
+    def test_buffers_of_a_dropped_work_live_until_it_has_ended(self):
+        dropped = threading.Event()
+
+        def function(ranks):
+            if ranks.rank == 1:
+                dropped.wait()
+            data = array("d", [1] * 1000)
+            alive = weakref.ref(data)
+            ranks.all_reduce(data, wait=False)
+            del data
+            gc.collect()
+            if ranks.rank == 0:
+                self.assertIsNotNone(alive())
+                dropped.set()
+            ranks.barrier()
+            ranks.all_reduce(array("d", [1]), wait=False)  # a later drop looks
+            gc.collect()
+            ended = alive() is None
+            ranks.finalize()
+            return ended
+        self.assertEqual(in_threads(function), [True, True])
+
+    def test_is_freed_with_its_last_view(self):
+        memory = lockstep.allocate(64)
+        view = memoryview(memory).cast("B")
+        alive = weakref.ref(memory)
+        del memory
+        view[0] = 1
+        self.assertIsNotNone(alive())
+        del view
+        gc.collect()
+        self.assertIsNone(alive())
+
+
+class Processes(unittest.TestCase):
+    LIMIT = 60  # seconds; the deadline of a call is half an hour
+
+    def job(self, code, size=2):
+        """The ranks' exit codes and outputs; they meet where this process serves."""
+        place = lockstep.Rendezvous("a job", "a secret")
+        prefix = "import os, signal, sys, lockstep\nfrom array import array\n" \
+                 "ranks = lockstep.Communicator.create(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], 'a job', 'a secret')\n"
+        processes = [subprocess.Popen([sys.executable, "-c", prefix + code, str(rank), str(size), place.address],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(size)]
+        try:
+            outputs = [process.communicate(timeout=self.LIMIT)[0] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
+            place.close()
+        return [process.returncode for process in processes], outputs
+
+    def test_a_killed_rank_is_named(self):
+        codes, outputs = self.job("""
+ranks.barrier()
+if ranks.rank == 1: os.kill(os.getpid(), signal.SIGKILL)
+try: ranks.all_reduce(array("d", [1]))
+except lockstep.Error as error: print(error.code.name, error.culprit)
+""", 3)
+        self.assertEqual(codes, [0, -signal.SIGKILL, 0], outputs)
+        self.assertEqual([output.strip() for output in outputs], ["PEER_LOST 1", "", "PEER_LOST 1"])
+
+    def test_a_forked_child_is_told_and_the_ranks_go_on(self):
+        codes, outputs = self.job("""
+child = os.fork()
+if child == 0:
+    try: ranks.barrier()
+    except lockstep.Error as error: print("child:", error.code.name, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+data = array("d", [1])
+ranks.all_reduce(data)
+ranks.finalize()
+print("sum:", data[0])
+""")
+        self.assertEqual(codes, [0, 0], outputs)
+        for output in outputs:
+            self.assertRegex(output, "^child: [A-Z_]+\nsum: 2.0\n$")
+
+    def test_a_program_that_finalizes_nothing_ends(self):
+        codes, outputs = self.job("""
+work = ranks.all_reduce(array("d", [1] * 100000), wait=False)
+data = array("d", [1])
+ranks.all_reduce(data)
+print(data[0])
+""")
+        self.assertEqual((codes, outputs), ([0, 0], ["2.0\n"] * 2))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=["group_test"])

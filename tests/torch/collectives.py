@@ -1,0 +1,334 @@
+"""Every call of torch.distributed on lockstep beside the same call on Gloo, in the same processes: the results are equal.
+
+Runs in each rank of a job (lockstep-run, torchrun); collectives_test starts it.
+"""
+import itertools
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import lockstep
+import lockstep_torch
+
+OPERATORS = (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX)
+TYPES = (torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
+SHAPES = ((1,), (7, 3), (0,), (4, 5, 6), (100003,))
+
+
+def setUpModule():  # pylint: disable=invalid-name
+    dist.init_process_group("lockstep")
+    Ours.peer = dist.new_group(backend="gloo")
+
+
+def tearDownModule():  # pylint: disable=invalid-name
+    dist.destroy_process_group()
+
+
+class Ours(unittest.TestCase):
+    """What all cases share: random tensors that differ by rank, and the two groups."""
+    peer = None
+
+    def setUp(self):
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.random = torch.Generator().manual_seed(1000 * self.rank + len(self.id()))
+
+    def numbers(self, shape, dtype):
+        """Small whole numbers: exact in every type, in any order of summation."""
+        return torch.randint(0 if dtype == torch.uint8 else -2, 3, shape, generator=self.random).to(dtype)
+
+    def same(self, call, *tensors):
+        """`call(group, *tensors)` on copies, here and on Gloo: what is in the tensors afterwards is the same."""
+        ours, theirs = ([tensor.clone() for tensor in tensors] for _ in range(2))
+        call(None, *ours)
+        call(self.peer, *theirs)
+        for our, their in zip(ours, theirs):
+            self.assertTrue(torch.equal(our, their), f"\n{our}\nis not\n{their}")
+
+
+class Reductions(Ours):
+    def test_all_reduce(self):
+        for shape, dtype, op in itertools.product(SHAPES, TYPES, OPERATORS):
+            with self.subTest(shape=shape, dtype=dtype, op=op):
+                self.same(lambda group, x, op=op: dist.all_reduce(x, op, group), self.numbers(shape, dtype))
+
+    def test_bits(self):
+        for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
+            self.same(lambda group, x, op=op: dist.all_reduce(x, op, group), self.numbers((100,), torch.int64))
+
+    def test_average(self):
+        x = torch.full((5,), float(self.rank))
+        dist.all_reduce(x, dist.ReduceOp.AVG)
+        self.assertTrue((x == (self.size - 1) / 2).all())
+
+    def test_half_precision(self):
+        for dtype in (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2):
+            x = torch.ones(1000).to(dtype)
+            dist.all_reduce(x)
+            self.assertTrue((x.float() == self.size).all(), dtype)
+
+    def test_a_factor(self):
+        x = torch.ones(9)
+        dist.all_reduce(x, dist._make_nccl_premul_sum(self.rank + 1.0))
+        self.assertTrue((x == self.size * (self.size + 1) / 2).all())
+
+    def test_complex(self):
+        self.same(lambda group, x: dist.all_reduce(x, group=group),
+                  torch.complex(self.numbers((6,), torch.float32), self.numbers((6,), torch.float32)))
+
+    def test_reduce_to_each_root(self):
+        for root in range(self.size):
+            x = self.numbers((33,), torch.float32)
+            before, total = x.clone(), x.clone()
+            dist.all_reduce(total, group=self.peer)
+            dist.reduce(x, root)
+            self.assertTrue(torch.equal(x, total if self.rank == root else before))
+
+    def test_reduce_scatter(self):  # not every Gloo has it
+        whole = self.numbers((5 * self.size, 2), torch.float32)
+        total, listed, single = whole.clone(), torch.empty(5, 2), torch.empty(5, 2)
+        dist.all_reduce(total, group=self.peer)
+        dist.reduce_scatter(listed, list(whole.chunk(self.size)))
+        dist.reduce_scatter_tensor(single, whole)
+        for result in (listed, single):
+            self.assertTrue(torch.equal(result, total[5 * self.rank:5 * self.rank + 5]))
+
+    def test_reduce_scatter_of_unequal_parts(self):
+        parts = [torch.full((r + 1,), 1.0) for r in range(self.size)]
+        out = torch.empty(self.rank + 1)
+        dist.reduce_scatter(out, parts)
+        self.assertTrue((out == self.size).all())
+
+    def test_tensors_together(self):
+        self.same(lambda group, *list_: dist.all_reduce_coalesced(list(list_), group=group),
+                  *(self.numbers(shape, torch.float32) for shape in SHAPES))
+
+    def test_sparse(self):
+        indices = torch.tensor([[self.rank, 3, 3]])
+        x = torch.sparse_coo_tensor(indices, torch.ones(3, 4), (8, 4))
+        dense = x.to_dense()
+        dist.all_reduce(x)
+        dist.all_reduce(dense, group=self.peer)
+        self.assertTrue(torch.equal(x.to_dense(), dense))
+
+    def test_not_contiguous(self):
+        x = self.numbers((6, 8), torch.float32)
+        self.same(lambda group, x: dist.all_reduce(x.contiguous() if group else x, group=group), x)
+        ours, theirs = x.clone(), x.clone().t().contiguous()
+        dist.all_reduce(ours.t())
+        dist.all_reduce(theirs, group=self.peer)
+        self.assertTrue(torch.equal(ours.t(), theirs))
+
+    def test_registered_memory(self):
+        x = lockstep_torch.empty(3, 4, dtype=torch.float64).fill_(2)
+        dist.all_reduce(x)
+        self.assertTrue((x == 2 * self.size).all())
+        self.assertEqual((x.shape, x.dtype), ((3, 4), torch.float64))
+
+
+class Movements(Ours):
+    def test_broadcast(self):
+        for root, dtype in itertools.product(range(self.size), (*TYPES, torch.bool, torch.int16, torch.bfloat16)):
+            x = self.numbers((17,), torch.int64).to(dtype)
+            expected = x.clone()
+            dist.broadcast(x, root)
+            if self.rank == root:
+                self.assertTrue(torch.equal(x, expected))
+            objects = [x]
+            dist.broadcast_object_list(objects, root, group=self.peer)
+            self.assertTrue(torch.equal(x, objects[0]), dtype)
+
+    def test_all_gather(self):
+        x = self.numbers((3, 2), torch.int16 if self.size > 4 else torch.float32)
+        outputs = [torch.empty_like(x) for _ in range(self.size)]
+        self.same(lambda group, x, *outputs: dist.all_gather(list(outputs), x, group), x, *outputs)
+        whole = torch.empty(3 * self.size, 2)
+        self.same(lambda group, x, whole: dist.all_gather_into_tensor(whole, x, group), x, whole)
+        dist.all_gather(list(whole.chunk(self.size)), x)  # in one piece: nothing is copied
+        self.assertTrue(torch.equal(whole[3 * self.rank:3 * self.rank + 3], x))
+
+    def test_all_gather_of_unequal_parts(self):
+        outputs = [torch.empty(r + 1, dtype=torch.int64) for r in range(self.size)]
+        dist.all_gather(outputs, torch.full((self.rank + 1,), self.rank))
+        self.assertEqual([o.tolist() for o in outputs], [[r] * (r + 1) for r in range(self.size)])
+
+    def test_gather_and_scatter(self):
+        for root in range(self.size):
+            x = self.numbers((4,), torch.float32)
+            outputs = [torch.empty(4) for _ in range(self.size)] if self.rank == root else None
+            dist.gather(x, outputs, root)
+            back = torch.empty(4)
+            dist.scatter(back, outputs, root)
+            self.assertTrue(torch.equal(back, x))
+
+    def test_all_to_all(self):
+        parts = [torch.full((2,), 10 * self.rank + r) for r in range(self.size)]
+        outputs = [torch.empty(2, dtype=torch.int64) for _ in range(self.size)]
+        dist.all_to_all(outputs, parts)
+        self.assertEqual([o[0].item() for o in outputs], [10 * r + self.rank for r in range(self.size)])
+        whole = torch.empty(2 * self.size, dtype=torch.int64)
+        dist.all_to_all_single(whole, torch.cat(parts))
+        self.assertTrue(torch.equal(whole, torch.cat(outputs)))
+
+    def test_all_to_all_with_splits(self):
+        sent, received = list(range(1, self.size + 1)), [self.rank + 1] * self.size
+        out = torch.empty(sum(received), 2)
+        dist.all_to_all_single(out, torch.full((sum(sent), 2), float(self.rank)), received, sent)
+        self.assertEqual(out[:, 0].tolist(), [float(r) for r in range(self.size) for _ in range(self.rank + 1)])
+
+    def test_objects(self):
+        gathered = [None] * self.size
+        dist.all_gather_object(gathered, {"rank": self.rank, "text": "x" * 1000 * self.rank})
+        self.assertEqual([g["rank"] for g in gathered], list(range(self.size)))
+
+    def test_a_parameter_of_a_model(self):
+        parameter = torch.nn.Parameter(torch.full((3, 3), float(self.rank)))
+        dist.broadcast(parameter.data.t(), self.size - 1)
+        with torch.no_grad():
+            dist.broadcast(parameter, self.size - 1)
+        self.assertTrue((parameter == self.size - 1).all())
+
+    def test_inference_mode(self):
+        with torch.inference_mode():
+            x = torch.full((4, 4), float(self.rank))
+            dist.broadcast(x.t(), 0)
+        self.assertTrue((x == 0).all())
+
+
+class Messages(Ours):
+    def test_a_ring(self):
+        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        out = torch.empty(1000)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((1000,), float(self.rank)), after),
+                                            dist.P2POp(dist.irecv, out, before)]):
+            work.wait()
+        self.assertTrue((out == before).all())
+
+    def test_from_anybody(self):
+        if self.rank > 0:
+            dist.send(torch.tensor([self.rank]), 0, tag=5)
+            return
+        senders, x = [], torch.empty(1, dtype=torch.int64)
+        for _ in range(self.size - 1):
+            senders.append(dist.recv(x, tag=5))
+            self.assertEqual(senders[-1], x.item())
+        self.assertEqual(sorted(senders), list(range(1, self.size)))
+
+    def test_into_a_column(self):
+        if self.rank == 0:
+            dist.send(torch.arange(4.0), 1)
+        elif self.rank == 1:
+            matrix = torch.zeros(4, 2)
+            dist.recv(matrix[:, 1], 0)
+            self.assertEqual(matrix[:, 1].tolist(), [0.0, 1.0, 2.0, 3.0])
+            self.assertEqual(matrix[:, 0].tolist(), [0.0] * 4)
+
+
+class Works(Ours):
+    def test_many_at_once(self):
+        tensors = [torch.full((100,), float(i)) for i in range(200)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        for work in reversed(works):
+            work.wait()
+        self.assertTrue(all(work.is_completed() and work.is_success() for work in works))
+        self.assertTrue(all((tensor == i * self.size).all() for i, tensor in enumerate(tensors)))
+
+    def test_futures(self):
+        futures = [dist.all_reduce(torch.full((1000,), float(i)), async_op=True).get_future().then(lambda f: f.value()[0] + 1)
+                   for i in range(20)]
+        for i, future in enumerate(futures):
+            self.assertTrue((future.wait() == i * self.size + 1).all())
+
+    def test_callbacks_that_start_collectives(self):
+        """Some ranks attach them before the operation has ended, some after it; beside the program's own calls."""
+        results = []
+        for i in range(20):
+            work = dist.all_reduce(torch.full((10,), float(i)), async_op=True)
+            future = work.get_future()
+            if (i + self.rank) % 2:
+                work.wait()
+
+            def double_it(future):
+                again = future.value()[0] / self.size
+                dist.all_reduce(again)
+                return again
+            results.append(future.then(double_it).then(lambda f: f.wait() + 1))
+            dist.all_reduce(torch.ones(3))
+        for i, result in enumerate(results):
+            self.assertTrue((result.wait() == i * self.size + 1).all())
+
+    def test_a_callback_that_throws(self):
+        def throw(_):
+            raise KeyError("no such thing")
+        with self.assertRaisesRegex(Exception, "no such thing"):
+            dist.all_reduce(torch.ones(1), async_op=True).get_future().then(throw).then(lambda f: f.value()).wait()
+
+    def test_a_future_does_not_wait_for_an_older_one(self):
+        x = torch.empty(1)
+        late = dist.irecv(x, (self.rank + 1) % self.size, tag=9).get_future()
+        self.assertTrue((dist.all_reduce(torch.ones(2), async_op=True).get_future().wait()[0] == self.size).all())
+        dist.isend(torch.ones(1), (self.rank - 1) % self.size, tag=9).wait()
+        late.wait()
+        self.assertEqual(x.item(), 1)
+
+    def test_dropped(self):
+        x = torch.ones(100000)
+        dist.all_reduce(x, async_op=True)
+        dist.barrier()  # what was started before has ended
+        self.assertTrue((x == self.size).all())
+
+    def test_works_do_not_pile_up(self):
+        group = dist.group.WORLD
+        x = torch.ones(10)
+        for _ in range(1000):
+            dist.all_reduce(x, dist.ReduceOp.MAX)
+        self.assertLess(len(group._alive), 100)
+
+
+class Groups(Ours):
+    def test_some_ranks(self):
+        ranks = list(range(0, self.size, 2))
+        group = dist.new_group(ranks, backend="lockstep")
+        if self.rank in ranks:
+            x = torch.ones(3)
+            dist.all_reduce(x, group=group)
+            self.assertTrue((x == len(ranks)).all())
+            self.assertEqual(dist.get_backend(group), "lockstep")
+            dist.destroy_process_group(group)
+
+    def test_many_groups(self):
+        for _ in range(10):
+            group = dist.new_group(backend="lockstep")
+            dist.barrier(group)
+            dist.destroy_process_group(group)
+
+
+class Refusals(Ours):
+    """What is wrong on one rank ends the others' call with the reason; each case has a group of its own."""
+
+    def refuses(self, call, reason, kind):
+        group = dist.new_group(backend="lockstep")
+        if self.rank == 0:
+            with self.assertRaisesRegex(kind, reason):
+                call(group)
+        else:
+            with self.assertRaisesRegex(lockstep.Error, reason):
+                dist.all_reduce(torch.ones(4), group=group)
+        dist.destroy_process_group(group)
+
+    def test_a_type_that_cannot_be_reduced(self):
+        self.refuses(lambda group: dist.all_reduce(torch.ones(4, dtype=torch.int16), group=group), "int16", TypeError)
+
+    def test_memory_elsewhere(self):
+        self.refuses(lambda group: group.allreduce([torch.ones(4, device="meta")]), "on meta", ValueError)
+
+    def test_another_call(self):
+        self.refuses(lambda group: dist.broadcast(torch.ones(4), 0, group=group) or dist.barrier(group), "broadcast",
+                     lockstep.Error)
+
+    def test_another_type(self):
+        self.refuses(lambda group: dist.all_reduce(torch.ones(4, dtype=torch.float64), group=group), "f64", lockstep.Error)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=["collectives"])

@@ -1,0 +1,155 @@
+"""What a rank does to the others: each case is a job of its own, of processes that run one of the functions below."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+import lockstep
+import lockstep_torch  # noqa: F401  # pylint: disable=unused-import
+
+
+def lost_in_a_call(rank):
+    dist.all_reduce(torch.ones(8))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        dist.all_reduce(torch.ones(8))
+    except lockstep.Error as error:
+        print(error.code.name, error.culprit, error)
+
+
+def lost_in_training(rank, hook=None):
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10))
+    if hook:
+        model.register_comm_hook(None, hook)
+    for step in range(5):
+        if rank == 1 and step == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        model(torch.ones(4, 10)).sum().backward()
+
+
+def lost_in_a_hook(rank):
+    lost_in_training(rank, default_hooks.allreduce_hook)
+
+
+def asleep(rank):
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    try:
+        dist.group.WORLD.monitored_barrier(timedelta(seconds=1))  # dist's function is Gloo's alone in most versions
+    except RuntimeError as error:
+        print(error)
+
+
+def another_call(rank):
+    try:
+        if rank == 1:
+            dist.broadcast(torch.ones(8), 0)
+        else:
+            dist.all_reduce(torch.ones(4))
+        dist.barrier()
+    except lockstep.Error as error:
+        print(error.code.name, error)
+
+
+def thrown(rank):
+    if rank == 1:
+        raise KeyError("a mistake in the program")
+    dist.all_reduce(torch.ones(8))
+
+
+def twice(_rank):
+    """Another group after the first, by the same store."""
+    dist.all_reduce(torch.ones(8))
+    dist.destroy_process_group()
+    initialize()
+    forgotten(_rank)
+
+
+def forgotten(_rank):
+    """Nobody destroys the group."""
+    dist.all_reduce(torch.ones(8))
+    print("done")
+
+
+class Failures(unittest.TestCase):
+    LIMIT = 60  # seconds; the deadline of a call is half an hour
+
+    def job(self, function, ranks=3):
+        """The exit codes and outputs of the ranks. None of them is left."""
+        with tempfile.TemporaryDirectory() as folder:
+            processes = [subprocess.Popen([sys.executable, "-Wignore", __file__, function.__name__, folder, str(rank), str(ranks)],
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                         for rank in range(ranks)]
+            try:
+                outputs = [process.communicate(timeout=self.LIMIT)[0] if self.ends(function, rank) else ""
+                           for rank, process in enumerate(processes)]
+            finally:
+                for process in processes:
+                    process.kill()
+                    process.communicate()
+            return [process.returncode for process in processes], outputs
+
+    @staticmethod
+    def ends(function, rank):
+        return function is not asleep or rank != 1
+
+    def test_a_killed_rank_is_named(self):
+        codes, outputs = self.job(lost_in_a_call)
+        self.assertEqual(codes, [0, -signal.SIGKILL, 0], outputs)
+        for output in outputs[0], outputs[2]:
+            self.assertRegex(output, "PEER_LOST 1 .*all_reduce(.|\n)*cause : rank 1 ")
+
+    def test_a_killed_rank_ends_a_training(self):
+        for function in lost_in_training, lost_in_a_hook:
+            codes, outputs = self.job(function)
+            self.assertEqual(codes, [1, -signal.SIGKILL, 1], outputs)
+            for output in outputs[0], outputs[2]:
+                self.assertRegex(output, "cause : rank 1 .* is gone")
+
+    def test_a_rank_that_does_not_come_is_named(self):
+        _, outputs = self.job(asleep)
+        for output in outputs[0], outputs[2]:
+            self.assertIn("Rank 1 failed to pass monitoredBarrier in 1000 ms", output)
+            self.assertIn("rank 1", output.split("\n", 1)[1])
+
+    def test_two_calls_are_named_on_both_sides(self):
+        codes, outputs = self.job(another_call)
+        self.assertEqual(codes, [0, 0, 0], outputs)
+        for output in outputs:
+            self.assertRegex(output, "^MISMATCH")
+            self.assertIn("all_reduce", output)
+            self.assertIn("broadcast", output)
+
+    def test_an_exception_is_told(self):
+        codes, outputs = self.job(thrown)
+        self.assertEqual(codes, [1, 1, 1], outputs)
+        for output in outputs:
+            self.assertIn("a mistake in the program", output)
+
+    def test_groups_that_nobody_destroys_end(self):
+        for function in forgotten, twice:
+            codes, outputs = self.job(function)
+            self.assertEqual((codes, [output.strip() for output in outputs]), ([0] * 3, ["done"] * 3))
+
+
+def initialize():
+    dist.init_process_group("lockstep", store=STORE, rank=RANK, world_size=SIZE)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 5:
+        RANK, SIZE = int(sys.argv[3]), int(sys.argv[4])
+        STORE = dist.FileStore(f"{sys.argv[2]}/store", SIZE)
+        initialize()
+        globals()[sys.argv[1]](RANK)
+    else:
+        unittest.main()

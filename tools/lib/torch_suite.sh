@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# torch_suite.sh REPOSITORY: the tests of the PyTorch process group, with the PyTorch that python3 finds and what is in build/release. For
+# each an ok or a FAILED line; the last line counts them.
+set -euo pipefail
+repository=$1
+tests=$repository/tests/torch bin=$repository/build/release/bin
+export PYTHONPATH=$repository/build/release/lib/python PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
+passed=0 failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# check SECONDS NAME COMMAND...: runs it, for so long at most; its output is shown when it fails.
+check() {
+  local limit=$1 name=$2 start=$SECONDS
+  shift 2
+  if timeout "$limit" "$@" >"$log" 2>&1 </dev/null; then
+    echo "ok      $name ($((SECONDS - start)) s): $(sed -nE 's/^(\[0\] )?(Ran [0-9]+ tests?) in.*/\2/p;s/^(\[0\] )?OK( \(.*\))/,\2/p' "$log" |
+      tr -d '\n')"
+    passed=$((passed + 1))
+  else
+    echo "FAILED  $name: ended with $?"
+    grep -vE 'Warning|^$' "$log" | tail -n 100
+    failed=$((failed + 1))
+  fi
+}
+
+python3 -c 'import torch; print("PyTorch", torch.__version__)'
+for ranks in 2 3 4; do
+  check 300 "collectives of $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/collectives.py"
+done
+for ranks in 2 4; do
+  check 300 "training on $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/training.py"
+done
+check 300 "collectives over TCP" env LOCKSTEP_TRANSPORTS=tcp "$bin/lockstep-run" -n 2 python3 "$tests/collectives.py"
+check 300 "failures" python3 "$tests/failures.py"
+check 300 "torchrun" python3 "$tests/torchrun.py" --standalone --nproc_per_node=2 "$tests/collectives.py"
+check 3000 "PyTorch's own tests, 2 ranks" env WORLD_SIZE=2 python3 "$tests/pytorch_suite.py"
+echo "torch: $passed passed, $failed failed"
