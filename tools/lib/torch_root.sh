@@ -18,7 +18,7 @@ if [[ ! -e $root ]]; then
   script=/usr/share/debootstrap/scripts/$release
   [[ -e $script ]] || script=${script%/*}/sid
   {
-    debootstrap --variant=minbase "$release" "$root.part" http://deb.debian.org/debian "$script"
+    debootstrap --variant=minbase "$release" "$root.part" "" "$script"
     cp /etc/resolv.conf "$root.part/etc/"
     in_root "$root.part" apt-get -qq update
     in_root "$root.part" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${packages[@]}"
