@@ -6,7 +6,7 @@
 // held while sleeping.
 //   engine.cpp          starting operations: validation, order
 //   engine_launch.cpp   from a call to what runs: shape, selection, program
-//   engine_attempt.cpp  the short path of a blocking call: attempts in place, before anybody waits
+//   engine_attempt.cpp  the short path of blocking and small calls: attempts before anybody waits
 //   engine_step.cpp     one pass over what is in flight
 //   engine_wait.cpp     waiting: spin, yield, sleep; the reactor's side
 //   engine_failure.cpp  revokes: loss, deadline, abort; what operations end with and survivors are told
