@@ -82,8 +82,8 @@ inline constexpr int kBlocksInPlace = 64;
 /// like it: half a MiB in all.
 inline constexpr std::size_t kKnownCalls = 64;
 inline constexpr std::size_t kKeptProgramBytes = 8 << 10;
-/// What is only started is tried in place up to this size, which takes no longer than to wake a thread for it.
-/// Longer calls are to run beside their caller.
+/// What is only started is tried in place up to this size, which takes no longer than to wake a thread for
+/// it. Longer calls are to run beside their caller.
 inline constexpr std::size_t kBytesInPlace = 256 << 10;
 /// Programs kept per communicator, and what they may take together.
 inline constexpr std::size_t kMaxCachedPrograms = 512;
