@@ -66,7 +66,9 @@ void run_reduce(const Program& program, const Step& step, const Buffers& buffers
     const bool staged = destination[i].space == Space::staging;
     destinations[staged ? --back : front++] = buffers.write(destination[i]) + skip;
   }
-  const Reduction reduction = combine.reduction(count, step.finish);
+  Reduction reduction = combine.reduction(count, step.finish);
+  // Where it goes to several ranks, the next part is another one's.
+  reduction.ends_backwards = front > 1 && first + count == destination->count;
   if (back < step.destination_count) {
     reduce_and_hand_over(reduction, {sources, step.operand_count}, {destinations, step.destination_count},
                          buffers);

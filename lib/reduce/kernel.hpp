@@ -19,6 +19,7 @@ struct Pass {
   std::uint32_t divisor = 1;      ///< Of the avg kernels; at least 1.
   double factor = 1;              ///< Of the scale kernels.
   bool past_caches = false;       ///< The destinations will not be read again from the caches.
+  bool ends_backwards = false;    ///< As in Reduction.
 };
 
 using Kernel = void (*)(const Pass&);

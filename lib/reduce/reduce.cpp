@@ -110,7 +110,8 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
           .destination_count = destinations.size(),
           .count = reduction.count,
           .divisor = reduction.divisor,
-          .past_caches = past_caches});
+          .past_caches = past_caches,
+          .ends_backwards = reduction.ends_backwards});
 }
 
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor) {

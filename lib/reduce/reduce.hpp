@@ -31,6 +31,10 @@ struct Reduction {
   /// The operation that this is a part of moves too much (nontemporal_threshold()) for its results to be read
   /// again from the caches: write past them. Has no effect in place.
   bool past_caches = false;
+  /// What lies behind the destinations is another core's to write. A processor fetches ahead across the end
+  /// of what it works on, and would take the first lines there from that core at every call: so the last page
+  /// is worked on from its end.
+  bool ends_backwards = false;
 };
 
 /// k >= 1 sources, m >= 1 destinations. k == 1 copies (and divides). No exceptions but those of a user's op

@@ -182,6 +182,7 @@ class Loop {
       : sources_(pass.sources, pass.source_count),
         destinations_(pass.destinations, pass.destination_count),
         count_(pass.count),
+        ends_backwards_(pass.ends_backwards),
         finish_(pass) {}
 
   HWY_INLINE void run() const {
@@ -191,7 +192,11 @@ class Loop {
       i = std::min(elements_to_alignment(lanes * sizeof(Stored)), count_);
       if (i > 0) partial(0, i);
     }
-    for (; i + 4 * lanes <= count_; i += 4 * lanes) group(i, lanes);
+    const std::size_t step = 4 * lanes, groups = (count_ - i) / step, end = i + groups * step;
+    const std::size_t turn = end - (ends_backwards_ ? groups_turned(groups, step) * step : 0);
+    for (; i < turn; i += step) group(i, lanes);
+    for (i = end; i > turn;) group(i -= step, lanes);
+    i = end;
     for (; i + lanes <= count_; i += lanes) single(i);
     if (i < count_) partial(i, count_ - i);
     if constexpr (kPastCaches) hwy::FlushStream();  // A flag that is set after the pass must not overtake it.
@@ -205,6 +210,13 @@ class Loop {
   /// Vectors that straddle cache lines cost up to a fifth of the bandwidth; below this many the extra step
   /// costs more.
   static constexpr std::size_t kVectorsWorthAligning = 64;
+
+  /// A page, as far as processors fetch ahead, or half of a pass that is shorter: ahead of the other half
+  /// lies what was worked on already, or is next.
+  static constexpr std::size_t kTurnedBytes = 4 << 10;
+  static HWY_INLINE std::size_t groups_turned(std::size_t groups, std::size_t step) {
+    return std::min(groups / 2, kTurnedBytes / (step * sizeof(Stored)));
+  }
 
   /// Elements before the first one of destination 0 that starts a vector; the other buffers mostly lie alike.
   HWY_INLINE std::size_t elements_to_alignment(std::size_t vector_bytes) const {
@@ -268,6 +280,7 @@ class Loop {
   Streams<const Stored*, kSources> sources_;
   Streams<Stored*, kDestinations> destinations_;
   std::size_t count_;
+  bool ends_backwards_;
   Finish finish_;
 };
 

@@ -205,14 +205,15 @@ TEST(Kernels, EveryInstructionSetGivesTheDefinedResult) {
   }
 }
 
-TEST(Kernels, ResultsThatPassByTheCachesAreTheSame) {
+/// Every type and operator, in place and not, lengths with and without whole groups of vectors.
+void check_all_with(bool Reduction::*wish) {
   Generator generator(11);
   for (const DataType type : all_types()) {
     for (const ReduceOp op : built_in_ops(type)) {
       for (const std::size_t count : {1, 75, 4391}) {
         for (std::size_t destinations = 1; destinations <= 2; ++destinations) {
           Call call{{type, op, nullptr, count, 2}, 2, destinations, false};
-          call.reduction.past_caches = true;
+          call.reduction.*wish = true;
           ASSERT_NO_FATAL_FAILURE(reduce_and_check(call, generator, true));
           call.in_place = true;
           ASSERT_NO_FATAL_FAILURE(reduce_and_check(call, generator, true));
@@ -221,6 +222,10 @@ TEST(Kernels, ResultsThatPassByTheCachesAreTheSame) {
     }
   }
 }
+
+TEST(Kernels, ResultsThatPassByTheCachesAreTheSame) { check_all_with(&Reduction::past_caches); }
+
+TEST(Kernels, ResultsOfPassesThatEndBackwardsAreTheSame) { check_all_with(&Reduction::ends_backwards); }
 
 /// Every bit pattern as the first operand; as the second, every pattern again for 8 bits, and a random one
 /// for 16.
