@@ -250,7 +250,7 @@ Status Heap::take_pages(const Block& block, std::uintptr_t begin, std::uintptr_t
   if (!copy.ok()) return copy.status();
   // Before: who looks whether its pages are its peers' still must not find them so afterwards.
   private_[begin] = end;
-  private_pages_exist_.store(true, std::memory_order_seq_cst);
+  private_pages_exist.store(true, std::memory_order_seq_cst);
   table_.erase(address_of(block.data));
   if (Status status = copy->move_over(block.data + offset); !status.ok()) {
     private_.erase(begin);

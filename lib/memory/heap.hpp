@@ -40,8 +40,6 @@ class Heap {
   std::optional<SegmentPlace> place_of(std::uint64_t segment);
 
   const SegmentTable& table() const noexcept { return table_; }
-  /// Whether pages were ever made private: is_private() need not be asked else.
-  bool private_pages_exist() const noexcept { return private_pages_exist_.load(std::memory_order_seq_cst); }
 
  private:
   struct Block {
@@ -73,7 +71,6 @@ class Heap {
   std::uint64_t last_segment_ = 0;
   std::map<std::uintptr_t, std::uintptr_t>
       private_;  ///< Pages of blocks that peers reach no more: begin, end.
-  std::atomic<bool> private_pages_exist_{false};
   SegmentTable table_;
 };
 

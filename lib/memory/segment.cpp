@@ -30,9 +30,8 @@ Status make_private(const void* pointer, std::size_t bytes) {
   return Heap::instance().make_private(pointer, bytes);
 }
 
-bool is_private(const void* pointer, std::size_t bytes) noexcept {
-  static Heap& heap = Heap::instance();
-  return heap.private_pages_exist() && bytes > 0 && heap.is_private(pointer, bytes);
+bool has_private_page(const void* pointer, std::size_t bytes) noexcept {
+  return bytes > 0 && Heap::instance().is_private(pointer, bytes);
 }
 
 std::string segment_key(std::uint64_t segment, std::uint64_t generation) {

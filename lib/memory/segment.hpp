@@ -5,6 +5,7 @@
 // nothing outlives the processes that hold it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -48,9 +49,15 @@ std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept;
 /// registered memory.
 Status make_private(const void* pointer, std::size_t bytes);
 
+/// Whether pages were ever made private in this process.
+inline std::atomic<bool> private_pages_exist{false};
+bool has_private_page(const void* pointer, std::size_t bytes) noexcept;
+
 /// Whether a page of [pointer, pointer + bytes) was made private: what peers did to it since its segment was
 /// offered may have been lost. Costs a load where no page ever was.
-bool is_private(const void* pointer, std::size_t bytes) noexcept;
+inline bool is_private(const void* pointer, std::size_t bytes) noexcept {
+  return private_pages_exist.load(std::memory_order_seq_cst) && has_private_page(pointer, bytes);
+}
 
 /// The key under which the owner's descriptor service offers a segment's memory.
 std::string segment_key(std::uint64_t segment, std::uint64_t generation);
