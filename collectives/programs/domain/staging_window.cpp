@@ -7,8 +7,9 @@
 namespace lockstep::internal {
 namespace {
 
-/// Smaller calls lie where the last one but one lay: so few lines cost less than another page.
-constexpr std::size_t kLeastMovingBytes = 2 << 10;
+/// Smaller calls lie where the last one but one lay: so few lines cost less than another page. Of two ranks
+/// each has fewer pages, and a core to itself.
+constexpr std::size_t least_moving_bytes(int world) { return world == 2 ? 512 : 2 << 10; }
 
 bool has_piece_for_each(Collective collective) {
   return collective == Collective::scatter || collective == Collective::reduce_scatter ||
@@ -31,7 +32,7 @@ std::uint64_t staging_window(const Shape& shape, std::size_t element, std::size_
   const std::uint64_t half = area / 2 / element;
   // Of other ranks' counts a rank may know nothing, and who cuts no segments wants all there is.
   if (has_counts(shape.collective) || shape.segment == 0) return half;
-  const std::uint64_t least = std::max<std::uint64_t>(1, kLeastMovingBytes / element);
+  const std::uint64_t least = std::max<std::uint64_t>(1, least_moving_bytes(shape.world) / element);
   if (shape.count < least || shape.count > std::min(half, longest_two_shot_block(shape))) return half;
   const std::uint64_t window = needed(shape);
   return std::min(half, window + (kAlignment - window % kAlignment) % kAlignment);
