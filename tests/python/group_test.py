@@ -68,6 +68,9 @@ class Refusals(unittest.TestCase):
 
     def test_counts(self):
         self.refused(lambda ranks: ranks.all_gather_v(array("d", [1]), array("d", [1, 2]), [1, 2]), "sum must be the 2 elements")
+        self.refused(lambda ranks: ranks.all_to_all_v(array("d", [1, 2]), [-1, 3], array("d", [1, 2]), [1, 1]),
+                     r"sum must be the 2 elements of the buffer: \[-1, 3\]")
+        self.refused(lambda ranks: ranks.all_gather_v(array("d", [1]), array("d", [1, 2]), [1, 1, 0]), "2 counts are needed")
 
     def test_what_the_library_refuses(self):
         self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root=5), "root", Error)
@@ -144,6 +147,12 @@ class Errors(unittest.TestCase):
         for error in in_threads(function):
             self.assertRegex(str(error), "this communicator is closed")
 
+    def test_a_with_after_an_end_by_hand(self):
+        def function(ranks):
+            with ranks:
+                ranks.finalize()
+        self.assertEqual(in_threads(function), [None, None])
+
     def test_errors_pass_between_processes(self):
         error = pickle.loads(pickle.dumps(Error(ErrorCode.PEER_LOST, "rank 3 is gone", 3)))
         self.assertEqual((error.code, str(error), error.culprit), (ErrorCode.PEER_LOST, "rank 3 is gone", 3))
@@ -175,6 +184,49 @@ class Memory(unittest.TestCase):
             ranks.finalize()
             return ended
         self.assertEqual(in_threads(function), [True, True])
+
+    def test_buffers_of_works_that_threads_drop_at_once_live_until_they_have_ended(self):
+        def function(ranks):
+            buffers = []
+
+            def drop(tag):
+                for _ in range(50):
+                    data = array("d", [0])
+                    buffers.append(weakref.ref(data))
+                    ranks.recv(data, 1 - ranks.rank, tag, wait=False)
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(drop, range(4)))
+            alive = sum(data() is not None for data in buffers)
+            ranks.barrier()  # The end of the other would be theirs.
+            return alive
+        self.assertEqual(in_threads(function), [200, 200])
+
+    def test_a_communicator_lives_as_long_as_a_call_on_it(self):
+        def function(ranks):
+            class Closer:
+                """Does what another thread may do while a call is under way."""
+                @property
+                def _as_parameter_(self):
+                    ranks.close()
+                    return 0
+            data = array("d", [5 + ranks.rank])
+            ranks.broadcast(data, root=0 if ranks.rank == 0 else Closer())
+            return data[0]
+        self.assertEqual(in_threads(function), [5, 5])
+
+    def test_a_communicator_ends_though_an_error_is_kept(self):
+        errors = []
+
+        def function(ranks):
+            if ranks.rank == 0:
+                try:
+                    ranks.send(array("d", [1]), destination=5)
+                except Error as error:  # assertRaises would take its traceback away
+                    errors.append(error)
+                return ranks.close()
+            return ranks.recv(array("d", [0]), 0)
+        self.assertEqual(in_threads(function)[1].code, ErrorCode.PEER_LOST)
+        self.assertEqual(len(errors), 1)
 
     def test_is_freed_with_its_last_view(self):
         memory = lockstep.allocate(64)

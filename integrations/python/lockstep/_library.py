@@ -96,7 +96,8 @@ def _load():
                       "install lockstep, or name its folder in LD_LIBRARY_PATH")
 
 
-def _raise_error(code, _function, _arguments):
+def _raise_error(code, _function, arguments):
+    del arguments  # Or the handles among them would live as long as the traceback.
     if code:
         raise Error(ErrorCode(code), library.lockstep_last_error().decode(errors="replace"), library.lockstep_last_culprit())
 

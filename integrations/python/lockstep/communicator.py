@@ -7,11 +7,14 @@ with wait=False it returns a Work at once, and its arrays belong to the library 
 import contextlib
 import functools
 import math
+import operator
+import weakref
 from ctypes import byref, c_int, c_size_t, c_void_p
 
 from ._library import Init, Options, library
 from .buffers import Buffer
 from .errors import Error
+from .handles import CommunicatorHandle, WorkHandle
 from .types import ReduceOp
 from .work import Received, Work
 
@@ -35,8 +38,8 @@ class Communicator:
     """A group of ranks. `with` ends it: in order after success, and by an abort that tells the peers why after an exception."""
 
     def __init__(self, handle):
-        self._handle = c_void_p(handle)
-        self._kept = []
+        self._handle = CommunicatorHandle(handle)
+        self._still = weakref.ref(self._handle)  # A call may need it longer than this does.
         self._rank = library.lockstep_rank(self._handle)
         self._size = library.lockstep_size(self._handle)
 
@@ -47,7 +50,7 @@ class Communicator:
         if (rank is None) != (world_size is None):
             raise ValueError("give rank and world_size together, or neither")
         init = Init(rank is not None, rank or 0, world_size or 0, _text(rendezvous), _text(job_id), _text(secret),
-                             int((timeout or 0) * 1000), _text(transports))
+                    int((timeout or 0) * 1000), _text(transports))
         handle = c_void_p()
         library.lockstep_create(byref(init), byref(handle))
         return cls(handle.value)
@@ -70,14 +73,15 @@ class Communicator:
     @property
     def usable(self):
         """False once the communicator was revoked: an error, an abort, its end."""
-        return bool(self._handle) and library.lockstep_state(self._handle) == 0
+        handle = self._handle
+        return handle is not None and library.lockstep_state(handle) == 0
 
     def describe(self):
         """One line: "rank 3 of 8 on host-2, transport shm+tcp, ranks from torchrun"."""
-        return library.lockstep_describe(self._handle).decode()
+        return library.lockstep_describe(self._open()).decode()
 
     def __repr__(self):
-        return f"<lockstep.Communicator, {self.describe()}>" if self._handle else "<lockstep.Communicator, closed>"
+        return "<lockstep.Communicator, closed>" if self._handle is None else f"<lockstep.Communicator, {self.describe()}>"
 
     # ---- collectives
 
@@ -215,13 +219,13 @@ class Communicator:
     def recv(self, data, source=ANY_SOURCE, tag=ANY_TAG, wait=True, **choices):
         """Receives into data, at most as much as it holds. Returns Received, or with wait=False a Work whose wait() does."""
         buffer = Buffer.of(data, writable=True)
-        work = c_void_p()
+        work = None if wait else WorkHandle()
         sender, its_tag, count = c_int(), c_int(), c_size_t()
         library.lockstep_recv(self._open(), buffer.address, buffer.count, buffer.type, source, tag, _chosen(choices), byref(sender),
                               byref(its_tag), byref(count), None if wait else byref(work))
         if wait:
             return Received(sender.value, its_tag.value, count.value)
-        return Work(work.value, self, buffer, receives=True)
+        return Work(work, self, buffer, receives=True)
 
     # ---- life
 
@@ -241,54 +245,44 @@ class Communicator:
         self.close()
 
     def close(self):
-        """Lets go of the group without a word to the peers but that this rank has left. Waits for nobody."""
-        handle, self._handle = self._handle, c_void_p()
-        library.lockstep_comm_free(handle)
-        kept, self._kept = self._kept, []
-        for work, _ in kept:
-            library.lockstep_work_free(work)
+        """Lets go of the group without a word to the peers but that this rank has left. Waits for nobody; a call that blocks in
+        another thread goes on, and this rank leaves with its end (abort() ends it)."""
+        self._handle = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, _traceback):
+        if self._handle is None:  # was ended by hand
+            return
         if kind is None:
             self.finalize()
-        elif self._handle:
+        else:
             self.abort(f"rank {self._rank} ended by {kind.__name__}: {error}")
-            self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
             self.close()
 
     # ---- inside
 
     def _open(self):
-        if not self._handle:
+        handle = self._handle
+        if handle is None:
             raise ValueError("this communicator is closed")
-        return self._handle
+        return handle
 
     def _run(self, name, buffers, wait, choices, *arguments):
         call = getattr(library, "lockstep_" + name)
         if wait:
             call(self._open(), *arguments, _chosen(choices), None)
             return None
-        work = c_void_p()
+        work = WorkHandle()
         call(self._open(), *arguments, _chosen(choices), byref(work))
-        return Work(work.value, self, buffers)
+        return Work(work, self, buffers)
 
     def _keep(self, work, buffers):
-        """Of a Work that was dropped: holds its buffers until it has ended, as far as later drops look."""
-        done = c_int()
-        still = []
-        for entry in (*self._kept, (work, buffers)):
-            library.lockstep_work_test(entry[0], byref(done))
-            if done:
-                library.lockstep_work_free(entry[0])
-            else:
-                still.append(entry)
-        self._kept = still
+        """Of a Work that was dropped. Without a communicator nobody uses the buffers any more."""
+        handle = self._still()
+        if handle is not None:
+            handle.keep(work, buffers)
 
     def _refusal(self, collective):
         return _Refusal(self, collective)
@@ -302,11 +296,11 @@ class Communicator:
     def _shares(self, counts, whole, needed=True):
         if not needed:
             return None
-        shares = (c_size_t * self._size)(*counts)
-        if len(counts) != self._size or sum(counts) != whole.count:
+        counts = [operator.index(count) for count in counts]
+        if len(counts) != self._size or min(counts) < 0 or sum(counts) != whole.count:
             raise ValueError(f"{self._size} counts are needed, and their sum must be the {whole.count} elements of the buffer: "
-                             f"{list(counts)}")
-        return shares
+                             f"{counts}")
+        return (c_size_t * self._size)(*counts)
 
 
 class _Refusal:
