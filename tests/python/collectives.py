@@ -177,6 +177,13 @@ class Arrays(Case):
         self.assertEqual(whole[1].tolist(), [sum(range(self.size))] * 5)
         self.assertEqual(whole[0].sum() + whole[2:].sum(), 0)
 
+    def test_a_scalar(self):
+        output, scalar = numpy.zeros(1), lockstep.Buffer.of(numpy.float64(self.rank + 1), writable=False)
+        others = [numpy.array(-1.0) for _ in range(100)]  # where the array was that NumPy makes to show a scalar's memory
+        self.ranks.all_reduce(scalar, output)
+        self.assertEqual(output[0], sum(range(self.size + 1)))
+        del others
+
     def test_memory(self):
         data = lockstep.empty((3, 4), "int64")
         self.assertEqual(data.tolist(), [[0] * 4] * 3)

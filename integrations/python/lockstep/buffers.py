@@ -1,5 +1,6 @@
 """Buffer: where a call's data lie, taken from a NumPy array or whatever offers the buffer protocol."""
 import ctypes
+import sys
 
 from ._library import library
 from .types import BY_FORMAT, BY_NAME, DataType
@@ -20,7 +21,8 @@ class Buffer:
         """What `data` holds, without a copy (but of what is read only and only read). ValueError says why it cannot be used."""
         if isinstance(data, cls):
             return data
-        if hasattr(data, "__array_interface__"):
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(data, numpy.ndarray):  # a scalar of NumPy has no memory of its own to show
             return cls._of_array(data, writable)
         return cls._of_memory(data, writable)
 
