@@ -3,6 +3,7 @@
 Runs in each rank of a job (lockstep-run, torchrun); collectives_test starts it.
 """
 import itertools
+import threading
 import unittest
 
 import torch
@@ -257,6 +258,25 @@ class Works(Ours):
         for i, result in enumerate(results):
             self.assertTrue((result.wait() == i * self.size + 1).all())
 
+    def test_a_callback_that_waits_for_a_later_future(self):
+        first, second = (dist.all_reduce(torch.ones(2), async_op=True) for _ in range(2))
+        later, known = [], threading.Event()
+
+        def add(future):
+            known.wait()
+            return future.value()[0] + later[0].wait()
+        both = first.get_future().then(add)
+        later.append(second.get_future().then(lambda future: future.value()[0]))
+        known.set()
+        self.assertTrue((both.wait() == 2 * self.size).all())
+
+    def test_a_callback_after_the_end_of_its_group(self):
+        group = dist.new_group(backend="lockstep")
+        future = dist.all_reduce(torch.ones(2), async_op=True, group=group).get_future()
+        future.wait()
+        group.shutdown()
+        self.assertTrue((future.then(lambda future: future.value()[0]).wait() == self.size).all())
+
     def test_a_callback_that_throws(self):
         def throw(_):
             raise KeyError("no such thing")
@@ -279,10 +299,23 @@ class Works(Ours):
 
     def test_works_do_not_pile_up(self):
         group = dist.group.WORLD
-        x = torch.ones(10)
+        x, y = torch.ones(10), torch.ones(10)
         for _ in range(1000):
             dist.all_reduce(x, dist.ReduceOp.MAX)
         self.assertLess(len(group._alive), 100)
+        for _ in range(1000):
+            dist.isend(x, (self.rank + 1) % self.size, tag=1)  # which nobody waits for
+            dist.recv(y, (self.rank - 1) % self.size, tag=1)
+        self.assertLess(len(group._alive), 200)
+
+    def test_dropped_barriers(self):
+        """Among so many dropped works that the group looks which of them have ended."""
+        x = torch.ones(10)
+        for _ in range(100):
+            dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True)
+            dist.barrier(async_op=True)
+        dist.barrier()
+        self.assertTrue((x == 1).all())
 
 
 class Groups(Ours):

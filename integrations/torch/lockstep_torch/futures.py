@@ -35,9 +35,11 @@ def _value(held):
 class Future(torch.futures.Future):
     """Its callbacks, and those of what then() returns, run as the module says; without `futures` where torch runs them."""
 
-    def __init__(self, futures=None):
+    def __init__(self, futures=None, job=None):
+        """job(future) completes it, once it is this future's turn."""
         super().__init__()
         self._futures = futures
+        self._job = job
 
     def set_exception(self, result):
         self._set_unwrap_func(_value)
@@ -46,9 +48,20 @@ class Future(torch.futures.Future):
     def then(self, callback):
         if self._futures is None:
             return super().then(callback)
-        result = Future(self._futures)
-        self._futures.run(lambda: self._call(callback, result))
+        result = Future(self._futures, lambda result: self._call(callback, result))
+        self._futures.run(result.complete)
         return result
+
+    def wait(self):
+        # A callback that waits for a future whose turn comes after it would wait for itself.
+        if self._futures is not None and self._futures.is_current_thread():
+            self.complete()
+        return super().wait()
+
+    def complete(self):
+        job, self._job = self._job, None
+        if job is not None:
+            job(self)
 
     def _call(self, callback, result):
         with contextlib.suppress(Exception):  # the callback asks for the value, or the error
@@ -65,7 +78,11 @@ class Futures:
     def __init__(self):
         self._ordered = queue.SimpleQueue()
         self._thread = None
-        self._start = threading.Lock()
+        self._closed = False
+        self._change = threading.Lock()
+
+    def __del__(self):
+        self.close()
 
     def future_of(self, work):
         """A future that gets the outcome of `work` when that has ended."""
@@ -73,31 +90,40 @@ class Futures:
             future = Future()
             threading.Thread(target=work.settle, args=(future,), name="lockstep-message", daemon=True).start()
             return future
-        future = Future(self)
+        future = Future(self, work.settle)
         if work.is_completed():
-            work.settle(future)
+            future.complete()
         else:
-            self.run(lambda: work.settle(future))
+            self.run(future.complete)
         return future
 
     def run(self, job):
-        """In the thread of the callbacks, after what was given before; at once where that is this thread."""
-        if self.is_current_thread():
+        """In the thread of the callbacks, after what was given before; at once where that is this thread, or has no more to do."""
+        if self.is_current_thread() or not self._put(job):
             job()
-            return
-        with self._start:
+
+    def _put(self, job):
+        with self._change:
+            if self._closed:
+                return False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="lockstep-futures", daemon=True)
+                # Not of this object, which would live as long as the thread.
+                self._thread = threading.Thread(target=_run, args=(self._ordered,), name="lockstep-futures", daemon=True)
                 self._thread.start()
-        self._ordered.put(job)
+            self._ordered.put(job)
+            return True
 
     def is_current_thread(self):
         return threading.current_thread() is self._thread
 
     def close(self):
         """The thread ends when what is in the queue is done."""
-        self._ordered.put(None)
+        with self._change:
+            self._closed = True
+            self._ordered.put(None)
 
-    def _run(self):
-        while (job := self._ordered.get()) is not None:
-            job()
+
+def _run(ordered):
+    while (job := ordered.get()) is not None:
+        job()
+        del job  # It may be what keeps the group.

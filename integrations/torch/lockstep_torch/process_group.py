@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 import lockstep
 
+from .alive import Alive
 from .futures import Futures
 from .leaving import Leaving
 from .operators import operator_of
@@ -38,7 +39,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         self._of_callers = self._join("calls")
         self._of_callbacks = None
         self.futures = Futures()
-        self._alive = set()  # a Work that only C++ holds would lose its Python half
+        self._alive = Alive()
         self._past = LockstepWork(self, [], [])
         self._calls = 0
         self._name = self._description = ""
@@ -178,7 +179,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def barrier(self, opts=None):
         """Returns when all ranks have called it, and what this rank started before has ended."""
-        before = [work for work in self._alive if work.collective]
+        before = self._alive.collectives()
         part = self._communicator.barrier(**self._choices(opts))
         return self._started([part], [], [], after=before)
 
@@ -211,6 +212,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def abort(self):
         """Ends all operations, here and on the peers, and the group with them."""
+        self.futures.close()
         self._leaving("the process group was aborted")
 
     def shutdown(self):
@@ -257,7 +259,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def forget(self, work):
         """For LockstepWork: its outcome is known to whoever asked."""
-        self._alive.discard(work)
+        self._alive.forget(work)
 
     # ---- inside
 
@@ -299,8 +301,5 @@ class ProcessGroupLockstep(dist.ProcessGroup):
                 work.wait()
             return self._past
         work = LockstepWork(self, parts, list(outputs), copied, after, collective)
-        if len(self._alive) >= 64:  # of works that nobody asked again, what they hold is let go
-            for old in self._alive:
-                old.is_completed()
         self._alive.add(work)
         return work
