@@ -18,12 +18,15 @@ class LossChannel {
   virtual ~LossChannel() = default;
   /// Tells the others. Returns at once.
   virtual void report(const Loss& loss) = 0;
+  /// Where there is a server: its end is the end of `rank`, in whose process it turned out to be.
+  virtual void server_is(int /*rank*/) {}
   /// The others will not take this rank's end for a death. Has left this process when it returned.
   virtual void leave() = 0;
 };
 
 /// Over a connection to the TCP store's server (HandshakeService::watch). The end of that connection is the
-/// end of `server_rank` (-1: of a launcher, which is no rank), unless the server said goodbye.
+/// end of `server_rank` (-1: of a launcher, which is no rank, or not known yet), unless the server said
+/// goodbye.
 std::unique_ptr<LossChannel> make_tcp_loss_channel(Fd watch, int server_rank,
                                                    std::shared_ptr<LossBoard> board);
 

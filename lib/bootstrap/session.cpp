@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lib/base/config.hpp"
+#include "lib/base/parse.hpp"
 #include "lib/bootstrap/digest.hpp"
 #include "lib/bootstrap/group_number.hpp"
 #include "lib/bootstrap/group_store.hpp"
@@ -18,6 +19,7 @@
 #include "lib/bootstrap/loss_channel.hpp"
 #include "lib/bootstrap/rendezvous.hpp"
 #include "lib/bootstrap/roll_call.hpp"
+#include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/wire.hpp"
 
 namespace lockstep::internal {
@@ -31,6 +33,8 @@ constexpr milliseconds kLingerLook{10};
 // How often a rank that waits for the secret looks whether rank 0 died.
 constexpr milliseconds kSecretLook{200};
 constexpr std::size_t kDrawnSecretBytes = 32;
+// Of a group whose store a rank's process serves: that rank.
+constexpr const char* kServerKey = "server";
 // Enough to notice that two secrets differ, too few to find one by them.
 constexpr std::size_t kSecretMarkBytes = 4;
 
@@ -76,7 +80,11 @@ class JoinedSession final : public Session {
     board_->add(loss);
     channel_->report(loss);
   }
-  void leave() override { channel_->leave(); }
+  void leave() override {
+    channel_->leave();
+    if (launch_.store_is_served)
+      StoreServer::leave_here(meeting_.client->server, store_.number(), launch_.rank);
+  }
 
  private:
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {
@@ -86,13 +94,30 @@ class JoinedSession final : public Session {
       if (!watch.ok()) return watch.status();
       channel_ = make_tcp_loss_channel(std::move(*watch), meeting_.server_rank, board_);
     }
+    if (launch_.store_is_served && StoreServer::is_here(meeting_.client->server))
+      LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kServerKey, std::to_string(launch_.rank)));
     LOCKSTEP_RETURN_IF_ERROR(roll_call.publish());
     auto members = roll_call.await_all(deadline, [this] { return board_->first(); });
     if (!members.ok()) return members.status();
     members_ = std::move(*members);
     LOCKSTEP_RETURN_IF_ERROR(check_transports(members_));
     if (!channel_) channel_ = make_store_loss_channel(store(), launch_.rank, members_, board_);
+    if (launch_.store_is_served) LOCKSTEP_RETURN_IF_ERROR(find_server());
     return meeting_.client ? Status() : agree_on_secret(roll_call, deadline);
+  }
+
+  /// Of a served store: a rank's process may do it, whose death nobody else would tell.
+  Status find_server() {
+    const auto known = store_.wait(std::vector<std::string>{kServerKey}, milliseconds(0));
+    if (!known.ok() || !known.value().front()) return known.status();
+    const auto text = store_.get_one(kServerKey, milliseconds(0));
+    if (!text.ok()) return text.status();
+    const std::optional<std::int64_t> rank = parse_integer(text.value());
+    if (!rank || *rank < 0 || *rank >= launch_.world_size)
+      return Status(ErrorCode::unauthorized, "what the store says of its server is damaged");
+    meeting_.server_rank = static_cast<int>(*rank);
+    channel_->server_is(meeting_.server_rank);
+    return Status();
   }
 
   /// Where the store is private to the job's user, rank 0 draws a secret for the links of ranks that were

@@ -5,12 +5,19 @@
 
 #include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
+#include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 // Strangers may make the server remember so many refusals; one per rank of a small job.
 constexpr std::size_t kMaxRefusals = 64;
+
+/// The servers of this process by address, for the reactor's thread.
+std::map<std::string, StoreServer*>& servers_here() {
+  static auto* servers = new std::map<std::string, StoreServer*>;  // Communicators may be static.
+  return *servers;
+}
 
 Status protocol_breach() {
   return Status(ErrorCode::unauthorized, "a request that this connection is not for");
@@ -37,6 +44,7 @@ Result<std::unique_ptr<StoreServer>> StoreServer::start(StoreServerOptions optio
 
 StoreServer::~StoreServer() {
   reactor_.run_there([this] {
+    servers_here().erase(address_.text());
     acceptor_.reset();
     for (const auto& [number, group] : groups_) say_goodbye(number);
     clients_.clear();
@@ -67,6 +75,24 @@ void StoreServer::say_goodbye(std::uint64_t group) {
   StoreRequest goodbye;
   goodbye.verb = StoreVerb::leave;
   reactor_.run_there([&] { tell(group, goodbye); });
+}
+
+bool StoreServer::is_here(const HostPort& at) {
+  bool here = false;
+  Reactor::instance().run_there([&] { here = servers_here().contains(at.text()); });
+  return here;
+}
+
+void StoreServer::leave_here(const HostPort& at, std::uint64_t group, int rank) {
+  Reactor::instance().run_there([&] {
+    const auto server = servers_here().find(at.text());
+    if (server == servers_here().end()) return;
+    for (auto& [id, client] : server->second->clients_) {
+      const HandshakeHello& hello = client.hello;
+      if (hello.service == HandshakeService::watch && hello.channel == group && hello.rank == rank)
+        return server->second->leave(client);
+    }
+  });
 }
 
 std::size_t StoreServer::connections(std::uint64_t group) const {
@@ -112,6 +138,7 @@ void StoreServer::forget_earlier_groups() {
 // ---- clients ---------------------------------------------------------------------------------------------
 
 void StoreServer::open(Fd listener) {
+  servers_here()[address_.text()] = this;
   Acceptor::Events events;
   events.admit = [this](const HandshakeHello& hello) { return admit(hello); };
   events.accepted = [this](Fd socket, const HandshakeHello& hello) { add_client(std::move(socket), hello); };
@@ -134,6 +161,15 @@ bool StoreServer::is_watched(std::uint64_t group, int rank) const {
     const auto& [id, client] = entry;
     return client.hello.service == HandshakeService::watch && client.hello.rank == rank &&
            client.hello.channel == group && !client.left;
+  });
+}
+
+/// Whether a rank of this process is there and has not left.
+bool StoreServer::serves_itself(std::uint64_t group) const {
+  return std::any_of(clients_.begin(), clients_.end(), [&](const auto& entry) {
+    const auto& [id, client] = entry;
+    return client.hello.service == HandshakeService::watch && client.hello.channel == group &&
+           client.hello.process == process_token() && !client.left;
   });
 }
 
@@ -216,8 +252,7 @@ Status StoreServer::handle(std::uint64_t id, std::span<const std::byte> body) {
 Status StoreServer::handle_watch(Client& client, const StoreRequest& request) {
   switch (request.verb) {
     case StoreVerb::leave:
-      client.left = true;
-      group_of(client.hello.channel).left.insert(client.hello.rank);
+      leave(client);
       return Status();
     case StoreVerb::lost:
       lose(client.hello.channel, request.loss);
@@ -225,6 +260,14 @@ Status StoreServer::handle_watch(Client& client, const StoreRequest& request) {
     default:
       return protocol_breach();
   }
+}
+
+void StoreServer::leave(Client& client) {
+  const std::uint64_t group = client.hello.channel;
+  client.left = true;
+  group_of(group).left.insert(client.hello.rank);
+  // The others may outlive this process.
+  if (client.hello.process == process_token() && !serves_itself(group)) say_goodbye(group);
 }
 
 Status StoreServer::handle_store(std::uint64_t id, Client& client, StoreRequest request) {

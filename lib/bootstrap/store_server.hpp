@@ -53,6 +53,11 @@ class StoreServer {
   void report_end(const Loss& loss);
   /// Tells the members of `group` that the end of the server's connections is no death of its rank.
   void say_goodbye(std::uint64_t group);
+  /// Whether the server at `at` is in this process.
+  static bool is_here(const HostPort& at);
+  /// `rank` of this process leaves `group`, whose store is at `at`. Where the server is in this process, too,
+  /// it hears so before it may end with the process.
+  static void leave_here(const HostPort& at, std::uint64_t group, int rank);
   /// Authenticated connections of `group` that are open.
   std::size_t connections(std::uint64_t group) const;
   /// Nobody is connected, or about to be.
@@ -86,10 +91,12 @@ class StoreServer {
   void forget_earlier_groups();
   HandshakeStatus admit(const HandshakeHello& hello) const;
   bool is_watched(std::uint64_t group, int rank) const;
+  bool serves_itself(std::uint64_t group) const;
   void add_client(Fd socket, const HandshakeHello& hello);
   void note_refusal(const HandshakeHello& hello, const Status& why);
   Status handle(std::uint64_t client, std::span<const std::byte> body);
   Status handle_watch(Client& client, const StoreRequest& request);
+  void leave(Client& client);
   Status handle_store(std::uint64_t id, Client& client, StoreRequest request);
   void start_waiting(std::uint64_t id, Client& client, StoreRequest request);
   void reply(Client& client, const StoreReply& reply);

@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "lib/bootstrap/frame_connection.hpp"
@@ -13,6 +14,7 @@ struct Listener {
   std::shared_ptr<LossBoard> board;
   int server_rank = -1;
   bool server_left = false;
+  std::optional<Status> ended{};
 
   Status hear(std::span<const std::byte> body) {
     const auto notice = decode_request(body);
@@ -22,18 +24,24 @@ struct Listener {
     return Status();
   }
   void end(const Status& why) {
+    ended = why;
     if (!server_left && server_rank >= 0) board->add({server_rank, why.message()});
+  }
+  void server_is(int rank) {
+    server_rank = rank;
+    if (ended) end(Status(*ended));
   }
 };
 
 class TcpLossChannel final : public LossChannel {
  public:
   TcpLossChannel(Fd watch, int server_rank, std::shared_ptr<LossBoard> board)
-      : reactor_(Reactor::instance()), silence_(reactor_, real_env()) {
-    const auto listener = std::make_shared<Listener>(Listener{std::move(board), server_rank});
+      : reactor_(Reactor::instance()),
+        silence_(reactor_, real_env()),
+        listener_(std::make_shared<Listener>(Listener{std::move(board), server_rank})) {
     FrameConnection::Events events;
-    events.frame = [listener](std::span<const std::byte> body) { return listener->hear(body); };
-    events.closed = [listener](const Status& why) { listener->end(why); };
+    events.frame = [listener = listener_](std::span<const std::byte> body) { return listener->hear(body); };
+    events.closed = [listener = listener_](const Status& why) { listener->end(why); };
     reactor_.run_there([&] {
       connection_ =
           FrameConnection::open(reactor_, silence_, std::move(watch), kMaxRequestBytes, std::move(events));
@@ -53,6 +61,10 @@ class TcpLossChannel final : public LossChannel {
     });
   }
 
+  void server_is(int rank) override {
+    reactor_.run_there([&] { listener_->server_is(rank); });
+  }
+
   void leave() override {
     StoreRequest request;
     request.verb = StoreVerb::leave;
@@ -62,6 +74,7 @@ class TcpLossChannel final : public LossChannel {
  private:
   Reactor& reactor_;
   SilenceWatch silence_;
+  std::shared_ptr<Listener> listener_;  // Of the reactor's thread.
   std::shared_ptr<FrameConnection> connection_;
 };
 

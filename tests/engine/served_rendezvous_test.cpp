@@ -1,5 +1,6 @@
 // Ranks that meet where a process serves them: one of them that is not rank 0, or one that is no rank.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <optional>
 
@@ -13,6 +14,8 @@ namespace {
 using internal::testing::Board;
 using internal::testing::run_forked;
 using internal::testing::Shared;
+using internal::testing::start_forked;
+using internal::testing::wait_for;
 
 Communicator join(const std::string& address, int rank, int size, const std::string& secret = "secret") {
   InitOptions options;
@@ -57,6 +60,55 @@ TEST(ServedRendezvous, ByAProcessThatIsNoRank) {
     expect_sum(ranks);
     board->meet(3);
   });
+}
+
+/// Where ranks share memory nothing but the store tells of deaths.
+TEST(ServedRendezvous, ByARankThatIsKilled) {
+  Shared<Board> board;
+  const auto children = start_forked(3, [&](int rank) {
+    std::optional<Rendezvous> place;
+    if (rank == 2) board->post(2, place.emplace("served", "secret").address());
+    Communicator ranks = join(board->read(2), rank, 3);
+    ranks.barrier();
+    if (rank == 2) raise(SIGKILL);
+    CallOptions options;
+    options.timeout = std::chrono::seconds(60);  // Not half an hour, where nobody notices.
+    try {
+      ranks.barrier(options);
+      ADD_FAILURE() << "there was nobody to meet";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+      EXPECT_EQ(error.culprit(), 2) << error.what();
+    }
+  });
+  for (const pid_t child : children) EXPECT_EQ(wait_for(child), child == children[2] ? SIGKILL : 0);
+}
+
+/// And ends before the others, which have no call with it any more.
+TEST(ServedRendezvous, ByARankThatHasLeft) {
+  Shared<Board> board;
+  const auto children = start_forked(3, [&](int rank) {
+    if (rank == 2) {
+      auto* place = new Rendezvous("served", "secret");  // Ends with the process.
+      board->post(2, place->address());
+      join(board->read(2), rank, 3).barrier();
+      return;
+    }
+    Communicator ranks = join(board->read(2), rank, 3);
+    ranks.barrier();
+    board->read(3);
+    for (int i = 0; i < 1000; ++i) {
+      if (rank == 0) ranks.send(&i, 1, DataType::i32, 1);
+      int heard = i;
+      if (rank == 1) ranks.recv(&heard, 1, DataType::i32, 0);
+      EXPECT_EQ(heard, i);
+    }
+    EXPECT_EQ(ranks.state(), ErrorCode{});
+  });
+  EXPECT_EQ(wait_for(children[2]), 0);
+  board->post(3, "is gone");
+  EXPECT_EQ(wait_for(children[0]), 0);
+  EXPECT_EQ(wait_for(children[1]), 0);
 }
 
 TEST(ServedRendezvous, AStrangerIsRefused) {

@@ -12,17 +12,22 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import lockstep
-import lockstep_torch  # noqa: F401  # pylint: disable=unused-import
+from lockstep_torch import leaving
 
 
-def lost_in_a_call(rank):
+def lost_in_a_call(rank, victim=1):
     dist.all_reduce(torch.ones(8))
-    if rank == 1:
+    if rank == victim:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
         dist.all_reduce(torch.ones(8))
     except lockstep.Error as error:
         print(error.code.name, error.culprit, error)
+
+
+def rank_0_lost_in_a_call(rank):
+    """In whose process all ranks have met."""
+    lost_in_a_call(rank, victim=0)
 
 
 def lost_in_training(rank, hook=None):
@@ -80,6 +85,36 @@ def forgotten(_rank):
     print("done")
 
 
+def several_forgotten(_rank):
+    """Nobody destroys them; the ranks have to leave them in one order."""
+    finalize = lockstep.Communicator.finalize
+
+    def told(communicator):
+        finalize(communicator)
+        print("left")
+    lockstep.Communicator.finalize = told
+    for group in [dist.new_group(backend="lockstep") for _ in range(8)]:
+        dist.barrier(group)
+
+
+def early(rank):
+    """Rank 2 has nothing to do with what the others still have to tell each other."""
+    leaving._PATIENCE = 0.1
+    if rank == 2:
+        dist.group.WORLD.shutdown()
+        STORE.set("rank 2 has left", "1")
+        return
+    STORE.wait(["rank 2 has left"])
+    x = torch.tensor([float(rank)])
+    for _ in range(1000):
+        if rank == 0:
+            dist.send(x, 1)
+        dist.recv(x, 1 - rank)
+        if rank == 1:
+            dist.send(x, 0)
+    print(x.item())
+
+
 class Failures(unittest.TestCase):
     LIMIT = 60  # seconds; the deadline of a call is half an hour
 
@@ -107,6 +142,10 @@ class Failures(unittest.TestCase):
         self.assertEqual(codes, [0, -signal.SIGKILL, 0], outputs)
         for output in outputs[0], outputs[2]:
             self.assertRegex(output, "PEER_LOST 1 .*all_reduce(.|\n)*cause : rank 1 ")
+        codes, outputs = self.job(rank_0_lost_in_a_call)
+        self.assertEqual(codes, [-signal.SIGKILL, 0, 0], outputs)
+        for output in outputs[1:]:
+            self.assertRegex(output, "PEER_LOST 0 .*all_reduce(.|\n)*cause : rank 0 ")
 
     def test_a_killed_rank_ends_a_training(self):
         for function in lost_in_training, lost_in_a_hook:
@@ -129,6 +168,10 @@ class Failures(unittest.TestCase):
             self.assertIn("all_reduce", output)
             self.assertIn("broadcast", output)
 
+    def test_a_rank_that_leaves_early_disturbs_nobody(self):
+        codes, outputs = self.job(early)
+        self.assertEqual((codes, outputs), ([0] * 3, ["0.0\n", "0.0\n", ""]))
+
     def test_an_exception_is_told(self):
         codes, outputs = self.job(thrown)
         self.assertEqual(codes, [1, 1, 1], outputs)
@@ -139,6 +182,8 @@ class Failures(unittest.TestCase):
         for function in forgotten, twice:
             codes, outputs = self.job(function)
             self.assertEqual((codes, [output.strip() for output in outputs]), ([0] * 3, ["done"] * 3))
+        codes, outputs = self.job(several_forgotten)
+        self.assertEqual((codes, [output.split() for output in outputs]), ([0] * 3, [["left"] * 9] * 3))
 
 
 def initialize():
