@@ -2,6 +2,7 @@
 
 Runs in each rank of a job (lockstep-run, torchrun); collectives_test starts it.
 """
+import gc
 import itertools
 import threading
 import unittest
@@ -334,6 +335,16 @@ class Groups(Ours):
             group = dist.new_group(backend="lockstep")
             dist.barrier(group)
             dist.destroy_process_group(group)
+
+    def test_a_thread_ends_with_its_group(self):
+        group = dist.new_group(backend="lockstep")
+        dist.all_reduce(torch.ones(2), async_op=True, group=group).get_future().then(lambda future: None).wait()
+        thread = group.futures._thread
+        dist.destroy_process_group(group)
+        del group
+        gc.collect()  # older versions of torch shut nothing down
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
 
 
 class Refusals(Ours):

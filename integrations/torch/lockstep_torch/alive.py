@@ -3,7 +3,7 @@ import torch
 
 _OFTEN = 64  # so many, or twice as many as were left last time, are looked through
 
-# Before, a Work of which torch's C++ holds its half alone (functional collectives) lost the half in Python, which knows the outcome.
+# Before, a Work of which torch's C++ held its half alone (functional collectives) lost the half in Python, which knows the outcome.
 _CXX_HOLDS_BOTH_HALVES = torch.__version__ >= torch.torch_version.TorchVersion("2.7")
 
 

@@ -42,8 +42,8 @@ class Leaving:
 
 
 def _all_leave(communicator):
-    """Whether all ranks come here within a while. Not by a barrier, whose deadline would be the end of what others still have to tell
-    each other."""
+    """Whether all ranks come here within a while. Not by a barrier, whose deadline would be the end of what others still have to
+    tell each other."""
     end = time.monotonic() + _PATIENCE
     if communicator.rank > 0:
         communicator.send(bytearray(1), 0, _TAG, wait=False)
