@@ -4,14 +4,12 @@
 #include <numeric>
 
 #include "collectives/communicator_core.hpp"
-#include "collectives/engine/wait_policy.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "transports/mixed/mixed_transport.hpp"
 #include "transports/shm/shm_transport.hpp"
-#include "transports/tcp/limits.hpp"
 #include "transports/tcp/switchboard.hpp"
 #include "transports/tcp/tcp_transport.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -25,18 +23,10 @@ Status unknown_transport(const std::string& name) {
                 "transport '" + name + "' is unknown: use auto, shm, tcp, ucx, verbs, shm+tcp or shm+verbs");
 }
 
-/// Of the job's links: every rank comes to the same for its host.
-LinkOptions link_options(const World& world) {
-  const EngineGroup all{.members = world.session->members()};
-  const std::string& host = all.members[static_cast<std::size_t>(world.session->rank())].host_id;
-  return {.sockets = world.model.model->tcp_sockets,
-          .send_buffer = a_core_each(all, host) ? 0 : kSendBufferOfTurns};
-}
-
 /// Under the world's lock.
 Status need_switchboard(World& world, std::chrono::milliseconds timeout) {
   if (world.switchboard) return {};
-  auto made = Switchboard::make(*world.session, real_env(), timeout, link_options(world));
+  auto made = Switchboard::make(*world.session, real_env(), timeout, world.model.model->tcp_sockets);
   if (made.ok()) world.switchboard = std::move(*made);
   return made.status();
 }

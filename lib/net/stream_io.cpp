@@ -210,8 +210,6 @@ Result<std::optional<Fd>> accept_connection(const Fd& listener) {
 Status set_stream_options(const Fd& socket, const StreamOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   LOCKSTEP_RETURN_IF_ERROR(set_congestion(socket, options));
-  if (options.send_buffer > 0)
-    LOCKSTEP_RETURN_IF_ERROR(set_option(socket, SOL_SOCKET, SO_SNDBUF, options.send_buffer, "SO_SNDBUF"));
   return options.between_hosts ? ask_for_signs_of_life(socket) : Status();
 }
 

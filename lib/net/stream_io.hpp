@@ -64,9 +64,6 @@ struct StreamOptions {
   /// Whether a refused `congestion` is an error, which lists what is allowed.
   bool congestion_required = false;
   bool between_hosts = false;
-  /// Bytes that the kernel may hold of what is sent (it doubles them for its own records); 0: as many as it
-  /// likes.
-  int send_buffer = 0;
 };
 Status set_stream_options(const Fd& socket, const StreamOptions& options);
 /// The last of these alone, for a connection that may be one between hosts: nothing where the peer has a

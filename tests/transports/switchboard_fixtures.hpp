@@ -30,11 +30,11 @@ struct Rank {
 };
 
 /// Each makes its own, which takes all of them.
-inline void make_boards(std::vector<Rank>& ranks, const LinkOptions& links = {}) {
+inline void make_boards(std::vector<Rank>& ranks) {
   std::vector<std::thread> threads;
   for (Rank& rank : ranks) {
-    threads.emplace_back([&rank, &links] {
-      auto board = Switchboard::make(*rank.session, real_env(), std::chrono::seconds(60), links);
+    threads.emplace_back([&rank] {
+      auto board = Switchboard::make(*rank.session, real_env(), std::chrono::seconds(60));
       ASSERT_TRUE(board.ok()) << board.status().message();
       rank.board = std::move(*board);
     });
@@ -43,7 +43,7 @@ inline void make_boards(std::vector<Rank>& ranks, const LinkOptions& links = {})
 }
 
 /// Ranks that met, with the secret of each.
-inline std::vector<Rank> meet(const std::vector<std::string>& secrets, const LinkOptions& links = {}) {
+inline std::vector<Rank> meet(const std::vector<std::string>& secrets) {
   const std::string store = fresh_store();
   const int size = static_cast<int>(secrets.size());
   std::vector<Rank> ranks(secrets.size());
@@ -51,7 +51,7 @@ inline std::vector<Rank> meet(const std::vector<std::string>& secrets, const Lin
     const auto index = static_cast<std::size_t>(r);
     ranks[index].session = std::make_unique<StaticSession>(r, size, store, secrets[index]);
   }
-  make_boards(ranks, links);
+  make_boards(ranks);
   return ranks;
 }
 

@@ -159,18 +159,6 @@ TEST(Switchboard, SetsTheOptionsOfADataConnection) {
   EXPECT_STREQ(name, "reno");
 }
 
-TEST(Switchboard, BoundsWhatTheKernelHoldsOfALinkInsideAHost) {
-  constexpr int kBytes = 100'000;
-  auto ranks = meet({"s", "s"}, {.send_buffer = kBytes});
-  ranks[0].board->want(1, 1);
-  auto socket = await(*ranks[0].board, 1, 1);
-  ASSERT_TRUE(socket.ok() && *socket);
-  int bytes = 0;
-  socklen_t size = sizeof bytes;
-  ASSERT_EQ(getsockopt((*socket)->get(), SOL_SOCKET, SO_SNDBUF, &bytes, &size), 0);
-  EXPECT_EQ(bytes, 2 * kBytes) << "the kernel's own records are counted too";
-}
-
 TEST(Switchboard, ShowsStrangersTheDoor) {
   auto ranks = meet({"s", "s"});
   std::vector<Fd> idle;  // Strangers that say nothing must not keep the others out.
@@ -279,7 +267,7 @@ Status meet_alone(const std::string& theirs, int sockets_per_link = 1,
                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   StaticSession session(0, 2, fresh_store());
   if (!theirs.empty()) LOCKSTEP_RETURN_IF_ERROR(session.store().set_one(address_key(1), theirs));
-  return Switchboard::make(session, real_env(), timeout, {.sockets = sockets_per_link}).status();
+  return Switchboard::make(session, real_env(), timeout, sockets_per_link).status();
 }
 
 TEST(Switchboard, NamesARankThatNeverPublished) {

@@ -25,11 +25,6 @@ inline constexpr std::size_t kReceiveSlice = 512 << 10;
 /// Largest buffer for payload that is lent (Link::borrow). It stays in a core's cache.
 inline constexpr std::size_t kBounceBytes = kReceiveSlice;
 
-/// What the kernel may hold of a link between ranks of one host that share its cores: a receiver that waits
-/// for its turn is otherwise sent megabytes ahead, which have left the caches when it comes to read them.
-/// Where every rank has a core, the kernel's own sizes are better: messages of 1 MiB leave in one piece.
-inline constexpr int kSendBufferOfTurns = 512 << 10;
-
 /// Messages up to this size travel over the first socket even when a peer has several.
 inline constexpr std::size_t kStripeThreshold = 128 << 10;
 /// Larger ones are dealt to the sockets in units of this size (a multiple of every element size).

@@ -40,28 +40,28 @@ Status check_congestion(const std::string& name) {
 
 // ---- making and ending ----
 
-Switchboard::Switchboard(Session& session, Env& env, const LinkOptions& links)
+Switchboard::Switchboard(Session& session, Env& env, int sockets)
     : session_(session),
       env_(env),
       reactor_(Reactor::instance()),
       rank_(session.rank()),
-      links_(links),
+      sockets_(sockets),
       key_(make_handshake_key(session.job_id(), session.secret())),
       congestion_(config_text("LOCKSTEP_TCP_CONGESTION")),
       loss_callback_(env.random()),
       silence_watch_(reactor_, env) {}
 
 Result<std::unique_ptr<Switchboard>> Switchboard::make(Session& session, Env& env,
-                                                       std::chrono::milliseconds timeout, LinkOptions links) {
-  auto sockets = sockets_of_link(links.sockets);
+                                                       std::chrono::milliseconds timeout,
+                                                       int sockets_per_link) {
+  auto sockets = sockets_of_link(sockets_per_link);
   if (!sockets.ok()) return sockets.status();
-  links.sockets = *sockets;
   LOCKSTEP_RETURN_IF_ERROR(check_congestion(config_text("LOCKSTEP_TCP_CONGESTION")));
   auto listeners = listen_for_peers(session);
   if (!listeners.ok()) return listeners.status();
-  std::unique_ptr<Switchboard> board(new Switchboard(session, env, links));
+  std::unique_ptr<Switchboard> board(new Switchboard(session, env, *sockets));
   board->open(std::move(*listeners));
-  const PublishedAddress mine{board->addresses(), links.sockets, board->own_rails_};
+  const PublishedAddress mine{board->addresses(), board->sockets_, board->own_rails_};
   auto ways = find_ways(session, env, board->reactor_, board->key_, mine, timeout);
   if (!ways.ok()) return ways.status();
   board->adopt(std::move(*ways));
@@ -276,7 +276,6 @@ void Switchboard::connected(Key key, Fd socket) {
   options.congestion = congestion_;
   options.congestion_required = !congestion_.empty();
   options.between_hosts = !on_this_host(key.first);
-  if (!options.between_hosts) options.send_buffer = links_.send_buffer;
   if (Status set = set_stream_options(socket, options); !set.ok()) return fail(key, std::move(set));
   std::lock_guard lock(mutex_);
   if (forgotten_.has(key.second)) return;  // Nobody will take it: hang up.

@@ -33,21 +33,17 @@
 
 namespace lockstep::internal {
 
-struct LinkOptions {
-  int sockets = 1;      ///< Where LOCKSTEP_TCP_SOCKETS does not say.
-  int send_buffer = 0;  ///< As in StreamOptions, of connections inside this host.
-};
-
 /// Thread-safe; want() and take() never block.
 class Switchboard {
  public:
   /// Listens, publishes the addresses as "tcp/<rank>", and reads everybody's: blocks until all ranks did, at
   /// most `timeout`. The session must outlive the switchboard. Errors: no usable interface
   /// (LOCKSTEP_IFNAME), several hosts without a secret, a rank that did not come, ranks that disagree on
-  /// the sockets of a link; hosts that cannot reach each other, with the
+  /// LOCKSTEP_TCP_SOCKETS, which goes before `sockets_per_link`; hosts that cannot reach each other, with the
   /// matrix of who reached whom, equal on all ranks.
   static Result<std::unique_ptr<Switchboard>> make(Session& session, Env& env,
-                                                   std::chrono::milliseconds timeout, LinkOptions links = {});
+                                                   std::chrono::milliseconds timeout,
+                                                   int sockets_per_link = 1);
   ~Switchboard();
   Switchboard(const Switchboard&) = delete;
   Switchboard& operator=(const Switchboard&) = delete;
@@ -73,7 +69,7 @@ class Switchboard {
   SilenceWatch* silence_watch(int peer) { return on_this_host(peer) ? nullptr : &silence_watch_; }
 
   /// Connections that a link between two ranks consists of (LOCKSTEP_TCP_SOCKETS), equal on all ranks.
-  int sockets_per_link() const noexcept { return links_.sockets; }
+  int sockets_per_link() const noexcept { return sockets_; }
   /// Where this rank listens, best first.
   const std::vector<HostPort>& addresses() const noexcept { return own_addresses_; }
 
@@ -105,7 +101,7 @@ class Switchboard {
     std::unique_ptr<AddressRace> call;
   };
 
-  Switchboard(Session& session, Env& env, const LinkOptions& links);
+  Switchboard(Session& session, Env& env, int sockets);
   void open(Listeners listeners);
   void adopt(Ways ways);
   void on_loss(const Loss& loss);
@@ -132,7 +128,7 @@ class Switchboard {
   Env& env_;
   Reactor& reactor_;
   const int rank_;
-  const LinkOptions links_;
+  const int sockets_;
   const HandshakeKey key_;
   const std::string congestion_;
   const std::uint64_t loss_callback_;
