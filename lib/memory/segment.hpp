@@ -49,8 +49,9 @@ std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept;
 /// registered memory.
 Status make_private(const void* pointer, std::size_t bytes);
 
-/// Whether pages were ever made private in this process.
+/// What is_private() looks at first: whether pages were ever made private in this process. Set by the heap.
 inline std::atomic<bool> private_pages_exist{false};
+/// And then, under the heap's lock.
 bool has_private_page(const void* pointer, std::size_t bytes) noexcept;
 
 /// Whether a page of [pointer, pointer + bytes) was made private: what peers did to it since its segment was
