@@ -110,6 +110,8 @@ Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
   places_.output.assign(members, nullptr);
   places_.staging.resize(members);
   places_.elsewhere.assign(members, false);
+  window_bytes_ = choice_.shape->staging * buffers_.element;
+  windows_ = domain.staging_bytes() / 2 / window_bytes_;
   buffers_.member_input = places_.input.data();
   buffers_.member_output = places_.output.data();
   buffers_.member_staging = places_.staging.data();
@@ -119,8 +121,7 @@ Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
 
 void DomainRun::locate_staging(Domain& domain) {
   const std::size_t half = domain.staging_bytes() / 2;
-  const std::size_t window = choice_.shape->staging * buffers_.element;
-  const std::size_t place = (position_.calls & 1) * half + (position_.calls >> 1) % (half / window) * window;
+  const std::size_t place = (position_.calls & 1) * half + (position_.calls >> 1) % windows_ * window_bytes_;
   for (int member = 0; member < domain.size(); ++member) {
     places_.staging[static_cast<std::size_t>(member)] = domain.staging(member) + place;
   }

@@ -183,8 +183,9 @@ Result<bool> DomainRun::run_step(Domain& domain, const Step& step) {
   }
   const std::uint64_t total =
       step.kind == StepKind::copy ? step.dst.count : program_->program.slices[step.destinations].count;
+  const std::uint64_t left = total - elements_;
   const std::uint64_t block =
-      std::min<std::uint64_t>(total - elements_, kReduceBlockBytes / buffers_.element);
+      left * buffers_.element <= kReduceBlockBytes ? left : kReduceBlockBytes / buffers_.element;
   if (pulls(step)) {
     const std::size_t skip = elements_ * buffers_.element;
     const auto from = reinterpret_cast<std::uintptr_t>(buffers_.read(step.src)) + skip;

@@ -132,6 +132,7 @@ class DomainRun {
   DomainPosition position_;
   std::shared_ptr<const PreparedProgram> program_;  // Until agreed, that of the run before or null.
   Way way_ = Way::none;                             // As agreed, here or by the run that this one repeats.
+  std::size_t window_bytes_ = 0, windows_ = 0;      // Of staging memory for such a call, and in each half.
   bool agreed_ = false;
   bool entered_ = false;
   bool offered_ = false;

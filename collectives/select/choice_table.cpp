@@ -32,6 +32,7 @@ const Ranking& ChoiceTable::ranking(Collective collective, Medium medium, std::u
 }
 
 bool ChoiceTable::offers_pay(Collective collective, std::uint64_t bytes) {
+  if (bytes <= kNeverOffered) return false;
   std::lock_guard lock(mutex_);
   int& from = places_[static_cast<std::size_t>(collective)].offers_from;
   if (from < 0) {

@@ -13,6 +13,8 @@ namespace lockstep::internal {
 
 /// The larger algorithm is taken only where it is predicted to win by this: no zig-zag between near equals.
 inline constexpr double kSwitchGain = 0.05;
+/// So little is copied in the time that an exchange of offers takes.
+inline constexpr std::uint64_t kNeverOffered = 1 << 10;
 /// Sizes by floor(log2(bytes)); the last stands for all above.
 inline constexpr int kSizeClasses = 27;
 

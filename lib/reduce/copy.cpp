@@ -1,7 +1,6 @@
 // Copies, past the caches when they are too large to be read from there again.
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
+#include "lib/reduce/copy.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <fstream>
 
 #include "hwy/cache_control.h"
-#include "lib/reduce/copy.hpp"
 #include "lib/reduce/reduce.hpp"
 #include "lib/reduce/simd.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -113,18 +111,6 @@ void copy_by_vectors(void* to, const void* from, std::size_t bytes) {
   (static_cast<std::uint8_t*>(to), static_cast<const std::uint8_t*>(from), bytes);
 }
 
-#if defined(__x86_64__)
-/// Below this `rep movsb` costs more to start than it saves.
-constexpr std::size_t kSmallestHandOver = 1 << 10;
-
-/// Whether the processor copies whole cache lines with `rep movsb` ("enhanced rep movsb").
-bool has_fast_string_copy() {
-  constexpr unsigned kFeatureLeaf = 7, kErms = 1u << 9;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(kFeatureLeaf, 0, &a, &b, &c, &d) != 0 && (b & kErms) != 0;
-}
-#endif
-
 }  // namespace
 
 std::size_t nontemporal_threshold() noexcept {
@@ -142,17 +128,6 @@ void copy_bytes(void* destination, const void* source, std::size_t bytes, bool p
   } else {
     std::memcpy(destination, source, bytes);
   }
-}
-
-void hand_over_bytes(void* destination, const void* source, std::size_t bytes) noexcept {
-#if defined(__x86_64__)
-  static const bool fast = has_fast_string_copy();
-  if (fast && bytes >= kSmallestHandOver && !slow_as_string(destination, source)) {
-    asm volatile("rep movsb" : "+D"(destination), "+S"(source), "+c"(bytes)::"memory");
-    return;
-  }
-#endif
-  copy_bytes(destination, source, bytes);
 }
 
 const char* simd_target() noexcept { return HWY_DYNAMIC_DISPATCH(target_name)(); }

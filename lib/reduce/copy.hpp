@@ -13,12 +13,6 @@ namespace lockstep::internal {
 /// from malloc does beside a page of ours. No bytes: the pointers may be null.
 void copy_bytes(void* destination, const void* source, std::size_t bytes, bool past_caches = false) noexcept;
 
-/// A copy into memory that another core has read and will read next. An ordinary store first asks that core
-/// for the line, one round trip after the other: 7 GB/s between distant cores of the reference machine. This
-/// one replaces whole lines where the processor can, at 40; others gain nothing by it (see HandOver). The
-/// ranges do not overlap.
-void hand_over_bytes(void* destination, const void* source, std::size_t bytes) noexcept;
-
 std::size_t nontemporal_threshold() noexcept;
 
 }  // namespace lockstep::internal

@@ -16,21 +16,13 @@ constexpr int kPeriod = 512;
 /// Streams have to be so much cheaper for the writer, because they may be dearer for the reader.
 constexpr double kWorthIt = 4;
 
-void copy_by(bool streams, void* destination, const void* source, std::size_t bytes) {
-  if (streams) {
-    copy_bytes(destination, source, bytes, true);
-  } else {
-    hand_over_bytes(destination, source, bytes);
-  }
-}
-
 }  // namespace
 
 void HandOver::copy(void* destination, const void* source, std::size_t bytes) noexcept {
-  if (bytes < kSmallest) return hand_over_bytes(destination, source, bytes);
+  if (bytes < kSmallest) return copy_bytes(destination, source, bytes);
   const int turn = turn_;
   turn_ = (turn + 1) % kPeriod;
-  if (turn >= 2 * kTrials) return copy_by(streams_, destination, source, bytes);
+  if (turn >= 2 * kTrials) return copy_bytes(destination, source, bytes, streams_);
   const bool streamed = turn >= kTrials;
   double& best = streamed ? streams_cost_ : stores_cost_;
   const double cost = time_per_byte(streamed, destination, source, bytes);
@@ -41,7 +33,7 @@ void HandOver::copy(void* destination, const void* source, std::size_t bytes) no
 double HandOver::time_per_byte(bool streamed, void* destination, const void* source,
                                std::size_t bytes) noexcept {
   const Nanos before = env_.now();
-  copy_by(streamed, destination, source, bytes);
+  copy_bytes(destination, source, bytes, streamed);
   return static_cast<double>(env_.now() - before) / static_cast<double>(bytes);
 }
 

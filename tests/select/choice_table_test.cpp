@@ -103,7 +103,8 @@ TEST(ChoiceTable, LatencyDecidesForTheSmallAndBytesForTheLarge) {
 
 TEST(ChoiceTable, OffersPayFromSomeSizeOn) {
   ChoiceTable table(builtin_model(), {2, Load::spare, kSegment});
-  EXPECT_FALSE(table.offers_pay(Collective::all_reduce, 64));
+  EXPECT_FALSE(table.offers_pay(Collective::all_reduce, 1 << 10));
+  EXPECT_TRUE(table.offers_pay(Collective::all_reduce, (1 << 10) + 1));
   EXPECT_TRUE(table.offers_pay(Collective::all_reduce, 64 << 10));
   bool before = false;
   for (int size = 0; size < 40; ++size) {
