@@ -22,7 +22,7 @@ namespace lockstep::internal {
 inline constexpr std::size_t kLine = 128;  ///< Two cache lines: the adjacent-line prefetcher pairs them.
 inline constexpr std::size_t kInlinePayload = 40;  ///< Payload bytes that ride in a flag's cache line.
 /// Further lines with a flag each, for payloads that are longer. From 1 KiB on copies and one flag take as
-/// long.
+/// long, between two members from less (kInlinePayloadOfTwo).
 inline constexpr std::size_t kInlineTails = 9, kTailPayload = 56;
 inline constexpr std::size_t kLongInlinePayload = kInlinePayload + kInlineTails * kTailPayload;
 inline constexpr std::size_t kRecentCalls = 64;  ///< How many calls back a mismatch can be explained.

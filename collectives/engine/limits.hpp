@@ -62,12 +62,16 @@ inline constexpr Nanos kUrgentPause = 2'000'000;
 inline constexpr int kMaxInlineMembers = 64;
 /// And up to which it may take several lines.
 inline constexpr int kMaxLongInlineMembers = 8;
+/// Two members share so few lines that copies and one flag take less from here on.
+inline constexpr std::size_t kInlinePayloadOfTwo = kInlinePayload + 7 * kTailPayload;
+static_assert(kInlinePayloadOfTwo <= kLongInlinePayload);
 
 /// Payload bytes that may ride in the flags' lines of a domain of so many; 0: none, and no barrier either.
 constexpr std::size_t inline_bytes(int members) {
-  return members <= kMaxLongInlineMembers ? kLongInlinePayload
-         : members <= kMaxInlineMembers   ? kInlinePayload
-                                          : 0;
+  return members <= 2                       ? kInlinePayloadOfTwo
+         : members <= kMaxLongInlineMembers ? kLongInlinePayload
+         : members <= kMaxInlineMembers     ? kInlinePayload
+                                            : 0;
 }
 
 /// Tries of a blocking call before it looks whether a peer needs its processor: a peer that is about to

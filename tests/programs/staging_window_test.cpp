@@ -80,8 +80,8 @@ TEST(StagingWindow, TheSmallestMoveOnBetweenTwoRanksOnly) {
   const auto window = [&](int world, std::uint64_t bytes) {
     return staging_window(shape_at(row, world, bytes / 4, 4), 4, kArea) * 4;
   };
-  EXPECT_LE(window(2, 512), 512 + (2 << 10));
-  EXPECT_EQ(window(2, 508), kArea / 2);
+  EXPECT_LE(window(2, 256), 256 + (2 << 10));
+  EXPECT_EQ(window(2, 252), kArea / 2);
   EXPECT_EQ(window(3, 512), kArea / 2);
 }
 

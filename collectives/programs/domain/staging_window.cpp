@@ -9,7 +9,7 @@ namespace {
 
 /// Smaller calls lie where the last one but one lay: so few lines cost less than another page. Not where only
 /// two ranks' pages are in use.
-constexpr std::size_t least_moving_bytes(int world) { return world == 2 ? 512 : 2 << 10; }
+constexpr std::size_t least_moving_bytes(int world) { return world == 2 ? 256 : 2 << 10; }
 
 bool has_piece_for_each(Collective collective) {
   return collective == Collective::scatter || collective == Collective::reduce_scatter ||
