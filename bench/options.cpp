@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/lockstep.h"
+
 namespace lockstep::bench {
 namespace {
 
@@ -157,6 +159,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   Spelled spelled;
   CLI::App app("Measures collectives as nccl-tests does. Time: median over iterations of the slowest rank.",
                "lockstep-bench");
+  app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
   app.option_defaults()->always_capture_default();
   add_measuring(app, options, spelled);
   add_ranks(app, options);

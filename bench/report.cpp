@@ -78,6 +78,8 @@ void Report::add(const Row& row) {
 
 void Report::finish() {
   if (table_ != nullptr) {
+    if (ground_.capabilities.world == 1)
+      *table_ << "# One rank has nobody to communicate with: --ranks N starts N of them\n";
     if (options_.check)
       *table_ << "# Wrong elements: " << wrong_ << (wrong_ == 0 ? " OK" : " FAILED") << "\n";
     *table_ << format("# Average bus bandwidth: %g GB/s\n", timings_ > 0 ? busbw_sum_ / timings_ : 0);

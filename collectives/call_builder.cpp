@@ -31,6 +31,29 @@ std::uint64_t sum(std::span<const std::size_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
+/// What is wrong with it, if anything.
+Status find_fault(const Message& message, int world) {
+  const bool any_source = !message.is_send && message.peer == kAnySource;
+  if (!any_source && (message.peer < 0 || message.peer >= world)) {
+    return Status(ErrorCode::invalid_argument,
+                  std::string(message.is_send ? "destination " : "source ") + std::to_string(message.peer) +
+                      " is out of range: the group has ranks 0 to " + std::to_string(world - 1));
+  }
+  if (message.tag < 0 && (message.is_send || message.tag != kAnyTag)) {
+    return Status(ErrorCode::invalid_argument,
+                  "tag " + std::to_string(message.tag) + " is negative: pass 0 or more");
+  }
+  if (size_of(message.type) == 0)
+    return Status(ErrorCode::invalid_argument,
+                  "there is no element type " + std::to_string(static_cast<int>(message.type)));
+  if (message.count > most_elements(message.type))
+    return Status(ErrorCode::invalid_argument,
+                  "a count of " + std::to_string(message.count) + " is more than memory holds");
+  if (message.count > 0 && message.buffer == nullptr)
+    return Status(ErrorCode::invalid_argument, "the buffer is null");
+  return {};
+}
+
 }  // namespace
 
 CallBuilder::CallBuilder(Collective collective, const Engine& engine, const CallOptions& options)
@@ -291,24 +314,8 @@ const Call& CallBuilder::build() {
 }
 
 Status check_message(const Message& message, int world) {
-  const bool any_source = !message.is_send && message.peer == kAnySource;
-  if (!any_source && (message.peer < 0 || message.peer >= world)) {
-    return Status(ErrorCode::invalid_argument,
-                  std::string(message.is_send ? "destination " : "source ") + std::to_string(message.peer) +
-                      " is out of range: the group has ranks 0 to " + std::to_string(world - 1));
-  }
-  if (message.tag < 0 && (message.is_send || message.tag != kAnyTag)) {
-    return Status(ErrorCode::invalid_argument, "tag " + std::to_string(message.tag) + " is negative");
-  }
-  if (size_of(message.type) == 0)
-    return Status(ErrorCode::invalid_argument,
-                  "there is no element type " + std::to_string(static_cast<int>(message.type)));
-  if (message.count > most_elements(message.type))
-    return Status(ErrorCode::invalid_argument,
-                  "a count of " + std::to_string(message.count) + " is more than memory holds");
-  if (message.count > 0 && message.buffer == nullptr)
-    return Status(ErrorCode::invalid_argument, "the buffer is null");
-  return {};
+  const Status fault = find_fault(message, world);
+  return fault.ok() ? fault : fault.with_context(describe(message));
 }
 
 }  // namespace lockstep::internal

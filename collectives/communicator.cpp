@@ -89,7 +89,7 @@ ErrorCode Communicator::state() const noexcept {
 std::optional<Communicator> Communicator::split(int color, int key) {
   refuse_in_forked_child();
   auto part = core_->split(color, key);
-  part.status().throw_if_error();
+  part.status().with_context("split").throw_if_error();
   if (*part == nullptr) return std::nullopt;
   return Communicator(std::move(*part));
 }
@@ -101,7 +101,7 @@ void Communicator::abort(std::string_view reason) {
 
 void Communicator::finalize() {
   refuse_in_forked_child();
-  core_->finalize().throw_if_error();
+  core_->finalize().with_context("finalize").throw_if_error();
 }
 
 // ---- point to point ----

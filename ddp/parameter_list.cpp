@@ -51,7 +51,9 @@ std::string find_problem(std::span<const Parameter> parameters, const ReducerOpt
     if (!is_gradient_type(p.type)) return who + "has a type without gradients; leave it out";
     if (*elements > 0 && p.value == nullptr) return who + "has a null value";
     if (*elements > 0 && !options.gradients_as_views && p.gradient == nullptr) {
-      return who + "has a null gradient; set it, or let gradients be views";
+      return who +
+             "has a null gradient; set it, or let gradients be views (ShardedOptimizer: "
+             "ZeroStage::optimizer)";
     }
     if (!is_aligned(p.value, p.type)) return who + "has a value that is not aligned for its type";
     if (!options.gradients_as_views && !is_aligned(p.gradient, p.type)) {
@@ -92,10 +94,10 @@ std::string value_at(const ParameterList& list, std::size_t index) {
 }
 
 Status difference(const std::string& what, std::size_t rank, const std::string& value, std::size_t reference,
-                  const std::string& expected) {
+                  const std::string& expected, const char* next) {
   return Status(ErrorCode::mismatch,
                 "Reducer: " + what + " on rank " + std::to_string(rank) + ", which has " + value + "; rank " +
-                    std::to_string(reference) + " has " + expected + "; build the same model on every rank",
+                    std::to_string(reference) + " has " + expected + "; " + next,
                 static_cast<int>(rank));
 }
 
@@ -113,7 +115,8 @@ Status compare_parameters(std::span<const ParameterList> lists, std::size_t refe
   }
   if (culprit == reference) return {};
   return difference("parameter " + std::to_string(first) + " differs", culprit,
-                    value_at(lists[culprit], first), reference, value_at(expected, first));
+                    value_at(lists[culprit], first), reference, value_at(expected, first),
+                    "build the same model on every rank");
 }
 
 /// What all ranks must share, with the defaults left out but for the first four.
@@ -179,7 +182,8 @@ Status compare(std::span<const ParameterList> lists, int self) {
   LOCKSTEP_RETURN_IF_ERROR(compare_parameters(lists, reference));
   for (std::size_t r = 0; r < lists.size(); ++r) {
     if (lists[r].options == lists[reference].options) continue;
-    return difference("options differ", r, lists[r].options, reference, lists[reference].options);
+    return difference("options differ", r, lists[r].options, reference, lists[reference].options,
+                      "give the same options on every rank");
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "lockstep/ddp.hpp"
+#include "lockstep/lockstep.h"
 
 namespace lockstep::bench {
 namespace {
@@ -63,6 +64,7 @@ void check_together(const DdpOptions& options) {
 std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options) {
   CLI::App app("Measures a data-parallel training step with and without gradient synchronisation.",
                "lockstep-ddp-bench");
+  app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
   app.footer(kFooter);
   app.option_defaults()->always_capture_default();
   app.prefix_command();

@@ -13,7 +13,8 @@
 namespace lockstep::internal {
 namespace {
 
-const char* next_step(ErrorCode code) {
+/// `ended`: the communicator is of no use any more.
+const char* next_step(ErrorCode code, bool ended) {
   switch (code) {
     case ErrorCode::mismatch:
       return "make all ranks call the same operations with the same arguments in the same order";
@@ -26,7 +27,8 @@ const char* next_step(ErrorCode code) {
       return "find out why that rank is late, or raise LOCKSTEP_TIMEOUT";
     case ErrorCode::refused:
     case ErrorCode::invalid_argument:
-      return "correct the arguments of that call";
+      return ended ? "correct the arguments of that call; this communicator has ended: create a new one"
+                   : "correct the arguments of that call";
     default:
       return "end the program, or create a new communicator";
   }
@@ -63,7 +65,7 @@ Status Engine::failure(const Operation& operation, const Status& cause) const tr
                      "\"\n  cause : " + cause.message() + "\n  yours : " +
                      (started ? "an input that is not also the output is unchanged; the output is undefined"
                               : "the buffers are unchanged") +
-                     "\n  next  : " + next_step(cause.code());
+                     "\n  next  : " + next_step(cause.code(), state() != ErrorCode::ok);
   return Status(cause.code(), std::move(text), cause.culprit());
 } catch (const std::bad_alloc&) {
   return cause;

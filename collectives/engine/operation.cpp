@@ -21,13 +21,17 @@ std::string describe(const CallFacts& facts) {
   return text + ")";
 }
 
-std::string Operation::describe() const {
-  if (kind == Kind::batch) return "batch";
-  if (kind == Kind::collective) return internal::describe(call.facts) + " #" + std::to_string(sequence);
+std::string describe(const Message& message) {
   const std::string peer = message.peer == kAnySource ? "any rank" : "rank " + std::to_string(message.peer);
   const std::string tag = message.tag == kAnyTag ? "any tag" : "tag " + std::to_string(message.tag);
   return std::string(message.is_send ? "send" : "recv") + "(" + std::string(name_of(message.type)) + " x " +
          std::to_string(message.count) + (message.is_send ? ") to " : ") from ") + peer + " with " + tag;
+}
+
+std::string Operation::describe() const {
+  if (kind == Kind::batch) return "batch";
+  if (kind == Kind::message) return internal::describe(message);
+  return internal::describe(call.facts) + " #" + std::to_string(sequence);
 }
 
 }  // namespace lockstep::internal

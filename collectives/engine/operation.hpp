@@ -72,5 +72,6 @@ class Operation {
 };
 
 std::string describe(const CallFacts& facts);
+std::string describe(const Message& message);
 
 }  // namespace lockstep::internal

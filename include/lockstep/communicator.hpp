@@ -6,7 +6,8 @@
 //   aligned to the element size.
 // - All ranks of the communicator call the same collectives in the same order with equal count, type,
 //   operator and root. A difference is detected, named on all ranks (ErrorCode::mismatch), and revokes the
-//   communicator.
+//   communicator. So do wrong arguments of a collective: invalid_argument on that rank, refused on the
+//   others. A group of one stays usable.
 // - The plain call blocks until the local result is there and throws Error. The `_async` call returns a Work
 //   at once; the buffers belong to the library until the Work is done, and input may not be written, output
 //   not touched meanwhile.
@@ -95,7 +96,8 @@ class LOCKSTEP_API Communicator {
   /// Joins the group that `options` and the environment describe. Blocks until all ranks are there (or throws
   /// after options.timeout). May be called again, after the end of an earlier group or beside it: all ranks
   /// form their groups in one order. A process that was started anew belongs to a new job: it cannot join the
-  /// later groups of the others.
+  /// later groups of the others. Throws configuration (settings that contradict each other), unauthorized
+  /// (wrong secret or job), timeout (ranks that are missing), system.
   static Communicator create(const InitOptions& options = {});
 
   /// `n` ranks in this process, for one thread each; element r is rank r. `transports` as in InitOptions.
@@ -225,7 +227,8 @@ class LOCKSTEP_API Communicator {
                                 int tag = 0, const CallOptions& options = {});
 
   /// Receives at most `count` elements from `source` (or kAnySource) with `tag` (or kAnyTag). A longer
-  /// message is an error that leaves the buffer unchanged.
+  /// message (invalid_argument), or one of another type (mismatch), is an error that leaves the buffer
+  /// unchanged, and is refused at a sender that still waits. The communicator stays usable.
   RecvStatus recv(void* buffer, std::size_t count, DataType type, int source, int tag = 0,
                   const CallOptions& options = {});
   [[nodiscard]] Work recv_async(void* buffer, std::size_t count, DataType type, int source, int tag = 0,
@@ -251,7 +254,8 @@ class LOCKSTEP_API Communicator {
   void abort(std::string_view reason = "abort() was called");
 
   /// Orderly end: waits for the collectives under way and for all ranks (a barrier), then tells them that
-  /// this rank leaves. Later calls are errors.
+  /// this rank leaves. Later calls, another finalize() among them, throw ErrorCode::aborted, which is then
+  /// also state().
   void finalize();
 
   /// ok while usable; otherwise why it was revoked.
@@ -268,7 +272,7 @@ class LOCKSTEP_API Communicator {
 /// Operations that start together and end together. send/recv posted in one batch never wait for one another,
 /// whatever the order on the peer. Consecutive all_reduces of equal type, operator and options travel as one
 /// operation (fused through a scratch buffer) when together they are at most 64 KiB; all ranks fuse alike.
-/// Not thread-safe. Movable.
+/// Like a Plan it keeps the group alive. Not thread-safe. Movable.
 class LOCKSTEP_API Batch {
  public:
   Batch(Batch&&) noexcept;
@@ -289,8 +293,9 @@ class LOCKSTEP_API Batch {
   std::unique_ptr<State> state_;
 };
 
-/// A persistent collective. start() takes the next sequence number of the communicator, as a call would. At
-/// most one start in flight per plan. Buffers must live as long as the plan is used. Movable.
+/// A persistent collective. start() takes the next sequence number of the communicator, as a call would;
+/// start it again when the last start has ended, which is not checked. Buffers must live as long as the plan
+/// is used. It keeps the group alive, without its Communicator too. Not thread-safe. Movable.
 class LOCKSTEP_API Plan {
  public:
   Plan(Plan&&) noexcept;

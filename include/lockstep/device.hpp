@@ -213,7 +213,8 @@ class LOCKSTEP_API DeviceBatch {
 /// there is no device. Thread-safe.
 [[nodiscard]] LOCKSTEP_API void* allocate_device(std::size_t bytes, int device);
 /// Frees memory of allocate_device(); waits until the device has passed what uses it. nullptr is ignored, any
-/// other pointer throws Error(invalid_argument). Thread-safe.
+/// other pointer throws Error(invalid_argument), or Error(not_supported) where there is no device.
+/// Thread-safe.
 LOCKSTEP_API void free_device(void* pointer);
 
 }  // namespace lockstep

@@ -11,13 +11,18 @@ namespace lockstep {
 /// Why an operation failed. Values are part of the C ABI: never renumber.
 enum class ErrorCode : int {
   ok = 0,
-  invalid_argument = 1,  ///< The call itself is wrong; nothing was started, or the peers were told REFUSED.
-  mismatch = 2,   ///< Ranks called different operations at one sequence number. The communicator is revoked.
+  /// The call itself is wrong. Of a collective the peers are told (refused), and the communicator is revoked
+  /// unless it has one rank; of a send or receive, or a start, nothing has happened.
+  invalid_argument = 1,
+  /// Ranks called different operations at one sequence number: the communicator is revoked. Of a receive: the
+  /// message has another element type; nothing else has happened.
+  mismatch = 2,
   peer_lost = 3,  ///< A rank died or left. The communicator is revoked.
   timeout = 4,    ///< A deadline passed. The communicator is revoked when an operation was under way.
   aborted = 5,    ///< abort() was called here or on a peer.
-  refused = 6,    ///< A peer refused the call locally (its message says why).
-  system = 7,     ///< The operating system refused something; errno's text is in the message.
+  /// A peer refused the call locally (its message says why). Of a collective the communicator is revoked.
+  refused = 6,
+  system = 7,  ///< The operating system refused something; errno's text is in the message.
   out_of_memory = 8,
   not_supported = 9,
   configuration = 10,  ///< Environment variables, options or launcher settings contradict each other.
@@ -26,8 +31,9 @@ enum class ErrorCode : int {
   device_failed = 13,  ///< A device or its driver refused something; CUDA's text is in the message.
 };
 
-/// Thrown by the C++ surface. what() names operation, sequence number, rank, peer, one cause, the state of
-/// the caller's buffers, and the next step to take.
+/// Thrown by the C++ surface. what() of an operation that was started names it, its sequence number, rank,
+/// peer, one cause, the state of the caller's buffers, and the next step to take; of any other call the cause
+/// and the next step.
 class LOCKSTEP_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, int culprit = -1);

@@ -10,7 +10,7 @@ namespace lockstep {
 /// Allocates `bytes` (> 0) of page-aligned, zeroed, populated memory that ranks on this host can map (memfd;
 /// a block holds one file descriptor, so allocate few and large ones). The call is local: no other rank takes
 /// part. Throws Error(out_of_memory) where there is no memory or room for one more mapping, Error(system)
-/// where no file descriptor is left (`ulimit -n`). Thread-safe.
+/// where no file descriptor is left (`ulimit -n`), Error(invalid_argument) for 0 bytes. Thread-safe.
 ///
 /// The memory is shared with children that are forked later, not copied on write: what a child writes there
 /// its parent reads.
@@ -43,7 +43,8 @@ LOCKSTEP_API void register_buffer(void* pointer, std::size_t bytes);
 
 /// Undoes register_buffer, which must come before the range is freed or unmapped: the range becomes private
 /// memory again, contents kept, for which there must be memory and a mapping: throws Error(out_of_memory)
-/// else, and the buffer stays registered. No operation may be using it.
+/// else, and the buffer stays registered. Throws Error(invalid_argument) when `pointer` is not the start of a
+/// registered buffer. No operation may be using it. Thread-safe.
 LOCKSTEP_API void deregister_buffer(void* pointer);
 
 }  // namespace lockstep

@@ -13,7 +13,8 @@ class StoreServer;
 }  // namespace internal
 
 /// Serves on a port of its own from its construction to its destruction; the ranks have to be gone, or
-/// finalized, before that. Each serves one group once. Movable.
+/// finalized, before that. Each serves the ranks of one job, which may form one group after another
+/// there. Movable. Not thread-safe.
 class LOCKSTEP_API Rendezvous {
  public:
   /// `job_id` and `secret` are those of the ranks' InitOptions; the secret may not be empty. The address is

@@ -73,8 +73,12 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int kCollectiveCount = 14;
 
-/// Bytes of one element.
-LOCKSTEP_API std::size_t size_of(DataType type) noexcept;
+/// Bytes of one element; 0 of what is no type.
+constexpr std::size_t size_of(DataType type) noexcept {
+  constexpr std::uint8_t kSizes[kDataTypeCount] = {2, 2, 4, 8, 1, 1, 4, 4, 8, 8, 1, 8, 16, 1, 1};
+  const auto i = static_cast<std::size_t>(type);
+  return i < kDataTypeCount ? kSizes[i] : 0;
+}
 /// The name used in tables, errors and options: "f32", "sum", "all_reduce".
 LOCKSTEP_API std::string_view name_of(DataType type) noexcept;
 LOCKSTEP_API std::string_view name_of(ReduceOp op) noexcept;
@@ -83,8 +87,8 @@ LOCKSTEP_API std::string_view name_of(Collective collective) noexcept;
 /// A reduction written by the user: must be associative and commutative up to rounding.
 /// `combine(in, inout, count, context)` stores `inout[i] = in[i] op inout[i]` for `count` elements of the
 /// call's type. It is called on whichever thread makes progress, never twice at once for one operation. It
-/// may throw: the exception becomes an error of the operation. `combine` and `context` must outlive the
-/// operation.
+/// may throw: that ends the operation with ErrorCode::aborted and revokes the communicator. `combine` and
+/// `context` must outlive the operation.
 struct UserOp {
   void (*combine)(const void* in, void* inout, std::size_t count, void* context) = nullptr;
   void* context = nullptr;

@@ -25,7 +25,7 @@ class LOCKSTEP_API Work {
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
-  /// Blocks until the operation ended; makes progress in this thread. Throws its Error.
+  /// Blocks until the operation ended; makes progress in this thread. Throws its Error, each time.
   void wait();
   /// Waits at most `limit`. True when it ended (throws its Error). False leaves the operation running.
   bool wait_for(std::chrono::microseconds limit);
@@ -33,7 +33,7 @@ class LOCKSTEP_API Work {
   bool test() noexcept;
   /// ok while running or succeeded.
   ErrorCode error() const noexcept;
-  /// Of a finished receive.
+  /// Of a receive that ended well; of anything else {-1, -1, 0}.
   RecvStatus status() const;
 
   /// For the library's own layers: takes over one reference.

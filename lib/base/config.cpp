@@ -60,7 +60,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_RANK", integer, "", "Number of this process in the group, from 0."},
     {"LOCKSTEP_RENDEZVOUS", text, "",
      "Where ranks find each other: `tcp://host:port` (rank 0 listens there), `file:///path` on a file system "
-     "that all ranks share, or `local://name` for ranks of one user on one host."},
+     "that all ranks share, `local://name` for ranks of one user on one host, `memory://name` for threads of "
+     "one process, or what `Rendezvous::address()` says (`served://host:port`)."},
     {"LOCKSTEP_SECRET", text, "",
      "Secret of the job, which authenticates peers; prefer LOCKSTEP_SECRET_FILE."},
     {"LOCKSTEP_SECRET_FILE", text, "", "File that holds the secret of the job."},

@@ -1,4 +1,4 @@
-// Sizes and names of element types, operators and collectives.
+// Names of element types, operators and collectives.
 #include "lockstep/types.hpp"
 
 #include <array>
@@ -6,25 +6,9 @@
 namespace lockstep {
 namespace {
 
-struct TypeRow {
-  std::string_view name;
-  std::size_t size;
-};
-constexpr std::array<TypeRow, kDataTypeCount> kTypes{{{"f16", 2},
-                                                      {"bf16", 2},
-                                                      {"f32", 4},
-                                                      {"f64", 8},
-                                                      {"i8", 1},
-                                                      {"u8", 1},
-                                                      {"i32", 4},
-                                                      {"u32", 4},
-                                                      {"i64", 8},
-                                                      {"u64", 8},
-                                                      {"bool", 1},
-                                                      {"complex64", 8},
-                                                      {"complex128", 16},
-                                                      {"f8e4m3", 1},
-                                                      {"f8e5m2", 1}}};
+constexpr std::array<std::string_view, kDataTypeCount> kTypes{
+    "f16", "bf16", "f32",  "f64",       "i8",         "u8",     "i32",   "u32",
+    "i64", "u64",  "bool", "complex64", "complex128", "f8e4m3", "f8e5m2"};
 constexpr std::array<std::string_view, kReduceOpCount> kOps{"sum",  "prod", "min",  "max",        "avg",
                                                             "band", "bor",  "bxor", "premul_sum", "user"};
 constexpr std::array<std::string_view, kCollectiveCount> kCollectives{
@@ -33,13 +17,9 @@ constexpr std::array<std::string_view, kCollectiveCount> kCollectives{
 
 }  // namespace
 
-std::size_t size_of(DataType type) noexcept {
-  const auto i = static_cast<std::size_t>(type);
-  return i < kTypes.size() ? kTypes[i].size : 0;
-}
 std::string_view name_of(DataType type) noexcept {
   const auto i = static_cast<std::size_t>(type);
-  return i < kTypes.size() ? kTypes[i].name : "unknown type";
+  return i < kTypes.size() ? kTypes[i] : "unknown type";
 }
 std::string_view name_of(ReduceOp op) noexcept {
   const auto i = static_cast<std::size_t>(op);

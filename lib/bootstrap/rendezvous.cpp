@@ -162,10 +162,9 @@ Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, st
   if (const auto name = after(launch.rendezvous, "local://")) return open_local_meeting(*name, deadline, env);
   if (const auto where = after(launch.rendezvous, "tcp://"))
     return open_tcp_meeting(launch, *where, secret, group, deadline, env);
-  return Status(
-      ErrorCode::configuration,
-      "\"" + launch.rendezvous +
-          "\" is not a rendezvous; write tcp://host:port, file:///path, local://name or memory://name");
+  return Status(ErrorCode::configuration, "\"" + launch.rendezvous +
+                                              "\" is not a rendezvous; write tcp://host:port, file:///path, "
+                                              "local://name, memory://name or served://host:port");
 }
 
 }  // namespace lockstep::internal

@@ -5,8 +5,8 @@ set -euo pipefail
 library=$1 header=$2 tests=$3
 
 exported=$(nm -D -C --defined-only "$library" | cut -d' ' -f3-)
-if ! grep -q '^lockstep::size_of(' <<<"$exported"; then
-  echo "lockstep::size_of is not exported by $library: the version script hides the API"
+if ! grep -q '^lockstep::name_of(' <<<"$exported"; then
+  echo "lockstep::name_of is not exported by $library: the version script hides the API"
   exit 1
 fi
 strangers=$(grep -Ev '^((typeinfo|typeinfo name|vtable) for )?lockstep::[A-Za-z_]|^lockstep_[a-z]' <<<"$exported" || true)

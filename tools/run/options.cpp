@@ -4,6 +4,7 @@
 
 #include "lib/base/parse.hpp"
 #include "lib/bootstrap/limits.hpp"
+#include "lockstep/lockstep.h"
 
 namespace lockstep::run {
 namespace {
@@ -25,6 +26,7 @@ constexpr const char* kFooter =
 
 std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
   CLI::App app(kAbout, "lockstep-run");
+  app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
   app.footer(kFooter);
   app.prefix_command();
   std::string grace = "10s";

@@ -5,7 +5,7 @@ from ._library import library
 
 
 class Rendezvous:
-    """Served from its construction to close(), when the ranks have to be gone or finalized. One group meets there, once.
+    """Served from its construction to close(), when the ranks have to be gone or finalized. The ranks of one job meet there, for one group after another.
 
     job_id and secret are those that the ranks give to Communicator.create; address is for their `rendezvous`.
     """
