@@ -22,7 +22,8 @@ struct BatchPart {
 /// One collective of the batch: alone, or several all_reduces packed behind each other.
 struct BatchEntry {
   CallBuilder call;
-  std::vector<BatchPart> parts;  // More than one: fused. None: it travels alone.
+  std::vector<BatchPart> parts = {};  // More than one: fused. None: it travels alone.
+  Status refusal = {};                // Of the first part that is wrong.
 };
 
 }  // namespace internal
@@ -38,10 +39,11 @@ namespace {
 /// All_reduces together up to this size are fused: below it latency, not bandwidth, is what they cost.
 constexpr std::size_t kFusedBytes = 64 << 10;
 
-/// Whether an all_reduce may travel with others. One that is wrong stands alone, to be refused.
-bool is_fusible(const Part& part, std::size_t count, DataType type, ReduceOp op) {
-  return part.input != nullptr && part.output != nullptr && count > 0 && count <= kFusedBytes &&
-         size_of(type) > 0 && op != ReduceOp::user && op != ReduceOp::premul_sum;
+/// Whether an all_reduce may travel with others. By what all ranks share only, here and in fuse_together:
+/// they fuse alike.
+bool is_fusible(std::size_t count, DataType type, ReduceOp op) {
+  return count > 0 && count <= kFusedBytes && size_of(type) > 0 && op != ReduceOp::user &&
+         op != ReduceOp::premul_sum;
 }
 
 /// Whether both are fusible, and alike.
@@ -51,8 +53,17 @@ bool fuse_together(const Entry& last, const Entry& next) {
   for (const Part& part : last.parts) total += part.bytes;
   const Call &one = last.call.call(), &other = next.call.call();
   return total <= kFusedBytes && one.facts.type == other.facts.type && one.facts.op == other.facts.op &&
-         one.facts.algorithm == other.facts.algorithm && one.timeout == other.timeout &&
-         one.priority == other.priority;
+         one.facts.algorithm == other.facts.algorithm && (one.priority > 0) == (other.priority > 0);
+}
+
+/// What its caller would be told of it alone.
+internal::Status refusal_of(CallBuilder call) { return call.build().refusal; }
+
+/// Puts `next` behind what `last` has. The whole is wanted as soon as any of its parts, and is as urgent.
+void join(Entry& last, const Entry& next) {
+  last.parts.push_back(next.parts.front());
+  last.call.tighten(next.call.call());
+  if (last.refusal.ok()) last.refusal = next.refusal;
 }
 
 }  // namespace
@@ -82,18 +93,19 @@ Batch Communicator::batch() {
 void Batch::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                        const CallOptions& options) {
   const Part part{input, output, count * size_of(type)};
-  Entry entry{CallBuilder(Collective::all_reduce, state_->core->engine(), options), {}};
+  Entry entry{CallBuilder(Collective::all_reduce, state_->core->engine(), options)};
   entry.call.elements(type, count).reduction(op).buffers(input, output);
-  if (is_fusible(part, count, type, op)) entry.parts.push_back(part);
+  entry.refusal = refusal_of(entry.call);
+  if (is_fusible(count, type, op)) entry.parts.push_back(part);
   if (!state_->entries.empty() && fuse_together(state_->entries.back(), entry)) {
-    state_->entries.back().parts.push_back(part);
+    join(state_->entries.back(), entry);
   } else {
     state_->entries.push_back(std::move(entry));
   }
 }
 
 void Batch::broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options) {
-  Entry entry{CallBuilder(Collective::broadcast, state_->core->engine(), options), {}};
+  Entry entry{CallBuilder(Collective::broadcast, state_->core->engine(), options)};
   entry.call.elements(type, count).root(root).buffers(buffer, buffer);
   state_->entries.push_back(std::move(entry));
 }
@@ -115,7 +127,9 @@ std::function<void(bool)> fuse(Entry& entry) {
   for (const Part& part : entry.parts) bytes += part.bytes;
   auto packed = std::make_shared<std::vector<std::byte>>(bytes);
   std::byte* at = packed->data();
+  if (!entry.refusal.ok()) entry.call.refuse(entry.refusal.code(), entry.refusal.message());
   for (const Part& part : entry.parts) {
+    if (!entry.refusal.ok()) break;  // A pointer may be what is wrong.
     internal::copy_bytes(at, part.input, part.bytes);
     at += part.bytes;
   }

@@ -57,7 +57,9 @@ Status find_fault(const Message& message, int world) {
 }  // namespace
 
 CallBuilder::CallBuilder(Collective collective, const Engine& engine, const CallOptions& options)
-    : rank_(engine.group().rank), world_(engine.group().size()), domain_(engine.capabilities().domain) {
+    : rank_(engine.group().rank),
+      world_(engine.group().size()),
+      domain_(world_ == 1 || engine.capabilities().domain) {  // Alone nothing runs, of either kind.
   call_.facts.collective = collective;
   call_.timeout = timeout_of(options);
   call_.priority = options.priority;
@@ -97,6 +99,13 @@ void CallBuilder::follow_environment() {
   auto number = resolve_algorithm(call_.facts.collective, name, domain_);
   if (!number.ok()) return refuse(ErrorCode::configuration, rule_cannot_run(number.status()).message());
   call_.facts.algorithm = *number;
+}
+
+CallBuilder& CallBuilder::tighten(const Call& other) {
+  if (other.timeout != 0 && (call_.timeout == 0 || other.timeout < call_.timeout))
+    call_.timeout = other.timeout;
+  call_.priority = std::max(call_.priority, other.priority);
+  return *this;
 }
 
 CallBuilder& CallBuilder::buffers(const void* input, void* output) {

@@ -30,6 +30,8 @@ class CallBuilder {
 
   /// Of a call on device memory: `scale` as Call::device_scale. Refuses what only a processor can run.
   CallBuilder& on_device(const void* scale);
+  /// With the earlier of both deadlines and the higher of both priorities.
+  CallBuilder& tighten(const Call& other);
   /// The call is wrong for a reason that the caller found; the first one counts.
   void refuse(ErrorCode code, std::string message);
 

@@ -33,7 +33,8 @@ CommunicatorCore::~CommunicatorCore() {
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr<World> world,
                                                                  std::uint64_t id, std::string name,
                                                                  const std::vector<int>& world_ranks,
-                                                                 std::chrono::milliseconds timeout) {
+                                                                 std::chrono::milliseconds timeout,
+                                                                 const StillWanted& still_wanted) {
   EngineGroup group;
   group.id = id;
   group.name = std::move(name);
@@ -43,7 +44,7 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr
   }
   std::unique_ptr<Transport> transport;
   if (group.size() > 1) {
-    auto made = make_transport(*world, group, world_ranks, timeout);
+    auto made = make_transport(*world, group, world_ranks, timeout, still_wanted);
     if (!made.ok()) return made.status();
     transport = std::move(*made);
   }
@@ -121,7 +122,17 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   const std::uint64_t id = hash_combine(hash_combine(hash_combine(kFnvOffset, parent.id), number),
                                         static_cast<std::uint64_t>(color));
   const std::string name = parent.name + "/" + std::to_string(number) + "." + std::to_string(color);
-  return make(world_, id, name, world_ranks, std::chrono::seconds(60));
+  const StillWanted still_wanted = [this] {
+    return engine_->poll_state() == ErrorCode::ok ? Status() : engine_->reason();
+  };
+  const std::chrono::milliseconds timeout(default_timeout() / 1'000'000);
+  auto part = make(world_, id, name, world_ranks, timeout, still_wanted);
+  if (!part.ok()) {  // The others would wait for this rank until then.
+    const Status& why = part.status();
+    engine_->request_revoke(
+        Status(why.code(), engine_->who(rank()) + " cannot split: " + why.message(), rank()));
+  }
+  return part;
 }
 
 void CommunicatorCore::abort(std::string_view reason) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,13 +34,17 @@ struct World {
   ~World();
 };
 
+/// Asked now and then while a communicator is set up: why that is to end, or ok. Empty: it is not.
+using StillWanted = std::function<Status()>;
+
 class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
  public:
   /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all
   /// members' transports are set up.
   static Result<std::shared_ptr<CommunicatorCore>> make(std::shared_ptr<World> world, std::uint64_t id,
                                                         std::string name, const std::vector<int>& world_ranks,
-                                                        std::chrono::milliseconds timeout);
+                                                        std::chrono::milliseconds timeout,
+                                                        const StillWanted& still_wanted = {});
   ~CommunicatorCore();
 
   Engine& engine() { return *engine_; }
@@ -95,7 +100,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
 /// host; over several hosts verbs or TCP, with shared memory between the ranks of a host.
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
-                                                  std::chrono::milliseconds timeout);
+                                                  std::chrono::milliseconds timeout,
+                                                  const StillWanted& still_wanted = {});
 
 /// Whether what carries this job's messages moves the memory of devices from and to where it lies.
 bool moves_device_memory(World& world, PayloadMemory memory);

@@ -103,7 +103,8 @@ std::vector<int> ranks_of_own_host(const EngineGroup& group) {
 /// Shared memory inside the host, verbs or TCP to the others. All that is waited for has one deadline.
 Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& group,
                                               const std::vector<int>& world_ranks,
-                                              std::chrono::milliseconds timeout) {
+                                              std::chrono::milliseconds timeout,
+                                              const StillWanted& still_wanted) {
   const Deadline deadline(real_env(), timeout.count() == 0 ? kLongestStart : timeout);
   auto rdma = by_verbs(world, deadline.left());
   if (!rdma.ok()) return rdma.status();
@@ -120,7 +121,7 @@ Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& g
   const std::uint64_t id = hash_combine(group.id, static_cast<std::uint64_t>(ranks.front()));
   left = deadline.left_for("sharing memory inside this host");
   if (!left.ok()) return left.status();
-  auto near = make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), ranks);
+  auto near = make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), ranks, still_wanted);
   if (!near.ok()) return near.status();
   return make_mixed_transport(std::move(*near), ranks, std::move(*far), group.size());
 }
@@ -129,7 +130,8 @@ Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& g
 
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
-                                                  std::chrono::milliseconds timeout) {
+                                                  std::chrono::milliseconds timeout,
+                                                  const StillWanted& still_wanted) {
   const std::string& wanted = world.transports;
   if (wanted == "tcp") return make_tcp(world, group, world_ranks, timeout);
   if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout);
@@ -137,9 +139,9 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   const bool several = wanted == "auto" || wanted == "shm+tcp" || wanted == "shm+verbs";
   if (!several && wanted != "shm") return unknown_transport(wanted);
   if (on_one_host(group.members)) {
-    return make_shm_transport(group.id, group.rank, group.members, timeout, real_env());
+    return make_shm_transport(group.id, group.rank, group.members, timeout, real_env(), {}, still_wanted);
   }
-  if (several) return make_mixed(world, group, world_ranks, timeout);
+  if (several) return make_mixed(world, group, world_ranks, timeout, still_wanted);
   return Status(ErrorCode::configuration,
                 "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
 }

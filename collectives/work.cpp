@@ -56,6 +56,9 @@ ErrorCode Work::error() const noexcept {
   return operation_->status.code();
 }
 
-RecvStatus Work::status() const { return operation_ == nullptr ? RecvStatus{} : operation_->received; }
+RecvStatus Work::status() const {
+  const bool ended = operation_ != nullptr && operation_->done.load(std::memory_order_acquire);
+  return ended && operation_->status.ok() ? operation_->received : RecvStatus{};
+}
 
 }  // namespace lockstep

@@ -14,6 +14,23 @@ bool starts_with_all_ready(const Program& program) {
          steps[1].peer == kSelf && steps[0].phase == 1 && steps[1].phase == 1;
 }
 
+/// Whose input and output the program touches. Nobody else has to wait for this rank: what they offered may
+/// be gone before it looks.
+void note_uses(const Program& program, MemberPlaces& places) {
+  const auto note = [&](const Slice& slice) {
+    if (slice.member == kSelf) return;
+    const auto member = static_cast<std::size_t>(slice.member);
+    if (slice.space == Space::input) places.uses_input[member] = true;
+    if (slice.space == Space::output) places.uses_output[member] = true;
+  };
+  for (const Slice& slice : program.slices) note(slice);
+  for (const Step& step : program.lanes.front().steps) {
+    if (step.kind != StepKind::copy) continue;
+    note(step.src);
+    note(step.dst);
+  }
+}
+
 bool in_process_of_its_own(const SegmentRef& reference) {
   return reference.segment == 0 && reference.owner != kUnusedBuffer && reference.owner != process_token();
 }
@@ -110,6 +127,9 @@ Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
   places_.output.assign(members, nullptr);
   places_.staging.resize(members);
   places_.elsewhere.assign(members, false);
+  places_.uses_input.assign(members, false);
+  places_.uses_output.assign(members, false);
+  note_uses(program_->program, places_);
   window_bytes_ = choice_.shape->staging * buffers_.element;
   windows_ = domain.staging_bytes() / 2 / window_bytes_;
   buffers_.member_input = places_.input.data();
@@ -136,23 +156,28 @@ Status DomainRun::resolve_members(Domain& domain) {
     if (member == domain.rank()) continue;  // Programs name this rank's own memory as kSelf.
     const auto m = static_cast<std::size_t>(member);
     const Offer& offer = domain.control(member).offer[position_.calls & 1];
-    auto input = address(member, offer.input);
-    if (!input.ok()) return input.status();
-    auto output = offer.in_place != 0 ? input : address(member, offer.output);
-    if (!output.ok()) return output.status();
-    places_.input[m] = *input;
-    places_.output[m] = *output;
+    if (places_.uses_input[m]) {
+      auto input = address(member, offer.input);
+      if (!input.ok()) return input.status();
+      places_.input[m] = *input;
+    }
+    if (places_.uses_output[m]) {
+      const bool known = offer.in_place != 0 && places_.uses_input[m];
+      auto output =
+          known ? places_.input[m] : address(member, offer.in_place != 0 ? offer.input : offer.output);
+      if (!output.ok()) return output.status();
+      places_.output[m] = *output;
+    }
   }
   return {};
 }
 
-/// Pulled programs touch nothing of the members but their inputs. Which of those are unused follows from the
-/// call's facts, so what set_up() left there stays.
+/// Pulled programs touch nothing of the members but their inputs.
 Status DomainRun::resolve_inputs(Domain& domain) {
   for (int member = 0; member < domain.size(); ++member) {
     const auto m = static_cast<std::size_t>(member);
     const SegmentRef& input = domain.control(member).offer[position_.calls & 1].input;
-    if (member == domain.rank() || input.owner == kUnusedBuffer) continue;
+    if (!places_.uses_input[m] || input.owner == kUnusedBuffer) continue;
     places_.elsewhere[m] = in_process_of_its_own(input);
     if (places_.elsewhere[m]) {
       places_.input[m] = reinterpret_cast<std::byte*>(input.offset);

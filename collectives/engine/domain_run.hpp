@@ -63,7 +63,8 @@ struct OfferedBuffers {
 /// call.
 struct MemberPlaces {
   std::vector<std::byte*> input, output, staging;
-  std::vector<bool> elsewhere;  ///< Pulled: the input's address is one of its owner's process.
+  std::vector<bool> elsewhere;                ///< Pulled: the input's address is one of its owner's process.
+  std::vector<bool> uses_input, uses_output;  ///< By the program of this rank: only then they are looked up.
 };
 
 enum class Exposure : std::uint8_t { none, to_readers, to_writers };

@@ -305,6 +305,7 @@ class Engine final : public Progressor,
   std::vector<Nanos> links_ended_;  // When the link for messages to a peer was first found to have; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
+  Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen whose reason is not there; 0: not.
   bool closed_ = false;
   std::mutex request_mutex_;  // Guards what is requested; never held with mutex_ wanted.
   std::atomic<bool> has_request_{false};

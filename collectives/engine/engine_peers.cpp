@@ -19,11 +19,20 @@ Status Engine::reason_in_domain() const {
                                                           : Status();
 }
 
+/// Whether there is a revoke in shared memory, which is carried out then. Who writes its reason may have been
+/// stopped in the midst, and keeps all others from writing theirs: it ends without one after a while.
 bool Engine::check_domain() {
   if (domain_->control(group_.rank).revoked.load(std::memory_order_acquire) == 0) return false;
-  const Status why = reason_in_domain();
-  if (!why.ok()) revoke(why);
-  return !why.ok();
+  Status why = reason_in_domain();
+  if (why.ok()) {
+    const Nanos now = env_.now();
+    if (unexplained_ == 0) unexplained_ = now;
+    if (now - unexplained_ <= kExplanationWait) return false;
+    why =
+        Status(ErrorCode::aborted, "a rank has revoked the communicator, and was stopped before it said why");
+  }
+  revoke(why);
+  return true;
 }
 
 /// As check_domain(), once what the peers had done their part of before has ended well.

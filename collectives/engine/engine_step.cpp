@@ -189,6 +189,7 @@ void Engine::look_around() try {
     if (!check(*operation, operation->message.timeout)) return;
   }
   if (active_.empty() && messages_.empty()) return;
+  matcher_->take_in();
   if (!messages_.empty() && !listen(now)) return;
   ask_around(now);
   env_.wake_at(next);

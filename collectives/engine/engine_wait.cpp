@@ -104,7 +104,8 @@ void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operati
   const bool held = others_held_;  // What is held is not watched, but looked at again soon.
   const std::optional<bool> in_poll = fall_asleep(false, held);
   if (!in_poll) return;
-  if (!step_locked() && !operation.done.load(std::memory_order_relaxed)) {
+  // Messages for nobody yet, too: their sender may be who is waited for.
+  if (!step_locked() && !matcher_->take_in() && !operation.done.load(std::memory_order_relaxed)) {
     ++sleepers_;
     lock.unlock();
     sleeper_->sleep(*in_poll, std::min(limit, held ? kUrgentPause : kLongestSleep));

@@ -38,6 +38,9 @@ class Matcher {
   void post(Operation& operation);
   /// Moves what can be moved; never blocks. Losing a peer ends the operations that need it.
   bool step();
+  /// Takes in small messages that nobody has asked for yet, as far as there is room, so that their senders go
+  /// on while this rank waits for something else. True when something moved.
+  bool take_in();
   /// Forgets every operation (the engine ends them) and what was to be sent, half-sent messages too: their
   /// links carry nothing else, and nothing more.
   void abandon();
@@ -90,6 +93,7 @@ class Matcher {
   bool step_peer(int peer);
   bool send_frames(int peer, Link& link);
   bool receive_frames(int peer, Link& link);
+  bool receive_frame(int peer, Link& link, bool& moved);
   bool begin_frame(int peer, const FrameHeader& header);
   bool begin_offer(int peer, const FrameHeader& header);
   void take_offer(Operation& receive, int peer, const FrameHeader& offer);

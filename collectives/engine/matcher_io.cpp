@@ -58,27 +58,52 @@ bool Matcher::send_frames(int peer, Link& link) {
 }
 
 bool Matcher::receive_frames(int peer, Link& link) {
-  Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
   bool moved = false;
-  while (true) {
-    const auto head = link.peek();
-    if (!head.ok()) return end_peer(peer, head.status()) || moved;
-    if (head.value() == nullptr) return moved;
-    const FrameHeader& header = *head.value();
-    if (!incoming.active) {
-      if (!begin_frame(peer, header)) return moved;
-      incoming.active = true;
-      incoming.received = 0;
-      moved = true;
-    }
-    const auto whole = continue_payload(peer, header, link);
-    if (!whole.ok()) return end_peer(peer, whole.status()) || moved;
-    if (!whole.value()) return moved;
-    const FrameHeader finished = header;
-    link.pop();
-    finish_frame(peer, finished);
+  while (receive_frame(peer, link, moved)) {
+  }
+  return moved;
+}
+
+/// Whether the head message came to its end; `moved`, if anything did.
+bool Matcher::receive_frame(int peer, Link& link, bool& moved) {
+  Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
+  const auto lost = [&](const Status& why) {
+    moved |= end_peer(peer, why);
+    return false;
+  };
+  const auto head = link.peek();
+  if (!head.ok()) return lost(head.status());
+  if (head.value() == nullptr) return false;
+  const FrameHeader& header = *head.value();
+  if (!incoming.active) {
+    if (!begin_frame(peer, header)) return false;
+    incoming.active = true;
+    incoming.received = 0;
     moved = true;
   }
+  const auto whole = continue_payload(peer, header, link);
+  if (!whole.ok()) return lost(whole.status());
+  if (!whole.value()) return false;
+  const FrameHeader finished = header;
+  link.pop();
+  finish_frame(peer, finished);
+  return moved = true;
+}
+
+bool Matcher::take_in() {
+  bool moved = false;
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+    if (peer == self_ || (!idle() && wants_link(peer))) continue;  // step() sees to those.
+    Link* link = transport_->existing_link(peer, Channel::point_to_point);
+    // Its end is looked at when somebody needs it.
+    const auto has_some = [&] {
+      const auto head = link != nullptr ? link->peek() : nullptr;
+      return head.ok() && head.value() != nullptr;
+    };
+    while (unexpected_.size() < kMaxUnexpected && has_some() && receive_frame(peer, *link, moved)) {
+    }
+  }
+  return moved;
 }
 
 /// Decides where the payload of the head message goes. False: not now (the store of unmatched messages is

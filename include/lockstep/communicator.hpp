@@ -270,9 +270,10 @@ class LOCKSTEP_API Communicator {
 };
 
 /// Operations that start together and end together. send/recv posted in one batch never wait for one another,
-/// whatever the order on the peer. Consecutive all_reduces of equal type, operator and options travel as one
-/// operation (fused through a scratch buffer) when together they are at most 64 KiB; all ranks fuse alike.
-/// Like a Plan it keeps the group alive. Not thread-safe. Movable.
+/// whatever the order on the peer. Consecutive all_reduces of equal type, operator and algorithm, all urgent
+/// or none, travel as one operation (fused through a scratch buffer) when together they are at most 64 KiB,
+/// with the earliest of their deadlines; all ranks fuse alike. Like a Plan it keeps the group alive. Not
+/// thread-safe. Movable.
 class LOCKSTEP_API Batch {
  public:
   Batch(Batch&&) noexcept;

@@ -10,7 +10,9 @@ namespace lockstep {
 /// Allocates `bytes` (> 0) of page-aligned, zeroed, populated memory that ranks on this host can map (memfd;
 /// a block holds one file descriptor, so allocate few and large ones). The call is local: no other rank takes
 /// part. Throws Error(out_of_memory) where there is no memory or room for one more mapping, Error(system)
-/// where no file descriptor is left (`ulimit -n`), Error(invalid_argument) for 0 bytes. Thread-safe.
+/// where no file descriptor is left (`ulimit -n`), Error(invalid_argument) for 0 bytes. More than the machine
+/// has is refused so; what others use of it the kernel finds out as it populates, and may end a process for.
+/// Thread-safe.
 ///
 /// The memory is shared with children that are forked later, not copied on write: what a child writes there
 /// its parent reads.

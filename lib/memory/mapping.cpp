@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,6 +71,12 @@ Result<Fd> make_memory_fd(const char* name, std::size_t bytes) {
     return Status(ErrorCode::out_of_memory, "shared memory of " + std::to_string(bytes) +
                                                 " bytes is larger than this process may make a file (" +
                                                 std::to_string(most.rlim_cur) + ": raise `ulimit -f`)");
+  }
+  // Pages come one by one, so the kernel would find out only when it has ended processes for want of more.
+  struct sysinfo machine {};
+  if (::sysinfo(&machine) == 0 && bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
+    return Status(ErrorCode::out_of_memory, "shared memory of " + std::to_string(bytes) +
+                                                " bytes is more than this machine has, swap included");
   }
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return system_error("sizing a memory descriptor to " + std::to_string(bytes) + " bytes", errno);

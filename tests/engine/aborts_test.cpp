@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "collectives/communicator_core.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/rescue.hpp"
 #include "tests/support/transports.hpp"
@@ -104,6 +105,22 @@ TEST_P(Aborts, AreTheCauseWhereNobodyIsLeft) {
 }
 
 // What the rank that aborts had done its part of before, on memory or link by link, ends well.
+// As when it is stopped in the midst of that: nobody else may write there then.
+TEST(AbortInSharedMemory, IsHeardThoughItsReasonIsNeverWritten) {
+  on_ranks(2, "shm", [](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 0) {
+      comm.core().engine().transport()->domain()->control(1).revoked.store(1);
+      EXPECT_TRUE(eventually([&] { return comm.state() != ErrorCode::ok; }, 2 * kPatience));
+      return;
+    }
+    const Rescue rescue(comm);
+    const auto [code, text] = error_of([&] { comm.barrier(); });
+    EXPECT_EQ(code, ErrorCode::aborted) << text;
+    EXPECT_NE(text.find("stopped before it said why"), std::string::npos) << text;
+  });
+}
+
 TEST_P(Aborts, SpareTheCallsBefore) {
   for (int round = 0; round < 30; ++round) {
     on_ranks(2, GetParam(), [&](Communicator& comm) {

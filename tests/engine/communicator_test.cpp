@@ -153,6 +153,39 @@ TEST_P(OverTransport, ABatchRefusesWhatIsWrongInFrontOfWhatFuses) {
   }
 }
 
+TEST_P(OverTransport, ABatchFusesAlikeThoughLimitsDiffer) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    float x = 1, y = 2;
+    CallOptions urgent, more_urgent;
+    urgent.priority = 1;
+    more_urgent.priority = 1 + comm.rank();
+    more_urgent.timeout = std::chrono::seconds(60 + comm.rank());
+    Batch batch = comm.batch();
+    batch.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, urgent);
+    batch.all_reduce(&y, &y, 1, DataType::f32, ReduceOp::sum, more_urgent);
+    batch.submit().wait();
+    EXPECT_EQ(x + y, 6.0f);
+  });
+}
+
+// Whichever part it is, and whatever is wrong with it on one rank only: the other hears of that.
+TEST_P(OverTransport, ABatchRefusesAWrongPartOfWhatFuses) {
+  for (const int wrong : {0, 1, 2}) {
+    on_ranks(2, GetParam(), [=](Communicator& comm) {
+      std::vector<float> data(8, 1.0f);
+      const auto bad = comm.rank() == 1 ? wrong : -1;
+      CallOptions options;
+      if (bad == 2) options.algorithm = "nonsense";
+      std::byte* const misaligned = reinterpret_cast<std::byte*>(data.data()) + (bad == 0 ? 1 : 0);
+      Batch batch = comm.batch();
+      batch.all_reduce(misaligned, misaligned, 2, DataType::f32, ReduceOp::sum);
+      batch.all_reduce(&data[2], &data[bad == 1 ? 3 : 2], 4, DataType::f32, ReduceOp::sum, options);
+      const auto [code, text] = error_of([&] { batch.submit().wait(); });
+      EXPECT_EQ(code, comm.rank() == 1 ? ErrorCode::invalid_argument : ErrorCode::refused) << text;
+    });
+  }
+}
+
 TEST_P(OverTransport, ABatchThatCannotBeginFails) {
   on_ranks(2, GetParam(), [](Communicator& comm) {
     float x = 1, y = 0;
@@ -322,6 +355,20 @@ TEST(OneRank, EveryCollectiveIsACopy) {
   EXPECT_EQ(error_of([&] { comm.broadcast(nullptr, 5, DataType::f32, 0); }).first,
             ErrorCode::invalid_argument);
   comm.barrier();  // A refused call of a lone rank harms nobody.
+}
+
+TEST(OneRank, AnAlgorithmOfSharedMemoryIsAsGoodAsAnyOther) {
+  auto group = Communicator::local_group(1);
+  float x = 3;
+  CallOptions options;
+  for (const char* name : {"one_shot", "registered/fused", "ring"}) {
+    options.algorithm = name;
+    group.front().all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, options);
+  }
+  options.algorithm = "nonsense";
+  EXPECT_EQ(
+      error_of([&] { group.front().all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, options); }).first,
+      ErrorCode::invalid_argument);
 }
 
 }  // namespace

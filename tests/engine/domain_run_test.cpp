@@ -33,6 +33,7 @@ class PlainDomain final : public Domain {
       : Domain(rank, {&common.control[0], &common.control[1]}), common_(common) {}
   std::byte* staging(int member) override { return common_.staging[member]; }
   Result<std::byte*> resolve(int, const SegmentRef& ref, std::size_t bytes) override {
+    resolved.push_back(ref);
     return own_address(ref, bytes);
   }
   bool can_pull() override { return static_cast<bool>(pulling); }
@@ -44,7 +45,8 @@ class PlainDomain final : public Domain {
   void ring(int) override {}
   int bell_fd() override { return -1; }
 
-  std::function<void()> pulling;  ///< Before the bytes are read.
+  std::function<void()> pulling;     ///< Before the bytes are read.
+  std::vector<SegmentRef> resolved;  ///< Of members.
 
  private:
   Common& common_;
@@ -87,6 +89,16 @@ struct Member {
     SegmentRef place = direct_ref(numbers.data());
     place.owner ^= 1u << shape.rank;
     begin({}, OfferedBuffers{place, place});
+  }
+  /// To the first member, from where it lies.
+  void begin_gather() {
+    shape.collective = Collective::gather;
+    choice = {};
+    choice.registered = must(find_algorithm(Collective::gather, Medium::domain_registered, "direct"));
+    choice.shape = &shape;
+    shape.count = numbers.size() / 2;
+    const SegmentRef place = direct_ref(numbers.data());
+    begin({}, OfferedBuffers{place, shape.rank == 0 ? place : SegmentRef{.owner = kUnusedBuffer}});
   }
   /// The same call once more, on `other` numbers.
   void repeat(std::vector<float> other, Offered offered) {
@@ -243,6 +255,21 @@ TEST(DomainRun, WhoseMemoryWasTakenSaysSoEachTime) {
     EXPECT_EQ(status.culprit(), 0);
   }
   EXPECT_FALSE(must(second.step()).done) << "the first has told of a result";
+}
+
+// Its owner may have freed it: nothing of what it has to do waits for this rank.
+TEST(DomainRun, MemoryThatTheProgramDoesNotTouchIsNotMapped) {
+  const auto common = std::make_unique<Common>();
+  Member root(0, *common), giver(1, *common);
+  giver.numbers.assign(64, 5.0f);
+  root.begin_gather();
+  giver.begin_gather();
+  EXPECT_FALSE(must(root.step()).done);
+  EXPECT_TRUE(must(giver.step()).done);
+  EXPECT_TRUE(must(root.step()).done);
+  EXPECT_EQ(root.numbers.back(), 5.0f);
+  EXPECT_EQ(giver.domain.resolved, std::vector<SegmentRef>{direct_ref(root.numbers.data())});
+  EXPECT_EQ(root.domain.resolved, std::vector<SegmentRef>{});
 }
 
 TEST(DomainRun, WhatWasPulledFromALeaverIsNoResult) {

@@ -1,4 +1,5 @@
 // A rank lacks what it needs to reach a peer's memory: it is named on every rank, and not the peer.
+#include <atomic>
 #include <functional>
 
 #include "tests/engine/local_ranks.hpp"
@@ -10,6 +11,9 @@ namespace lockstep {
 namespace {
 
 using internal::testing::run_forked;
+using internal::testing::Shared;
+using internal::testing::wait_until;
+using testing::error_of;
 using testing::kDescriptorsCanRunOut;
 using testing::kRoomCanRunOut;
 using testing::leave_room_for;
@@ -47,6 +51,28 @@ TEST(Lacking, DescriptorsForAPeersMemory) {
   expect_rank_1_named(ErrorCode::system, [](const std::function<void()>& call) {
     const NoDescriptorsLeft none;
     call();
+  });
+}
+
+TEST(Lacking, DescriptorsForAPartOfTheGroup) {
+  if (!kDescriptorsCanRunOut) GTEST_SKIP();
+  MeetingPlace place;
+  Shared<std::atomic<bool>> heard;
+  run_forked(2, [&](int rank) {
+    Communicator comm = place.join(rank, 2, "shm");
+    comm.barrier();
+    const auto split = [&] { static_cast<void>(comm.split(0, rank)); };
+    if (rank == 1) {
+      const NoDescriptorsLeft none;
+      EXPECT_EQ(error_of(split).first, ErrorCode::system);
+      wait_until([&] { return heard->load(); });
+      return;
+    }
+    const auto [code, text] = error_of(split);  // Not when its own patience is at an end.
+    heard->store(true);
+    EXPECT_EQ(code, ErrorCode::system) << text;
+    EXPECT_NE(text.find("rank 1 ("), std::string::npos) << text;
+    EXPECT_NE(text.find("cannot split"), std::string::npos) << text;
   });
 }
 

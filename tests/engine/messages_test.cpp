@@ -114,6 +114,33 @@ TEST_P(Messages, ALongOneIsMatchedThoughManyLieUnreceived) {
   });
 }
 
+TEST_P(Messages, SmallOnesDoNotWaitForARankThatWaitsForTheirSender) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    const Rescue rescue(comm);
+    std::vector<std::byte> block(internal::kEagerBytes);
+    const auto for_all = [&](auto&& one) {
+      for (std::size_t i = 0; i < internal::kMaxUnexpected; ++i) one();
+    };
+    if (comm.rank() == 0) for_all([&] { comm.send(block.data(), block.size(), DataType::u8, 1); });
+    comm.barrier();
+    if (comm.rank() == 1) for_all([&] { comm.recv(block.data(), block.size(), DataType::u8, 0); });
+  });
+}
+
+TEST_P(Messages, HaveNoStatusWhileTheyAreOnTheirWay) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    std::vector<std::byte> block(64 << 20);
+    if (comm.rank() == 0) return comm.send(block.data(), block.size(), DataType::u8, 1);
+    Work work = comm.recv_async(block.data(), block.size(), DataType::u8, kAnySource);
+    RecvStatus before;
+    do {
+      EXPECT_EQ(before.source, -1);
+      before = work.status();
+    } while (!work.test());
+    EXPECT_EQ(work.status().source, 0);
+  });
+}
+
 TEST_P(Messages, MoreThanMayLieUnreceivedAreRefused) {
   std::atomic<bool> over{false};
   on_ranks(2, GetParam(), [&](Communicator& comm) {

@@ -96,7 +96,8 @@ TEST(Allocate, ReusedMemoryIsZeroedAgain) {
 
 TEST(Allocate, RefusesNothingAndTheImpossible) {
   EXPECT_NE(error_of([] { (void)lockstep::allocate(0); }).find("allocate at least 1"), std::string::npos);
-  for (const std::size_t bytes : {SIZE_MAX, std::size_t{1} << 63, std::size_t{1} << 60}) {
+  for (const std::size_t bytes :
+       {SIZE_MAX, std::size_t{1} << 63, std::size_t{1} << 60, std::size_t{1} << 46}) {
     try {
       (void)lockstep::allocate(bytes);
       ADD_FAILURE() << bytes << " bytes";

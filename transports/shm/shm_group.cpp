@@ -219,6 +219,7 @@ int Setup::first_absent() {
 // A process that died refuses connections; whatever else comes of asking is a sign of life. Who has attached
 // may be gone, except for member 0 before it told that all have.
 Status Setup::check_alive() {
+  if (group_.still_wanted) LOCKSTEP_RETURN_IF_ERROR(group_.still_wanted());
   constexpr int kPatienceMs = static_cast<int>(kLivenessNanos / kNanosPerMilli);
   for (int rank = 0; rank < size_; ++rank) {
     if (is_here(rank) || (rank != 0 && has_attached(rank))) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct ShmGroup {
   std::vector<Member> members;  ///< In the group's order.
   Nanos deadline = kForever;    ///< On env's clock: when set-up gives up.
   std::vector<int> ranks = {};  ///< What members are called in errors; empty: their places.
+  /// Asked now and then: why set-up is to end, or ok. Empty: it is not.
+  std::function<Status()> still_wanted = {};
   int name_of(int member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
 };
 

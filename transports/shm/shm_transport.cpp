@@ -73,9 +73,10 @@ void ShmTransport::close() {
 Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
                                                       const std::vector<Member>& members,
                                                       std::chrono::milliseconds timeout, Env& env,
-                                                      std::vector<int> ranks) {
+                                                      std::vector<int> ranks,
+                                                      std::function<Status()> still_wanted) {
   const Nanos deadline = timeout.count() == 0 ? kForever : env.now() + to_nanos(timeout);
-  const ShmGroup group{id, rank, members, deadline, std::move(ranks)};
+  const ShmGroup group{id, rank, members, deadline, std::move(ranks), std::move(still_wanted)};
   auto attachments = attach_group(group, env);
   if (!attachments.ok()) return attachments.status().with_context("setting up shared memory");
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(group, std::move(*attachments), env));

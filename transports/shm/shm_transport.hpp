@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,11 +18,12 @@ namespace lockstep::internal {
 /// Collective: returns when every member has called it, or with an error that names a missing one after
 /// `timeout` (0 = none). `id` is equal on all members, and no other group that one of them is setting up at
 /// the time has it; `rank` is this rank's place in `members`. `ranks`: what the members are called in errors,
-/// where the group is a part of a larger one (empty: their places). Nothing blocks later but the first
-/// resolve() of a peer's segment.
+/// where the group is a part of a larger one (empty: their places). `still_wanted` as in ShmGroup. Nothing
+/// blocks later but the first resolve() of a peer's segment.
 Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
                                                       const std::vector<Member>& members,
                                                       std::chrono::milliseconds timeout, Env& env,
-                                                      std::vector<int> ranks = {});
+                                                      std::vector<int> ranks = {},
+                                                      std::function<Status()> still_wanted = {});
 
 }  // namespace lockstep::internal
