@@ -11,6 +11,7 @@
 #include "ddp/hooks/low_rank.hpp"
 #include "ddp/hooks/residual.hpp"
 #include "ddp/registered_block.hpp"
+#include "lib/base/hash.hpp"
 #include "lockstep/ddp/hooks.hpp"
 
 namespace lockstep {
@@ -154,6 +155,10 @@ Work PowerSgdHook::compress(Communicator& communicator, const GradientBucket& bu
   float* q = next_factors(bucket.index);
   state.other_is_next = true;
   const float* input = state.input.next().data();
+  // Cold, each step has other factors: what is orthogonal to one's is sent by the next. Of its number alone,
+  // so that a step that is repeated, or comes after a checkpoint, has the same.
+  const std::uint64_t seed =
+      options_.warm_start ? options_.seed : internal::hash_combine(options_.seed, bucket.step);
   for (const Matrix& matrix : state.matrices) {
     const std::size_t count = matrix.rank * matrix.shape.columns;
     if (options_.warm_start) {
@@ -161,7 +166,7 @@ Work PowerSgdHook::compress(Communicator& communicator, const GradientBucket& bu
     } else {
       std::fill_n(q + matrix.q, count, 0.0f);
     }
-    internal::refill_empty(q + matrix.q, matrix.shape.columns, matrix.rank, options_.seed + matrix.parameter);
+    internal::refill_empty(q + matrix.q, matrix.shape.columns, matrix.rank, seed + matrix.parameter);
     internal::multiply(input + matrix.offset, matrix.shape, matrix.rank, q + matrix.q, p + matrix.p);
   }
   communicator.all_reduce(p, p, state.first_count, DataType::f32, ReduceOp::avg);

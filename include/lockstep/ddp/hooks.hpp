@@ -51,7 +51,7 @@ struct PowerSgdOptions {
   double min_compression = 2;  ///< A matrix for which fewer bytes than this are saved travels as it is; >= 1.
   bool warm_start = true;      ///< Begin with the last step's factors; otherwise with random ones.
   bool error_feedback = true;  ///< What the approximation loses is added to the next step's gradient.
-  std::uint64_t seed = 0;      ///< Of the first factors.
+  std::uint64_t seed = 0;      ///< Of the first factors; without warm start of each step's, with its number.
 };
 /// PowerSGD (Vogels, Karimireddy, Jaggi 2019): a gradient of m rows and n columns travels as m x rank and n x
 /// rank numbers. A tensor of more dimensions is a matrix of shape[0] rows; vectors travel as they are. Wants
