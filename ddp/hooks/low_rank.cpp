@@ -27,6 +27,14 @@ void add_scaled(float factor, const float* x, std::size_t n, float* y) {
   for (std::size_t i = 0; i < n; ++i) y[i] += factor * x[i];
 }
 
+/// So that its largest element is 1 or -1; not a column of zeros.
+void scale_to_one(float* column, std::size_t rows) {
+  float largest = 0;
+  for (std::size_t i = 0; i < rows; ++i) largest = std::max(largest, std::abs(column[i]));
+  if (largest == 0) return;
+  for (std::size_t i = 0; i < rows; ++i) column[i] /= largest;
+}
+
 /// Takes the parts along the orthonormal columns before column `k` out of it.
 void project_out(float* columns, std::size_t rows, std::size_t k) {
   float* column = columns + k * rows;
@@ -71,12 +79,7 @@ void orthonormalise(float* columns, std::size_t rows, std::size_t rank) {
   constexpr float kNegligible = 1e-5f;
   for (std::size_t k = 0; k < rank; ++k) {
     float* column = columns + k * rows;
-    // To length 1 first: squares of small gradients would underflow.
-    float largest = 0;
-    for (std::size_t i = 0; i < rows; ++i) largest = std::max(largest, std::abs(column[i]));
-    if (largest > 0) {
-      for (std::size_t i = 0; i < rows; ++i) column[i] /= largest;
-    }
+    scale_to_one(column, rows);  // Squares of small gradients would underflow.
     const float before = std::sqrt(dot(column, column, rows));
     project_out(columns, rows, k);
     project_out(columns, rows, k);
@@ -84,6 +87,10 @@ void orthonormalise(float* columns, std::size_t rows, std::size_t rank) {
     const bool depends = length <= kNegligible * before;
     for (std::size_t i = 0; i < rows; ++i) column[i] = depends ? 0.0f : column[i] / length;
   }
+}
+
+void scale_columns(float* columns, std::size_t rows, std::size_t rank) {
+  for (std::size_t k = 0; k < rank; ++k) scale_to_one(columns + k * rows, rows);
 }
 
 void refill_empty(float* columns, std::size_t rows, std::size_t rank, std::uint64_t seed) {

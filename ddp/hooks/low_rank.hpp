@@ -28,6 +28,9 @@ void expand(const float* p, const float* q, MatrixShape shape, std::size_t rank,
 /// NaN. Equal bits on every machine for equal inputs.
 void orthonormalise(float* columns, std::size_t rows, std::size_t rank);
 
+/// Makes 1 or -1 the largest element of each column that is finite and not zero.
+void scale_columns(float* columns, std::size_t rows, std::size_t rank);
+
 /// Fills those columns that are zero or not finite with numbers in [-1, 1) from `seed`. Equal on every
 /// machine.
 void refill_empty(float* columns, std::size_t rows, std::size_t rank, std::uint64_t seed);

@@ -167,6 +167,8 @@ Work PowerSgdHook::compress(Communicator& communicator, const GradientBucket& bu
       std::fill_n(q + matrix.q, count, 0.0f);
     }
     internal::refill_empty(q + matrix.q, matrix.shape.columns, matrix.rank, seed + matrix.parameter);
+    // They are as large as the last gradient: products of two such overflow, or vanish.
+    internal::scale_columns(q + matrix.q, matrix.shape.columns, matrix.rank);
     internal::multiply(input + matrix.offset, matrix.shape, matrix.rank, q + matrix.q, p + matrix.p);
   }
   communicator.all_reduce(p, p, state.first_count, DataType::f32, ReduceOp::avg);

@@ -60,5 +60,12 @@ TEST(PowerSgd, ColdOrWarmSendsTheGradientInTheLongRun) {
   }
 }
 
+/// Squares of these are no finite numbers, or zero.
+TEST(PowerSgd, GradientsOfAnySizeComeThrough) {
+  for (const float scale : {1e-36f, 1e-30f, 1e20f, 1e30f}) {
+    EXPECT_LT(distance_after({.rank = 4, .start_step = 1}, 100, scale), 0.15) << scale;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
