@@ -33,7 +33,7 @@ bool open_step(StepState& step, ClosingExchange& closing, std::uint64_t samples,
   step.opened = true;
   step.shadowing = samples == 0;
   // What a micro-batch under no_sync has left counts for nothing now.
-  if (step.shadowing) std::fill(step.has_gradient.begin(), step.has_gradient.end(), std::uint8_t{0});
+  if (step.shadowing) step.forget_gradients();
   if (options.weighted) {
     const SampleWeight weight = weight_of(all, rank, options);
     step.average = weight.average;

@@ -45,7 +45,7 @@ Reducer::State::State(Communicator& c, std::span<const Parameter> p, const Reduc
       closing(communicator, p.size(), o.overlap_forward),
       hook_state(o.hook.get(), c.rank(), c.size()) {
   plan.grow(plan_of_all, p.size());
-  step.has_gradient.resize(p.size());
+  step.resize(p.size());
   step.average = o.average;
   const bool judges_before = checks_first() && !o.hook;  // What a hook does wrong shows only afterwards.
   if (o.gradients_as_views && o.undo && !judges_before) undo.emplace();

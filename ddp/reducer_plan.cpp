@@ -50,6 +50,7 @@ void Reducer::State::restored(std::uint64_t steps) {
   plan.require_whole();
   hook_state.restored(options.average && !options.weighted);  // Weights make a sum an average.
   step.number = steps + 1;
+  step.forget_gradients();  // Of the run before.
   if (plan.learning) plan.learns_in = step.number;
 }
 
@@ -116,7 +117,7 @@ void Reducer::State::grow(std::span<const Parameter> added, const BucketPlan& mo
   std::vector<Parameter> all = parameters;
   all.insert(all.end(), added.begin(), added.end());
   for (const Parameter& p : added) counts.push_back(internal::element_count(p).value());
-  step.has_gradient.resize(all.size());
+  step.resize(all.size());
   closing.resize(all.size());
   plan.grow(more, all.size());
   attached_to = std::exchange(parameters, std::move(all));

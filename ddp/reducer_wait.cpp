@@ -100,6 +100,7 @@ void Reducer::State::end_step() {
     if (plan.rebuilds_after(step.number)) rebuild();
   }
   ++step.number;
+  step.forget_gradients();
   reset_step();
 }
 

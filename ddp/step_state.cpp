@@ -24,11 +24,21 @@ void StepState::require_ended(const char* call) const {
               std::string(call) + " was called in the midst of " + name() + "; call wait() first");
 }
 
+void StepState::resize(std::size_t parameters) {
+  has_gradient.resize(parameters);
+  paused.resize(parameters);
+}
+
+void StepState::forget_gradients() {
+  std::fill(has_gradient.begin(), has_gradient.end(), std::uint8_t{0});
+  std::fill(paused.begin(), paused.end(), std::uint8_t{0});
+}
+
 void StepState::restart(bool averages) {
   marked = false;
   trouble.clear();
   cut_short = false;
-  std::fill(has_gradient.begin(), has_gradient.end(), std::uint8_t{0});
+  has_gradient = paused;
   missing.clear();
   opened = shadowing = false;
   average = averages;

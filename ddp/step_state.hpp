@@ -18,26 +18,33 @@ struct StepState {
   TroubleNote trouble;
   std::atomic<bool> cut_short{false};      // A mark had no memory for its effect, which comes no more.
   std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
-  std::vector<std::size_t> missing;        // Should have been marked.
-  std::uint64_t wrong_elements = 0;        // Of a hook's wrong result.
-  bool opened = false;                     // begin_step was called.
-  bool shadowing = false;                  // This rank has no data.
-  bool average = true;                     // Divide by the world size.
-  double factor = 1;                       // Multiplies this rank's gradients before they are summed.
-  int pauses = 0;                          // NoSyncs alive; they may outlive the step.
+  std::vector<std::uint8_t> paused;  // By parameter: that was so under no_sync, since the last good step.
+  std::vector<std::size_t> missing;  // Should have been marked.
+  std::uint64_t wrong_elements = 0;  // Of a hook's wrong result.
+  bool opened = false;               // begin_step was called.
+  bool shadowing = false;            // This rank has no data.
+  bool average = true;               // Divide by the world size.
+  double factor = 1;                 // Multiplies this rank's gradients before they are summed.
+  int pauses = 0;                    // NoSyncs alive; they may outlive the step.
 
   /// Any thread, and several of one parameter.
   void note_gradient(std::size_t i) { std::atomic_ref(has_gradient[i]).store(1, std::memory_order_relaxed); }
   /// Under no_sync. After begin_step(0) none takes part.
   void note_paused(std::size_t i) {
-    if (!shadowing) note_gradient(i);
+    if (shadowing) return;
+    std::atomic_ref(paused[i]).store(1, std::memory_order_relaxed);
+    note_gradient(i);
   }
+  /// There are as many parameters from now on.
+  void resize(std::size_t parameters);
+  /// The gradients so far count for nothing, or have been sent.
+  void forget_gradients();
   std::string name() const { return "step " + std::to_string(number); }
   /// Before the first mark. Throws Error(invalid_argument) where this step takes none, or none yet.
   void require_marks_allowed(bool weighted) const;
   /// Throws Error(invalid_argument) in the midst of a step, or while NoSyncs live.
   void require_ended(const char* call) const;
-  /// Nothing is marked, opened or wrong; the number stays.
+  /// Nothing is marked, opened or wrong; the number stays, and so does what was noted under no_sync.
   void restart(bool averages);
 };
 

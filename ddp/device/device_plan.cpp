@@ -71,7 +71,7 @@ void DeviceReducer::State::grow(std::span<const Parameter> added, const BucketPl
   scope.status().throw_if_error();
   const std::size_t first = parameters.size();
   buckets.add(backend, communicator, more, first + added.size(), stream.get());
-  step.has_gradient.resize(first + added.size());
+  step.resize(first + added.size());
   closing.resize(first + added.size());
   plan.grow(more, first + added.size());
   parameters.insert(parameters.end(), added.begin(), added.end());

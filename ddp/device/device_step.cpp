@@ -174,6 +174,7 @@ void DeviceReducer::State::wait(Stream other) {
   }
   const bool moved = plan.rebuilds_after(step.number) && rebuild();
   ++step.number;
+  step.forget_gradients();
   reset_step();
   alone([&] { clock.begin(other); });
   if (moved && options.gradients_moved) options.gradients_moved();
@@ -243,6 +244,10 @@ void DeviceReducer::State::judge(Stream other) {
 /// of what would be enqueued here.
 void DeviceReducer::State::take_back(Stream other) {
   if (communicator.state() != ErrorCode::ok) return;
+  // What was used under no_sync counts when the step is repeated, whose marks do not tell these streams.
+  for (const std::vector<Stream>& seen : streams) {
+    for (const Stream marked : seen) stream.wait_for(marked);
+  }
   if (undo) {
     undo->restore(stream.get());
     stream.let_wait(other);

@@ -87,6 +87,39 @@ TEST(DeviceModes, NoSyncKeepsGradientsHereUntilTheLastMicroBatch) {
   });
 }
 
+TEST(DeviceModes, NoSyncIsRememberedWhenTheStepIsRepeated) {
+  for (const bool check_first : {false, true}) {
+    on_ranks(2, "shm", [&](Communicator& host) {
+      DeviceReducerOptions options;
+      options.find_unused = options.check_finite = true;
+      options.check_first = check_first;
+      Twins twins(host, options);
+      {
+        const auto pause = twins.on_device->no_sync();
+        const auto same = twins.on_host->no_sync();
+        twins.compute(1, 1);
+        twins.mark(1);
+      }
+      for (const bool good : {false, true}) {
+        twins.compute(0, 2);
+        if (!good && host.rank() == 1) {
+          static_cast<float*>(twins.on_host->gradient(0))[3] = std::numeric_limits<float>::infinity();
+          twins.put(0);
+        }
+        twins.mark(0);
+        if (good) {
+          twins.wait();
+        } else {
+          error_of([&] { twins.on_device->wait(twins.stream); });
+          error_of([&] { twins.on_host->wait(); });
+        }
+      }
+      twins.expect_equal("after the step was repeated");
+      EXPECT_TRUE(twins.on_device->used(1));
+    });
+  }
+}
+
 /// Marks all gradients in an order that is not that of backward.
 void run_step(Twins& twins, unsigned step) {
   for (const std::size_t i :

@@ -1,6 +1,8 @@
 // Gradients that were used under no_sync, and what becomes of them in the step that follows.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
@@ -125,6 +127,46 @@ TEST(NoSync, IsEnoughForAGradientOfAStaticGraph) {
                   std::string::npos);
       });
     }
+  }
+}
+
+/// A step that failed is repeated by the marks of its last micro-batch.
+TEST(NoSync, IsRememberedWhenTheStepIsRepeated) {
+  for (const auto& [views, check_first, static_graph] :
+       {std::tuple(true, false, false), std::tuple(true, true, false), std::tuple(false, false, false),
+        std::tuple(true, false, true), std::tuple(true, true, true)}) {
+    on_ranks(2, "auto",
+             [&, views = views, check_first = check_first,
+              static_graph = static_graph](Communicator& communicator) {
+               ReducerOptions options{.bucket_bytes = 4, .first_bucket_bytes = 4};
+               options.gradients_as_views = views;
+               options.check_first = check_first;
+               options.static_graph = static_graph;
+               options.find_unused = !static_graph;
+               options.check_finite = true;
+               Numbers numbers(communicator, 2, options);
+               Reducer& reducer = numbers.reducer();
+               for (int step = 0; step < 3; ++step) {
+                 {
+                   const auto pause = reducer.no_sync();
+                   for (std::size_t i = 0; i < 2; ++i) numbers.mark(i);
+                 }
+                 for (int failures = 0; step > 0 && failures < 2; ++failures) {
+                   numbers.gradient(0) = communicator.rank() == 1 ? std::nanf("") : 1.0f;
+                   reducer.mark_ready(0);
+                   thrown_by([&] { reducer.wait(); });
+                   EXPECT_EQ(numbers.gradient(1), numbers.mine(1));
+                 }
+                 numbers.mark(0);
+                 reducer.wait();
+                 for (std::size_t i = 0; i < 2; ++i) numbers.expect(i, 1.5);
+                 EXPECT_TRUE(reducer.used(1));
+               }
+               if (static_graph) return;
+               numbers.mark(0);  // What was sent is not sent again.
+               reducer.wait();
+               EXPECT_FALSE(reducer.used(1));
+             });
   }
 }
 
