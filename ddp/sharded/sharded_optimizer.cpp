@@ -211,6 +211,7 @@ bool ShardedOptimizer::begin_step(std::uint64_t samples) { return state_->reduce
 bool ShardedOptimizer::used(std::size_t parameter) const { return state_->reducer.used(parameter); }
 
 void ShardedOptimizer::State::require_reduced(const char* call) const {
+  reducer.state_->require_between_steps(call);  // Backward writes where the shards may lie.
   if (reduced) return;
   throw Error(ErrorCode::invalid_argument,
               std::string(call) +

@@ -135,6 +135,38 @@ TEST(ShardedMisuse, AnIndexOrAnOldValueIsRefusedOnTheSpot) {
   });
 }
 
+/// The shards of stage 1 may lie where the next backward writes.
+TEST(ShardedMisuse, AStepInTheMidstOfTheNextOneIsRefused) {
+  for (const Arrangement& arrangement : kArrangements) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(4, 2);
+      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0),
+                               small_buckets(arrangement));
+      run_step(sharded, model, communicator.rank(), 0);
+      const auto expect_refusals = [&] {
+        const std::function<void()> calls[] = {[&] { sharded.step(); }, [&] { sharded.clip_gradients(1); }};
+        for (const auto& call : calls) {
+          const Error error = thrown_by(call);
+          EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+          EXPECT_NE(std::string(error.what()).find("in the midst of step 2; call wait()"), std::string::npos)
+              << error.what();
+        }
+      };
+      {
+        const auto pause = sharded.no_sync();
+        expect_refusals();
+      }
+      sharded.mark_ready(3);
+      expect_refusals();
+      for (std::size_t i = 0; i < 3; ++i) sharded.mark_ready(i);
+      sharded.wait();
+      EXPECT_EQ(sharded.steps(), 0u);
+      sharded.step();
+      sharded.wait_parameters();
+    });
+  }
+}
+
 TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
