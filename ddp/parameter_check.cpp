@@ -34,7 +34,7 @@ Result<std::vector<ParameterList>> gather_lists(Communicator& communicator, cons
 /// `mine` is the list as bytes. Returns whether all ranks' gradients may move, or throws the verdict on their
 /// lists.
 bool compare_with_peers(Communicator& communicator, const ParameterList& list, const std::string& mine,
-                        bool may_move) {
+                        bool may_move, const std::string& owner) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
 
   struct Fingerprint {
@@ -57,39 +57,41 @@ bool compare_with_peers(Communicator& communicator, const ParameterList& list, c
   for (const Fingerprint& f : fingerprints) lengths.push_back(f.bytes);
   auto lists = gather_lists(communicator, mine, lengths);
   lists.status().throw_if_error();
-  compare(*lists, communicator.rank()).throw_if_error();
+  compare(*lists, communicator.rank()).with_context(owner).throw_if_error();
   return false;
 }
 
 }  // namespace
 
 bool check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
-                      const ReducerOptions& options) {
+                      const ReducerOptions& options, const ParameterOwner& owner) {
   const bool may_move =
       options.rebuild && (!options.gradients_as_views || options.gradients_moved != nullptr);
   ParameterList list;
   std::string mine;
-  telling_peers(communicator, "Reducer", [&] {
+  telling_peers(communicator, owner.name, [&] {
     list = make_list(parameters, options);
+    if (!owner.problem.empty()) list.problem = owner.problem;
     mine = serialise(list);
   });
-  return compare_with_peers(communicator, list, mine, may_move);
+  return compare_with_peers(communicator, list, mine, may_move, owner.name);
 }
 
 bool check_joining(Communicator& communicator, std::span<const Parameter> parameters,
-                   std::span<const Parameter> added, const ReducerOptions& options) {
+                   std::span<const Parameter> added, const ReducerOptions& options,
+                   const ParameterOwner& owner) {
   std::vector<Parameter> all;
   telling_peers(communicator, "add_parameters", [&] {
     all.assign(parameters.begin(), parameters.end());
     all.insert(all.end(), added.begin(), added.end());
   });
-  return check_parameters(communicator, all, options);
+  return check_parameters(communicator, all, options, owner);
 }
 
 void refuse_parameters(Communicator& communicator, const std::string& problem) {
   ParameterList list;
   list.problem = problem;
-  compare_with_peers(communicator, list, serialise(list), false);
+  compare_with_peers(communicator, list, serialise(list), false, ParameterOwner{}.name);
   throw Error(ErrorCode::invalid_argument, problem, communicator.rank());  // Not reached: a problem throws.
 }
 

@@ -96,7 +96,7 @@ std::string value_at(const ParameterList& list, std::size_t index) {
 Status difference(const std::string& what, std::size_t rank, const std::string& value, std::size_t reference,
                   const std::string& expected, const char* next) {
   return Status(ErrorCode::mismatch,
-                "Reducer: " + what + " on rank " + std::to_string(rank) + ", which has " + value + "; rank " +
+                what + " on rank " + std::to_string(rank) + ", which has " + value + "; rank " +
                     std::to_string(reference) + " has " + expected + "; " + next,
                 static_cast<int>(rank));
 }
@@ -163,7 +163,7 @@ Result<ParameterList> parse(std::string_view bytes) {
   ParameterList list;
   bool whole = take(bytes, list.problem) && take(bytes, list.options);
   while (whole && !bytes.empty()) whole = take(bytes, list.parameters.emplace_back());
-  if (!whole) return Status(ErrorCode::internal, "Reducer: a peer's parameter list is cut short");
+  if (!whole) return Status(ErrorCode::internal, "a peer's parameter list is cut short");
   return list;
 }
 
@@ -172,11 +172,10 @@ Status compare(std::span<const ParameterList> lists, int self) {
     if (lists[r].problem.empty()) continue;
     const int culprit = static_cast<int>(r);
     if (!lists[static_cast<std::size_t>(self)].problem.empty()) {
-      return Status(ErrorCode::invalid_argument, "Reducer: " + lists[static_cast<std::size_t>(self)].problem,
-                    self);
+      return Status(ErrorCode::invalid_argument, lists[static_cast<std::size_t>(self)].problem, self);
     }
-    return Status(ErrorCode::refused,
-                  "Reducer: rank " + std::to_string(r) + " cannot start: " + lists[r].problem, culprit);
+    return Status(ErrorCode::refused, "rank " + std::to_string(r) + " cannot start: " + lists[r].problem,
+                  culprit);
   }
   const std::size_t reference = majority_rank(lists);
   LOCKSTEP_RETURN_IF_ERROR(compare_parameters(lists, reference));

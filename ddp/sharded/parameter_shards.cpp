@@ -156,13 +156,13 @@ std::vector<TensorSlice> ParameterShards::slices() {
       const std::size_t b = place.bucket;
       add(parameter.name, parameter.type, shard(b));
       for (std::size_t s = 0; s < slot_names_.size(); ++s) {
-        add(parameter.name + "#" + slot_names_[s], DataType::f32, kept(b, s).data());
+        add(kept_name(parameter, slot_names_[s]), DataType::f32, kept(b, s).data());
       }
-      if (has_master(b)) add(parameter.name + "#master", DataType::f32, master(b).data());
+      if (has_master(b)) add(kept_name(parameter, kMasterName), DataType::f32, master(b).data());
     }
     if (i < first_joined_) continue;
     const std::size_t count = communicator_.rank() == 0 ? 1 : 0;
-    list.push_back({parameter.name + "#joined", DataType::u64, {1}, 0, count, &joined_[i]});
+    list.push_back({kept_name(parameter, kJoinedName), DataType::u64, {1}, 0, count, &joined_[i]});
   }
   return list;
 }

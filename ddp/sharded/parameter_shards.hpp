@@ -4,15 +4,24 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ddp/registered_block.hpp"
 #include "ddp/sharded/shard_layout.hpp"
 #include "lockstep/communicator.hpp"
 #include "lockstep/ddp/optimizer.hpp"
+#include "lockstep/ddp/parameter.hpp"
 #include "lockstep/ddp/tensor_slice.hpp"
 
 namespace lockstep::internal {
+
+/// In checkpoints, what is kept of a parameter: one of the optimizer's slots, or one of these.
+inline constexpr const char* kMasterName = "master";
+inline constexpr const char* kJoinedName = "joined";
+inline std::string kept_name(const Parameter& parameter, const std::string& what) {
+  return parameter.name + "#" + what;
+}
 
 /// One thread at a time. All ranks start gathers in the same order. The references outlive it.
 class ParameterShards {

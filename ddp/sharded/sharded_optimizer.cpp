@@ -10,13 +10,12 @@
 
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
-#include "ddp/exact.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/sharded/parameter_shards.hpp"
 #include "ddp/sharded/scatter_carriers.hpp"
+#include "ddp/sharded/settings_check.hpp"
 #include "ddp/telling_peers.hpp"
-#include "lib/base/hash.hpp"
 #include "lockstep/ddp/gradient_norm.hpp"
 
 namespace lockstep {
@@ -24,6 +23,8 @@ namespace {
 
 using internal::PartPlace;
 using internal::ShardLayout;
+
+constexpr const char* kOwner = "ShardedOptimizer";  // For messages.
 
 /// Gradients that the caller keeps may be cut; views of gradients and values lie in one piece.
 ReducerOptions reducer_options(const ShardedOptions& options) {
@@ -41,47 +42,6 @@ ReducerOptions reducer_options(const ShardedOptions& options) {
           .check_first = options.check_first,
           .check_finite = options.check_finite,
           .hook = options.hook};
-}
-
-/// All ranks have rank 0's optimizer, rate and stage.
-void check_settings(Communicator& communicator, const Optimizer* optimizer, const ShardedOptions& options) {
-  std::string text;
-  internal::telling_peers(communicator, "ShardedOptimizer", [&] {
-    text = optimizer != nullptr ? optimizer->name() + ", rate " + internal::exact(optimizer->rate())
-                                : "no optimizer";
-    text += ", stage " + std::to_string(static_cast<int>(options.stage));
-  });
-  const std::uint64_t mine = internal::fnv1a(text);
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(&mine, all.data(), 1, DataType::u64);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    if (all[r] == all[0]) continue;
-    throw Error(ErrorCode::mismatch,
-                "ShardedOptimizer: rank " + std::to_string(r) +
-                    " has another optimizer, rate or stage than rank 0; this rank has " + text +
-                    "; use the same on every rank",
-                static_cast<int>(r));
-  }
-  if (optimizer == nullptr)
-    throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: the optimizer is null; pass an AdamW, say");
-}
-
-/// The same verdict on every rank, since their lists and options are equal.
-void check_types(std::span<const Parameter> parameters) {
-  for (const Parameter& parameter : parameters) {
-    const DataType type = parameter.type;
-    if (type == DataType::f32 || type == DataType::f16 || type == DataType::bf16) continue;
-    throw Error(ErrorCode::not_supported,
-                "ShardedOptimizer: " + internal::describe(parameter) +
-                    " is not f32, bf16 or f16; shard those, and use a Reducer for others");
-  }
-}
-
-/// The same on every rank, whose hooks have one name. Each shard would follow the gradients of its own rank.
-void check_hook(const ShardedOptions& options) {
-  if (!options.hook || !options.hook->leaves_gradients_local()) return;
-  throw Error(ErrorCode::not_supported, "ShardedOptimizer: hook \"" + options.hook->name() +
-                                            "\" leaves gradients on their rank; use it with a Reducer");
 }
 
 }  // namespace
@@ -133,7 +93,7 @@ BucketPlan ShardedOptimizer::State::padded_plan(std::span<const Parameter> of) c
 Reducer ShardedOptimizer::State::make_reducer() {
   auto state =
       std::make_unique<Reducer::State>(communicator, parameters, reducer_options(options), layout.plan());
-  state->owner = "ShardedOptimizer";
+  state->owner = kOwner;
   if (options.stage == ZeroStage::optimizer)
     state->memory = std::make_unique<internal::BucketMemory>(layout.plan(), parameters.size());
   state->carrier = make_carrier(*state);
@@ -159,11 +119,10 @@ std::unique_ptr<internal::BucketCarrier> ShardedOptimizer::State::make_carrier(R
 ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
                                    std::shared_ptr<const Optimizer> optimizer,
                                    const ShardedOptions& options) {
-  internal::check_parameters(communicator, parameters, reducer_options(options));
-  check_settings(communicator, optimizer.get(), options);
-  check_types(parameters);
-  check_hook(options);
-  internal::telling_peers(communicator, "ShardedOptimizer", [&] {
+  internal::check_settings(communicator, optimizer.get(), options);
+  internal::check_parameters(communicator, parameters, reducer_options(options), {kOwner});
+  internal::check_shardable(communicator, {}, parameters, *optimizer, options);
+  internal::telling_peers(communicator, kOwner, [&] {
     state_ = std::make_unique<State>(communicator, parameters, std::move(optimizer), options);
     state_->values.broadcast(state_->layout.buckets());
     state_->reducer.state_->use_plan(internal::MarkCounts::anew);
@@ -274,9 +233,9 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
                                                  " are reduced and not stepped; call step() first");
   }
   wait_parameters();
-  internal::check_joining(s.communicator, s.parameters, added, reducer_options(s.options));
-  check_types(added);
+  internal::check_joining(s.communicator, s.parameters, added, reducer_options(s.options), {kOwner});
   if (added.empty()) return;
+  internal::check_shardable(s.communicator, s.parameters, added, *s.optimizer, s.options);
   s.reducer.state_->plan.change(s.communicator, "ShardedOptimizer::add_parameters", [&] { s.grow(added); });
 }
 

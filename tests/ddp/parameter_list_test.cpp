@@ -33,7 +33,7 @@ TEST(ParameterList, NamesTwoOfOneName) {
   const Status status = verdict(2, list_of(odd), 2);
   EXPECT_EQ(status.code(), ErrorCode::invalid_argument);
   EXPECT_EQ(status.message(),
-            "Reducer: parameter 2, \"fc1.bias\" f32 [4, 2], has the name of parameter 1; give each a name of "
+            "parameter 2, \"fc1.bias\" f32 [4, 2], has the name of parameter 1; give each a name of "
             "its own");
 }
 
@@ -41,7 +41,7 @@ TEST(ParameterList, NamesWhatIsNotAligned) {
   auto odd = model();
   odd[1].value = reinterpret_cast<char*>(g_value) + 2;
   EXPECT_EQ(verdict(2, list_of(odd), 2).message(),
-            "Reducer: parameter 1, \"fc1.bias\" f32 [4], has a value that is not aligned for its type");
+            "parameter 1, \"fc1.bias\" f32 [4], has a value that is not aligned for its type");
   odd[1].type = DataType::bf16;
   odd[0].gradient = odd[1].gradient = odd[2].gradient = reinterpret_cast<char*>(g_value) + 2;
   odd[0].shape = odd[2].shape = {0};
@@ -62,7 +62,7 @@ TEST(ParameterList, NamesAShape) {
   EXPECT_EQ(status.code(), ErrorCode::mismatch);
   EXPECT_EQ(status.culprit(), 2);
   EXPECT_EQ(status.message(),
-            "Reducer: parameter 1 differs on rank 2, which has \"fc1.bias\" f32 [5]; rank 0 has "
+            "parameter 1 differs on rank 2, which has \"fc1.bias\" f32 [5]; rank 0 has "
             "\"fc1.bias\" f32 [4]; build the same model on every rank");
 }
 
@@ -127,11 +127,11 @@ void expect_problem(const std::vector<Parameter>& bad, const ReducerOptions& opt
   EXPECT_NE(odd.problem.find(text), std::string::npos) << odd.problem;
   const Status there = verdict(2, odd, 2);
   EXPECT_EQ(there.code(), ErrorCode::invalid_argument);
-  EXPECT_EQ(there.message(), "Reducer: " + odd.problem);
+  EXPECT_EQ(there.message(), odd.problem);
   const Status elsewhere = verdict(2, odd, 0);
   EXPECT_EQ(elsewhere.code(), ErrorCode::refused);
   EXPECT_EQ(elsewhere.culprit(), 2);
-  EXPECT_EQ(elsewhere.message(), "Reducer: rank 2 cannot start: " + odd.problem);
+  EXPECT_EQ(elsewhere.message(), "rank 2 cannot start: " + odd.problem);
 }
 
 TEST(ParameterList, NamesUnusableParameters) {

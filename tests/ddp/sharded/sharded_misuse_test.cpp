@@ -175,6 +175,8 @@ TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
         [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1, momentum)); });
     EXPECT_EQ(settings.code(), ErrorCode::mismatch);
     EXPECT_EQ(settings.culprit(), 1);
+    EXPECT_NE(std::string(settings.what()).find("ShardedOptimizer: rank 1 has sgd"), std::string::npos)
+        << settings.what();
     const double smaller = communicator.rank() == 0 ? 1e-9 : 2e-9;
     for (const auto& rule : std::vector<std::shared_ptr<Optimizer>>{
              std::make_shared<SgdMomentum>(0.1 + smaller), std::make_shared<SgdMomentum>(0.1, 0.9, smaller),
@@ -189,6 +191,71 @@ TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
         thrown_by([&] { ShardedOptimizer(communicator, doubles, std::make_shared<SgdMomentum>(0.1)); });
     EXPECT_EQ(type.code(), ErrorCode::not_supported);
     EXPECT_NE(std::string(type.what()).find("\"wide\" f64 [3] is not f32, bf16 or f16"), std::string::npos);
+  });
+}
+
+/// By the names that ShardedOptions has, whatever they mean to the reducer inside.
+TEST(ShardedMisuse, OptionsThatDifferAreTheCallersOwn) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    const bool odd = communicator.rank() == 1;
+    const auto message = [&](const ShardedOptions& options) {
+      const Error error = thrown_by(
+          [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1), options); });
+      EXPECT_EQ(error.code(), ErrorCode::mismatch);
+      EXPECT_EQ(error.culprit(), 1);
+      const std::string text = error.what();
+      EXPECT_EQ(text.rfind("ShardedOptimizer: ", 0), 0u) << text;
+      return text;
+    };
+    const std::string stage = message({.stage = odd ? ZeroStage::optimizer : ZeroStage::gradients});
+    EXPECT_NE(stage.find("stage 1, no values_as_views; rank 0 has "), std::string::npos) << stage;
+    EXPECT_NE(stage.find("stage 2, no values_as_views; use the same"), std::string::npos) << stage;
+    for (const ZeroStage both : {ZeroStage::optimizer, ZeroStage::gradients}) {
+      const std::string views = message({.stage = both, .values_as_views = odd});
+      EXPECT_NE(views.find(", values_as_views; rank 0 has "), std::string::npos) << views;
+    }
+    const std::string finite = message({.check_finite = odd});
+    EXPECT_NE(finite.find("options differ on rank 1"), std::string::npos) << finite;
+  });
+}
+
+TEST(ShardedMisuse, AStageThatIsNoneIsRefused) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    const ShardedOptions options{.stage = static_cast<ZeroStage>(3)};
+    const Error error = thrown_by(
+        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1), options); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("there is no stage 3"), std::string::npos) << error.what();
+    ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1));
+  });
+}
+
+/// A checkpoint could not tell them apart.
+TEST(ShardedMisuse, ANameOfWhatIsKeptOfAnotherParameterIsRefused) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    std::vector<float> values(8);
+    const auto named = [&](const std::string& name) {
+      return Parameter{name, DataType::f32, {8}, values.data(), values.data()};
+    };
+    const auto expect_refusal = [](const std::string& name, const std::function<void()>& call) {
+      const Error error = thrown_by(call);
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find("two tensors \"" + name + "\""), std::string::npos)
+          << error.what();
+    };
+    const auto rule = std::make_shared<SgdMomentum>(0.1);
+    for (const std::string name : {"w#momentum", "w#master", "w#joined"}) {
+      expect_refusal(name, [&] {
+        ShardedOptimizer(communicator, std::vector<Parameter>{named("w"), named(name)}, rule);
+      });
+    }
+    ShardedOptimizer sharded(communicator, std::vector<Parameter>{named("w"), named("w#moment1")}, rule);
+    for (const std::string name : {"w#momentum", "w#joined"}) {
+      expect_refusal(name, [&] { sharded.add_parameters(std::vector<Parameter>{named(name)}); });
+    }
+    sharded.add_parameters(std::vector<Parameter>{named("w#moment2")});
   });
 }
 

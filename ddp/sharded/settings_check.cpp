@@ -1,0 +1,114 @@
+#include "ddp/sharded/settings_check.hpp"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ddp/bucket_plan.hpp"
+#include "ddp/exact.hpp"
+#include "ddp/sharded/parameter_shards.hpp"
+#include "ddp/telling_peers.hpp"
+#include "lib/base/hash.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+std::string text_of(const Optimizer* optimizer, const ShardedOptions& options) {
+  std::string text =
+      optimizer != nullptr ? optimizer->name() + ", rate " + exact(optimizer->rate()) : "no optimizer";
+  text += ", stage " + std::to_string(static_cast<int>(options.stage));
+  return text + (options.values_as_views ? ", values_as_views" : ", no values_as_views");
+}
+
+/// The text of `rank`, on all of them.
+std::string broadcast(Communicator& communicator, std::string text, int rank) {
+  std::uint64_t length = text.size();
+  communicator.broadcast(&length, 1, DataType::u64, rank);
+  text.resize(length);
+  communicator.broadcast(text.data(), length, DataType::u8, rank);
+  return text;
+}
+
+void require_one_text(Communicator& communicator, const std::string& text) {
+  const std::uint64_t mine = fnv1a(text);
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(&mine, all.data(), 1, DataType::u64);
+  const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t hash) { return hash != all[0]; });
+  if (odd == all.end()) return;
+  const auto rank = static_cast<int>(odd - all.begin());
+  const std::string there = broadcast(communicator, text, rank);
+  const std::string first = broadcast(communicator, text, 0);
+  throw Error(ErrorCode::mismatch,
+              "ShardedOptimizer: rank " + std::to_string(rank) + " has " + there + "; rank 0 has " + first +
+                  "; use the same on every rank",
+              rank);
+}
+
+void check_types(std::span<const Parameter> parameters) {
+  for (const Parameter& parameter : parameters) {
+    const DataType type = parameter.type;
+    if (type == DataType::f32 || type == DataType::f16 || type == DataType::bf16) continue;
+    throw Error(ErrorCode::not_supported,
+                "ShardedOptimizer: " + describe(parameter) +
+                    " is not f32, bf16 or f16; shard those, and use a Reducer for others");
+  }
+}
+
+/// Each shard would follow the gradients of its own rank.
+void check_hook(const ShardedOptions& options) {
+  if (!options.hook || !options.hook->leaves_gradients_local()) return;
+  throw Error(ErrorCode::not_supported, "ShardedOptimizer: hook \"" + options.hook->name() +
+                                            "\" leaves gradients on their rank; use it with a Reducer");
+}
+
+/// What two parameters' tensors of one name would be in a checkpoint; empty when there are none. `kept`: what
+/// is kept of each.
+std::string find_shared_name(std::span<const Parameter> before, std::span<const Parameter> added,
+                             const std::vector<std::string>& kept) {
+  std::unordered_map<std::string, const Parameter*> names;
+  for (const auto& list : {before, added}) {
+    for (const Parameter& parameter : list) names.emplace(parameter.name, &parameter);
+  }
+  for (const auto& list : {before, added}) {
+    for (const Parameter& parameter : list) {
+      for (const std::string& what : kept) {
+        const auto [other, is_new] = names.emplace(kept_name(parameter, what), &parameter);
+        if (is_new) continue;
+        return "checkpoints would have two tensors \"" + other->first + "\": what is kept of " +
+               describe(parameter) + ", and that of " + describe(*other->second) + "; rename one of them";
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void check_settings(Communicator& communicator, const Optimizer* optimizer, const ShardedOptions& options) {
+  std::string text;
+  telling_peers(communicator, "ShardedOptimizer", [&] { text = text_of(optimizer, options); });
+  require_one_text(communicator, text);
+  if (optimizer == nullptr)
+    throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: the optimizer is null; pass an AdamW, say");
+  if (options.stage == ZeroStage::optimizer || options.stage == ZeroStage::gradients) return;
+  throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: there is no stage " +
+                                               std::to_string(static_cast<int>(options.stage)) +
+                                               "; choose ZeroStage::optimizer or ZeroStage::gradients");
+}
+
+void check_shardable(Communicator& communicator, std::span<const Parameter> before,
+                     std::span<const Parameter> added, const Optimizer& optimizer,
+                     const ShardedOptions& options) {
+  check_types(added);
+  check_hook(options);
+  std::string problem;
+  telling_peers(communicator, "ShardedOptimizer", [&] {
+    std::vector<std::string> kept = optimizer.slots();
+    kept.insert(kept.end(), {kMasterName, kJoinedName});
+    problem = find_shared_name(before, added, kept);
+  });
+  if (!problem.empty()) throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: " + problem);
+}
+
+}  // namespace lockstep::internal
