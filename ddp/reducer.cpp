@@ -54,9 +54,13 @@ Reducer::State::State(Communicator& c, std::span<const Parameter> p, const Reduc
 Reducer::Reducer(Communicator& communicator, std::span<const Parameter> parameters,
                  const ReducerOptions& given) {
   const ReducerOptions options = internal::settled(communicator, given);
-  const bool may_move = internal::check_parameters(communicator, parameters, options);
+  internal::HookClaim claim;
+  internal::telling_peers(communicator, "Reducer", [&] { claim = internal::HookClaim(options.hook.get()); });
+  const bool may_move =
+      internal::check_parameters(communicator, parameters, options, {"Reducer", claim.problem()});
   internal::telling_peers(communicator, "Reducer", [&] {
     state_ = std::make_unique<State>(communicator, parameters, options, plan_buckets(parameters, options));
+    state_->hook_claim = std::move(claim);
     state_->memory = std::make_unique<internal::BucketMemory>(state_->plan.layout, parameters.size());
     state_->carrier = state_->make_carrier();
     if (may_move) state_->plan.order.observe(parameters.size());

@@ -22,6 +22,7 @@
 #include "ddp/bucket_memory.hpp"
 #include "ddp/bucket_plan.hpp"
 #include "ddp/closing_exchange.hpp"
+#include "ddp/hook_claim.hpp"
 #include "ddp/hook_state.hpp"
 #include "ddp/plan_in_use.hpp"
 #include "ddp/step_clock.hpp"
@@ -119,6 +120,7 @@ struct Reducer::State {
 
   internal::StepClock clock;
   internal::ClosingExchange closing;
+  internal::HookClaim hook_claim;
   internal::HookState hook_state;
   bool attached = false;                             // The hook has state, or has begun to.
   std::shared_ptr<internal::WideningHook> widening;  // With half_in_f32, where there are halves.

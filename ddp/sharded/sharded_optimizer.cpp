@@ -120,10 +120,13 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const P
                                    std::shared_ptr<const Optimizer> optimizer,
                                    const ShardedOptions& options) {
   internal::check_settings(communicator, optimizer.get(), options);
-  internal::check_parameters(communicator, parameters, reducer_options(options), {kOwner});
+  internal::HookClaim claim;
+  internal::telling_peers(communicator, kOwner, [&] { claim = internal::HookClaim(options.hook.get()); });
+  internal::check_parameters(communicator, parameters, reducer_options(options), {kOwner, claim.problem()});
   internal::check_shardable(communicator, {}, parameters, *optimizer, options);
   internal::telling_peers(communicator, kOwner, [&] {
     state_ = std::make_unique<State>(communicator, parameters, std::move(optimizer), options);
+    state_->reducer.state_->hook_claim = std::move(claim);
     state_->values.broadcast(state_->layout.buckets());
     state_->reducer.state_->use_plan(internal::MarkCounts::anew);
   });

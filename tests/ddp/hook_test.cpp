@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/ddp.hpp"
+#include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/model.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
@@ -288,6 +289,35 @@ TEST(CommunicationHook, ThatDiffersBetweenRanksIsNamed) {
     EXPECT_EQ(error.code(), ErrorCode::mismatch);
     EXPECT_NE(std::string(error.what()).find("hook \"gathering\""), std::string::npos) << error.what();
   });
+}
+
+/// It would mix what it keeps of their buckets. Of one rank alone the others are told.
+TEST(CommunicationHook, OfAnotherReducerIsRefusedOnEveryRank) {
+  for (const bool everywhere : {true, false}) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Model model(6, 1);
+      const auto hook = std::make_shared<GatheringHook>();
+      const bool odd = everywhere || communicator.rank() == 1;
+      const auto other = odd ? hook : std::make_shared<GatheringHook>();
+      const auto expect_refusal = [&](const std::string& owner, const std::function<void()>& call) {
+        const Error error = thrown_by(call);
+        EXPECT_EQ(error.code(), odd ? ErrorCode::invalid_argument : ErrorCode::refused);
+        const std::string text = error.what();
+        EXPECT_EQ(text.rfind(owner + (odd ? ": hook" : ": rank 1 cannot start: hook"), 0), 0u) << text;
+        EXPECT_NE(text.find("hook \"gathering\" is another reducer's"), std::string::npos) << text;
+      };
+      {
+        Reducer reducer(communicator, model.list(), small_buckets(hook));
+        expect_refusal("Reducer", [&] { Reducer(communicator, model.list(), small_buckets(other)); });
+        expect_refusal("ShardedOptimizer", [&] {
+          ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1), {.hook = other});
+        });
+        run_step(reducer, model, communicator.rank(), 0);
+        expect_averages(reducer, model, communicator.size(), 0);
+      }
+      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1), {.hook = other});
+    });
+  }
 }
 
 TEST(CommunicationHook, DestructionInTheMidstOfAStepTellsThePeers) {

@@ -47,9 +47,9 @@ struct HookTensor {
 ///   at last end_step.
 /// Never two at once, but for bytes_on_wire(): attach, start and finish on a thread of the reducer's own,
 /// end_step and state on that of the caller.
-/// A hook belongs to one reducer. It keeps its state (error feedback, warm starts) per bucket index. A
-/// bucket's data stays where it is from start(b) to finish(b); in ShardedOptimizer's stage 2 it is elsewhere
-/// in the next step.
+/// A hook belongs to one reducer at a time, which others are refused while it lives. It keeps its state
+/// (error feedback, warm starts) per bucket index. A bucket's data stays where it is from start(b) to
+/// finish(b); in ShardedOptimizer's stage 2 it is elsewhere in the next step.
 ///
 /// What a hook throws ends the step on every rank with an error that names the hook; the communicator is then
 /// revoked, since nobody knows which of its collectives the hook still called.
