@@ -45,7 +45,8 @@ class BucketCarrier {
   /// Ends the step: returns when no operation touches the buckets any more, with the first error.
   virtual std::optional<Error> finish() = 0;
 
-  /// After finish(), once all ranks have judged the step. With `good` the error of a hook that cannot go on.
+  /// After finish(), once all ranks have judged the step. With `good` the error of a hook that cannot go on,
+  /// of which the peers do not know yet.
   virtual std::optional<Error> end_step(bool good) {
     static_cast<void>(good);
     return std::nullopt;

@@ -44,9 +44,10 @@ class HookCarrier final : public BucketCarrier {
   void start_next(std::unique_lock<std::mutex>& lock);
   void finish_next(std::unique_lock<std::mutex>& lock);
 
-  /// Runs the hook's code without the lock; false when it threw.
+  enum class Peers : std::uint8_t { know_at_once, know_later };
+  /// Runs the hook's code without the lock; its error is `failure_`.
   template <typename Action>
-  bool attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Action action);
+  void attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Peers peers, Action action);
 
   Communicator& communicator_;
   StepClock& clock_;
@@ -105,11 +106,12 @@ std::optional<Error> HookCarrier::finish() {
   return std::exchange(failure_, std::nullopt);
 }
 
-/// The thread has nothing to do, and what it wrote was seen in finish().
+/// The thread has nothing to do, and what it wrote was seen in finish(). Peers may be about to see that a
+/// good step is good: whoever gets the error tells them later.
 std::optional<Error> HookCarrier::end_step(bool good) {
   std::unique_lock lock(mutex_);
   wrong_result_.reset();  // It was judged. The next step may have no bucket.
-  attempt(lock, "end_step", [&] { hook_->end_step(good); });
+  attempt(lock, "end_step", good ? Peers::know_later : Peers::know_at_once, [&] { hook_->end_step(good); });
   return std::exchange(failure_, std::nullopt);
 }
 
@@ -130,8 +132,9 @@ void HookCarrier::run() {
 }
 
 template <typename Action>
-bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Action action) {
-  if (failure_) return false;
+void HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Peers peers,
+                          Action action) {
+  if (failure_) return;
   lock.unlock();
   std::optional<Error> failed;
   std::optional<WrongResult> wrong;
@@ -154,23 +157,24 @@ bool HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string&
                              std::to_string(communicator_.rank()) + " in " + where + ": " + failed->what();
     failed.emplace(failed->code(), text, failed->culprit());
     // Peers may be inside a collective that this rank will never call.
-    communicator_.core().engine().request_revoke(Status(failed->code(), text, failed->culprit()));
+    if (peers == Peers::know_at_once)
+      communicator_.core().engine().request_revoke(Status(failed->code(), text, failed->culprit()));
   }
   lock.lock();
   if (failed) failure_ = failed;
   if (wrong && !wrong_result_) wrong_result_ = wrong;
-  return !failed && !wrong;
 }
 
 void HookCarrier::attach_hook(std::unique_lock<std::mutex>& lock) {
-  attempt(lock, "attach", [&] { hook_->attach(communicator_, *attaching_, parameters_); });
+  attempt(lock, "attach", Peers::know_at_once,
+          [&] { hook_->attach(communicator_, *attaching_, parameters_); });
   attaching_ = nullptr;
 }
 
 void HookCarrier::start_next(std::unique_lock<std::mutex>& lock) {
   const GradientBucket bucket = queue_[started_];
   Work work;
-  attempt(lock, "start of bucket " + std::to_string(bucket.index),
+  attempt(lock, "start of bucket " + std::to_string(bucket.index), Peers::know_at_once,
           [&] { work = hook_->start(communicator_, bucket); });
   works_.push_back(std::move(work));
   ++started_;
@@ -182,7 +186,7 @@ void HookCarrier::finish_next(std::unique_lock<std::mutex>& lock) {
   Work& work = works_[finished_];
   const bool last_started = started_ == expected_;
   bool done = true;
-  attempt(lock, "finish of bucket " + std::to_string(bucket.index), [&] {
+  attempt(lock, "finish of bucket " + std::to_string(bucket.index), Peers::know_at_once, [&] {
     if (last_started) {
       work.wait();
     } else {

@@ -110,12 +110,12 @@ double Reducer::clip_gradients(double max_norm) {
 
 std::vector<TensorSlice> Reducer::slices() const {
   state_->require_between_steps("slices");
-  state_->plan.require_whole();
+  state_->require_usable();
   return state_->hook_state.to_save();
 }
 std::vector<TensorSlice> Reducer::slices(const CheckpointInfo& saved) {
   state_->require_between_steps("slices");
-  state_->plan.require_whole();
+  state_->require_usable();
   return state_->hook_state.to_load(saved.world_size);
 }
 void Reducer::restored(std::uint64_t steps) { state_->restored(steps); }

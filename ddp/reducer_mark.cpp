@@ -51,7 +51,7 @@ bool Reducer::State::claim(const char* call, std::size_t i) {
 
 /// The first mark of a step; several threads may think theirs is.
 void Reducer::State::begin_marks() {
-  plan.require_whole();
+  require_usable();
   step.require_marks_allowed(options.weighted);
   require_nothing_late();
   clock.mark();

@@ -11,7 +11,7 @@ namespace lockstep {
 
 bool Reducer::State::begin_step(std::uint64_t samples) {
   require_between_steps("begin_step");
-  plan.require_whole();
+  require_usable();
   wait_gradients();
   if (!internal::open_step(step, closing, samples, communicator.rank(), options)) return false;
   if (widening) widening->set_factor(step.factor);

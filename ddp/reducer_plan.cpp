@@ -45,9 +45,17 @@ void Reducer::State::use_plan(MarkCounts marks) {
   attached = true;
 }
 
+/// Throws why no step can begin any more, of which the peers know then.
+void Reducer::State::require_usable() {
+  plan.require_whole();
+  if (!hook_failure) return;
+  communicator.abort(hook_failure->what());
+  throw *hook_failure;
+}
+
 void Reducer::State::restored(std::uint64_t steps) {
   require_between_steps("restored");
-  plan.require_whole();
+  require_usable();
   hook_state.restored(options.average && !options.weighted);  // Weights make a sum an average.
   step.number = steps + 1;
   step.forget_gradients();  // Of the run before.
@@ -79,7 +87,7 @@ void Reducer::State::lay_out_anew() {
 
 void Reducer::State::freeze(std::span<const std::size_t> list) {
   require_between_steps("freeze");
-  plan.require_whole();
+  require_usable();
   wait_gradients();
   std::vector<bool> next = internal::agree_on_frozen(closing, list, parameters.size());
   if (next == plan.frozen) return;
@@ -94,7 +102,7 @@ void Reducer::State::freeze(std::span<const std::size_t> list) {
 
 void Reducer::State::add_parameters(std::span<const Parameter> added) {
   require_between_steps("add_parameters");
-  plan.require_whole();
+  require_usable();
   wait_gradients();
   const bool may_move = internal::check_joining(communicator, parameters, added, options);
   if (added.empty()) return;

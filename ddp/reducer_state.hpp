@@ -64,7 +64,7 @@ struct Reducer::State {
   void run_to_end();
   void note_wrong_result();
   void judge();
-  void end_step();
+  void end_step(const std::optional<Error>& failed);
   void note_statistics(std::uint64_t number);
   void copy_back(const BucketPlan::Bucket& bucket);
   void reset_step();
@@ -89,6 +89,8 @@ struct Reducer::State {
   /// `more` are the buckets of the parameters that join, numbered on; `bring` brings their values.
   void grow(std::span<const Parameter> added, const BucketPlan& more, const std::function<void()>& bring);
   void restored(std::uint64_t steps);
+
+  void require_usable();
 
   // reducer_modes.cpp
   void require_between_steps(const char* call) const { step.require_ended(call); }
@@ -122,6 +124,7 @@ struct Reducer::State {
   internal::ClosingExchange closing;
   internal::HookClaim hook_claim;
   internal::HookState hook_state;
+  std::optional<Error> hook_failure;                 // Of a step that ended well all the same: the last one.
   bool attached = false;                             // The hook has state, or has begun to.
   std::shared_ptr<internal::WideningHook> widening;  // With half_in_f32, where there are halves.
   std::unique_ptr<internal::BucketCarrier> carrier;  // Its thread ends before anything else does.

@@ -61,8 +61,7 @@ void Reducer::State::run_to_end() {
     note_wrong_result();
   }
   if (!checks_first() || options.hook) judge();
-  if (auto failed = carrier->end_step(true)) throw *failed;
-  end_step();
+  end_step(carrier->end_step(true));
 }
 
 void Reducer::State::note_wrong_result() {
@@ -91,13 +90,16 @@ void Reducer::State::judge() {
   internal::require_equal_replicas(closing, hashes, parameters);
 }
 
-void Reducer::State::end_step() {
+/// The step is good on all ranks. That a hook has `failed` to end it is for the next one.
+void Reducer::State::end_step(const std::optional<Error>& failed) {
+  if (failed)
+    hook_failure.emplace(failed->code(), owner + " cannot go on: " + failed->what(), failed->culprit());
   if (leaves_buckets()) {
     leave_buckets();
   } else {
     for (const BucketPlan::Bucket& bucket : plan.buckets()) copy_back(bucket);
     note_statistics(step.number);
-    if (plan.rebuilds_after(step.number)) rebuild();
+    if (!failed && plan.rebuilds_after(step.number)) rebuild();
   }
   ++step.number;
   step.forget_gradients();
@@ -130,6 +132,7 @@ void Reducer::State::reset_step() {
 /// on them any more.
 void Reducer::State::abandon_step() {
   if (late_buckets > 0) static_cast<void>(carrier->finish());  // All ranks have started them.
+  if (hook_failure) communicator.abort(hook_failure->what());
   if (!step.marked && !step.opened) return;
   communicator.abort(internal::reason_of_abandoned(step, parameters, owner, communicator.rank()));
   carrier->finish();

@@ -230,6 +230,7 @@ void ShardedOptimizer::wait_parameters() {
 void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
   State& s = *state_;
   s.reducer.state_->require_between_steps("add_parameters");
+  s.reducer.state_->require_usable();
   if (s.reduced) {
     throw Error(ErrorCode::invalid_argument, "add_parameters: the gradients of step " +
                                                  std::to_string(s.reducer.steps()) +

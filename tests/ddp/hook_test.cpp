@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
+#include <memory>
 #include <numeric>
 #include <string>
 
 #include "lockstep/ddp.hpp"
-#include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/model.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
@@ -266,6 +267,33 @@ TEST(CommunicationHook, ThatThrowsEndsTheStepOnEveryRank) {
         EXPECT_NE(std::string(error.what()).find("no more paper"), std::string::npos) << error.what();
       });
     }
+  }
+}
+
+/// All ranks have found the step good by then: one that dropped it would have other parameters.
+TEST(CommunicationHook, ThatCannotEndAGoodStepEndsTheNextOneOnEveryRank) {
+  for (const bool marks : {true, false}) {
+    std::barrier all_have_ended(3);
+    on_ranks(3, "auto", [&](Communicator& communicator) {
+      Model model(20, 5);
+      auto reducer = std::make_unique<Reducer>(communicator, model.list(),
+                                               small_buckets(std::make_shared<ThrowingHook>("end_step")));
+      const int rank = communicator.rank();
+      for (std::size_t step = 0; step < 2; ++step) EXPECT_NO_THROW(run_step(*reducer, model, rank, step));
+      expect_averages(*reducer, model, communicator.size(), 1);
+      EXPECT_EQ(reducer->steps(), 2u);
+      all_have_ended.arrive_and_wait();
+      if (rank == 1 && !marks) return reducer.reset();  // It tells the peers all the same.
+      const Error error = thrown_by([&] { run_step(*reducer, model, rank, 2); });
+      EXPECT_EQ(error.culprit(), 1);
+      EXPECT_NE(
+          std::string(error.what()).find("hook \"throwing\" failed on rank 1 in end_step: no more paper"),
+          std::string::npos)
+          << error.what();
+      if (rank != 1) return;
+      EXPECT_STREQ(thrown_by([&] { static_cast<void>(reducer->begin_step(1)); }).what(), error.what());
+      EXPECT_STREQ(thrown_by([&] { static_cast<void>(reducer->slices()); }).what(), error.what());
+    });
   }
 }
 

@@ -52,7 +52,9 @@ struct HookTensor {
 /// finish(b); in ShardedOptimizer's stage 2 it is elsewhere in the next step.
 ///
 /// What a hook throws ends the step on every rank with an error that names the hook; the communicator is then
-/// revoked, since nobody knows which of its collectives the hook still called.
+/// revoked, since nobody knows which of its collectives the hook still called. What it throws in
+/// end_step(true), of a step that is good everywhere, ends the next one: on that rank its first mark or
+/// begin_step() tells, on the others wait().
 class LOCKSTEP_API CommunicationHook {
  public:
   virtual ~CommunicationHook() = default;
