@@ -131,20 +131,27 @@ void HookCarrier::run() {
   }
 }
 
+/// Whether a hook's error is that of a group which was lost, by no doing of the hook.
+bool is_of_lost_group(const Communicator& communicator, ErrorCode code) {
+  return code != ErrorCode::invalid_argument && code != ErrorCode::mismatch &&
+         communicator.state() != ErrorCode::ok;
+}
+
 template <typename Action>
 void HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string& where, Peers peers,
                           Action action) {
   if (failure_) return;
   lock.unlock();
   std::optional<Error> failed;
+  bool by_hook = true;
   std::optional<WrongResult> wrong;
   try {
     action();
   } catch (const WrongResult& result) {
     wrong = result;
   } catch (const Error& error) {
-    const int culprit = error.culprit() >= 0 ? error.culprit() : communicator_.rank();
-    failed.emplace(error.code(), error.what(), culprit);
+    failed = error;
+    by_hook = !is_of_lost_group(communicator_, error.code());
   } catch (const std::bad_alloc&) {
     failed.emplace(ErrorCode::out_of_memory, "no memory", communicator_.rank());
   } catch (const std::exception& error) {
@@ -152,13 +159,14 @@ void HookCarrier::attempt(std::unique_lock<std::mutex>& lock, const std::string&
   } catch (...) {
     failed.emplace(ErrorCode::aborted, "it threw something that is no std::exception", communicator_.rank());
   }
-  if (failed) {
+  if (failed && by_hook) {
+    const int culprit = failed->culprit() >= 0 ? failed->culprit() : communicator_.rank();
     const std::string text = "hook \"" + hook_->name() + "\" failed on rank " +
                              std::to_string(communicator_.rank()) + " in " + where + ": " + failed->what();
-    failed.emplace(failed->code(), text, failed->culprit());
+    failed.emplace(failed->code(), text, culprit);
     // Peers may be inside a collective that this rank will never call.
     if (peers == Peers::know_at_once)
-      communicator_.core().engine().request_revoke(Status(failed->code(), text, failed->culprit()));
+      communicator_.core().engine().request_revoke(Status(failed->code(), text, culprit));
   }
   lock.lock();
   if (failed) failure_ = failed;

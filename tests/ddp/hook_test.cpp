@@ -348,6 +348,31 @@ TEST(CommunicationHook, OfAnotherReducerIsRefusedOnEveryRank) {
   }
 }
 
+/// Of an operation that is waited for, and of one in which the hook blocks.
+TEST(CommunicationHook, AGroupThatIsLostSaysWhyItself) {
+  const std::function<std::shared_ptr<CommunicationHook>()> makers[] = {
+      [] { return make_half_hook(); },
+      [] { return make_power_sgd_hook({.rank = 1, .start_step = 1, .min_compression = 1}); }};
+  for (const auto& make : makers) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      std::vector<float> values(64);
+      const std::vector<Parameter> list{{"w", DataType::f32, {8, 8}, values.data(), nullptr}};
+      Reducer reducer(communicator, list, {.hook = make()});
+      communicator.barrier();  // Both have made theirs.
+      if (communicator.rank() == 1) return communicator.abort("no disk");
+      const Error error = thrown_by([&] {
+        reducer.mark_ready(0);
+        reducer.wait();
+      });
+      EXPECT_EQ(error.code(), ErrorCode::aborted);
+      EXPECT_EQ(error.culprit(), 1);
+      const std::string text = error.what();
+      EXPECT_NE(text.find("no disk"), std::string::npos) << text;
+      EXPECT_EQ(text.find("hook"), std::string::npos) << text;
+    });
+  }
+}
+
 TEST(CommunicationHook, DestructionInTheMidstOfAStepTellsThePeers) {
   on_ranks(3, "auto", [](Communicator& communicator) {
     Model model(20, 5);
