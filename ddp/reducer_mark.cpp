@@ -21,9 +21,7 @@ void Reducer::State::mark_ready(std::size_t i) {
   check_index("mark_ready", i);
   if (plan.frozen[i]) return;
   if (step.pauses > 0) return step.note_paused(i);
-  const bool last = claim("mark_ready", i);
-  if (last || plan.learning) step.note_gradient(i);
-  if (!last) return;
+  if (!claim("mark_ready", i, true)) return;
   plan.order.note(i);
   deliver(i);
 }
@@ -35,14 +33,16 @@ void Reducer::State::mark_unused(std::size_t i) {
                 "mark_unused(" + std::to_string(i) + ") needs ReducerOptions::find_unused, on all ranks");
   }
   if (plan.frozen[i] || step.pauses > 0) return;
-  if (!claim("mark_unused", i)) return;
+  if (!claim("mark_unused", i, false)) return;
   deliver(i);  // What micro-batches before have left, if any.
 }
 
 /// True when this is the last mark of the parameter that is awaited.
-bool Reducer::State::claim(const char* call, std::size_t i) {
+bool Reducer::State::claim(const char* call, std::size_t i, bool has_gradient) {
   internal::require_own_process(call, owner);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks();
+  // Before it is counted: whoever counts the last mark, of any kind, delivers what others have brought.
+  if (has_gradient && plan.tracker->expects(i)) step.note_gradient(i);
   const ReadyTracker::Mark mark = plan.tracker->mark(i);
   if (mark == ReadyTracker::Mark::surplus)
     internal::refuse_surplus_mark(step, *plan.tracker, call, i, parameters, communicator.rank());

@@ -44,7 +44,7 @@ struct Reducer::State {
   void mark_ready(std::size_t parameter);
   void mark_unused(std::size_t parameter);
   void begin_marks();
-  bool claim(const char* call, std::size_t parameter);
+  bool claim(const char* call, std::size_t parameter, bool has_gradient);
   void inspect(std::size_t parameter);
   void put(const internal::PartPlace& place);
   void deliver(std::size_t parameter);

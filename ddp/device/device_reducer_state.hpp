@@ -53,7 +53,7 @@ struct DeviceReducer::State {
   void mark_ready(std::size_t parameter, Stream stream);
   void mark_unused(std::size_t parameter, Stream stream);
   void begin_marks(Stream stream);
-  bool claim(const char* call, std::size_t parameter, Stream stream);
+  bool claim(const char* call, std::size_t parameter, bool has_gradient, Stream stream);
   void note_stream(std::size_t bucket, Stream stream);
   void note_streams(std::size_t parameter, Stream stream);
   void deliver(std::size_t parameter);

@@ -32,9 +32,7 @@ void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
     step.note_paused(i);
     return note_streams(i, other);
   }
-  const bool last = claim("mark_ready", i, other);
-  if (last || plan.learning) step.note_gradient(i);
-  if (!last) return;
+  if (!claim("mark_ready", i, true, other)) return;
   plan.order.note(i);
   deliver(i);
 }
@@ -46,7 +44,7 @@ void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
                                                  ") needs DeviceReducerOptions::find_unused, on all ranks");
   }
   if (plan.frozen[i] || step.pauses > 0) return;
-  if (claim("mark_unused", i, other)) deliver(i);  // What micro-batches before have left, if any.
+  if (claim("mark_unused", i, false, other)) deliver(i);  // What micro-batches before have left, if any.
 }
 
 /// The first mark of a step, in `other`; several threads may think theirs is.
@@ -60,10 +58,12 @@ void DeviceReducer::State::begin_marks(Stream other) {
 }
 
 /// True when this is the last mark of the parameter that is awaited.
-bool DeviceReducer::State::claim(const char* call, std::size_t i, Stream other) {
+bool DeviceReducer::State::claim(const char* call, std::size_t i, bool has_gradient, Stream other) {
   internal::require_own_process(call, kOwner);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks(other);
   note_streams(i, other);
+  // Before it is counted: whoever counts the last mark, of any kind, delivers what others have brought.
+  if (has_gradient && plan.tracker->expects(i)) step.note_gradient(i);
   const ReadyTracker::Mark mark = plan.tracker->mark(i);
   if (mark == ReadyTracker::Mark::surplus)
     internal::refuse_surplus_mark(step, *plan.tracker, call, i, parameters, communicator.rank());

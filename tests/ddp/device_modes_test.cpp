@@ -120,6 +120,23 @@ TEST(DeviceModes, NoSyncIsRememberedWhenTheStepIsRepeated) {
   }
 }
 
+TEST(DeviceModes, AGradientThatOneMarkBringsIsThereWhateverTheLastOneSays) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.static_graph = options.find_unused = true;
+    Twins twins(host, options);
+    for (unsigned step = 0; step < 3; ++step) {
+      twins.compute(0, step);
+      twins.mark(0);
+      twins.on_device->mark_unused(0, twins.stream);
+      twins.on_host->mark_unused(0);
+      twins.wait();
+      twins.expect_equal("after two marks");
+      EXPECT_TRUE(twins.on_device->used(0)) << step;
+    }
+  });
+}
+
 /// Marks all gradients in an order that is not that of backward.
 void run_step(Twins& twins, unsigned step) {
   for (const std::size_t i :

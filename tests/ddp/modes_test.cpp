@@ -174,6 +174,25 @@ TEST(StaticGraph, WhatIsMarkedAsUnusedIsZeroInEveryStep) {
   });
 }
 
+/// Of two branches of the graph that reach a parameter, one may bring nothing.
+TEST(StaticGraph, AGradientThatOneMarkBringsIsThereWhateverTheLastOneSays) {
+  for (const bool views : {true, false}) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      ReducerOptions options;
+      options.gradients_as_views = views;
+      options.static_graph = options.find_unused = true;
+      Numbers numbers(communicator, 1, options);
+      for (int step = 1; step <= 3; ++step) {
+        numbers.mark(0);
+        numbers.reducer().mark_unused(0);
+        numbers.reducer().wait();
+        numbers.expect(0, 1.5);
+        EXPECT_TRUE(numbers.reducer().used(0)) << step;
+      }
+    });
+  }
+}
+
 TEST(Clipping, IsRefusedInTheMidstOfAStep) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Numbers numbers(communicator, 2);
