@@ -128,13 +128,12 @@ std::string Reducer::report() const {
   return internal::report_of(state_->statistics, state_->communicator.rank());
 }
 
-Reducer::NoSync::NoSync(Reducer& reducer) : reducer_(reducer) {
-  State& state = *reducer.state_;
-  if (state.step.marked) state.require_between_steps("no_sync");
-  state.wait_gradients();
-  ++state.step.pauses;
+Reducer::NoSync::NoSync(Reducer& reducer) : state_(*reducer.state_) {
+  if (state_.step.marked) state_.require_between_steps("no_sync");
+  state_.wait_gradients();
+  ++state_.step.pauses;
 }
 
-Reducer::NoSync::~NoSync() { --reducer_.state_->step.pauses; }
+Reducer::NoSync::~NoSync() { --state_.step.pauses; }
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
 // Gradients that were used under no_sync, and what becomes of them in the step that follows.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
@@ -23,6 +25,25 @@ TEST(NoSync, BeginsBetweenStepsOnly) {
               std::string::npos);
     numbers.mark(1);
     numbers.reducer().wait();
+  });
+}
+
+TEST(NoSync, OutlivesAReducerThatIsMovedMeanwhile) {
+  on_ranks(1, "auto", [](Communicator& communicator) {
+    std::vector<float> values(4);
+    const std::vector<Parameter> list{{"w", DataType::f32, {4}, values.data(), nullptr}};
+    Reducer first(communicator, list);
+    std::optional<Reducer> second;
+    {
+      const auto pause = first.no_sync();
+      second.emplace(std::move(first));
+      second->mark_ready(0);
+      second->wait();
+      EXPECT_EQ(second->steps(), 0u);
+    }
+    second->mark_ready(0);
+    second->wait();
+    EXPECT_EQ(second->steps(), 1u);
   });
 }
 

@@ -43,6 +43,8 @@ class LOCKSTEP_API NonFiniteGradient : public Error {
 /// afterwards the next step may begin. Gradients are then as backward left them, to the last bit, so they may
 /// be marked again (see ReducerOptions::undo).
 class LOCKSTEP_API Reducer {
+  struct State;
+
  public:
   /// Collective. Checks that all ranks have the same names, shapes, types and options: Error(mismatch), on
   /// every rank, names the first difference and the rank; an unusable parameter (null pointer, integer type)
@@ -109,7 +111,7 @@ class LOCKSTEP_API Reducer {
     NoSync& operator=(const NoSync&) = delete;
 
    private:
-    Reducer& reducer_;
+    State& state_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
@@ -175,7 +177,6 @@ class LOCKSTEP_API Reducer {
 
  private:
   friend class ShardedOptimizer;  // Whose gradients pass through a reducer with other buckets.
-  struct State;
   explicit Reducer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
