@@ -274,8 +274,8 @@ std::uint64_t ShardedOptimizer::steps() const noexcept { return state_->steps; }
 void ShardedOptimizer::restored(std::uint64_t steps) {
   State& s = *state_;
   wait_parameters();
+  s.reducer.restored(steps);  // It may refuse.
   s.steps = steps;
-  s.reducer.restored(steps);
   s.values.restored();
   wait_parameters();
 }

@@ -167,6 +167,21 @@ TEST(ShardedMisuse, AStepInTheMidstOfTheNextOneIsRefused) {
   }
 }
 
+TEST(ShardedMisuse, ARefusedRestoreChangesNothing) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1));
+    run_step(sharded, model, communicator.rank(), 0);
+    sharded.step();
+    sharded.wait_parameters();
+    {
+      const auto pause = sharded.no_sync();
+      EXPECT_EQ(thrown_by([&] { sharded.restored(5'000); }).code(), ErrorCode::invalid_argument);
+    }
+    EXPECT_EQ(sharded.steps(), 1u);
+  });
+}
+
 TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
