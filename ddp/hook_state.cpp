@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 namespace lockstep::internal {
 namespace {
@@ -75,14 +76,14 @@ void HookState::add_taken_over(std::vector<TensorSlice>& list, const HookTensor&
 
 void HookState::restored(bool average) {
   kept_.clear();  // Of the run before.
-
-  if (saved_by_ <= 1 || saved_by_ == ranks_) return;  // Nothing was left behind, or it is in place.
+  const int saved_by = std::exchange(saved_by_, 0);
+  if (saved_by == 0 || saved_by == ranks_) return;  // Nothing was loaded, or it is in place.
   if (ranks_ > 1) {
     for (const HookTensor& tensor : tensors()) {
       if (tensor.of_each_rank) std::fill_n(values_of(tensor), tensor.slice.count, 0.0f);
     }
   }
-  const float factor = average ? static_cast<float>(ranks_) / static_cast<float>(saved_by_) : 1.0f;
+  const float factor = average ? static_cast<float>(ranks_) / static_cast<float>(saved_by) : 1.0f;
   for (const auto& [to, from] : taken_over_) {
     for (std::size_t i = 0; i < from.size(); ++i) to[i] += from[i] * factor;
   }

@@ -40,7 +40,7 @@ class HookState {
 
   CommunicationHook* hook_;
   int rank_, ranks_;
-  int saved_by_ = 0;
+  int saved_by_ = 0;  // Between to_load() and restored().
   std::vector<TakenOver> taken_over_;
   std::map<std::string, std::vector<float>> kept_;
 };

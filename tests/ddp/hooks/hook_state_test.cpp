@@ -235,6 +235,30 @@ TEST(HookState, OneRankKeepsNothingAndHandsNothingOn) {
   }
 }
 
+/// Back in the same process, to what one rank or three have saved: what this run has not sent is none of it.
+TEST(HookState, WhatTheRunBeforeHasLeftIsNoneOfAnotherNumberOfRanks) {
+  for (const Case& hook : kCases) {
+    for (const int before : {1, 3}) {
+      SCOPED_TRACE(hook.name + std::string(" from ") + std::to_string(before));
+      const Directory directory;
+      train_and_save(before, hook, directory.checkpoint());
+      on_ranks(2, "auto", [&](Communicator& communicator) {
+        Net fresh, rolled_back;
+        Reducer expected(communicator, fresh.list, options_of(hook));
+        load(communicator, expected, fresh, directory.checkpoint());
+        Reducer reducer(communicator, rolled_back.list, options_of(hook));
+        train(reducer, rolled_back, communicator.rank(), kLast);
+        load(communicator, reducer, rolled_back, directory.checkpoint());
+        EXPECT_EQ(waiting(communicator, reducer), waiting(communicator, expected));
+        train(reducer, rolled_back, communicator.rank(), kLast);
+        const auto left = waiting(communicator, reducer);
+        reducer.restored(reducer.steps());  // Nothing was loaded.
+        EXPECT_EQ(waiting(communicator, reducer), left);
+      });
+    }
+  }
+}
+
 TEST(HookState, AnotherHookIsRefused) {
   const Directory directory;
   train_and_save(2, kCases[0], directory.checkpoint());
