@@ -5,6 +5,7 @@
 #include "ddp/frozen_list.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer_state.hpp"
+#include "ddp/telling_peers.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep {
@@ -53,10 +54,18 @@ void Reducer::State::require_usable() {
   throw *hook_failure;
 }
 
+/// For what it keeps: a hook may fail at it on this rank alone, while the peers go on.
+void Reducer::State::ask_hook(const char* call, const std::function<void()>& ask) {
+  if (!options.hook) return ask();
+  const std::string where = owner + "::" + call + ", hook \"" + options.hook->name() + "\"";
+  internal::telling_peers(communicator, where, ask);
+}
+
 void Reducer::State::restored(std::uint64_t steps) {
   require_between_steps("restored");
   require_usable();
-  hook_state.restored(options.average && !options.weighted);  // Weights make a sum an average.
+  // Weights make a sum an average.
+  ask_hook("restored", [this] { hook_state.restored(options.average && !options.weighted); });
   step.number = steps + 1;
   step.forget_gradients();  // Of the run before.
   if (plan.learning) plan.learns_in = step.number;

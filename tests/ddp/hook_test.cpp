@@ -238,6 +238,10 @@ class ThrowingHook final : public CommunicationHook {
   void end_step(bool good) override {
     if (where_ == "end_step" && good) fail(step_);
   }
+  std::vector<HookTensor> state() override {
+    if (where_ == "state") fail(2);
+    return {};
+  }
   std::uint64_t bytes_on_wire() const override { return 0; }
 
  private:
@@ -293,6 +297,32 @@ TEST(CommunicationHook, ThatCannotEndAGoodStepEndsTheNextOneOnEveryRank) {
       if (rank != 1) return;
       EXPECT_STREQ(thrown_by([&] { static_cast<void>(reducer->begin_step(1)); }).what(), error.what());
       EXPECT_STREQ(thrown_by([&] { static_cast<void>(reducer->slices()); }).what(), error.what());
+    });
+  }
+}
+
+/// While the peers are on their way into the checkpoint.
+TEST(CommunicationHook, ThatCannotSayWhatItKeepsIsAnErrorOnEveryRank) {
+  const std::function<void(Reducer&)> calls[] = {
+      [](Reducer& reducer) { static_cast<void>(reducer.slices()); },
+      [](Reducer& reducer) { static_cast<void>(reducer.slices(CheckpointInfo{.world_size = 3})); },
+      [](Reducer& reducer) {
+        static_cast<void>(reducer.slices(CheckpointInfo{.world_size = 1}));
+        reducer.restored(7);
+      }};
+  for (const auto& call : calls) {
+    on_ranks(3, "auto", [&](Communicator& communicator) {
+      Model model(3, 1);
+      Reducer reducer(communicator, model.list(), small_buckets(std::make_shared<ThrowingHook>("state")));
+      communicator.barrier();  // All have made theirs.
+      const Error error = thrown_by([&] {
+        call(reducer);
+        communicator.barrier();
+      });
+      EXPECT_EQ(error.culprit(), 1);
+      EXPECT_NE(std::string(error.what()).find("hook \"throwing\" on rank 1: no more paper"),
+                std::string::npos)
+          << error.what();
     });
   }
 }
