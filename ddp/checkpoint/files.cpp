@@ -1,6 +1,7 @@
 #include "ddp/checkpoint/files.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@ namespace lockstep::internal {
 namespace {
 
 constexpr std::string_view kTemporarySuffix = ".part";
-constexpr mode_t kMode = 0666;  // As the umask allows.
+constexpr const char* kLockName = "save.lock";  // It stays: whoever removed it might remove another job's.
+constexpr mode_t kMode = 0666;                  // As the umask allows.
 
 Status failed(const char* what, const std::filesystem::path& path) {
   return system_error(std::string("cannot ") + what + " " + path.string(), errno);
@@ -27,9 +29,15 @@ AtomicFile::AtomicFile(std::filesystem::path path, Fd fd)
       temporary_(path_.string() + std::string(kTemporarySuffix)),
       fd_(std::move(fd)) {}
 
-Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, IfThere there) {
   const std::string temporary = path.string() + std::string(kTemporarySuffix);
-  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  const int mode = there == IfThere::refuse ? O_EXCL : O_TRUNC;
+  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | mode | O_CLOEXEC, kMode));
+  if (!fd && errno == EEXIST) {
+    return Status(ErrorCode::invalid_argument, temporary +
+                                                   " is there already: another job saves to this directory; "
+                                                   "give each one of its own");
+  }
   if (!fd) return failed("write", temporary);
   return AtomicFile(path, std::move(fd));
 }
@@ -54,6 +62,21 @@ Status AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to", path_);
   fd_.reset();
   return {};
+}
+
+/// A file system without locks, or a lock of another user's, is no reason not to save.
+Result<DirectoryLock> DirectoryLock::take(const std::filesystem::path& directory) {
+  Fd fd(::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  if (!fd) return DirectoryLock(Fd());
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return DirectoryLock(std::move(fd));
+  if (errno != EWOULDBLOCK) return DirectoryLock(Fd());
+  return Status(ErrorCode::invalid_argument,
+                "another job is saving to this directory; give each job one of its own");
+}
+
+/// Not left to the end of the descriptor, which a child that was forked meanwhile has too.
+DirectoryLock::~DirectoryLock() {
+  if (fd_) ::flock(fd_.get(), LOCK_UN);
 }
 
 Status sync_directory(const std::filesystem::path& directory) {

@@ -7,17 +7,21 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lib/base/status.hpp"
 #include "lib/net/fd.hpp"
 
 namespace lockstep::internal {
 
+enum class IfThere : std::uint8_t { replace, refuse };
+
 /// Writes beside its final name and takes it in commit(), when all bytes are on the disk; that it has the
 /// name lasts from sync_directory() on. Without commit() it leaves nothing behind.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::filesystem::path& path);
+  /// `there`: what another one has left that was not committed, or is writing now.
+  static Result<AtomicFile> create(const std::filesystem::path& path, IfThere there);
   AtomicFile(AtomicFile&&) noexcept = default;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
@@ -32,6 +36,20 @@ class AtomicFile {
   std::filesystem::path path_, temporary_;
   Fd fd_;
   std::uint64_t bytes_ = 0;
+};
+
+/// Held by one job at a time, of all processes and hosts that look at the directory; not beyond its process.
+class DirectoryLock {
+ public:
+  /// invalid_argument when another job holds it. Where there are no locks nobody is kept out.
+  static Result<DirectoryLock> take(const std::filesystem::path& directory);
+  DirectoryLock(DirectoryLock&&) noexcept = default;
+  DirectoryLock& operator=(DirectoryLock&&) = delete;
+  ~DirectoryLock();
+
+ private:
+  explicit DirectoryLock(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;  // None where there are no locks.
 };
 
 /// The names of the files in a directory are on the disk.

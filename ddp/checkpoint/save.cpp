@@ -2,6 +2,7 @@
 // the moment when the new checkpoint counts and the old one does not.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "ddp/checkpoint/agreement.hpp"
 #include "ddp/checkpoint/data_files.hpp"
@@ -14,6 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using internal::AtomicFile;
 using internal::DataFile;
+using internal::DirectoryLock;
+using internal::IfThere;
 using internal::Manifest;
 using internal::Result;
 using internal::Status;
@@ -50,9 +53,12 @@ Status make_directories(const fs::path& directory) {
   return {};
 }
 
-/// Rank 0: the directory exists, and no file in it has the generation returned.
-Result<std::uint64_t> make_directory(const fs::path& directory) {
+/// Rank 0: the directory exists and is this job's for now, and no file in it has the generation returned.
+Result<std::uint64_t> enter_directory(const fs::path& directory, std::optional<DirectoryLock>& lock) {
   LOCKSTEP_RETURN_IF_ERROR(make_directories(directory));
+  auto taken = DirectoryLock::take(directory);
+  LOCKSTEP_RETURN_IF_ERROR(taken.status());
+  lock.emplace(std::move(*taken));
   std::uint64_t last = 0;
   LOCKSTEP_RETURN_IF_ERROR(
       for_data_files(directory, [&](const std::string&, std::uint64_t g) { last = std::max(last, g); }));
@@ -106,7 +112,7 @@ Status write_data(const fs::path& directory, std::span<const TensorSlice> slices
     return Status(ErrorCode::invalid_argument,
                   file.name + " is there already, and rank 0 does not see it; " + kUseOneDirectory);
   }
-  auto out = AtomicFile::create(path);
+  auto out = AtomicFile::create(path, IfThere::refuse);
   LOCKSTEP_RETURN_IF_ERROR(out.status());
   for (const TensorSlice& slice : slices) LOCKSTEP_RETURN_IF_ERROR(write_slice(slice, *out, file));
   file.bytes = out->bytes();
@@ -143,7 +149,7 @@ Status write_manifest(const fs::path& directory, Manifest& manifest,
                   "the manifest would have " + std::to_string(text.value().size()) +
                       " bytes, more than a reader takes; save fewer or larger tensors");
   }
-  auto out = AtomicFile::create(directory / internal::kManifestName);
+  auto out = AtomicFile::create(directory / internal::kManifestName, IfThere::replace);
   LOCKSTEP_RETURN_IF_ERROR(out.status());
   LOCKSTEP_RETURN_IF_ERROR(out->write(std::as_bytes(std::span(text.value()))));
   return out->commit();
@@ -156,6 +162,7 @@ Status save(Communicator& communicator, const fs::path& directory, std::span<con
   const bool root = communicator.rank() == 0;
   std::vector<Tensor> tensors;
   std::uint64_t generation = 0;
+  std::optional<DirectoryLock> lock;
   Status mine = internal::attempt([&]() -> Status {
     auto own = tensors_of(slices);
     LOCKSTEP_RETURN_IF_ERROR(own.status());
@@ -163,9 +170,9 @@ Status save(Communicator& communicator, const fs::path& directory, std::span<con
     if (info.note.size() > internal::kMaxNoteBytes)
       return Status(ErrorCode::invalid_argument, "the note has more than 1 MiB");
     if (!root) return {};
-    const auto made = make_directory(directory);
-    if (made.ok()) generation = made.value();
-    return made.status();
+    const auto free = enter_directory(directory, lock);
+    if (free.ok()) generation = free.value();
+    return free.status();
   });
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
   communicator.broadcast(&generation, 1, DataType::u64, 0);
@@ -188,11 +195,13 @@ Status save(Communicator& communicator, const fs::path& directory, std::span<con
   }
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));
   unnamed.clear();
-  if (root) mine = internal::sync_directory(directory);
-  LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine)
-                               .with_context("the new checkpoint is in place, but perhaps not on the disk"));
-  if (root) remove_others(directory, generation);
-  return {};
+  if (root) {
+    mine = internal::sync_directory(directory);
+    if (mine.ok()) remove_others(directory, generation);
+    lock.reset();  // Before any rank returns, and perhaps saves with others.
+  }
+  return internal::agree(communicator, mine)
+      .with_context("the new checkpoint is in place, but perhaps not on the disk");
 }
 
 }  // namespace

@@ -28,8 +28,10 @@ struct CheckpointInfo {
 
 /// Collective. Writes the slices of all ranks, which together must hold each element of each tensor once, to
 /// `directory` (made when missing, and shared by all ranks' hosts: otherwise Error(invalid_argument)).
-/// Returns when everything is on the disk. On an error, the same on all ranks with the culprit named, the
-/// checkpoint that was there before still is; but for one that says that the new one is in place.
+/// One job at a time saves to a directory: another one meanwhile is Error(invalid_argument), where the file
+/// system has locks. Returns when everything is on the disk. On an error, the same on all ranks with the
+/// culprit named, the checkpoint that was there before still is; but for one that says that the new one is in
+/// place.
 LOCKSTEP_API void save_checkpoint(Communicator& communicator, const std::string& directory,
                                   std::span<const TensorSlice> slices, const CheckpointInfo& info);
 

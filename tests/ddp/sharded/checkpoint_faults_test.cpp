@@ -3,12 +3,15 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <fstream>
 #include <limits>
+#include <optional>
 
 #include "tests/ddp/sharded/checkpoint_world.hpp"
 #include "tests/ddp/thrown_by.hpp"
@@ -18,6 +21,8 @@ namespace {
 constexpr int kNever = std::numeric_limits<int>::max();
 std::atomic<int> g_directories_synced_until_error{kNever};
 std::atomic<int> g_entries_read_until_error{kNever};
+std::atomic<int> g_entries_read_until_end{kNever};
+std::atomic<int> g_locks_until_error{kNever};
 
 bool is_directory(int fd) {
   struct stat status {};
@@ -36,9 +41,17 @@ extern "C" int fsync(int fd) {
 
 extern "C" __attribute__((visibility("default"))) dirent* readdir(DIR* directory) {
   static const auto read = reinterpret_cast<decltype(&readdir)>(dlsym(RTLD_NEXT, "readdir"));
+  if (g_entries_read_until_end.fetch_sub(1) <= 0) return nullptr;
   if (g_entries_read_until_error.fetch_sub(1) > 0) return read(directory);
   errno = EIO;
   return nullptr;
+}
+
+extern "C" int flock(int fd, int operation) noexcept {
+  static const auto lock = reinterpret_cast<decltype(&flock)>(dlsym(RTLD_NEXT, "flock"));
+  if (g_locks_until_error.fetch_sub(1) > 0) return lock(fd, operation);
+  errno = ENOLCK;
+  return -1;
 }
 
 namespace lockstep {
@@ -116,6 +129,36 @@ TEST(CheckpointFaults, AManifestThatMayNotLastLeavesBothCheckpoints) {
   expect_loads(directory, 13, 2);
   save(2, directory, 3);
   EXPECT_EQ(directory.files().size(), 3u);
+}
+
+TEST(CheckpointFaults, WhereThereAreNoLocksItIsSavedWithout) {
+  const Directory directory;
+  const FailsAfter failing(g_locks_until_error, 0);
+  save(2, directory, 1);
+  save(2, directory, 2);
+  expect_loads(directory, 12, 2);
+}
+
+/// Of two jobs that write one file neither could tell what is in it.
+TEST(CheckpointFaults, WhereThereAreNoLocksAFileOfAnotherJobIsNotWrittenOver) {
+  const Directory directory;
+  save(2, directory, 1);
+  const std::string other = directory.file("g1-rank1of2.bin.part");
+  std::ofstream(other) << "of another job";
+  std::filesystem::remove(directory.file("g1-rank1of2.bin"));
+  const FailsAfter unseen(g_entries_read_until_end, 0);  // As if it came just after rank 0 has looked.
+  std::filesystem::remove(directory.file("g1-rank0of2.bin"));
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Net net;
+    const Error error = thrown_by([&] {
+      save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator),
+                      {.step = 13});
+    });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(std::string(error.what()).find("another job saves to this directory"), std::string::npos)
+        << error.what();
+  });
+  EXPECT_EQ(std::filesystem::file_size(other), 14u);
 }
 
 /// Generations that are not seen would be given, and so written over, again.

@@ -2,7 +2,9 @@
 // save; what is missing, short, changed or of another model is named on every rank.
 #include "lockstep/ddp/checkpoint.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,6 +116,53 @@ TEST(Checkpoint, SurvivesASaveThatFails) {
     EXPECT_EQ(net.large[0], 1.0f);
   });
   EXPECT_EQ(directory.files(), before);
+}
+
+/// What one has written the other one would remove.
+TEST(Checkpoint, IsSavedByOneJobAtATime) {
+  const Directory directory;
+  save(2, directory, 1);
+  {
+    const internal::Fd lock(::open(directory.file("save.lock").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      const Net net;
+      const Error error = thrown_by([&] {
+        save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator),
+                        {.step = 13});
+      });
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find("rank 0: another job is saving to this directory"),
+                std::string::npos)
+          << error.what();
+    });
+  }
+  save(2, directory, 2);
+}
+
+TEST(Checkpoint, OfTwoJobsAtOnceOneIsWholeAndTheOtherIsTold) {
+  const Directory directory;
+  on_ranks(4, "auto", [&](Communicator& communicator) {
+    auto job = communicator.split(communicator.rank() % 2, communicator.rank());
+    Net net(300);
+    for (int round = 0; round < 10; ++round) {
+      net.fill(static_cast<float>(communicator.rank() % 2));
+      communicator.barrier();
+      std::int32_t saved = 1;
+      try {
+        save_checkpoint(*job, directory.checkpoint(), slices_to_save(net.list, *job), {});
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("another job is saving"), std::string::npos) << error.what();
+        saved = 0;
+      }
+      communicator.all_reduce(&saved, &saved, 1, DataType::i32, ReduceOp::sum);
+      EXPECT_GE(saved, 2) << "ranks of one job at least";
+      load_checkpoint(communicator, directory.checkpoint(), slices_to_load(net.list));
+      Net expected(300);
+      expected.fill(net.scalar[0]);
+      EXPECT_TRUE(net == expected) << "of one job and of no other";
+    }
+  });
 }
 
 TEST(Checkpoint, ADirectoryThatCannotBeMadeIsNamedOnEveryRank) {

@@ -22,10 +22,12 @@ class Directory {
   /// Where checkpoints go: made by the first save.
   std::string checkpoint() const { return directory_.path() + "/last"; }
   std::string file(const std::string& name) const { return checkpoint() + "/" + name; }
+  /// Of the checkpoint, without the lock of those who save.
   std::vector<std::string> files() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(checkpoint()))
-      names.push_back(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(checkpoint())) {
+      if (entry.path().filename() != "save.lock") names.push_back(entry.path().filename());
+    }
     std::sort(names.begin(), names.end());
     return names;
   }
