@@ -1,5 +1,6 @@
 #include "lockstep/ddp/local_sgd.hpp"
 
+#include "collectives/communicator_core.hpp"
 #include "ddp/bucket_plan.hpp"
 
 namespace lockstep {
@@ -15,8 +16,8 @@ std::string LocalSgd::name() const {
 }
 
 void LocalSgd::attach(Communicator& communicator, const BucketPlan&, std::span<const Parameter> parameters) {
-  communicator_ = &communicator;
-  parameters_ = parameters;
+  communicator_.emplace(communicator.core().shared_from_this());
+  parameters_.assign(parameters.begin(), parameters.end());
 }
 
 Work LocalSgd::start(Communicator& communicator, const GradientBucket& bucket) {
@@ -38,7 +39,7 @@ bool LocalSgd::due(std::uint64_t step) const {
 }
 
 bool LocalSgd::average_parameters(bool force) {
-  const bool local = step_ >= options_.start_step;
+  const bool local = communicator_ && step_ >= options_.start_step;
   if (!local || averaged_ || !(due(step_) || force)) return false;
   Batch batch = communicator_->batch();
   for (const Parameter& parameter : parameters_) {

@@ -71,6 +71,24 @@ TEST(Lifetime, TheHandleOfAShardedOptimizersCommunicatorMayGoFirst) {
   });
 }
 
+/// What all ranks end with is asked for after the last step.
+TEST(Lifetime, LocalSgdAveragesParametersWhoseReducerIsGone) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    const auto local = std::make_shared<LocalSgd>(LocalSgdOptions{.period = 4});
+    EXPECT_FALSE(local->average_parameters(true)) << "no reducer yet";
+    std::vector<float> values(8);
+    {
+      const std::vector<Parameter> list{{"w", DataType::f32, {8}, values.data(), nullptr}};
+      Reducer reducer(communicator, list, {.hook = local});
+      reducer.mark_ready(0);
+      reducer.wait();
+    }
+    values.assign(8, static_cast<float>(communicator.rank() + 1));
+    EXPECT_TRUE(local->average_parameters(true));
+    for (const float value : values) EXPECT_EQ(value, 1.5f);
+  });
+}
+
 /// Runs `body` in a child, which ends well when it returns true. It may hang no longer than a test may.
 template <typename Body>
 void expect_in_child(Body body) {

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "lockstep/ddp/communication_hook.hpp"
 #include "lockstep/export.hpp"
@@ -30,7 +32,8 @@ class LOCKSTEP_API LocalSgd final : public CommunicationHook {
   explicit LocalSgd(const LocalSgdOptions& options);
 
   /// Collective, between wait() and the next forward. True when it averaged; a second call after one step
-  /// does nothing. Call it with force after the last step, so that all ranks end with one model.
+  /// does nothing. Call it with force after the last step, so that all ranks end with one model. The reducer
+  /// may have gone by then, its parameters' values not.
   bool average_parameters(bool force = false);
 
   std::string name() const override;
@@ -46,8 +49,8 @@ class LOCKSTEP_API LocalSgd final : public CommunicationHook {
   bool due(std::uint64_t step) const;
 
   const LocalSgdOptions options_;
-  Communicator* communicator_ = nullptr;
-  std::span<const Parameter> parameters_;
+  std::optional<Communicator> communicator_;  // A handle of its own, and a list: the reducer may go first.
+  std::vector<Parameter> parameters_;
   std::uint64_t started_ = 0;  // The step under way.
   std::uint64_t step_ = 0;     // The last good one.
   bool averaged_ = false;      // After that one. Its number tells nothing: a checkpoint may bring it again.
