@@ -4,8 +4,7 @@ namespace lockstep::internal {
 
 Result<InputFile> open_data_file(const std::filesystem::path& directory, const DataFile& entry,
                                  const std::string& advice) {
-  std::error_code error;
-  if (!std::filesystem::exists(directory / entry.name, error))
+  if (is_missing(directory / entry.name))
     return Status(ErrorCode::invalid_argument, entry.name + " is missing; " + advice);
   auto file = InputFile::open(directory / entry.name);
   LOCKSTEP_RETURN_IF_ERROR(file.status());

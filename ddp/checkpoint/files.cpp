@@ -87,6 +87,11 @@ Status sync_directory(const std::filesystem::path& directory) {
 
 bool is_temporary(std::string_view name) { return name.ends_with(kTemporarySuffix); }
 
+bool is_missing(const std::filesystem::path& path) {
+  std::error_code error;
+  return !std::filesystem::exists(path, error) && !error;
+}
+
 Result<InputFile> InputFile::open(const std::filesystem::path& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // A pipe would wait for its writer.
   if (!fd) return failed("read", path);

@@ -58,6 +58,9 @@ Status sync_directory(const std::filesystem::path& directory);
 /// A name that AtomicFile gives while it writes.
 bool is_temporary(std::string_view name);
 
+/// Whether there is nothing of this name. What cannot be looked at may be there: opening it tells why.
+bool is_missing(const std::filesystem::path& path);
+
 /// A file opened to read.
 class InputFile {
  public:

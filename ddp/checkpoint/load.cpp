@@ -29,8 +29,7 @@ constexpr const char* kUseAnother = "the checkpoint is damaged, use another one"
 
 Result<std::string> read_manifest_text(const fs::path& directory) {
   const fs::path path = directory / internal::kManifestName;
-  std::error_code error;
-  if (!fs::exists(path, error)) {
+  if (internal::is_missing(path)) {
     return Status(ErrorCode::invalid_argument,
                   "there is no complete checkpoint: " + path.string() + " does not exist; check the path");
   }

@@ -118,6 +118,24 @@ TEST(Checkpoint, SurvivesASaveThatFails) {
   EXPECT_EQ(directory.files(), before);
 }
 
+/// Permissions, a disk or a server that does not answer: nothing is wrong with the checkpoint.
+TEST(Checkpoint, WhatCannotBeLookedAtIsNeitherMissingNorDamaged) {
+  for (const std::string file : {"manifest.json", "g1-rank0of2.bin"}) {
+    const Directory directory;
+    save(2, directory, 1);
+    fs::remove(directory.file(file));
+    fs::create_symlink(file, directory.file(file));  // Of itself.
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      const Net net;
+      const Error error =
+          thrown_by([&] { load_checkpoint(communicator, directory.checkpoint(), slices_to_load(net.list)); });
+      EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
+      EXPECT_NE(std::string(error.what()).find("cannot read " + directory.file(file)), std::string::npos)
+          << error.what();
+    });
+  }
+}
+
 /// What one has written the other one would remove.
 TEST(Checkpoint, IsSavedByOneJobAtATime) {
   const Directory directory;
