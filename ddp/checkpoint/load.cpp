@@ -41,8 +41,17 @@ Result<Manifest> parse(const Result<std::string>& text) {
   return internal::parse_manifest(text.value());
 }
 
+/// What to do where a tensor of the model, or of the checkpoint, has no counterpart. What is kept beside
+/// parameters ("w#residual") may be a hook's, and of each of the ranks that saved.
+std::string advice(const std::string& tensor, const Manifest& manifest, int ranks, const char* otherwise) {
+  if (manifest.info.world_size == ranks || tensor.find('#') == std::string::npos) return otherwise;
+  return std::to_string(manifest.info.world_size) + " ranks saved it and " + std::to_string(ranks) +
+         " load it: for what a hook keeps, load slices(read_checkpoint_info(directory)); else " + otherwise;
+}
+
 /// Model and checkpoint have the same tensors.
-Status compare(const Manifest& manifest, std::span<const TensorSlice> slices) {
+Status compare(const Manifest& manifest, std::span<const TensorSlice> slices, int ranks) {
+  constexpr const char* kIsOfAnother = "it is of another model or optimizer";
   std::unordered_map<std::string, const Tensor*> saved;
   for (const Tensor& tensor : manifest.tensors) saved[tensor.name] = &tensor;
   std::unordered_set<std::string> wanted;
@@ -52,19 +61,22 @@ Status compare(const Manifest& manifest, std::span<const TensorSlice> slices) {
     wanted.insert(slice.name);
     const auto found = saved.find(slice.name);
     if (found == saved.end()) {
-      return Status(ErrorCode::mismatch,
-                    "the model has " + describe(tensor.value()) +
-                        ", which the checkpoint lacks; it is of another model or optimizer");
+      return Status(ErrorCode::mismatch, "the model has " + describe(tensor.value()) +
+                                             ", which the checkpoint lacks; " +
+                                             advice(slice.name, manifest, ranks, kIsOfAnother));
     }
     if (describe(*found->second) != describe(tensor.value())) {
-      return Status(ErrorCode::mismatch, "the checkpoint has " + describe(*found->second) + ", the model " +
-                                             describe(tensor.value()) + "; build the model that was saved");
+      return Status(ErrorCode::mismatch,
+                    "the checkpoint has " + describe(*found->second) + ", the model " +
+                        describe(tensor.value()) + "; " +
+                        advice(slice.name, manifest, ranks, "build the model that was saved"));
     }
   }
   for (const Tensor& tensor : manifest.tensors) {
     if (wanted.contains(tensor.name)) continue;
     return Status(ErrorCode::mismatch, "the checkpoint has " + describe(tensor) +
-                                           ", which the model lacks; it is of another model or optimizer");
+                                           ", which the model lacks; " +
+                                           advice(tensor.name, manifest, ranks, kIsOfAnother));
   }
   return {};
 }
@@ -164,7 +176,7 @@ Result<CheckpointInfo> load(Communicator& communicator, const fs::path& director
     LOCKSTEP_RETURN_IF_ERROR(parsed.status());
     hash = internal::fnv1a(text.value());
     manifest = std::move(*parsed);
-    LOCKSTEP_RETURN_IF_ERROR(compare(manifest, slices));
+    LOCKSTEP_RETURN_IF_ERROR(compare(manifest, slices, communicator.size()));
     return check_data_files(directory, manifest, kUseAnother);
   });
   LOCKSTEP_RETURN_IF_ERROR(internal::agree(communicator, mine));

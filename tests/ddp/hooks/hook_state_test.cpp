@@ -271,6 +271,26 @@ TEST(HookState, AnotherHookIsRefused) {
   });
 }
 
+TEST(HookState, OfAnotherNumberOfRanksNeedsItsInfo) {
+  for (const auto& [before, after] : {std::pair{2, 3}, std::pair{2, 1}, std::pair{1, 2}}) {
+    const Directory directory;
+    train_and_save(before, kCases[0], directory.checkpoint());
+    on_ranks(after, "auto", [&](Communicator& communicator) {
+      Net net;
+      Reducer reducer(communicator, net.list, options_of(kCases[0]));
+      std::vector<TensorSlice> slices = slices_to_load(net.list);
+      append(slices, reducer.slices());
+      const std::string text =
+          thrown_by([&] { load_checkpoint(communicator, directory.checkpoint(), slices); }).what();
+      EXPECT_NE(text.find("load slices(read_checkpoint_info(directory))"), std::string::npos) << text;
+      slices.front().name = "matrix of another model";
+      const std::string other =
+          thrown_by([&] { load_checkpoint(communicator, directory.checkpoint(), slices); }).what();
+      EXPECT_EQ(other.find("slices("), std::string::npos) << other;
+    });
+  }
+}
+
 TEST(HookState, ANewPlanKeepsIt) {
   for (const Case& hook : kCases) {
     SCOPED_TRACE(hook.name);
