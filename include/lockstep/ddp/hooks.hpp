@@ -20,8 +20,8 @@
 namespace lockstep {
 
 /// All_reduce in bf16 or f16: half the bytes. f16 has three more bits of precision and overflows above 65504;
-/// the gradients are divided by the world size before they are rounded, so that the sum overflows no earlier
-/// than they. Name "bf16" or "f16".
+/// averaged gradients are divided by the world size before they are rounded, so that their sum overflows no
+/// earlier than they; without ReducerOptions::average it may. Name "bf16" or "f16".
 LOCKSTEP_API std::shared_ptr<CommunicationHook> make_half_hook(DataType type = DataType::bf16);
 
 struct QuantiseOptions {
