@@ -1,15 +1,14 @@
-// Communication hooks: what they are called with and in which order, and that whatever they throw is an error
-// of the step on every rank.
+// Communication hooks: what they are called with and in which order, and which results and hooks are refused.
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <barrier>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
 
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/model.hpp"
+#include "tests/ddp/hook_world.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
 
@@ -18,32 +17,6 @@ namespace {
 
 using testing::on_ranks;
 using testing::thrown_by;
-
-constexpr std::size_t kSteps = 4;
-
-ReducerOptions small_buckets(std::shared_ptr<CommunicationHook> hook) {
-  return {.bucket_bytes = 8'000, .first_bucket_bytes = 2'000, .hook = std::move(hook)};
-}
-
-/// One step of `rank`; tensors are marked from the first to the last, so that the buckets fill against plan
-/// order.
-void run_step(Reducer& reducer, const Model& model, int rank, std::size_t step) {
-  for (std::size_t i = 0; i < model.tensors(); ++i) {
-    write_gradient(reducer, model, i, rank, step);
-    reducer.mark_ready(i);
-  }
-  reducer.wait();
-}
-
-void expect_averages(const Reducer& reducer, const Model& model, int ranks, std::size_t step) {
-  for (std::size_t i = 0; i < model.tensors(); ++i) {
-    const auto* gradient = static_cast<const float*>(reducer.gradient(i));
-    for (std::size_t e = 0; e < model.elements(i); ++e) {
-      ASSERT_NEAR(gradient[e], summed_gradient(ranks, step, i, e) / static_cast<float>(ranks), 1e-4)
-          << "tensor " << i << ", element " << e;
-    }
-  }
-}
 
 /// Gathers every rank's bucket and sums them itself: two stages, the first of which blocks.
 class GatheringHook final : public CommunicationHook {
@@ -217,127 +190,6 @@ TEST(CommunicationHook, ThatReturnsTheWrongSizeOnOneRankIsThatRanksErrorEverywhe
   });
 }
 
-/// Throws on rank 1, in the second step, where `where` says.
-class ThrowingHook final : public CommunicationHook {
- public:
-  explicit ThrowingHook(std::string where) : where_(std::move(where)) {}
-  std::string name() const override { return "throwing"; }
-  void attach(Communicator& communicator, const BucketPlan&, std::span<const Parameter>) override {
-    rank_ = communicator.rank();
-    if (where_ == "attach") fail(2);
-  }
-  Work start(Communicator& communicator, const GradientBucket& bucket) override {
-    step_ = bucket.step;
-    if (where_ == "start" && bucket.index == 1) fail(bucket.step);
-    if (where_ == "start, strangely" && bucket.index == 1 && rank_ == 1) throw 7;
-    return communicator.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op());
-  }
-  void finish(const GradientBucket& bucket) override {
-    if (where_ == "finish" && bucket.index == 1) fail(bucket.step);
-  }
-  void end_step(bool good) override {
-    if (where_ == "end_step" && good) fail(step_);
-  }
-  std::vector<HookTensor> state() override {
-    if (where_ == "state") fail(2);
-    return {};
-  }
-  std::uint64_t bytes_on_wire() const override { return 0; }
-
- private:
-  void fail(std::uint64_t step) const {
-    if (rank_ == 1 && step == 2) throw std::runtime_error("no more paper");
-  }
-  const std::string where_;
-  int rank_ = 0;
-  std::uint64_t step_ = 0;
-};
-
-TEST(CommunicationHook, ThatThrowsEndsTheStepOnEveryRank) {
-  for (const char* transports : {"shm", "tcp"}) {
-    for (const std::string where : {"attach", "start", "finish", "end_step"}) {
-      on_ranks(3, transports, [&](Communicator& communicator) {
-        Model model(20, 5);
-        const ReducerOptions options = small_buckets(std::make_shared<ThrowingHook>(where));
-        const Error error = thrown_by([&] {
-          Reducer reducer(communicator, model.list(), options);
-          for (std::size_t step = 0; step < kSteps; ++step)
-            run_step(reducer, model, communicator.rank(), step);
-        });
-        EXPECT_EQ(error.culprit(), 1) << where;
-        EXPECT_NE(std::string(error.what()).find("hook \"throwing\" failed on rank 1 in " + where),
-                  std::string::npos)
-            << error.what();
-        EXPECT_NE(std::string(error.what()).find("no more paper"), std::string::npos) << error.what();
-      });
-    }
-  }
-}
-
-/// All ranks have found the step good by then: one that dropped it would have other parameters.
-TEST(CommunicationHook, ThatCannotEndAGoodStepEndsTheNextOneOnEveryRank) {
-  for (const bool marks : {true, false}) {
-    std::barrier all_have_ended(3);
-    on_ranks(3, "auto", [&](Communicator& communicator) {
-      Model model(20, 5);
-      auto reducer = std::make_unique<Reducer>(communicator, model.list(),
-                                               small_buckets(std::make_shared<ThrowingHook>("end_step")));
-      const int rank = communicator.rank();
-      for (std::size_t step = 0; step < 2; ++step) EXPECT_NO_THROW(run_step(*reducer, model, rank, step));
-      expect_averages(*reducer, model, communicator.size(), 1);
-      EXPECT_EQ(reducer->steps(), 2u);
-      all_have_ended.arrive_and_wait();
-      if (rank == 1 && !marks) return reducer.reset();  // It tells the peers all the same.
-      const Error error = thrown_by([&] { run_step(*reducer, model, rank, 2); });
-      EXPECT_EQ(error.culprit(), 1);
-      EXPECT_NE(
-          std::string(error.what()).find("hook \"throwing\" failed on rank 1 in end_step: no more paper"),
-          std::string::npos)
-          << error.what();
-      if (rank != 1) return;
-      EXPECT_STREQ(thrown_by([&] { static_cast<void>(reducer->begin_step(1)); }).what(), error.what());
-      EXPECT_STREQ(thrown_by([&] { static_cast<void>(reducer->slices()); }).what(), error.what());
-    });
-  }
-}
-
-/// While the peers are on their way into the checkpoint.
-TEST(CommunicationHook, ThatCannotSayWhatItKeepsIsAnErrorOnEveryRank) {
-  const std::function<void(Reducer&)> calls[] = {
-      [](Reducer& reducer) { static_cast<void>(reducer.slices()); },
-      [](Reducer& reducer) { static_cast<void>(reducer.slices(CheckpointInfo{.world_size = 3})); },
-      [](Reducer& reducer) {
-        static_cast<void>(reducer.slices(CheckpointInfo{.world_size = 1}));
-        reducer.restored(7);
-      }};
-  for (const auto& call : calls) {
-    on_ranks(3, "auto", [&](Communicator& communicator) {
-      Model model(3, 1);
-      Reducer reducer(communicator, model.list(), small_buckets(std::make_shared<ThrowingHook>("state")));
-      communicator.barrier();  // All have made theirs.
-      const Error error = thrown_by([&] {
-        call(reducer);
-        communicator.barrier();
-      });
-      EXPECT_EQ(error.culprit(), 1);
-      EXPECT_NE(std::string(error.what()).find("hook \"throwing\" on rank 1: no more paper"),
-                std::string::npos)
-          << error.what();
-    });
-  }
-}
-
-TEST(CommunicationHook, ThatThrowsSomethingElseEndsTheStepAsWell) {
-  on_ranks(2, "auto", [&](Communicator& communicator) {
-    Model model(20, 5);
-    Reducer reducer(communicator, model.list(),
-                    small_buckets(std::make_shared<ThrowingHook>("start, strangely")));
-    const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
-    EXPECT_EQ(error.culprit(), 1);
-    EXPECT_NE(std::string(error.what()).find("no std::exception"), std::string::npos) << error.what();
-  });
-}
-
 TEST(CommunicationHook, ThatDiffersBetweenRanksIsNamed) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(3, 1);
@@ -374,31 +226,6 @@ TEST(CommunicationHook, OfAnotherReducerIsRefusedOnEveryRank) {
         expect_averages(reducer, model, communicator.size(), 0);
       }
       ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1), {.hook = other});
-    });
-  }
-}
-
-/// Of an operation that is waited for, and of one in which the hook blocks.
-TEST(CommunicationHook, AGroupThatIsLostSaysWhyItself) {
-  const std::function<std::shared_ptr<CommunicationHook>()> makers[] = {
-      [] { return make_half_hook(); },
-      [] { return make_power_sgd_hook({.rank = 1, .start_step = 1, .min_compression = 1}); }};
-  for (const auto& make : makers) {
-    on_ranks(2, "auto", [&](Communicator& communicator) {
-      std::vector<float> values(64);
-      const std::vector<Parameter> list{{"w", DataType::f32, {8, 8}, values.data(), nullptr}};
-      Reducer reducer(communicator, list, {.hook = make()});
-      communicator.barrier();  // Both have made theirs.
-      if (communicator.rank() == 1) return communicator.abort("no disk");
-      const Error error = thrown_by([&] {
-        reducer.mark_ready(0);
-        reducer.wait();
-      });
-      EXPECT_EQ(error.code(), ErrorCode::aborted);
-      EXPECT_EQ(error.culprit(), 1);
-      const std::string text = error.what();
-      EXPECT_NE(text.find("no disk"), std::string::npos) << text;
-      EXPECT_EQ(text.find("hook"), std::string::npos) << text;
     });
   }
 }
