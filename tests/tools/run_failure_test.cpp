@@ -1,0 +1,100 @@
+// lockstep-run when ranks fail, or cannot be started.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/support/temporary_directory.hpp"
+#include "tests/tools/run_program.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+TEST(Run, FirstFailureStopsTheOthersAndGivesTheCode) {
+  const Outcome outcome = run_shell(3, "if [ $RANK = 1 ]; then echo oops >&2; exit 7; fi; exec sleep 1000");
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_EQ(outcome.error.rfind("[1] oops\nlockstep-run: rank 1 (pid ", 0), 0u) << outcome.error;
+  EXPECT_NE(outcome.error.find(") exited with code 7; the other ranks were stopped\n"
+                               "lockstep-run: the last lines of standard error of rank 1:\n[1] oops\n"),
+            std::string::npos)
+      << outcome.error;
+}
+
+TEST(Run, DeathBySignalIsNamedAndCounted) {
+  const Outcome outcome = run_shell(2, "if [ $RANK = 0 ]; then kill -KILL $$; fi; exec sleep 1000");
+  EXPECT_EQ(outcome.code, 128 + SIGKILL);
+  EXPECT_NE(outcome.error.find("lockstep-run: rank 0 (pid "), std::string::npos);
+  EXPECT_NE(outcome.error.find(") was killed by SIGKILL; the other ranks were stopped\n"), std::string::npos);
+}
+
+TEST(Run, OnlyTheLastLinesAreRepeated) {
+  const Outcome outcome =
+      run_shell(1, "i=0; while [ $i -lt 50 ]; do echo line $i >&2; i=$((i+1)); done; exit 1", {"--quiet"});
+  EXPECT_EQ(outcome.output, "");
+  EXPECT_EQ(outcome.error.find("line 29"), std::string::npos);
+  EXPECT_NE(outcome.error.find("[0] line 30\n"), std::string::npos);
+  EXPECT_NE(outcome.error.find("[0] line 49\n"), std::string::npos);
+}
+
+/// Rank 0 sets `trap` and stays; rank 1 exits with 4, and not before the trap is set.
+Outcome fail_beside_trap(const std::string& trap, const std::string& grace) {
+  const TemporaryDirectory directory;
+  const std::string set = directory.path() + "/set";
+  return run_shell(2,
+                   "if [ $RANK = 1 ]; then while [ ! -e " + set + " ]; do sleep 0.01; done; exit 4; fi; " +
+                       trap + "; : >" + set + "; while :; do sleep 0.01; done",
+                   {"--grace", grace});
+}
+
+TEST(Run, RanksDeafToSigtermAreKilledAfterTheGraceTime) {
+  EXPECT_EQ(fail_beside_trap("trap '' TERM", "100ms").code, 4);
+}
+
+TEST(Run, RanksMayEndInOrderDuringTheGraceTime) {
+  const Outcome outcome = fail_beside_trap("trap 'echo saved; exit 0' TERM", "60s");
+  EXPECT_EQ(outcome.output, "[0] saved\n");
+  EXPECT_EQ(outcome.code, 4);
+}
+
+TEST(Run, ProgramsThatCannotRunAreNamed) {
+  EXPECT_EQ(run({"-n", "2", "no-such-program"}).error,
+            "lockstep-run: cannot find the program \"no-such-program\" in PATH\n");
+  const Outcome outcome = run({"-n", "2", "/etc/passwd"});
+  EXPECT_EQ(outcome.error, "lockstep-run: cannot run /etc/passwd: Permission denied\n");
+  EXPECT_EQ(outcome.code, 127);
+}
+
+TEST(Run, AFolderIsNoProgram) {
+  EXPECT_EQ(run({"-n", "1", "/usr/bin"}).error, "lockstep-run: cannot run /usr/bin: Is a directory\n");
+}
+
+TEST(Run, DescriptorsAreCountedBeforeTheFirstRankStarts) {
+  const Outcome outcome = run_in_shell("ulimit -n 80; exec $RUN -n 40 true");
+  EXPECT_EQ(outcome.error,
+            "lockstep-run: 40 ranks need 232 descriptors here, and this process may open 80: raise the limit "
+            "(ulimit -n), or start fewer ranks\n");
+  EXPECT_EQ(outcome.code, 127);
+}
+
+TEST(Run, TheUsualLimitIsRaisedHereAndKeptForRanks) {
+  const Outcome outcome =
+      run_in_shell("ulimit -S -n 80; exec $RUN -n 40 --only-rank 39 /bin/sh -c 'ulimit -n'");
+  EXPECT_EQ(outcome.output, "[39] 80\n");
+  EXPECT_EQ(outcome.code, 0);
+}
+
+TEST(Run, WrongUseIsExplained) {
+  EXPECT_NE(run({"true"}).error.find("-n RANKS is required"), std::string::npos);
+  EXPECT_NE(run({"-n", "2"}).error.find("PROGRAM is required"), std::string::npos);
+  EXPECT_NE(run({"-n", "2", ""}).error.find("PROGRAM is required"), std::string::npos);
+  EXPECT_NE(run({"-n", "0", "true"}).error.find("not in range"), std::string::npos);
+  EXPECT_NE(run({"-n", "2", "--grace", "soon", "true"}).error.find("\"soon\" is no duration"),
+            std::string::npos);
+  EXPECT_NE(run({"-n", "2", "--only-rank", "2", "true"}).error.find("there is no rank 2 among 2"),
+            std::string::npos);
+  EXPECT_NE(run({"-n", "2", "--nonsense", "true"}).error.find("--nonsense"), std::string::npos);
+  EXPECT_EQ(run({"true"}).code, 2);
+  EXPECT_NE(run({"-n", "1", "true"}, {{"LOCKSTEP_RNAK", "1"}}).error.find("did you mean LOCKSTEP_RANK?"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::internal

@@ -1,0 +1,74 @@
+// What the user of lockstep-run sees of its ranks.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "lib/base/env.hpp"
+#include "tests/support/temporary_directory.hpp"
+#include "tests/tools/run_program.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+TEST(Run, FilesHoldEachRanksOutputAsItIs) {
+  TemporaryDirectory directory;
+  const Outcome outcome = run_shell(2, "printf 'out %s\\r\\n' $RANK; echo no newline | tr -d '\\n'",
+                                    {"--output-dir", directory.path() + "/logs", "-q"});
+  EXPECT_EQ(outcome.output, "");
+  EXPECT_EQ(read_file(directory.path() + "/logs/rank-0.log"), "out 0\r\nno newline");
+  EXPECT_EQ(read_file(directory.path() + "/logs/rank-1.log"), "out 1\r\nno newline");
+}
+
+TEST(Run, LinesAreNeverMixed) {
+  const Outcome outcome =
+      run_shell(4, "i=0; while [ $i -lt 200 ]; do printf 'aaaa'; printf 'bbbb\\n'; i=$((i+1)); done");
+  std::istringstream lines(outcome.output);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_EQ(line.substr(3), " aaaabbbb");
+  EXPECT_EQ(count, 800);
+}
+
+TEST(Run, ProgressIsLeftOutOfPipesButForItsEnd) {
+  EXPECT_EQ(run_shell(1, "printf '\\r10 %%'; printf '\\r20 %%'; printf '\\r100 %%\\n'; echo end").output,
+            "[0] 100 %\n[0] end\n");
+}
+
+// The stream may be shared with one who made it so.
+TEST(Run, NothingIsLostWhereOutputDoesNotBlock) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const Fd from(ends[0]);
+  ASSERT_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);  // No Fd, which the child would not have.
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    execl(LOCKSTEP_RUN, LOCKSTEP_RUN, "-n", "1", "/usr/bin/seq", "100000", nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  sleep_for(std::chrono::milliseconds(500));  // For the pipe to fill.
+  std::size_t lines = 0;
+  std::array<char, 65536> bytes;
+  for (ssize_t count; (count = read(from.get(), bytes.data(), bytes.size())) > 0;)
+    lines += static_cast<std::size_t>(std::count(bytes.begin(), bytes.begin() + count, '\n'));
+  EXPECT_EQ(lines, 100'000u);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(exit_code(status), 0);
+}
+
+TEST(Run, OnATerminalRanksSeeATerminal) {
+  const std::string command =
+      std::string(LOCKSTEP_RUN) + " -n 1 /bin/sh -c 'test -t 1 && test -t 2 && echo terminal'";
+  ChildProcess process({"/usr/bin/script", "-qec", command, "/dev/null"}, kEnvironment);
+  EXPECT_NE(process.read_output().find("[0] terminal"), std::string::npos);
+  EXPECT_EQ(exit_code(process.wait()), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
