@@ -48,5 +48,11 @@ TEST(LineSplitter, EndlessLinesAreCut) {
   EXPECT_EQ(seen[1], "L:xxxxx");
 }
 
+TEST(LineSplitter, TheLongestLineIsOneLine) {
+  const std::string longest(LineSplitter::kMaxLine, 'x');
+  for (const char* end : {"\n", "\r\n", ""}) EXPECT_EQ(split({longest + end}), Seen{"L:" + longest});
+  EXPECT_EQ(split({longest + "x\n"}), (Seen{"L:" + longest, "L:x"}));
+}
+
 }  // namespace
 }  // namespace lockstep::run

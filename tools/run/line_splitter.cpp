@@ -17,8 +17,8 @@ void LineSplitter::take(char c) {
     drawn_ = std::exchange(text_, "");
   }
   if (c == '\r') return;
+  if (text_.size() == kMaxLine) end_line();  // Only now: its \n may have followed.
   text_ += c;
-  if (text_.size() == kMaxLine) end_line();
 }
 
 void LineSplitter::end_line() {
