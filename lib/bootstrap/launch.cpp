@@ -155,9 +155,8 @@ Environment current_environment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos && equals + 1 < text.size()) {
+    if (equals != std::string_view::npos)
       environment.emplace(text.substr(0, equals), text.substr(equals + 1));
-    }
   }
   return environment;
 }

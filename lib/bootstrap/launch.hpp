@@ -31,7 +31,8 @@ inline constexpr std::string_view kServedScheme = "served://";
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-/// Variables of this process. Empty values are left out: they count as not set.
+/// Variables of this process, those with an empty value too: they count as not set here, but mean something
+/// to programs that lockstep-run starts (CUDA_VISIBLE_DEVICES).
 Environment current_environment();
 
 struct Launch {

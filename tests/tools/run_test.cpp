@@ -26,6 +26,18 @@ TEST(Run, ThreadsAreDividedUnlessTheUserSaysSo) {
   EXPECT_EQ(run({"-n", "1", "/bin/sh", "-c", "echo $OMP_NUM_THREADS"}, environment).output, "[0] 5\n");
 }
 
+// CUDA_VISIBLE_DEVICES= hides all GPUs; unset it shows all.
+TEST(Run, EmptyVariablesStayEmpty) {
+  Environment environment = kEnvironment;
+  environment["CUDA_VISIBLE_DEVICES"] = environment["OMP_NUM_THREADS"] = environment["LOCKSTEP_IFNAME"] = "";
+  const Outcome outcome =
+      run({"-n", "1", "/bin/sh", "-c",
+           "echo ${CUDA_VISIBLE_DEVICES-unset} ${OMP_NUM_THREADS:+divided} ${LOCKSTEP_IFNAME-unset}"},
+          environment);
+  EXPECT_EQ(outcome.output, "[0] divided\n");
+  EXPECT_EQ(outcome.code, 0);
+}
+
 TEST(Run, RankZeroReadsStandardInputTheOthersNothing) {
   ChildProcess process = start({"-n", "2", "/bin/sh", "-c", "read line; echo \"$RANK: $line\""});
   process.write_line("hello");
@@ -41,6 +53,16 @@ TEST(Run, DryRunPrintsTheVariables) {
                            "[0] MASTER_ADDR=127.0.0.1\n"}) {
     EXPECT_NE(outcome.output.find(line), std::string::npos) << line;
   }
+}
+
+TEST(Run, DryRunPrintsWhatRanksWouldGet) {
+  Environment environment = kEnvironment;
+  environment["OMP_NUM_THREADS"] = "7";
+  environment["RANK"] = "9";
+  const Outcome outcome = run({"-n", "1", "--dry-run", "anything"}, environment);
+  EXPECT_NE(outcome.output.find("[0] OMP_NUM_THREADS=7\n"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("[0] RANK=0\n"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("PATH"), std::string::npos) << outcome.output;
 }
 
 TEST(Run, VariablesArePrintedFromTheRegistry) {

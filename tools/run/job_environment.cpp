@@ -56,7 +56,8 @@ internal::Environment rank_environment(const internal::Environment& inherited, c
   environment["GROUP_RANK"] = "0";
   environment["MASTER_ADDR"] = kHost;
   environment["MASTER_PORT"] = std::to_string(facts.master_port);
-  environment.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(1, facts.cores / facts.ranks)));
+  std::string& threads = environment["OMP_NUM_THREADS"];
+  if (threads.empty()) threads = std::to_string(std::max(1, facts.cores / facts.ranks));
   return environment;
 }
 

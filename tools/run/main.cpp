@@ -43,10 +43,12 @@ int complain(const Status& status) {
 }
 
 int print_environments(const JobFacts& facts) {
+  const internal::Environment inherited = internal::current_environment();
   for (int rank = 0; rank < facts.ranks; ++rank) {
-    for (const auto& [name, value] : rank_environment({}, facts, rank)) {
-      std::printf("[%d] %s=%s\n", rank, name.c_str(), value.c_str());
-    }
+    const internal::Environment all = rank_environment(inherited, facts, rank);
+    // What is set here, with the value that the rank gets.
+    for (const auto& [name, value] : rank_environment({}, facts, rank))
+      std::printf("[%d] %s=%s\n", rank, name.c_str(), all.at(name).c_str());
   }
   return 0;
 }
