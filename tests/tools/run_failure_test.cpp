@@ -62,6 +62,13 @@ TEST(Run, ProgramsThatCannotRunAreNamed) {
   EXPECT_EQ(outcome.code, 127);
 }
 
+TEST(Run, NamesThatNoFileCanHaveAreRefused) {
+  const std::string name = "./" + std::string(300, 'x');
+  const Outcome outcome = run({"-n", "1", name});
+  EXPECT_EQ(outcome.error, "lockstep-run: cannot run " + name + ": File name too long\n");
+  EXPECT_EQ(outcome.code, 127);
+}
+
 TEST(Run, AFolderIsNoProgram) {
   EXPECT_EQ(run({"-n", "1", "/usr/bin"}).error, "lockstep-run: cannot run /usr/bin: Is a directory\n");
 }

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace lockstep::run {
@@ -79,11 +80,14 @@ struct Image {
     for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
     argv = pointers(arguments);
     envp = pointers(variables);
+    shell_argv = argv;
+    shell_argv.insert(shell_argv.begin(), shell.data());
   }
   std::vector<std::string> arguments, variables;
-  std::string path;
+  std::string path, shell = "/bin/sh";
   rlimit descriptors;
   std::vector<char*> argv, envp;
+  std::vector<char*> shell_argv;  ///< For a script that does not name its interpreter.
 };
 
 /// Runs in the child. Returns only by exec; errno goes into `failure` when that fails.
@@ -100,6 +104,7 @@ struct Image {
   dup2(output, STDOUT_FILENO);
   dup2(error, STDERR_FILENO);
   execve(image.path.c_str(), image.argv.data(), image.envp.data());
+  if (errno == ENOEXEC) execve(image.shell.c_str(), image.shell_argv.data(), image.envp.data());
   const int why = errno;
   (void)!write(failure, &why, sizeof why);
   _exit(127);
@@ -121,6 +126,13 @@ Status await_exec(Channel& failure, const std::string& path, pid_t pid) {
   if (count == 0) return Status();
   waitpid(pid, nullptr, 0);
   return system_error("cannot run " + path, why);
+}
+
+/// 0, or the errno of what would keep `path` from being run.
+int why_not_run(const std::string& path) {
+  if (access(path.c_str(), X_OK) != 0) return errno;
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? EISDIR : 0;
 }
 
 }  // namespace
@@ -150,22 +162,22 @@ Result<Child> start_child(const ChildOptions& options) {
 }
 
 Result<std::string> find_program(const std::string& name) {
-  const auto runs = [](const std::string& path) {
-    return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path);
-  };
   if (name.find('/') != std::string::npos) {
-    if (runs(name)) return name;
-    return system_error("cannot run " + name, std::filesystem::is_directory(name) ? EISDIR : errno);
+    const int why = why_not_run(name);
+    if (why == 0) return name;
+    return system_error("cannot run " + name, why);
   }
   const char* variable = getenv("PATH");
   std::string_view path = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
-  while (!path.empty()) {
+  for (bool last = false; !last;) {
     const std::size_t end = path.find(':');
-    const std::string candidate = std::string(path.substr(0, end)) + "/" + name;
-    if (runs(candidate)) return candidate;
-    path = end == std::string_view::npos ? std::string_view() : path.substr(end + 1);
+    const std::string_view directory = path.substr(0, end);  // An empty one is this one, as everywhere.
+    const std::string candidate = std::string(directory.empty() ? "." : directory) + "/" + name;
+    if (why_not_run(candidate) == 0) return candidate;
+    last = end == std::string_view::npos;
+    if (!last) path.remove_prefix(end + 1);
   }
-  const bool here = runs("./" + name);
+  const bool here = why_not_run("./" + name) == 0;
   return Status(ErrorCode::configuration, "cannot find the program \"" + name + "\" in PATH" +
                                               (here ? "; did you mean ./" + name + "?" : ""));
 }
