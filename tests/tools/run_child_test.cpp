@@ -1,8 +1,18 @@
 // How the program of a rank is found and started, as execvp(3) does it.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 
 #include "tests/support/forked.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -52,6 +62,29 @@ TEST(RunChild, AProgramBehindAClosedFolderIsNamed) {
     ASSERT_TRUE(!is_root || setresuid(kNobody, kNobody, kNobody) == 0);
     EXPECT_EQ(find_program(folder + "/prog").status().message(),
               "cannot run " + folder + "/prog: Permission denied");
+  });
+}
+
+/// From now on this process cannot look at others by descriptor, as in containers of before 2019.
+bool refuse_pidfds() {
+  constexpr unsigned kNumber = offsetof(seccomp_data, nr);
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{std::size(steps), steps};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(RunChild, WhatCannotBeWatchedIsNotLeftRunning) {
+  run_forked(1, [](int) {
+    ASSERT_TRUE(refuse_pidfds());
+    ChildOptions options;
+    options.command = {"/bin/sleep", "1000"};
+    getrlimit(RLIMIT_NOFILE, &options.descriptors);
+    EXPECT_EQ(start_child(options).status().message(), "pidfd_open: Function not implemented");
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "it is still there";
+    EXPECT_EQ(errno, ECHILD);
   });
 }
 

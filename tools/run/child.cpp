@@ -155,7 +155,12 @@ Result<Child> start_child(const ChildOptions& options) {
   Child child;
   child.pid = pid;
   child.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!child.pidfd) return system_error("pidfd_open", errno);
+  if (!child.pidfd) {
+    const int why = errno;
+    kill(-pid, SIGKILL);  // With what it may have started: nobody else knows of this group yet.
+    waitpid(pid, nullptr, 0);
+    return system_error("pidfd_open", why);
+  }
   child.output = std::move(output.reading);
   child.error = std::move(error.reading);
   return child;
