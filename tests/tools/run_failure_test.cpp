@@ -88,6 +88,31 @@ TEST(Run, TheUsualLimitIsRaisedHereAndKeptForRanks) {
   EXPECT_EQ(outcome.code, 0);
 }
 
+// Before it opens anything for itself, too.
+TEST(Run, AFewDescriptorsAreEnoughToSayWhatIsMissing) {
+  EXPECT_EQ(run_in_shell("ulimit -S -n 7; exec $RUN -n 1 true").code, 0);
+  const Outcome none = run_in_shell("ulimit -n 7; exec $RUN -n 1 true");
+  EXPECT_EQ(none.error,
+            "lockstep-run: 1 ranks need 37 descriptors here, and this process may open 7: raise the limit "
+            "(ulimit -n), or start fewer ranks\n");
+  EXPECT_EQ(none.code, 127);
+}
+
+// A library that cannot set itself up throws.
+TEST(Run, WhatIsThrownIsTold) {
+  const Outcome outcome = run_in_shell("ulimit -n 7; exec $RUN -n 1 --dry-run true");
+  EXPECT_EQ(outcome.error.rfind("lockstep-run: ", 0), 0u) << outcome.error;
+  EXPECT_NE(outcome.error.find("Too many open files\n"), std::string::npos) << outcome.error;
+  EXPECT_EQ(outcome.code, 127);
+}
+
+TEST(Run, AParentThatIgnoresTheEndsOfChildrenIsNoMatter) {
+  signal(SIGCHLD, SIG_IGN);
+  ChildProcess process = start({"-n", "1", "/bin/sh", "-c", "read line; exit 3"});
+  signal(SIGCHLD, SIG_DFL);
+  EXPECT_EQ(outcome_of(std::move(process)).code, 3);
+}
+
 TEST(Run, WrongUseIsExplained) {
   EXPECT_NE(run({"true"}).error.find("-n RANKS is required"), std::string::npos);
   EXPECT_NE(run({"-n", "2"}).error.find("PROGRAM is required"), std::string::npos);

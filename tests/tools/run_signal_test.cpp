@@ -27,6 +27,15 @@ TEST(Run, SignalsArePassedOn) {
   }
 }
 
+// As nohup and jobs in the background of a script have it.
+TEST(Run, SignalsIgnoredAtTheStartStayIgnored) {
+  const Outcome outcome = run_in_shell(
+      "trap '' HUP INT; exec $RUN -n 1 --grace 0s /bin/sh -c "
+      "'kill -HUP $PPID; kill -INT $PPID; sleep 0.5; echo alive'");
+  EXPECT_EQ(outcome.output, "[0] alive\n");
+  EXPECT_EQ(outcome.code, 0);
+}
+
 TEST(Run, SecondInterruptKillsAtOnce) {
   ChildProcess process = start({"-n", "2", "--grace", "1000s", "/bin/sh", "-c",
                                 "trap 'echo no' INT; echo ready; while :; do sleep 0.01; done"});

@@ -25,7 +25,7 @@ void detach() {
   if (null > STDERR_FILENO) close(null);
 }
 
-[[noreturn]] void guard(int pipe) {
+[[noreturn]] void guard(int pipe) noexcept {
   detach();
   std::set<pid_t> groups;
   for (pid_t message = 0;;) {

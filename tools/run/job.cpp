@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "lib/net/descriptor_limit.hpp"
 #include "tools/run/exit_text.hpp"
 
 namespace lockstep::run {
@@ -36,18 +35,6 @@ Result<Fd> open_log(const std::string& directory, int rank) {
   return file;
 }
 
-/// So many ranks need as many descriptors here: a rank's process, its two streams, its file, and its two
-/// connections to the store.
-Status check_descriptors(int ranks, bool files, const rlimit& usual) {
-  constexpr std::uint64_t kOfARank = 5, kOwn = 32;
-  const std::uint64_t needed = static_cast<std::uint64_t>(ranks) * (kOfARank + (files ? 1 : 0)) + kOwn;
-  if (needed <= usual.rlim_max) return Status();
-  return Status(ErrorCode::configuration, std::to_string(ranks) + " ranks need " + std::to_string(needed) +
-                                              " descriptors here, and this process may open " +
-                                              std::to_string(usual.rlim_max) +
-                                              ": raise the limit (ulimit -n), or start fewer ranks");
-}
-
 bool ends_the_job(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
@@ -61,13 +48,11 @@ Job::~Job() {
   }
 }
 
-Status Job::start(const JobFacts& facts) {
+Status Job::start(const JobFacts& facts, const rlimit& descriptors) {
   auto program = find_program(options_.command.front());
   if (!program.ok()) return program.status();
   ChildOptions options;
-  options.descriptors = internal::raise_descriptor_limit();
-  LOCKSTEP_RETURN_IF_ERROR(
-      check_descriptors(facts.ranks, !options_.output_directory.empty(), options.descriptors));
+  options.descriptors = descriptors;
   options.command = options_.command;
   options.command.front() = *program;
   options.output_is_terminal = screen_.is_terminal(Screen::Stream::output);

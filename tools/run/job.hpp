@@ -2,6 +2,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <memory>
 #include <optional>
@@ -28,8 +29,8 @@ class Job {
   /// Kills what still runs.
   ~Job();
 
-  /// Starts every rank.
-  internal::Status start(const JobFacts& facts);
+  /// Starts every rank, which may have so many descriptors open.
+  internal::Status start(const JobFacts& facts, const rlimit& descriptors);
   /// Waits for all of them. The exit code of the first that failed, or 0.
   int run();
 

@@ -1,25 +1,23 @@
 // lockstep-run: starts the ranks of a job on this machine, serves their store, and answers for their end.
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <string>
 
 #include "lib/base/config.hpp"
+#include "lib/net/descriptor_limit.hpp"
 #include "tools/run/guardian.hpp"
 #include "tools/run/job.hpp"
 #include "tools/run/job_environment.hpp"
 #include "tools/run/options.hpp"
+#include "tools/run/own_process.hpp"
 
 namespace lockstep::run {
 namespace {
 
-using internal::Fd;
-using internal::Result;
 using internal::Status;
 
 constexpr int kCannotRun = 127;  // As shells say it of a command that cannot be started.
@@ -29,18 +27,11 @@ constexpr int kJobIdBytes = 8;
 // may be long, and nobody waits for more than the status.
 constexpr std::chrono::milliseconds kEvidenceGrace{2'000};
 
-/// What is opened later would get the number of a closed standard stream, and be overwritten by what is put
-/// there.
-void open_standard_streams() {
-  int fd = open("/dev/null", O_RDWR);
-  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
-  if (fd >= 0) close(fd);
-}
-
-int complain(const Status& status) {
-  std::fprintf(stderr, "lockstep-run: %s\n", status.message().c_str());
+int complain(const char* why) {
+  std::fprintf(stderr, "lockstep-run: %s\n", why);
   return kCannotRun;
 }
+int complain(const Status& status) { return complain(status.message().c_str()); }
 
 int print_environments(const JobFacts& facts) {
   const internal::Environment inherited = internal::current_environment();
@@ -53,21 +44,7 @@ int print_environments(const JobFacts& facts) {
   return 0;
 }
 
-/// Blocks the signals that are passed on and gives a descriptor to read them from. Before any thread starts,
-/// so that all threads block them.
-Result<Fd> take_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP})
-    sigaddset(&set, signal);
-  sigprocmask(SIG_BLOCK, &set, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  Fd fd(signalfd(-1, &set, SFD_CLOEXEC));
-  if (!fd) return internal::system_error("signalfd", errno);
-  return fd;
-}
-
-int run_job(const RunOptions& options, Guardian& guardian) {
+int run_job(const RunOptions& options, const rlimit& usual, Guardian& guardian) {
   auto signals = take_signals();
   if (!signals.ok()) return complain(signals.status());
   const std::string secret = random_text(kSecretBytes), job_id = "run-" + random_text(kJobIdBytes);
@@ -79,28 +56,40 @@ int run_job(const RunOptions& options, Guardian& guardian) {
   const JobFacts facts = new_job(options.ranks, "tcp://" + store.value()->address().text(), secret, job_id);
   if (options.dry_run) return print_environments(facts);
   Job job(options, guardian, **store, *signals);
-  if (const Status status = job.start(facts); !status.ok()) return complain(status);
+  if (const Status status = job.start(facts, usual); !status.ok()) return complain(status);
   return job.run();
 }
 
-int run(int argc, char** argv) {
+/// `usual`: how many descriptors this process could have open before the limit was raised.
+int run(int argc, char** argv, const rlimit& usual) {
   RunOptions options;
   if (const auto code = parse_options(argc, argv, options)) return *code;
   if (options.variables) return std::fputs(internal::variables_markdown().c_str(), stdout) < 0 ? 1 : 0;
   if (const Status status = internal::check_environment(); !status.ok()) return complain(status);
+  if (!options.dry_run) {
+    if (const Status status = check_descriptors(options, usual.rlim_max); !status.ok())
+      return complain(status);
+  }
   if (!options.output_directory.empty() && mkdir(options.output_directory.c_str(), 0755) != 0 &&
       errno != EEXIST) {
     return complain(internal::system_error("cannot create " + options.output_directory, errno));
   }
   auto guardian = Guardian::start();
   if (!guardian.ok()) return complain(guardian.status());
-  return run_job(options, *guardian);
+  return run_job(options, usual, *guardian);
 }
 
 }  // namespace
 }  // namespace lockstep::run
 
 int main(int argc, char** argv) {
+  // Where a parent ignored it, the kernel reaps ranks, and nobody hears how they ended.
+  signal(SIGCHLD, SIG_DFL);
+  const rlimit usual = lockstep::internal::raise_descriptor_limit();
   lockstep::run::open_standard_streams();
-  return lockstep::run::run(argc, argv);
+  try {
+    return lockstep::run::run(argc, argv, usual);
+  } catch (const std::exception& error) {  // Threads and memory that cannot be had, at the start.
+    return lockstep::run::complain(error.what());
+  }
 }
