@@ -1,5 +1,6 @@
 #include "tests/tools/run_program.hpp"
 
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <iterator>
 #include <sstream>
 #include <utility>
+
+#include "tests/support/eventually.hpp"
 
 namespace lockstep::internal {
 
@@ -39,7 +42,9 @@ Outcome run_shell(int ranks, const std::string& script, std::vector<std::string>
 Outcome run_in_shell(const std::string& script) {
   Environment environment = kEnvironment;
   environment["RUN"] = LOCKSTEP_RUN;
-  return outcome_of(ChildProcess({"/bin/sh", "-c", script}, environment));
+  // What ctest leaves open counts, too.
+  const std::string alone = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ";
+  return outcome_of(ChildProcess({"/bin/sh", "-c", alone + script}, environment));
 }
 
 std::string sorted(const std::string& text) {
@@ -57,18 +62,21 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-char state_of(pid_t pid) {
-  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
-  const std::size_t name_end = text.rfind(") ");
-  return name_end == std::string::npos ? '?' : text[name_end + 2];
+void wait_for_state(pid_t pid, char state) {
+  const auto is_there = [&] {
+    const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
+    const std::size_t name_end = text.rfind(") ");
+    return name_end != std::string::npos && text[name_end + 2] == state;
+  };
+  EXPECT_TRUE(lockstep::testing::eventually(is_there)) << pid << " did not come to state " << state;
 }
 
 EndWatch::EndWatch(pid_t pid) : pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {}
 
-bool EndWatch::ended() const {
+bool EndWatch::ended(int patience_ms) const {
   if (!pidfd_) return true;
   pollfd entry{pidfd_.get(), POLLIN, 0};
-  return poll(&entry, 1, 60'000) == 1;
+  return poll(&entry, 1, patience_ms) == 1;
 }
 
 }  // namespace lockstep::internal

@@ -31,13 +31,13 @@ Outcome run_in_shell(const std::string& script);
 std::string sorted(const std::string& text);
 std::string read_file(const std::string& path);
 /// The state letter of a process, as ps shows it.
-char state_of(pid_t pid);
+void wait_for_state(pid_t pid, char state);
 
 /// Sees a process end, whoever reaps it.
 class EndWatch {
  public:
   explicit EndWatch(pid_t pid);
-  bool ended() const;
+  bool ended(int patience_ms = 60'000) const;
 
  private:
   Fd pidfd_;

@@ -36,13 +36,20 @@ TEST(Run, SignalsIgnoredAtTheStartStayIgnored) {
   EXPECT_EQ(outcome.code, 0);
 }
 
+/// One rank that says so when it gets a signal, and lives on.
+ChildProcess start_deaf(const std::string& grace) {
+  ChildProcess process = start({"-n", "1", "--grace", grace, "/bin/sh", "-c",
+                                "for s in INT TERM HUP QUIT; do trap \"echo $s\" $s; done; "
+                                "trap 'exit 5' USR1; echo ready; while :; do sleep 0.01; done"});
+  EXPECT_EQ(process.read_line(), "[0] ready");
+  return process;
+}
+
 TEST(Run, SecondInterruptKillsAtOnce) {
-  ChildProcess process = start({"-n", "2", "--grace", "1000s", "/bin/sh", "-c",
-                                "trap 'echo no' INT; echo ready; while :; do sleep 0.01; done"});
-  process.read_line();
-  process.read_line();
+  ChildProcess process = start_deaf("1000s");
   process.kill(SIGINT);
-  EXPECT_EQ(process.read_line().substr(3), " no");
+  EXPECT_EQ(process.read_line(), "[0] INT");
+  sleep_for(std::chrono::milliseconds(1100));  // Sooner it is the same one.
   process.kill(SIGINT);
   EXPECT_EQ(exit_code(process.wait()), 128 + SIGKILL);
 }
@@ -54,10 +61,39 @@ TEST(Run, StopsAndContinuesWithItsRanks) {
   int status = 0;
   ASSERT_EQ(waitpid(process.pid(), &status, WUNTRACED), process.pid());
   EXPECT_TRUE(WIFSTOPPED(status));
-  while (state_of(rank) != 'T') sleep_for(std::chrono::milliseconds(1));
+  wait_for_state(rank, 'T');
   process.kill(SIGCONT);
   process.kill(SIGUSR1);
   EXPECT_EQ(exit_code(process.wait()), 128 + SIGUSR1);
+}
+
+// GNU timeout sends its signal twice; schedulers send SIGTERM, then SIGHUP.
+TEST(Run, RepeatedRequestsToEndLeaveTheGraceTime) {
+  ChildProcess process = start_deaf("1000s");
+  for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGTERM, SIGHUP}) {
+    process.kill(signal);
+    EXPECT_EQ(process.read_line(), "[0] " + std::string(sigabbrev_np(signal)));
+  }
+  process.kill(SIGUSR1);
+  EXPECT_EQ(exit_code(process.wait()), 5);
+}
+
+TEST(Run, KeysPressedTogetherAreOneRequest) {
+  ChildProcess process = start_deaf("1000s");
+  process.kill(SIGSTOP);  // What comes now is there together when it goes on.
+  wait_for_state(process.pid(), 'T');
+  for (const int signal : {SIGINT, SIGQUIT, SIGCONT}) process.kill(signal);
+  EXPECT_EQ(sorted(process.read_line() + "\n" + process.read_line() + "\n"), "[0] INT\n[0] QUIT\n");
+  process.kill(SIGUSR1);
+  EXPECT_EQ(exit_code(process.wait()), 5);
+}
+
+TEST(Run, RepeatedRequestsToEndDoNotLengthenTheGraceTime) {
+  ChildProcess process = start_deaf("1s");
+  const EndWatch watch(process.pid());
+  for (int i = 0; i < 600 && !watch.ended(100); ++i) process.kill(SIGTERM);
+  EXPECT_TRUE(watch.ended(0));
+  EXPECT_EQ(exit_code(process.wait()), 128 + SIGKILL);
 }
 
 /// Ranks and a grandchild of each, as their output names them.

@@ -35,9 +35,13 @@ Result<Fd> open_log(const std::string& directory, int rank) {
   return file;
 }
 
-bool ends_the_job(int signal) {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
-}
+constexpr std::size_t kSignalsAtOnce = 8;
+// A user who presses the key again after so many seconds has waited. GNU timeout, shells and schedulers send
+// SIGTERM twice, or SIGHUP with it, within microseconds, and mean it once.
+constexpr std::int64_t kAskedAgain = 1;
+
+bool is_from_a_user(int signal) { return signal == SIGINT || signal == SIGQUIT; }
+bool ends_the_job(int signal) { return is_from_a_user(signal) || signal == SIGTERM || signal == SIGHUP; }
 
 }  // namespace
 
@@ -81,7 +85,7 @@ Status Job::start_rank(int rank, const ChildOptions& options) {
 int Job::run() {
   while (any_running()) {
     wait_for_events();
-    kill_all_if_due();
+    if (grace_ && grace_->passed() && !killed_) kill_all();
   }
   for (Rank& rank : ranks_) rank.output->finish();
   if (!failure_) return 0;
@@ -103,8 +107,8 @@ void Job::wait_for_events() {
     entries.push_back({rank.child.error.get(), POLLIN, 0});
     entries.push_back({rank.status ? -1 : rank.child.pidfd.get(), POLLIN, 0});
   }
-  if (poll(entries.data(), entries.size(), kill_at_ ? kill_at_->poll_timeout() : -1) <= 0) return;
-  if (entries[0].revents != 0) handle_signal();
+  if (poll(entries.data(), entries.size(), grace_ && !killed_ ? grace_->poll_timeout() : -1) <= 0) return;
+  if (entries[0].revents != 0) handle_signals();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const pollfd* entry = &entries[1 + 3 * r];
     if (entry[0].revents != 0) read_output(ranks_[r], Screen::Stream::output);
@@ -153,23 +157,30 @@ void Job::fail(int number) {
 void Job::stop_others() {
   signal_all(SIGTERM);
   signal_all(SIGCONT);  // A stopped process sleeps through SIGTERM.
-  if (!kill_at_) kill_at_.emplace(internal::real_env(), options_.grace);
+  begin_grace();
 }
 
-void Job::kill_all_if_due() {
-  if (!kill_at_ || !kill_at_->passed()) return;
+/// Nobody lengthens it by asking again.
+void Job::begin_grace() {
+  if (!grace_) grace_.emplace(internal::real_env(), options_.grace);
+}
+
+void Job::kill_all() {
   signal_all(SIGKILL);
-  kill_at_.reset();
+  killed_ = true;
 }
 
-void Job::handle_signal() {
-  signalfd_siginfo info{};
-  if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
-  const int signal = static_cast<int>(info.ssi_signo);
-  if (ends_the_job(signal) && kill_at_) return signal_all(SIGKILL);  // Asked for the second time: now.
-  signal_all(signal);
-  if (ends_the_job(signal)) kill_at_.emplace(internal::real_env(), options_.grace);
-  if (signal == SIGTSTP) kill(getpid(), SIGSTOP);  // SIGCONT wakes this process, and is passed on.
+void Job::handle_signals() {
+  const bool later = grace_ && grace_->seconds_waited() >= kAskedAgain;
+  std::array<signalfd_siginfo, kSignalsAtOnce> infos{};
+  const ssize_t bytes = read(signals_.get(), infos.data(), sizeof infos);
+  for (std::size_t i = 0; bytes > 0 && i < static_cast<std::size_t>(bytes) / sizeof infos[0]; ++i) {
+    const int signal = static_cast<int>(infos[i].ssi_signo);
+    if (later && is_from_a_user(signal)) kill_all();
+    signal_all(signal);
+    if (ends_the_job(signal)) begin_grace();
+    if (signal == SIGTSTP) kill(getpid(), SIGSTOP);  // SIGCONT wakes this process, and is passed on.
+  }
 }
 
 void Job::signal_all(int signal) const {

@@ -49,12 +49,13 @@ class Job {
   internal::Status start_rank(int rank, const ChildOptions& options);
   bool any_running() const;
   void wait_for_events();
-  void handle_signal();
+  void handle_signals();
   void read_output(Rank& rank, Screen::Stream stream);
   void collect(int rank);
   void fail(int rank);
   void stop_others();
-  void kill_all_if_due();
+  void begin_grace();
+  void kill_all();
   void signal_all(int signal) const;
   void report();
 
@@ -64,8 +65,9 @@ class Job {
   const internal::Fd& signals_;
   Screen screen_;
   std::vector<Rank> ranks_;
-  std::optional<Failure> failure_;  ///< The first.
-  std::optional<internal::Deadline> kill_at_;
+  std::optional<Failure> failure_;           ///< The first.
+  std::optional<internal::Deadline> grace_;  ///< Begun by the first failure, or signal that ends the job.
+  bool killed_ = false;                      ///< It is over.
 };
 
 }  // namespace lockstep::run
