@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
+#include <sstream>
+#include <utility>
+
 #include "tests/support/temporary_directory.hpp"
 #include "tests/tools/run_program.hpp"
 
@@ -23,6 +27,28 @@ TEST(Run, DeathBySignalIsNamedAndCounted) {
   EXPECT_EQ(outcome.code, 128 + SIGKILL);
   EXPECT_NE(outcome.error.find("lockstep-run: rank 0 (pid "), std::string::npos);
   EXPECT_NE(outcome.error.find(") was killed by SIGKILL; the other ranks were stopped\n"), std::string::npos);
+}
+
+// Though it hears of both at once.
+TEST(Run, TheFirstToFailIsTheCause) {
+  ChildProcess process = start({"-n", "2", "/bin/sh", "-c", "echo $RANK $$; exec sleep 1000"});
+  std::array<pid_t, 2> pids{};
+  for (int i = 0; i < 2; ++i) {
+    std::string mark;
+    std::size_t rank = 0;
+    pid_t pid = 0;
+    std::istringstream(process.read_line()) >> mark >> rank >> pid;
+    pids.at(rank) = pid;
+  }
+  process.kill(SIGSTOP);
+  wait_for_state(process.pid(), 'T');
+  kill(pids[1], SIGTERM);
+  wait_for_state(pids[1], 'Z');
+  kill(pids[0], SIGKILL);
+  wait_for_state(pids[0], 'Z');
+  process.kill(SIGCONT);
+  EXPECT_EQ(process.read_error().rfind("lockstep-run: rank 1 (pid ", 0), 0u);
+  EXPECT_EQ(exit_code(process.wait()), 128 + SIGTERM);
 }
 
 TEST(Run, OnlyTheLastLinesAreRepeated) {

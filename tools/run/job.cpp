@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,8 @@ Result<Fd> open_log(const std::string& directory, int rank) {
   return file;
 }
 
+constexpr int kEndsAtOnce = 64;
+constexpr int kUnknownEnd = W_EXITCODE(127, 0);  // Somebody else reaped the rank. Shells answer so, too.
 constexpr std::size_t kSignalsAtOnce = 8;
 // A user who presses the key again after so many seconds has waited. GNU timeout, shells and schedulers send
 // SIGTERM twice, or SIGHUP with it, within microseconds, and mean it once.
@@ -47,14 +50,16 @@ bool ends_the_job(int signal) { return is_from_a_user(signal) || signal == SIGTE
 
 Job::~Job() {
   signal_all(SIGKILL);
-  for (Rank& rank : ranks_) {
-    if (!rank.status) waitpid(rank.child.pid, nullptr, 0);
+  for (const Rank& rank : ranks_) {
+    if (!rank.status) reap(rank.child.pid);
   }
 }
 
 Status Job::start(const JobFacts& facts, const rlimit& descriptors) {
   auto program = find_program(options_.command.front());
   if (!program.ok()) return program.status();
+  ends_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!ends_) return internal::system_error("epoll_create1", errno);
   ChildOptions options;
   options.descriptors = descriptors;
   options.command = options_.command;
@@ -79,7 +84,9 @@ Status Job::start_rank(int rank, const ChildOptions& options) {
   const bool shown = !options_.quiet && (!options_.only_rank || *options_.only_rank == rank);
   ranks_.push_back(
       {std::move(*child), std::make_unique<RankOutput>(rank, screen_, std::move(*log), shown), {}});
-  return Status();
+  epoll_event wanted{EPOLLIN, {.fd = rank}};
+  if (epoll_ctl(ends_.get(), EPOLL_CTL_ADD, ranks_.back().child.pidfd.get(), &wanted) == 0) return Status();
+  return internal::system_error("epoll_ctl", errno);
 }
 
 int Job::run() {
@@ -101,20 +108,20 @@ bool Job::any_running() const {
 }
 
 void Job::wait_for_events() {
-  std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}};
+  std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}, {ends_.get(), POLLIN, 0}};
+  const std::size_t first = entries.size();
   for (const Rank& rank : ranks_) {
     entries.push_back({rank.child.output.get(), POLLIN, 0});  // A closed one is -1, which poll leaves out.
     entries.push_back({rank.child.error.get(), POLLIN, 0});
-    entries.push_back({rank.status ? -1 : rank.child.pidfd.get(), POLLIN, 0});
   }
   if (poll(entries.data(), entries.size(), grace_ && !killed_ ? grace_->poll_timeout() : -1) <= 0) return;
   if (entries[0].revents != 0) handle_signals();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    const pollfd* entry = &entries[1 + 3 * r];
+    const pollfd* entry = &entries[first + 2 * r];
     if (entry[0].revents != 0) read_output(ranks_[r], Screen::Stream::output);
     if (entry[1].revents != 0) read_output(ranks_[r], Screen::Stream::error);
-    if (entry[2].revents != 0) collect(static_cast<int>(r));
   }
+  if (entries[1].revents != 0) collect_ended();
 }
 
 void Job::read_output(Rank& rank, Screen::Stream stream) {
@@ -126,16 +133,32 @@ void Job::read_output(Rank& rank, Screen::Stream stream) {
   if (count == 0 || (errno != EAGAIN && errno != EINTR)) from.reset();
 }
 
-/// A rank has ended: takes its last words, ends what it left behind, and its process.
+/// In the order of their deaths, which an epoll keeps: the first that failed is the cause.
+void Job::collect_ended() {
+  std::array<epoll_event, kEndsAtOnce> events{};
+  int count = 0;
+  while ((count = epoll_wait(ends_.get(), events.data(), kEndsAtOnce, 0)) > 0) {
+    for (int i = 0; i < count; ++i) collect(events[static_cast<std::size_t>(i)].data.fd);
+  }
+}
+
+/// Waits for the leader of a group, and ends what it left behind. Its status.
+int Job::reap(pid_t leader) {
+  siginfo_t info{};
+  const bool is_there = waitid(P_PID, static_cast<id_t>(leader), &info, WEXITED | WNOWAIT) == 0;
+  // While the leader is not reaped its number, and so the group's, is nobody else's.
+  if (is_there) kill(-leader, SIGKILL);
+  guardian_.remove(leader);
+  int status = kUnknownEnd;
+  if (is_there) waitpid(leader, &status, 0);
+  return status;
+}
+
+/// A rank has ended: takes its last words.
 void Job::collect(int number) {
   Rank& rank = ranks_[static_cast<std::size_t>(number)];
-  siginfo_t info{};
-  if (waitid(P_PID, static_cast<id_t>(rank.child.pid), &info, WEXITED | WNOWAIT) != 0) return;
-  // While the leader is not reaped its number, and so the group's, is nobody else's.
-  kill(-rank.child.pid, SIGKILL);
-  guardian_.remove(rank.child.pid);
-  int status = 0;
-  waitpid(rank.child.pid, &status, 0);
+  epoll_ctl(ends_.get(), EPOLL_CTL_DEL, rank.child.pidfd.get(), nullptr);
+  const int status = reap(rank.child.pid);
   rank.status = status;
   for (const auto stream : {Screen::Stream::output, Screen::Stream::error}) {
     const Fd& from = stream == Screen::Stream::output ? rank.child.output : rank.child.error;

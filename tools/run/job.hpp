@@ -51,7 +51,9 @@ class Job {
   void wait_for_events();
   void handle_signals();
   void read_output(Rank& rank, Screen::Stream stream);
+  void collect_ended();
   void collect(int rank);
+  int reap(pid_t leader);
   void fail(int rank);
   void stop_others();
   void begin_grace();
@@ -63,6 +65,7 @@ class Job {
   Guardian& guardian_;
   internal::StoreServer& store_;
   const internal::Fd& signals_;
+  internal::Fd ends_;  ///< An epoll of the ranks' processes.
   Screen screen_;
   std::vector<Rank> ranks_;
   std::optional<Failure> failure_;           ///< The first.
