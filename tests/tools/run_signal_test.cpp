@@ -1,6 +1,7 @@
 // Signals to lockstep-run, and that nothing is left behind however it ends.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -141,6 +142,20 @@ TEST(Run, NothingOutlivesAKilledLauncherWithoutStandardInput) {
   const EndWatch watches[] = {EndWatch(rank), EndWatch(grandchild)};
   process.kill(SIGKILL);
   for (const EndWatch& watch : watches) EXPECT_TRUE(watch.ended());
+}
+
+// In a container lockstep-run may be the first process, which every orphan comes to.
+TEST(Run, TheFirstProcessReapsOrphans) {
+  if (system("unshare -pf --kill-child --mount-proc true 2>/dev/null") != 0)
+    GTEST_SKIP() << "no process namespaces here";
+  const char* const script =
+      "orphan=$(sh -c 'sleep 0 >/dev/null & echo $!'); "
+      "while [ -e /proc/$orphan ]; do sleep 0.01; done; echo reaped; exit 3";
+  ChildProcess process({"/usr/bin/unshare", "-pf", "--kill-child", "--mount-proc", LOCKSTEP_RUN, "-n", "1",
+                        "/bin/sh", "-c", script},
+                       kEnvironment);
+  EXPECT_EQ(process.read_line(), "[0] reaped");
+  EXPECT_EQ(exit_code(process.wait()), 3);
 }
 
 TEST(Run, GrandchildrenEndWithTheirRank) {

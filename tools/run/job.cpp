@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -122,6 +123,7 @@ void Job::wait_for_events() {
     if (entry[1].revents != 0) read_output(ranks_[r], Screen::Stream::error);
   }
   if (entries[1].revents != 0) collect_ended();
+  if (getpid() == 1) reap_orphans();
 }
 
 void Job::read_output(Rank& rank, Screen::Stream stream) {
@@ -152,6 +154,21 @@ int Job::reap(pid_t leader) {
   int status = kUnknownEnd;
   if (is_there) waitpid(leader, &status, 0);
   return status;
+}
+
+/// The first process of a container gets those of all others. A rank hides those that ended after it, till it
+/// is collected.
+void Job::reap_orphans() const {
+  const auto is_rank = [this](pid_t pid) {
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [pid](const Rank& rank) { return !rank.status && rank.child.pid == pid; });
+  };
+  for (;;) {
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+    if (info.si_pid == 0 || is_rank(info.si_pid)) return;
+    waitpid(info.si_pid, nullptr, 0);
+  }
 }
 
 /// A rank has ended: takes its last words.
@@ -199,6 +216,7 @@ void Job::handle_signals() {
   const ssize_t bytes = read(signals_.get(), infos.data(), sizeof infos);
   for (std::size_t i = 0; bytes > 0 && i < static_cast<std::size_t>(bytes) / sizeof infos[0]; ++i) {
     const int signal = static_cast<int>(infos[i].ssi_signo);
+    if (signal == SIGCHLD) continue;
     if (later && is_from_a_user(signal)) kill_all();
     signal_all(signal);
     if (ends_the_job(signal)) begin_grace();

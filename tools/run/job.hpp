@@ -54,6 +54,7 @@ class Job {
   void collect_ended();
   void collect(int rank);
   int reap(pid_t leader);
+  void reap_orphans() const;
   void fail(int rank);
   void stop_others();
   void begin_grace();

@@ -48,6 +48,7 @@ Result<Fd> take_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP}) {
     if (!is_ignored(signal)) sigaddset(&set, signal);  // Blocked, it would be queued though it is ignored.
   }
+  if (getpid() == 1) sigaddset(&set, SIGCHLD);  // Orphans come to this process, and have to be reaped.
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   Fd fd(signalfd(-1, &set, SFD_CLOEXEC));
