@@ -1,6 +1,7 @@
 // What the user of lockstep-run sees of its ranks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +37,57 @@ TEST(Run, LinesAreNeverMixed) {
 TEST(Run, ProgressIsLeftOutOfPipesButForItsEnd) {
   EXPECT_EQ(run_shell(1, "printf '\\r10 %%'; printf '\\r20 %%'; printf '\\r100 %%\\n'; echo end").output,
             "[0] 100 %\n[0] end\n");
+}
+
+// Both streams on one pipe, which is full from time to time.
+TEST(Run, LongLinesAreNeverMixedEither) {
+  const std::string script =
+      "i=0; while [ $i -lt 50 ]; do printf '%010000d\\n' 1; printf '%010000d\\n' 2 >&2; i=$((i+1)); done";
+  ChildProcess process(
+      {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>&1", LOCKSTEP_RUN, "-n", "2", "/bin/sh", "-c", script},
+      kEnvironment);
+  sleep_for(std::chrono::milliseconds(500));  // For the pipe to fill.
+  std::istringstream lines(process.read_output());
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    EXPECT_EQ(line.size(), 4u + 10'000u);
+    EXPECT_EQ(line.find_first_not_of('0', 4), line.size() - 1);
+  }
+  EXPECT_EQ(count, 200);
+  EXPECT_EQ(exit_code(process.wait()), 0);
+}
+
+/// The end of a job whose output nobody reads: its exit code.
+int end_unread(ChildProcess& process) {
+  EXPECT_TRUE(EndWatch(process.pid()).ended());
+  process.kill(SIGKILL);
+  return exit_code(process.wait());
+}
+
+TEST(Run, SignalsAreHeardWhileNobodyReads) {
+  ChildProcess process = start({"-n", "2", "--grace", "1s", "/usr/bin/yes"});
+  sleep_for(std::chrono::milliseconds(500));  // For the pipe to fill.
+  process.kill(SIGTERM);
+  EXPECT_EQ(end_unread(process), 128 + SIGTERM);
+}
+
+TEST(Run, DeathsAreHeardWhileNobodyReads) {
+  ChildProcess process = start({"-n", "2", "--grace", "1s", "/bin/sh", "-c",
+                                "[ $RANK = 0 ] && exec yes; sleep 0.5; echo oops >&2; exit 7"});
+  EXPECT_EQ(end_unread(process), 7);
+  const std::string error = process.read_error();
+  EXPECT_EQ(error.rfind("[1] oops\nlockstep-run: rank 1 (pid ", 0), 0u) << error;
+}
+
+TEST(Run, RanksWaitForALateReader) {
+  const TemporaryDirectory directory;
+  ChildProcess process =
+      start({"-n", "1", "/bin/sh", "-c", "seq 1000000; : >" + directory.path() + "/written"});
+  sleep_for(std::chrono::seconds(1));  // For the rank to write all, if it could.
+  EXPECT_EQ(directory.entries(), 0u);
+  const std::string output = process.read_output();
+  EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 1'000'000);
+  EXPECT_EQ(exit_code(process.wait()), 0);
 }
 
 // The stream may be shared with one who made it so.

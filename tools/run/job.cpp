@@ -29,6 +29,11 @@ constexpr mode_t kFileMode = 0644;
 // left the rank's group and lives on.
 constexpr int kLastReads = 32;
 
+constexpr std::array kStreams{Screen::Stream::output, Screen::Stream::error};
+Fd& stream_of(Child& child, Screen::Stream stream) {
+  return stream == Screen::Stream::output ? child.output : child.error;
+}
+
 Result<Fd> open_log(const std::string& directory, int rank) {
   if (directory.empty()) return Fd();
   const std::string path = directory + "/rank-" + std::to_string(rank) + ".log";
@@ -37,6 +42,8 @@ Result<Fd> open_log(const std::string& directory, int rank) {
   return file;
 }
 
+// For the reader of what is left to say when the job ends: a busy one takes a moment.
+constexpr std::chrono::milliseconds kLeastPatience{1'000};
 constexpr int kEndsAtOnce = 64;
 constexpr int kUnknownEnd = W_EXITCODE(127, 0);  // Somebody else reaped the rank. Shells answer so, too.
 constexpr std::size_t kSignalsAtOnce = 8;
@@ -91,14 +98,21 @@ Status Job::start_rank(int rank, const ChildOptions& options) {
 }
 
 int Job::run() {
-  while (any_running()) {
-    wait_for_events();
-    if (grace_ && grace_->passed() && !killed_) kill_all();
+  while (any_running()) take_turn();
+  for (Rank& rank : ranks_) {
+    // What left the rank's group may write for ever.
+    for (const Screen::Stream stream : kStreams) stream_of(rank.child, stream).reset();
+    rank.output->finish();
   }
-  for (Rank& rank : ranks_) rank.output->finish();
-  if (!failure_) return 0;
-  report();
-  return exit_code(failure_->status);
+  if (failure_) report();
+  while (screen_.is_waiting()) take_turn();
+  return failure_ ? exit_code(failure_->status) : 0;
+}
+
+void Job::take_turn() {
+  wait_for_events();
+  if (grace_ && grace_->passed() && !killed_) kill_all();
+  screen_.flush();
 }
 
 bool Job::any_running() const {
@@ -110,24 +124,33 @@ bool Job::any_running() const {
 
 void Job::wait_for_events() {
   std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}, {ends_.get(), POLLIN, 0}};
+  screen_.add_entries(entries);
   const std::size_t first = entries.size();
-  for (const Rank& rank : ranks_) {
-    entries.push_back({rank.child.output.get(), POLLIN, 0});  // A closed one is -1, which poll leaves out.
-    entries.push_back({rank.child.error.get(), POLLIN, 0});
+  for (Rank& rank : ranks_) {
+    for (const Screen::Stream stream : kStreams) {
+      // poll leaves out -1, which a closed one is, too.
+      const bool has_room = rank.output->has_room(stream);
+      entries.push_back({has_room ? stream_of(rank.child, stream).get() : -1, POLLIN, 0});
+    }
   }
-  if (poll(entries.data(), entries.size(), grace_ && !killed_ ? grace_->poll_timeout() : -1) <= 0) return;
+  if (poll(entries.data(), entries.size(), poll_timeout()) <= 0) return;
   if (entries[0].revents != 0) handle_signals();
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    const pollfd* entry = &entries[first + 2 * r];
-    if (entry[0].revents != 0) read_output(ranks_[r], Screen::Stream::output);
-    if (entry[1].revents != 0) read_output(ranks_[r], Screen::Stream::error);
+  const pollfd* entry = &entries[first];
+  for (Rank& rank : ranks_) {
+    for (const Screen::Stream stream : kStreams) {
+      if ((entry++)->revents != 0 && rank.output->has_room(stream)) read_output(rank, stream);
+    }
   }
   if (entries[1].revents != 0) collect_ended();
   if (getpid() == 1) reap_orphans();
 }
 
+int Job::poll_timeout() const {
+  return sooner(grace_ && !killed_ ? grace_->poll_timeout() : kNoTimeout, screen_.poll_timeout());
+}
+
 void Job::read_output(Rank& rank, Screen::Stream stream) {
-  Fd& from = stream == Screen::Stream::output ? rank.child.output : rank.child.error;
+  Fd& from = stream_of(rank.child, stream);
   std::array<char, kReadBytes> bytes;
   const ssize_t count = read(from.get(), bytes.data(), bytes.size());
   if (count > 0) return rank.output->take(stream, {bytes.data(), static_cast<std::size_t>(count)});
@@ -177,8 +200,8 @@ void Job::collect(int number) {
   epoll_ctl(ends_.get(), EPOLL_CTL_DEL, rank.child.pidfd.get(), nullptr);
   const int status = reap(rank.child.pid);
   rank.status = status;
-  for (const auto stream : {Screen::Stream::output, Screen::Stream::error}) {
-    const Fd& from = stream == Screen::Stream::output ? rank.child.output : rank.child.error;
+  for (const Screen::Stream stream : kStreams) {
+    const Fd& from = stream_of(rank.child, stream);
     pollfd entry{from.get(), POLLIN, 0};
     for (int i = 0; i < kLastReads && from && poll(&entry, 1, 0) == 1; ++i) read_output(rank, stream);
   }
@@ -202,7 +225,9 @@ void Job::stop_others() {
 
 /// Nobody lengthens it by asking again.
 void Job::begin_grace() {
-  if (!grace_) grace_.emplace(internal::real_env(), options_.grace);
+  if (grace_) return;
+  grace_.emplace(internal::real_env(), options_.grace);
+  screen_.limit_patience(std::max(options_.grace, kLeastPatience));
 }
 
 void Job::kill_all() {
@@ -217,7 +242,10 @@ void Job::handle_signals() {
   for (std::size_t i = 0; bytes > 0 && i < static_cast<std::size_t>(bytes) / sizeof infos[0]; ++i) {
     const int signal = static_cast<int>(infos[i].ssi_signo);
     if (signal == SIGCHLD) continue;
-    if (later && is_from_a_user(signal)) kill_all();
+    if (later && is_from_a_user(signal)) {
+      kill_all();
+      screen_.limit_patience(std::chrono::milliseconds(0));
+    }
     signal_all(signal);
     if (ends_the_job(signal)) begin_grace();
     if (signal == SIGTSTP) kill(getpid(), SIGSTOP);  // SIGCONT wakes this process, and is passed on.

@@ -48,7 +48,9 @@ class Job {
 
   internal::Status start_rank(int rank, const ChildOptions& options);
   bool any_running() const;
+  void take_turn();
   void wait_for_events();
+  int poll_timeout() const;
   void handle_signals();
   void read_output(Rank& rank, Screen::Stream stream);
   void collect_ended();

@@ -21,6 +21,8 @@ class RankOutput {
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
+  /// Else more can wait where it is.
+  bool has_room(Screen::Stream stream) const { return !shown_ || screen_.has_room(stream); }
   void take(Screen::Stream stream, std::string_view bytes);
   /// Both streams ended.
   void finish();

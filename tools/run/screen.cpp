@@ -1,9 +1,9 @@
 #include "tools/run/screen.hpp"
 
-#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::run {
@@ -11,35 +11,47 @@ namespace {
 
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
+bool is_one_stream(int a, int b) {
+  struct stat of_a {
+  }, of_b{};
+  if (fstat(a, &of_a) != 0 || fstat(b, &of_b) != 0) return false;
+  return !S_ISREG(of_a.st_mode) && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 }  // namespace
 
-Screen::Screen() : terminal_{isatty(STDOUT_FILENO) == 1, isatty(STDERR_FILENO) == 1} {}
+Screen::Screen()
+    : terminal_{isatty(STDOUT_FILENO) == 1, isatty(STDERR_FILENO) == 1},
+      one_outlet_(is_one_stream(STDOUT_FILENO, STDERR_FILENO)),
+      outlets_{Outlet(STDOUT_FILENO), Outlet(STDERR_FILENO)} {}
 
 void Screen::line(Stream stream, std::string_view text) {
   const bool over = is_terminal(stream) && std::exchange(drawn_, false);
-  write(stream, std::string(over ? kClearLine : "") + std::string(text) + "\n");
+  outlets_[outlet(stream)].add(std::string(over ? kClearLine : "") + std::string(text) + "\n");
 }
 
 void Screen::progress(Stream stream, std::string_view text) {
   if (!is_terminal(stream)) return;
-  write(stream, std::string(kClearLine) + std::string(text));
+  outlets_[outlet(stream)].add(std::string(kClearLine) + std::string(text));
   drawn_ = true;
 }
 
-void Screen::write(Stream stream, const std::string& text) {
-  const int fd = stream == Stream::output ? STDOUT_FILENO : STDERR_FILENO;
-  std::string_view left = text;
-  while (!left.empty()) {
-    const ssize_t count = ::write(fd, left.data(), left.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) {  // Whoever shares the stream made it non-blocking.
-      pollfd entry{fd, POLLOUT, 0};
-      (void)poll(&entry, 1, -1);
-      continue;
-    }
-    if (count < 0) return;  // Nobody reads any more; the ranks go on (see --help).
-    left.remove_prefix(static_cast<std::size_t>(count));
-  }
+bool Screen::is_waiting() const {
+  return std::any_of(outlets_.begin(), outlets_.end(), [](const Outlet& one) { return one.is_waiting(); });
 }
+
+void Screen::flush() {
+  for (Outlet& one : outlets_) one.flush();
+}
+
+void Screen::limit_patience(std::chrono::milliseconds patience) {
+  for (Outlet& one : outlets_) one.limit_patience(patience);
+}
+
+void Screen::add_entries(std::vector<pollfd>& entries) const {
+  for (const Outlet& one : outlets_) entries.push_back(one.entry());
+}
+
+int Screen::poll_timeout() const { return sooner(outlets_[0].poll_timeout(), outlets_[1].poll_timeout()); }
 
 }  // namespace lockstep::run

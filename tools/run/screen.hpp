@@ -1,8 +1,15 @@
 // Screen: lockstep-run's own standard output and error, on which whole lines of many ranks appear.
 #pragma once
 
+#include <poll.h>
+
+#include <array>
+#include <chrono>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "tools/run/outlet.hpp"
 
 namespace lockstep::run {
 
@@ -13,16 +20,26 @@ class Screen {
   Screen();
   /// Whether ranks should believe that they write to a terminal.
   bool is_terminal(Stream stream) const { return terminal_[index(stream)]; }
-  /// One whole line, in one write; `text` has no newline.
+  /// One whole line; `text` has no newline.
   void line(Stream stream, std::string_view text);
   /// A state of a progress line: drawn in place on a terminal, left out elsewhere.
   void progress(Stream stream, std::string_view text);
 
+  // As of both outlets.
+  bool has_room(Stream stream) const { return outlets_[outlet(stream)].has_room(); }
+  bool is_waiting() const;
+  void flush();
+  void limit_patience(std::chrono::milliseconds patience);
+  void add_entries(std::vector<pollfd>& entries) const;
+  int poll_timeout() const;
+
  private:
   static std::size_t index(Stream stream) { return stream == Stream::output ? 0 : 1; }
-  void write(Stream stream, const std::string& text);
+  std::size_t outlet(Stream stream) const { return one_outlet_ ? 0 : index(stream); }
 
-  bool terminal_[2];
+  const std::array<bool, 2> terminal_;
+  const bool one_outlet_;  ///< Both streams are one (2>&1): their lines stay in order, and whole.
+  std::array<Outlet, 2> outlets_;
   bool drawn_ = false;  ///< A progress line stands where the next line goes.
 };
 
