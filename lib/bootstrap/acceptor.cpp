@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -19,7 +20,7 @@ namespace lockstep::internal {
 /// One handshake under way.
 class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
  public:
-  /// `done`: it ended. `overdue`: late() from now on.
+  /// `done`: it ended. `overdue`: it may go from now on.
   HalfOpen(Reactor& reactor, Fd socket, HandshakeServer handshake, std::function<void()> done,
            std::function<void()> overdue)
       : reactor_(reactor),
@@ -37,11 +38,16 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
       if (const auto self = weak.lock()) self->move_bytes();
     });
     end_after(kHandshakeDeadline);
-    if (watch_ == 0) done_();
+    if (watch_ == 0) return done_();
+    move_bytes();  // A client that had to wait for this has said its hello.
   }
-  /// Its proof is owed for longer than kHandshakeDeadline.
-  bool late() const { return late_; }
-  /// For one that is late: others need its place.
+  /// When others may have its place, if the peer says nothing more until then; kForever where it is answered
+  /// and its proof not overdue.
+  Nanos may_go_at() const {
+    if (late_) return opened_;
+    return answered_ ? kForever : opened_ + to_nanos(kHelloPatience);
+  }
+  /// For one that may go: others need its place.
   void make_room() {
     reactor_.remove(std::exchange(timer_, 0));
     end_of_time();
@@ -107,8 +113,9 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
   HandshakeServer handshake_;
   std::function<void()> done_;
   std::function<void()> overdue_;
+  const Nanos opened_ = real_env().now();
   bool answered_ = false;
-  bool late_ = false;
+  bool late_ = false;  ///< Its proof is owed for longer than kHandshakeDeadline.
   Reactor::Handle watch_ = 0;
   Reactor::Handle timer_ = 0;
 };
@@ -127,32 +134,43 @@ Acceptor::Acceptor(Reactor& reactor, Fd listener, HandshakeKey key, std::int32_t
 Acceptor::~Acceptor() {
   reactor_.remove(watch_);
   reactor_.remove(pause_);
+  reactor_.remove(room_);
 }
 
 void Acceptor::listen_again() {
+  reactor_.remove(std::exchange(room_, 0));
   if (watch_ == 0 && pause_ == 0)
     watch_ = reactor_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
 }
 
+bool Acceptor::is_full() const { return half_open_.size() >= kMaxHalfOpen; }
+
+/// Somebody waits, or nobody would be asked to go. Who waits behind that one is told of by the next event.
 void Acceptor::accept_clients() {
-  while (half_open_.size() < kMaxHalfOpen || drop_a_late_one()) {
+  if (is_full() && !make_room()) return await_room();
+  for (std::size_t accepted = 0; !is_full() && accepted < kMaxHalfOpen; ++accepted) {
     auto socket = accept_connection(listener_);
     if (!socket.ok()) return pause();
     if (!*socket) return;  // Nobody waits any more.
     start_handshake(std::move(**socket));
   }
-  reactor_.remove(std::exchange(watch_, 0));
 }
 
-// Somebody waits for a place, and nobody who knows the secret needs so long for a proof.
-bool Acceptor::drop_a_late_one() {
-  for (const auto& [id, half_open] : half_open_) {
-    if (!half_open->late()) continue;
-    const std::shared_ptr<HalfOpen> oldest = half_open;  // Outlives its place in the map.
-    oldest->make_room();
-    return true;
+bool Acceptor::make_room() {
+  const Nanos now = real_env().now();
+  for (auto next = half_open_.begin(); is_full() && next != half_open_.end();) {
+    const std::shared_ptr<HalfOpen> oldest = next->second;  // Outlives its place in the map.
+    ++next;
+    if (oldest->may_go_at() <= now) oldest->make_room();  // But what it has just said may keep its place.
   }
-  return false;
+  return !is_full();
+}
+
+void Acceptor::await_room() {
+  Nanos first = kForever;
+  for (const auto& [id, half_open] : half_open_) first = std::min(first, half_open->may_go_at());
+  if (first != kForever) room_ = reactor_.at(first, [this] { listen_again(); });
+  reactor_.remove(std::exchange(watch_, 0));
 }
 
 void Acceptor::pause() {

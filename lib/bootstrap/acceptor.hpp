@@ -1,7 +1,8 @@
 // Acceptor: a listening socket whose clients have to pass the handshake. At most kMaxHalfOpen handshakes are
 // under way at once (more clients wait in the kernel's backlog), in fixed memory, each for at most
-// kHandshakeDeadline until it is answered and kProofDeadline from then on. A client whose proof is owed for
-// longer than kHandshakeDeadline gives its place to one that waits: an answer costs a stranger no secret.
+// kHandshakeDeadline until it is answered and kProofDeadline from then on. Two kinds give their place to one
+// that waits: a client that has said no hello for kHelloPatience, and one whose proof is owed for longer than
+// kHandshakeDeadline (an answer costs a stranger no secret).
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,11 @@ class Acceptor {
   void start_handshake(Fd socket);
   void finish_handshake(std::uint64_t id);
   void listen_again();
-  /// False when nobody is late.
-  bool drop_a_late_one();
+  bool is_full() const;
+  /// Ends the oldest that may be asked to go. False when none may.
+  bool make_room();
+  /// Until somebody may be asked to go.
+  void await_room();
   /// No descriptor or no memory is free, and the waiting client would be announced without end.
   void pause();
 
@@ -57,8 +61,9 @@ class Acceptor {
   const std::int32_t rank_;
   const std::int32_t world_;
   const Events events_;
-  Reactor::Handle watch_ = 0;  ///< 0 in a pause, and while kMaxHalfOpen handshakes are under way and in time.
+  Reactor::Handle watch_ = 0;  ///< 0 in a pause, and while nobody may be asked to make room.
   Reactor::Handle pause_ = 0;  ///< Timer; 0 when there is no pause.
+  Reactor::Handle room_ = 0;   ///< Timer; 0 when no room is awaited, or nobody of whom time alone makes any.
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::shared_ptr<HalfOpen>> half_open_;
 };

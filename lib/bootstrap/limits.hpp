@@ -23,6 +23,10 @@ inline constexpr std::chrono::milliseconds kHandshakeDeadline{5'000};
 inline constexpr std::chrono::milliseconds kProofDeadline{60'000};
 /// Connections that have not finished their handshake. More wait in the kernel's backlog.
 inline constexpr std::size_t kMaxHalfOpen = 64;
+/// Where all of them are taken, one that has not said its hello for so long makes room for the next: a rank
+/// says it at once, and tries again. Longer than the way to any host, short enough that a thousand silent
+/// strangers hold a rank up for seconds only.
+inline constexpr std::chrono::milliseconds kHelloPatience{250};
 /// How long nobody is accepted after descriptors ran out.
 inline constexpr std::chrono::milliseconds kAcceptPause{50};
 

@@ -50,24 +50,25 @@ Status check_security(const HostPort& at, const std::string& secret) {
                     "all ranks, or LOCKSTEP_INSECURE=1 on a network that you trust");
 }
 
-/// Waits for the server in pieces, so that the wait can be talked about.
+/// Waits for the server, and talks about it.
 Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const std::string& host_is,
                                        const Deadline& deadline, Env& env) {
-  for (;;) {
-    const bool last = deadline.left() <= kReportEvery;
-    auto store = open_tcp_store(client, std::min(deadline.left(), kReportEvery), env);
-    if (store.ok() || store.status().code() != ErrorCode::timeout) return store;
-    const std::string waited =
-        " after " + std::to_string(deadline.seconds_waited()) + " s: " + store.status().message();
-    if (last) {
-      return Status(ErrorCode::timeout,
-                    host_is + " is missing" + waited + "; look at the output of what should have started it");
-    }
-    // One voice is enough.
-    if (client.rank == 1 && config_text("LOCKSTEP_LOG") != "off") {
-      std::fprintf(stderr, "lockstep: %s is missing%s\n", host_is.c_str(), waited.c_str());
-    }
-  }
+  const auto missing = [&](const Status& why) {
+    return host_is + " is missing after " + std::to_string(deadline.seconds_waited()) +
+           " s: " + why.message();
+  };
+  // One voice is enough.
+  const bool speaks = client.rank == 1 && config_text("LOCKSTEP_LOG") != "off";
+  Deadline next_report(env, kReportEvery);
+  const auto report = [&](const Status& why) {
+    if (!speaks || !next_report.passed()) return;
+    std::fprintf(stderr, "lockstep: %s\n", missing(why).c_str());
+    next_report = Deadline(env, kReportEvery);
+  };
+  auto store = open_tcp_store(client, deadline.left(), env, report);
+  if (store.ok() || store.status().code() != ErrorCode::timeout) return store;
+  return Status(ErrorCode::timeout,
+                missing(store.status()) + "; look at the output of what should have started it");
 }
 
 /// Until rank 0's own name is known.

@@ -24,18 +24,23 @@ using std::chrono::milliseconds;
 // Pauses between attempts to reach a server that is not up yet.
 constexpr milliseconds kFirstPause{2};
 constexpr milliseconds kLongestPause{200};
+// One attempt to reach the server's host. Nothing is lost with it but the wait for an answer.
+constexpr milliseconds kConnectPatience{5'000};
 // How often a thread that waits for the server asks whether the server's host is still there.
 constexpr int kLookForHostMillis = 1000;
 constexpr std::size_t kAnswerBytes = 64 << 10;
 
-Status await(const Fd& socket, short events, const Deadline& deadline) {
+Status await(const Fd& socket, short events, const Deadline& deadline,
+             const WhileWaiting& while_waiting = {}) {
   pollfd entry{socket.get(), events, 0};
   for (;;) {
     const int ready = poll(&entry, 1, std::min(deadline.poll_timeout(), kLookForHostMillis));
     if (ready > 0) return Status();
     if (ready < 0 && errno != EINTR) return system_error("poll", errno);
     if (is_silent(socket.get())) return Status(ErrorCode::peer_lost, silence_text());
-    if (deadline.passed()) return Status(ErrorCode::timeout, "no answer in time");
+    const Status late(ErrorCode::timeout, "no answer in time");
+    if (deadline.passed()) return late;
+    if (while_waiting) while_waiting(late);
   }
 }
 
@@ -56,23 +61,25 @@ Status send_all(const Fd& socket, std::span<const std::byte> bytes, const Deadli
 }
 
 /// At least one byte of at most into.size().
-Result<std::size_t> receive(const Fd& socket, std::span<std::byte> into, const Deadline& deadline) {
+Result<std::size_t> receive(const Fd& socket, std::span<std::byte> into, const Deadline& deadline,
+                            const WhileWaiting& while_waiting = {}) {
   for (;;) {
     const Transfer some = receive_some(socket.get(), into);
     if (some.bytes > 0) return some.bytes;
     if (some.ended || some.error != 0) return connection_ended(some);
-    LOCKSTEP_RETURN_IF_ERROR(await(socket, POLLIN, deadline));
+    LOCKSTEP_RETURN_IF_ERROR(await(socket, POLLIN, deadline, while_waiting));
   }
 }
 
-Status shake_hands(const Fd& socket, HandshakeClient& handshake, const Deadline& deadline) {
+Status shake_hands(const Fd& socket, HandshakeClient& handshake, const Deadline& deadline,
+                   const WhileWaiting& while_waiting) {
   for (;;) {
     LOCKSTEP_RETURN_IF_ERROR(send_all(socket, handshake.outgoing(), deadline));
     handshake.sent(handshake.outgoing().size());
     if (handshake.state() == HandshakeState::established) return Status();
     if (handshake.state() == HandshakeState::failed) return handshake.status();
     std::array<std::byte, kMaxHandshakeBytes> bytes;
-    auto count = receive(socket, std::span(bytes).first(handshake.wanted()), deadline);
+    auto count = receive(socket, std::span(bytes).first(handshake.wanted()), deadline, while_waiting);
     if (!count.ok()) return count.status();
     handshake.consume(std::span(bytes).first(*count));
   }
@@ -81,8 +88,8 @@ Status shake_hands(const Fd& socket, HandshakeClient& handshake, const Deadline&
 std::string server_text(const StoreClientOptions& options) { return "the store at " + options.server.text(); }
 
 Result<Fd> try_to_connect(const StoreClientOptions& options, HandshakeService service,
-                          const Deadline& deadline, Env& env) {
-  auto socket = tcp_connect(options.server, deadline.left(), env);
+                          const Deadline& deadline, Env& env, const WhileWaiting& while_waiting) {
+  auto socket = tcp_connect(options.server, std::min(deadline.left(), kConnectPatience), env);
   if (!socket.ok()) return socket;
   LOCKSTEP_RETURN_IF_ERROR(notice_vanished_peer(*socket));
   HandshakeHello hello;
@@ -92,8 +99,7 @@ Result<Fd> try_to_connect(const StoreClientOptions& options, HandshakeService se
   hello.process = options.process;
   hello.channel = options.group;
   HandshakeClient handshake(options.key, hello, server_text(options));
-  const Deadline handshake_deadline(env, std::min(deadline.left(), kHandshakeDeadline));
-  LOCKSTEP_RETURN_IF_ERROR(shake_hands(*socket, handshake, handshake_deadline));
+  LOCKSTEP_RETURN_IF_ERROR(shake_hands(*socket, handshake, deadline, while_waiting));
   return socket;
 }
 
@@ -235,23 +241,29 @@ class TcpStore final : public Store {
 }  // namespace
 
 Result<Fd> connect_to_server(const StoreClientOptions& options, HandshakeService service,
-                             milliseconds timeout, Env& env) {
+                             milliseconds timeout, Env& env, const WhileWaiting& while_waiting) {
   const Deadline deadline(env, timeout);
+  const auto unreachable = [&](const Status& why) {
+    return Status(ErrorCode::timeout, server_text(options) + " could not be reached: " + why.message());
+  };
+  const auto tell = [&](const Status& why) {
+    if (while_waiting) while_waiting(unreachable(why));
+  };
   Status reason;
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    auto socket = try_to_connect(options, service, deadline, env);
+    auto socket = try_to_connect(options, service, deadline, env, tell);
     if (socket.ok() || is_final(socket.status().code())) return socket;
     // That the last attempt ran out of time says less than why those before it failed.
     if (reason.ok() || socket.status().code() != ErrorCode::timeout) reason = socket.status();
-    if (deadline.left() <= pause) {
-      return Status(ErrorCode::timeout, server_text(options) + " could not be reached: " + reason.message());
-    }
+    if (deadline.left() <= pause) return unreachable(reason);
+    tell(reason);
     sleep_for(pause);
   }
 }
 
-Result<std::unique_ptr<Store>> open_tcp_store(StoreClientOptions options, milliseconds timeout, Env& env) {
-  auto socket = connect_to_server(options, HandshakeService::store, timeout, env);
+Result<std::unique_ptr<Store>> open_tcp_store(StoreClientOptions options, milliseconds timeout, Env& env,
+                                              const WhileWaiting& while_waiting) {
+  auto socket = connect_to_server(options, HandshakeService::store, timeout, env, while_waiting);
   if (!socket.ok()) return socket.status();
   return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(options), std::move(*socket), env));
 }

@@ -1,6 +1,7 @@
 // Store over TCP, the client's side: "tcp://host:port".
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "lib/bootstrap/handshake.hpp"
@@ -20,13 +21,18 @@ struct StoreClientOptions {
   std::uint64_t group = 1;  ///< Whose part of the store it is for (GroupStore), and whose deaths it asks for.
 };
 
+/// Hears now and then, every few seconds at least, why there is no connection yet.
+using WhileWaiting = std::function<void(const Status& why)>;
+
 /// A connection that has passed the handshake for `service`, made within `timeout`. While nobody listens yet,
-/// or the name does not resolve yet, it tries again; a refusal is final. Blocks. The socket is non-blocking.
+/// or the name does not resolve yet, it tries again; a refusal is final. Once connected it waits for its turn
+/// to the end, since another attempt would stand behind everybody. Blocks. The socket is non-blocking.
 Result<Fd> connect_to_server(const StoreClientOptions& options, HandshakeService service,
-                             std::chrono::milliseconds timeout, Env& env);
+                             std::chrono::milliseconds timeout, Env& env,
+                             const WhileWaiting& while_waiting = {});
 
 /// Connects within `timeout`. Each thread inside a call has a connection of its own, kept for the next call.
 Result<std::unique_ptr<Store>> open_tcp_store(StoreClientOptions options, std::chrono::milliseconds timeout,
-                                              Env& env);
+                                              Env& env, const WhileWaiting& while_waiting = {});
 
 }  // namespace lockstep::internal

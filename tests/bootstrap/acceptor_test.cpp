@@ -169,6 +169,35 @@ TEST_F(Accepting, StrangersWhoWereAnsweredAndFallSilentDoNotKeepARankOut) {
   await_accepted(1, 1);
 }
 
+// They reopen what is closed, so the queue stays as long as it is; a rank comes to its head all the same. A
+// machine without a turn to give makes that late as well, so another try may show it.
+TEST_F(Accepting, SilentStrangersHoldARankUpForAMomentOnly) {
+  auto took = kHandshakeDeadline;
+  for (int tries = 1; tries <= 5 && took >= kHandshakeDeadline; ++tries) {
+    const Nanos begin = real_env().now();
+    std::vector<std::unique_ptr<Client>> strangers;
+    for (std::size_t i = 0; i < 3 * kMaxHalfOpen; ++i)
+      strangers.push_back(std::make_unique<Client>(at, key, 1));
+    Client(at, key, 1).finish();
+    await_accepted(1, tries);
+    took = std::chrono::milliseconds((real_env().now() - begin) / 1'000'000);
+  }
+  EXPECT_LT(took, kHandshakeDeadline);
+}
+
+// Nobody waits for their places.
+TEST_F(Accepting, SilentClientsAreLeftInPeaceWhereThereIsRoom) {
+  std::vector<std::unique_ptr<Client>> silent;
+  for (std::size_t i = 0; i < kMaxHalfOpen - 1; ++i) silent.push_back(std::make_unique<Client>(at, key, 1));
+  Client(at, key, 0).finish();  // Behind them, and takes the last place.
+  await_accepted(0, 1);
+  reactor.run_there([] { poll(nullptr, 0, static_cast<int>(kHelloPatience.count())); });
+  Client(at, key, 0).finish();
+  await_accepted(0, 2);
+  silent.front()->finish();
+  await_accepted(1, 1);
+}
+
 // The reactor has no turn for longer than a client may take. The client's hello is here by then, but the
 // timer that ends its time comes before the event that tells of it: both are due at once, after an older
 // timer, in which the hello is said, so that no order of events can bring it sooner.

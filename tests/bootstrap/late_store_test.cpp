@@ -9,6 +9,7 @@
 #include <atomic>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/file_lock.hpp"
@@ -18,6 +19,7 @@
 #include "lib/bootstrap/loss_channel.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
+#include "lib/net/stream_io.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -112,6 +114,33 @@ TEST_F(LateServer, IsATimeoutOtherwise) {
   env_.await_looks(3);  // The third is before it waits: by then its deadline is set.
   env_.pass(2 * kStorePatience);
   EXPECT_EQ(sum.get().status().code(), ErrorCode::timeout);
+}
+
+// It stands in the queue of a server that others keep busy: another attempt would stand behind them all.
+TEST(BusyServer, IsWaitedForInOneConnection) {
+  auto listener = tcp_listen({"127.0.0.1", 0});  // Accepts in the kernel, and never says a word.
+  ASSERT_TRUE(listener.ok()) << listener.status().message();
+  StoreClientOptions options;
+  options.server = local_address(*listener);
+  options.key = make_handshake_key("job", "secret");
+  SteppingEnv env(milliseconds(0));
+  std::promise<std::string> told;
+  const auto tell = [&, first = true](const Status& why) mutable {
+    if (std::exchange(first, false)) told.set_value(why.message());
+  };
+  auto socket = std::async(std::launch::async, [&] {
+    return connect_to_server(options, HandshakeService::store, std::chrono::seconds(60), env, tell);
+  });
+  pollfd waiting{listener->get(), POLLIN, 0};
+  ASSERT_EQ(poll(&waiting, 1, 20'000), 1);
+  const auto first = accept_connection(*listener);
+  env.pass(2 * kHandshakeDeadline);
+  env.await_looks(8);  // The sixth of another attempt would be behind its connect().
+  EXPECT_EQ(poll(&waiting, 1, 0), 0) << "it connects again";
+  env.pass(std::chrono::seconds(60));
+  EXPECT_EQ(socket.get().status().code(), ErrorCode::timeout);
+  EXPECT_EQ(told.get_future().get(),
+            "the store at " + options.server.text() + " could not be reached: no answer in time");
 }
 
 // ---- a locked file ---------------------------------------------------------------------------------------

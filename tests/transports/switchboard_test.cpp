@@ -326,7 +326,7 @@ int calls_of_a_peer_that_hangs_up_after(std::chrono::milliseconds patience) {
 
 TEST(Switchboard, CallsAgainWhereItsHelloWasLate) {
   EXPECT_EQ(calls_of_a_peer_that_hangs_up_after({}), kConnectAttempts);
-  EXPECT_EQ(calls_of_a_peer_that_hangs_up_after(kHandshakeDeadline), kLateHelloPatience / kHandshakeDeadline);
+  EXPECT_EQ(calls_of_a_peer_that_hangs_up_after(kHelloPatience), kLateHelloPatience / kHelloPatience);
 }
 
 TEST(Switchboard, TheVariableGoesBeforeTheMeasuredNumberOfSockets) {

@@ -54,9 +54,10 @@ inline constexpr std::chrono::seconds kConnectDeadline{30};
 /// A connection that broke in the handshake is tried so often; a refused one never again, because peers
 /// listen before they publish.
 inline constexpr int kConnectAttempts = 3;
-/// But for a connection that lasted as long as an acceptor waits for a hello: on a machine that gives its
-/// ranks no turn, this one was late with it. Such ones are tried again for so long. (With 8 processes of 512
-/// ranks each on 2 cores some hellos were more than 5 s late, and three such attempts ended a job.)
+/// But for a connection that lasted as long as an acceptor without room waits for a hello: on a machine that
+/// gives its ranks no turn, this one was late with it. Such ones are tried again for so long. (With 8
+/// processes of 512 ranks each on 2 cores some hellos were more than 5 s late, and three such attempts ended
+/// a job.)
 inline constexpr std::chrono::seconds kLateHelloPatience{60};
 /// Channels of ended communicators that a rank remembers, so as to hang up on peers that call late: a
 /// communicator has three for each of its sockets to a peer. Those before wait for their deadline.

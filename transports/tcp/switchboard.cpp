@@ -236,7 +236,7 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) try 
 /// After an attempt that broke.
 bool Switchboard::tries_again(const Effort& effort) const {
   const Nanos now = env_.now();
-  const bool late = now - effort.called >= to_nanos(kHandshakeDeadline);
+  const bool late = now - effort.called >= to_nanos(kHelloPatience);
   return effort.attempts < kConnectAttempts || (late && now - effort.began < to_nanos(kLateHelloPatience));
 }
 
