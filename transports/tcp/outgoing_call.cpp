@@ -34,7 +34,7 @@ void OutgoingCall::start() {
 
 Status OutgoingCall::open() {
   auto socket = start_connect(to_);
-  if (!socket.ok()) return blame_peer(socket.status());
+  if (!socket.ok()) return blame_peer(socket.status().with_context(peer_name_));
   socket_ = std::move(*socket);
   events_ = EPOLLOUT;
   watch_ = reactor_.watch(socket_.get(), events_, [this](std::uint32_t) { step(); });
