@@ -11,9 +11,35 @@
 
 namespace lockstep::internal {
 
+/// A communicator that was closed in good order has a reason that is nobody's doing.
+void WorldEnd::ended(const Status& why) {
+  const bool in_order = why.code() == ErrorCode::aborted && why.culprit() < 0;
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok() && !in_order) failure_ = why;
+}
+
+void WorldEnd::came_together() {
+  const std::lock_guard lock(mutex_);
+  together_ = true;
+}
+
+Status WorldEnd::failure() {
+  const std::lock_guard lock(mutex_);
+  return together_ ? Status() : failure_;
+}
+
+/// A failure is told over links, which some ranks may not have to this one. To them it is lost now, and not
+/// before: while a communicator of this world is in use its rank goes on, and a world that follows is another
+/// group, which hears nothing of this.
 World::~World() {
   switchboard.reset();
-  if (session) session->leave();
+  if (!session) return;
+  if (const Status failure = end.failure(); failure.ok()) {
+    session->leave();
+  } else {
+    session->report_loss(
+        {session->rank(), words_of([&] { return "it ended after a failure: " + failure.message(); })});
+  }
 }
 
 CommunicatorCore::CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
@@ -28,6 +54,7 @@ CommunicatorCore::~CommunicatorCore() {
   }
   if (loss_callback_ != 0) world_->session->remove_loss_callback(loss_callback_);
   engine_->close();
+  if (size() > 1) world_->end.ended(engine_->reason());
 }
 
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr<World> world,
@@ -160,6 +187,7 @@ Status CommunicatorCore::finalize() {
   engine_->finish_calls();
   CallBuilder barrier(Collective::barrier, *engine_, {});
   Status status = engine_->run(barrier.build());
+  if (status.ok() && size() == world_->session->size()) world_->end.came_together();
   engine_->close();
   return status;
 }

@@ -21,6 +21,23 @@ class Switchboard;
 class UcxContext;
 class VerbsDevice;
 
+/// How this rank's part in its job ends, as its communicators tell: in good order, or so that somebody may
+/// wait for it who has heard of no failure.
+class WorldEnd {
+ public:
+  /// A communicator of several ranks ended, for this reason.
+  void ended(const Status& why);
+  /// All ranks of the job have come to the end of a communicator: whatever failed before, nobody waits.
+  void came_together();
+  /// ok: in good order.
+  Status failure();
+
+ private:
+  std::mutex mutex_;
+  Status failure_;
+  bool together_ = false;
+};
+
 /// One rank's membership in its job, shared by all communicators split from it.
 struct World {
   std::unique_ptr<Session> session;
@@ -31,6 +48,7 @@ struct World {
   std::mutex mutex;                          ///< Guards the creation of these.
   std::string transports = "auto";
   SharedModel model;
+  WorldEnd end;
   ~World();
 };
 

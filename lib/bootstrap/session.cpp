@@ -77,6 +77,7 @@ class JoinedSession final : public Session {
   }
   void remove_loss_callback(std::uint64_t id) override { board_->remove(id); }
   void report_loss(const Loss& loss) override {
+    if (loss.rank == launch_.rank && tell_server_here(loss)) return;
     board_->add(loss);
     channel_->report(loss);
   }
@@ -87,6 +88,14 @@ class JoinedSession final : public Session {
   }
 
  private:
+  /// A server in this process may end with it before it has read what comes over a connection. False where
+  /// there is none.
+  bool tell_server_here(const Loss& own) {
+    if (meeting_.hosted)
+      return StoreServer::lose_here(meeting_.hosted->server().address(), store_.number(), own);
+    return launch_.store_is_served && StoreServer::lose_here(meeting_.client->server, store_.number(), own);
+  }
+
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {
     LOCKSTEP_RETURN_IF_ERROR(roll_call.arrive());
     if (meeting_.client) {

@@ -39,7 +39,9 @@ class Session {
   /// takes.
   virtual void remove_loss_callback(std::uint64_t id) = 0;
   /// Tells what another layer found out (a link's end of stream, a pidfd). First report per rank wins and is
-  /// spread. Returns at once.
+  /// spread. Returns at once. Of this rank itself, in place of leave(): it ends after a failure, so the
+  /// others take it for lost, also those that wait for it and have heard of no failure. It is on its way when
+  /// the session ends; call it as leave().
   virtual void report_loss(const Loss& loss) = 0;
   /// This rank leaves in good order: the others will not take its end for a death. Call it holding no lock
   /// that a callback takes.

@@ -83,10 +83,10 @@ class Watch : public std::enable_shared_from_this<Watch> {
     untold_.push_back(loss);
   }
 
-  /// Asks and tells the store. While another rank keeps it locked the rest is left to the next look; a store
-  /// that fails otherwise has ended with its job.
+  /// Asks and tells the store. While another rank keeps it locked the rest is left to the next look, in
+  /// order: one end may follow from another. A store that fails otherwise has ended with its job.
   void settle() {
-    std::erase_if(ended_, [this](int rank) { return judge(rank); });
+    while (!ended_.empty() && judge(ended_.front())) ended_.erase(ended_.begin());
     std::erase_if(untold_, [this](const Loss& loss) { return tell(loss); });
   }
 

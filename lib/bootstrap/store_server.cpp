@@ -95,6 +95,16 @@ void StoreServer::leave_here(const HostPort& at, std::uint64_t group, int rank) 
   });
 }
 
+bool StoreServer::lose_here(const HostPort& at, std::uint64_t group, const Loss& own) {
+  bool here = false;
+  Reactor::instance().run_there([&] {
+    const auto server = servers_here().find(at.text());
+    here = server != servers_here().end();
+    if (here) server->second->lose(group, own);
+  });
+  return here;
+}
+
 std::size_t StoreServer::connections(std::uint64_t group) const {
   std::size_t count = 0;
   reactor_.run_there([&] {
@@ -203,7 +213,7 @@ void StoreServer::note_refusal(const HandshakeHello& hello, const Status& why) {
 }
 
 void StoreServer::forget(std::uint64_t id, const Status& why) {
-  suspect(clients_[id], why);  // First: without memory for it this client's end comes again.
+  suspect(clients_[id], why.message());  // First: without memory for it this client's end comes again.
   clients_.erase(id);
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
     const bool own = waiter->second.client == id;
@@ -213,14 +223,14 @@ void StoreServer::forget(std::uint64_t id, const Status& why) {
   forget_earlier_groups();
 }
 
-/// A watch has ended.
-void StoreServer::suspect(const Client& client, const Status& why) {
+/// A watch has ended, or is about to.
+void StoreServer::suspect(const Client& client, const std::string& evidence) {
   const int rank = client.hello.rank;
   const std::uint64_t number = client.hello.channel;
   if (client.hello.service != HandshakeService::watch || client.left) return;
   Group& group = group_of(number);
   if (group.suspicions.contains(rank)) return;
-  const Loss loss{rank, why.message()};
+  const Loss loss{rank, evidence};
   if (options_.evidence_grace.count() == 0) return lose(number, loss);
   group.suspicions[rank] = reactor_.at(real_env().now() + to_nanos(options_.evidence_grace),
                                        [this, number, loss] { lose(number, loss); });
@@ -255,7 +265,12 @@ Status StoreServer::handle_watch(Client& client, const StoreRequest& request) {
       leave(client);
       return Status();
     case StoreVerb::lost:
-      lose(client.hello.channel, request.loss);
+      // Its own end may follow from that of another, who is still only suspected.
+      if (request.loss.rank == client.hello.rank) {
+        suspect(client, request.loss.evidence);
+      } else {
+        lose(client.hello.channel, request.loss);
+      }
       return Status();
     default:
       return protocol_breach();

@@ -58,6 +58,8 @@ class StoreServer {
   /// `rank` of this process leaves `group`, whose store is at `at`. Where the server is in this process, too,
   /// it hears so before it may end with the process.
   static void leave_here(const HostPort& at, std::uint64_t group, int rank);
+  /// As leave_here, of a rank that ends after a failure: to the others it is lost. False where no server is.
+  static bool lose_here(const HostPort& at, std::uint64_t group, const Loss& own);
   /// Authenticated connections of `group` that are open.
   std::size_t connections(std::uint64_t group) const;
   /// Nobody is connected, or about to be.
@@ -105,7 +107,7 @@ class StoreServer {
   void answer(const Waiter& waiter);
   void expire(std::uint64_t waiter);
   void forget(std::uint64_t client, const Status& why);
-  void suspect(const Client& client, const Status& why);
+  void suspect(const Client& client, const std::string& evidence);
   void lose(std::uint64_t group, const Loss& loss);
 
   const StoreServerOptions options_;
