@@ -4,11 +4,12 @@
 
 namespace lockstep::internal {
 
-std::shared_ptr<LossBoard> LossBoard::make(int own_rank) {
-  return std::shared_ptr<LossBoard>(new LossBoard(own_rank));
+std::shared_ptr<LossBoard> LossBoard::make(int own_rank, int world) {
+  return std::shared_ptr<LossBoard>(new LossBoard(own_rank, world));
 }
 
 void LossBoard::add(const Loss& loss) {
+  if (loss.rank < 0 || loss.rank >= world_) return;
   reactor_.post([self = shared_from_this(), loss] {
     if (loss.rank == self->own_rank_ || self->losses_.contains(loss.rank)) return;
     self->tell(loss);  // First: without memory for it this task runs again.

@@ -18,8 +18,9 @@ class LossBoard : public std::enable_shared_from_this<LossBoard> {
  public:
   using Callback = std::function<void(const Loss&)>;
 
-  /// Losses of `own_rank` are not for this process to know.
-  static std::shared_ptr<LossBoard> make(int own_rank);
+  /// Losses of `own_rank` are not for this process to know; nor are those of ranks that a group of `world`
+  /// does not have, such as a launcher tells of to all groups, or a damaged message.
+  static std::shared_ptr<LossBoard> make(int own_rank, int world);
 
   /// Soon. The first evidence per rank counts.
   void add(const Loss& loss);
@@ -31,10 +32,11 @@ class LossBoard : public std::enable_shared_from_this<LossBoard> {
   std::optional<Loss> first();
 
  private:
-  explicit LossBoard(int own_rank) : own_rank_(own_rank), reactor_(Reactor::instance()) {}
+  LossBoard(int own_rank, int world) : own_rank_(own_rank), world_(world), reactor_(Reactor::instance()) {}
   void tell(const Loss& loss);
 
   const int own_rank_;
+  const int world_;
   Reactor& reactor_;
   std::map<int, Loss> losses_;
   std::map<std::uint64_t, Callback> callbacks_;

@@ -202,7 +202,7 @@ Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
     LOCKSTEP_RETURN_IF_ERROR(known_problem());
     if (all(*present)) return collect();
     LOCKSTEP_RETURN_IF_ERROR(find_apart(*present));
-    if (const auto loss = lost(); loss && loss->rank < world_) return end_by(*loss);
+    if (const auto loss = lost(); loss) return end_by(*loss);
     if (deadline.passed()) {
       return declare(Status(ErrorCode::timeout,
                             missing_text(*present) + " after " + std::to_string(deadline.seconds_waited()) +

@@ -46,7 +46,7 @@ class JoinedSession final : public Session {
         secret_(std::move(secret)),
         meeting_(std::move(meeting)),
         store_(meeting_.store, group),
-        board_(LossBoard::make(launch_.rank)) {}
+        board_(LossBoard::make(launch_.rank, launch_.world_size)) {}
 
   Status join(const Deadline& deadline, Env& env, std::string transports, std::string notice) {
     const Digest digest = hmac_sha256(as_bytes(secret_), as_bytes("lockstep roll call"));

@@ -217,7 +217,7 @@ TEST_F(LockedFile, StopsNoReactorAndHidesNoDeath) {
     _exit(0);
   }
   const auto store = open(real_env());
-  const auto board = LossBoard::make(0);
+  const auto board = LossBoard::make(0, 2);
   std::vector<Member> members{this_member(0), this_member(1)};
   members[1].pid = child;
   members[1].process += 1;

@@ -54,7 +54,7 @@ class VanishedRank : public VanishedHost {
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
     key_ = options.key;
-    board_ = LossBoard::make(0);
+    board_ = LossBoard::make(0, 4);
     channel_ = make_tcp_loss_channel(watch(0), -1, board_);
   }
   Fd watch(int rank) {
@@ -92,7 +92,7 @@ TEST_F(VanishedHost, OfTheStoreIsNoticed) {
   auto listener = tcp_listen({address_, 0});
   ASSERT_TRUE(listener.ok()) << listener.status().message();
   ConnectedPair pair = connect_pair(*listener);
-  const auto board = LossBoard::make(1);
+  const auto board = LossBoard::make(1, 2);
   const auto channel = make_tcp_loss_channel(std::move(pair.client), 0, board);
   cut_off(pair.server.get());
   channel->report({2, "its link was reset"});  // On its way for ever.
