@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <climits>
 #include <condition_variable>
+#include <cstdio>
 #include <exception>
 #include <future>
 #include <list>
@@ -24,6 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/base/config.hpp"
 #include "lib/base/status.hpp"
 #include "lib/base/threads.hpp"
 #include "lib/net/progress_roster.hpp"
@@ -45,6 +47,9 @@ constexpr Nanos kArmedSleep = 100'000'000;
 constexpr int kEventsPerLook = 32;
 // Before what found no memory is tried again.
 constexpr int kMemoryPauseMilliseconds = 1;
+// Tries in vain, all in all, before that is said: shortages that pass come to fewer, and what never finds
+// memory would hold everything up without a word.
+constexpr int kSilentAttempts = 1000;
 // Descriptors that only wake the thread carry this instead of a handle.
 constexpr Reactor::Handle kNoHandle = 0;
 
@@ -115,6 +120,7 @@ class ThreadReactor final : public Reactor {
   void wake() noexcept;
   Handle insert(Entry entry);
 
+  const bool warns_ = config_text("LOCKSTEP_LOG") != "off";  ///< Asked while there is memory.
   Fd epoll_;
   Fd bell_;
   std::atomic<bool> asleep_{false};
@@ -126,6 +132,7 @@ class ThreadReactor final : public Reactor {
   std::set<std::pair<Nanos, Handle>> timers_;
   std::list<std::function<void()>> tasks_;
   Handle next_ = 1;
+  int in_vain_ = 0;  ///< Of this thread.
 };
 
 ThreadReactor::ThreadReactor(const char* thread_name)
@@ -336,6 +343,9 @@ bool ThreadReactor::attempt(Callback&& callback) try {
   callback();
   return true;
 } catch (const std::bad_alloc&) {
+  if (++in_vain_ == kSilentAttempts && warns_)
+    std::fputs("lockstep: the progress thread finds no memory for what it has to do, and goes on trying\n",
+               stderr);
   ::poll(nullptr, 0, kMemoryPauseMilliseconds);
   return false;
 }

@@ -41,7 +41,7 @@ class Reactor {
   virtual ~Reactor() = default;
 
   /// A callback that throws std::bad_alloc is called again in a moment, as a watch, a timer or a task: what
-  /// it must not do twice it does last. It throws nothing else.
+  /// it must not do twice it does last. Long in vain, that is said on stderr. It throws nothing else.
   using Handle = std::uint64_t;
   /// Calls `ready(events)` on the reactor's thread whenever epoll reports `events` (EPOLLIN ...) for `fd`.
   /// The caller keeps the fd open until remove() returned, and has one watch on it at a time. Returns 0 when

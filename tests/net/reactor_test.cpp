@@ -11,6 +11,7 @@
 #include <atomic>
 #include <csignal>
 #include <future>
+#include <new>
 #include <thread>
 
 #include "tests/support/eventually.hpp"
@@ -50,6 +51,18 @@ TEST(Reactor, RunsTasksInOrderOnOneThreadThatBlocksSignals) {
   });
   EXPECT_EQ(result.get_future().get(), (std::vector<int>{0, 1, 2}));
   EXPECT_TRUE(blocked);
+}
+
+TEST(Reactor, SaysOnceThatATaskNeverFindsMemory) {
+  ::testing::internal::CaptureStderr();
+  std::promise<void> done;
+  Reactor::instance().post([&, tries = 0]() mutable {
+    if (++tries < 1500) throw std::bad_alloc();
+    done.set_value();
+  });
+  done.get_future().wait();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "lockstep: the progress thread finds no memory for what it has to do, and goes on trying\n");
 }
 
 TEST(Reactor, CallsWatchersAndStopsAfterRemove) {
