@@ -34,18 +34,18 @@ std::size_t reply_bytes(const StoreTable& table, std::span<const std::string> ke
 std::string refusal_key(int rank) { return "refused/" + std::to_string(rank); }
 
 Result<std::unique_ptr<StoreServer>> StoreServer::start(StoreServerOptions options) {
-  auto listener = tcp_listen(options.at);
-  if (!listener.ok()) return listener.status();
+  auto listeners = tcp_listen_everywhere(options.at);
+  if (!listeners.ok()) return listeners.status();
   std::unique_ptr<StoreServer> server(new StoreServer(std::move(options)));
-  server->address_ = {server->options_.at.host, local_address(*listener).port};
-  server->reactor_.run_there([&] { server->open(std::move(*listener)); });
+  server->address_ = {server->options_.at.host, local_address(listeners->front()).port};
+  server->reactor_.run_there([&] { server->open(std::move(*listeners)); });
   return server;
 }
 
 StoreServer::~StoreServer() {
   reactor_.run_there([this] {
     servers_here().erase(address_.text());
-    acceptor_.reset();
+    acceptors_.clear();
     for (const auto& [number, group] : groups_) say_goodbye(number);
     clients_.clear();
     for (const auto& [id, waiter] : waiters_) reactor_.remove(waiter.timer);
@@ -115,7 +115,10 @@ std::size_t StoreServer::connections(std::uint64_t group) const {
 
 bool StoreServer::is_idle() const {
   bool idle = false;
-  reactor_.run_there([&] { idle = clients_.empty() && acceptor_->is_idle(); });
+  reactor_.run_there([&] {
+    idle = clients_.empty() && std::all_of(acceptors_.begin(), acceptors_.end(),
+                                           [](const auto& acceptor) { return acceptor->is_idle(); });
+  });
   return idle;
 }
 
@@ -147,7 +150,7 @@ void StoreServer::forget_earlier_groups() {
 
 // ---- clients ---------------------------------------------------------------------------------------------
 
-void StoreServer::open(Fd listener) {
+void StoreServer::open(std::vector<Fd> listeners) {
   servers_here()[address_.text()] = this;
   Acceptor::Events events;
   events.admit = [this](const HandshakeHello& hello) { return admit(hello); };
@@ -155,8 +158,10 @@ void StoreServer::open(Fd listener) {
   events.refused = [this](const HandshakeHello& hello, const Status& why) { note_refusal(hello, why); };
   // Any world is let in: a rank with a wrong one is told so by name, through the store.
   constexpr std::int32_t kAnyWorld = 0;
-  acceptor_ = std::make_unique<Acceptor>(reactor_, std::move(listener), options_.key, options_.rank,
-                                         kAnyWorld, std::move(events));
+  for (Fd& listener : listeners) {
+    acceptors_.push_back(std::make_unique<Acceptor>(reactor_, std::move(listener), options_.key,
+                                                    options_.rank, kAnyWorld, events));
+  }
 }
 
 HandshakeStatus StoreServer::admit(const HandshakeHello& hello) const {

@@ -10,6 +10,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/acceptor.hpp"
@@ -87,7 +89,7 @@ class StoreServer {
 
   explicit StoreServer(StoreServerOptions options)
       : options_(std::move(options)), reactor_(Reactor::instance()), silence_(reactor_, real_env()) {}
-  void open(Fd listener);
+  void open(std::vector<Fd> listeners);
   Group& group_of(std::uint64_t number);
   void tell(std::uint64_t group, const StoreRequest& notice);
   void forget_earlier_groups();
@@ -115,7 +117,7 @@ class StoreServer {
   SilenceWatch silence_;
   HostPort address_;
   // The rest lives on the reactor's thread.
-  std::unique_ptr<Acceptor> acceptor_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;  ///< One an address of the host.
   StoreTable table_;
   std::size_t refusals_ = 0;
   std::uint64_t next_id_ = 0;

@@ -41,33 +41,44 @@ Result<Addresses> look_up(const HostPort& where, int flags) {
   return Addresses(list, freeaddrinfo);
 }
 
-Result<Fd> make_socket(const addrinfo& address) {
-  Fd fd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  if (!fd) return system_error("socket", errno);
-  return fd;
+Fd make_socket(const addrinfo& address) {
+  return Fd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
 }
 
-void set_flag(const Fd& socket, int level, int name) {
-  const int on = 1;
-  (void)setsockopt(socket.get(), level, name, &on, sizeof on);  // An optimisation where it fails.
+void set_flag(const Fd& socket, int level, int name, int value = 1) {
+  (void)setsockopt(socket.get(), level, name, &value, sizeof value);  // An optimisation where it fails.
 }
 
-Status listen_error(const HostPort& at, const sockaddr& address, int error) {
-  if (error != EADDRINUSE) return system_error("cannot listen on " + at.text(), error);
-  return Status(ErrorCode::system, "cannot listen on " + at.text() + ": the port is already taken by " +
-                                       describe_port_holder(address) +
-                                       "; end that process, or choose another port (0 takes a free one)");
+bool is_anywhere_v6(const sockaddr& address) {
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  return address.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr);
 }
 
-Result<Fd> listen_on(const addrinfo& address, const HostPort& at) {
-  auto fd = make_socket(address);
-  if (!fd.ok()) return fd;
+/// The errno of what failed, or 0.
+int listen_on(const addrinfo& address, Fd& fd) {
+  fd = make_socket(address);
+  if (!fd) return errno;
   // Else a port is refused for a minute after its last connection ended.
-  set_flag(*fd, SOL_SOCKET, SO_REUSEADDR);
-  if (bind(fd->get(), address.ai_addr, address.ai_addrlen) != 0 || listen(fd->get(), kBacklog) != 0) {
-    return listen_error(at, *address.ai_addr, errno);
+  set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
+  // Whatever net.ipv6.bindv6only says.
+  if (is_anywhere_v6(*address.ai_addr)) set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0) return errno;
+  return listen(fd.get(), kBacklog) == 0 ? 0 : errno;
+}
+
+void set_port(sockaddr& address, std::uint16_t port) {
+  if (address.sa_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = htons(port);
+  if (address.sa_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = htons(port);
+}
+
+/// A hosts file may name an address twice.
+bool comes_before(const addrinfo* list, const addrinfo& address) {
+  for (; list != &address; list = list->ai_next) {
+    if (list->ai_addrlen == address.ai_addrlen &&
+        std::memcmp(list->ai_addr, address.ai_addr, address.ai_addrlen) == 0)
+      return true;
   }
-  return fd;
+  return false;
 }
 
 /// Waits until a connect that is under way has ended; returns its errno, or ETIMEDOUT.
@@ -86,15 +97,15 @@ int finish_connect(const Fd& fd, Nanos until, Env& env) {
   return error;
 }
 
-Result<Fd> connect_to(const addrinfo& address, const HostPort& to, Nanos until, Env& env) {
-  auto fd = make_socket(address);
-  if (!fd.ok()) return fd;
-  int error = connect(fd->get(), address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS || error == EINTR) error = finish_connect(*fd, until, env);
-  if (error == 0 && calls_itself(*fd, *address.ai_addr)) error = ECONNREFUSED;
-  if (error == ETIMEDOUT) return Status(ErrorCode::timeout, "no answer from " + to.text());
-  if (error != 0) return system_error("cannot connect to " + to.text(), error);
-  set_flag(*fd, IPPROTO_TCP, TCP_NODELAY);
+Result<Fd> connect_to(const addrinfo& address, const std::string& to, Nanos until, Env& env) {
+  Fd fd = make_socket(address);
+  if (!fd) return system_error("socket", errno);
+  int error = connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS || error == EINTR) error = finish_connect(fd, until, env);
+  if (error == 0 && calls_itself(fd, *address.ai_addr)) error = ECONNREFUSED;
+  if (error == ETIMEDOUT) return Status(ErrorCode::timeout, "no answer from " + to);
+  if (error != 0) return system_error("cannot connect to " + to, error);
+  set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
   return fd;
 }
 
@@ -118,6 +129,21 @@ HostPort describe(const sockaddr& address) {
   const bool v6 = address.sa_family == AF_INET6;
   std::memcpy(&storage, &address, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
   return describe(storage);
+}
+
+/// Of a name, which may have several addresses, with the one that is meant: "node-2:5000 (10.0.0.2)".
+std::string text_with_address(const HostPort& of, const sockaddr& address) {
+  return of.text() + (is_numeric_address(of.host) ? "" : " (" + describe(address).host + ")");
+}
+
+/// Adds what was wrong with one more address. Where time ran out on one only, the others say more.
+void add_failure(Status& failures, const Status& one) {
+  if (failures.ok()) {
+    failures = one;
+    return;
+  }
+  const bool late = failures.code() == ErrorCode::timeout;
+  failures = Status(late ? one.code() : failures.code(), failures.message() + ", " + one.message());
 }
 
 std::optional<sockaddr_storage> peer_of(const Fd& socket) {
@@ -167,16 +193,37 @@ Result<HostPort> parse_host_port(std::string_view text) {
   return result;
 }
 
-Result<Fd> tcp_listen(const HostPort& at) {
+Result<std::vector<Fd>> tcp_listen_everywhere(const HostPort& at) {
   auto addresses = look_up(at, AI_PASSIVE);
   if (!addresses.ok()) return addresses.status();
-  Status first_error;
+  std::vector<Fd> sockets;
+  Status failures;
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    auto fd = listen_on(*address, at);
-    if (fd.ok()) return fd;
-    if (first_error.ok()) first_error = fd.status();
+    if (comes_before(addresses->get(), *address)) continue;
+    if (!sockets.empty()) set_port(*address->ai_addr, local_address(sockets.front()).port);
+    Fd fd;
+    const int error = listen_on(*address, fd);
+    if (error == 0) {
+      sockets.push_back(std::move(fd));
+      continue;
+    }
+    const std::string what = "cannot listen on " + text_with_address(at, *address->ai_addr);
+    // Another program would hear those who take this address.
+    if (error == EADDRINUSE) {
+      return Status(ErrorCode::system, what + ": the port is already taken by " +
+                                           describe_port_holder(*address->ai_addr) +
+                                           "; end that process, or choose another port");
+    }
+    add_failure(failures, system_error(what, error));
   }
-  return first_error;
+  if (sockets.empty()) return failures;
+  return sockets;
+}
+
+Result<Fd> tcp_listen(const HostPort& at) {
+  auto sockets = tcp_listen_everywhere(at);
+  if (!sockets.ok()) return sockets.status();
+  return std::move(sockets->front());
 }
 
 Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, Env& env) {
@@ -185,15 +232,16 @@ Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, En
   if (!addresses.ok()) return addresses.status();
   int untried = 0;
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) ++untried;
-  Status last_error;
+  Status failures;
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
     // One that swallows what it is sent leaves the others their share.
     const Nanos now = env.now();
-    auto fd = connect_to(*address, to, now + (until - now) / untried--, env);
+    const std::string text = text_with_address(to, *address->ai_addr);
+    auto fd = connect_to(*address, text, now + (until - now) / untried--, env);
     if (fd.ok()) return fd;
-    last_error = fd.status();
+    add_failure(failures, fd.status());
   }
-  return last_error;
+  return failures;
 }
 
 HostPort local_address(const Fd& socket) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
@@ -25,12 +26,18 @@ struct HostPort {
 /// Parses "10.0.0.1:5000", "node-2:0", "[::1]:5000".
 Result<HostPort> parse_host_port(std::string_view text);
 
-/// Listens on the first address of `at.host` that can be bound; port 0 takes a free one (see local_address).
-/// A port that is taken is an error that names the process which holds it, where /proc may be read.
+/// Listens on every address of `at.host` that can be bound here, on one port: whoever looks the name up may
+/// take any of them, and hosts differ in what they find first. At least one socket. Port 0 takes a free one
+/// (see local_address). A port that is taken is an error that names the process which holds it, where /proc
+/// may be read. "::" hears IPv4 too.
+Result<std::vector<Fd>> tcp_listen_everywhere(const HostPort& at);
+
+/// As tcp_listen_everywhere, of a host that is an address and so has one.
 Result<Fd> tcp_listen(const HostPort& at);
 
 /// Connects within `timeout`, trying every address of `to.host` in turn, each with its share of the time that
-/// is left; no second attempt. ErrorCode::timeout when time ran out.
+/// is left; no second attempt. The error says of each address why not; ErrorCode::timeout when time ran out
+/// on all.
 Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, Env& env);
 
 /// Where a socket is bound, and what it is connected to. Port 0 and an empty host when the socket is neither.
