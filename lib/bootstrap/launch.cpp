@@ -94,12 +94,25 @@ std::string local_name(const std::string& source, const std::string& parts) {
 
 // ---- rendezvous ------------------------------------------------------------------------------------------
 
-/// The first host of "node[1-3,07-09],other": "node1".
+/// The first host of "rack[0-1]-node[07-09,12]-ib,other": "rack0-node07-ib".
 std::string first_host(std::string_view list) {
-  const std::string_view head = list.substr(0, list.find_first_of(",["));
-  if (head.size() == list.size() || list[head.size()] == ',') return std::string(head);
-  const std::string_view range = list.substr(head.size() + 1);
-  return std::string(head) + std::string(range.substr(0, range.find_first_of("-,]")));
+  std::string host;
+  while (!list.empty() && list.front() != ',') {
+    const std::size_t plain = std::min(list.find_first_of(",["), list.size());
+    host += list.substr(0, plain);
+    list.remove_prefix(plain);
+    if (list.empty() || list.front() == ',') break;
+    list.remove_prefix(1);
+    host += list.substr(0, list.find_first_of("-,]"));
+    list.remove_prefix(std::min(list.find(']'), list.size() - 1) + 1);
+  }
+  return host;
+}
+
+/// An address of IPv6 may be written with brackets, as in an URL.
+std::string without_brackets(std::string host) {
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') return host.substr(1, host.size() - 2);
+  return host;
 }
 
 Result<std::string> master_rendezvous(const Environment& environment, int add_to_port) {
@@ -109,7 +122,8 @@ Result<std::string> master_rendezvous(const Environment& environment, int add_to
   if (!port || *port < 1 || *port > kLastPort - add_to_port) {
     return configuration_error("MASTER_PORT=" + std::string(text) + " is not a port that can be used");
   }
-  const HostPort at{text_of(environment, "MASTER_ADDR"), static_cast<std::uint16_t>(*port + add_to_port)};
+  const HostPort at{without_brackets(text_of(environment, "MASTER_ADDR")),
+                    static_cast<std::uint16_t>(*port + add_to_port)};
   return "tcp://" + at.text();
 }
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
 
 #include "tests/support/temporary_directory.hpp"
 
@@ -160,6 +163,21 @@ TEST(Launch, SlurmStepOnSeveralNodes) {
   EXPECT_EQ(resolve(plain).rendezvous.rfind("tcp://alpha:", 0), 0u);
 }
 
+TEST(Launch, TheFirstHostOfASlurmList) {
+  for (const auto& [list, host] : std::map<std::string, std::string>{{"rack[0-1]_blade[0-3]", "rack0_blade0"},
+                                                                     {"node[1-3]-ib", "node1-ib"},
+                                                                     {"node[07-09,12]-ib,other", "node07-ib"},
+                                                                     {"a[2,5]b[10-11]c,d[1-2]", "a2b10c"},
+                                                                     {"alpha,node[1-2]", "alpha"},
+                                                                     {"node[1", "node1"},
+                                                                     {"alone", "alone"}}) {
+    Environment environment = slurm_step();
+    environment["SLURM_STEP_NODELIST"] = list;
+    EXPECT_EQ(resolve(environment).rendezvous.rfind("tcp://" + host + ":", 0), 0u)
+        << list << ": " << resolve(environment).rendezvous;
+  }
+}
+
 TEST(Launch, SlurmStepWhoseTaskIsAScript) {
   Environment environment = slurm_step();
   environment["SLURM_TASK_PID"] = std::to_string(kProcess.parent);
@@ -191,6 +209,9 @@ TEST(Launch, PlainVariables) {
       resolve({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "5000"}});
   EXPECT_EQ(launch.rendezvous, "tcp://[::1]:5000");
   EXPECT_FALSE(launch.store_is_served);
+  EXPECT_EQ(resolve({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[::1]"}, {"MASTER_PORT", "5000"}})
+                .rendezvous,
+            "tcp://[::1]:5000");
   EXPECT_EQ(refuse({{"RANK", "0"}, {"WORLD_SIZE", "2"}}),
             "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT, with "
             "the host of rank 0 and a "
