@@ -208,7 +208,7 @@ void Acceptor::finish_handshake(std::uint64_t id) {
   if (handshake.state() == HandshakeState::established) {
     events_.accepted(std::move(socket), handshake.hello());
   } else if (handshake.state() == HandshakeState::failed && events_.refused) {
-    events_.refused(handshake.hello(), handshake.status());
+    events_.refused(handshake.hello(), handshake.verdict(), handshake.status());
   }
 }
 

@@ -29,7 +29,7 @@ class Acceptor {
     std::function<void(Fd socket, const HandshakeHello& hello)> accepted;
     /// A client that was refused, with the sentence for this side's user. hello.rank is -1 when it said
     /// nothing sensible. May be empty.
-    std::function<void(const HandshakeHello& hello, const Status& why)> refused;
+    std::function<void(const HandshakeHello& hello, HandshakeStatus verdict, const Status& why)> refused;
   };
 
   /// Takes over a non-blocking listening socket (tcp_listen). rank and world as in HandshakeServerSide.

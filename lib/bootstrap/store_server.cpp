@@ -10,13 +10,20 @@
 namespace lockstep::internal {
 namespace {
 
-// Strangers may make the server remember so many refusals; one per rank of a small job.
+// The server remembers the refusals of so many ranks of groups, one per rank of a small job, and of as many
+// that may be strangers': those would else keep no place for what the job's own ranks do wrong.
 constexpr std::size_t kMaxRefusals = 64;
 
 /// The servers of this process by address, for the reactor's thread.
 std::map<std::string, StoreServer*>& servers_here() {
   static auto* servers = new std::map<std::string, StoreServer*>;  // Communicators may be static.
   return *servers;
+}
+
+/// Found before anything has shown that the client knows so much as the job's name.
+bool may_be_strangers(HandshakeStatus verdict) {
+  return verdict == HandshakeStatus::malformed || verdict == HandshakeStatus::wrong_version ||
+         verdict == HandshakeStatus::wrong_byte_order || verdict == HandshakeStatus::wrong_job;
 }
 
 Status protocol_breach() {
@@ -143,6 +150,8 @@ void StoreServer::forget_earlier_groups() {
     if (empty) {
       for (const auto& [rank, timer] : group->second.suspicions) reactor_.remove(timer);
       table_.erase(group_prefix(group->first));
+      for (auto* refused : {&strangers_refused_, &ranks_refused_})
+        std::erase_if(*refused, [&](const Claim& claim) { return claim.first == group->first; });
     }
     group = empty ? groups_.erase(group) : std::next(group);
   }
@@ -155,7 +164,9 @@ void StoreServer::open(std::vector<Fd> listeners) {
   Acceptor::Events events;
   events.admit = [this](const HandshakeHello& hello) { return admit(hello); };
   events.accepted = [this](Fd socket, const HandshakeHello& hello) { add_client(std::move(socket), hello); };
-  events.refused = [this](const HandshakeHello& hello, const Status& why) { note_refusal(hello, why); };
+  events.refused = [this](const HandshakeHello& hello, HandshakeStatus verdict, const Status& why) {
+    note_refusal(hello, verdict, why);
+  };
   // Any world is let in: a rank with a wrong one is told so by name, through the store.
   constexpr std::int32_t kAnyWorld = 0;
   for (Fd& listener : listeners) {
@@ -209,9 +220,15 @@ void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
   }
 }
 
-void StoreServer::note_refusal(const HandshakeHello& hello, const Status& why) {
-  if (hello.rank < 0 || hello.rank >= kMaxWorld || refusals_ == kMaxRefusals) return;
-  ++refusals_;
+/// The latest of a rank counts, but no stranger's instead of its own.
+void StoreServer::note_refusal(const HandshakeHello& hello, HandshakeStatus verdict, const Status& why) {
+  if (hello.rank < 0 || hello.rank >= kMaxWorld) return;
+  const Claim claim{hello.channel, hello.rank};
+  const bool stranger = may_be_strangers(verdict);
+  std::set<Claim>& refused = stranger ? strangers_refused_ : ranks_refused_;
+  if (stranger && ranks_refused_.contains(claim)) return;
+  if (refused.size() == kMaxRefusals && !refused.contains(claim)) return;
+  refused.insert(claim);
   const Store::Entry entry{group_prefix(hello.channel) + refusal_key(hello.rank), why.message()};
   (void)table_.set({&entry, 1});  // A full store has worse troubles.
   serve_waiters();

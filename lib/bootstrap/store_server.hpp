@@ -68,6 +68,7 @@ class StoreServer {
   bool is_idle() const;
 
  private:
+  using Claim = std::pair<std::uint64_t, int>;  ///< A group, and a rank of it.
   struct Client {
     HandshakeHello hello;
     std::shared_ptr<FrameConnection> connection;
@@ -97,7 +98,7 @@ class StoreServer {
   bool is_watched(std::uint64_t group, int rank) const;
   bool serves_itself(std::uint64_t group) const;
   void add_client(Fd socket, const HandshakeHello& hello);
-  void note_refusal(const HandshakeHello& hello, const Status& why);
+  void note_refusal(const HandshakeHello& hello, HandshakeStatus verdict, const Status& why);
   Status handle(std::uint64_t client, std::span<const std::byte> body);
   Status handle_watch(Client& client, const StoreRequest& request);
   void leave(Client& client);
@@ -119,7 +120,7 @@ class StoreServer {
   // The rest lives on the reactor's thread.
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  ///< One an address of the host.
   StoreTable table_;
-  std::size_t refusals_ = 0;
+  std::set<Claim> strangers_refused_, ranks_refused_;  ///< Whose refusals the table has.
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint64_t, Waiter> waiters_;

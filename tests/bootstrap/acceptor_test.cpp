@@ -35,9 +35,10 @@ TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
   reactor.run_there([&] {
     acceptor = std::make_unique<Acceptor>(
         reactor, std::move(*listener), make_handshake_key("job", "secret"), 0, 2,
-        Acceptor::Events{.admit = {},
-                         .accepted = [](Fd, const HandshakeHello&) {},
-                         .refused = [&](const HandshakeHello&, const Status&) { ++refused; }});
+        Acceptor::Events{
+            .admit = {},
+            .accepted = [](Fd, const HandshakeHello&) {},
+            .refused = [&](const HandshakeHello&, HandshakeStatus, const Status&) { ++refused; }});
   });
   sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(at.port), .sin_addr = {}, .sin_zero = {}};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

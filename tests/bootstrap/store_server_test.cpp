@@ -125,6 +125,35 @@ TEST_F(StoreServerTest, WrongSecretIsRefusedAndNoted) {
   EXPECT_NE(note.value().find("calls itself rank 2 was refused: wrong secret"), std::string::npos);
 }
 
+/// Each hello claims another rank.
+TEST_F(StoreServerTest, StrangersHideNoRefusalOfARank) {
+  constexpr int kMoreThanAreRemembered = 80;
+  const auto knock = [&](int rank, const HandshakeKey& key) {
+    StoreClientOptions liar = client(rank);
+    liar.key = key;
+    liar.world = kMoreThanAreRemembered + 1;
+    EXPECT_FALSE(open_tcp_store(liar, kSoon, real_env()).ok());
+  };
+  for (int rank = 0; rank < kMoreThanAreRemembered; ++rank)
+    knock(rank, make_handshake_key("another job", "secret"));
+  knock(kMoreThanAreRemembered, make_handshake_key("job", "guess"));
+  knock(kMoreThanAreRemembered, make_handshake_key("another job", "secret"));
+  const auto note = open(0)->get_one(group_prefix(1) + refusal_key(kMoreThanAreRemembered), milliseconds(0));
+  ASSERT_TRUE(note.ok()) << note.status().message();
+  EXPECT_NE(note.value().find("was refused: wrong secret"), std::string::npos) << note.value();
+}
+
+TEST_F(StoreServerTest, ARankThatIsStartedAgainAndAgainHidesNoOther) {
+  const auto knock = [&](int rank) {
+    StoreClientOptions liar = client(rank);
+    liar.key = make_handshake_key("job", "guess");
+    EXPECT_FALSE(open_tcp_store(liar, kSoon, real_env()).ok());
+  };
+  for (int start = 0; start < 80; ++start) knock(1);
+  knock(2);
+  EXPECT_TRUE(open(0)->get_one(group_prefix(1) + refusal_key(2), milliseconds(0)).ok());
+}
+
 TEST_F(StoreServerTest, TakenPortIsNamed) {
   StoreServerOptions options;
   options.key = key_;
