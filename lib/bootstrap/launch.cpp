@@ -141,6 +141,11 @@ std::string slurm_rendezvous(const Environment& environment) {
   return "tcp://" + HostPort{first_host(value_of(environment, "SLURM_STEP_NODELIST")), port}.text();
 }
 
+/// Ranks of one host whose job has no name: those that one process started.
+std::string parent_rendezvous(const LaunchClaim& claim, const ProcessIds& process) {
+  return "local://" + local_name(std::string(claim.source->id), "parent" + std::to_string(process.parent));
+}
+
 Result<std::string> find_rendezvous(const InitOptions& options, const std::optional<LaunchClaim>& claim,
                                     const Environment& environment, const std::string& job,
                                     const ProcessIds& process) {
@@ -150,10 +155,8 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
   if (!value_of(environment, "MASTER_ADDR").empty() && !value_of(environment, "MASTER_PORT").empty()) {
     return master_rendezvous(environment, 0);
   }
-  if (claim && claim->on_one_host()) {
-    const std::string name = job.empty() ? "parent" + std::to_string(process.parent) : job;
-    return "local://" + local_name(std::string(claim->source->id), name);
-  }
+  if (claim && claim->on_one_host() && job.empty()) return parent_rendezvous(*claim, process);
+  if (claim && claim->on_one_host()) return "local://" + local_name(std::string(claim->source->id), job);
   if (claim && claim->is_slurm_step && !value_of(environment, "SLURM_STEP_NODELIST").empty())
     return slurm_rendezvous(environment);
   return configuration_error(
@@ -210,6 +213,8 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   auto rendezvous = find_rendezvous(options, claim, environment, launch.job_id, process);
   if (!rendezvous.ok()) return rendezvous.status();
   launch.rendezvous = std::move(*rendezvous);
+  launch.named_by_parent =
+      claim && launch.job_id.empty() && launch.rendezvous == parent_rendezvous(*claim, process);
   if (launch.rendezvous.starts_with(kServedScheme)) {
     launch.rendezvous.replace(0, kServedScheme.size(), "tcp://");
     launch.store_is_served = true;

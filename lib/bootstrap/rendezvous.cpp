@@ -42,6 +42,14 @@ Result<Meeting> open_local_meeting(const std::string& name, const Deadline& dead
   return open_file_meeting(*directory + "/" + name, deadline, env);
 }
 
+/// Why such ranks may wait for each other in vain.
+std::string parent_hint(const std::string& place) {
+  return "these ranks meet at " + place +
+         ", named after the process that started them: where each has a starter of its own, such as a "
+         "script, "
+         "set LOCKSTEP_JOB_ID equally on all ranks";
+}
+
 Status check_security(const HostPort& at, const std::string& secret) {
   if (!secret.empty() || is_loopback(at.host) || config_flag("LOCKSTEP_INSECURE")) return Status();
   return Status(ErrorCode::configuration,
@@ -160,7 +168,11 @@ Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, st
     return meeting;
   }
   if (const auto path = after(launch.rendezvous, "file://")) return open_file_meeting(*path, deadline, env);
-  if (const auto name = after(launch.rendezvous, "local://")) return open_local_meeting(*name, deadline, env);
+  if (const auto name = after(launch.rendezvous, "local://")) {
+    auto meeting = open_local_meeting(*name, deadline, env);
+    if (meeting.ok() && launch.named_by_parent) meeting->hint = parent_hint(launch.rendezvous);
+    return meeting;
+  }
   if (const auto where = after(launch.rendezvous, "tcp://"))
     return open_tcp_meeting(launch, *where, secret, group, deadline, env);
   return Status(ErrorCode::configuration, "\"" + launch.rendezvous +

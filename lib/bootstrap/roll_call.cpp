@@ -305,8 +305,9 @@ void RollCall::report_missing(const std::vector<bool>& present, std::int64_t sec
   // One voice is enough: the lowest rank that is here.
   const auto lowest = std::find(present.begin(), present.end(), true) - present.begin();
   if (lowest != self_.rank || config_text("LOCKSTEP_LOG") == "off") return;
-  std::fprintf(stderr, "lockstep: %s after %lld s\n", missing_text(present).c_str(),
-               static_cast<long long>(seconds));
+  const std::string hint = hint_.empty() ? "" : "; " + hint_;
+  std::fprintf(stderr, "lockstep: %s after %lld s%s\n", missing_text(present).c_str(),
+               static_cast<long long>(seconds), hint.c_str());
 }
 
 Result<std::vector<Member>> RollCall::collect() {

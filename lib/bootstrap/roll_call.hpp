@@ -37,9 +37,14 @@ class RollCall {
     std::string who;
   };
 
-  /// `secret_mark` is a short hash of the secret, equal on all ranks.
-  RollCall(GroupStore& store, Member self, int world, std::string secret_mark)
-      : store_(store), self_(std::move(self)), world_(world), secret_mark_(std::move(secret_mark)) {}
+  /// `secret_mark` is a short hash of the secret, equal on all ranks. `hint`: what to look at where ranks are
+  /// missing; said while this one waits.
+  RollCall(GroupStore& store, Member self, int world, std::string secret_mark, std::string hint)
+      : store_(store),
+        self_(std::move(self)),
+        world_(world),
+        secret_mark_(std::move(secret_mark)),
+        hint_(std::move(hint)) {}
 
   /// Step 1: nobody else is this rank, and the first to come was told the same size and secret.
   Status arrive();
@@ -78,6 +83,7 @@ class RollCall {
   const Member self_;
   const int world_;
   const std::string secret_mark_;
+  const std::string hint_;
 };
 
 }  // namespace lockstep::internal

@@ -54,7 +54,7 @@ class JoinedSession final : public Session {
     Member self = this_member(launch_.rank);
     self.transports = std::move(transports);
     self.notice = std::move(notice);
-    RollCall roll_call(store_, std::move(self), launch_.world_size, mark);
+    RollCall roll_call(store_, std::move(self), launch_.world_size, mark, meeting_.hint);
     Status status = with_hint(meet(roll_call, deadline, env), meeting_.hint);
     meeting_.store->be_patient_until(0);  // The start may wait for ever; a destructor may not.
     if (status.ok()) return status;

@@ -150,6 +150,13 @@ TEST(Launch, PmixUnderSlurmTakesTheStepsSize) {
 TEST(Launch, MpichIsNamedAfterItsParent) {
   const Environment environment{{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}};
   EXPECT_EQ(resolve(environment).rendezvous.rfind("local://mpich-parent4711-", 0), 0u);
+  EXPECT_TRUE(resolve(environment).named_by_parent);
+  Environment named = environment;
+  named["LOCKSTEP_JOB_ID"] = "job";
+  EXPECT_FALSE(resolve(named).named_by_parent);
+  named = environment;
+  named["LOCKSTEP_RENDEZVOUS"] = "local://place";
+  EXPECT_FALSE(resolve(named).named_by_parent);
 }
 
 TEST(Launch, SlurmStepOnSeveralNodes) {

@@ -1,8 +1,10 @@
 // Missing ranks are named while the others wait, by one voice. Apart from session_test because it takes the
 // five seconds that it is about.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <regex>
+#include <string>
 
 #include "tests/bootstrap/child_process.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -31,6 +33,24 @@ TEST(SessionReport, MissingRanksAreNamedEveryFiveSeconds) {
       report, std::regex("lockstep: 2 of 3 ranks are here, missing: rank 1 after [5-8] s\n")))
       << report;
   EXPECT_EQ(ranks[1].read_error(), "");
+}
+
+// Of ranks with starters of their own each waits alone, at a place of its own.
+TEST(SessionReport, RanksThatAParentNamesTheirPlaceForAreToldTheWayOut) {
+  TemporaryDirectory directory;
+  const Environment environment{
+      {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}, {"XDG_RUNTIME_DIR", directory.path()}};
+  ChildProcess rank({LOCKSTEP_SESSION_RANK, "7000"}, environment);
+  const std::regex hint(
+      ".*missing: rank 0 after [0-9]+ s; .*these ranks meet at local://mpich-parent" +
+      std::to_string(getpid()) +
+      "-[0-9a-f]+, named after the process that started them: .*set LOCKSTEP_JOB_ID equally on all ranks\n?");
+  const std::string line = rank.read_line(), report = rank.read_error();
+  EXPECT_TRUE(std::regex_match(line, hint)) << line;
+  EXPECT_TRUE(std::regex_match(
+      report, std::regex("lockstep: 1 of 2 ranks is here, missing: rank 0 after [5-8] s; these "
+                         "ranks meet at local://.*equally on all ranks\n")))
+      << report;
 }
 
 }  // namespace
