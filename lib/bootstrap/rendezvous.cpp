@@ -122,6 +122,11 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
                                  std::uint64_t group, const Deadline& deadline, Env& env) {
   auto at = parse_host_port(where);
   if (!at.ok()) return at.status().with_context("rendezvous " + launch.rendezvous);
+  if (at->port == 0) {  // Rank 0 alone would know which one it took.
+    return Status(ErrorCode::configuration,
+                  "rendezvous " + launch.rendezvous +
+                      " has port 0, at which nobody is found: name a free port of rank 0's host");
+  }
   LOCKSTEP_RETURN_IF_ERROR(check_security(*at, secret));
   Meeting meeting;
   StoreClientOptions client{

@@ -290,6 +290,13 @@ TEST_P(TcpSessionTest, NoSecretOnAnOpenNetworkIsRefusedOnEveryRank) {
   }
 }
 
+TEST_P(TcpSessionTest, APortThatNobodyFindsIsRefused) {
+  rendezvous_ = "tcp://127.0.0.1:0";
+  EXPECT_EQ(start(environment(0, 2)).read_line(),
+            "error 10 culprit -1: rendezvous tcp://127.0.0.1:0 has port 0, at which nobody is found: name a "
+            "free port of rank 0's host");
+}
+
 TEST_P(TcpSessionTest, LaunchersServerIsUsedAndItsEvidenceIsHeard) {
   StoreServerOptions options;
   options.key = make_handshake_key("", "s3cret");
