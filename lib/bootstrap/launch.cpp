@@ -231,7 +231,12 @@ Result<std::string> load_secret(const InitOptions& options, const Environment& e
   struct stat facts {};
   if (!file || fstat(file.get(), &facts) != 0)
     return system_error("cannot open LOCKSTEP_SECRET_FILE=" + path, errno);
-  if (facts.st_uid != geteuid() || (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  if (facts.st_uid != geteuid()) {
+    return configuration_error("LOCKSTEP_SECRET_FILE=" + path + " belongs to user " +
+                               std::to_string(facts.st_uid) + ", and this process runs as user " +
+                               std::to_string(geteuid()) + "; give it a copy of its own, with mode 0600");
+  }
+  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return configuration_error("LOCKSTEP_SECRET_FILE=" + path +
                                " can be read by other users; make it yours alone: chmod 600 " + path);
   }

@@ -340,6 +340,18 @@ TEST(Secret, FilesThatOthersMayReadAreRefused) {
   EXPECT_TRUE(load_secret({}, {{"LOCKSTEP_SECRET_FILE", path}}).ok());
 }
 
+TEST(Secret, AFileOfAnotherUserIsRefusedAndNotCalledReadable) {
+  TemporaryDirectory directory;
+  const std::string path = directory.write("secret", "secret");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  const uid_t other = geteuid() + 1;
+  if (chown(path.c_str(), other, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root gives files away";
+  EXPECT_EQ(load_secret({}, {{"LOCKSTEP_SECRET_FILE", path}}).status().message(),
+            "LOCKSTEP_SECRET_FILE=" + path + " belongs to user " + std::to_string(other) +
+                ", and this process runs as user " + std::to_string(geteuid()) +
+                "; give it a copy of its own, with mode 0600");
+}
+
 TEST(Secret, EmptyOverlongAndMissingFilesAreRefused) {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/secret";
