@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <vector>
 
 #include "lib/base/foreign_variables.hpp"
@@ -195,11 +197,42 @@ std::string description(const Variable& variable) {
   return kind_of_value(variable) + ", from " + std::string(range.least) + " to " + std::string(range.most);
 }
 
+bool is_in_environment(std::string name) { return std::getenv(name.c_str()) != nullptr; }
+
+/// Kubernetes tells every container of the services around it. One called "lockstep" gives
+/// LOCKSTEP_SERVICE_HOST, LOCKSTEP_SERVICE_PORT, LOCKSTEP_PORT_80_TCP_ADDR ..., "lockstep-web" the same with
+/// LOCKSTEP_WEB: nobody's mistake in writing, and always with the first two.
+bool is_of_kubernetes(std::string_view name) {
+  for (const std::string_view mark : {"_SERVICE_HOST", "_SERVICE_PORT", "_PORT"}) {
+    for (std::size_t at = name.find(mark); at != std::string_view::npos; at = name.find(mark, at + 1)) {
+      const std::string service(name.substr(0, at));
+      if (is_in_environment(service + "_SERVICE_HOST") && is_in_environment(service + "_SERVICE_PORT"))
+        return true;
+    }
+  }
+  return false;
+}
+
+void warn_of_kubernetes(const std::string& name) {
+  static std::once_flag once;
+  if (config_text("LOCKSTEP_LOG") == "off") return;
+  std::call_once(once, [&] {
+    std::fprintf(stderr,
+                 "lockstep: ignores %s and its like, which Kubernetes sets for a service of that name "
+                 "(enableServiceLinks: false keeps them out)\n",
+                 name.c_str());
+  });
+}
+
 Status check_entry(std::string_view entry) {
   const std::size_t equals = std::min(entry.find('='), entry.size());
   const std::string name(entry.substr(0, equals));
   const std::string value(entry.substr(std::min(equals + 1, entry.size())));
   const Variable* variable = find(name);
+  if (variable == nullptr && is_of_kubernetes(name)) {
+    warn_of_kubernetes(name);
+    return Status();
+  }
   if (variable == nullptr) {
     return Status(ErrorCode::configuration, "unknown variable " + name +
                                                 " in the environment: did you mean " +

@@ -28,7 +28,8 @@ struct Variable {
 std::span<const Variable> variables() noexcept;
 
 /// Fails on the first LOCKSTEP_ name in the environment that is not in the table, naming the nearest one
-/// ("did you mean ..."), and on the first value that is not allowed. Called by whatever creates
+/// ("did you mean ..."), and on the first value that is not allowed. What Kubernetes sets for a service
+/// called "lockstep" is ignored, with one warning. Called by whatever creates
 /// communicators, each time, and by the tools.
 Status check_environment();
 

@@ -52,6 +52,22 @@ TEST(Config, AnUnknownNameIsAnErrorWithTheNearestOne) {
             "unset it");
 }
 
+TEST(Config, WhatKubernetesSaysOfAServiceIsIgnoredWithAWarning) {
+  const ScopedVariable address("LOCKSTEP_PORT_29500_TCP_ADDR", "10.96.0.7");
+  const ScopedVariable port("LOCKSTEP_PORT", "tcp://10.96.0.7:29500");
+  const ScopedVariable web("LOCKSTEP_WEB_PORT", "tcp://10.96.0.8:80");
+  EXPECT_NE(check_environment().message().find("unknown variable LOCKSTEP_"), std::string::npos);
+  const ScopedVariable host("LOCKSTEP_SERVICE_HOST", "10.96.0.7"), web_host("LOCKSTEP_WEB_SERVICE_HOST", "x");
+  const ScopedVariable number("LOCKSTEP_SERVICE_PORT", "29500"),
+      web_number("LOCKSTEP_WEB_SERVICE_PORT", "80");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(check_environment().message(), "");
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(", which Kubernetes sets for a service"),
+            std::string::npos);
+  const ScopedVariable typo("LOCKSTEP_TIMEOUTS", "5m");
+  EXPECT_NE(check_environment().message().find("unknown variable LOCKSTEP_TIMEOUTS"), std::string::npos);
+}
+
 TEST(Config, AValueThatDoesNotParseIsAnErrorThatShowsWhatToWrite) {
   const ScopedVariable timeout("LOCKSTEP_TIMEOUT", "soon");
   EXPECT_EQ(check_environment().message(),
