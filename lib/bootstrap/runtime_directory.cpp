@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 namespace lockstep::internal {
 namespace {
@@ -22,8 +23,13 @@ Result<std::string> runtime_directory() {
   const bool usable = runtime != nullptr && *runtime == '/' && is_own_directory(runtime);
   const std::string path =
       usable ? std::string(runtime) + "/lockstep" : "/tmp/lockstep-" + std::to_string(geteuid());
-  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-    return system_error("cannot create the directory " + path, errno);
+  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return Status(ErrorCode::configuration,
+                  "cannot create the directory " + path +
+                      ", where ranks would meet: " + std::strerror(errno) +
+                      "; set XDG_RUNTIME_DIR to a directory of this user that can be "
+                      "written, or LOCKSTEP_RENDEZVOUS");
+  }
   struct stat facts {};
   // Not followed: a link that another user planted must not be taken for the directory.
   if (lstat(path.c_str(), &facts) != 0) return system_error("cannot look at " + path, errno);

@@ -365,6 +365,21 @@ TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {
           "XDG_RUNTIME_DIR or LOCKSTEP_RENDEZVOUS");
 }
 
+TEST_P(LocalSessionTest, ADirectoryThatCannotBeMadeIsNamedWithTheWayOut) {
+  Environment variables = environment(0, 2);
+  std::string& path = variables["XDG_RUNTIME_DIR"];
+  while (path.size() < 4090) path += "/.";  // A path that "/lockstep" makes too long, for root as well.
+  const std::string line = start(variables).read_line();
+  EXPECT_EQ(
+      line.rfind("error 10 culprit -1: cannot create the directory " + path + "/lockstep, where ranks", 0),
+      0u)
+      << line;
+  EXPECT_NE(line.find(": File name too long; set XDG_RUNTIME_DIR to a directory of this user that can be "
+                      "written, or LOCKSTEP_RENDEZVOUS"),
+            std::string::npos)
+      << line;
+}
+
 // As su and sudo leave the variable.
 TEST_P(LocalSessionTest, TheDirectoryOfAnotherUserIsPassedOver) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
