@@ -28,9 +28,10 @@ Status WorldEnd::failure() {
   return together_ ? Status() : failure_;
 }
 
-/// A failure is told over links, which some ranks may not have to this one. To them it is lost now, and not
-/// before: while a communicator of this world is in use its rank goes on, and a world that follows is another
-/// group, which hears nothing of this.
+/// A failure is told in shared memory or over links, which some ranks may not have to this one. To them it is
+/// lost now, and not before: while a communicator of this world is in use its rank goes on, and a world that
+/// follows is another group, which hears nothing of this. Where all were told it leaves in good order: what
+/// it has sent before is still theirs to receive, as nothing of a lost rank is.
 World::~World() {
   switchboard.reset();
   if (!session) return;
@@ -54,7 +55,7 @@ CommunicatorCore::~CommunicatorCore() {
   }
   if (loss_callback_ != 0) world_->session->remove_loss_callback(loss_callback_);
   engine_->close();
-  if (size() > 1) world_->end.ended(engine_->reason());
+  if (engine_->left_untold()) world_->end.ended(engine_->reason());
 }
 
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr<World> world,

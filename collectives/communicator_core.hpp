@@ -25,7 +25,7 @@ class VerbsDevice;
 /// wait for it who has heard of no failure.
 class WorldEnd {
  public:
-  /// A communicator of several ranks ended, for this reason.
+  /// A communicator ended for this reason, which not all ranks may have heard.
   void ended(const Status& why);
   /// All ranks of the job have come to the end of a communicator: whatever failed before, nobody waits.
   void came_together();

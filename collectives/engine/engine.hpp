@@ -97,6 +97,8 @@ class Engine final : public Progressor,
   /// Tells peers that this rank leaves, and ends the engine here: later calls are errors. In good order if no
   /// collective is under way, else with a revoke. Idempotent.
   void close();
+  /// After close(): whether a peer that was to be told why this communicator ended may not have been.
+  bool left_untold() const;
 
   const EngineGroup& group() const { return group_; }
   Transport* transport() const { return transport_.get(); }

@@ -309,6 +309,10 @@ void Engine::close() {
   if (transport_) transport_->close();
 }
 
+bool Engine::left_untold() const {
+  return (peers_ && peers_->has_dropped()) || (urgent_peers_ && urgent_peers_->has_dropped());
+}
+
 /// A rank that leaves with calls under way ends them everywhere. Its peers cannot end them well, and where
 /// they have its offers they would use its buffers, which are the caller's again.
 void Engine::give_up_calls() {

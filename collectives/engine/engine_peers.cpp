@@ -39,6 +39,7 @@ bool Engine::check_domain() {
 bool Engine::heed_domain() {
   if (domain_->control(group_.rank).revoked.load(std::memory_order_acquire) == 0) return false;
   advance_all();
+  if (state() == ErrorCode::ok) step_messages();
   return state() != ErrorCode::ok || check_domain();
 }
 

@@ -54,7 +54,7 @@ bool PeerTable::flush_peer(int peer) {
   while (!entry.posted.empty() && !entry.mid_message) {
     auto link_to = link(peer);
     if (!link_to.ok()) {
-      entry.posted.clear();  // The peer is gone; who waits for it finds out there.
+      drop_posted(entry);  // The peer is gone; who waits for it finds out there.
       return moved;
     }
     if (*link_to == nullptr) return moved;
@@ -64,7 +64,7 @@ bool PeerTable::flush_peer(int peer) {
     const auto sent = (*link_to)->send(front.header, payload, front.cursor);
     moved |= front.cursor.payload_bytes > payload_before;  // A link sends a long message by and by.
     if (!sent.ok()) {
-      entry.posted.clear();
+      drop_posted(entry);
       return moved;
     }
     if (!sent.value()) return moved;
@@ -90,7 +90,12 @@ bool PeerTable::has_posted() const {
 }
 
 void PeerTable::drop_posted() {
-  for (Peer& peer : peers_) peer.posted.clear();
+  for (Peer& peer : peers_) drop_posted(peer);
+}
+
+void PeerTable::drop_posted(Peer& peer) {
+  has_dropped_ |= !peer.posted.empty();
+  peer.posted.clear();
 }
 
 void PeerTable::adopt_rest(int peer, const FrameHeader& header, std::span<const std::byte> payload,

@@ -43,6 +43,8 @@ class PeerTable {
   bool has_posted() const;
   bool has_posted(int peer) const { return !peers_[static_cast<std::size_t>(peer)].posted.empty(); }
   void drop_posted();
+  /// Whether anything queued was not sent: its peer could not be reached, or drop_posted() came first.
+  bool has_dropped() const { return has_dropped_; }
 
   /// After a revoke: what was begun is finished with a copy, so that the caller's memory is free and the
   /// stream stays whole. Nothing more goes to the peer on this link where the message is longer than
@@ -66,11 +68,13 @@ class PeerTable {
     std::deque<Posted> posted;
   };
   bool flush_peer(int peer);
+  void drop_posted(Peer& peer);
 
   Transport& transport_;
   const Channel channel_;
   int self_;
   std::vector<Peer> peers_;
+  bool has_dropped_ = false;
 };
 
 }  // namespace lockstep::internal
