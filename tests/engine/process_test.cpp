@@ -171,9 +171,11 @@ TEST_P(Processes, WhoLeftWithAReasonIsHeardByAMessageThatWaits) {
     comm.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
     if (rank == 1) {
       comm.send(&x, 1, DataType::f32, 0);
+      comm.recv(&x, 1, DataType::f32, 0);  // An abort may overtake what was sent on another connection.
       return comm.abort("its user gave up");
     }
     comm.recv(&x, 1, DataType::f32, 1);
+    comm.send(&x, 1, DataType::f32, 1);
     try {
       comm.recv(&x, 1, DataType::f32, 1);
       ADD_FAILURE() << "nobody sent this";
