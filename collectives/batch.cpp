@@ -127,11 +127,13 @@ std::function<void(bool)> fuse(Entry& entry) {
   for (const Part& part : entry.parts) bytes += part.bytes;
   auto packed = std::make_shared<std::vector<std::byte>>(bytes);
   std::byte* at = packed->data();
-  if (!entry.refusal.ok()) entry.call.refuse(entry.refusal.code(), entry.refusal.message());
-  for (const Part& part : entry.parts) {
-    if (!entry.refusal.ok()) break;  // A pointer may be what is wrong.
-    internal::copy_bytes(at, part.input, part.bytes);
-    at += part.bytes;
+  if (!entry.refusal.ok()) {  // A pointer may be what is wrong.
+    entry.call.refuse(entry.refusal.code(), entry.refusal.message());
+  } else {
+    for (const Part& part : entry.parts) {
+      internal::copy_bytes(at, part.input, part.bytes);
+      at += part.bytes;
+    }
   }
   entry.call.elements(type, bytes / size_of(type)).buffers(packed->data(), packed->data());
   return [packed, parts = entry.parts](bool succeeded) {

@@ -150,17 +150,18 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   const std::uint64_t id = hash_combine(hash_combine(hash_combine(kFnvOffset, parent.id), number),
                                         static_cast<std::uint64_t>(color));
   const std::string name = parent.name + "/" + std::to_string(number) + "." + std::to_string(color);
-  const StillWanted still_wanted = [this] {
-    return engine_->poll_state() == ErrorCode::ok ? Status() : engine_->reason();
-  };
   const std::chrono::milliseconds timeout(default_timeout() / 1'000'000);
-  auto part = make(world_, id, name, world_ranks, timeout, still_wanted);
+  auto part = make(world_, id, name, world_ranks, timeout, still_wanted());
   if (!part.ok()) {  // The others would wait for this rank until then.
     const Status& why = part.status();
     engine_->request_revoke(
         Status(why.code(), engine_->who(rank()) + " cannot split: " + why.message(), rank()));
   }
   return part;
+}
+
+StillWanted CommunicatorCore::still_wanted() const {
+  return [engine = engine_] { return engine->poll_state() == ErrorCode::ok ? Status() : engine->reason(); };
 }
 
 void CommunicatorCore::abort(std::string_view reason) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "lib/bootstrap/session.hpp"
 #include "lockstep/communicator.hpp"
 #include "transports/fabric/fabric.hpp"
+#include "transports/shm/shm_group.hpp"
 
 namespace lockstep::internal {
 
@@ -52,9 +52,6 @@ struct World {
   ~World();
 };
 
-/// Asked now and then while a communicator is set up: why that is to end, or ok. Empty: it is not.
-using StillWanted = std::function<Status()>;
-
 class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
  public:
   /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all
@@ -78,6 +75,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   /// group of one), which is of `memory`. Local; `memory` outlives it.
   std::shared_ptr<CommunicatorCore> on_memory(std::string name, std::unique_ptr<Transport> transport,
                                               DomainMemory& memory);
+  /// For what is set up on it: not any more when it has ended.
+  StillWanted still_wanted() const;
   /// Numbers what is built on it; alike on ranks that build in the same order. One thread at a time.
   std::uint64_t number_user() { return users_++; }
   /// Waits for the calls under way and, by a barrier, for all ranks, then leaves.
@@ -115,7 +114,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
 };
 
 /// The transport of a group, as LOCKSTEP_TRANSPORTS says: by itself shared memory when all members are on one
-/// host; over several hosts verbs or TCP, with shared memory between the ranks of a host.
+/// host; over several hosts verbs or TCP, with shared memory between the ranks of a host. `timeout`: 0 =
+/// none.
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout,

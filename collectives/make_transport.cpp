@@ -105,7 +105,7 @@ Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& g
                                               const std::vector<int>& world_ranks,
                                               std::chrono::milliseconds timeout,
                                               const StillWanted& still_wanted) {
-  const Deadline deadline(real_env(), timeout.count() == 0 ? kLongestStart : timeout);
+  const Deadline deadline(real_env(), timeout);
   auto rdma = by_verbs(world, deadline.left());
   if (!rdma.ok()) return rdma.status();
   auto left = deadline.left_for("reaching the other hosts");
@@ -133,6 +133,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
                                                   std::chrono::milliseconds timeout,
                                                   const StillWanted& still_wanted) {
   const std::string& wanted = world.transports;
+  timeout = limit_of_start(timeout);
   if (wanted == "tcp") return make_tcp(world, group, world_ranks, timeout);
   if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout);
   if (wanted == "verbs") return make_verbs(world, group, world_ranks, timeout);
@@ -155,7 +156,7 @@ Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineG
                                                      const std::vector<int>& world_ranks,
                                                      PayloadMemory memory,
                                                      std::chrono::milliseconds timeout) {
-  return make_ucx(world, group, world_ranks, timeout, memory);
+  return make_ucx(world, group, world_ranks, limit_of_start(timeout), memory);
 }
 
 }  // namespace lockstep::internal

@@ -185,7 +185,7 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
   }
   if (group.size() > 1) {
     auto host = make_shm_transport(hash_combine(group.id, kDeviceGroup), group.rank, group.members,
-                                   options.timeout, real_env());
+                                   options.timeout, real_env(), {}, control_->still_wanted());
     if (!host.ok()) return host.status();
     transport = make_device_transport(std::move(*host), std::move(staging), program_staging(), *buffers_);
   }
@@ -267,7 +267,8 @@ Status DeviceCore::connect_hosts(const DeviceOptions& options) {
     across_->go_straight(std::move(*calls));
   }
   group.id = hash_combine(group.id, kFarGroup);
-  auto transport = make_transport(control_->world(), group, control_->world_ranks(), options.timeout);
+  auto transport = make_transport(control_->world(), group, control_->world_ranks(), options.timeout,
+                                  control_->still_wanted());
   if (!transport.ok()) return transport.status();
   collectives_ = control_->on_memory(group.name + "/devices", std::move(*transport), no_memory_);
   return gate_->probe(across_->stream_back());

@@ -189,7 +189,7 @@ void Engine::look_around() try {
     if (!check(*operation, operation->message.timeout)) return;
   }
   if (active_.empty() && messages_.empty()) return;
-  matcher_->take_in();
+  matcher_->take_in();  // Whose senders may be what is waited for.
   if (!messages_.empty() && !listen(now)) return;
   ask_around(now);
   env_.wake_at(next);

@@ -43,8 +43,8 @@ struct Launch {
                                  ///< local://name. Empty for a single process.
   bool store_is_served = false;  ///< Somebody listens at the rendezvous already; else rank 0 has to.
   std::string job_id;            ///< May be empty.
-  bool named_by_parent =
-      false;  ///< Ranks with another parent would meet elsewhere, for lack of a job's name.
+  /// For lack of a job's name: ranks with another parent would meet elsewhere.
+  bool named_by_parent = false;
 };
 
 struct ProcessIds {

@@ -202,8 +202,11 @@ Result<Place> find_place(const Launch& launch, const std::string& secret, std::u
 }  // namespace
 
 milliseconds start_timeout(const InitOptions& options) {
-  const milliseconds wanted =
-      options.timeout.value_or(milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT")));
+  return limit_of_start(
+      options.timeout.value_or(milliseconds(config_milliseconds("LOCKSTEP_START_TIMEOUT"))));
+}
+
+milliseconds limit_of_start(milliseconds wanted) {
   return wanted.count() == 0 ? kLongestStart : std::clamp(wanted, milliseconds(0), kLongestStart);
 }
 

@@ -48,9 +48,10 @@ class Session {
   virtual void leave() = 0;
 };
 
-/// How long the start may take: options.timeout, or LOCKSTEP_START_TIMEOUT where it is unset. At most
-/// kLongestStart, which 0 means as well.
+/// How long the start may take: options.timeout, or LOCKSTEP_START_TIMEOUT where it is unset.
 std::chrono::milliseconds start_timeout(const InitOptions& options);
+/// `wanted`, but at most kLongestStart, which 0 means as well.
+std::chrono::milliseconds limit_of_start(std::chrono::milliseconds wanted);
 /// The transport asked for, LOCKSTEP_TRANSPORTS where it is empty.
 std::string wanted_transports(std::string_view asked);
 

@@ -186,6 +186,15 @@ TEST_P(Processes, WhoLeftWithAReasonIsHeardByAMessageThatWaits) {
   });
 }
 
+TEST_P(Processes, SplitWhereNothingHasALimit) {
+  MeetingPlace place;
+  run_forked(2, [&](int rank) {
+    setenv("LOCKSTEP_TIMEOUT", "0", 1);
+    Communicator comm = place.join(rank, 2, GetParam());
+    comm.split(0, rank)->barrier();
+  });
+}
+
 TEST(LocalGroup, TakesTheTransportsOfTheEnvironmentWhereNoneAreNamed) {
   run_forked(1, [](int) {
     setenv("LOCKSTEP_TRANSPORTS", "tcp", 1);

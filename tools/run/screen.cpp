@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
 bool is_one_stream(int a, int b) {
-  struct stat of_a {
-  }, of_b{};
+  struct stat of_a {};
+  struct stat of_b {};
   if (fstat(a, &of_a) != 0 || fstat(b, &of_b) != 0) return false;
   return !S_ISREG(of_a.st_mode) && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }

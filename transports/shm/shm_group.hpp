@@ -14,6 +14,9 @@
 
 namespace lockstep::internal {
 
+/// Asked now and then while a group is set up: why that is to end, or ok. Empty: it is not.
+using StillWanted = std::function<Status()>;
+
 /// Who forms a group. All members on one host, of one user.
 struct ShmGroup {
   std::uint64_t id = 0;         ///< Equal on all members; of no other group that any of them is setting up.
@@ -21,8 +24,7 @@ struct ShmGroup {
   std::vector<Member> members;  ///< In the group's order.
   Nanos deadline = kForever;    ///< On env's clock: when set-up gives up.
   std::vector<int> ranks = {};  ///< What members are called in errors; empty: their places.
-  /// Asked now and then: why set-up is to end, or ok. Empty: it is not.
-  std::function<Status()> still_wanted = {};
+  StillWanted still_wanted = {};
   int name_of(int member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
 };
 

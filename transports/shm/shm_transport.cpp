@@ -73,8 +73,7 @@ void ShmTransport::close() {
 Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
                                                       const std::vector<Member>& members,
                                                       std::chrono::milliseconds timeout, Env& env,
-                                                      std::vector<int> ranks,
-                                                      std::function<Status()> still_wanted) {
+                                                      std::vector<int> ranks, StillWanted still_wanted) {
   const Nanos deadline = timeout.count() == 0 ? kForever : env.now() + to_nanos(timeout);
   const ShmGroup group{id, rank, members, deadline, std::move(ranks), std::move(still_wanted)};
   auto attachments = attach_group(group, env);

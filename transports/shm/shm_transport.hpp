@@ -3,13 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/session.hpp"
+#include "transports/shm/shm_group.hpp"
 #include "transports/transport.hpp"
 
 namespace lockstep::internal {
@@ -18,12 +18,12 @@ namespace lockstep::internal {
 /// Collective: returns when every member has called it, or with an error that names a missing one after
 /// `timeout` (0 = none). `id` is equal on all members, and no other group that one of them is setting up at
 /// the time has it; `rank` is this rank's place in `members`. `ranks`: what the members are called in errors,
-/// where the group is a part of a larger one (empty: their places). `still_wanted` as in ShmGroup. Nothing
+/// where the group is a part of a larger one (empty: their places). Nothing
 /// blocks later but the first resolve() of a peer's segment.
 Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
                                                       const std::vector<Member>& members,
                                                       std::chrono::milliseconds timeout, Env& env,
                                                       std::vector<int> ranks = {},
-                                                      std::function<Status()> still_wanted = {});
+                                                      StillWanted still_wanted = {});
 
 }  // namespace lockstep::internal

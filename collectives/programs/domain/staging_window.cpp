@@ -7,8 +7,8 @@
 namespace lockstep::internal {
 namespace {
 
-/// Smaller calls lie where the last one but one lay: so few lines cost less than another page. Not where only
-/// two ranks' pages are in use.
+/// Smaller calls lie where the last one but one lay: so few lines cost less than another page. Two ranks use
+/// fewer pages.
 constexpr std::size_t least_moving_bytes(int world) { return world == 2 ? 256 : 2 << 10; }
 
 bool has_piece_for_each(Collective collective) {
