@@ -11,6 +11,11 @@ namespace lockstep::internal {
 /// (ErrorCode::system) where the system has no thread to give; the caller's signal mask stays as it is.
 std::thread start_thread(std::function<void()> body);
 
+/// Asks for short turns of the calling thread, which the scheduler grants sooner (EEVDF, from Linux 6.12):
+/// between a backward pass that computes on every core, a bucket that could move waits for its turn. Older
+/// kernels ignore or refuse it.
+void ask_for_short_turns();
+
 /// Runs body(0) to body(n - 1) side by side, a thread each, and returns when all have ended; then throws what
 /// the first of them threw. Throws as start_thread() does, and then no body has run: none waits for others
 /// that never start.

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,29 +54,6 @@ constexpr Reactor::Handle kNoHandle = 0;
 
 /// The reactor whose thread this is.
 thread_local const void* t_reactor = nullptr;
-
-/// The kernel's sched_attr, first version; C libraries before glibc 2.41 do not declare it.
-struct SchedulingAttributes {
-  std::uint32_t size = sizeof(SchedulingAttributes);
-  std::uint32_t policy = 0;
-  std::uint64_t flags = 0;
-  std::int32_t nice = 0;
-  std::uint32_t priority = 0;
-  std::uint64_t runtime = 0, deadline = 0, period = 0;
-};
-
-/// Asks for short turns, which the scheduler grants sooner (EEVDF, from Linux 6.12): between a backward pass
-/// that computes on every core, a bucket that could move waits for its turn. Older kernels ignore or refuse
-/// it.
-void ask_for_short_turns() {
-  constexpr std::uint64_t kTurn = 100'000;  // ns; the default is 1.4 ms on 2 cores, more on more.
-  SchedulingAttributes attributes;
-  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  if (attributes.policy != SCHED_OTHER) return;
-  attributes.size = sizeof attributes;
-  attributes.runtime = kTurn;
-  static_cast<void>(syscall(SYS_sched_setattr, 0, &attributes, 0));
-}
 
 class ThreadReactor final : public Reactor {
  public:
