@@ -157,9 +157,11 @@ TEST_P(OverTransport, ABatchFusesAlikeThoughLimitsDiffer) {
   on_ranks(2, GetParam(), [](Communicator& comm) {
     float x = 1, y = 2;
     CallOptions urgent, more_urgent;
-    urgent.priority = 1;
-    more_urgent.priority = 1 + comm.rank();
-    more_urgent.timeout = std::chrono::seconds(60 + comm.rank());
+    urgent.priority = more_urgent.priority = 1;
+    if (comm.rank() == 1) {  // On the other both are alike.
+      more_urgent.priority = 2;
+      more_urgent.timeout = std::chrono::seconds(60);
+    }
     Batch batch = comm.batch();
     batch.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, urgent);
     batch.all_reduce(&y, &y, 1, DataType::f32, ReduceOp::sum, more_urgent);
