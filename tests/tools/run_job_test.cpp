@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -77,6 +78,7 @@ std::optional<pid_t> start_group_numbered(pid_t number) {
 // The number of a rank that was killed and reaped may be another's when the guardian ends.
 TEST(RunJob, TheGuardianForgetsRanksThatTheJobKilled) {
   const TemporaryDirectory directory;
+  const internal::testing::Shared<std::atomic<bool>> tried;
   run_forked(1, [&](int) {
     const std::string file = directory.path() + "/pid";
     JobParts parts("echo $$ >" + file + "; exec sleep 1000");
@@ -89,11 +91,13 @@ TEST(RunJob, TheGuardianForgetsRanksThatTheJobKilled) {
     }
     const auto other = start_group_numbered(rank);
     parts.guardian.reset();
-    if (!other) return;  // Not root, or somebody was faster.
+    if (!other) return;
+    tried->store(true);
     EXPECT_EQ(waitpid(*other, nullptr, WNOHANG), 0) << "the guardian killed it";
     kill(*other, SIGKILL);
     waitpid(*other, nullptr, 0);
   });
+  if (!tried->load()) GTEST_SKIP() << "only root chooses numbers of processes, and somebody may be faster";
 }
 
 }  // namespace
