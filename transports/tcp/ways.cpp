@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/exchange.hpp"
 #include "transports/tcp/host_probe.hpp"
 #include "transports/tcp/limits.hpp"
@@ -63,7 +64,7 @@ struct Search {
   Reactor& reactor;
   const HandshakeKey& key;
   const PublishedAddress& mine;
-  std::chrono::milliseconds timeout;
+  const Deadline& deadline;  ///< Of all exchanges together.
 
   std::string probe(const JobHosts& hosts, const Ways& ways) const;
   Result<ReachRow> reached(const JobHosts& hosts, const Ways& ways) const;
@@ -83,7 +84,7 @@ std::string Search::probe(const JobHosts& hosts, const Ways& ways) const {
   hello.rank = session.rank();
   hello.world = session.size();
   // The others wait for what is found, so half of the time must be left.
-  const auto most = std::min<std::chrono::milliseconds>(kProbeDeadline, timeout / 2);
+  const auto most = std::min<std::chrono::milliseconds>(kProbeDeadline, deadline.left() / 2);
   return encode(HostProbe(reactor, key, hello, mine.sockets > 1).run(targets, most));
 }
 
@@ -93,7 +94,7 @@ Result<ReachRow> Search::reached(const JobHosts& hosts, const Ways& ways) const 
   const int own = hosts.of_rank(session.rank());
   const bool speaks = hosts.speaker(own) == session.rank();
   auto published = exchange(session, env, "tcp-reach", speaks ? probe(hosts, ways) : std::string(),
-                            hosts.speakers(), "the ways between hosts", timeout);
+                            hosts.speakers(), "the ways between hosts", deadline.left());
   if (!published.ok()) return published.status();
   std::vector<ReachRow> rows;
   for (const std::string& text : *published) {
@@ -105,7 +106,7 @@ Result<ReachRow> Search::reached(const JobHosts& hosts, const Ways& ways) const 
     // A rank that ended now would take the store with it, or be what the others are told of, before all have
     // read of the closed ways.
     static_cast<void>(exchange(session, env, "tcp-reach-read", {}, all_ranks(session),
-                               "the ranks to read of closed ways", std::min(timeout, kReadDeadline)));
+                               "the ranks to read of closed ways", std::min(deadline.left(), kReadDeadline)));
     return closed;
   }
   return std::move(rows[static_cast<std::size_t>(own)]);
@@ -121,13 +122,14 @@ std::string name_of_rank(const Session& session, int rank) {
 
 Result<Ways> find_ways(Session& session, Env& env, Reactor& reactor, const HandshakeKey& key,
                        const PublishedAddress& mine, std::chrono::milliseconds timeout) {
+  const Deadline deadline(env, timeout);
   auto published =
       exchange(session, env, kPublishedName, mine.text(), all_ranks(session), "the TCP addresses", timeout);
   if (!published.ok()) return published.status();
   auto ways = learn(session, mine, *published);
   const JobHosts hosts(session.members());
   if (!ways.ok() || hosts.size() == 1) return ways;
-  auto reached = Search{session, env, reactor, key, mine, timeout}.reached(hosts, *ways);
+  auto reached = Search{session, env, reactor, key, mine, deadline}.reached(hosts, *ways);
   if (!reached.ok()) return reached.status();
   prefer_reached(*ways, hosts, *reached);
   return ways;
