@@ -4,6 +4,9 @@
 // which names them. The manifest is written last and replaced in one step, so the directory holds the last
 // complete checkpoint at every moment, whatever stops the job. docs/sharding-and-checkpoints.md describes the
 // format.
+//
+// Thread safety: saving and loading are collectives of `communicator`, in the order of its others; nothing
+// else may touch the tensors until they return. The rest may be called from any thread.
 #pragma once
 
 #include <cstdint>

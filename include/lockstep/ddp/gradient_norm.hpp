@@ -1,4 +1,5 @@
-// Global norms of gradients, whole or in shards.
+// Global norms of gradients, whole or in shards. Callable from any thread; nothing else may write the
+// gradients meanwhile.
 #pragma once
 
 #include <cstddef>

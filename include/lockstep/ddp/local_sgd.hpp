@@ -21,7 +21,8 @@ struct LocalSgdOptions {
 /// A hook and an averager in one: as the hook it leaves gradients where they are from start_step on; after
 /// each optimizer step the trainer calls average_parameters(), which averages every `period` steps. In
 /// between the replicas differ, so do not ask the reducer to compare them. Optimizer state stays each rank's
-/// own. Not with a ShardedOptimizer, nor with ReducerOptions::weighted.
+/// own. Not with a ShardedOptimizer, nor with ReducerOptions::weighted. Called by the trainer's thread,
+/// beside the reducer (CommunicationHook says which calls are its).
 ///
 ///   auto local = std::make_shared<LocalSgd>(LocalSgdOptions{.period = 8});
 ///   Reducer reducer(communicator, parameters, {.hook = local});

@@ -16,7 +16,8 @@ namespace lockstep {
 ///
 /// The permutation is lockstep's own and the same everywhere: Fisher-Yates from the last position down, whose
 /// j in [0, i] is drawn from SplitMix64 (Steele, Lea, Flood 2014) modulo i + 1, draws below
-/// 2^64 modulo i + 1 being rejected.
+/// 2^64 modulo i + 1 being rejected. set_epoch() while no other thread is in a call; the rest from any
+/// thread.
 class LOCKSTEP_API DistributedSampler {
  public:
   /// Throws Error(invalid_argument) unless 0 <= rank < world_size.
