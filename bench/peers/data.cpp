@@ -7,11 +7,14 @@
 namespace peers {
 namespace {
 
-// Small whole numbers: sums of 64 ranks are exact in f32 and f16, of 8 in bf16.
+// Small whole numbers: sums of 64 ranks are exact in f32 and f16, of 8 in bf16. They do not repeat: what lies
+// a page or a block further on is other data. The leading bits of multiples of the golden ratio, which are
+// spread evenly whatever the step from one element to another.
 unsigned value(int rank, std::size_t index, unsigned salt) {
-  const auto mixed = static_cast<unsigned>(index) * 7u + (static_cast<unsigned>(index) >> 5) +
-                     static_cast<unsigned>(rank) * 13u + salt;
-  return mixed & 31u;
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
+  constexpr unsigned kBits = 5;
+  const std::uint64_t place = index + (static_cast<std::uint64_t>(rank) << 40);
+  return (static_cast<unsigned>(place * kGolden >> (64 - kBits)) + salt) & ((1u << kBits) - 1);
 }
 
 unsigned reduced(const Call& call, std::size_t index, unsigned salt) {

@@ -124,6 +124,18 @@ TEST(PeersData, ResultsOfAnotherCheckAreWrong) {
   EXPECT_GT(count_wrong(call, out.data(), kSalt + 1), 1000u);
 }
 
+/// Where a transport or an algorithm that errs takes data from: a page, a segment or a block further on.
+TEST(PeersData, DataFromAnotherPlaceAreWrong) {
+  constexpr std::size_t kPage = 4096 / sizeof(float);
+  Call call{Op::scatter, 4 << 20, "private", 1, 4};
+  const std::vector<Vector> in = inputs(call);
+  const std::size_t block = call.count();
+  for (const std::size_t shift : {kPage, 16 * kPage, block}) {
+    const Vector out(in[kRoot].begin() + static_cast<std::ptrdiff_t>(block + shift), in[kRoot].end());
+    EXPECT_GT(count_wrong(call, out.data(), kSalt), block / 2) << shift;
+  }
+}
+
 // Ranks as threads, each with a mapping of its own. `cores` below the number of ranks lets them yield.
 void meet_on_a_board(Waiting waiting, int cores) {
   constexpr int kWorld = 3, kRounds = 2000;
