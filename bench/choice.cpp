@@ -89,6 +89,10 @@ Choice choose(const Ground& ground, const Options& options, const Operation& ope
   return choice;
 }
 
+bool are_registered(const Options& options, const Operation& operation, ReduceOp op) {
+  return options.registered && !(operation.reduces() && op == ReduceOp::premul_sum);
+}
+
 std::string algorithm_name(const Ground& ground, const Choice& choice, bool registered) {
   const internal::Selection& selection = choice.selection;
   if (choice.operation->source == Source::predecessor) return "point_to_point";

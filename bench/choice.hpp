@@ -37,6 +37,10 @@ struct Choice {
 Choice choose(const Ground& ground, const Options& options, const Operation& operation, DataType type,
               ReduceOp op, std::uint64_t count);
 
+/// Whether peers may use the buffers of such calls where they lie: those of a premultiplied sum are not,
+/// which scales its input into private memory first.
+bool are_registered(const Options& options, const Operation& operation, ReduceOp op);
+
 /// The name for a report: of the algorithm that ran, given what kind of buffers all ranks had.
 std::string algorithm_name(const Ground& ground, const Choice& choice, bool registered);
 

@@ -40,12 +40,6 @@ struct Subject {
   bool registered;  // What peers may use where it lies.
 };
 
-// A premultiplied sum scales its input into private memory first.
-Subject subject_of(const Options& options, const Operation& operation, DataType type, ReduceOp op) {
-  const bool scaled = operation.reduces() && op == ReduceOp::premul_sum;
-  return {&operation, type, op, options.registered && !scaled};
-}
-
 std::string kind_text(const Subject& subject) {
   std::string text(name_of(subject.type));
   if (subject.operation->reduces()) text += " " + std::string(name_of(subject.op));
@@ -152,7 +146,7 @@ void explain(Communicator& communicator, Board& board, const Options& options, s
   for (const Operation* operation : options.operations) {
     if (operation->source == Source::none || operation->source == Source::predecessor) continue;
     for_each_kind(options, *operation, [&](DataType type, ReduceOp op) {
-      const Subject subject = subject_of(options, *operation, type, op);
+      const Subject subject{operation, type, op, are_registered(options, *operation, op)};
       Table table(out);
       if (prints) table.heading(ground, subject);
       for (const std::uint64_t size : sweep(options)) {

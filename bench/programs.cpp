@@ -66,7 +66,8 @@ int print_programs(const Options& options, std::ostream& out) {
       const Choice choice = choose(ground, options, *operation, type, options.redops.front(), count);
       out << "== " << operation->name << ", " << ground.capabilities.world << " ranks, transport "
           << ground.transport << ", " << count << " x " << name_of(type) << ": "
-          << algorithm_name(ground, choice, options.registered) << "\n";
+          << algorithm_name(ground, choice, are_registered(options, *operation, options.redops.front()))
+          << "\n";
       const internal::Selection& selection = choice.selection;
       for (const Algorithm* row : {selection.links, selection.staged, selection.registered}) {
         if (row != nullptr) print_one(*row, choice.shape, out);

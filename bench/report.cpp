@@ -42,6 +42,8 @@ void Report::heading(const Operation& operation) {
 void Report::add(const Row& row) {
   const double factor = row.operation->bus_factor(ground_.capabilities.world);
   const Choice choice = choose(ground_, options_, *row.operation, row.type, row.op, row.count);
+  const std::string algorithm =
+      algorithm_name(ground_, choice, are_registered(options_, *row.operation, row.op));
   const bool checked = options_.check && row.count > 0;
   std::string columns;
   for (const bool in_place : {false, true}) {
@@ -53,7 +55,7 @@ void Report::add(const Row& row) {
     ++timings_;
     wrong_ += timing->wrong;
     rows_.push_back({{"op", row.operation->name},
-                     {"algorithm", algorithm_name(ground_, choice, options_.registered)},
+                     {"algorithm", algorithm},
                      {"transport", ground_.transport},
                      {"hosts", ground_.hosts},
                      {"sent_bytes", sent_json(timing->sent)},

@@ -73,6 +73,16 @@ TEST(LockstepBench, RowsAsPromised) {
   EXPECT_NEAR(row["busbw_gbs"].get<double>(), row["algbw_gbs"].get<double>() * 1.5, 1e-9);
 }
 
+// It scales its input into private memory, wherever that came from.
+TEST(LockstepBench, APremultipliedSumIsNotSaidToRunOnRegisteredMemory) {
+  const auto algorithm_of = [](const std::string& arguments) {
+    return json_of("all_reduce --ranks 2 -b 1M -e 1M -n 1 -w 1 " + arguments)["rows"][0]["algorithm"];
+  };
+  const nlohmann::json staged = algorithm_of("-o premul_sum");
+  EXPECT_NE(algorithm_of("-o sum --registered"), staged);
+  EXPECT_EQ(algorithm_of("-o premul_sum --registered"), staged);
+}
+
 TEST(LockstepBench, AllTypesAndOperatorsThatAreDefined) {
   const nlohmann::json document = json_of("all_reduce --ranks 2 -b 64 -e 64 -n 2 -w 1 -d all -o all");
   std::set<std::string> types;
