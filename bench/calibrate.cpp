@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <stdexcept>
@@ -168,17 +167,8 @@ std::string find_place(const Options& options) {
   const std::filesystem::path target(path);
   std::error_code ignored;
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), ignored);
-  check_json(path);
+  check_replace(path);
   return path;
-}
-
-// Whole or not at all: a job that starts meanwhile must not read half a file.
-void write_file(const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
-  std::ofstream file(fresh);
-  file << text;
-  if (!file.flush()) throw std::runtime_error("cannot write " + fresh);
-  std::filesystem::rename(fresh, path);
 }
 
 }  // namespace
@@ -196,7 +186,7 @@ int calibrate(const Options& options, std::ostream& out) {
   if (path == "-") {
     out << text;
   } else {
-    write_file(path, text);
+    replace_file(path, text);
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   report << "# wrote " << (path == "-" ? "standard output" : path) << " after " << std::setprecision(1)

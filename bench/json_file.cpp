@@ -14,6 +14,20 @@ namespace {
   throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
 }
 
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) refuse(path);
+}
+
+/// Whether nothing is lost when another file takes its place.
+bool is_replaceable(const std::string& path) {
+  const std::filesystem::file_status there = std::filesystem::status(path);
+  return !std::filesystem::exists(there) || std::filesystem::is_regular_file(there);
+}
+
+std::string fresh_name(const std::string& path) { return path + ".new"; }
+
 }  // namespace
 
 void check_json(const std::string& path) {
@@ -23,15 +37,24 @@ void check_json(const std::string& path) {
   if (!was_there) std::filesystem::remove(path);
 }
 
+void check_replace(const std::string& path) {
+  check_json(path);
+  if (is_replaceable(path)) check_json(fresh_name(path));
+}
+
+void replace_file(const std::string& path, const std::string& text) {
+  if (!is_replaceable(path)) return write_file(path, text);
+  write_file(fresh_name(path), text);
+  std::filesystem::rename(fresh_name(path), path);
+}
+
 void write_json(const std::string& path, const nlohmann::ordered_json& document, int indent) {
   if (path.empty()) return;
   if (path == "-") {
     std::cout << document.dump(indent) << std::endl;
     return;
   }
-  std::ofstream file(path);
-  file << document.dump(indent) << "\n";
-  if (!file.flush()) refuse(path);
+  write_file(path, document.dump(indent) + "\n");
 }
 
 }  // namespace lockstep::bench
