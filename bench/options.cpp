@@ -71,15 +71,26 @@ CLI::Validator as_size() {
           "SIZE"};
 }
 
+// What would be taken and have no effect.
+void check_unheeded(const Options& options) {
+  if (options.device.empty() && (!options.libraries.empty() || options.apart || options.graph))
+    throw CLI::ValidationError("--lib and --graph measure collectives on devices: add --device cuda");
+  const bool shows = options.list || options.programs || options.explain || options.topology;
+  if (!options.device.empty() && (shows || options.calibrate || options.startup))
+    throw CLI::ValidationError(
+        "--device measures collectives: leave it out beside --list, --programs, --explain, --calibrate, "
+        "--startup and --topology, which are about host memory");
+  if (!options.device.empty() && !options.algorithm.empty())
+    throw CLI::ValidationError("--algorithm is heeded on host memory only: leave it out beside --device");
+  if (!options.json.empty() && shows)
+    throw CLI::ValidationError("--list, --programs, --explain and --topology print text: leave --json out");
+}
+
 void check_together(const Options& options) {
   if (options.min_bytes > options.max_bytes) throw CLI::ValidationError("-b is larger than -e");
   if (options.ranks > 0 && options.threads > 0) {
     throw CLI::ValidationError("--ranks starts processes and --threads starts threads: give one of them");
   }
-  if (options.device.empty() && (!options.libraries.empty() || options.apart || options.graph))
-    throw CLI::ValidationError("--lib and --graph measure collectives on devices: add --device cuda");
-  if (!options.device.empty() && options.explain)
-    throw CLI::ValidationError("--explain knows algorithms on host memory only: leave --device out");
   const int world = std::max(options.ranks, options.threads);
   if (world > 0 && options.root >= world) {
     throw CLI::ValidationError("root " + std::to_string(options.root) + " is not one of " +
@@ -103,7 +114,9 @@ void add_measuring(CLI::App& app, Options& options, Spelled& spelled) {
   app.add_option("-n,--iters", options.iterations, "timed iterations, 0: as many as fit 0.3 s")
       ->check(CLI::Range(0, kMaxIterations));
   app.add_option("-w,--warmup_iters", options.warmup, "iterations before")->check(CLI::Range(0, 1000));
-  app.add_option("-c,--check", spelled.check, "check the data of every timed iteration: 0, 1")
+  app.add_option("-c,--check", spelled.check,
+                 "check samples of every timed iteration and all of the last; with --device all of the first "
+                 "and last: 0, 1")
       ->check(CLI::Range(0, 1));
   app.add_option("-d,--datatype", spelled.types, "element types, or all")->delimiter(',');
   app.add_option("-o,--op", spelled.redops, "reduction operators, or all")->delimiter(',');
@@ -171,6 +184,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
     options.operations = operations_by_name(spelled.names);
     options.types = values_by_name(spelled.types, all_types(), "type");
     options.redops = values_by_name(spelled.redops, all_redops(), "operator");
+    check_unheeded(options);
     check_together(options);
     if (options.operations.empty() && !options.list && !options.calibrate && !options.topology &&
         !options.startup)

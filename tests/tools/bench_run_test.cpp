@@ -104,6 +104,17 @@ TEST(LockstepBench, RefusesWithTheNextStep) {
   EXPECT_NE(unknown.output.find("ring"), std::string::npos) << unknown.output;
 }
 
+TEST(LockstepBench, RefusesWhatWouldHaveNoEffect) {
+  for (const char* arguments :
+       {"all_reduce --ranks 2 --explain --json x.json", "--list --json -", "--topology --json x.json",
+        "all_reduce --programs --json x.json", "all_reduce --ranks 2 --device host --algorithm ring",
+        "--startup --ranks 2 --device host", "all_reduce --ranks 2 --device host --explain"}) {
+    const Outcome outcome = bench(std::string(arguments) + " 2>&1");
+    EXPECT_NE(outcome.status, 0) << arguments;
+    EXPECT_NE(outcome.output.find("leave "), std::string::npos) << arguments << "\n" << outcome.output;
+  }
+}
+
 TEST(LockstepBench, RefusesSizesThatAreNone) {
   EXPECT_NE(bench("all_reduce --ranks 2 -b -8 2>&1").output.find("\"-8\" is no size"), std::string::npos);
 }
