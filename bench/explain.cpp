@@ -37,7 +37,7 @@ struct Subject {
   const Operation* operation;
   DataType type;
   ReduceOp op;
-  bool registered;  // What peers may use where it lies.
+  bool registered;  // What other processes may use where it lies.
 };
 
 std::string kind_text(const Subject& subject) {
@@ -47,9 +47,9 @@ std::string kind_text(const Subject& subject) {
 }
 
 // Whether calls with such buffers can run it.
-bool is_candidate(const Ground& ground, const Algorithm& row, bool registered) {
+bool is_candidate(const Ground& ground, const Algorithm& row, bool addressable) {
   if (!ground.capabilities.domain) return row.medium == Medium::links;
-  return row.medium == Medium::domain_staged || (registered && row.medium == Medium::domain_registered);
+  return row.medium == Medium::domain_staged || (addressable && row.medium == Medium::domain_registered);
 }
 
 Comparison compare(const Ground& ground, const Options& options, const Subject& subject, std::uint64_t size) {
@@ -60,19 +60,20 @@ Comparison compare(const Ground& ground, const Options& options, const Subject& 
   const internal::CostModel& model = ground.table->model();
   Comparison comparison;
   const auto add = [&](std::string algorithm, const std::string& shown, double predicted, bool chosen) {
-    comparison.candidates.push_back(
-        {subject.operation, std::move(algorithm), subject.registered, size, subject.type, subject.op});
+    comparison.candidates.push_back({subject.operation, std::move(algorithm), subject.registered, size,
+                                     subject.type, subject.op, options.root});
     comparison.lines.push_back({shown, predicted, 0, chosen});
   };
   if (choice.selection.inline_line) {
     add("", "inline", model.cost(internal::LinkClass::inline_line, ground.table->ground().load).sync, true);
   }
+  const bool addressable = registered || ground.threads;
   const std::string chosen = algorithm_name(ground, choice, registered);
   for (const Algorithm& row : internal::algorithms()) {
-    if (row.collective != choice.shape.collective || !is_candidate(ground, row, registered)) continue;
+    if (row.collective != choice.shape.collective || !is_candidate(ground, row, addressable)) continue;
     if (!row.supports(choice.shape)) continue;
     // A forced name that exists for both kinds of buffers runs as the buffers are.
-    const bool namesake = registered && row.medium == Medium::domain_staged &&
+    const bool namesake = addressable && row.medium == Medium::domain_staged &&
                           find_algorithm(row.collective, Medium::domain_registered, row.name).ok();
     if (namesake) continue;
     const std::string name = full_name(row);
@@ -110,6 +111,8 @@ class Table {
   void add(std::uint64_t size, const std::vector<Line>& lines) {
     double best = lines.front().measured;
     for (const Line& line : lines) best = std::min(best, line.measured);
+    if (std::none_of(lines.begin(), lines.end(), [](const Line& line) { return line.chosen; }))
+      is_another_at_ = size;
     for (const Line& line : lines) {
       char text[160];
       std::snprintf(text, sizeof text, "%10llu  %-28s %10.2f %10.2f %8.2f%s\n",
@@ -123,6 +126,8 @@ class Table {
   }
 
   void finish() {
+    if (is_another_at_ > 0)
+      return void(out_ << "# the choice is none of these (at " << is_another_at_ << " bytes)\n");
     if (worst_ <= 1) return void(out_ << "# the choice is the best measured at every size\n");
     char text[120];
     std::snprintf(text, sizeof text,
@@ -135,6 +140,7 @@ class Table {
   std::ostream& out_;
   double worst_ = 1;
   std::uint64_t worst_at_ = 0;
+  std::uint64_t is_another_at_ = 0;  // The last of such sizes.
 };
 
 }  // namespace

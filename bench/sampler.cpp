@@ -29,9 +29,9 @@ Arguments Sampler::arguments(const Candidate& candidate) {
   const int world = communicator_.size(), rank = communicator_.rank();
   const DataType type = candidate.type;
   const std::uint64_t count = operation.count(candidate.bytes, type, world);
-  const Placement memory = place(operation, operation.in_place, rank, 0, count * size_of(type),
+  const Placement memory = place(operation, operation.in_place, rank, candidate.root, count * size_of(type),
                                  pair->first.data(), pair->second.data());
-  Arguments call{memory.input, memory.output, count, type, candidate.op, 0, {}};
+  Arguments call{memory.input, memory.output, count, type, candidate.op, candidate.root, {}};
   call.options.algorithm = candidate.algorithm;
   return call;
 }

@@ -22,6 +22,7 @@ struct Candidate {
   std::uint64_t bytes = 0;  ///< Of the larger side.
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
+  int root = 0;
 };
 
 /// How long to measure.

@@ -150,6 +150,14 @@ TEST(LockstepBench, ExplainsByPredictionAndMeasurement) {
     EXPECT_NE(shared.output.find(word), std::string::npos) << word << "\n" << shared.output;
 }
 
+// Of threads any memory is addressable.
+TEST(LockstepBench, WhatIsChosenIsAmongWhatIsExplained) {
+  const Outcome threads = bench("all_reduce --threads 2 -b 2M -e 2M --explain");
+  EXPECT_NE(threads.output.find("<- chosen"), std::string::npos) << threads.output;
+  const Outcome alone = bench("all_reduce --ranks 1 -b 64 -e 64 --explain");
+  EXPECT_NE(alone.output.find("# the choice is none of these"), std::string::npos) << alone.output;
+}
+
 TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
   const Outcome kinds = bench(
       "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64,bool -o max,premul_sum --registered "
