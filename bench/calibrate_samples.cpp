@@ -10,10 +10,10 @@
 #include <string>
 
 #include "bench/calibrate_probes.hpp"
+#include "bench/choice.hpp"
 #include "bench/launch.hpp"
 #include "bench/programs.hpp"
 #include "bench/sampler.hpp"
-#include "collectives/communicator_core.hpp"
 #include "collectives/engine/limits.hpp"
 #include "lib/base/core_set.hpp"
 
@@ -183,10 +183,9 @@ std::vector<PullSample> sample_pulls(const CalibrationWorld& world) {
   }
   SharedDoubles results(candidates.size());
   run_world(world.ranks, world.transport, [&](Communicator& communicator, Board& board) {
-    double blind = communicator.core().engine().transport()->domain()->can_pull() ? 0 : 1;
-    board.max({&blind, 1});
+    const bool pulls = ranks_pull(communicator, board);
     Sampler sampler(communicator, board, kMostBytes);
-    for (std::size_t i = 0; i < candidates.size() && blind == 0; i += 2) {
+    for (std::size_t i = 0; pulls && i < candidates.size(); i += 2) {
       const auto seconds = sampler.measure(std::span(candidates).subspan(i, 2), kHaste);
       if (communicator.rank() == 0) results[i] = seconds[0], results[i + 1] = seconds[1];
     }

@@ -42,6 +42,14 @@ Ground ground_of(const Communicator& communicator, const Options& options) {
           model_text(communicator.core().world().model)};
 }
 
+bool ranks_pull(const Communicator& communicator, Board& board) {
+  internal::Transport* const transport = communicator.core().engine().transport();
+  internal::Domain* const domain = transport != nullptr ? transport->domain() : nullptr;
+  double blind = domain != nullptr && domain->can_pull() ? 0 : 1;
+  board.max({&blind, 1});
+  return blind == 0;
+}
+
 Ground ground_of(const Options& options) {
   const int world = std::max({options.ranks, options.threads, 1});
   const bool domain = options.transport != "tcp" && world > 1;

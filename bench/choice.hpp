@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/board.hpp"
 #include "bench/options.hpp"
 #include "collectives/select/choose.hpp"
 #include "lockstep/communicator.hpp"
@@ -21,6 +22,9 @@ struct Ground {
   std::string model;                             ///< Its model: where from, and hash.
 };
 Ground ground_of(const Communicator& communicator, const Options& options);
+/// Whether every rank may read the others' private memory, so that calls on it can be pulled. Collective;
+/// equal on all ranks.
+bool ranks_pull(const Communicator& communicator, Board& board);
 /// Of a run on this host that `options` ask for.
 Ground ground_of(const Options& options);
 

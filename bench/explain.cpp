@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/choice.hpp"
+#include "bench/columns.hpp"
 #include "bench/programs.hpp"
 #include "bench/sampler.hpp"
 #include "bench/sweep.hpp"
@@ -22,7 +23,7 @@ constexpr Effort kEffort{8e-3, 5};
 // One line of the table.
 struct Line {
   std::string name;
-  double predicted = 0, measured = 0;  // seconds
+  double predicted = 0, measured = 0;  // Seconds; 0: the model does not predict it.
   bool chosen = false;
 };
 
@@ -52,7 +53,9 @@ bool is_candidate(const Ground& ground, const Algorithm& row, bool addressable) 
   return row.medium == Medium::domain_staged || (addressable && row.medium == Medium::domain_registered);
 }
 
-Comparison compare(const Ground& ground, const Options& options, const Subject& subject, std::uint64_t size) {
+// `pulls`: the ranks may read each other's private memory.
+Comparison compare(const Ground& ground, const Options& options, const Subject& subject, bool pulls,
+                   std::uint64_t size) {
   const auto& [operation, type, op, registered] = subject;
   const std::uint64_t count = operation->count(size, type, ground.capabilities.world);
   const Choice choice = choose(ground, options, *operation, type, op, count);
@@ -68,17 +71,20 @@ Comparison compare(const Ground& ground, const Options& options, const Subject& 
     add("", "inline", model.cost(internal::LinkClass::inline_line, ground.table->ground().load).sync, true);
   }
   const bool addressable = registered || ground.threads;
+  const Algorithm* const pulled =
+      pulls && !addressable && choice.selection.pull ? choice.selection.registered : nullptr;
   const std::string chosen = algorithm_name(ground, choice, registered);
   for (const Algorithm& row : internal::algorithms()) {
-    if (row.collective != choice.shape.collective || !is_candidate(ground, row, addressable)) continue;
-    if (!row.supports(choice.shape)) continue;
+    if (row.collective != choice.shape.collective || !row.supports(choice.shape)) continue;
+    if (&row == pulled) add(full_name(row), full_name(row) + ", pulled", 0, true);
+    if (!is_candidate(ground, row, addressable)) continue;
     // A forced name that exists for both kinds of buffers runs as the buffers are.
     const bool namesake = addressable && row.medium == Medium::domain_staged &&
                           find_algorithm(row.collective, Medium::domain_registered, row.name).ok();
     if (namesake) continue;
     const std::string name = full_name(row);
     add(name, name, predict_call(model, ground.table->ground(), row, bytes),
-        !choice.selection.inline_line && row.name == chosen);
+        !choice.selection.inline_line && pulled == nullptr && row.name == chosen);
   }
   return comparison;
 }
@@ -115,8 +121,9 @@ class Table {
       is_another_at_ = size;
     for (const Line& line : lines) {
       char text[160];
-      std::snprintf(text, sizeof text, "%10llu  %-28s %10.2f %10.2f %8.2f%s\n",
-                    static_cast<unsigned long long>(size), line.name.c_str(), line.predicted * 1e6,
+      const std::string predicted = line.predicted > 0 ? format("%.2f", line.predicted * 1e6) : "-";
+      std::snprintf(text, sizeof text, "%10llu  %-28s %10s %10.2f %8.2f%s\n",
+                    static_cast<unsigned long long>(size), line.name.c_str(), predicted.c_str(),
                     line.measured * 1e6, line.measured / best, line.chosen ? "  <- chosen" : "");
       out_ << text;
       if (!line.chosen || line.measured / best <= worst_) continue;
@@ -147,7 +154,7 @@ class Table {
 
 void explain(Communicator& communicator, Board& board, const Options& options, std::ostream& out) {
   const Ground ground = ground_of(communicator, options);
-  const bool prints = communicator.rank() == 0;
+  const bool prints = communicator.rank() == 0, pulls = ranks_pull(communicator, board);
   Sampler sampler(communicator, board, options.max_bytes);
   for (const Operation* operation : options.operations) {
     if (operation->source == Source::none || operation->source == Source::predecessor) continue;
@@ -156,7 +163,7 @@ void explain(Communicator& communicator, Board& board, const Options& options, s
       Table table(out);
       if (prints) table.heading(ground, subject);
       for (const std::uint64_t size : sweep(options)) {
-        Comparison comparison = compare(ground, options, subject, size);
+        Comparison comparison = compare(ground, options, subject, pulls, size);
         if (comparison.lines.empty()) continue;
         const std::vector<double> seconds = sampler.measure(comparison.candidates, kEffort);
         for (std::size_t i = 0; i < seconds.size(); ++i) comparison.lines[i].measured = seconds[i];

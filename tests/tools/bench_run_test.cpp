@@ -158,6 +158,22 @@ TEST(LockstepBench, WhatIsChosenIsAmongWhatIsExplained) {
   EXPECT_NE(alone.output.find("# the choice is none of these"), std::string::npos) << alone.output;
 }
 
+// As a calibration may have found that it pays.
+TEST(LockstepBench, WhatIsPulledIsExplainedAsThat) {
+  if (bench("broadcast --ranks 2 -b 1M -e 1M -n 1 --algorithm registered/direct 2>&1").status != 0)
+    GTEST_SKIP() << "processes may not read each other's memory here";
+  const lockstep::internal::TemporaryDirectory directory;
+  const std::string path =
+      directory.write("tuning.json", R"({"schema": "lockstep-tuning", "version": 1, "pulls": [
+    {"collective": "broadcast", "crowded": false, "from": 4}, {"collective": "broadcast", "crowded": true, "from": 4}]})");
+  setenv("LOCKSTEP_TUNING", path.c_str(), 1);
+  const std::string table = bench("broadcast --ranks 2 -b 1M -e 1M --explain 2>&1").output;
+  unsetenv("LOCKSTEP_TUNING");
+  const std::size_t pulled = table.find("registered/direct, pulled");
+  ASSERT_NE(pulled, std::string::npos) << table;
+  EXPECT_EQ(table.find('\n', pulled), table.find('\n', table.find("<- chosen"))) << table;
+}
+
 TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
   const Outcome kinds = bench(
       "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64,bool -o max,premul_sum --registered "
