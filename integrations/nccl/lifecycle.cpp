@@ -173,14 +173,19 @@ ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId 
 }
 LOCKSTEP_NCCL_ALIAS(CommInitRankConfig);
 
-// All ids have to be good, and the ranks meet at the first.
+// All ids have to be good, and the ranks meet at the first. At the others nobody will: what serves them here
+// ends.
 ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
                                        ncclUniqueId* commIds, ncclConfig_t* config) {
   return grouped("ncclCommInitRankScalable", [&] {
     if (nId < 1 || nId > nranks)
       throw invalid_argument("nId is " + std::to_string(nId) + ", not one of 1 to nranks");
     required(commIds, "commIds");
-    for (int i = 1; i < nId; ++i) read_unique_id(commIds[i]);
+    const std::string meeting = read_unique_id(commIds[0]).job_id;
+    for (int i = 1; i < nId; ++i) {
+      const UniqueId other = read_unique_id(commIds[i]);
+      if (other.job_id != meeting) forget_rendezvous(other);
+    }
     return init_rank("ncclCommInitRankScalable", newcomm, nranks, myrank, commIds[0], config);
   });
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "integrations/nccl/fixed_text.hpp"
@@ -117,8 +118,9 @@ std::shared_ptr<Rendezvous> adopt_rendezvous(const UniqueId& id) {
 }
 
 void forget_rendezvous(const UniqueId& id) {
+  std::shared_ptr<Rendezvous> forgotten;  // ends outside the lock
   const std::lock_guard lock(served().mutex);
-  served().by_job.erase(id.job_id);
+  if (auto node = served().by_job.extract(id.job_id)) forgotten = std::move(node.mapped());
 }
 
 }  // namespace lockstep::nccl

@@ -96,6 +96,24 @@ static void failed_beginnings(int rank, int ranks) {
   while (open_descriptors() - before >= TIMES) usleep(1000); /* as long as the test may take */
 }
 
+/* Of several ids the ranks meet at the first: nothing is left of the others either. */
+static void several_ids(int rank, int ranks) {
+  enum { TIMES = 8, IDS = 3 };
+  (void)rank, (void)ranks;
+  int before = 0;
+  for (int time = 0; time <= TIMES; ++time) {
+    ncclUniqueId ids[IDS];
+    ncclComm_t comms[IDS];
+    for (int i = 0; i < IDS; ++i) NCCL(ncclGetUniqueId(&ids[i]));
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < IDS; ++i) NCCL(ncclCommInitRankScalable(&comms[i], IDS, i, IDS, ids, NULL));
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < IDS; ++i) NCCL(ncclCommDestroy(comms[i]));
+    if (time == 0) before = open_descriptors();
+  }
+  while (open_descriptors() - before >= TIMES) usleep(1000); /* as long as the test may take */
+}
+
 /* Which of the ranks in a process failed. */
 static void one_of_all(int rank, int ranks) {
   ncclComm_t comms[2];
@@ -268,8 +286,8 @@ static void killed(int rank, int ranks) {
 int main(void) {
   int failures = run_ranks("arguments", 1, arguments) + run_ranks("older configs", 1, older_configs) +
                  run_ranks("failed beginnings", 1, failed_beginnings) +
-                 run_ranks("one of all", 1, one_of_all) + run_ranks("calls", 1, calls) +
-                 run_ranks("foreign operators", 1, foreign_operators) +
+                 run_ranks("several ids", 1, several_ids) + run_ranks("one of all", 1, one_of_all) +
+                 run_ranks("calls", 1, calls) + run_ranks("foreign operators", 1, foreign_operators) +
                  run_ranks("refused here", 2, refused_here) +
                  run_ranks("refused everywhere", 2, refused_everywhere) + run_ranks("mismatch", 2, mismatch);
   expected_signal = SIGKILL;
