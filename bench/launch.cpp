@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +12,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <new>
+#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -88,11 +91,22 @@ class HeldSignals {
 
 int exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
+using Children = std::map<pid_t, int>;  // The rank of each that has not ended.
+
+// Of a process that could not say so itself. Who interrupts a benchmark knows why its ranks end.
+void tell_of_signal(int rank, int status) {
+  const std::set<int> asked{SIGINT, SIGTERM, SIGHUP};
+  if (!WIFSIGNALED(status) || asked.contains(WTERMSIG(status))) return;
+  const std::string number = std::to_string(WTERMSIG(status));
+  std::cerr << std::string(program_invocation_short_name) + ": rank " + std::to_string(rank) +
+                   " was ended by signal " + number + " (" + strsignal(WTERMSIG(status)) + ")\n";
+}
+
 // Those that have ended. Gives the first status of them that is not 0.
-int bury(std::vector<pid_t>& children, const std::function<void()>& on_failure) {
+int bury(Children& children, const std::function<void()>& on_failure) {
   int result = 0, status = 0;
   for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
-    std::erase(children, child);
+    if (const auto ended = children.extract(child)) tell_of_signal(ended.mapped(), status);
     if (status != 0) on_failure();
     if (result == 0) result = exit_status(status);
   }
@@ -100,13 +114,13 @@ int bury(std::vector<pid_t>& children, const std::function<void()>& on_failure) 
 }
 
 // Waits for all children. A signal ends them.
-int reap(std::vector<pid_t>& children, const HeldSignals& signals, const std::function<void()>& on_failure) {
+int reap(Children& children, const HeldSignals& signals, const std::function<void()>& on_failure) {
   int result = 0, stopped_by = 0;
   while (!children.empty()) {
     const int number = signals.next();
     if (number != SIGCHLD) {
       stopped_by = number;
-      for (const pid_t child : children) kill(child, SIGTERM);
+      for (const auto& [child, rank] : children) kill(child, SIGTERM);
     }
     const int first = bury(children, on_failure);
     if (result == 0) result = first;
@@ -157,18 +171,18 @@ int launch_here(const Options& options, const RankMain& body) {
 int run_in_processes(int ranks, const std::function<int(int)>& rank_main,
                      const std::function<void()>& on_failure) {
   const HeldSignals signals;
-  std::vector<pid_t> children;
+  Children children;
   for (int rank = 0; rank < ranks; ++rank) {
     std::cout.flush();
     const pid_t child = fork();
     if (child < 0) {
       const int error = errno;
-      for (pid_t other : children) kill(other, SIGTERM);
+      for (const auto& [other, its_rank] : children) kill(other, SIGTERM);
       reap(children, signals, on_failure);
       throw std::system_error(error, std::generic_category(), "cannot start rank " + std::to_string(rank));
     }
     if (child > 0) {
-      children.push_back(child);
+      children.emplace(child, rank);
       continue;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);

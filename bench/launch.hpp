@@ -14,7 +14,8 @@ namespace lockstep::bench {
 using RankMain = std::function<int(Communicator&, Board&)>;
 
 /// Runs `rank_main` in a forked process for each rank and gives the first status that is not 0. `on_failure`
-/// is called here whenever a process ends with another status than 0; a signal to this process ends them all.
+/// is called here whenever a process ends with another status than 0; of one that a signal ended a line says
+/// so. A signal to this process ends them all.
 int run_in_processes(int ranks, const std::function<int(int)>& rank_main,
                      const std::function<void()>& on_failure);
 

@@ -52,5 +52,17 @@ TEST(BenchLaunch, TheFirstFailureIsTheStatus) {
             0);
 }
 
+// As the kernel ends one where memory is short. The others only see that one is missing.
+TEST(BenchLaunch, ARankThatASignalEndsIsNamed) {
+  const auto said = [](int number) {
+    ::testing::internal::CaptureStderr();
+    const auto body = [number](int rank) { return rank == 1 ? raise(number) : 0; };
+    EXPECT_EQ(run_in_processes(3, body, [] {}), 128 + number);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(said(SIGKILL).find("rank 1 was ended by signal 9"), std::string::npos);
+  EXPECT_EQ(said(SIGINT), "");
+}
+
 }  // namespace
 }  // namespace lockstep::bench
