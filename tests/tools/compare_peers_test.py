@@ -23,8 +23,8 @@ from options import parse_size, size_name  # noqa: E402
 COLLECTIVES = 9
 
 
-def compare(*arguments):
-    return subprocess.run([ROOT / "tools" / "compare-peers", *map(str, arguments)], text=True, capture_output=True)
+def compare(*arguments, **how):
+    return subprocess.run([ROOT / "tools" / "compare-peers", *map(str, arguments)], text=True, capture_output=True, **how)
 
 
 def measure(folder, *arguments):
@@ -59,6 +59,11 @@ class Options(InFolder):
         self.refused("No such file or directory", "--json", self.folder / "none" / "results.json")
         self.refused("there is no folder", "--plots", self.folder / "none" / "plots")
         self.refused("does not hold results", "--from", self.folder / "none.json")
+
+    def test_files_are_those_of_the_callers_folder(self):
+        (self.folder / "results.json").write_text(json.dumps({key: {} for key in ("machine", "limits", "rows")}))
+        done = compare("--from", "results.json", cwd=self.folder)
+        self.assertIn("does not hold results of compare-peers --json: 'failures'", done.stderr)
 
     def test_sizes(self):
         for name in ("8", "1K", "25M", "1G"):
