@@ -48,11 +48,15 @@ void replace_file(const std::string& path, const std::string& text) {
   std::filesystem::rename(fresh_name(path), path);
 }
 
+void check_printed() {
+  if (!std::cout.flush()) throw std::runtime_error("standard output cannot be written, results are lost");
+}
+
 void write_json(const std::string& path, const nlohmann::ordered_json& document, int indent) {
   if (path.empty()) return;
   if (path == "-") {
     std::cout << document.dump(indent) << std::endl;
-    return;
+    return check_printed();
   }
   write_file(path, document.dump(indent) + "\n");
 }

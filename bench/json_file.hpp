@@ -15,6 +15,9 @@ void check_json(const std::string& path);
 void replace_file(const std::string& path, const std::string& text);
 void check_replace(const std::string& path);
 
+/// Throws std::runtime_error when something that was printed on standard output is lost: its disk is full.
+void check_printed();
+
 /// `indent` as of json::dump. Throws std::runtime_error. An empty path is no file.
 void write_json(const std::string& path, const nlohmann::ordered_json& document, int indent = 1);
 

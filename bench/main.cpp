@@ -43,21 +43,29 @@ int rank_main(const Options& options, Communicator& communicator, Board& board) 
   return wrong == 0 ? 0 : kWrongData;
 }
 
+int run(const Options& options) {
+  if (options.list) return list_algorithms(std::cout);
+  if (options.programs) return print_programs(options, std::cout);
+  if (options.calibrate) return calibrate(options, std::cout);
+  check_json(options.json);
+  if (options.startup) return measure_startup(options, std::cout);
+  if (!options.device.empty()) choose_backend(options);
+  return launch(options, [&](Communicator& communicator, Board& board) {
+    const int status = rank_main(options, communicator, board);
+    if (communicator.rank() == 0) check_printed();
+    return status;
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
   if (const auto status = parse_options(argc, argv, options)) return *status;
   try {
-    if (options.list) return list_algorithms(std::cout);
-    if (options.programs) return print_programs(options, std::cout);
-    if (options.calibrate) return calibrate(options, std::cout);
-    check_json(options.json);
-    if (options.startup) return measure_startup(options, std::cout);
-    if (!options.device.empty()) choose_backend(options);
-    return launch(options, [&](Communicator& communicator, Board& board) {
-      return rank_main(options, communicator, board);
-    });
+    const int status = run(options);
+    check_printed();
+    return status;
   } catch (const std::exception& error) {
     std::cerr << "lockstep-bench: " << error.what() << "\n";
     return 1;

@@ -102,6 +102,7 @@ void print(const nlohmann::ordered_json& row, std::ostream& out) {
 
 void report(const nlohmann::ordered_json& row, const Options& options, std::ostream& out) {
   if (options.json != "-") print(row, out);
+  check_printed();
   write_json(options.json, row, -1);
 }
 

@@ -128,6 +128,18 @@ TEST(LockstepBench, RefusesAFileThatCannotBeWrittenBeforeItMeasures) {
   }
 }
 
+// As where the disk is full to which it is redirected.
+TEST(LockstepBench, FailsWhereWhatItPrintsIsLost) {
+  for (const char* arguments :
+       {"all_reduce --ranks 2 -b 8 -e 8 -n 1", "all_reduce --threads 2 -b 8 -e 8 -n 1",
+        "all_reduce --ranks 2 -b 8 -e 8 -n 1 --json -", "--startup --ranks 2", "--list",
+        "all_reduce --ranks 2 -b 8 -e 8 --explain"}) {
+    const Outcome outcome = bench(std::string(arguments) + " 2>&1 >/dev/full");
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_NE(outcome.output.find("standard output cannot be written"), std::string::npos) << outcome.output;
+  }
+}
+
 TEST(LockstepBench, ListsAndPrintsPrograms) {
   const Outcome list = bench("--list");
   for (const char* word : {"all_reduce", "recursive_doubling", "all_to_all", "barrier"}) {
