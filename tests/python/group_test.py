@@ -1,5 +1,6 @@
 """What goes wrong: refusals, errors and ends, of ranks that are threads of this process, and of processes."""
 import gc
+import math
 import os
 import pickle
 import signal
@@ -71,6 +72,10 @@ class Refusals(unittest.TestCase):
         self.refused(lambda ranks: ranks.all_to_all_v(array("d", [1, 2]), [-1, 3], array("d", [1, 2]), [1, 1]),
                      r"sum must be the 2 elements of the buffer: \[-1, 3\]")
         self.refused(lambda ranks: ranks.all_gather_v(array("d", [1]), array("d", [1, 2]), [1, 1, 0]), "2 counts are needed")
+
+    def test_options(self):
+        self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), timeout=math.inf), "infinity", OverflowError)
+        self.refused(lambda ranks: ranks.barrier(algorith="ring"), "unexpected keyword argument 'algorith'", TypeError)
 
     def test_what_the_library_refuses(self):
         self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root=5), "root", Error)

@@ -271,11 +271,15 @@ class Communicator:
 
     def _run(self, name, buffers, wait, choices, *arguments):
         call = getattr(library, "lockstep_" + name)
+        options = None
+        if choices:
+            with self._refusal(name):
+                options = _chosen(choices)
         if wait:
-            call(self._open(), *arguments, _chosen(choices), None)
+            call(self._open(), *arguments, options, None)
             return None
         work = WorkHandle()
-        call(self._open(), *arguments, _chosen(choices), byref(work))
+        call(self._open(), *arguments, options, byref(work))
         return Work(work, self, buffers)
 
     def _keep(self, work, buffers):
