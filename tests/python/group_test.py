@@ -1,4 +1,5 @@
 """What goes wrong: refusals, errors and ends, of ranks that are threads of this process, and of processes."""
+import functools
 import gc
 import math
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import weakref
 from array import array
@@ -121,6 +123,16 @@ class Errors(unittest.TestCase):
             work.wait(timeout=0)  # again: it has ended
             return data[0]
         self.assertEqual(in_threads(function), [2, 2])
+
+    def test_a_wait_as_long_as_one_likes(self):
+        def function(ranks, timeout):
+            if ranks.rank == 0:
+                ranks.barrier(wait=False).wait(timeout)
+            time.sleep(0.1)  # most likely the other one waits by then
+            ranks.abort()
+        for timeout in math.inf, 1e13:  # seconds
+            error = in_threads(functools.partial(function, timeout=timeout))[0]
+            self.assertEqual(getattr(error, "code", None), ErrorCode.ABORTED, error)
 
     def test_abort_ends_works(self):
         def function(ranks):

@@ -1,9 +1,11 @@
 """Work: the handle of an operation in flight."""
-from ctypes import byref, c_int, c_int64, c_size_t
+from ctypes import byref, c_int, c_size_t
 from typing import NamedTuple
 
 from ._library import library
 from .errors import Error
+
+_LONGEST = 1e9  # seconds, which nobody lives to see; the library counts microseconds in 64 bits
 
 
 class Received(NamedTuple):
@@ -52,7 +54,7 @@ class Work:
                 library.lockstep_work_wait(handle)
             else:
                 done = c_int()
-                library.lockstep_work_wait_for(handle, c_int64(int(timeout * 1e6)), byref(done))
+                library.lockstep_work_wait_for(handle, int(min(timeout, _LONGEST) * 1e6), byref(done))
                 if not done:
                     raise TimeoutError(f"the operation still runs after {timeout:g} s, and goes on: wait again, or abort the "
                                        "communicator")
