@@ -140,6 +140,11 @@ class Movements(Ours):
             dist.broadcast_object_list(objects, root, group=self.peer)
             self.assertTrue(torch.equal(x, objects[0]), dtype)
 
+    def test_a_root_that_is_only_read(self):
+        x = torch.ones(1).expand(4) if self.rank == 0 else torch.empty(4)  # no tensor to write to: four elements at one place
+        dist.broadcast(x, 0)
+        self.assertTrue((x == 1).all())
+
     def test_all_gather(self):
         x = self.numbers((3, 2), torch.int16 if self.size > 4 else torch.float32)
         outputs = [torch.empty_like(x) for _ in range(self.size)]

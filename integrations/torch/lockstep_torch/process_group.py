@@ -90,9 +90,10 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def broadcast(self, tensors, opts):
         with self._refusing("broadcast"):
-            flat = Flat(tensors)
+            at_root = self.rank() == opts.rootRank
+            flat = Flat(tensors, reads=at_root)
         part = self._communicator.broadcast(flat.buffer(), root=opts.rootRank, **self._choices(opts))
-        return self._started([part], tensors, [flat])
+        return self._started([part], tensors, [] if at_root else [flat])
 
     def allgather(self, output_tensors, input_tensors, opts=None):
         return self.allgather_coalesced([[tensor] for tensor in output_tensors[0]], input_tensors, opts)
