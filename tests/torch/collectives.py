@@ -230,6 +230,15 @@ class Messages(Ours):
             self.assertEqual(matrix[:, 1].tolist(), [0.0, 1.0, 2.0, 3.0])
             self.assertEqual(matrix[:, 0].tolist(), [0.0] * 4)
 
+    def test_into_a_part_of_a_column(self):
+        if self.rank == 0:
+            dist.send(torch.ones(1000), 1)
+        elif self.rank == 1:
+            matrix = torch.full((5000, 2), 7.0)
+            dist.recv(matrix[:, 1], 0)
+            self.assertTrue((matrix[:1000, 1] == 1).all())
+            self.assertTrue((matrix[1000:, 1] == 7).all())
+
 
 class Works(Ours):
     def test_many_at_once(self):

@@ -169,7 +169,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return self._started([part], tensors, [], collective=False)
 
     def recv(self, tensors, source, tag=0):
-        flat = Flat(tensors, reads=False)
+        flat = Flat(tensors)  # with its values: a message may be shorter, and leaves the others as they are
         part = self._communicator.recv(flat.buffer(), source, tag, **self._choices(None))
         return self._started([part], tensors, [flat], collective=False)
 
