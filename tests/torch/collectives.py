@@ -380,6 +380,9 @@ class Refusals(Ours):
     def test_memory_elsewhere(self):
         self.refuses(lambda group: group.allreduce([torch.ones(4, device="meta")]), "on meta", ValueError)
 
+    def test_sparse_tensors_that_are_not_summed(self):
+        self.refuses(lambda group: dist.all_reduce(torch.ones(4).to_sparse(), dist.ReduceOp.MAX, group), "can be summed", ValueError)
+
     def test_another_call(self):
         self.refuses(lambda group: dist.broadcast(torch.ones(4), 0, group=group) or dist.barrier(group), "broadcast",
                      lockstep.Error)

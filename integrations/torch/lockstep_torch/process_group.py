@@ -11,12 +11,12 @@ import torch.distributed as dist
 
 import lockstep
 
+from . import sparse
 from .alive import Alive
 from .futures import Futures
 from .leaving import Leaving
 from .operators import operator_of
 from .rendezvous import join
-from .sparse import all_reduce_sparse
 from .tensors import Flat
 from .work import LockstepWork
 
@@ -48,7 +48,9 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def allreduce(self, tensors, opts=None):
         if tensors[0].layout == torch.sparse_coo:
-            return self._started([], [all_reduce_sparse(self, tensors[0], opts)], [])
+            with self._refusing("all_reduce"):
+                own = sparse.summand(tensors[0], opts)
+            return self._started([], [sparse.all_reduce(self, tensors[0], own)], [])
         return self.allreduce_coalesced(tensors, opts)
 
     def allreduce_coalesced(self, tensors, opts=None):

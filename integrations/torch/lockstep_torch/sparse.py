@@ -5,12 +5,16 @@ import torch.distributed as dist
 from .operators import operator_of
 
 
-def all_reduce_sparse(group, tensor, opts):
-    """Blocks. The sum over all ranks is put in `tensor`, which is returned."""
+def summand(tensor, opts):
+    """What this rank's `tensor` adds to the sum; ValueError where it is to be no sum."""
     operator, _ = operator_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
     if operator.name != "SUM":
         raise ValueError(f"sparse tensors can be summed, and this is {operator.name}")
-    own = tensor.coalesce()
+    return tensor.coalesce()
+
+
+def all_reduce(group, tensor, own):
+    """Blocks. The sum over all ranks, of which this one adds `own`, is put in `tensor`, which is returned."""
     counts = [torch.zeros(1, dtype=torch.int64) for _ in range(group.size())]
     group.allgather([counts], [torch.tensor([own._nnz()])]).wait()
     indices = _gathered(group, own.indices().t().contiguous(), counts)
