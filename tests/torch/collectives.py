@@ -273,6 +273,25 @@ class Works(Ours):
         for i, result in enumerate(results):
             self.assertTrue((result.wait() == i * self.size + 1).all())
 
+    def test_done_callbacks_that_start_collectives(self):
+        """Rank 0 attaches its own when the operation has ended, the others before."""
+        ended, x = threading.Event(), torch.ones(3)
+
+        def add_up(_):
+            dist.all_reduce(x)
+            ended.set()
+        if self.rank == 0:
+            for other in range(1, self.size):
+                dist.recv(torch.empty(1), other)
+        future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+        if self.rank == 0:
+            future.wait()
+        future.add_done_callback(add_up)
+        if self.rank > 0:
+            dist.send(torch.ones(1), 0)
+        self.assertTrue(ended.wait(60))
+        self.assertTrue((x == self.size).all())
+
     def test_a_callback_that_waits_for_a_later_future(self):
         first, second = (dist.all_reduce(torch.ones(2), async_op=True) for _ in range(2))
         later, known = [], threading.Event()
@@ -297,6 +316,15 @@ class Works(Ours):
             raise KeyError("no such thing")
         with self.assertRaisesRegex(Exception, "no such thing"):
             dist.all_reduce(torch.ones(1), async_op=True).get_future().then(throw).then(lambda f: f.value()).wait()
+
+    def test_a_done_callback_that_throws(self):
+        def throw(_):
+            raise KeyError("no such thing")
+        with self.assertLogs("lockstep_torch.futures") as told:
+            future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
+            future.add_done_callback(throw)
+            future.then(lambda _: None).wait()
+        self.assertIn("no such thing", told.output[0])
 
     def test_a_future_does_not_wait_for_an_older_one(self):
         x = torch.empty(1)

@@ -6,6 +6,8 @@ program attached them, and the collectives that they start go to a communicator 
 the other threads.
 """
 import contextlib
+import functools
+import logging
 import queue
 import threading
 
@@ -32,6 +34,14 @@ def _value(held):
     return held
 
 
+def _call_alone(callback, future):
+    """Of a callback whose result nobody gets somebody has to be told that it failed."""
+    try:
+        callback(future)
+    except Exception:  # pylint: disable=broad-except
+        logging.getLogger(__name__).exception("a callback of a future failed")
+
+
 class Future(torch.futures.Future):
     """Its callbacks, and those of what then() returns, run as the module says; without `futures` where torch runs them."""
 
@@ -51,6 +61,12 @@ class Future(torch.futures.Future):
         result = Future(self._futures, lambda result: self._call(callback, result))
         self._futures.run(result.complete)
         return result
+
+    def add_done_callback(self, callback):
+        if self._futures is None:
+            super().add_done_callback(callback)
+        else:
+            self.then(functools.partial(_call_alone, callback))
 
     def wait(self):
         # A callback that waits for a future whose turn comes after it would wait for itself.
