@@ -5,13 +5,16 @@ Runs in each rank of a job (lockstep-run, torchrun); collectives_test starts it.
 import gc
 import itertools
 import threading
+import time
 import unittest
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 import lockstep
 import lockstep_torch
+from lockstep_torch.work import LockstepWork
 
 OPERATORS = (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX)
 TYPES = (torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
@@ -333,6 +336,19 @@ class Works(Ours):
         dist.isend(torch.ones(1), (self.rank - 1) % self.size, tag=9).wait()
         late.wait()
         self.assertEqual(x.item(), 1)
+
+    def test_a_limit_is_for_all_operations_of_a_call(self):
+        limits = []
+
+        class Slow:
+            @staticmethod
+            def wait(limit):
+                limits.append(limit)
+                time.sleep(0.01)
+        work = LockstepWork(dist.group.WORLD, [Slow, Slow], [])
+        self.assertTrue(work.wait(timedelta(seconds=100)))
+        self.assertLess(limits[1], limits[0])
+        self.assertTrue(LockstepWork(dist.group.WORLD, [Slow], []).wait(timedelta.max))
 
     def test_dropped(self):
         x = torch.ones(100000)

@@ -1,5 +1,6 @@
 """The Work that calls return."""
 import threading
+import time
 from datetime import timedelta
 
 from torch._C._distributed_c10d import Work
@@ -30,18 +31,11 @@ class LockstepWork(Work):
 
     def wait(self, timeout=_NO_LIMIT):
         """Blocks until the operation has ended, in the caller's thread, which then drives it; raises its error."""
-        if not self._ended:
-            limit = timeout.total_seconds() if timeout > _NO_LIMIT else None
-            if not self._lock.acquire(timeout=-1 if limit is None else limit):
-                raise TimeoutError(f"the operation still runs after {limit:g} s, and goes on")
-            try:
-                self._end(limit)
-            finally:
-                self._lock.release()
-        self._group.forget(self)
-        if self._error is not None:
-            raise self._error
-        return True
+        end = time.monotonic() + timeout.total_seconds() if timeout > _NO_LIMIT else None
+        try:
+            return self._outcome(end)
+        except TimeoutError:
+            raise TimeoutError(f"the operation still runs after {timeout.total_seconds():g} s, and goes on") from None
 
     def is_completed(self):
         if not self._ended and self._lock.acquire(blocking=False):
@@ -86,15 +80,29 @@ class LockstepWork(Work):
         else:
             future.set_result(self._outputs)
 
-    def _end(self, limit):
-        """Under the lock. TimeoutError where `limit` seconds passed first."""
+    def _outcome(self, end):
+        """TimeoutError where `end` came first."""
+        if not self._ended:
+            if not self._lock.acquire(timeout=-1 if end is None else _until(end)):
+                raise TimeoutError
+            try:
+                self._end(end)
+            finally:
+                self._lock.release()
+        self._group.forget(self)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _end(self, end):
+        """Under the lock."""
         if self._ended:
             return
         try:
             for part in self._parts:
-                self._received = part.wait(limit)
+                self._received = part.wait(None if end is None else _until(end))
             for work in self._after:
-                work.wait()
+                work._outcome(end)
             for copy in self._copies:
                 copy.store()
         except TimeoutError:
@@ -103,3 +111,8 @@ class LockstepWork(Work):
             self._error = error
         self._ended = True
         self._parts = self._copies = self._after = ()
+
+
+def _until(end):
+    """Seconds, as many as a lock waits."""
+    return min(max(0, end - time.monotonic()), threading.TIMEOUT_MAX)
