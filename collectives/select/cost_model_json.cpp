@@ -17,6 +17,7 @@ constexpr int kVersion = 1;
 constexpr double kNano = 1e-9;
 constexpr std::int64_t kLongestSpinMicroseconds = 10'000;  // Sleeping and waking costs hundreds at most.
 constexpr double kMaxNanos = 1e9;  // A second for one message, or one byte, is no measurement.
+constexpr int kMostLog2 = 63;      // Sizes are 64 bits wide.
 
 Json nanos(double seconds) { return seconds / kNano; }
 
@@ -146,7 +147,9 @@ std::string read_algorithm(const Json& from, Collective collective) {
 void read_correction(const Json& from, CostModel& model) {
   Correction correction;
   for (const Json& point : from.at("by_log2")) {
-    correction.add(point.at(0).get<int>(), point.at(1).get<double>());
+    const auto log2 = point.at(0).get<std::int64_t>();
+    if (log2 < 0 || log2 > kMostLog2) wrong("by_log2 has no size of 2^" + std::to_string(log2) + " bytes");
+    correction.add(static_cast<int>(log2), point.at(1).get<double>());
   }
   const Collective collective = read_collective(from);
   model.corrections[{read_load(from), read_class(from), collective, read_algorithm(from, collective)}] =

@@ -108,6 +108,14 @@ TEST(CostModel, NamesThePlaceOfWhatItCannotUse) {
   EXPECT_NE(
       refusal(head + correction + R"( "algorithm": "rnig"}]})").find("corrections[0]: algorithm \"rnig\""),
       std::string::npos);
+  for (const char* size : {"-1", "64", "4294967296", "-9223372036854775808"}) {
+    EXPECT_EQ(
+        refusal(
+            head +
+            R"("corrections": [{"class": "tcp", "crowded": false, "collective": "all_reduce", "algorithm": "ring", "by_log2": [[)" +
+            size + ", 1]]}]}"),
+        std::string("corrections[0]: by_log2 has no size of 2^") + size + " bytes");
+  }
   EXPECT_NE(refusal(R"({"schema": "lockstep-tuning", "version": 4294967297})").find("version 4294967297"),
             std::string::npos);
 }
