@@ -54,6 +54,16 @@ def asleep(rank):
         print(error)
 
 
+def absent(rank):
+    """Rank 0, where all ranks would meet, has no part in a group."""
+    if rank == 0:
+        return
+    try:
+        dist.new_group(backend="lockstep", timeout=timedelta(seconds=1))
+    except lockstep.Error as error:
+        print(error.code.name, error.culprit, error)
+
+
 def another_call(rank):
     try:
         if rank == 1:
@@ -159,6 +169,12 @@ class Failures(unittest.TestCase):
         for output in outputs[0], outputs[2]:
             self.assertIn("Rank 1 failed to pass monitoredBarrier in 1000 ms", output)
             self.assertIn("rank 1", output.split("\n", 1)[1])
+
+    def test_a_rank_0_that_does_not_come_is_named(self):
+        codes, outputs = self.job(absent)
+        self.assertEqual((codes, outputs[0]), ([0, 0, 0], ""), outputs)
+        for output in outputs[1:]:
+            self.assertRegex(output, "^TIMEOUT 0 .* rank 0 .* has not said where the ranks meet")
 
     def test_two_calls_are_named_on_both_sides(self):
         codes, outputs = self.job(another_call)

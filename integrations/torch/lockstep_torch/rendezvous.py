@@ -1,6 +1,8 @@
 """How the ranks of a process group find each other: through the store that torch gives to every group."""
 import secrets
 
+import torch.distributed as dist
+
 import lockstep
 
 
@@ -19,10 +21,21 @@ def join(store, rank, size, timeout):
             raise
         store.set(key, note)
     else:
-        store.wait([key], timeout)
-        note = store.get(key).decode()
+        note = _note_of_rank_0(store, key, timeout)
         if note.startswith("!"):
             raise RuntimeError(f"the process group cannot start: {note[2:]}")
     address, job, secret = note.split()
     communicator = lockstep.Communicator.create(rank, size, address, job, secret, timeout=timeout.total_seconds())
     return communicator, place
+
+
+def _note_of_rank_0(store, key, timeout):
+    try:
+        store.wait([key], timeout)
+        return store.get(key).decode()
+    except RuntimeError as error:  # torch's store knows of keys, and of no ranks
+        code = lockstep.ErrorCode.TIMEOUT
+        if isinstance(error, getattr(dist, "DistNetworkError", ())):
+            code = lockstep.ErrorCode.SYSTEM
+        raise lockstep.Error(code, "the process group cannot start: rank 0 of it has not said where the ranks meet, because it "
+                             f"is late or has ended, or this rank cannot reach the store of torch: {error}", 0) from error
