@@ -124,6 +124,11 @@ class Reductions(Ours):
         dist.all_reduce(theirs, group=self.peer)
         self.assertTrue(torch.equal(ours.t(), theirs))
 
+    def test_not_aligned(self):
+        x = torch.frombuffer(bytearray(17), dtype=torch.float32, offset=1).fill_(1)
+        dist.all_reduce(x)
+        self.assertTrue((x == self.size).all())
+
     def test_registered_memory(self):
         x = lockstep_torch.empty(3, 4, dtype=torch.float64).fill_(2)
         dist.all_reduce(x)

@@ -68,8 +68,11 @@ def _check(tensor, dtype):
 
 
 def _in_one_piece(tensors):
-    """Whether the tensors are contiguous and lie one behind the other in one storage, as the chunks of a tensor do."""
+    """Whether the tensors are contiguous and lie one behind the other in one storage, as the chunks of a tensor do; at addresses
+    that lockstep takes."""
     end, storage = None, tensors[0].untyped_storage().data_ptr()
+    if tensors[0].data_ptr() % min(tensors[0].element_size(), 8):  # torch.frombuffer begins anywhere
+        return False
     for tensor in tensors:
         if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
             return False
