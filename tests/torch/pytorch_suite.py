@@ -15,7 +15,8 @@ os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["BACKEND"] = "lockstep"
 if "TEMP_DIR" not in os.environ:
-    os.environ["TEMP_DIR"] = tempfile.mkdtemp()
+    FOLDER = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+    os.environ["TEMP_DIR"] = FOLDER.name
     os.mkdir(os.path.join(os.environ["TEMP_DIR"], "barrier"))
     os.mkdir(os.path.join(os.environ["TEMP_DIR"], "test_dir"))
 

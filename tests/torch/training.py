@@ -2,6 +2,7 @@
 
 Runs in each rank of a job; a training on several ranks ends where one on the whole batch does.
 """
+import shutil
 import tempfile
 import unittest
 
@@ -167,7 +168,10 @@ class Sharded(Case):
 
     def test_checkpoints(self):
         import torch.distributed.checkpoint as checkpoint  # pylint: disable=import-outside-toplevel
-        folder = [tempfile.mkdtemp() if self.rank == 0 else None]
+        folder = [None]
+        if self.rank == 0:
+            folder[0] = tempfile.mkdtemp()
+            self.addCleanup(shutil.rmtree, folder[0])
         dist.broadcast_object_list(folder)
         expected = {name: value.clone() for name, value in self.model.state_dict().items()}
         checkpoint.save(self.model.state_dict(), checkpoint_id=folder[0])
@@ -176,6 +180,7 @@ class Sharded(Case):
         loaded = self.model.state_dict()
         checkpoint.load(loaded, checkpoint_id=folder[0])
         self.assertTrue(all(torch.equal(loaded[name], expected[name]) for name in expected))
+        dist.barrier()  # before the folder goes
 
 
 class Functional(Case):
