@@ -3,7 +3,7 @@
  * acknowledgement: a peer raises the first flag of call k+1 only after it has read all lines of call k. Flags of a call that took more lines stay behind.
  * Mutants, each of which must fail: ONE_SET, FLAG_FIRST (a flag before its payload), FIRST_FLAG_ONLY (the others' are not waited for).
  */
-#define RANKS 2
+#define RANKS 3
 #define CALLS 4
 #define LINES 2
 #define LINES_OF(call) (1 + (call / 2) % 2)
@@ -47,5 +47,5 @@ proctype Rank(byte me) {
 }
 
 init {
-  atomic { run Rank(0); run Rank(1) }
+  atomic { run Rank(0); run Rank(1); run Rank(2) }
 }
