@@ -104,6 +104,14 @@ TEST_F(VerbsDevices, TheOneThatIsNamedIsTakenOrNone) {
   EXPECT_EQ(taken(), 1);
   machine.answers[1] = false;
   EXPECT_EQ(refused().message().find("RDMA device rdma1: asking what it can do"), 0u);
+  machine.answers[1] = true;
+  machine.active[1] = false;
+  EXPECT_EQ(refused().message().find("RDMA device rdma1 has no active port; this machine has"), 0u)
+      << refused().message();
+  const ScopedVariable nobody("LOCKSTEP_VERBS_DEVICE", "rdma7");
+  EXPECT_EQ(refused().message().find("no RDMA device is called rdma7; this machine has rdma0, rdma1, rdma2"),
+            0u)
+      << refused().message();
 }
 
 TEST_F(VerbsDevices, AnAddressThatIsInNoTableIsNamed) {

@@ -78,21 +78,24 @@ Status VerbsDevice::find(const std::string& wanted) {
   int count = 0;
   ibv_device** devices = verbs_.get_device_list(&count);
   std::string seen;
+  bool called = false;
   Status failure;
   for (int i = 0; i < count && context_ == nullptr; ++i) {
     const std::string name = verbs_.get_device_name(devices[i]);
     seen += (seen.empty() ? "" : ", ") + name;
     if (!wanted.empty() && name != wanted) continue;
+    called = true;
     Status unusable = use(devices[i]).with_context("RDMA device " + name);
     if (failure.ok()) failure = std::move(unusable);
   }
   if (devices != nullptr) verbs_.free_device_list(devices);
   if (context_ != nullptr) return {};
   if (!failure.ok()) return failure;
+  const std::string what = wanted.empty() ? "no RDMA device has an active port" + with_wanted_gid()
+                           : called ? "RDMA device " + wanted + " has no active port" + with_wanted_gid()
+                                    : "no RDMA device is called " + wanted;
   return Status(ErrorCode::configuration,
-                "no RDMA device " +
-                    (wanted.empty() ? "has an active port" + with_wanted_gid() : "is called " + wanted) +
-                    "; this machine has " + (seen.empty() ? std::string("none") : seen) +
+                what + "; this machine has " + (seen.empty() ? std::string("none") : seen) +
                     ": see ibv_devinfo, set LOCKSTEP_VERBS_DEVICE, or use LOCKSTEP_TRANSPORTS=tcp");
 }
 
