@@ -99,7 +99,8 @@ constexpr auto kVariables = std::to_array<Variable>({
      "auto|peer|none"},
     {"LOCKSTEP_UCX_PUTS", text, "auto",
      "Whether large payloads are put into memory of `lockstep::allocate`: `auto` (to peers that UCX watches, "
-     "where an RDMA device does it), `on` (to all that UCX watches), `off` (they go as tagged messages).",
+     "where an RDMA device does it), `on` (to all that UCX watches; for tests: where UCX does it itself, as "
+     "over TCP, it ends this process when a peer dies meanwhile), `off` (they go as tagged messages).",
      "auto|on|off"},
     {"LOCKSTEP_VERBS_DEVICE", text, "",
      "RDMA device of the verbs transport, as ibv_devinfo names it; empty takes the first with an active "
