@@ -39,18 +39,23 @@ Result<std::unique_ptr<Transport>> make_tcp(World& world, const EngineGroup& gro
   return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard);
 }
 
+Result<std::shared_ptr<UcxContext>> need_ucx(World& world) {
+  std::lock_guard lock(world.mutex);
+  if (world.ucx) return world.ucx;
+  auto opened = open_ucx(world.session->size());
+  if (opened.ok()) world.ucx = *opened;
+  return opened;
+}
+
 Result<std::unique_ptr<Transport>> make_ucx(World& world, const EngineGroup& group,
                                             const std::vector<int>& world_ranks,
                                             std::chrono::milliseconds timeout,
                                             PayloadMemory payloads = PayloadMemory::host) {
-  std::lock_guard lock(world.mutex);
-  if (!world.ucx) {
-    auto opened = open_ucx(world.session->size());
-    if (!opened.ok()) return opened.status();
-    world.ucx = std::move(*opened);
-  }
-  return make_ucx_transport(group.id, group.rank, world_ranks, *world.session, world.ucx, timeout, real_env(),
-                            payloads);
+  auto context = need_ucx(world);
+  if (!context.ok()) return context.status();
+  // Without the lock: ranks that make several groups at once may begin with different ones.
+  return make_ucx_transport(group.id, group.rank, world_ranks, *world.session, std::move(*context), timeout,
+                            real_env(), payloads);
 }
 
 /// Under the world's lock.

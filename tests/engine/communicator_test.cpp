@@ -255,6 +255,19 @@ TEST_P(OverTransport, SplitByColorOrderedByKey) {
   });
 }
 
+/// Which group a rank comes to first is chance: often another one than its peer.
+TEST_P(OverTransport, GroupsThatThreadsSplitAtOnceDoNotWaitForEachOther) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([rank = comm.rank(), whole = std::move(*comm.split(0, comm.rank()))]() mutable {
+        for (int split = 0; split < 10; ++split) EXPECT_EQ(whole.split(0, rank)->size(), 2);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
 TEST_P(OverTransport, VariantsWithCounts) {
   on_ranks(3, GetParam(), [](Communicator& comm) {
     const std::vector<std::size_t> counts{2, 0, 5};
