@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -140,8 +141,11 @@ Result<Mapping> Mapping::map_private(std::size_t bytes) {
   return mapping;
 }
 
+// Not by the C library's function: wherever a process uses UCX before 1.15 that is UCX's, which knows no
+// target, and moves the mapping to address 0.
 Status Mapping::move_over(std::byte* target) {
-  if (::mremap(data_, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, target) == MAP_FAILED) {
+  constexpr unsigned long kHow = MREMAP_MAYMOVE | MREMAP_FIXED;
+  if (::syscall(SYS_mremap, data_, size_, size_, kHow, target) == -1) {
     return system_error("moving a mapping of " + std::to_string(size_) + " bytes over its new address",
                         errno);
   }

@@ -3,7 +3,7 @@
 
 namespace lockstep::testing {
 
-/// While it lives, mremap() fails in this process, children that it forks included.
+/// While it lives, no mapping of the library is moved in this process, children that it forks included.
 class NoRoom {
  public:
   NoRoom();
