@@ -42,8 +42,10 @@ Result<Fd> move_to_shared(std::byte* data, std::size_t bytes) {
   auto mapping = Mapping::map(*fd, bytes);
   if (!mapping.ok()) return mapping.status();
   std::memcpy(mapping->data(), data, bytes);
-  LOCKSTEP_RETURN_IF_ERROR(mapping->move_over(data));
-  return fd;
+  const Status moved = mapping->move_over(data);
+  if (moved.ok()) return fd;
+  std::memcpy(data, mapping->data(), bytes);
+  return moved;
 }
 
 // Offers the segment no longer and gives its pages back now: peers may keep the descriptor mapped for as long
@@ -213,7 +215,10 @@ Status Heap::give_back(void* pointer) {
   auto mapping = Mapping::map_private(block.bytes);
   if (!mapping.ok()) return mapping.status();
   std::memcpy(mapping->data(), block.data, block.bytes);
-  LOCKSTEP_RETURN_IF_ERROR(mapping->move_over(block.data));
+  if (Status moved = mapping->move_over(block.data); !moved.ok()) {
+    std::memcpy(block.data, mapping->data(), block.bytes);  // Of it pages may have been private.
+    return moved;
+  }
   drop_segment(block.segment, block.generation, block.bytes);  // Not before: this was the only copy.
   blocks_.erase(found);
   table_.erase(address_of(pointer));

@@ -144,6 +144,9 @@ Result<Mapping> Mapping::map_private(std::size_t bytes) {
 // Not by the C library's function: wherever a process uses UCX before 1.15 that is UCX's, which knows no
 // target, and moves the mapping to address 0.
 Status Mapping::move_over(std::byte* target) {
+  // UCX keeps registrations by address, and hears of this call, not of the other: a device would go on with
+  // the old pages.
+  static_cast<void>(::madvise(target, size_, MADV_DONTNEED));
   constexpr unsigned long kHow = MREMAP_MAYMOVE | MREMAP_FIXED;
   if (::syscall(SYS_mremap, data_, size_, size_, kHow, target) == -1) {
     return system_error("moving a mapping of " + std::to_string(size_) + " bytes over its new address",

@@ -44,7 +44,7 @@ class Mapping {
   std::size_t size() const noexcept { return size_; }
 
   /// Moves the mapping over [target, target + size()), replacing what is mapped there in one step, and gives
-  /// up ownership. Page-aligned.
+  /// up ownership. Page-aligned. What is private there is zeros where this fails.
   Status move_over(std::byte* target);
   /// Gives up ownership: the caller unmaps.
   std::byte* release() noexcept;

@@ -78,6 +78,18 @@ TEST_F(MemoryWithoutRoom, ABufferThatCannotBeDeregisteredKeepsItsBytes) {
   EXPECT_TRUE(intact(data_));
 }
 
+TEST_F(MemoryWithoutRoom, ABufferThatCannotBeDeregisteredKeepsItsPrivatePages) {
+  register_buffer(data_, kBytes);
+  ASSERT_TRUE(make_private(data_, 1).ok());
+  {
+    const NoRoom none;
+    EXPECT_EQ(code_of([&] { deregister_buffer(data_); }), ErrorCode::out_of_memory);
+  }
+  EXPECT_TRUE(intact(data_));
+  deregister_buffer(data_);
+  EXPECT_TRUE(intact(data_));
+}
+
 TEST_F(MemoryWithoutRoom, ASegmentThatCannotBeMadePrivateStays) {
   auto* block = static_cast<std::byte*>(lockstep::allocate(kBytes));
   std::memcpy(block, data_, kBytes);
