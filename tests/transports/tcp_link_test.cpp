@@ -367,6 +367,19 @@ TEST(TcpLink, ReadsTheReasonAfterItsOwnSendsFailed) {
   EXPECT_TRUE(in.payload == reason.payload);
 }
 
+TEST(TcpLink, NamesNoAddressWhereTheConnectionWasResetBefore) {
+  SocketPair pair = connected_sockets();
+  const linger at_once{1, 0};
+  ASSERT_EQ(setsockopt(pair.a.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+  pair.a.reset();
+  pollfd reset{pair.b.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&reset, 1, 10'000), 1);
+  TcpLink link(std::move(pair.b), 0);
+  const Status status = link.peek().status();
+  EXPECT_EQ(status.code(), ErrorCode::peer_lost);
+  EXPECT_EQ(status.message().find("rank 0 is gone: "), 0u) << status.message();
+}
+
 TEST(TcpLink, NoticesAKilledProcess) {
   SocketPair pair = connected_sockets();
   const int theirs = dup(pair.a.get());  // The child keeps this one: it is not in an Fd.

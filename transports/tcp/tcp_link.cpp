@@ -21,6 +21,11 @@ bool goes_apart(const Awaited& awaited) {
   return awaited.header.bytes > (awaited.place.empty() ? kPeekBytes - sizeof awaited.header : kCopiedToPlace);
 }
 
+/// Of a connection that was reset the system knows no address any more.
+std::string name_of(int peer, const HostPort& where) {
+  return "rank " + std::to_string(peer) + (where.host.empty() ? "" : " at " + where.text());
+}
+
 iovec piece(std::span<const std::byte> bytes) {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // sendmsg only reads.
 }
@@ -30,7 +35,7 @@ iovec piece(std::span<const std::byte> bytes) {
 TcpLink::TcpLink(Fd socket, int peer, std::shared_ptr<Bounce> bounce, SilenceWatch* watch)
     : socket_(std::move(socket)),
       peer_(peer),
-      address_(remote_address(socket_).text()),
+      who_(name_of(peer, remote_address(socket_))),
       bounce_(std::move(bounce)),
       watch_(watch),
       buffer_(kPeekBytes) {
@@ -50,8 +55,7 @@ Fd TcpLink::take_socket() {
 Status TcpLink::lost(std::string evidence) const {
   if (watch_ != nullptr && watch_->fell_silent(socket_.get()))
     evidence = "its host has not answered for " + std::to_string(kSilenceLimit) + " s";
-  return Status(ErrorCode::peer_lost,
-                "rank " + std::to_string(peer_) + " at " + address_ + " is gone: " + evidence, peer_);
+  return Status(ErrorCode::peer_lost, who_ + " is gone: " + evidence, peer_);
 }
 
 // ---- sending ----
@@ -114,7 +118,7 @@ Result<const FrameHeader*> TcpLink::peek(const Awaited* awaited) {
   }
   std::memcpy(&header_, buffer_.readable().data(), sizeof header_);
   if (!is_frame(header_)) {
-    receive_failure_ = no_frame("rank " + std::to_string(peer_) + " at " + address_, peer_);
+    receive_failure_ = no_frame(who_, peer_);
     return receive_failure_;
   }
   buffer_.consume(sizeof header_);

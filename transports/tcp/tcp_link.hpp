@@ -57,7 +57,7 @@ class TcpLink final : public Link, private Bounce::Tenant {
 
   Fd socket_;
   const int peer_;
-  const std::string address_;  ///< The peer's, while it is still known.
+  const std::string who_;  ///< What errors call the peer, with its address while that is still known.
   const std::shared_ptr<Bounce> bounce_;
   SilenceWatch* const watch_;
   // What arrived and is not consumed, in the order of the stream: first payload of the head message that lies
