@@ -103,8 +103,8 @@ constexpr auto kVariables = std::to_array<Variable>({
      "over TCP, it ends this process when a peer dies meanwhile), `off` (they go as tagged messages).",
      "auto|on|off"},
     {"LOCKSTEP_VERBS_DEVICE", text, "",
-     "RDMA device of the verbs transport, as ibv_devinfo names it; empty takes the first with an active "
-     "port."},
+     "RDMA device of the verbs transport, as ibv_devinfo names it; of several, separated by commas, the "
+     "ranks take one each in turn; empty takes the first with an active port."},
     {"LOCKSTEP_VERBS_GID_INDEX", integer, "",
      "Which of the device's addresses is used; by itself the library takes RoCE version 2 over IPv4, else "
      "link-local."},
