@@ -122,7 +122,7 @@ Member this_member(int rank) {
   member.process = process_token();
   member.cores = allowed_cores();
   member.draw = real_env().random();
-  // Without it this rank is reached by TCP alone.
+  // Without it this rank is reached by TCP alone; where its peers need its memory they say what it lacks.
   if (auto service = descriptor_service_name(); service.ok()) member.descriptor_service = *service;
   return member;
 }

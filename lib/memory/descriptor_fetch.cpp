@@ -49,7 +49,12 @@ Status DescriptorFetch::connect() {
   deadline_ = std::max(deadline_, real_env().now() + kNanosPerMilli);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (service_.empty() || service_.size() >= sizeof address.sun_path) {
+  if (service_.empty()) {
+    return Status(ErrorCode::system,
+                  "the process could not start what hands out its memory (`ulimit -n`): use "
+                  "LOCKSTEP_TRANSPORTS=tcp");
+  }
+  if (service_.size() >= sizeof address.sun_path) {
     return Status(ErrorCode::internal, "\"" + service_ + "\" is no name of a descriptor service");
   }
   std::memcpy(address.sun_path + 1, service_.data(), service_.size());

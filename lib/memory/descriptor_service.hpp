@@ -63,7 +63,7 @@ class DescriptorFetch {
 /// Fetches the descriptors of `key` from the process whose service is `service`, at most `timeout_ms`. Blocks
 /// until it answered, which waits for no operation of its owner. All that were offered, or an error:
 /// peer_lost when the process is gone, timeout, unauthorized when it runs as another user, system when this
-/// process has no numbers left for them.
+/// process has no numbers left for them, or that one no service (an empty name).
 Result<std::vector<Fd>> fetch_descriptors(const std::string& service, std::string_view key,
                                           IfAbsent if_absent, int timeout_ms);
 
