@@ -92,7 +92,7 @@ bool UcxWorker::end_left_overs() {
   bool all = true;
   for (UcxPeer& peer : peers_) {
     if (!peer.left_over || peer.endpoint == nullptr) continue;
-    if (peer.watched) close_by_force(peer);
+    if (peer.ends_by_force()) close_by_force(peer);
     all &= peer.endpoint == nullptr;
   }
   return all;
@@ -251,8 +251,7 @@ ucs_memory_type_t UcxWorker::type_of(const void* memory) const {
 void UcxWorker::cut(UcxPeer& peer, Status why) {
   if (peer.failure.ok()) peer.failure = std::move(why);
   if (peer.endpoint == nullptr) return;
-  // UCX cannot end an endpoint by force that is not watched, and goes on to take puts in disguise.
-  if (!peer.watched || (peer.puts && !peer.puts_by_device)) return stop();
+  if (!peer.ends_by_force()) return stop();
   close_by_force(peer);
 }
 

@@ -46,6 +46,9 @@ struct UcxPeer {
   Status failure;
   std::array<bool, kChannels> has_wire{};
 
+  /// UCX ends no endpoint by force that is not watched. Where it writes for the peer it goes on to, and may
+  /// end the process over answers to puts that are still to be sent.
+  bool ends_by_force() const { return watched && (!puts || puts_by_device); }
   /// The first failure stays.
   void fail(const UcxLibrary& ucx, ucs_status_t status);
 };
