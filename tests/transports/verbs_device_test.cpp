@@ -1,4 +1,5 @@
-// Which RDMA device and which of its addresses is taken, over a library that stands in for libibverbs.
+// Which RDMA device and which of its addresses is taken, and what of it is used, over a library that stands
+// in for libibverbs.
 #include "transports/verbs/verbs_device.hpp"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 
 #include "tests/support/scoped_variable.hpp"
+#include "transports/verbs/verbs_queue_pair.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -17,11 +19,13 @@ using testing::ScopedVariable;
 ibv_device devices[3];
 ibv_context contexts[3];
 ibv_pd domain;
+ibv_qp pair;
 
 struct Machine {
   bool opens[3] = {true, true, true};
   bool answers[3] = {true, true, true};
   bool active[3] = {true, true, true};
+  std::uint32_t most_inline = 1024;
   int open = 0;
 };
 Machine machine;
@@ -66,6 +70,14 @@ VerbsLibrary library() {
   };
   table.alloc_pd = [](ibv_context*) { return &domain; };
   table.dealloc_pd = [](ibv_pd*) { return 0; };
+  table.create_qp = [](ibv_pd*, ibv_qp_init_attr* wanted) -> ibv_qp* {
+    errno = EINVAL;
+    if (wanted->cap.max_inline_data > machine.most_inline) return nullptr;
+    wanted->cap.max_inline_data = machine.most_inline;
+    return &pair;
+  };
+  table.modify_qp = [](ibv_qp*, ibv_qp_attr*, int) { return 0; };
+  table.destroy_qp = [](ibv_qp*) { return 0; };
   return table;
 }
 
@@ -112,6 +124,17 @@ TEST_F(VerbsDevices, TheOneThatIsNamedIsTakenOrNone) {
   EXPECT_EQ(refused().message().find("no RDMA device is called rdma7; this machine has rdma0, rdma1, rdma2"),
             0u)
       << refused().message();
+}
+
+TEST_F(VerbsDevices, OneThatTakesFewBytesInARequestIsUsedAllTheSame) {
+  auto device = VerbsDevice::open(library_, 0);
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  for (const std::uint32_t most : {1024u, 96u, 64u, 0u}) {
+    machine.most_inline = most;
+    auto made = VerbsQueuePair::make(*device, 1, nullptr, nullptr, 0, QueueSizes{});
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ((*made)->inline_bytes(), most == 1024 ? 128u : most == 96 ? 96u : 0u);
+  }
 }
 
 TEST_F(VerbsDevices, AnAddressThatIsInNoTableIsNamed) {

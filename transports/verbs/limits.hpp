@@ -1,6 +1,7 @@
 // Limits of the verbs transport, with the reason beside each.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,8 +19,9 @@ static_assert(kSendDepth >= 2 * kSignalEvery, "one half is retired while the oth
 /// Receives that a peer may use, over all its channels: its messages, and the word of each transfer.
 inline constexpr std::uint32_t kReceivesOfPeer = kChannels * (kLinkSlots + kLandings);
 
-/// Bytes that travel inside the work request: a note with a frame's header and a small payload.
-inline constexpr std::uint32_t kInlineBytes = 128;
+/// Bytes that travel inside the work request: a note with a frame's header and a small payload. Devices that
+/// take less refuse a queue pair with more: Broadcom's take 96, some none.
+inline constexpr std::array<std::uint32_t, 3> kInlineBytes{128, 96, 0};
 /// One RDMA write is no larger, whatever the device allows: a lost packet repeats little.
 inline constexpr std::uint64_t kWriteBytes = 1 << 20;
 /// Memory that writes from unregistered memory pass through, for each wire: so many pieces of kStageBytes.

@@ -14,16 +14,19 @@ Result<std::unique_ptr<VerbsQueuePair>> VerbsQueuePair::make(std::shared_ptr<Ver
                                                              std::uint32_t first_packet,
                                                              const QueueSizes& sizes) {
   std::unique_ptr<VerbsQueuePair> made(new VerbsQueuePair(std::move(device), peer, sizes.sends));
-  ibv_qp_init_attr wanted{};
-  wanted.send_cq = wanted.recv_cq = queue;
-  wanted.srq = receives;
-  wanted.qp_type = IBV_QPT_RC;
-  wanted.cap.max_send_wr = sizes.sends;
-  wanted.cap.max_send_sge = 1;
-  wanted.cap.max_inline_data = kInlineBytes;
-  made->pair_ = made->device_->verbs().create_qp(made->device_->domain(), &wanted);
+  for (const std::uint32_t inline_bytes : kInlineBytes) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = queue;
+    wanted.srq = receives;
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.cap.max_send_wr = sizes.sends;
+    wanted.cap.max_send_sge = 1;
+    wanted.cap.max_inline_data = inline_bytes;
+    made->pair_ = made->device_->verbs().create_qp(made->device_->domain(), &wanted);
+    made->inline_bytes_ = std::min(inline_bytes, wanted.cap.max_inline_data);
+    if (made->pair_ != nullptr) break;  // Not every driver says what it refused.
+  }
   if (made->pair_ == nullptr) return system_error("creating an RDMA queue pair", errno);
-  made->inline_bytes_ = std::min(kInlineBytes, wanted.cap.max_inline_data);
   made->first_packet_ = first_packet & 0xffffff;
   LOCKSTEP_RETURN_IF_ERROR(made->initialise());
   return made;
