@@ -111,5 +111,37 @@ TEST(HostProbe, AnAnswerAfterItsEndStartsNothing) {
   EXPECT_EQ(reactor.timers(), 0u) << "a timer of an object that is gone";
 }
 
+/// As by an acceptor that has no room for it.
+TEST(HostProbe, TriesAgainWhereAConnectionWasBrokenOff) {
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  auto listener = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  const HostPort address = local_address(*listener);
+  std::unique_ptr<Acceptor> acceptor;
+  HandshakeHello hello;
+  hello.service = HandshakeService::probe;
+  hello.rank = 0;
+  hello.world = 2;
+  SteppedReactor reactor([&](SteppedReactor& self) {
+    pollfd called{listener->get(), POLLIN, 0};
+    EXPECT_EQ(poll(&called, 1, 20'000), 1);
+    accept_connection(*listener).value().reset();  // Hangs up.
+    Reactor::instance().run_there([&] {
+      acceptor = std::make_unique<Acceptor>(
+          Reactor::instance(), std::move(*listener), key, 1, 2,
+          Acceptor::Events{.admit = [](const HandshakeHello&) { return HandshakeStatus::ok; },
+                           .accepted = [](Fd, const HandshakeHello&) {},
+                           .refused = {}});
+    });
+    while (self.timers() > 0 && self.step()) {
+    }
+  });
+  const ReachRow row =
+      HostProbe(reactor, key, hello).run({{1, 1, "rank 1", {address}}}, std::chrono::seconds(1));
+  Reactor::instance().run_there([&] { acceptor.reset(); });
+  ASSERT_EQ(row.size(), 1u);
+  EXPECT_EQ(row.front().address, "127.0.0.1") << row.front().why;
+}
+
 }  // namespace
 }  // namespace lockstep::internal

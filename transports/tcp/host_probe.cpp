@@ -35,28 +35,36 @@ ReachRow HostProbe::run(const std::vector<ProbeTarget>& targets, std::chrono::mi
 void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout) {
   timer_ = reactor_.at(real_env().now() + to_nanos(timeout), [this] { end(); });
   for (const ProbeTarget& target : targets) {
-    auto& calls = efforts_.emplace_back().calls;
-    for (const HostPort& address : target.addresses) calls.emplace_back().address = address;
+    Effort& effort = efforts_.emplace_back();
+    effort.name = target.name;
+    effort.hello = hello_;
+    effort.hello.peer = target.rank;
+    for (const HostPort& address : target.addresses) effort.calls.emplace_back().address = address;
   }
   // Nothing moves from here on: calls are known by their place.
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    HandshakeHello hello = hello_;
-    hello.peer = targets[i].rank;
-    Effort& effort = efforts_[i];
-    for (Call& call : effort.calls) {
-      call.call = std::make_unique<OutgoingCall>(
-          reactor_, key_, hello, call.address, targets[i].name,
-          [this, &effort, &call](OutgoingCall::Outcome outcome, const Status& why) {
-            called(effort, call, outcome, why);
-          });
-      call.call->start();
-    }
+  for (Effort& effort : efforts_) {
+    for (Call& call : effort.calls) begin(effort, call);
   }
   end_if_settled();
 }
 
-// The call is still running this function: it ends with run().
+void HostProbe::begin(Effort& effort, Call& call) {
+  ++call.attempts;
+  call.call = std::make_unique<OutgoingCall>(
+      reactor_, key_, effort.hello, call.address, effort.name,
+      [this, &effort, &call](OutgoingCall::Outcome outcome, const Status& why) {
+        called(effort, call, outcome, why);
+      });
+  call.call->start();
+}
+
+// The call is still running this function: it ends with that, or with run().
 void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why) {
+  // As one that came while all others of a large job had the places of those who are heard.
+  if (outcome == OutgoingCall::Outcome::broken && !ended_ && call.attempts < kConnectAttempts) {
+    const std::unique_ptr<OutgoingCall> before = std::move(call.call);
+    return begin(effort, call);
+  }
   if (outcome != OutgoingCall::Outcome::connected) {
     call.failure = why.message();
     effort.untried |= why.culprit() < 0;  // This side's own lack.

@@ -26,7 +26,8 @@ class HostProbe {
   HostProbe(const HostProbe&) = delete;
   HostProbe& operator=(const HostProbe&) = delete;
 
-  /// Ends when of every target one address answered, or all failed, or after `timeout`. Says nothing of those
+  /// Ends when of every target one address answered, or all failed, or after `timeout`. Where a connection
+  /// broke in the handshake it tries again, as for links (kConnectAttempts). Says nothing of those
   /// that it had no descriptors for. Blocks; not to be called on the reactor's thread.
   ReachRow run(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout);
 
@@ -35,9 +36,12 @@ class HostProbe {
     HostPort address;
     std::string failure;  ///< Empty while nothing is known.
     bool answered = false;
+    int attempts = 0;
     std::unique_ptr<OutgoingCall> call;
   };
   struct Effort {
+    std::string name;
+    HandshakeHello hello;
     std::vector<Call> calls;
     std::string reached;  ///< The address that answered.
     std::size_t failed = 0;
@@ -48,6 +52,7 @@ class HostProbe {
   };
 
   void start(const std::vector<ProbeTarget>& targets, std::chrono::milliseconds timeout);
+  void begin(Effort& effort, Call& call);
   void called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why);
   void end_if_settled();
   void end();
