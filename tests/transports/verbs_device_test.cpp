@@ -26,6 +26,7 @@ struct Machine {
   bool answers[3] = {true, true, true};
   bool active[3] = {true, true, true};
   std::uint32_t most_inline = 1024;
+  std::uint8_t flags = 0;
   int open = 0;
 };
 Machine machine;
@@ -60,6 +61,7 @@ VerbsLibrary library() {
   table.query_port = [](ibv_context* context, std::uint8_t, ibv_port_attr* port) {
     port->state = machine.active[number_of(context)] ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
     port->gid_tbl_len = 2;
+    port->flags = machine.flags;
     port->lid = static_cast<std::uint16_t>(number_of(context));
     return 0;
   };
@@ -135,6 +137,12 @@ TEST_F(VerbsDevices, OneThatTakesFewBytesInARequestIsUsedAllTheSame) {
     ASSERT_TRUE(made.ok()) << made.status().message();
     EXPECT_EQ((*made)->inline_bytes(), most == 1024 ? 128u : most == 96 ? 96u : 0u);
   }
+}
+
+TEST_F(VerbsDevices, OneWhosePortWantsItIsReachedByItsGid) {
+  EXPECT_EQ(VerbsDevice::open(library_, 0).value()->address().routed, 0);
+  machine.flags = IBV_QPF_GRH_REQUIRED;
+  EXPECT_EQ(VerbsDevice::open(library_, 0).value()->address().routed, 1);
 }
 
 TEST_F(VerbsDevices, AnAddressThatIsInNoTableIsNamed) {

@@ -11,7 +11,7 @@ struct PortAddress {
   std::array<std::uint8_t, 16> gid{};
   std::uint16_t lid = 0;    ///< InfiniBand only.
   std::uint8_t mtu = 0;     ///< ibv_mtu.
-  std::uint8_t routed = 0;  ///< By GID (RoCE).
+  std::uint8_t routed = 0;  ///< By GID: RoCE, and InfiniBand where a port wants it so.
 };
 static_assert(sizeof(PortAddress) == 20);
 

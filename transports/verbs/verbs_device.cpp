@@ -120,7 +120,6 @@ Status VerbsDevice::use(ibv_device* device) {
 // RoCE: version 2, an IPv4 address before a link-local one, since routers know it. InfiniBand: the port's
 // own.
 bool VerbsDevice::choose_gid() {
-  const bool ethernet = port_state_.link_layer == IBV_LINK_LAYER_ETHERNET;
   const auto wanted = wanted_gid();
   int best = -1, best_score = 0;
   ibv_gid chosen{};
@@ -129,7 +128,7 @@ bool VerbsDevice::choose_gid() {
     if (verbs_.query_gid_ex(context_, port_, static_cast<std::uint32_t>(i), &entry, 0, sizeof entry) != 0)
       continue;
     int score = 1;
-    if (ethernet) score = entry.gid_type != IBV_GID_TYPE_ROCE_V2 ? 1 : is_ipv4(entry.gid) ? 3 : 2;
+    if (on_ethernet()) score = entry.gid_type != IBV_GID_TYPE_ROCE_V2 ? 1 : is_ipv4(entry.gid) ? 3 : 2;
     if (wanted) score = i == *wanted ? 1 : 0;
     if (score <= best_score) continue;
     best = i;
@@ -141,7 +140,7 @@ bool VerbsDevice::choose_gid() {
   std::copy_n(chosen.raw, 16, address_.gid.begin());
   address_.lid = port_state_.lid;
   address_.mtu = static_cast<std::uint8_t>(port_state_.active_mtu);
-  address_.routed = ethernet;
+  address_.routed = on_ethernet() || (port_state_.flags & IBV_QPF_GRH_REQUIRED) != 0;
   return true;
 }
 

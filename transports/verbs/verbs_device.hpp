@@ -25,6 +25,8 @@ class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
   /// Of acknowledgements, as queue pairs want it.
   std::uint8_t timeout() const { return timeout_; }
   const PortAddress& address() const { return address_; }
+  /// RoCE; else InfiniBand.
+  bool on_ethernet() const { return port_state_.link_layer == IBV_LINK_LAYER_ETHERNET; }
   const DeviceLimits& limits() const { return limits_; }
 
   /// Registers memory, for peers to write to when `remote`, until the region ends. An exhausted limit of

@@ -9,13 +9,12 @@ namespace lockstep::internal {
 
 std::string verbs_offer(const VerbsDevice& device, int world) {
   if (!queue_sizes(world, device.limits()).ok() || !device.may_lock()) return {};
-  const PortAddress& address = device.address();
-  if (address.routed) return "roce";
+  if (device.on_ethernet()) return "roce";
   // The first half of an address is its subnet: InfiniBand's subnets do not reach each other.
   std::string text = "infiniband ";
   for (std::size_t i = 0; i < 8; ++i) {
     std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", address.gid[i]);
+    std::snprintf(digits.data(), digits.size(), "%02x", device.address().gid[i]);
     text += digits.data();
   }
   return text;

@@ -63,7 +63,7 @@ Status VerbsQueuePair::connect(const QueuePairAddress& peer) {
   receive.min_rnr_timer = kReceiverNotReadyTimer;
   receive.ah_attr.dlid = peer.port.lid;
   receive.ah_attr.port_num = device_->port();
-  if (peer.port.routed != 0) {
+  if (peer.port.routed != 0 || device_->address().routed != 0) {
     receive.ah_attr.is_global = 1;
     receive.ah_attr.grh.hop_limit = 64;
     receive.ah_attr.grh.sgid_index = device_->gid_index();
