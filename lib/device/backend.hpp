@@ -142,8 +142,9 @@ class Backend {
   /// Loads what a first use would load. Call it before anything waits on a stream of this device: a first use
   /// may itself wait until all streams have run.
   virtual Status prepare(int device) = 0;
-  /// Whether kernels and copies of `device` can reach memory of `peer` directly; enable_peer makes them
-  /// (again is fine). A device is its own peer.
+  /// Whether kernels and copies of `device` can reach memory of `peer` directly; enable_peer lets them reach
+  /// this process's (again is fine), which takes memory of both. Imported memory needs no more than that it
+  /// can. A device is its own peer.
   virtual Result<bool> can_access(int device, int peer) = 0;
   virtual Status enable_peer(int device, int peer) = 0;
 

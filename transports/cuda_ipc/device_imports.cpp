@@ -44,7 +44,8 @@ Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::own_memory(cons
   std::optional<DeviceExports::Own> own = own_.find(ref.segment, ref.generation);
   if (!own) return Status(ErrorCode::internal, "this device memory is not shared any more");
   const Allocation& found = own->allocation;
-  LOCKSTEP_RETURN_IF_ERROR(reach(device, found.device));
+  LOCKSTEP_RETURN_IF_ERROR(check_reach(device, found.device));
+  LOCKSTEP_RETURN_IF_ERROR(backend_.enable_peer(device, found.device));
   auto allocation = std::shared_ptr<ImportedAllocation>(new ImportedAllocation(backend_, device));
   allocation->base_ = found.base;
   allocation->bytes_ = found.bytes;
@@ -130,8 +131,8 @@ Result<std::shared_ptr<const ImportedAllocation>> DeviceImports::map(const Devic
   return std::shared_ptr<const ImportedAllocation>(std::move(allocation));
 }
 
-/// Asks for access to the device of the memory, where this process sees that device; where it does not, the
-/// import itself will tell.
+/// Where this process sees the device of the memory; where it does not, the import itself will tell. The
+/// import opens that memory and no other: with enable_peer() each process would take memory of all devices.
 Status DeviceImports::check_reach(int device, const std::array<std::uint8_t, 16>& uuid) {
   const Result<int> count = backend_.device_count();
   if (!count.ok()) return count.status();
@@ -139,15 +140,14 @@ Status DeviceImports::check_reach(int device, const std::array<std::uint8_t, 16>
     const Result<DeviceIdentity> identity = backend_.identify(peer);
     if (!identity.ok()) return identity.status();
     if (identity.value().uuid != uuid) continue;
-    return reach(device, peer);
+    return check_reach(device, peer);
   }
   return Status();
 }
 
-Status DeviceImports::reach(int device, int peer) {
+Status DeviceImports::check_reach(int device, int peer) {
   const Result<bool> may = backend_.can_access(device, peer);
-  if (!may.ok()) return may.status();
-  if (may.value()) return backend_.enable_peer(device, peer);
+  if (!may.ok() || may.value()) return may.status();
   return Status(
       ErrorCode::not_supported,
       "device " + std::to_string(device) + " has no access to the memory of device " + std::to_string(peer));

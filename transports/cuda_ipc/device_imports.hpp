@@ -94,8 +94,7 @@ class DeviceImports {
                                                         int device);
   Result<std::shared_ptr<const ImportedAllocation>> own_memory(const SegmentRef& ref, int device);
   Status check_reach(int device, const std::array<std::uint8_t, 16>& uuid);
-  /// Opens `peer`'s memory to `device`.
-  Status reach(int device, int peer);
+  Status check_reach(int device, int peer);
   void make_room();
 
   Backend& backend_;

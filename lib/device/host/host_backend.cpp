@@ -117,7 +117,11 @@ Result<bool> HostBackend::can_access(int device, int peer) {
   return true;
 }
 
-Status HostBackend::enable_peer(int device, int peer) { return can_access(device, peer).status(); }
+Status HostBackend::enable_peer(int device, int peer) {
+  LOCKSTEP_RETURN_IF_ERROR(can_access(device, peer).status());
+  for (const int one : {device, peer}) counter(one).has_context = true;
+  return Status();
+}
 
 Result<void*> HostBackend::allocate(int device, std::size_t bytes, MemoryKind kind) {
   LOCKSTEP_RETURN_IF_ERROR(check_device(device));
