@@ -75,6 +75,8 @@ Result<CudaDriver> load_cuda_driver() {
   functions.get(driver.set_context, "cuCtxSetCurrent");
   functions.get(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   functions.get(driver.pointer_attributes, "cuPointerGetAttributes");
+  functions.get(driver.pointer_attribute, "cuPointerGetAttribute");
+  functions.get(driver.address_range, "cuMemGetAddressRange");
   functions.get(driver.stream_batch, "cuStreamBatchMemOp");
   functions.get(driver.stream_id, "cuStreamGetId");
   functions.get(driver.granularity, "cuMemGetAllocationGranularity");

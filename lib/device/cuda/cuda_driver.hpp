@@ -19,6 +19,8 @@ struct CudaDriver {
   decltype(&::cuCtxSetCurrent) set_context;
   decltype(&::cuThreadExchangeStreamCaptureMode) exchange_capture_mode;
   decltype(&::cuPointerGetAttributes) pointer_attributes;
+  decltype(&::cuPointerGetAttribute) pointer_attribute;
+  decltype(&::cuMemGetAddressRange) address_range;
   decltype(&::cuStreamBatchMemOp_v2) stream_batch;
   decltype(&::cuStreamGetId) stream_id;
   decltype(&::cuMemGetAllocationGranularity) granularity;

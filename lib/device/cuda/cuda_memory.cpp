@@ -35,9 +35,7 @@ struct CudaMemory::Facts {
   bool mapped = false;  ///< Of virtual memory management: base and bytes are of one mapping.
   unsigned long long buffer = 0;
   bool managed = false;
-  bool legacy = false;    ///< A legacy handle can be made.
-  CUdeviceptr block = 0;  ///< What the driver cut it from, if it tells.
-  std::size_t block_bytes = 0;
+  bool legacy = false;             ///< A legacy handle can be made.
   unsigned long long handles = 0;  ///< CUmemAllocationHandleType that can be made.
 };
 
@@ -45,31 +43,44 @@ Result<CudaMemory::Facts> CudaMemory::facts_of(const void* pointer) const {
   Facts facts;
   // The driver writes four bytes for a yes or no.
   unsigned managed = 0, legacy = 0;
+  // All that are in the list of what may be asked for at once.
   CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                  CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                 CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
-                                 CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
                                  CU_POINTER_ATTRIBUTE_BUFFER_ID,
                                  CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                  CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                                  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
-  void* values[] = {&facts.type,        &facts.device, &facts.base, &facts.bytes, &facts.block,
-                    &facts.block_bytes, &facts.buffer, &managed,    &legacy,      &facts.handles};
+  void* values[] = {&facts.type,   &facts.device, &facts.base, &facts.bytes,
+                    &facts.buffer, &managed,      &legacy,     &facts.handles};
   const CUresult result = driver_.pointer_attributes(std::size(names), names, values, address(pointer));
   LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, result, "asking the driver about a pointer"));
   facts.managed = managed != 0;
   facts.legacy = legacy != 0;
-  // The range of a reservation may be longer than what is mapped there, and hold several mappings. Of what
-  // cudaMalloc gave, the driver tells the block of its own that it was cut from, where others lie too.
-  facts.mapped = !facts.legacy && facts.block != 0 && facts.block_bytes != 0 &&
-                 (facts.base != facts.block || facts.bytes != facts.block_bytes);
-  if (facts.mapped) {
-    facts.base = facts.block;
-    facts.bytes = facts.block_bytes;
+  if (facts.type != CU_MEMORYTYPE_DEVICE || facts.managed || facts.legacy) return facts;
+  // The range of a reservation may be longer than what is mapped there, and hold several mappings.
+  const CUdeviceptr range = facts.base;
+  const std::size_t range_bytes = facts.bytes;
+  if (driver_.address_range(&facts.base, &facts.bytes, address(pointer)) != CUDA_SUCCESS) {
+    facts.base = range;
+    facts.bytes = range_bytes;
   }
+  facts.mapped = facts.base != range || facts.bytes != range_bytes;
   return facts;
+}
+
+/// Of what cudaMalloc gave: it may be cut from a block of the driver's own, where others lie too. Whether
+/// the driver tells of that block is written nowhere.
+bool CudaMemory::fills_blocks(const Facts& facts) const {
+  CUdeviceptr block = 0;
+  std::size_t block_bytes = 0;
+  const auto ask = [&](CUpointer_attribute what, void* where) {
+    return driver_.pointer_attribute(where, what, facts.base) == CUDA_SUCCESS;
+  };
+  const bool told = ask(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, &block) &&
+                    ask(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, &block_bytes) && block_bytes != 0;
+  return fills_legacy_blocks(facts.base, facts.bytes, told ? block : 0, block_bytes);
 }
 
 Result<void*> CudaMemory::allocate(int device, std::size_t bytes, MemoryKind kind) {
@@ -192,8 +203,7 @@ Result<MemoryExport> CudaMemory::export_memory(const void* memory) const {
   auto* const base = reinterpret_cast<void*>(facts.base);
   // Whole blocks are safe by CUDA's guide, whatever the driver tells of what it cut them from.
   const bool whole = facts.bytes % kLegacyBlock == 0;
-  if (facts.legacy &&
-      (whole || fills_legacy_blocks(facts.base, facts.bytes, facts.block, facts.block_bytes))) {
+  if (facts.legacy && (whole || fills_blocks(facts))) {
     cudaIpcMemHandle_t handle;
     LOCKSTEP_RETURN_IF_ERROR(cuda_status(::cudaIpcGetMemHandle(&handle, base), "exporting device memory"));
     static_assert(sizeof handle == kLegacyHandleBytes);

@@ -42,6 +42,7 @@ class CudaMemory {
   struct Facts;
 
   Result<Facts> facts_of(const void* pointer) const;
+  bool fills_blocks(const Facts& facts) const;
   Result<void*> create(int device, std::size_t bytes);
   /// Maps `handle`, of which it becomes the owner, also when it fails.
   Result<void*> map(int device, CUmemGenericAllocationHandle handle, std::size_t bytes, Origin origin);
