@@ -26,9 +26,9 @@ class WriteGuard {
   /// be captured: a graph is enqueued as a whole.
   template <typename Write>
   Status guarded(DeviceStream stream, Write write) {
-    LOCKSTEP_RETURN_IF_ERROR(begin(stream));
-    const Status status = write(const_cast<const std::uint32_t*>(arguments_.permit));
-    const Status ended = end(stream);
+    Status status = begin(stream);
+    if (status.ok()) status = write(const_cast<const std::uint32_t*>(arguments_.permit));
+    const Status ended = end(stream);  // What begin() made wait goes on, whatever failed.
     return status.ok() ? ended : status;
   }
 

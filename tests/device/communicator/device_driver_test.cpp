@@ -154,6 +154,27 @@ TEST(DeviceDriver, MessagesThatTheDriverRefusesAreToldToThePeers) {
   });
 }
 
+/// The kernel that asks whether peers' memory is open stands behind a wait for the rest of its call.
+TEST(DeviceDriver, AStreamGoesOnWhereTheDriverRefusesWhatAsksForThePeersMemory) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    self.communicator.register_window(arena.device(), arena.size(), true);
+    if (self.rank() == 0) {
+      self.recorder.before = [](const Enqueued& next) {
+        return next.what == "enter" ? Status(ErrorCode::system, "a fault of the test") : Status();
+      };
+    }
+    const bool is_told = self.rank() == 0 && !mode_is("host_sync");
+    if (is_told) {
+      EXPECT_THROW(all_reduce(self, arena), Error);
+    } else {
+      all_reduce(self, arena);
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+  });
+}
+
 TEST(DeviceDriver, ABufferOverTwoMappingsIsStagedAndOneInAMappingIsNot) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     constexpr std::size_t kPiece = 1 << 17;
