@@ -198,6 +198,7 @@ CallBuilder& CallBuilder::pair_counts(std::span<const std::size_t> send, std::sp
 
 CallBuilder& CallBuilder::on_device(const void* scale) {
   call_.device_scale = scale;
+  if (call_.facts.op == ReduceOp::premul_sum) check_pointer("device_scale", scale, scale != nullptr ? 1 : 0);
   if (call_.facts.op == ReduceOp::user) {
     refuse(
         ErrorCode::not_supported,

@@ -76,6 +76,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
   check("input", call.input, call.input_elements);
   check("output", call.output, call.output_elements);
   check("output", copy_to, call.output_elements);
+  check("device_scale", options.device_scale, call.facts.op == ReduceOp::premul_sum ? 1 : 0);
   if (copy_to != nullptr && overlap(call.input, copy_to, call.output_elements * element))
     builder.refuse(ErrorCode::invalid_argument,
                    "input and output overlap without being in place: give equal or separate buffers");

@@ -229,6 +229,28 @@ TEST(DeviceFailure, ABroadcastsRootIsRefusedBuffersThatOverlap) {
   });
 }
 
+/// A kernel that read it would end the whole process's use of the device.
+TEST(DeviceFailure, AFactorThatTheDeviceCannotReadIsRefused) {
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, 0);
+    const float host = 2;
+    const auto scaled_by = [&](const void* factor) {
+      DeviceCallOptions options;
+      options.device_scale = factor;
+      self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32, ReduceOp::premul_sum,
+                                   self.stream, options);
+    };
+    for (const void* const factor :
+         {static_cast<const void*>(&host), static_cast<const void*>(arena.device() + 2)}) {
+      const auto [code, text] = testing::error_of([&] { scaled_by(factor); });
+      EXPECT_EQ(code, ErrorCode::invalid_argument);
+      EXPECT_NE(text.find("device_scale is not"), std::string::npos) << text;
+    }
+    scaled_by(arena.device() + 400);
+    self.synchronize();
+  });
+}
+
 TEST(DeviceFailure, AUsersOperatorIsRefused) {
   run_on_devices(1, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, 0);
