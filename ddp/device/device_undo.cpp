@@ -8,6 +8,7 @@
 namespace lockstep::internal {
 
 DeviceUndo::~DeviceUndo() {
+  const DeviceScope scope(backend_, device_);  // The thread may be any.
   if (block_ != nullptr) static_cast<void>(backend_.free(block_));
 }
 

@@ -4,9 +4,13 @@
 
 #include <limits>
 #include <optional>
+#include <thread>
 #include <vector>
 
+#include "ddp/device/device_undo.hpp"
+#include "lib/device/host/host_backend.hpp"
 #include "tests/ddp/forked_twins.hpp"
+#include "tests/support/recording_backend.hpp"
 
 namespace lockstep {
 namespace {
@@ -36,6 +40,21 @@ bool same_bits(const Gradients& a, const Gradients& b) {
   for (std::size_t i = 0; i < a.size(); ++i)
     if (std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
   return true;
+}
+
+/// It lies on the reducer's device, of which a thread that drops the reducer may know nothing.
+TEST(DeviceUndo, IsFreedOnItsDeviceByAnyThread) {
+  constexpr int kDevice = 3;
+  internal::HostBackend host;
+  internal::testing::RecordingBackend backend(host);
+  std::optional<internal::DeviceUndo> undo(std::in_place, backend, kDevice);
+  BucketPlan plan;
+  plan.buckets.push_back({DataType::f32, {{0, 0, 0, 100}}, 100});
+  undo->use_plan(plan);
+  int freed_on = -1;
+  backend.before_free = [&] { freed_on = must(backend.selected()); };
+  std::thread([&] { undo.reset(); }).join();
+  EXPECT_EQ(freed_on, kDevice);
 }
 
 struct Way {
