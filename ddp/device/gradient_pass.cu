@@ -20,11 +20,11 @@ __global__ void fold_kernel(Arguments a) {
 /// Enough for any GPU where the threads have no fixed number.
 constexpr unsigned kManyBlocks = 1024;
 
-template <class Kernel>
-int start(Kernel kernel, unsigned blocks, unsigned threads, const void* arguments, void* stream) {
-  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(
-      *static_cast<const Arguments*>(arguments));
-  return static_cast<int>(cudaGetLastError());
+/// Gives the error of this start: cudaGetLastError() would give one that a call of the program has left.
+int start(void (*kernel)(Arguments), unsigned blocks, unsigned threads, const void* arguments, void* stream) {
+  void* list[] = {const_cast<void*>(arguments)};
+  return static_cast<int>(::cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
+                                             dim3(threads), list, 0, static_cast<cudaStream_t>(stream)));
 }
 
 }  // namespace

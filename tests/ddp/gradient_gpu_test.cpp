@@ -1,6 +1,9 @@
 // The passes of a DeviceReducer over its buckets, on a GPU, give what the host backend gives, bit for bit.
 // Skipped where there is no GPU.
 #include <gtest/gtest.h>
+#ifdef LOCKSTEP_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 #include <cmath>
 #include <limits>
@@ -64,6 +67,18 @@ TEST_F(GradientGpu, ScrubFindsTheFirstAndLeavesZero) {
   EXPECT_EQ(first[0], 700'001u);
   EXPECT_EQ(first[1], 700'001u);
 }
+
+#ifdef LOCKSTEP_CUDA
+TEST_F(GradientGpu, AnErrorThatTheProgramLeftIsNoneOfAPass) {
+  const auto pass = [](GradientKernels& kernels, const BucketPlan& plan, std::byte* data,
+                       DeviceStream stream) {
+    EXPECT_NE(::cudaSetDevice(-1), cudaSuccess);
+    kernels.scrub(0, plan.buckets[0], data, stream);
+  };
+  EXPECT_EQ(after(*cuda_, values_, pass), values_);
+  static_cast<void>(::cudaGetLastError());
+}
+#endif
 
 TEST_F(GradientGpu, ClipHasTheBitsOfTheHost) {
   const auto pass = [&](GradientKernels& kernels, const BucketPlan& plan, std::byte* data,
