@@ -1,18 +1,9 @@
 // Device memory that peers can map.
-#include <atomic>
-#include <optional>
-
 #include "lib/device/backend.hpp"
 #include "lockstep/device.hpp"
 #include "transports/cuda_ipc/device_exports.hpp"
 
 namespace lockstep {
-namespace {
-
-/// The driver answers threads that have a device; this one is in use already, and so costs no memory.
-std::atomic<int> device_in_use{-1};
-
-}  // namespace
 
 using internal::DeviceScope;
 
@@ -24,7 +15,6 @@ void* allocate_device(std::size_t bytes, int device) {
   // Peers map whole blocks; without bytes it is an error.
   auto memory = (*backend)->allocate(device, internal::whole_legacy_blocks(bytes));
   memory.status().throw_if_error();
-  device_in_use = device;
   return *memory;
 }
 
@@ -32,8 +22,6 @@ void free_device(void* pointer) {
   if (pointer == nullptr) return;
   auto backend = internal::device_backend();
   backend.status().throw_if_error();
-  std::optional<DeviceScope> asking;
-  if (device_in_use >= 0) asking.emplace(**backend, device_in_use);
   const auto place = (*backend)->locate(pointer);
   place.status().throw_if_error();
   if (place.value().space != internal::MemorySpace::device || place.value().base != pointer) {

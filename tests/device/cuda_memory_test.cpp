@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "lib/device/cuda/cuda_devices.hpp"
 #include "tests/support/must.hpp"
 
 namespace lockstep::internal {
@@ -112,6 +113,52 @@ TEST(CudaMemory, WhoseBlockTheDriverDoesNotTellIsNotExportedBelowOne) {
   const CudaDriver driver = fake_driver();
   const CudaMemory memory(driver);
   EXPECT_EQ(memory.export_memory(pointer(kMalloc)).status().code(), ErrorCode::not_supported);
+}
+
+/// Of the fake: what a thread has, and the context of each device that is in use.
+thread_local CUcontext current = nullptr;
+int used_device = -1;
+CUcontext context_of(int device) {
+  return reinterpret_cast<CUcontext>(std::uintptr_t{0x1000} + static_cast<unsigned>(device));
+}
+
+CudaDriver driver_of_contexts() {
+  CudaDriver driver = fake_driver();
+  driver.current_context = [](CUcontext* context) {
+    *context = current;
+    return CUDA_SUCCESS;
+  };
+  driver.set_context = [](CUcontext context) {
+    current = context;
+    return CUDA_SUCCESS;
+  };
+  driver.context_state = [](CUdevice device, unsigned*, int* active) {
+    *active = device == used_device;
+    return CUDA_SUCCESS;
+  };
+  driver.retain_context = [](CUcontext* context, CUdevice device) {
+    *context = context_of(device);
+    return CUDA_SUCCESS;
+  };
+  return driver;
+}
+
+TEST(AnyContext, IsLentToAThreadThatHasNoneFromADeviceInUse) {
+  const CudaDriver driver = driver_of_contexts();
+  CudaDevices devices(driver, 4);
+  used_device = -1;
+  EXPECT_FALSE(AnyContext(driver, devices).exists());
+  used_device = 2;
+  {
+    const AnyContext lent(driver, devices);
+    EXPECT_TRUE(lent.exists());
+    EXPECT_EQ(current, context_of(2));
+  }
+  EXPECT_EQ(current, nullptr);
+  current = context_of(3);
+  EXPECT_TRUE(AnyContext(driver, devices).exists());
+  EXPECT_EQ(current, context_of(3));
+  current = nullptr;
 }
 
 }  // namespace

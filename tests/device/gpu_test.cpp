@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "lib/device/cuda/cuda_backend.hpp"
@@ -180,6 +181,18 @@ TEST_F(Gpu, PointersAreLocated) {
   EXPECT_EQ(backend_->export_memory(pool).status().code(), ErrorCode::not_supported);
   must(backend_->free(pool));
   must(backend_->free(memory));
+}
+
+/// And has none afterwards.
+TEST_F(Gpu, AThreadWithoutADeviceLocatesExportsAndFrees) {
+  void* const memory = must(backend_->allocate(0, kLegacyBlock, MemoryKind::plain));
+  std::thread([&] {
+    EXPECT_EQ(must(backend_->locate(memory)).base, memory);
+    EXPECT_TRUE(must(backend_->export_memory(memory)).has_legacy);
+    must(backend_->free(memory));
+    EXPECT_EQ(must(backend_->enter(0)), ThreadDevice{0});
+    backend_->leave(0);
+  }).join();
 }
 
 struct Meeting {

@@ -138,7 +138,7 @@ class CudaBackend final : public Backend {
   }
 
   Status free(void* memory) override {
-    const Result<Allocation> place = memory_.locate(memory);
+    const Result<Allocation> place = locate(memory);
     const bool is_known = place.ok() && place.value().device >= 0;
     const Result<int> device = is_known ? place.value().device : selected();
     if (!device.ok()) return device.status();
@@ -182,10 +182,14 @@ class CudaBackend final : public Backend {
     return cuda_status(::cudaHostUnregister(memory), "unpinning host memory");
   }
 
-  Result<Allocation> locate(const void* pointer) override { return memory_.locate(pointer); }
+  Result<Allocation> locate(const void* pointer) override {
+    const AnyContext asking(driver_, known_);
+    return asking.exists() ? memory_.locate(pointer) : Allocation();
+  }
 
   Result<MemoryExport> export_memory(const void* memory) override {
-    const Result<Allocation> place = memory_.locate(memory);
+    const AnyContext asking(driver_, known_);
+    const Result<Allocation> place = locate(memory);
     if (!place.ok()) return place.status();
     if (place.value().device < 0) return memory_.export_memory(memory);  // Which says why it cannot be.
     const DeviceScope scope(*this, place.value().device);

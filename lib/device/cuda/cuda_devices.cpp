@@ -64,6 +64,31 @@ Result<CUcontext> CudaDevices::context(int device) {
   return context;
 }
 
+CUcontext CudaDevices::any_context() {
+  for (int device = 0; device < count_; ++device) {
+    if (CUcontext const known = facts_[static_cast<std::size_t>(device)].context.load()) return known;
+  }
+  for (int device = 0; device < count_; ++device) {
+    unsigned flags = 0;
+    int active = 0;
+    if (driver_.context_state(device, &flags, &active) != CUDA_SUCCESS || active == 0) continue;
+    if (const Result<CUcontext> made = context(device); made.ok()) return made.value();
+  }
+  return nullptr;
+}
+
+AnyContext::AnyContext(const CudaDriver& driver, CudaDevices& devices) : driver_(driver) {
+  CUcontext current = nullptr;
+  if (driver_.current_context(&current) == CUDA_SUCCESS && current != nullptr) return;
+  CUcontext const any = devices.any_context();
+  exists_ = any != nullptr;
+  lent_ = exists_ && driver_.set_context(any) == CUDA_SUCCESS;
+}
+
+AnyContext::~AnyContext() {
+  if (lent_) static_cast<void>(driver_.set_context(nullptr));
+}
+
 Result<CudaDevices::Ready> CudaDevices::make_ready(int device) {
   const auto found = facts_of(device);
   if (!found.ok()) return found.status();

@@ -24,6 +24,8 @@ class CudaDevices {
   Result<DeviceIdentity> identify(int device);
   /// The context that the runtime uses; kept until the process ends.
   Result<CUcontext> context(int device);
+  /// Of a device that this process uses already; null: it uses none.
+  CUcontext any_context();
   struct Ready {
     int multiprocessors;
     const cuda::Residency* residency;
@@ -46,6 +48,22 @@ class CudaDevices {
   const int count_;
   const std::unique_ptr<Facts[]> facts_;
   std::mutex learning_;
+};
+
+/// The driver tells of memory only to threads that have a context, whichever: while this lives the calling
+/// thread has one.
+class AnyContext {
+ public:
+  AnyContext(const CudaDriver& driver, CudaDevices& devices);
+  ~AnyContext();
+  AnyContext(const AnyContext&) = delete;
+  AnyContext& operator=(const AnyContext&) = delete;
+  /// False: this process uses no device, and has no memory of one.
+  bool exists() const { return exists_; }
+
+ private:
+  const CudaDriver& driver_;
+  bool exists_ = true, lent_ = false;
 };
 
 }  // namespace lockstep::internal

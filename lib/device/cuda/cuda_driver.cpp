@@ -71,6 +71,7 @@ Result<CudaDriver> load_cuda_driver() {
   functions.get(driver.device_uuid, "cuDeviceGetUuid");
   functions.get(driver.device_attribute, "cuDeviceGetAttribute");
   functions.get(driver.retain_context, "cuDevicePrimaryCtxRetain");
+  functions.get(driver.context_state, "cuDevicePrimaryCtxGetState");
   functions.get(driver.current_context, "cuCtxGetCurrent");
   functions.get(driver.set_context, "cuCtxSetCurrent");
   functions.get(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");

@@ -15,6 +15,7 @@ struct CudaDriver {
   decltype(&::cuDeviceGetUuid_v2) device_uuid;
   decltype(&::cuDeviceGetAttribute) device_attribute;
   decltype(&::cuDevicePrimaryCtxRetain) retain_context;
+  decltype(&::cuDevicePrimaryCtxGetState) context_state;
   decltype(&::cuCtxGetCurrent) current_context;
   decltype(&::cuCtxSetCurrent) set_context;
   decltype(&::cuThreadExchangeStreamCaptureMode) exchange_capture_mode;
