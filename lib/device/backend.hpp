@@ -153,7 +153,8 @@ class Backend {
   /// After everything enqueued on it ran. Waits for the device if it must; while streams are held
   /// (held_streams.hpp) it is put off.
   virtual Status free(void* memory) = 0;
-  /// Zeroed host memory that every device can read and write at the same address.
+  // Host memory is of no device: a thread without one works on one that the process uses already.
+  /// Zeroed, that every device can read and write at the same address.
   virtual Result<void*> allocate_pinned(std::size_t bytes) = 0;
   /// As free(), of the selected device.
   virtual Status free_pinned(void* memory) = 0;

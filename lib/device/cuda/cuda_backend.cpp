@@ -150,6 +150,7 @@ class CudaBackend final : public Backend {
   }
 
   Result<void*> allocate_pinned(std::size_t bytes) override {
+    const AnyContext any(driver_, known_);
     void* memory = nullptr;
     LOCKSTEP_RETURN_IF_ERROR(
         cuda_status(::cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
@@ -159,6 +160,7 @@ class CudaBackend final : public Backend {
   }
 
   Status free_pinned(void* memory) override {
+    const AnyContext any(driver_, known_);
     const Result<int> device = selected();
     if (!device.ok()) return device.status();
     return HeldStreams::of(device.value()).when_none([=, this, on = device.value()]() -> Status {
@@ -169,6 +171,7 @@ class CudaBackend final : public Backend {
   }
 
   Result<void*> register_host(void* memory, std::size_t bytes) override {
+    const AnyContext any(driver_, known_);
     LOCKSTEP_RETURN_IF_ERROR(
         cuda_status(::cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped),
                     "pinning " + std::to_string(bytes) + " bytes of host memory"));
@@ -179,6 +182,7 @@ class CudaBackend final : public Backend {
   }
 
   Status unregister_host(void* memory) override {
+    const AnyContext any(driver_, known_);
     return cuda_status(::cudaHostUnregister(memory), "unpinning host memory");
   }
 

@@ -50,8 +50,8 @@ class CudaDevices {
   std::mutex learning_;
 };
 
-/// The driver tells of memory only to threads that have a context, whichever: while this lives the calling
-/// thread has one.
+/// For what is of no device, or not known of which, but needs a context: while this lives the calling thread
+/// has one. The runtime would make that of device 0.
 class AnyContext {
  public:
   AnyContext(const CudaDriver& driver, CudaDevices& devices);

@@ -52,6 +52,14 @@ HostBackend::~HostBackend() {
 
 int HostBackend::hangs() { return hangs_seen.load(); }
 
+int HostBackend::some_device() {
+  if (chosen_device >= 0) return chosen_device;
+  for (int device = 0; device < kDevices; ++device) {
+    if (has_context(device)) return device;
+  }
+  return 0;
+}
+
 HostBackend::Served HostBackend::serve() { return serve(selected_device()); }
 HostBackend::Served HostBackend::serve(int device) {
   counter(device).has_context = true;
@@ -146,23 +154,24 @@ Status HostBackend::give_back(int device, const std::function<Status()>& free) {
 }
 
 Result<void*> HostBackend::allocate_pinned(std::size_t bytes) {
-  const Served served = serve();
+  const Served served = serve(some_device());
   LOCKSTEP_RETURN_IF_ERROR(captures_.allow("allocating memory"));
   return memory_.allocate_pinned(bytes);
 }
 
 Status HostBackend::free_pinned(void* memory) {
-  return give_back(selected_device(), [=, this] { return memory_.free_pinned(memory); });
+  return give_back(some_device(), [=, this] { return memory_.free_pinned(memory); });
 }
 
 Result<void*> HostBackend::register_host(void* memory, std::size_t bytes) {
-  const Served served = serve();
+  const Served served = serve(some_device());
   return memory_.register_host(memory, bytes);
 }
 
 Status HostBackend::unregister_host(void* memory) {
-  Served served = serve();
-  block(selected_device(), served);
+  const int device = some_device();
+  Served served = serve(device);
+  block(device, served);
   return memory_.unregister_host(memory);
 }
 

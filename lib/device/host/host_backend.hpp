@@ -109,6 +109,8 @@ class HostBackend final : public Backend {
   /// What a call has while it is served.
   using Served = std::unique_lock<std::mutex>;
   Counter& counter(int device) { return counters_[static_cast<std::size_t>(device)]; }
+  /// The thread's, or one that is in use.
+  int some_device();
   Served serve();
   Served serve(int device);
   /// For what does not work on a device, but is asked where its calls are served.

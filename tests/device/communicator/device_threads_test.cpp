@@ -56,7 +56,11 @@ TEST(DeviceThreads, NoneOfTheLibraryWorksOnAnotherDeviceThanTheRanks) {
     auto ranks = std::make_unique<DeviceCommunicator>(host, device);
     use(*ranks, device);
     ranks->finalize();
-    std::thread([&] { ranks.reset(); }).join();  // A thread that has no device yet.
+    std::thread([&] {  // That has no device yet.
+      ranks.reset();
+      must(backend().free_pinned(must(backend().allocate_pinned(64))));
+    })
+        .join();
     auto& devices = static_cast<internal::HostBackend&>(backend());
     EXPECT_TRUE(devices.has_context(device));
     for (const int other : {0, 1, 3 - rank, 7})
