@@ -60,15 +60,17 @@ static_assert(offsetof(Offer, output) <= 64);
 /// One call as its caller made it: lets a peer find and explain a mismatch. Its owner may overwrite it while
 /// a peer reads, so the reader looks twice at whose facts these are, and all words are atomic: who reads one
 /// of a later call sees that `sequence` has changed.
-struct CallRecord {
+struct alignas(64) CallRecord {
   static constexpr std::size_t kWords = sizeof(CallFacts) / sizeof(std::uint64_t);
   std::atomic<std::uint64_t> sequence;  ///< sequence + 1; 0: being written.
   std::atomic<std::uint64_t> words[kWords];
+  std::atomic<std::uint64_t> before;  ///< A hash of the calls before it, where these are compared as well.
 
-  void write(std::uint64_t of, const CallFacts& facts) {
+  void write(std::uint64_t of, const CallFacts& facts, std::uint64_t history = 0) {
     const auto from = std::bit_cast<std::array<std::uint64_t, kWords>>(facts);
     sequence.store(0, std::memory_order_relaxed);
     for (std::size_t i = 0; i < kWords; ++i) words[i].store(from[i], std::memory_order_release);
+    before.store(history, std::memory_order_release);
     sequence.store(of + 1, std::memory_order_release);
   }
   /// Its owner has gone on to calls that take this place.
@@ -80,6 +82,12 @@ struct CallRecord {
     for (std::size_t i = 0; i < kWords; ++i) to[i] = words[i].load(std::memory_order_acquire);
     if (sequence.load(std::memory_order_relaxed) != of + 1) return std::nullopt;
     return std::bit_cast<CallFacts>(to);
+  }
+  std::optional<std::uint64_t> read_history(std::uint64_t of) const {
+    if (sequence.load(std::memory_order_acquire) != of + 1) return std::nullopt;
+    const std::uint64_t history = before.load(std::memory_order_acquire);
+    if (sequence.load(std::memory_order_relaxed) != of + 1) return std::nullopt;
+    return history;
   }
 };
 

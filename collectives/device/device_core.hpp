@@ -100,7 +100,7 @@ class DeviceCore {
   Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
   Status record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams);
   CallFacts recorded_facts(const Call& call) const;
-  void note_call(std::uint64_t sequence, const CallFacts& facts);
+  std::uint64_t note_call(std::uint64_t sequence, const CallFacts& facts);
   void look_after_graphs();
   Status follow_last(DeviceStream stream);
   Status note_last(DeviceStream stream);
@@ -159,7 +159,7 @@ class DeviceCore {
   SyncRunner* capturer_ = nullptr;     ///< Of captured calls; null: none can be.
   SyncRunner* carrier_ = nullptr;      ///< Of messages; null: the messenger.
   std::atomic<bool> recorded_{false};  ///< A call was.
-  std::uint64_t stream_calls_ = 0;
+  std::uint64_t stream_calls_ = 0, history_ = 0;  ///< Collectives on streams: how many, and a hash of them.
   std::uint64_t last_stream_ = 0;  ///< stream_number() of the last operation's; with the event of its end.
   DeviceEvent last_end_ = nullptr;
   std::mutex state_mutex_;  ///< Guards the next two. Taken last.

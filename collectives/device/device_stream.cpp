@@ -1,6 +1,9 @@
 // Modes stream_sync and device_sync: what the caller's stream runs itself, and what the worker does about it.
 #include <sched.h>
 
+#include <array>
+#include <bit>
+
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
 #include "collectives/device/patience.hpp"
@@ -79,7 +82,7 @@ Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream>
   if (task.call) {
     watched->sequence = kFirstSequence + stream_calls_++;
     watched->facts = recorded_facts(task.call->call());
-    note_call(watched->sequence, watched->facts);
+    watched->history = note_call(watched->sequence, watched->facts);
   }
   task.watched = std::move(watched);
   return {};
@@ -147,8 +150,14 @@ CallFacts DeviceCore::recorded_facts(const Call& call) const {
   return facts;
 }
 
-void DeviceCore::note_call(std::uint64_t sequence, const CallFacts& facts) {
-  if (CallRecord* const own = record_of(control_->rank(), sequence)) own->write(sequence, facts);
+/// With a hash of the calls before, which it gives: what differs is found also when callers are so far ahead
+/// of their streams that its record is gone.
+std::uint64_t DeviceCore::note_call(std::uint64_t sequence, const CallFacts& facts) {
+  const std::uint64_t before = history_;
+  if (CallRecord* const own = record_of(control_->rank(), sequence)) own->write(sequence, facts, before);
+  using Words = std::array<std::uint64_t, CallRecord::kWords>;
+  for (const std::uint64_t word : std::bit_cast<Words>(facts)) history_ = hash_combine(history_, word);
+  return before;
 }
 
 /// Where a member tells what it called; null in a group of one.
@@ -215,7 +224,15 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
   const CallFacts& mine = task.watched->facts;
   for (int member = 0; member < control_->size(); ++member) {
     const CallRecord* const record = record_of(member, sequence);
-    const auto theirs = record != nullptr ? record->read(sequence) : std::nullopt;
+    if (record == nullptr) continue;
+    if (record->read_history(sequence).value_or(task.watched->history) != task.watched->history)
+      return Status(ErrorCode::mismatch,
+                    "lockstep: an operation before #" + std::to_string(sequence - kFirstSequence) +
+                        " differs between " + engine().who(member) + " and " +
+                        engine().who(control_->rank()) + "; which is known of the last " +
+                        std::to_string(kRecentCalls) + " only",
+                    member);
+    const auto theirs = record->read(sequence);
     if (!theirs || *theirs == mine) continue;
     if (const CallFacts& call = task.call->call().facts; is_elsewhere(*theirs, mine, call))
       return Status(ErrorCode::mismatch,

@@ -30,6 +30,7 @@ struct WatchedCall {
   Status refusal = {};
   std::uint64_t sequence = 0;  ///< Of the collectives on streams.
   CallFacts facts = {};        ///< Of one, with the places of its buffers where they lie in windows.
+  std::uint64_t history = 0;   ///< A hash of those before it.
   DeviceEvent begin = nullptr, end = nullptr;
 };
 

@@ -13,6 +13,7 @@
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/bounds.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/must.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -20,6 +21,7 @@ namespace lockstep {
 namespace {
 
 using internal::DeviceArena;
+using internal::testing::must;
 using internal::testing::Shared;
 using internal::testing::start_forked;
 using internal::testing::wait_for;
@@ -181,6 +183,30 @@ TEST(DeviceFailure, DifferentCallsNameBothSides) {
       EXPECT_NE(self.communicator.error_text().find(part), std::string::npos)
           << self.communicator.error_text();
     }
+  });
+}
+
+/// All ranks have made more calls since than they keep in mind, and no stream has come to the one that
+/// differs.
+TEST(DeviceFailure, DifferentCallsAreFoundHoweverFarBehindTheStreamsAre) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    internal::Backend& backend = *must(internal::device_backend());
+    auto* const word = static_cast<std::uint32_t*>(must(backend.allocate_pinned(4)));
+    must(backend.wait_value(word, 1, self.stream));
+    const auto call = [&](ReduceOp op) {
+      self.communicator.all_reduce(arena.device(), arena.device(), 10, DataType::i32, op, self.stream);
+    };
+    call(ReduceOp::sum);
+    call(self.rank() == 0 ? ReduceOp::sum : ReduceOp::max);
+    // No more: a stream of a GPU that waits takes about a thousand operations.
+    for (std::size_t i = 0; i <= internal::kRecentCalls; ++i) call(ReduceOp::sum);
+    self.host.barrier();
+    std::atomic_ref(*word).store(1);
+    self.stream.synchronize();
+    EXPECT_THROW(self.communicator.wait(), Error);
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    must(backend.free_pinned(word));
   });
 }
 
