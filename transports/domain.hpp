@@ -60,19 +60,19 @@ static_assert(offsetof(Offer, output) <= 64);
 /// One call as its caller made it: lets a peer find and explain a mismatch. Its owner may overwrite it while
 /// a peer reads, so the reader looks twice at whose facts these are, and all words are atomic: who reads one
 /// of a later call sees that `sequence` has changed.
-struct alignas(64) CallRecord {
+struct CallRecord {
   static constexpr std::size_t kWords = sizeof(CallFacts) / sizeof(std::uint64_t);
   std::atomic<std::uint64_t> sequence;  ///< sequence + 1; 0: being written.
   std::atomic<std::uint64_t> words[kWords];
-  std::atomic<std::uint64_t> before;  ///< A hash of the calls before it, where these are compared as well.
 
-  void write(std::uint64_t of, const CallFacts& facts, std::uint64_t history = 0) {
+  void write(std::uint64_t of, const CallFacts& facts) {
     const auto from = std::bit_cast<std::array<std::uint64_t, kWords>>(facts);
     sequence.store(0, std::memory_order_relaxed);
     for (std::size_t i = 0; i < kWords; ++i) words[i].store(from[i], std::memory_order_release);
-    before.store(history, std::memory_order_release);
     sequence.store(of + 1, std::memory_order_release);
   }
+  /// What its owner then stores beside it, and releases, is of the call that it writes next.
+  void clear() { sequence.store(0, std::memory_order_relaxed); }
   /// Its owner has gone on to calls that take this place.
   bool is_past(std::uint64_t of) const { return sequence.load(std::memory_order_relaxed) > of + 1; }
   /// Nothing when it is of another call.
@@ -83,11 +83,12 @@ struct alignas(64) CallRecord {
     if (sequence.load(std::memory_order_relaxed) != of + 1) return std::nullopt;
     return std::bit_cast<CallFacts>(to);
   }
-  std::optional<std::uint64_t> read_history(std::uint64_t of) const {
+  /// What lies beside it; nothing when that is of another call.
+  std::optional<std::uint64_t> read_beside(std::uint64_t of, const std::atomic<std::uint64_t>& word) const {
     if (sequence.load(std::memory_order_acquire) != of + 1) return std::nullopt;
-    const std::uint64_t history = before.load(std::memory_order_acquire);
+    const std::uint64_t value = word.load(std::memory_order_acquire);
     if (sequence.load(std::memory_order_relaxed) != of + 1) return std::nullopt;
-    return history;
+    return value;
   }
 };
 
@@ -114,7 +115,9 @@ struct MemberControl {
   std::atomic<std::uint32_t> in_use;
   std::atomic<std::uint64_t> left;  ///< The owner left in good order after this many calls + 1.
   alignas(kLine) CallRecord recent[kRecentCalls];  ///< By sequence modulo kRecentCalls.
-  char reason[kMaxReasonBytes];                    ///< Valid when revoked == 2.
+  /// Beside each of them a hash of the calls before it, where members compare these as well.
+  std::atomic<std::uint64_t> before[kRecentCalls];
+  char reason[kMaxReasonBytes];  ///< Valid when revoked == 2.
 };
 
 class Domain {

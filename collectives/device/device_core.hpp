@@ -104,7 +104,7 @@ class DeviceCore {
   void look_after_graphs();
   Status follow_last(DeviceStream stream);
   Status note_last(DeviceStream stream);
-  CallRecord* record_of(int member, std::uint64_t sequence);
+  MemberControl* told_by(int member);
   Status watch(const DeviceTask& task);
   Status compare_calls(const DeviceTask& task);
   Status late(const DeviceTask& task);

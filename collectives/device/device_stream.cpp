@@ -154,17 +154,21 @@ CallFacts DeviceCore::recorded_facts(const Call& call) const {
 /// of their streams that its record is gone.
 std::uint64_t DeviceCore::note_call(std::uint64_t sequence, const CallFacts& facts) {
   const std::uint64_t before = history_;
-  if (CallRecord* const own = record_of(control_->rank(), sequence)) own->write(sequence, facts, before);
+  if (MemberControl* const own = told_by(control_->rank())) {
+    const std::uint64_t place = sequence % kRecentCalls;
+    own->recent[place].clear();
+    own->before[place].store(before, std::memory_order_release);
+    own->recent[place].write(sequence, facts);
+  }
   using Words = std::array<std::uint64_t, CallRecord::kWords>;
   for (const std::uint64_t word : std::bit_cast<Words>(facts)) history_ = hash_combine(history_, word);
   return before;
 }
 
 /// Where a member tells what it called; null in a group of one.
-CallRecord* DeviceCore::record_of(int member, std::uint64_t sequence) {
+MemberControl* DeviceCore::told_by(int member) {
   Transport* const transport = engine().transport();
-  if (transport == nullptr) return nullptr;
-  return &transport->domain()->control(member).recent[sequence % kRecentCalls];
+  return transport != nullptr ? &transport->domain()->control(member) : nullptr;
 }
 
 // ---- the worker's side ----
@@ -221,18 +225,20 @@ Status DeviceCore::explained(const CallTrouble& trouble, std::string_view what) 
 /// A rank that called something else at this place is named on all ranks.
 Status DeviceCore::compare_calls(const DeviceTask& task) {
   const std::uint64_t sequence = task.watched->sequence;
+  const std::uint64_t place = sequence % kRecentCalls, history = task.watched->history;
   const CallFacts& mine = task.watched->facts;
   for (int member = 0; member < control_->size(); ++member) {
-    const CallRecord* const record = record_of(member, sequence);
-    if (record == nullptr) continue;
-    if (record->read_history(sequence).value_or(task.watched->history) != task.watched->history)
+    const MemberControl* const told = told_by(member);
+    if (told == nullptr) continue;
+    const CallRecord& record = told->recent[place];
+    if (record.read_beside(sequence, told->before[place]).value_or(history) != history)
       return Status(ErrorCode::mismatch,
                     "lockstep: an operation before #" + std::to_string(sequence - kFirstSequence) +
                         " differs between " + engine().who(member) + " and " +
                         engine().who(control_->rank()) + "; which is known of the last " +
                         std::to_string(kRecentCalls) + " only",
                     member);
-    const auto theirs = record->read(sequence);
+    const auto theirs = record.read(sequence);
     if (!theirs || *theirs == mine) continue;
     if (const CallFacts& call = task.call->call().facts; is_elsewhere(*theirs, mine, call))
       return Status(ErrorCode::mismatch,
@@ -256,8 +262,9 @@ Status DeviceCore::late(const DeviceTask& task) {
   std::string text = "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) + " ms for " +
                      name_of(task) + " passed";
   for (int member = 0; task.call && member < control_->size(); ++member) {
-    const CallRecord* const record = record_of(member, sequence);
-    if (record != nullptr && record->sequence.load(std::memory_order_acquire) < sequence + 1)
+    const MemberControl* const told = told_by(member);
+    if (told != nullptr &&
+        told->recent[sequence % kRecentCalls].sequence.load(std::memory_order_acquire) < sequence + 1)
       text += "; " + engine().who(member) + " has not made it";
   }
   return Status(ErrorCode::timeout, std::move(text));
