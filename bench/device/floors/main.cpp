@@ -81,6 +81,10 @@ nlohmann::ordered_json measure_ring(int ranks) {
   nlohmann::ordered_json row{{"ranks", ranks}};
   for (std::size_t way = 0; way < std::size(kWays); ++way) {
     const bool measured = failed == 0 && results.hop_us[way] > 0;
+    if (failed == 0 && !measured) {
+      std::cerr << "lockstep-device-floors: " << ranks << " ranks, " << name_of(kWays[way])
+                << ": unmeasured: " << results.why[way] << "\n";
+    }
     row[name_of(kWays[way])] =
         measured ? nlohmann::ordered_json(results.hop_us[way]) : nlohmann::ordered_json("unmeasured");
   }
