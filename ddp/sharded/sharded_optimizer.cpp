@@ -276,6 +276,7 @@ void ShardedOptimizer::restored(std::uint64_t steps) {
   wait_parameters();
   s.reducer.restored(steps);  // It may refuse.
   s.steps = steps;
+  s.reduced = false;  // What was, is of the run before.
   s.values.restored();
   wait_parameters();
 }

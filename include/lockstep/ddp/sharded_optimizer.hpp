@@ -137,7 +137,8 @@ class LOCKSTEP_API ShardedOptimizer {
   std::vector<TensorSlice> slices(const CheckpointInfo& saved);
   /// Steps done so far.
   std::uint64_t steps() const noexcept;
-  /// Collective: the slices were filled from a checkpoint of that many steps. Gathers the values.
+  /// Collective: the slices were filled from a checkpoint of that many steps. Gathers the values. Gradients
+  /// that were reduced and not stepped are of the run before, and not stepped any more.
   void restored(std::uint64_t steps);
 
   const BucketPlan& plan() const noexcept;

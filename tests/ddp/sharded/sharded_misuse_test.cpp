@@ -182,6 +182,21 @@ TEST(ShardedMisuse, ARefusedRestoreChangesNothing) {
   });
 }
 
+TEST(ShardedMisuse, GradientsFromBeforeARestoreAreNotStepped) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1));
+    run_step(sharded, model, communicator.rank(), 0);
+    sharded.restored(5);
+    EXPECT_EQ(thrown_by([&] { sharded.step(); }).code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(sharded.steps(), 5u);
+    run_step(sharded, model, communicator.rank(), 1);
+    sharded.step();
+    sharded.wait_parameters();
+    EXPECT_EQ(sharded.steps(), 6u);
+  });
+}
+
 TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
