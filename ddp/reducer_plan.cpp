@@ -66,9 +66,10 @@ void Reducer::State::restored(std::uint64_t steps) {
   require_usable();
   // Weights make a sum an average.
   ask_hook("restored", [this] { hook_state.restored(options.average && !options.weighted); });
+  // By what all ranks know: one that had no data when the others learned may be learning still.
+  if (plan.learns_in == step.number) plan.learns_in = steps + 1;
   step.number = steps + 1;
   step.forget_gradients();  // Of the run before.
-  if (plan.learning) plan.learns_in = step.number;
 }
 
 /// In wait(), after the step whose order was observed. The step has ended well: a failure is one of the next.

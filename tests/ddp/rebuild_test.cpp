@@ -114,5 +114,26 @@ TEST(Rebuild, LetsARankThatHadNoDataUntilThenLearnItsGraph) {
   });
 }
 
+/// All ranks lay out anew after the same step, wherever a checkpoint leads.
+TEST(Rebuild, ComesAfterTheSameStepWhereARankHadNoDataBeforeACheckpoint) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+    options.gradients_as_views = false;
+    options.static_graph = true;
+    Numbers numbers(communicator, 4, options);
+    for (int step = 1; step <= 4; ++step) {
+      const bool has_data = step > 1 || communicator.rank() == 0;
+      if (step == 2) numbers.reducer().restored(10);
+      ASSERT_TRUE(numbers.reducer().begin_step(has_data ? 1 : 0));
+      for (const std::size_t i : {2u, 0u, 1u, 1u, 3u}) {
+        if (has_data) numbers.mark(i);  // Parameter 1 twice.
+      }
+      numbers.reducer().wait();
+      for (std::size_t i = 0; i < 4; ++i) numbers.expect(i, step > 1 ? 1.5 : 0.5);
+    }
+    EXPECT_EQ(buckets_of(numbers.reducer().plan(), 4), (std::vector<std::size_t>{1, 1, 0, 1}));
+  });
+}
+
 }  // namespace
 }  // namespace lockstep
