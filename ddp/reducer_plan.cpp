@@ -64,6 +64,7 @@ void Reducer::State::ask_hook(const char* call, const std::function<void()>& ask
 void Reducer::State::restored(std::uint64_t steps) {
   require_between_steps("restored");
   require_usable();
+  wait_gradients();
   // Weights make a sum an average.
   ask_hook("restored", [this] { hook_state.restored(options.average && !options.weighted); });
   // By what all ranks know: one that had no data when the others learned may be learning still.

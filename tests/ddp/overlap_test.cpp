@@ -163,6 +163,21 @@ TEST_P(OverlappedForward, AReducerMayEndWhileItsBucketsAreOnTheirWay) {
   });
 }
 
+TEST_P(OverlappedForward, WhatIsOnItsWayBelongsToTheRunBeforeACheckpoint) {
+  on_ranks(2, GetParam(), [](Communicator& communicator) {
+    Model model(20, 5);
+    Reducer reducer(communicator, model.list(), overlapping());
+    backward(reducer, model, communicator.rank(), 0);
+    reducer.wait();
+    reducer.restored(7);
+    EXPECT_EQ(reducer.statistics().step, 1u);
+    backward(reducer, model, communicator.rank(), 1);
+    reducer.wait();
+    reducer.wait_gradients();
+    EXPECT_EQ(reducer.statistics().step, 8u);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, OverlappedForward, ::testing::Values("tcp", "shm"),
                          [](const auto& tested) { return std::string(tested.param); });
 

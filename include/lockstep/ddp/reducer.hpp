@@ -89,10 +89,10 @@ class LOCKSTEP_API Reducer {
   /// Parameter::gradient, without views). Call it before gradient i is read: by a forward that steps each
   /// parameter just before it uses it. Every gradient is waited for before the next step's first mark, which
   /// otherwise throws Error(invalid_argument) and has no effect; begin_step(), no_sync(), clip_gradients(),
-  /// freeze() and add_parameters() wait for all. Throws the Error of a collective that failed: the
-  /// communicator is revoked, and gradients not waited for before are undefined, now and in later calls. The
-  /// step has ended all the same, so go back to a checkpoint if parameters were stepped in between. Without
-  /// the option wait() has waited for all, and this returns at once.
+  /// freeze(), add_parameters() and restored() wait for all. Throws the Error of a collective that failed:
+  /// the communicator is revoked, and gradients not waited for before are undefined, now and in later calls.
+  /// The step has ended all the same, so go back to a checkpoint if parameters were stepped in between.
+  /// Without the option wait() has waited for all, and this returns at once.
   void wait_gradients(std::size_t parameter);
   void wait_gradients();  ///< All of them.
 
@@ -136,9 +136,9 @@ class LOCKSTEP_API Reducer {
   /// static graph is learned anew. The new values must outlive the reducer.
   void add_parameters(std::span<const Parameter> added);
 
-  /// Whether any rank had a gradient for parameter i in the last step; true without find_unused. A gradient
-  /// that no rank had is zero; an optimizer with momentum or decay may want to leave its parameter alone.
-  /// With a hook that has error feedback it may be what earlier steps could not send.
+  /// Whether any rank had a gradient for parameter i in the last step; true without find_unused and
+  /// static_graph. A gradient that no rank had is zero; an optimizer with momentum or decay may want to leave
+  /// its parameter alone. With a hook that has error feedback it may be what earlier steps could not send.
   bool used(std::size_t parameter) const;
 
   /// Collective; between steps. `tensors` (running statistics, of any type; the same list on all ranks)
