@@ -10,6 +10,7 @@ namespace lockstep {
 namespace {
 
 using internal::BF16;
+using internal::F16;
 using testing::on_ranks;
 using testing::thrown_by;
 
@@ -35,6 +36,25 @@ TEST(HalfInF32, RoundsOnce) {
       reducer.wait();
       for (const std::uint16_t sum : gradient) ASSERT_EQ(BF16::to_float(sum), 1.0f + 0x1p-7f);
       EXPECT_EQ(single_gradient[2], 5.0f);
+    });
+  }
+}
+
+/// The sum of three ranks is more than an f16 can be, the average of four is not.
+TEST(HalfInF32, KeepsSumsFromOverflowing) {
+  for (const char* transports : {"shm", "tcp"}) {
+    on_ranks(4, transports, [](Communicator& communicator) {
+      constexpr std::size_t kCount = 1000;
+      std::vector<std::uint16_t> value(kCount);
+      const std::vector<Parameter> list{{"half", DataType::f16, {kCount}, value.data()}};
+      ReducerOptions options;
+      options.half_in_f32 = options.check_finite = true;
+      Reducer reducer(communicator, list, options);
+      auto* half = static_cast<std::uint16_t*>(reducer.gradient(0));
+      std::fill_n(half, kCount, F16::from_float(40'000));
+      reducer.mark_ready(0);
+      reducer.wait();
+      for (std::size_t e = 0; e < kCount; ++e) ASSERT_EQ(F16::to_float(half[e]), 40'000);
     });
   }
 }
