@@ -120,8 +120,9 @@ class LOCKSTEP_API ShardedOptimizer {
   /// is above max_norm. One all_reduce of a number. Returns the norm before.
   double clip_gradients(double max_norm);
   /// Collective: steps this rank's shards and starts to gather everyone's. Returns before the values are
-  /// there. Once for each wait() that returned, before the next mark; otherwise Error(invalid_argument). What
-  /// the optimizer throws on one rank is an Error on all of them, and the communicator is revoked.
+  /// there. Once for each wait() that returned, before the next mark; otherwise Error(invalid_argument).
+  /// Every parameter is stepped: momentum and decay move those that no rank used, whose gradients are zero.
+  /// What the optimizer throws on one rank is an Error on all of them, and the communicator is revoked.
   void step();
   /// Returns when parameter i has its new value; throws the Error of its all_gather.
   void wait_parameters(std::size_t parameter);
