@@ -16,7 +16,7 @@ namespace lockstep::internal {
 class LossChannel {
  public:
   virtual ~LossChannel() = default;
-  /// Tells the others. Returns at once.
+  /// Tells the others. Returns at once; of this rank itself as leave().
   virtual void report(const Loss& loss) = 0;
   /// Where there is a server: its end is the end of `rank`, in whose process it turned out to be.
   virtual void server_is(int /*rank*/) {}

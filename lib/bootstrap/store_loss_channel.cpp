@@ -158,6 +158,7 @@ class StoreLossChannel final : public LossChannel {
   }
 
   void report(const Loss& loss) override {
+    if (loss.rank == own_rank_) return report_own(loss);
     reactor_.post([weak = std::weak_ptr<Watch>(watch_), loss] {
       if (const auto watch = weak.lock()) watch->report(loss);
     });
@@ -167,6 +168,12 @@ class StoreLossChannel final : public LossChannel {
   void leave() override { (void)store_.set_one(left_key(own_rank_), "1"); }
 
  private:
+  /// As leave(), and no more to be left to a later look: there is none.
+  void report_own(const Loss& loss) {
+    const auto known = store_.wait(std::vector<std::string>{lost_key(loss.rank)}, milliseconds(0));
+    if (known.ok() && !known.value().front()) (void)store_.set_one(lost_key(loss.rank), loss.evidence);
+  }
+
   Reactor& reactor_;
   Store& store_;
   const int own_rank_;

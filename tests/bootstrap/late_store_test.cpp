@@ -238,6 +238,24 @@ TEST_F(LockedFile, StopsNoReactorAndHidesNoDeath) {
   EXPECT_TRUE(board->first().has_value());
 }
 
+// Rank 0 ends after a failure while another rank has the file locked for a moment.
+TEST_F(LockedFile, IsWaitedForByARankThatReportsItself) {
+  SteppingEnv env(milliseconds(0));
+  const auto store = open(env);
+  const std::vector<Member> members{this_member(0), this_member(1)};
+  auto other = std::make_unique<LockedElsewhere>(path_);
+  auto ended = std::async(std::launch::async, [&] {
+    const auto channel = make_store_loss_channel(*store, 0, members, LossBoard::make(0, 2));
+    channel->report({0, "it ended after a failure"});
+  });
+  ended.wait_for(milliseconds(100));
+  other.reset();
+  ended.get();
+  const auto told = store->get_one("lost/0", milliseconds(0));
+  ASSERT_TRUE(told.ok()) << told.status().message();
+  EXPECT_EQ(told.value(), "it ended after a failure");
+}
+
 TEST_F(LockedFile, IsNotWaitedForWithoutEndWhenItIsOpenedOrClosed) {
   auto store = open(real_env());
   const Fd other(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
