@@ -191,6 +191,7 @@ class Engine final : public Progressor,
   // engine_step.cpp
   bool step_locked();
   bool step_messages();
+  bool take_in();
   bool advance_all();
   template <class Wanted>
   bool advance_each(std::size_t& next, Wanted wanted);

@@ -40,6 +40,12 @@ bool Engine::step_messages() try { return matcher_->step(); } catch (const std::
   return true;
 }
 
+/// As with step_messages().
+bool Engine::take_in() try { return matcher_->take_in(); } catch (const std::bad_alloc&) {
+  revoke_without_memory();
+  return true;
+}
+
 bool Engine::advance_all() {
   std::size_t next = 0;
   return advance_each(next, [](const Operation&) { return true; });
@@ -189,8 +195,8 @@ void Engine::look_around() try {
     if (!check(*operation, operation->message.timeout)) return;
   }
   if (active_.empty() && messages_.empty()) return;
-  matcher_->take_in();  // Whose senders may be what is waited for.
-  if (!messages_.empty() && !listen(now)) return;
+  take_in();  // Whose senders may be what is waited for.
+  if (state() != ErrorCode::ok || (!messages_.empty() && !listen(now))) return;
   ask_around(now);
   env_.wake_at(next);
 } catch (const std::bad_alloc&) {  // The reactor's thread has nobody to tell.

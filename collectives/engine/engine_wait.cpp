@@ -105,7 +105,7 @@ void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operati
   const std::optional<bool> in_poll = fall_asleep(false, held);
   if (!in_poll) return;
   // Messages for nobody yet, too: their sender may be who is waited for.
-  if (!step_locked() && !matcher_->take_in() && !operation.done.load(std::memory_order_relaxed)) {
+  if (!step_locked() && !take_in() && !operation.done.load(std::memory_order_relaxed)) {
     ++sleepers_;
     lock.unlock();
     sleeper_->sleep(*in_poll, std::min(limit, held ? kUrgentPause : kLongestSleep));
