@@ -98,6 +98,9 @@ class Link {
 
   /// Payload and header bytes so far, for reports.
   virtual std::uint64_t bytes_sent() const = 0;
+
+  /// Whether the peer has its end of this link, where it sees when this one ends. False: nobody knows yet.
+  virtual bool reaches_peer() const { return true; }
 };
 
 /// All links of one communicator over one medium, and its domain where it has one.

@@ -98,7 +98,7 @@ class Engine final : public Progressor,
   /// collective is under way, else with a revoke. Idempotent.
   void close();
   /// After close(): whether a peer that was to be told why this communicator ended may not have been.
-  bool left_untold() const;
+  bool left_untold();
 
   const EngineGroup& group() const { return group_; }
   Transport* transport() const { return transport_.get(); }

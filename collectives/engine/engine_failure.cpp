@@ -309,8 +309,17 @@ void Engine::close() {
   if (transport_) transport_->close();
 }
 
-bool Engine::left_untold() const {
-  return (peers_ && peers_->has_dropped()) || (urgent_peers_ && urgent_peers_->has_dropped());
+bool Engine::left_untold() {
+  Contender lock(*this);
+  const auto in_either = [this](auto&& holds) {
+    return (peers_ && holds(*peers_)) || (urgent_peers_ && holds(*urgent_peers_));
+  };
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    const bool missed = in_either([peer](const PeerTable& table) { return table.has_missed(peer); });
+    const bool heard = in_either([peer](const PeerTable& table) { return table.needs_no_word(peer); });
+    if (missed && !heard && !lost_[static_cast<std::size_t>(peer)]) return true;
+  }
+  return false;
 }
 
 /// A rank that leaves with calls under way ends them everywhere. Its peers cannot end them well, and where

@@ -64,10 +64,12 @@ bool PeerTable::flush_peer(int peer) {
     const auto sent = (*link_to)->send(front.header, payload, front.cursor);
     moved |= front.cursor.payload_bytes > payload_before;  // A link sends a long message by and by.
     if (!sent.ok()) {
+      entry.needs_no_word |= (*link_to)->reaches_peer();
       drop_posted(entry);
       return moved;
     }
     if (!sent.value()) return moved;
+    entry.needs_no_word |= front.header.kind == FrameKind::revoke;
     entry.posted.pop_front();
     moved = true;
   }
@@ -94,7 +96,7 @@ void PeerTable::drop_posted() {
 }
 
 void PeerTable::drop_posted(Peer& peer) {
-  has_dropped_ |= !peer.posted.empty();
+  peer.missed |= !peer.posted.empty() && (peer.link == nullptr || !peer.link->reaches_peer());
   peer.posted.clear();
 }
 

@@ -43,8 +43,10 @@ class PeerTable {
   bool has_posted() const;
   bool has_posted(int peer) const { return !peers_[static_cast<std::size_t>(peer)].posted.empty(); }
   void drop_posted();
-  /// Whether anything queued was not sent: its peer could not be reached, or drop_posted() came first.
-  bool has_dropped() const { return has_dropped_; }
+  /// Whether something queued for `peer` was given up, and it sees no end of a link here either.
+  bool has_missed(int peer) const { return peers_[static_cast<std::size_t>(peer)].missed; }
+  /// Whether `peer` was sent a revoke, or ended its side before.
+  bool needs_no_word(int peer) const { return peers_[static_cast<std::size_t>(peer)].needs_no_word; }
 
   /// After a revoke: what was begun is finished with a copy, so that the caller's memory is free and the
   /// stream stays whole. Nothing more goes to the peer on this link where the message is longer than
@@ -66,15 +68,15 @@ class PeerTable {
     std::uint32_t head = 0, count = 0;
     bool mid_message = false;
     std::deque<Posted> posted;
+    bool missed = false, needs_no_word = false;
   };
   bool flush_peer(int peer);
-  void drop_posted(Peer& peer);
+  static void drop_posted(Peer& peer);
 
   Transport& transport_;
   const Channel channel_;
   int self_;
   std::vector<Peer> peers_;
-  bool has_dropped_ = false;
 };
 
 }  // namespace lockstep::internal

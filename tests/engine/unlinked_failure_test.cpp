@@ -7,6 +7,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <functional>
+#include <optional>
+#include <string>
 
 #include "collectives/communicator_core.hpp"
 #include "lib/bootstrap/store_server.hpp"
@@ -40,10 +43,10 @@ using internal::testing::Board;
 using internal::testing::run_forked;
 using internal::testing::Shared;
 
-Communicator join(int rank, const std::string& rendezvous) {
+Communicator join(int rank, const std::string& rendezvous, int size = 2) {
   InitOptions options;
   options.rank = rank;
-  options.world_size = 2;
+  options.world_size = size;
   options.rendezvous = rendezvous;
   options.secret = "s3cret";
   options.job_id = "job";
@@ -78,29 +81,65 @@ TEST(UnlinkedFailure, IsHeardOfWhereTheRankServesTheStore) {
   });
 }
 
-TEST(UnlinkedFailure, IsHeardOfWhereAnotherProcessServesTheStore) {
+/// Runs body(rank, address of the store) in so many processes, two of which come to its end. Another one
+/// serves the store.
+void run_served(int ranks, std::chrono::milliseconds evidence_grace,
+                const std::function<void(int rank, const std::string& place)>& body) {
   const Shared<Board> board;
   const Shared<std::atomic<int>> ended;
-  run_forked(3, [&](int rank) {
-    if (rank < 2) {
-      const std::string place = board->read(2);
-      g_open_port = internal::parse_host_port(place).value().port;
-      expect_rank_1_to_hear(rank, "served://" + place);
+  run_forked(ranks + 1, [&](int rank) {
+    if (rank < ranks) {
+      body(rank, board->read(ranks));
       ended->fetch_add(1);
       return;
     }
     internal::StoreServerOptions options;
     options.key = internal::make_handshake_key("job", "s3cret");
+    options.evidence_grace = evidence_grace;
     const auto server = internal::StoreServer::start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status().message();
-    board->post(2, server.value()->address().text());
+    board->post(ranks, server.value()->address().text());
     internal::testing::wait_until([&] { return ended->load() == 2; });
+  });
+}
+
+TEST(UnlinkedFailure, IsHeardOfWhereAnotherProcessServesTheStore) {
+  run_served(2, std::chrono::milliseconds(0), [](int rank, const std::string& place) {
+    g_open_port = internal::parse_host_port(place).value().port;
+    expect_rank_1_to_hear(rank, "served://" + place);
   });
 }
 
 TEST(UnlinkedFailure, IsHeardOfWhereNobodyServesTheStore) {
   const internal::TemporaryDirectory directory;
   run_forked(2, [&](int rank) { expect_rank_1_to_hear(rank, "file://" + directory.path() + "/store"); });
+}
+
+// A rank whose link to a dead one has ended has told all that there are: what it sends in a part of the group
+// still comes, though it leaves the job before that is received.
+TEST(LinkedFailure, IsNoLossOfTheRankThatHeardOfIt) {
+  const Shared<Board> board;
+  run_served(3, std::chrono::milliseconds(100), [&](int rank, const std::string& place) {
+    auto ranks = std::make_optional(join(rank, "served://" + place, 3));
+    std::optional<Communicator> survivors = ranks->split(rank < 2 ? 0 : -1, rank);
+    ranks->barrier();
+    if (rank == 2) ::_exit(0);
+    survivors->barrier();
+    EXPECT_THROW(ranks->barrier(), Error);
+    int word = 7 - rank;
+    if (rank == 0) {
+      survivors->send(&word, 1, DataType::i32, 1);
+      ranks.reset();
+      survivors.reset();
+    }
+    board->meet(2);
+    if (rank == 1) {  // A loss would be told by then.
+      internal::sleep_for(std::chrono::milliseconds(500));
+      EXPECT_NO_THROW(survivors->recv(&word, 1, DataType::i32, 0));
+      EXPECT_EQ(word, 7);
+    }
+    board->meet(2);
+  });
 }
 
 // What is told of this rank's end by the end of its last communicator.

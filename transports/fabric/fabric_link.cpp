@@ -63,6 +63,7 @@ bool FabricLink::pump() {
 }
 
 void FabricLink::take(const Arrival& arrival) {
+  heard_ = true;
   Note note;
   if (arrival.bytes.size() >= sizeof note) std::memcpy(&note, arrival.bytes.data(), sizeof note);
   const bool whole = arrival.bytes.size() == sizeof note + note.bytes;

@@ -37,6 +37,7 @@ class FabricLink final : public Link {
   /// The transport's descriptor wakes for all links.
   pollfd poll_entry() const override { return {-1, 0, 0}; }
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
+  bool reaches_peer() const override { return heard_; }
 
   /// Takes what arrived for the link itself. Whether anything did.
   bool pump();
@@ -99,6 +100,7 @@ class FabricLink final : public Link {
   const bool on_device_;     // Payloads are.
   Status protocol_failure_;  // The peer said what no lockstep says.
   bool peer_left_ = false;
+  bool heard_ = false;  // Anything of the peer.
   std::uint64_t bytes_sent_ = 0;
 
   // Sending.
