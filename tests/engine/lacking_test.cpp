@@ -76,6 +76,32 @@ TEST(Lacking, DescriptorsForAPartOfTheGroup) {
   });
 }
 
+/// Over links nobody waits for the others in split(): who goes on hears of it by the part's first link.
+TEST(Lacking, DescriptorsForAPartOfTheGroupOverLinks) {
+  if (!kDescriptorsCanRunOut) GTEST_SKIP();
+  for (const int lacking : {0, 1}) {
+    MeetingPlace place;
+    Shared<std::atomic<bool>> heard;
+    run_forked(2, [&](int rank) {
+      Communicator comm = place.join(rank, 2, "tcp");
+      comm.barrier();
+      const auto split = [&] { return comm.split(0, rank); };
+      if (rank == lacking) {
+        const auto fail = [&] {
+          const NoDescriptorsLeft none;
+          static_cast<void>(split());
+        };
+        EXPECT_EQ(error_of(fail).first, ErrorCode::system);
+        wait_until([&] { return heard->load(); });
+        return;
+      }
+      const auto [code, text] = error_of([&] { split()->barrier(); });
+      heard->store(true);
+      EXPECT_NE(code, ErrorCode::timeout) << text;
+    });
+  }
+}
+
 TEST(Lacking, RoomForAPeersMemory) {
   if (!kRoomCanRunOut) GTEST_SKIP();
   expect_rank_1_named(ErrorCode::out_of_memory, [](const std::function<void()>& call) {

@@ -13,6 +13,19 @@
 namespace lockstep::internal {
 namespace {
 
+std::uint64_t wire_channel(std::uint64_t group, Channel channel, int socket) {
+  return hash_combine(hash_combine(hash_combine(kFnvOffset, group), static_cast<std::uint64_t>(channel)),
+                      static_cast<std::uint64_t>(socket));
+}
+
+/// Peers that ask for this rank's links see them end.
+void forget_links(Switchboard& switchboard, std::uint64_t group) {
+  for (const Channel channel : kEachChannel) {
+    for (int i = 0; i < switchboard.sockets_per_link(); ++i)
+      switchboard.forget(wire_channel(group, channel, i));
+  }
+}
+
 class TcpTransport final : public Transport {
  public:
   TcpTransport(std::uint64_t group, int rank, std::span<const int> world_ranks, Switchboard& switchboard,
@@ -47,10 +60,6 @@ class TcpTransport final : public Transport {
   Slot& slot(int peer, Channel channel) {
     return slots_[static_cast<std::size_t>(peer) * kChannels + static_cast<std::size_t>(channel)];
   }
-  std::uint64_t wire_channel(Channel channel, int socket) const {
-    return hash_combine(hash_combine(hash_combine(kFnvOffset, group_), static_cast<std::uint64_t>(channel)),
-                        static_cast<std::uint64_t>(socket));
-  }
   int world_rank(int peer) const { return world_ranks_[static_cast<std::size_t>(peer)]; }
   Status collect(int peer, Channel channel);
   Status build(int peer, Slot& slot);
@@ -73,7 +82,7 @@ Result<Link*> TcpTransport::link(int peer, Channel channel) {
   if (!slot.wanted) {
     slot.wanted = true;
     for (int i = 0; i < switchboard_.sockets_per_link(); ++i) {
-      switchboard_.want(world_rank(peer), wire_channel(channel, i), i);
+      switchboard_.want(world_rank(peer), wire_channel(group_, channel, i), i);
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(collect(peer, channel));
@@ -87,7 +96,7 @@ Status TcpTransport::collect(int peer, Channel channel) try {
   if (!slot.failure.ok()) return slot.failure;
   while (static_cast<int>(slot.sockets.size()) < switchboard_.sockets_per_link()) {
     const int next = static_cast<int>(slot.sockets.size());
-    auto socket = switchboard_.take(world_rank(peer), wire_channel(channel, next));
+    auto socket = switchboard_.take(world_rank(peer), wire_channel(group_, channel, next));
     if (!socket.ok()) {
       slot.failure = in_group(socket.status(), peer);
       return slot.failure;
@@ -143,9 +152,7 @@ void TcpTransport::close() {
   if (std::exchange(closed_, true)) return;
   drop_links();
   bell_->silence();
-  for (const Channel channel : kEachChannel) {
-    for (int i = 0; i < switchboard_.sockets_per_link(); ++i) switchboard_.forget(wire_channel(channel, i));
-  }
+  forget_links(switchboard_, group_);
 }
 
 void TcpTransport::drop_links() {
@@ -161,7 +168,10 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(std::uint64_t group, int r
                                                       std::span<const int> world_ranks,
                                                       Switchboard& switchboard) {
   auto bell = SwitchboardBell::hang(switchboard);
-  if (!bell.ok()) return bell.status();
+  if (!bell.ok()) {
+    forget_links(switchboard, group);  // The others may have theirs, and wait for nobody to get it.
+    return bell.status();
+  }
   return std::unique_ptr<Transport>(
       std::make_unique<TcpTransport>(group, rank, world_ranks, switchboard, std::move(*bell)));
 }
