@@ -11,9 +11,9 @@
 
 #include "collectives/engine/engine.hpp"
 #include "lib/bootstrap/session.hpp"
+#include "lib/bootstrap/still_wanted.hpp"
 #include "lockstep/communicator.hpp"
 #include "transports/fabric/fabric.hpp"
-#include "transports/shm/shm_group.hpp"
 
 namespace lockstep::internal {
 
@@ -126,6 +126,7 @@ bool moves_device_memory(World& world, PayloadMemory memory);
 /// Links of a group for messages in such memory. Collective, as make_transport.
 Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineGroup& group,
                                                      const std::vector<int>& world_ranks,
-                                                     PayloadMemory memory, std::chrono::milliseconds timeout);
+                                                     PayloadMemory memory, std::chrono::milliseconds timeout,
+                                                     const StillWanted& still_wanted);
 
 }  // namespace lockstep::internal

@@ -50,12 +50,13 @@ Result<std::shared_ptr<UcxContext>> need_ucx(World& world) {
 Result<std::unique_ptr<Transport>> make_ucx(World& world, const EngineGroup& group,
                                             const std::vector<int>& world_ranks,
                                             std::chrono::milliseconds timeout,
+                                            const StillWanted& still_wanted,
                                             PayloadMemory payloads = PayloadMemory::host) {
   auto context = need_ucx(world);
   if (!context.ok()) return context.status();
   // Without the lock: ranks that make several groups at once may begin with different ones.
   return make_ucx_transport(group.id, group.rank, world_ranks, *world.session, std::move(*context), timeout,
-                            real_env(), payloads);
+                            real_env(), payloads, still_wanted);
 }
 
 /// Under the world's lock.
@@ -140,7 +141,7 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
   const std::string& wanted = world.transports;
   timeout = limit_of_start(timeout);
   if (wanted == "tcp") return make_tcp(world, group, world_ranks, timeout);
-  if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout);
+  if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout, still_wanted);
   if (wanted == "verbs") return make_verbs(world, group, world_ranks, timeout);
   const bool several = wanted == "auto" || wanted == "shm+tcp" || wanted == "shm+verbs";
   if (!several && wanted != "shm") return unknown_transport(wanted);
@@ -159,9 +160,9 @@ bool moves_device_memory(World& world, PayloadMemory memory) {
 
 Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineGroup& group,
                                                      const std::vector<int>& world_ranks,
-                                                     PayloadMemory memory,
-                                                     std::chrono::milliseconds timeout) {
-  return make_ucx(world, group, world_ranks, limit_of_start(timeout), memory);
+                                                     PayloadMemory memory, std::chrono::milliseconds timeout,
+                                                     const StillWanted& still_wanted) {
+  return make_ucx(world, group, world_ranks, limit_of_start(timeout), still_wanted, memory);
 }
 
 }  // namespace lockstep::internal

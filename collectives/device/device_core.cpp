@@ -218,7 +218,7 @@ Status DeviceCore::open_far_mail(const DeviceOptions& options, MessageAreas& mes
   EngineGroup group = control_->engine().group();
   group.id = hash_combine(group.id, kStraightGroup);
   auto transport = make_device_links(control_->world(), group, control_->world_ranks(), payloads_of(backend_),
-                                     options.timeout);
+                                     options.timeout, control_->still_wanted());
   if (!transport.ok()) return transport.status();
   straight_ = control_->on_memory(group.name + "/straight", std::move(*transport), no_memory_);
   messages.straight = &straight_->engine();

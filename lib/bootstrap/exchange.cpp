@@ -43,13 +43,15 @@ class LossWatch {
   std::optional<Loss> loss_;
 };
 
-/// Repeats `attempt`, for which other ranks or the store may be late, until a rank is lost or time is over.
+/// Repeats `attempt`, for which other ranks or the store may be late, until a rank is lost, time is over, or
+/// nobody wants it any more.
 template <typename Attempt>
-Status repeat(const Deadline& deadline, LossWatch& watch, Attempt attempt) {
+Status repeat(const Deadline& deadline, LossWatch& watch, const StillWanted& still_wanted, Attempt attempt) {
   for (;;) {
     Status status = attempt();
     if (status.code() != ErrorCode::timeout || deadline.passed()) return status;
     LOCKSTEP_RETURN_IF_ERROR(watch.status());
+    if (still_wanted) LOCKSTEP_RETURN_IF_ERROR(still_wanted());
   }
 }
 
@@ -59,16 +61,17 @@ std::string exchange_key(const std::string& name, int rank) { return name + "/" 
 
 Result<std::vector<std::string>> exchange(Session& session, Env& env, const std::string& name,
                                           std::string value, std::span<const int> ranks,
-                                          const std::string& what, std::chrono::milliseconds timeout) {
+                                          const std::string& what, std::chrono::milliseconds timeout,
+                                          const StillWanted& still_wanted) {
   LossWatch watch(session, env.random(), ranks);
   const Deadline deadline(env, timeout);
   Store& store = session.store();
-  LOCKSTEP_RETURN_IF_ERROR(
-      repeat(deadline, watch, [&] { return store.set_one(exchange_key(name, session.rank()), value); }));
+  LOCKSTEP_RETURN_IF_ERROR(repeat(deadline, watch, still_wanted,
+                                  [&] { return store.set_one(exchange_key(name, session.rank()), value); }));
   std::vector<std::string> keys;
   for (const int rank : ranks) keys.push_back(exchange_key(name, rank));
   std::vector<std::string> values;
-  LOCKSTEP_RETURN_IF_ERROR(repeat(deadline, watch, [&] {
+  LOCKSTEP_RETURN_IF_ERROR(repeat(deadline, watch, still_wanted, [&] {
     auto found = store.get(keys, std::min(deadline.left(), kLossCheck));
     if (found.ok()) values = std::move(*found);
     return found.status().with_context("while waiting for " + what + " of all ranks");

@@ -9,6 +9,7 @@
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/session.hpp"
+#include "lib/bootstrap/still_wanted.hpp"
 
 namespace lockstep::internal {
 
@@ -16,10 +17,11 @@ namespace lockstep::internal {
 std::string exchange_key(const std::string& name, int rank);
 
 /// Publishes `value` under `name` and returns those of all `ranks` (of the session), in their order. Blocks
-/// until all have published, at most `timeout`. Errors name a rank that is lost, or the missing ones; `what`
-/// says for what was waited: "the TCP addresses".
+/// until all have published, at most `timeout`, and not when that is not `still_wanted`. Errors name a rank
+/// that is lost, or the missing ones; `what` says for what was waited: "the TCP addresses".
 Result<std::vector<std::string>> exchange(Session& session, Env& env, const std::string& name,
                                           std::string value, std::span<const int> ranks,
-                                          const std::string& what, std::chrono::milliseconds timeout);
+                                          const std::string& what, std::chrono::milliseconds timeout,
+                                          const StillWanted& still_wanted = {});
 
 }  // namespace lockstep::internal

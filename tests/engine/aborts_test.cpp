@@ -104,7 +104,6 @@ TEST_P(Aborts, AreTheCauseWhereNobodyIsLeft) {
   });
 }
 
-// What the rank that aborts had done its part of before, on memory or link by link, ends well.
 // As when it is stopped in the midst of that: nobody else may write there then.
 TEST(AbortInSharedMemory, IsHeardThoughItsReasonIsNeverWritten) {
   on_ranks(2, "shm", [](Communicator& comm) {
@@ -121,6 +120,22 @@ TEST(AbortInSharedMemory, IsHeardThoughItsReasonIsNeverWritten) {
   });
 }
 
+// Of a rank that has told the others its color, and comes no further.
+TEST_P(Aborts, EndASplitThatWaitsForTheOthers) {
+  const std::string transport = GetParam();
+  if (transport != "shm" && transport != "ucx") GTEST_SKIP() << "split() waits for nobody there";
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    if (comm.rank() == 1) {
+      const std::int64_t own[] = {0, 1};
+      std::int64_t all[4];
+      comm.all_gather(own, all, 2, DataType::i64);
+      return comm.abort("enough");
+    }
+    expect_enough(error_of([&] { static_cast<void>(comm.split(0, 0)); }), 1);
+  });
+}
+
+// What the rank that aborts had done its part of before, on memory or link by link, ends well.
 TEST_P(Aborts, SpareTheCallsBefore) {
   for (int round = 0; round < 30; ++round) {
     on_ranks(2, GetParam(), [&](Communicator& comm) {

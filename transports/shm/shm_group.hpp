@@ -2,20 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/session.hpp"
+#include "lib/bootstrap/still_wanted.hpp"
 #include "lib/memory/shared_mappings.hpp"
 #include "lib/net/fd.hpp"
 
 namespace lockstep::internal {
-
-/// Asked now and then while a group is set up: why that is to end, or ok. Empty: it is not.
-using StillWanted = std::function<Status()>;
 
 /// Who forms a group. All members on one host, of one user.
 struct ShmGroup {

@@ -69,13 +69,14 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int r
                                                       std::span<const int> world_ranks, Session& session,
                                                       std::shared_ptr<UcxContext> context,
                                                       std::chrono::milliseconds timeout, Env& env,
-                                                      PayloadMemory payloads) {
+                                                      PayloadMemory payloads,
+                                                      const StillWanted& still_wanted) {
   auto worker = UcxWorker::make(std::move(context), rank, ucx_memory(payloads));
   if (!worker.ok()) return worker.status();
   auto own = (*worker)->address();
   if (!own.ok()) return own.status();
   auto addresses = exchange(session, env, "ucx/" + std::to_string(group), std::move(*own), world_ranks,
-                            "the UCX addresses", timeout);
+                            "the UCX addresses", timeout, still_wanted);
   if (!addresses.ok()) return addresses.status();
   for (std::size_t peer = 0; peer < addresses->size(); ++peer) {
     (*worker)->add_peer(std::move((*addresses)[peer]), is_watched(session, world_ranks[peer]));
