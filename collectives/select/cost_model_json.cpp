@@ -1,7 +1,9 @@
 // The cost model as JSON. In the text times are nanoseconds, and nanoseconds per byte.
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "collectives/programs/domain/pulled.hpp"
 #include "collectives/select/cost_model.hpp"
@@ -94,6 +96,22 @@ void check_keys(const Json& from) {
   }
 }
 
+/// The parser's get<T>() would make another number of one that T cannot hold.
+template <typename T>
+T read_whole(const Json& from, const char* key) {
+  const Json& value = from.at(key);
+  if (!value.is_number_unsigned() || !std::in_range<T>(value.get<std::uint64_t>()))
+    wrong(std::string(key) + " is not a whole number from 0 to " +
+          std::to_string(std::numeric_limits<T>::max()));
+  return value.get<T>();
+}
+
+/// Into `value`, which stays as it is where there is none.
+template <typename T>
+void read_whole_if_there(const Json& from, const char* key, T& value) {
+  if (from.contains(key)) value = read_whole<T>(from, key);
+}
+
 double read_cost(const Json& from, const char* key) {
   const double value = from.at(key).get<double>();
   if (!(value >= 0 && value <= kMaxNanos)) wrong(std::string(key) + " is not a time");
@@ -120,8 +138,8 @@ LinkCost read_link(const Json& from) {
   if (regimes.size() != kRegimes) wrong("a link has not " + std::to_string(kRegimes) + " regimes");
   for (std::size_t i = 0; i < kRegimes; ++i) {
     LinkCost::Regime& regime = cost.regimes[i];
-    const Json& up_to = regimes[i].at("up_to");
-    regime.up_to = up_to.is_null() ? UINT64_MAX : up_to.get<std::uint64_t>();
+    const bool endless = regimes[i].at("up_to").is_null();
+    regime.up_to = endless ? UINT64_MAX : read_whole<std::uint64_t>(regimes[i], "up_to");
     if (i > 0 && regime.up_to <= cost.regimes[i - 1].up_to) wrong("the regimes' sizes do not rise");
     regime.beta = read_cost(regimes[i], "beta");
     regime.gamma = read_cost(regimes[i], "gamma");
@@ -159,14 +177,15 @@ void read_correction(const Json& from, CostModel& model) {
 void read_pull(const Json& from, CostModel& model) {
   const Collective collective = read_collective(from);
   if (!only_pulls(collective)) wrong(std::string(name_of(collective)) + " is not pulled");
-  model.pulls[{read_load(from), collective}] = from.at("from").get<std::uint64_t>();
+  model.pulls[{read_load(from), collective}] = read_whole<std::uint64_t>(from, "from");
 }
 
 void read_fingerprint(const Json& from, CostModel& model) {
   if (from.is_null()) return;
-  model.fingerprint = MachineFingerprint{from.at("cpu").get<std::string>(),
-                                         from.at("kernel").get<std::string>(), from.at("cores").get<int>()};
-  model.calibrated_ranks = from.at("ranks_per_host").get<int>();
+  model.fingerprint =
+      MachineFingerprint{from.at("cpu").get<std::string>(), from.at("kernel").get<std::string>(),
+                         read_whole<int>(from, "cores")};
+  model.calibrated_ranks = read_whole<int>(from, "ranks_per_host");
 }
 
 void read_network(const Json& from, CostModel& model) {
@@ -191,8 +210,10 @@ void read_overrides(const Json& from, CostModel& model) {
 
 void read_model(const Json& from, CostModel& model) {
   if (from.at("schema") != kSchema) wrong("schema is not " + std::string(kSchema));
-  if (from.at("version") != kVersion)
-    wrong("version " + from.at("version").dump() + " is not " + std::to_string(kVersion));
+  // Not said as it stands: it may be a list of lists so deep that printing it takes more stack than there is.
+  const auto version = read_whole<std::uint64_t>(from, "version");
+  if (version != kVersion)
+    wrong("version " + std::to_string(version) + " is not " + std::to_string(kVersion));
   check_keys(from);
   if (from.contains("fingerprint")) read_fingerprint(from.at("fingerprint"), model);
   // Corrections belong to the costs that they were measured against.
@@ -206,11 +227,11 @@ void read_model(const Json& from, CostModel& model) {
   read_each(from, "pulls", [&](const Json& pull) { read_pull(pull, model); });
   if (from.contains("network")) read_network(from.at("network"), model);
   if (from.contains("overrides")) read_overrides(from.at("overrides"), model);
-  model.non_temporal_bytes = from.value("non_temporal_bytes", model.non_temporal_bytes);
-  model.spin_microseconds = from.value("spin_microseconds", model.spin_microseconds);
-  if (model.spin_microseconds < 0 || model.spin_microseconds > kLongestSpinMicroseconds)
+  read_whole_if_there(from, "non_temporal_bytes", model.non_temporal_bytes);
+  read_whole_if_there(from, "spin_microseconds", model.spin_microseconds);
+  if (model.spin_microseconds > kLongestSpinMicroseconds)
     wrong("spin_microseconds is not in 0 to " + std::to_string(kLongestSpinMicroseconds));
-  model.tcp_sockets = from.value("tcp_sockets", model.tcp_sockets);
+  read_whole_if_there(from, "tcp_sockets", model.tcp_sockets);
 }
 
 Result<CostModel> parse(std::string_view text, CostModel model) {

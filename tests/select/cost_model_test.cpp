@@ -120,6 +120,27 @@ TEST(CostModel, NamesThePlaceOfWhatItCannotUse) {
             std::string::npos);
 }
 
+TEST(CostModel, RefusesWhatIsNoCountWhereACountIsWanted) {
+  const std::string head = R"({"schema": "lockstep-tuning", "version": 1, )";
+  EXPECT_EQ(refusal(head + R"("tcp_sockets": 4294967298})"),
+            "tcp_sockets is not a whole number from 0 to 2147483647");
+  for (const char* number : {"-1", "2.5", "1e300", "18446744073709551616", "\"2\"", "[]"}) {
+    for (const char* key : {"tcp_sockets", "spin_microseconds", "non_temporal_bytes"}) {
+      const std::string text = head + '"' + key + "\": " + number + "}";
+      EXPECT_NE(refusal(text).find(std::string(key) + " is not a whole number"), std::string::npos) << text;
+    }
+    const std::string pull = R"("pulls": [{"crowded": true, "collective": "all_to_all", "from": )";
+    EXPECT_NE(refusal(head + pull + number + "}]}").find("pulls[0]: from is not"), std::string::npos);
+  }
+}
+
+TEST(CostModel, IsNotReadToTheEndOfTheStack) {
+  const std::size_t half = kMaxModelBytes / 2 - 100;
+  const std::string deep = std::string(half, '[') + std::string(half, ']');
+  for (const char* key : {"schema", "version", "fingerprint", "tcp_sockets", "overrides", "links", "pulls"})
+    refusal(R"({"schema": "lockstep-tuning", "version": 1, ")" + std::string(key) + "\": " + deep + "}");
+}
+
 TEST(Correction, LiesBetweenItsBoundsAndItsNeighbours) {
   Correction correction;
   EXPECT_EQ(correction.at(10), 1);
