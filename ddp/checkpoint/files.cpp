@@ -17,6 +17,9 @@ namespace {
 constexpr std::string_view kTemporarySuffix = ".part";
 constexpr const char* kLockName = "save.lock";  // It stays: whoever removed it might remove another job's.
 constexpr mode_t kMode = 0666;                  // As the umask allows.
+// In a directory where others may write, a name that is to be written may be their link to a file of this
+// user's elsewhere, or a pipe that nobody reads.
+constexpr int kNoOthers = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 Status failed(const char* what, const std::filesystem::path& path) {
   return system_error(std::string("cannot ") + what + " " + path.string(), errno);
@@ -32,7 +35,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, Fd fd)
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, IfThere there) {
   const std::string temporary = path.string() + std::string(kTemporarySuffix);
   const int mode = there == IfThere::refuse ? O_EXCL : O_TRUNC;
-  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | mode | O_CLOEXEC, kMode));
+  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | mode | kNoOthers, kMode));
   if (!fd && errno == EEXIST) {
     return Status(ErrorCode::invalid_argument, temporary +
                                                    " is there already: another job saves to this directory; "
@@ -66,7 +69,7 @@ Status AtomicFile::commit() {
 
 /// A file system without locks, or a lock of another user's, is no reason not to save.
 Result<DirectoryLock> DirectoryLock::take(const std::filesystem::path& directory) {
-  Fd fd(::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  Fd fd(::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | kNoOthers, kMode));
   if (!fd) return DirectoryLock(Fd());
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return DirectoryLock(std::move(fd));
   if (errno != EWOULDBLOCK) return DirectoryLock(Fd());

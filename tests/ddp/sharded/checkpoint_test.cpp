@@ -243,6 +243,34 @@ TEST(Checkpoint, WhatIsNoFileIsNotReadFrom) {
             std::string::npos);
 }
 
+TEST(Checkpoint, WhatOthersPutInItsWayIsNotWrittenThrough) {
+  const Directory directory;
+  save(1, directory, 1);
+  const std::string mine = directory.file("mine"), unborn = directory.file("unborn");
+  const std::string unfinished = directory.file("manifest.json.part");
+  std::ofstream(mine) << "of value";
+  const auto expect_refused = [&] {
+    on_ranks(1, "auto", [&](Communicator& communicator) {
+      Net net;
+      const Error error = thrown_by([&] {
+        save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator), {});
+      });
+      EXPECT_NE(std::string(error.what()).find("cannot write " + unfinished), std::string::npos)
+          << error.what();
+    });
+    EXPECT_EQ(read_checkpoint_info(directory.checkpoint()).step, 12u) << "the one before is gone";
+  };
+  fs::remove(directory.file("save.lock"));
+  fs::create_symlink(unborn, directory.file("save.lock"));
+  fs::create_symlink(mine, unfinished);
+  expect_refused();
+  EXPECT_EQ(fs::file_size(mine), 8u);
+  EXPECT_FALSE(fs::exists(unborn));
+  fs::remove(unfinished);
+  ASSERT_EQ(::mkfifo(unfinished.c_str(), 0600), 0);
+  expect_refused();
+}
+
 /// Every rank's error of loading what `damage` has been done to.
 void expect_refused(ErrorCode code, const std::string& text,
                     const std::function<void(const Directory&)>& damage,
