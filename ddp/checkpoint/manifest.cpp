@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "ddp/bucket_plan.hpp"
+#include "lib/bootstrap/limits.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -149,7 +150,7 @@ Result<Manifest> parse_manifest(std::string_view text) try {
   manifest.info.step = number(json, "step");
   manifest.info.note = json.at("note").get<std::string>();
   const std::uint64_t world_size = number(json, "world_size");
-  if (world_size < 1 || world_size > 1u << 30) return bad("has an impossible world size");
+  if (world_size < 1 || world_size > kMaxWorld) return bad("has an impossible world size");
   manifest.info.world_size = static_cast<int>(world_size);
   for (const Json& entry : json.at("tensors")) {
     auto tensor = tensor_from(entry);

@@ -68,6 +68,7 @@ TEST(Manifest, WhatIsWrongIsNamed) {
         {"\"name\": \"b\"", "\"name\": \"w\"", "has the tensor \"w\" twice"},
         {"aaaa", "aaa", "has no SHA-256"},
         {"\"world_size\": 2", "\"world_size\": 0", "impossible world size"},
+        {"\"world_size\": 2", "\"world_size\": 1073741824", "impossible world size"},
         {"\"files\"", "\"fils\"", "cannot be read"},
         {"{", "", "cannot be read"}}) {
     EXPECT_NE(complaint(edited(c.from, c.to)).find(c.complaint), std::string::npos)
