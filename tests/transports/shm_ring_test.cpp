@@ -100,6 +100,16 @@ TEST_F(RingTest, CountersFromAStrangerAreNotBelieved) {
   EXPECT_EQ(backwards.state(), RingState::corrupt);
 }
 
+TEST_F(RingTest, WhatWasThereBeforeIsNotReadAgainWhereTheWriterLeavesPaddingOut) {
+  put(kRingBytes, 1);
+  take(kRingBytes, 1);
+  put(kRingGranule - 1, 2);
+  take(kRingGranule - 1, 2);
+  reader_.pad();
+  EXPECT_EQ(reader_.available(1), 0u);
+  EXPECT_EQ(reader_.state(), RingState::corrupt);
+}
+
 TEST_F(RingTest, TwoThreads) {
   constexpr std::size_t kTotal = 2'000'000;
   std::thread thread([&] {

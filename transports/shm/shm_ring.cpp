@@ -37,7 +37,8 @@ void RingWriter::put(std::span<const std::byte> bytes) noexcept {
 void RingWriter::pad() noexcept { written_ = round_up(written_); }
 
 std::size_t RingReader::available(std::size_t wanted) noexcept {
-  if (written_ - consumed_ < wanted && state_ == RingState::open) {
+  // Less is written than was read where the writer let a message end without its padding.
+  if ((written_ < consumed_ || written_ - consumed_ < wanted) && state_ == RingState::open) {
     // Closed first: what is published after a look at `written` came before the close.
     const bool closed = ring_.control->writer_closed.load(std::memory_order_acquire) != 0;
     const std::uint64_t written = ring_.control->written.load(std::memory_order_acquire);
