@@ -76,7 +76,7 @@ std::string encode(const Member& member) {
   return text;
 }
 
-Result<Member> decode_member(std::string_view text) {
+std::optional<Member> decode_member(std::string_view text) {
   Member member;
   std::int32_t rank = -1;
   std::string_view host_id, host_name, service, transports, notice;
@@ -85,7 +85,7 @@ Result<Member> decode_member(std::string_view text) {
       !reader.integer(member.pid) || !reader.integer(member.process) || !read_cores(reader, member.cores) ||
       !reader.text(kMaxKeyBytes, service) || !reader.text(kMaxKeyBytes, transports) ||
       !reader.integer(member.draw) || !reader.text(kMaxNoticeBytes, notice)) {
-    return Status(ErrorCode::unauthorized, "a rank's description in the store is damaged");
+    return std::nullopt;
   }
   member.rank = rank;
   member.host_id = host_id;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,7 +32,8 @@ struct Member {
 };
 
 std::string encode(const Member& member);
-Result<Member> decode_member(std::string_view text);
+/// None where it is damaged.
+std::optional<Member> decode_member(std::string_view text);
 
 /// Configuration error, the same on all ranks, unless all were told to use one transport.
 Status check_transports(std::span<const Member> members);

@@ -316,9 +316,13 @@ Result<std::vector<Member>> RollCall::collect() {
   auto texts = store_.get(keys, kMoment);
   if (!texts.ok()) return texts.status();
   std::vector<Member> members;
-  for (const std::string& text : *texts) {
-    auto member = decode_member(text);
-    if (!member.ok()) return member.status();
+  for (int rank = 0; rank < world_; ++rank) {
+    auto member = decode_member((*texts)[static_cast<std::size_t>(rank)]);
+    // Ranks are found by their number.
+    if (!member || member->rank != rank) {
+      return Status(ErrorCode::unauthorized,
+                    "the description of rank " + std::to_string(rank) + " in the store is damaged");
+    }
     members.push_back(std::move(*member));
   }
   return members;

@@ -1,0 +1,39 @@
+// What ranks say of themselves in the store, where it is wrong.
+#include "lib/bootstrap/roll_call.hpp"
+
+#include <gtest/gtest.h>
+
+#include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/memory_store.hpp"
+#include "tests/bootstrap/store_fixtures.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// What rank 0 of two makes of it that rank 1 says `text` of itself.
+Result<std::vector<Member>> members_where_rank_1_says(const std::string& text) {
+  GroupStore store(open_memory_store("roll call"), 1);
+  RollCall roll_call(store, this_member(0), 2, "", "");
+  EXPECT_TRUE(roll_call.arrive().ok());
+  EXPECT_TRUE(roll_call.publish().ok());
+  EXPECT_TRUE(store.set_one("member/1", text).ok());
+  return roll_call.await_all(Deadline(real_env(), kSoon), [] { return std::optional<Loss>(); });
+}
+
+TEST(RollCall, ADescriptionOfAnotherRankIsDamaged) {
+  EXPECT_TRUE(members_where_rank_1_says(encode(this_member(1))).ok());
+  for (const int rank : {0, 2, -1, 1'000'000'000}) {
+    const auto members = members_where_rank_1_says(encode(this_member(rank)));
+    ASSERT_FALSE(members.ok()) << rank;
+    EXPECT_EQ(members.status().message(), "the description of rank 1 in the store is damaged");
+  }
+}
+
+TEST(RollCall, ADescriptionThatIsCutIsDamaged) {
+  const std::string whole = encode(this_member(1));
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    EXPECT_FALSE(members_where_rank_1_says(whole.substr(0, size)).ok()) << size;
+}
+
+}  // namespace
+}  // namespace lockstep::internal
