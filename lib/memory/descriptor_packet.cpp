@@ -99,6 +99,9 @@ Status check_same_user(const Fd& socket) {
   socklen_t bytes = sizeof peer;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
     return system_error("SO_PEERCRED", errno);
+  // Containers that share the host's network share its sockets' names, and their users may have one number.
+  if (peer.pid == 0)
+    return Status(ErrorCode::unauthorized, "the process at the other end is of another container");
   if (peer.uid == ::geteuid()) return Status();
   return Status(ErrorCode::unauthorized, "process " + std::to_string(peer.pid) + " runs as user " +
                                              std::to_string(peer.uid) + ", this one as user " +

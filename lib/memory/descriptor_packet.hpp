@@ -35,7 +35,8 @@ struct DescriptorAnswer {
 /// Receives an answer; waits as the socket's SO_RCVTIMEO says.
 DescriptorAnswer receive_answer(const Fd& socket);
 
-/// Ok when the process at the other end of a connected Unix socket runs as this user.
+/// Ok when the process at the other end of a connected Unix socket runs as this user, and can be seen in this
+/// process namespace.
 Status check_same_user(const Fd& socket);
 
 }  // namespace lockstep::internal
