@@ -37,6 +37,7 @@ Result<Text> read_text(const std::string& path) {
   std::string content(kMaxModelBytes + 1, '\0');
   file.read(content.data(), static_cast<std::streamsize>(content.size()));
   content.resize(static_cast<std::size_t>(file.gcount()));
+  if (file.bad()) return unusable(path, "it cannot be read");
   if (content.size() > kMaxModelBytes) return unusable(path, "it is too large");
   if (content.empty()) return unusable(path, "it is empty");
   return Text{path, std::move(content)};

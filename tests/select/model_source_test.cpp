@@ -47,6 +47,14 @@ TEST_F(ModelSource, AFileThatIsThereButCannotBeOpenedIsAnError) {
   EXPECT_NE(shared.status().message().find(path.string()), std::string::npos) << shared.status().message();
 }
 
+TEST_F(ModelSource, ADirectoryIsNotTakenForAnEmptyFile) {
+  setenv("LOCKSTEP_TUNING", directory_.path().c_str(), 1);
+  const auto shared = adopt_model(announce_model());
+  ASSERT_FALSE(shared.ok());
+  EXPECT_NE(shared.status().message().find(directory_.path() + ": it cannot be read"), std::string::npos)
+      << shared.status().message();
+}
+
 TEST_F(ModelSource, TheMachineIsTheSameForAProcessThatMayUseOneCore) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
