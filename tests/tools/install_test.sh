@@ -14,12 +14,17 @@ while read -r script; do
   copy=$work/scripts/${script#"$build"/}
   mkdir -p "${copy%/*}"
   sed -e "s#include(\"$build/#include(\"$work/scripts/#" -e "s#$build/bin/#$work/absent/#g" \
-    -e "s#$build/lib/liblockstep_nccl#$work/absent/liblockstep_nccl#g" "$script" >"$copy"
+    -e "s#$build/lib/lockstep-nccl/lib#$work/absent/lib#g" "$script" >"$copy"
 done < <(find "$build" -name cmake_install.cmake)
 cmake -DCMAKE_INSTALL_PREFIX="$work/part" -P "$work/scripts/cmake_install.cmake" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
 absent=$(find "$work/part" -name 'lockstep-*' -not -type d -o -name 'lib*nccl*')
 [[ -z $absent ]] || { echo "FAILED: installed though it was not built: $absent"; exit 1; }
 [[ -n $(find "$work/part" -name liblockstep.so) ]] || { echo "FAILED: the library was not installed"; exit 1; }
+
+echo "== nobody gets lockstep for NCCL who does not ask for it"
+libraries=$(dirname "$(find "$work/prefix" -name liblockstep.so)")
+PATH=$PATH:/usr/sbin:/sbin ldconfig -n "$libraries"
+[[ ! -e $libraries/libnccl.so.2 ]] || { echo "FAILED: ldconfig names $(readlink "$libraries/libnccl.so.2") NCCL for every program"; exit 1; }
 
 echo "== find_package"
 cmake -G Ninja -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$cxx" \

@@ -28,7 +28,7 @@ class Kit:
         return carried if carried.exists() else ROOT / "examples" / Path(name).stem / name
 
     def library(self):
-        return self.folder / "lib" / "liblockstep_nccl.so"
+        return self.folder / "lib" / "lockstep-nccl" / "liblockstep_nccl.so"
 
     @functools.cached_property
     def environment(self):

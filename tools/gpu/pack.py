@@ -59,7 +59,7 @@ def write_folder(folder, options):
     carried = {}
     training = {built.program(name) for name in TRAINING if built.program(name).exists()}
     programs = {built.folder / test["command"][0] for test in built.tests} | {built.program(name) for name in PROGRAMS} | training
-    libraries = [built.folder / "lib" / name for name in ("liblockstep.so.0.1", "liblockstep_nccl.so", "libhost_cudart.so")]
+    libraries = [built.folder / "lib" / name for name in ("liblockstep.so.0.1", "libhost_cudart.so", "lockstep-nccl/liblockstep_nccl.so")]
     if options.nccl_tests:
         for program in sorted(Path(options.nccl_tests).glob("*_perf")):
             needed_libraries(program, carried)
@@ -73,10 +73,9 @@ def write_folder(folder, options):
         copy_program(source, folder / "bin")
     for source in libraries:
         needed_libraries(source, carried)
-        copy_program(source, folder / "lib")
-    (folder / "lib" / "lockstep-nccl").mkdir()
+        copy_program(source, folder / source.parent.relative_to(built.folder))
     for name in ("libnccl.so.2", "libnccl.so"):
-        (folder / "lib" / "lockstep-nccl" / name).symlink_to("../liblockstep_nccl.so")
+        (folder / "lib" / "lockstep-nccl" / name).symlink_to("liblockstep_nccl.so")
     for name, path in sorted(carried.items()):
         place = folder / "lib" / (kit.CXX if OF_CXX.match(name) else kit.CARRIED)
         place.mkdir(exist_ok=True)
