@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# parts_test.sh SOURCE_DIR CXX: what the README lets one leave out of the build is left out, and the rest still fits together. Only
+# configures.
+set -euo pipefail
+source_dir=$1 cxx=$2
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+# configure SOURCE NAME OPTION...: without kernels for GPUs, which take their time.
+configure() {
+  cmake -G Ninja -S "$1" -B "$work/$2" -DCMAKE_CXX_COMPILER="$cxx" -DLOCKSTEP_CUDA_ARCHITECTURES= "${@:3}" >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "$2: cannot be configured"; }
+}
+
+echo "== tests, without what some of them use"
+configure "$source_dir" tests -DLOCKSTEP_BUILD_BENCH=OFF -DLOCKSTEP_BUILD_EXAMPLES=OFF -DLOCKSTEP_INSTALL=OFF
+# A target that is not there is a library to be found by the linker; these it has.
+absent=$(grep -E '^ *LINK_LIBRARIES = ' "$work/tests/build.ninja" | grep -oE -- ' -l[^ ]+' | grep -vE -- '-l(dl|m|rt|pthread)$' | sort -u || true)
+[[ -z $absent ]] || fail "linked with what is not built:" $absent
+ctest --test-dir "$work/tests" --show-only | grep -q ' install_test$' && fail "what cannot be installed is tested"
+echo "left out: benchmarks, examples, installation"
