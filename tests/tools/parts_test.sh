@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# parts_test.sh SOURCE_DIR CXX: what the README lets one leave out of the build is left out, and the rest still fits together. Only
-# configures.
+# parts_test.sh SOURCE_DIR CXX: what the README lets one leave out of the build is left out, and the rest still fits together, also as
+# a part of another project. Only configures.
 set -euo pipefail
 source_dir=$1 cxx=$2
 
@@ -23,3 +23,17 @@ absent=$(grep -E '^ *LINK_LIBRARIES = ' "$work/tests/build.ninja" | grep -oE -- 
 [[ -z $absent ]] || fail "linked with what is not built:" $absent
 ctest --test-dir "$work/tests" --show-only | grep -q ' install_test$' && fail "what cannot be installed is tested"
 echo "left out: benchmarks, examples, installation"
+
+echo "== as a part of a project that has a GoogleTest of its own"
+mkdir "$work/outer"
+cat >"$work/outer/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(outer LANGUAGES CXX)
+add_library(own_gtest INTERFACE)
+add_library(GTest::gtest ALIAS own_gtest)
+add_subdirectory($source_dir lockstep)
+add_executable(outer $source_dir/tests/tools/outside/main.cpp)
+target_link_libraries(outer PRIVATE lockstep::lockstep)
+END
+configure "$work/outer" part
+echo "configured"
