@@ -36,4 +36,6 @@ add_executable(outer $source_dir/tests/tools/outside/main.cpp)
 target_link_libraries(outer PRIVATE lockstep::lockstep)
 END
 configure "$work/outer" part
-echo "configured"
+linked=$(ninja -C "$work/part" -t commands | grep -oE -- ' (-o|qc) [^ ]+' | grep -vE '\.(o|gch|pch)$' | sort)
+[[ $linked =~ ^\ -o\ lockstep/lib/liblockstep\.so\.[0-9.]+$'\n'\ -o\ outer$ ]] || fail "not the library alone is built:" "$linked"
+echo "built: the library alone"
