@@ -19,10 +19,11 @@ endif()
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 # With the compilers that changes are tested with. Another version may warn of what is not there (g++ 13: stringop-overflow in
-# std::vector), and no user's build should end for that.
+# std::vector), and so may other flags, as those of a project that lockstep is a part of: no user's build should end for that.
 set(tested_compiler OFF)
-if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12\\.") OR
-   (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^14\\."))
+if(PROJECT_IS_TOP_LEVEL AND (
+   (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12\\.") OR
+   (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^14\\.")))
   set(tested_compiler ON)
 endif()
 option(LOCKSTEP_WERROR "Warnings are errors" ${tested_compiler})

@@ -24,11 +24,12 @@ absent=$(grep -E '^ *LINK_LIBRARIES = ' "$work/tests/build.ninja" | grep -oE -- 
 ctest --test-dir "$work/tests" --show-only | grep -q ' install_test$' && fail "what cannot be installed is tested"
 echo "left out: benchmarks, examples, installation"
 
-echo "== as a part of a project that has a GoogleTest of its own"
+echo "== as a part of a project that has warnings and a GoogleTest of its own"
 mkdir "$work/outer"
 cat >"$work/outer/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(outer LANGUAGES CXX)
+add_compile_options(-Wconversion)
 add_library(own_gtest INTERFACE)
 add_library(GTest::gtest ALIAS own_gtest)
 add_subdirectory($source_dir lockstep)
@@ -38,4 +39,5 @@ END
 configure "$work/outer" part
 linked=$(ninja -C "$work/part" -t commands | grep -oE -- ' (-o|qc) [^ ]+' | grep -vE '\.(o|gch|pch)$' | sort)
 [[ $linked =~ ^\ -o\ lockstep/lib/liblockstep\.so\.[0-9.]+$'\n'\ -o\ outer$ ]] || fail "not the library alone is built:" "$linked"
+! grep -q -- -Werror "$work/part/build.ninja" || fail "the other project's warnings are errors"
 echo "built: the library alone"
