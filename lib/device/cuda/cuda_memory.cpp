@@ -15,7 +15,8 @@ constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 CUmemAllocationProp properties_of(int device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
   properties.requestedHandleTypes = kDescriptor;
   return properties;
 }
@@ -149,7 +150,8 @@ Result<void*> CudaMemory::map(int device, CUmemGenericAllocationHandle handle, s
 
 Status CudaMemory::set_access(CUdeviceptr base, const Block& block, int device) const {
   CUmemAccessDesc access{};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   return driver_status(
       driver_, driver_.set_access(base, block.bytes, &access, 1),
