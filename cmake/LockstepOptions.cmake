@@ -13,7 +13,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM)  # It takes files with precompiled headers only if told that nothing in them depends on time or order.
+# It takes files with precompiled headers only if told that nothing in them depends on time or order.
+if(CCACHE_PROGRAM AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
 
