@@ -10,6 +10,14 @@ fail() {
   exit 1
 }
 
+# refused TEXT ARGUMENT...: what is wrong with a command line is said in words.
+refused() {
+  if "$check" --device host "${@:2}" >"$folder/log" 2>&1; then fail "not refused: ${*:2}"; fi
+  grep -q "^gpu-check: .*$1" "$folder/log" || fail "badly refused: ${*:2}"
+}
+refused "write 2,4,8" --ranks 2,x
+refused "$folder is neither a bundle nor a build folder" --kit "$folder"
+
 "$check" --device host --kit "$build" --out "$folder/host" --ranks 2 >"$folder/log" 2>&1 || fail "gpu-check --device host failed"
 grep -q 'NO GPU WAS HERE' "$folder/log" || fail "it does not say that there was no GPU"
 for step in floors 'every operation' 'every type and operator' 'latency host_sync, 2 ranks' 'latency device_sync, 2 ranks' 'graph replay device_sync, 2 ranks' 'test nccl_collectives_test'; do

@@ -23,7 +23,7 @@ configure "$source_dir" tests -DLOCKSTEP_BUILD_BENCH=OFF -DLOCKSTEP_BUILD_EXAMPL
 absent=$(grep -E '^ *LINK_LIBRARIES = ' "$work/tests/build.ninja" | grep -oE -- ' -l[^ ]+' | grep -vE -- '-l(dl|m|rt|pthread)$' | sort -u || true)
 grep -q ' CUDA  *left out (LOCKSTEP_CUDA_ARCHITECTURES is empty): ' "$work/log" || fail "CUDA is not said to be left out"
 ! grep -q ccache "$work/tests/CMakeFiles/rules.ninja" || fail "ccache is used, though another launcher was asked for"
-[[ -z $absent ]] || fail "linked with what is not built:" $absent
+[[ -z $absent ]] || fail "linked with what is not built: $absent"
 ctest --test-dir "$work/tests" --show-only | grep -q ' install_test$' && fail "what cannot be installed is tested"
 echo "left out: benchmarks, examples, installation"
 

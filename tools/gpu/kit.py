@@ -63,6 +63,8 @@ def commit():
 
 def tests_of(folder):
     """As ctest knows them; commands relative to the folder."""
+    if not (folder / "CTestTestfile.cmake").exists():
+        raise Problem(f"{folder} is neither a bundle nor a build folder with tests")
     listed = subprocess.run(["ctest", "--test-dir", str(folder), "-L", LABEL, "--show-only=json-v1"], text=True, capture_output=True, check=False)
     if listed.returncode != 0:
         raise Problem(f"ctest cannot list the tests of {folder}: {listed.stderr.strip()}")

@@ -10,6 +10,13 @@ class Problem(Exception):
     """What the user has to be told in one line."""
 
 
+def rank_counts(text):
+    numbers = text.split(",")
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} are no numbers of processes: write 2,4,8")
+    return [int(number) for number in numbers]
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="gpu-check",
@@ -20,13 +27,12 @@ def parse(arguments):
     parser.add_argument("--kit", metavar="DIR", help="programs to run: a bundle, or a build folder "
                         "(default: the bundle this was called from, else build/release, which is built first)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the reports go (default: bench/results, in a bundle: results)")
-    parser.add_argument("--ranks", metavar="N,...", default="2,4,8", help="processes on one GPU (default: %(default)s)")
+    parser.add_argument("--ranks", metavar="N,...", type=rank_counts, default="2,4,8", help="processes on one GPU (default: %(default)s)")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=520, help="what has not ended by then is unmeasured (default: %(default)s)")
     parser.add_argument("--nccl", metavar="PATH", help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")
     parser.add_argument("--nccl-tests", metavar="DIR", help="with --pack: built programs of nccl-tests to carry along")
     parser.add_argument("--pack", metavar="PATH", help="write a bundle that needs nothing but a driver and Python, and end: a folder, or NAME.tar.xz")
     options = parser.parse_args(arguments)
-    options.ranks = [int(number) for number in options.ranks.split(",")]
     options.in_bundle = (ROOT / "kit.json").exists()
     if options.out is None:
         options.out = ROOT / ("results" if options.in_bundle else "bench/results")
