@@ -48,6 +48,16 @@ assert "| reduce kernel of 4 sources, 256M | 90 % | 85 % | missed |" in report.g
 assert goals.judge({"gpu": None, "steps": steps}) == []
 END
 
+# NCCL is found where distributions put it, whatever the processor.
+PYTHONPATH=$(dirname "$check")/gpu python3 - <<'END' || fail "the system's NCCL is not found"
+from types import SimpleNamespace
+import facts
+facts.platform.machine = lambda: "aarch64"
+facts.Path.exists = lambda path: "aarch64" in str(path)
+found = facts.libraries_of_nccl(SimpleNamespace(nccl=None))
+assert [(where, str(path)) for where, path in found] == [("system", "/usr/lib/aarch64-linux-gnu/libnccl.so.2")], found
+END
+
 # What a step makes of what its program said.
 PYTHONPATH=$(dirname "$check")/gpu python3 - <<'END' || fail "the outcomes of programs are misread"
 from pathlib import Path

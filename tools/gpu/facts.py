@@ -58,7 +58,7 @@ def libraries_of_nccl(options):
         return [("--nccl", Path(options.nccl))]
     torch_nccl = ask("python3", "-c", "import nvidia.nccl, os; print(os.path.join(list(nvidia.nccl.__path__)[0], 'lib/libnccl.so.2'))")
     candidates = [("toolkit", toolkit() / "lib64/libnccl.so.2")] + ([("PyTorch", Path(torch_nccl))] if torch_nccl else [])
-    candidates.append(("system", Path("/usr/lib/x86_64-linux-gnu/libnccl.so.2")))
+    candidates += [("system", Path(folder, "libnccl.so.2")) for folder in (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64")]
     return [(where, path) for where, path in candidates if path.exists()]
 
 
