@@ -25,7 +25,7 @@ Status UcxWire::open_landing(std::span<std::byte> memory, bool may_take_back, La
   if (!peer_.failure.ok()) return peer_.failure;
   landing.number = next_landing_++;
   landing.bytes = memory.size();
-  const auto tag = UcxTag::of(peer_.rank, channel_, UcxTag::transfer, landing.number);
+  const auto tag = UcxTag::of(peer_.rank, channel_, UcxTag::Kind::transfer, landing.number);
   auto region = worker_.memory().find(memory.data(), memory.size());
   const bool put = peer_.puts && !may_take_back && region && region->key().size() <= landing.key.size();
   if (put) {
@@ -47,7 +47,7 @@ std::size_t UcxWire::take_back(std::size_t most) {
     if (youngest.request == nullptr || youngest.put) break;
     ucx_.request_cancel(worker_.handle(), youngest.request);
     if (ucx_.request_check_status(youngest.request) != UCS_ERR_CANCELED) break;
-    const auto tag = UcxTag::of(peer_.rank, channel_, UcxTag::transfer, youngest.number);
+    const auto tag = UcxTag::of(peer_.rank, channel_, UcxTag::Kind::transfer, youngest.number);
     ucx_.request_free(youngest.request);
     landings_.pop_back();
     taken_back_.push_back(receive({}, tag));
@@ -71,7 +71,7 @@ void* UcxWire::send_transfer(std::span<const std::byte> memory, std::uint64_t nu
   const ucp_request_param_t params = params_of(memory.data(), region);
   void* const request =
       ucx_.tag_send_nbx(peer_.endpoint, memory.data(), memory.size(),
-                        UcxTag::of(worker_.rank(), channel_, UcxTag::transfer, number), &params);
+                        UcxTag::of(worker_.rank(), channel_, UcxTag::Kind::transfer, number), &params);
   if (!UCS_PTR_IS_ERR(request)) return request;
   fail(UCS_PTR_STATUS(request));
   return nullptr;

@@ -77,7 +77,7 @@ void* UcxWire::receive(std::span<std::byte> memory, ucp_tag_t tag, const UcxRegi
 }
 
 void UcxWire::post(std::uint32_t slot) {
-  const auto tag = UcxTag::of(peer_.rank, channel_, UcxTag::message, next_receive_++);
+  const auto tag = UcxTag::of(peer_.rank, channel_, UcxTag::Kind::message, next_receive_++);
   receiving_.push_back({slot, receive({receive_slot(slot), kSlotBytes}, tag)});
 }
 
@@ -112,8 +112,9 @@ Result<bool> UcxWire::send(std::span<const std::byte> head, std::span<const std:
   std::memcpy(message, head.data(), head.size());
   if (!body.empty()) std::memcpy(message + head.size(), body.data(), body.size());
   ucp_request_param_t none{};
-  void* request = ucx_.tag_send_nbx(peer_.endpoint, message, head.size() + body.size(),
-                                    UcxTag::of(worker_.rank(), channel_, UcxTag::message, next_send_), &none);
+  void* request =
+      ucx_.tag_send_nbx(peer_.endpoint, message, head.size() + body.size(),
+                        UcxTag::of(worker_.rank(), channel_, UcxTag::Kind::message, next_send_), &none);
   if (UCS_PTR_IS_ERR(request)) {
     fail(UCS_PTR_STATUS(request));
     return peer_.failure;

@@ -182,7 +182,7 @@ void UcxWorker::find_what_arrived() {
 std::optional<std::pair<int, Channel>> UcxWorker::caller() {
   if (stopped_) return std::nullopt;
   ucp_tag_recv_info_t info{};
-  const auto first = UcxTag::of(0, Channel::collective, UcxTag::message, 0);
+  const auto first = UcxTag::of(0, Channel::collective, UcxTag::Kind::message, 0);
   if (ucx().tag_probe_nb(worker_, first, UcxTag::kAnyLink, 0, &info) == nullptr) return std::nullopt;
   const int sender = UcxTag::sender(info.sender_tag);
   const Channel channel = UcxTag::channel(info.sender_tag);

@@ -16,11 +16,11 @@ namespace lockstep::internal {
 
 /// What a tag says. Tags are exact: every message has its own.
 struct UcxTag {
-  enum Kind : std::uint64_t { message = 0, transfer = 1 };
+  enum class Kind : std::uint64_t { message = 0, transfer = 1 };
   static constexpr int kNumberBits = 40, kKindBits = 1, kChannelBits = 2;
   static constexpr ucp_tag_t of(int sender, Channel channel, Kind kind, std::uint64_t number) {
     return (((static_cast<ucp_tag_t>(sender) << kChannelBits | static_cast<ucp_tag_t>(channel)) << kKindBits |
-             kind)
+             static_cast<ucp_tag_t>(kind))
             << kNumberBits) |
            (number & ((ucp_tag_t{1} << kNumberBits) - 1));
   }
