@@ -163,9 +163,10 @@ ZeroResult measure_zero(Communicator& communicator, Board& board, const DdpOptio
   for (std::size_t round = 0; round < options.rounds; ++round) {
     time(step, [&] { trainer->step(false); });
     time(at_once, [&] { trainer->step(true); });
-    time(gather, [&] { trainer->gather(); });
     time(alone, compute);
   }
+  // Last: a step would begin with the gradients of the step before, which this drops.
+  for (std::size_t round = 0; round < options.rounds; ++round) time(gather, [&] { trainer->gather(); });
   for (auto* times : {&step, &at_once, &gather, &alone}) board.max(*times);
   result.step_ms = median(step);
   result.at_once_ms = options.zero == 0 ? result.step_ms : median(at_once);
