@@ -55,6 +55,13 @@ std::string find_problem(std::span<const Parameter> parameters, const ReducerOpt
              "has a null gradient; set it, or let gradients be views (ShardedOptimizer: "
              "ZeroStage::optimizer)";
     }
+    // Else what backward puts there would silently stay this rank's own.
+    if (options.gradients_as_views && p.gradient != nullptr) {
+      return who +
+             "has memory for its gradient, which nothing reads while gradients are views; leave it null and "
+             "let backward write to gradient(i) (a Reducer with gradients_as_views = false reads it, and a "
+             "ShardedOptimizer with ZeroStage::gradients)";
+    }
     if (!is_aligned(p.value, p.type)) return who + "has a value that is not aligned for its type";
     if (!options.gradients_as_views && !is_aligned(p.gradient, p.type)) {
       return who + "has a gradient that is not aligned for its type";

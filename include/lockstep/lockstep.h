@@ -279,14 +279,14 @@ typedef struct {
   const size_t* shape; /* `dimensions` sizes; read only during the call */
   size_t dimensions;
   void* value;
-  void* gradient; /* NULL unless own_gradients */
+  void* gradient; /* with own_gradients only; otherwise NULL, or it is refused */
 } lockstep_parameter_t;
 
 /* A zeroed struct asks for the defaults. */
 typedef struct {
   size_t bucket_bytes, first_bucket_bytes; /* 0: the defaults */
-  int own_gradients;                       /* not views: gradients stay where the parameters say */
-  int sum;                                 /* no average */
+  int own_gradients; /* gradients_as_views = false: they stay where the parameters say */
+  int sum;           /* no average */
   int weighted, find_unused, static_graph, check_finite;
   int check_first; /* above 0: yes; below 0: no; 0: as lockstep::ReducerOptions says */
   int no_undo;     /* no copy of the gradients: a step that fails then leaves views undefined */

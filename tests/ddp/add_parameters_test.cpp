@@ -22,8 +22,12 @@ using testing::thrown_by;
 constexpr std::size_t kTensors = 16;
 constexpr std::size_t kAtFirst = 9;
 
-std::span<const Parameter> first_of(Model& model) { return std::span(model.list()).first(kAtFirst); }
-std::span<const Parameter> rest_of(Model& model) { return std::span(model.list()).subspan(kAtFirst); }
+std::span<const Parameter> first_of(Model& model, const ReducerOptions& options) {
+  return std::span(model.list(options)).first(kAtFirst);
+}
+std::span<const Parameter> rest_of(Model& model, const ReducerOptions& options) {
+  return std::span(model.list(options)).subspan(kAtFirst);
+}
 
 void mark(Reducer& reducer, const Model& model, int rank, std::size_t step, std::size_t tensors) {
   for (std::size_t i = tensors; i-- > 0;) {
@@ -65,7 +69,8 @@ TEST(AddParameters, CountAsIfTheyHadBeenThere) {
       Model model(kTensors, 3);
       for (std::size_t i = 0; i < kTensors; ++i)
         for (float& value : model.values(i)) value = static_cast<float>(rank);
-      Reducer reducer(communicator, first_of(model), options_of(bits));
+      const ReducerOptions options = options_of(bits);
+      Reducer reducer(communicator, first_of(model, options), options);
       const auto step = [&](std::size_t tensors) {
         const std::size_t number = reducer.steps();
         mark(reducer, model, rank, number, tensors);
@@ -75,7 +80,7 @@ TEST(AddParameters, CountAsIfTheyHadBeenThere) {
       for (int k = 0; k < 3; ++k) step(kAtFirst);
       std::vector<void*> places;
       for (std::size_t i = 0; i < kAtFirst; ++i) places.push_back(reducer.gradient(i));
-      reducer.add_parameters(rest_of(model));
+      reducer.add_parameters(rest_of(model, options));
       for (std::size_t i = 0; i < kAtFirst; ++i) EXPECT_EQ(reducer.gradient(i), places[i]) << i;
       for (std::size_t i = kAtFirst; i < kTensors; ++i) {
         for (const float value : model.values(i)) ASSERT_EQ(value, 0) << "tensor " << i;  // Rank 0's.
@@ -99,15 +104,15 @@ TEST(AddParameters, CountAsIfTheyHadBeenThere) {
 TEST(AddParameters, LetTheBucketsFollowTheNewOrder) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(kTensors, 3);
-    ReducerOptions options = options_of(0);
-    Reducer reducer(communicator, first_of(model), options);
+    const ReducerOptions options = options_of(0);
+    Reducer reducer(communicator, first_of(model, options), options);
     const auto forwards = [&](std::size_t tensors) {
       for (std::size_t i = 0; i < tensors; ++i) reducer.mark_ready(i);
       reducer.wait();
     };
     forwards(kAtFirst);
     EXPECT_EQ(reducer.plan().buckets[0].parts[0].parameter, 0u);
-    reducer.add_parameters(rest_of(model));
+    reducer.add_parameters(rest_of(model, options));
     forwards(kTensors);
     EXPECT_EQ(reducer.plan().buckets[0].parts[0].parameter, 0u);
     EXPECT_EQ(reducer.plan().buckets.back().parts.back().parameter, kTensors - 1);
@@ -118,12 +123,9 @@ TEST(AddParameters, LetTheBucketsFollowTheNewOrder) {
 TEST(AddParameters, LeaveWhatAHookKeeps) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(kTensors, 3);
-    const auto options = [] {
-      ReducerOptions chosen{.bucket_bytes = 4'000, .first_bucket_bytes = 1'000};
-      chosen.hook = make_top_k_hook({.share = 0.2});
-      return chosen;
-    };
-    Reducer reducer(communicator, first_of(model), options());
+    ReducerOptions options{.bucket_bytes = 4'000, .first_bucket_bytes = 1'000};
+    options.hook = make_top_k_hook({.share = 0.2});
+    Reducer reducer(communicator, first_of(model, options), options);
     mark(reducer, model, communicator.rank(), 0, kAtFirst);
     reducer.wait();
     const auto contents = [&](const std::set<std::size_t>& of) {
@@ -140,7 +142,7 @@ TEST(AddParameters, LeaveWhatAHookKeeps) {
     EXPECT_TRUE(std::any_of(of_thawed.begin(), of_thawed.end(), [](const auto& tensor) {
       return std::any_of(tensor.second.begin(), tensor.second.end(), [](float x) { return x != 0; });
     }));
-    reducer.add_parameters(rest_of(model));
+    reducer.add_parameters(rest_of(model, options));
     EXPECT_EQ(contents(old), before);
     const std::size_t buckets = reducer.plan().buckets.size();
     const std::size_t frozen[] = {3, 4, 5, 6, 7};
@@ -154,7 +156,8 @@ TEST(AddParameters, ThatDifferAreNamedAndTheReducerIsAsBefore) {
   on_ranks(3, "auto", [](Communicator& communicator) {
     const bool culprit = communicator.rank() == 2;
     Model model(kTensors, 3);
-    Reducer reducer(communicator, first_of(model), options_of(1));
+    const ReducerOptions options = options_of(1);  // Views.
+    Reducer reducer(communicator, first_of(model, options), options);
     const auto expect = [&](std::span<const Parameter> added, ErrorCode code, const std::string& text) {
       const Error error = thrown_by([&] { reducer.add_parameters(added); });
       EXPECT_EQ(error.code(), code);
@@ -165,16 +168,20 @@ TEST(AddParameters, ThatDifferAreNamedAndTheReducerIsAsBefore) {
       reducer.wait();
       expect_averages(reducer, model, 3, number, kAtFirst);
     };
-    std::vector<Parameter> added(rest_of(model).begin(), rest_of(model).end());
+    std::vector<Parameter> added(rest_of(model, options).begin(), rest_of(model, options).end());
     expect(culprit ? std::span(added).first(2) : std::span(added), ErrorCode::mismatch,
            "parameter 11 differs on rank 2, which has only 11 parameters; rank 0 has \"tensor11\"");
     if (culprit) added[3].shape = {1, 1};
     expect(added, ErrorCode::mismatch, "parameter 12 differs on rank 2, which has \"tensor12\" f32 [1, 1]");
-    added.assign(rest_of(model).begin(), rest_of(model).end());
+    added.assign(rest_of(model, options).begin(), rest_of(model, options).end());
     added[5].shape = {7};
     added[5].value = culprit ? nullptr : added[5].value;
     expect(added, culprit ? ErrorCode::invalid_argument : ErrorCode::refused,
            "parameter 14, \"tensor14\" f32 [7], has a null value");
+    added.assign(rest_of(model, options).begin(), rest_of(model, options).end());
+    added[5].gradient = culprit ? added[5].value : nullptr;
+    expect(added, culprit ? ErrorCode::invalid_argument : ErrorCode::refused,
+           "has memory for its gradient, which nothing reads");
     EXPECT_THROW(reducer.mark_ready(kAtFirst), Error);
   });
 }
@@ -182,15 +189,16 @@ TEST(AddParameters, ThatDifferAreNamedAndTheReducerIsAsBefore) {
 TEST(AddParameters, JoinBetweenStepsOnly) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(kTensors, 3);
-    Reducer reducer(communicator, first_of(model), options_of(1));
+    const ReducerOptions options = options_of(1);
+    Reducer reducer(communicator, first_of(model, options), options);
     reducer.mark_ready(0);
-    const Error error = thrown_by([&] { reducer.add_parameters(rest_of(model)); });
+    const Error error = thrown_by([&] { reducer.add_parameters(rest_of(model, options)); });
     EXPECT_EQ(std::string(error.what()),
               "add_parameters was called in the midst of step 1; call wait() first");
     for (std::size_t i = 1; i < kAtFirst; ++i) reducer.mark_ready(i);
     reducer.wait();
     reducer.add_parameters({});  // Nobody joins.
-    reducer.add_parameters(rest_of(model));
+    reducer.add_parameters(rest_of(model, options));
     for (std::size_t i = 0; i < kTensors; ++i) reducer.mark_ready(i);
     reducer.wait();
   });

@@ -21,12 +21,12 @@ using testing::fails;
 using testing::ok;
 using testing::refuses_null;
 
-/// Two vectors of four with gradients of their own, and the C structs that say so.
+/// Two vectors of four, and the C structs that say so.
 struct CModel {
   std::size_t shape[1] = {4};
-  float values[2][4] = {}, gradients[2][4] = {};
-  lockstep_parameter_t list[2] = {{"first", LOCKSTEP_F32, shape, 1, values[0], gradients[0]},
-                                  {nullptr, LOCKSTEP_F32, shape, 1, values[1], gradients[1]}};
+  float values[2][4] = {};
+  lockstep_parameter_t list[2] = {{"first", LOCKSTEP_F32, shape, 1, values[0], nullptr},
+                                  {nullptr, LOCKSTEP_F32, shape, 1, values[1], nullptr}};
 };
 
 lockstep_reducer_t make(lockstep_comm_t comm, const CModel& model,
@@ -129,11 +129,13 @@ TEST(CApiReducer, TakesEveryOption) {
 TEST(CApiReducer, KeepsGradientsWhereTheParametersSayAndSums) {
   on_two([](lockstep_comm_t comm) {
     CModel model;
+    float gradients[2][4] = {};
+    for (std::size_t i = 0; i < 2; ++i) model.list[i].gradient = gradients[i];
     lockstep_reducer_options_t options{};
     options.own_gradients = options.sum = 1;
     lockstep_reducer_t reducer = make(comm, model, options);
     for (std::size_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(gradient_of(reducer, i), model.gradients[i]);
+      EXPECT_EQ(gradient_of(reducer, i), gradients[i]);
       fill_and_mark(reducer, i, static_cast<float>(lockstep_rank(comm) + 1));
     }
     ok(lockstep_reducer_wait(reducer));
@@ -237,6 +239,11 @@ TEST(CApiReducer, WhatOneRankCannotPassIsToldToAll) {
             "parameter 1, \"parameter 1\", has a null shape");
     refused(lockstep_reducer_create(comm, model.list, 2, wrong ? &odd : nullptr, &reducer),
             "no hook is called \"zip\"");
+    float gradient[4] = {};
+    CModel unread;
+    unread.list[1].gradient = gradient;
+    refused(lockstep_reducer_create(comm, wrong ? unread.list : model.list, 2, nullptr, &reducer),
+            "parameter 1, \"parameter 1\" f32 [4], has memory for its gradient, which nothing reads");
     EXPECT_EQ(reducer, nullptr);
     reducer = make(comm, model);
     CModel joins;

@@ -249,6 +249,26 @@ TEST(DeviceReducer, MisuseFailsTheStepOnEveryRankAndTheNextOneIsGood) {
   });
 }
 
+TEST(DeviceReducer, MemoryForGradientsThatNothingReadsIsRefusedOnAllRanks) {
+  on_ranks(2, "shm", [](Communicator& host) {
+    DeviceCommunicator device(host, 0);
+    const Model model(host.rank(), 0);
+    std::vector<Parameter> list = model.parameters;
+    if (host.rank() == 1) list[2].gradient = list[2].value;
+    const auto options = small_buckets(DeviceCompression::none);
+    const auto expect_refusal = [&](const std::pair<ErrorCode, std::string>& error) {
+      EXPECT_EQ(error.first, host.rank() == 1 ? ErrorCode::invalid_argument : ErrorCode::refused);
+      EXPECT_NE(error.second.find("\"layer2\""), std::string::npos) << error.second;
+      EXPECT_NE(error.second.find("has memory for its gradient, which nothing reads"), std::string::npos)
+          << error.second;
+    };
+    expect_refusal(error_of([&] { DeviceReducer(host, device, list, options); }));
+    DeviceReducer reducer(host, device, std::span(list).first(2), options);
+    expect_refusal(error_of([&] { reducer.add_parameters(std::span(list).subspan(2)); }));
+    device.finalize();
+  });
+}
+
 TEST(DeviceReducer, ACompressionWithoutMeaningIsRefused) {
   on_ranks(2, "shm", [](Communicator& host) {
     DeviceCommunicator device(host, 0);

@@ -80,8 +80,12 @@ TEST(HalfInF32, RoundsOnceWithWeightsToo) {
       };
       std::vector<std::uint16_t> value(kCount), gradient(kCount);
       std::vector<float> single(1), single_gradient(1);
-      const std::vector<Parameter> list{{"half", DataType::bf16, {kCount}, value.data(), gradient.data()},
-                                        {"single", DataType::f32, {}, single.data(), single_gradient.data()}};
+      std::vector<Parameter> list{{"half", DataType::bf16, {kCount}, value.data(), nullptr},
+                                  {"single", DataType::f32, {}, single.data(), nullptr}};
+      if (!views) {
+        list[0].gradient = gradient.data();
+        list[1].gradient = single_gradient.data();
+      }
       ReducerOptions options;
       options.gradients_as_views = views;
       options.half_in_f32 = options.weighted = true;

@@ -69,7 +69,7 @@ TEST(CommunicationHook, GetsEveryBucketOnceInPlanOrder) {
       ReducerOptions options = small_buckets(hook);
       options.gradients_as_views = views;
       options.rebuild = false;  // One plan, attached once.
-      Reducer reducer(communicator, model.list(), options);
+      Reducer reducer(communicator, model.list(options), options);
       for (std::size_t step = 0; step < kSteps; ++step) {
         run_step(reducer, model, communicator.rank(), step);
         expect_averages(reducer, model, communicator.size(), step);
@@ -96,7 +96,7 @@ TEST(CommunicationHook, IsAttachedAnewToRebuiltBuckets) {
     auto hook = std::make_shared<GatheringHook>();
     ReducerOptions options = small_buckets(hook);
     options.gradients_as_views = false;
-    Reducer reducer(communicator, model.list(), options);
+    Reducer reducer(communicator, model.list(options), options);
     for (std::size_t step = 0; step < kSteps; ++step) {
       run_step(reducer, model, communicator.rank(), step);
       expect_averages(reducer, model, communicator.size(), step);
@@ -177,7 +177,7 @@ TEST(CommunicationHook, ThatReturnsTheWrongSizeOnOneRankIsThatRanksErrorEverywhe
       Work work = c.all_reduce_async(bucket.data, result.data(), bucket.count, bucket.type, bucket.op());
       return HookResult{std::move(work), result.data(), bucket.count - lacking};
     });
-    Reducer reducer(communicator, model.list(), options);
+    Reducer reducer(communicator, model.list(options), options);
     const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
     EXPECT_EQ(error.culprit(), 1);
     EXPECT_NE(std::string(error.what()).find("gradients of step 1: rank 1 got "), std::string::npos)
@@ -195,7 +195,7 @@ TEST(CommunicationHook, ThatDiffersBetweenRanksIsNamed) {
     Model model(3, 1);
     const ReducerOptions options =
         communicator.rank() == 0 ? ReducerOptions{} : small_buckets(std::make_shared<GatheringHook>());
-    const Error error = thrown_by([&] { Reducer reducer(communicator, model.list(), options); });
+    const Error error = thrown_by([&] { Reducer reducer(communicator, model.list(options), options); });
     EXPECT_EQ(error.code(), ErrorCode::mismatch);
     EXPECT_NE(std::string(error.what()).find("hook \"gathering\""), std::string::npos) << error.what();
   });
@@ -220,12 +220,14 @@ TEST(CommunicationHook, OfAnotherReducerIsRefusedOnEveryRank) {
         Reducer reducer(communicator, model.list(), small_buckets(hook));
         expect_refusal("Reducer", [&] { Reducer(communicator, model.list(), small_buckets(other)); });
         expect_refusal("ShardedOptimizer", [&] {
-          ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1), {.hook = other});
+          ShardedOptimizer(communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(0.1),
+                           {.hook = other});
         });
         run_step(reducer, model, communicator.rank(), 0);
         expect_averages(reducer, model, communicator.size(), 0);
       }
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1), {.hook = other});
+      ShardedOptimizer sharded(communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(0.1),
+                               {.hook = other});
     });
   }
 }

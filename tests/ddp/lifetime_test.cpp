@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/model.hpp"
@@ -62,7 +63,7 @@ TEST(Lifetime, TheHandleOfAShardedOptimizersCommunicatorMayGoFirst) {
     auto communicator = std::make_unique<Communicator>(std::move(given));
     const int rank = communicator->rank();
     Model model(kTensors, 1);
-    ShardedOptimizer sharded(*communicator, model.list(), std::make_shared<AdamW>(1e-3));
+    ShardedOptimizer sharded(*communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(1e-3));
     communicator.reset();
     step(sharded, model, rank);
     sharded.clip_gradients(1);
@@ -117,7 +118,9 @@ template <typename Trainer, typename... Arguments>
 void expect_refusal_in_child(Arguments... arguments) {
   auto group = Communicator::local_group(1);
   Model model(kTensors, 1);
-  auto trainer = std::make_unique<Trainer>(group[0], model.list(), arguments...);
+  constexpr bool kSharded = std::is_same_v<Trainer, ShardedOptimizer>;
+  const auto& list = kSharded ? model.list(ZeroStage::gradients) : model.list();
+  auto trainer = std::make_unique<Trainer>(group[0], list, arguments...);
   step(*trainer, model, 0);
   const auto refused = [](const std::string& text) {
     return text.find("was forked from") != std::string::npos;
@@ -148,7 +151,9 @@ TEST(Lifetime, AForkedChildIsRefusedAndEnds) {
 TEST(Lifetime, ArgumentsThatAreNullAreNamed) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(kTensors, 1);
-    EXPECT_NE(std::string(thrown_by([&] { ShardedOptimizer(communicator, model.list(), nullptr); }).what())
+    EXPECT_NE(std::string(thrown_by([&] {
+                            ShardedOptimizer(communicator, model.list(ZeroStage::gradients), nullptr);
+                          }).what())
                   .find("the optimizer is null"),
               std::string::npos);
     EXPECT_NE(

@@ -64,7 +64,7 @@ void expect_failed_step(const ReducerOptions& options, const std::string& text, 
   for (const char* transports : {"shm", "tcp"}) {
     on_ranks(kRanks, transports, [&](Communicator& communicator) {
       Model model(12, 1);
-      Reducer reducer(communicator, model.list(), options);
+      Reducer reducer(communicator, model.list(options), options);
       const int rank = communicator.rank();
       write_all(reducer, model, rank);
       mark_all(reducer, model, rank);
@@ -209,7 +209,7 @@ TEST(NonFinite, GradientsAreNamedOnEveryRankAndDoNotSpread) {
           options.gradients_as_views = views;
           options.check_finite = true;
           options.check_first = first;
-          Reducer reducer(communicator, model.list(), options);
+          Reducer reducer(communicator, model.list(options), options);
           const bool culprit = communicator.rank() == kCulprit;
           write_all(reducer, model, communicator.rank());
           if (culprit) static_cast<float*>(reducer.gradient(4))[model.elements(4) - 1] = bad;
@@ -244,7 +244,7 @@ TEST(Replicas, ThatDifferAreNamedByTensorAndRankEveryFewSteps) {
     Model model(12, 1);
     ReducerOptions options;
     options.check_replicas_every = 3;
-    Reducer reducer(communicator, model.list(), options);
+    Reducer reducer(communicator, model.list(options), options);
     for (int step = 1; step <= 4; ++step) expect_good_step(reducer, model, communicator);
     if (communicator.rank() == 2) model.values(5)[3] += 1e-6f;
     expect_good_step(reducer, model, communicator);

@@ -110,7 +110,7 @@ inline Reducer make_trainer(Reducer*, Communicator& communicator, Model& model, 
   options.check_first = modes.check_first;
   options.overlap_forward = modes.overlap_forward;
   if (modes.hook) options.hook = all_reduce_hook();
-  return Reducer(communicator, model.list(), options);
+  return Reducer(communicator, model.list(options), options);
 }
 
 /// Gradient descent at a rate of 1: what a step takes away from the values is the gradient.
@@ -122,7 +122,8 @@ inline ShardedOptimizer make_trainer(ShardedOptimizer*, Communicator& communicat
   options.find_unused = modes.unused;
   options.check_first = modes.check_first;
   if (modes.hook) options.hook = all_reduce_hook();
-  return ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0), options);
+  return ShardedOptimizer(communicator, model.list(options.stage), std::make_shared<SgdMomentum>(1.0, 0.0),
+                          options);
 }
 
 /// One rank's run, with a Reducer or a ShardedOptimizer.

@@ -19,12 +19,19 @@ class Model {
       const std::vector<std::size_t> shape{1 + random() % 40, random() % 30};
       values_.emplace_back(shape[0] * shape[1]);
       gradients_.emplace_back(values_.back().size());
-      list_.push_back(
-          {"tensor" + std::to_string(i), DataType::f32, shape, values_[i].data(), gradients_[i].data()});
+      list_.push_back({"tensor" + std::to_string(i), DataType::f32, shape, values_[i].data(), nullptr});
+      list_with_gradients_.push_back(list_.back());
+      list_with_gradients_.back().gradient = gradients_[i].data();
     }
   }
 
-  std::vector<Parameter>& list() { return list_; }
+  /// With memory for gradients where these are left to the caller.
+  std::vector<Parameter>& list(const ReducerOptions& options = {}) {
+    return options.gradients_as_views ? list_ : list_with_gradients_;
+  }
+  std::vector<Parameter>& list(ZeroStage stage) {
+    return stage == ZeroStage::gradients ? list_with_gradients_ : list_;
+  }
   std::size_t tensors() const { return list_.size(); }
   std::size_t elements(std::size_t i) const { return values_[i].size(); }
   std::vector<float>& values(std::size_t i) { return values_[i]; }
@@ -32,7 +39,7 @@ class Model {
  private:
   std::vector<std::vector<float>> values_;
   std::vector<std::vector<float>> gradients_;
-  std::vector<Parameter> list_;
+  std::vector<Parameter> list_, list_with_gradients_;
 };
 
 /// What `rank` computes for element `e` of tensor `i` in `step`.

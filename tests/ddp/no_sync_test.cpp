@@ -80,8 +80,8 @@ TEST(NoSync, CountsForNothingInShardsWhereTheRankThenHasNoData) {
   for (const auto& arrangement : testing::kArrangements) {
     on_ranks(2, "auto", [&](Communicator& communicator) {
       Model model(20, 5);
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0),
-                               testing::small_buckets(arrangement));
+      ShardedOptimizer sharded(communicator, model.list(arrangement.stage),
+                               std::make_shared<SgdMomentum>(1.0, 0.0), testing::small_buckets(arrangement));
       const int rank = communicator.rank();
       const auto backward = [&] {
         for (std::size_t i = model.tensors(); i-- > 0;) {

@@ -19,7 +19,8 @@ class Numbers {
       : communicator_(communicator), values_(count), gradients_(count) {
     std::vector<Parameter> list;
     for (std::size_t i = 0; i < count; ++i) {
-      list.push_back({"n" + std::to_string(i), DataType::f32, {}, &values_[i], &gradients_[i]});
+      float* const gradient = options.gradients_as_views ? nullptr : &gradients_[i];
+      list.push_back({"n" + std::to_string(i), DataType::f32, {}, &values_[i], gradient});
     }
     reducer_.emplace(communicator, list, options);
   }

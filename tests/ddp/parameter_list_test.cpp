@@ -49,10 +49,10 @@ TEST(ParameterList, NamesWhatIsNotAligned) {
             "parameter 0, \"fc1.weight\" f32 [0], has a gradient that is not aligned for its type");
   odd[0].gradient = odd[2].gradient = nullptr;
   EXPECT_EQ(list_of(odd, {.gradients_as_views = false}).problem, "");
-  odd[1].gradient = odd[1].value;
+  odd = model();
   odd[1].type = DataType::complex64;
-  odd[1].value = g_value;
-  EXPECT_EQ(list_of(odd).problem, "");  // Views: nobody reads it.
+  odd[1].value = g_value + 1;  // Aligned for its parts.
+  EXPECT_EQ(list_of(odd).problem, "");
 }
 
 TEST(ParameterList, NamesAShape) {
@@ -142,6 +142,10 @@ TEST(ParameterList, NamesUnusableParameters) {
   bad = model();
   expect_problem(bad, {.gradients_as_views = false},
                  "parameter 0, \"fc1.weight\" f32 [8, 4], has a null gradient");
+  bad[0].gradient = bad[0].value;
+  expect_problem(bad, {},
+                 "parameter 0, \"fc1.weight\" f32 [8, 4], has memory for its gradient, which nothing reads");
+  bad = model();
   bad[2].type = DataType::i32;
   expect_problem(bad, {}, "parameter 2, \"fc2.weight\" i32 [4, 2], has a type without gradients");
   bad[2].type = static_cast<DataType>(99);

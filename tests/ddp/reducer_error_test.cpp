@@ -60,6 +60,29 @@ TEST(ReducerErrors, EveryRankNamesTheOneThatCannotStart) {
   });
 }
 
+/// Views are the default: a rank whose backward wrote there would train on gradients of its own.
+TEST(ReducerErrors, EveryRankNamesMemoryForGradientsThatNothingWouldRead) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    Model model(4, 1);
+    const auto own = model.list({.gradients_as_views = false});
+    const bool culprit = communicator.rank() == 1;
+    const auto expect_named = [](const Error& error) {
+      expect_text(error, "parameter 0, \"tensor0\"");
+      expect_text(error, "has memory for its gradient, which nothing reads");
+    };
+    const Error all = thrown_by([&] { Reducer reducer(communicator, own); });
+    EXPECT_EQ(all.code(), ErrorCode::invalid_argument);
+    expect_named(all);
+    const Error one = thrown_by([&] { Reducer reducer(communicator, culprit ? own : model.list()); });
+    EXPECT_EQ(one.code(), culprit ? ErrorCode::invalid_argument : ErrorCode::refused);
+    EXPECT_EQ(one.culprit(), 1);
+    expect_named(one);
+    const ReducerOptions options{.gradients_as_views = !culprit};  // Each rank as it likes.
+    Reducer reducer(communicator, model.list(options), options);
+    expect_step_works(reducer, model, communicator);
+  });
+}
+
 TEST(ReducerErrors, RefusesAnEmptyModelOnEveryRank) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     const Error error = thrown_by([&] { Reducer reducer(communicator, {}); });

@@ -39,7 +39,7 @@ void expect_reduced(Reducer& reducer, const Model& model, int ranks, std::size_t
 /// Steps in which every rank marks in an order of its own.
 void run_steps(Communicator& communicator, const ReducerOptions& options) {
   Model model(20, 5);
-  Reducer reducer(communicator, model.list(), options);
+  Reducer reducer(communicator, model.list(options), options);
   const int rank = communicator.rank();
   for (std::size_t step = 0; step < 5; ++step) {
     for (const std::size_t i :
@@ -131,7 +131,7 @@ TEST(Reducer, StartsFromRankZerosValuesAndZeroGradients) {
       }
       ReducerOptions options = kSmallBuckets;
       options.gradients_as_views = views;
-      Reducer reducer(communicator, model.list(), options);
+      Reducer reducer(communicator, model.list(options), options);
       for (std::size_t i = 0; i < model.tensors(); ++i) {
         for (const float value : model.values(i)) EXPECT_EQ(value, 1.0f + static_cast<float>(i));
         const auto* gradient = static_cast<const float*>(reducer.gradient(i));

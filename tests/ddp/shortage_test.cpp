@@ -114,8 +114,8 @@ TEST(Shortage, OfMemoryForTheUndoCopyEndsTheConstructionOfAShardedOptimizerOnAll
     Model model(4, 2);
     const Error error = thrown_by([&] {
       const NoMemoryFrom none(1u << 20, communicator.rank() == kShort);
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.1),
-                               {.stage = ZeroStage::optimizer});
+      ShardedOptimizer sharded(communicator, model.list(ZeroStage::optimizer),
+                               std::make_shared<SgdMomentum>(0.1), {.stage = ZeroStage::optimizer});
       for (std::size_t i = 0; i < model.tensors(); ++i) sharded.mark_ready(i);
       sharded.wait();
     });
@@ -156,7 +156,7 @@ TEST(Shortage, OfMemoryForParametersThatJoinEndsTheNextStepOnAllRanks) {
       mark_all(numbers, 3);
       numbers.reducer().wait();
       std::vector<float> values(2'000);
-      const Parameter more{"more", DataType::f32, {2'000}, values.data(), values.data()};
+      const Parameter more{"more", DataType::f32, {2'000}, values.data(), nullptr};
       expect_told(thrown_by([&] {
                     const NoDescriptors none(communicator.rank() == kShort);
                     numbers.reducer().add_parameters({&more, 1});
@@ -177,8 +177,8 @@ class LentWorld {
         gradients_(kTensors, std::vector<float>(kElements, 1)) {
     std::vector<Parameter> list;
     for (std::size_t i = 0; i < kTensors; ++i) {
-      list.push_back(
-          {"t" + std::to_string(i), DataType::f32, {kElements}, values_[i].data(), gradients_[i].data()});
+      float* const own = options.stage == ZeroStage::gradients ? gradients_[i].data() : nullptr;
+      list.push_back({"t" + std::to_string(i), DataType::f32, {kElements}, values_[i].data(), own});
     }
     options.bucket_bytes = options.first_bucket_bytes = kElements * sizeof(float);
     sharded_.emplace(communicator, list, std::make_shared<SgdMomentum>(0.1), options);
@@ -201,7 +201,8 @@ TEST(Shortage, OfMemoryForParametersThatJoinShardsEndsTheNextStepOnAllRanks) {
       LentWorld world(communicator, {.stage = stage});
       ShardedOptimizer& sharded = world.sharded();
       std::vector<float> values(2'000);
-      const Parameter more{"more", DataType::f32, {2'000}, values.data(), values.data()};
+      float* const own = stage == ZeroStage::gradients ? values.data() : nullptr;
+      const Parameter more{"more", DataType::f32, {2'000}, values.data(), own};
       expect_told(thrown_by([&] {
                     const NoDescriptors none(communicator.rank() == kShort);
                     sharded.add_parameters({&more, 1});

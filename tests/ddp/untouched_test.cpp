@@ -79,7 +79,7 @@ Options options_of(const Way& way, Hook& hook) {
 Reducer make(Reducer*, Communicator& communicator, Model& model, const Way& way, Hook& hook) {
   auto options = options_of<ReducerOptions>(way, hook);
   options.gradients_as_views = way.views;
-  return Reducer(communicator, model.list(), options);
+  return Reducer(communicator, model.list(options), options);
 }
 
 /// Gradient descent at a rate of 1: what a step takes away from the values is the gradient.
@@ -87,7 +87,8 @@ ShardedOptimizer make(ShardedOptimizer*, Communicator& communicator, Model& mode
                       Hook& hook) {
   auto options = options_of<ShardedOptions>(way, hook);
   options.stage = static_cast<ZeroStage>(way.zero);
-  return ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0), options);
+  return ShardedOptimizer(communicator, model.list(options.stage), std::make_shared<SgdMomentum>(1.0, 0.0),
+                          options);
 }
 
 /// One rank's trainer, whose gradients have random bits.
@@ -248,7 +249,7 @@ TEST(Untouched, CostsMemoryOnlyWhereItIsWanted) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(kTensors, 1);
     const auto bytes_with = [&](const ReducerOptions& options) {
-      Reducer reducer(communicator, model.list(), options);
+      Reducer reducer(communicator, model.list(options), options);
       for (std::size_t i = 0; i < kTensors; ++i) reducer.mark_ready(i);
       reducer.wait();
       return reducer.undo_bytes();

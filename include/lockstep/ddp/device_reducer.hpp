@@ -60,9 +60,9 @@ struct DeviceReducerOptions {
 };
 
 /// As Reducer (reducer.hpp), for gradients in device memory: no call waits for the device, but wait() with
-/// check_finite and check_replicas_every. Gradients are views into buckets; a full bucket is all_reduced on a
-/// stream of the reducer's own, of high priority, as soon as the streams that computed it get there, while
-/// the others go on.
+/// check_finite and check_replicas_every. Gradients are views into buckets (Parameter::gradient is null:
+/// memory that nothing reads is refused); a full bucket is all_reduced on a stream of the reducer's own, of
+/// high priority, as soon as the streams that computed it get there, while the others go on.
 ///
 /// Thread safety: gradient() and mark_ready() from any thread while backward is being enqueued; everything
 /// else from one thread at a time, and while no other thread is in a call.

@@ -16,9 +16,9 @@ struct Parameter {
   DataType type = DataType::f32;  ///< A float or complex type.
   std::vector<std::size_t> shape;
   void* value = nullptr;
-  /// Where the caller keeps the gradient, contiguous and aligned. Read only without
-  /// ReducerOptions::gradients_as_views; with views the reducer owns the gradients and tells where they are:
-  /// Reducer::gradient().
+  /// Where the caller keeps the gradient, contiguous and aligned: without ReducerOptions::gradients_as_views
+  /// and with ZeroStage::gradients. Otherwise the reducer keeps it, where its gradient(i) says, and this is
+  /// null: memory that nothing reads is refused.
   void* gradient = nullptr;
 };
 

@@ -47,10 +47,10 @@ class LOCKSTEP_API Reducer {
 
  public:
   /// Collective. Checks that all ranks have the same names, shapes, types and options: Error(mismatch), on
-  /// every rank, names the first difference and the rank; an unusable parameter (null pointer, integer type)
-  /// of one rank is an error on all that names it. Then every rank's values become rank 0's. The
-  /// values must outlive the reducer. It keeps the group alive: the handle `communicator` may be moved or go
-  /// first.
+  /// every rank, names the first difference and the rank; an unusable parameter (null pointer, integer type,
+  /// a gradient that views would leave unread) of one rank is an error on all that names it. Then every
+  /// rank's values become rank 0's. The values must outlive the reducer. It keeps the group alive: the handle
+  /// `communicator` may be moved or go first.
   Reducer(Communicator& communicator, std::span<const Parameter> parameters,
           const ReducerOptions& options = {});
   /// Local, but for gradients that overlap_forward has left on their way: it returns when their collectives

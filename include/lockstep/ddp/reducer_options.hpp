@@ -25,7 +25,9 @@ struct ReducerOptions {
   std::size_t bucket_bytes = 4u << 20;
   /// Cap of the first: communication starts early. A larger gradient that comes first has bucket_bytes.
   std::size_t first_bucket_bytes = 1u << 20;
-  bool gradients_as_views = true;  ///< Gradients live in the buckets: no copy. May differ between ranks.
+  /// Gradients live in the buckets: no copy, and Parameter::gradient is null. false: they live there. May
+  /// differ between ranks.
+  bool gradients_as_views = true;
   /// Divide by the world size; false sums.
   bool average = true;
   /// Average over samples instead of over ranks: each rank's gradient counts as often as begin_step() says.

@@ -21,7 +21,8 @@ namespace lockstep {
 
 /// What is sharded beside the optimizer's state.
 enum class ZeroStage : std::uint8_t {
-  /// ZeRO-1: nothing. Gradients are views into whole buckets, written where gradient(i) says.
+  /// ZeRO-1: nothing. Gradients are views into whole buckets, written where gradient(i) says;
+  /// Parameter::gradient is null.
   optimizer = 1,
   /// ZeRO-2: the gradients. The caller keeps each one (Parameter::gradient) until mark_ready() has taken it
   /// into a bucket, which lives only until it is reduced; its memory may serve the next layer at once.
@@ -76,8 +77,8 @@ class LOCKSTEP_API ShardedOptimizer {
  public:
   /// Collective. Compares the ranks' models, options, optimizers and rates (Error(mismatch) on all), then
   /// gives everyone rank 0's values. Another type, or a hook that leaves gradients local, is
-  /// Error(not_supported); stage 2 without Parameter::gradient is Error(invalid_argument). The values must
-  /// outlive it; the handle `communicator` may be moved or go first.
+  /// Error(not_supported); stage 2 without Parameter::gradient, and stage 1 with it, is
+  /// Error(invalid_argument). The values must outlive it; the handle `communicator` may be moved or go first.
   ShardedOptimizer(Communicator& communicator, std::span<const Parameter> parameters,
                    std::shared_ptr<const Optimizer> optimizer, const ShardedOptions& options = {});
   /// Local, but for values that step() has begun to gather: it returns when all ranks have, since the peers

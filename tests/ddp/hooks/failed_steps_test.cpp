@@ -135,7 +135,8 @@ Sharded<kStage> make(Sharded<kStage>*, Communicator& communicator, Net& net,
   ShardedOptions options{.bucket_bytes = 8'192, .first_bucket_bytes = 2'000, .stage = kStage};
   options.check_finite = true;
   options.hook = std::move(hook);
-  return Sharded<kStage>(communicator, net.list, std::make_shared<SgdMomentum>(0.1), options);
+  const auto list = kStage == ZeroStage::gradients ? net.list_with_gradients() : net.list;
+  return Sharded<kStage>(communicator, list, std::make_shared<SgdMomentum>(0.1), options);
 }
 
 template <typename Trainer>

@@ -20,10 +20,13 @@ struct Net {
   std::vector<std::vector<float>> gradients = values;
 
   Net() {
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      list[i].value = values[i].data();
-      list[i].gradient = gradients[i].data();
-    }
+    for (std::size_t i = 0; i < list.size(); ++i) list[i].value = values[i].data();
+  }
+  /// For those that leave the gradients to the caller.
+  std::vector<Parameter> list_with_gradients() {
+    std::vector<Parameter> all = list;
+    for (std::size_t i = 0; i < list.size(); ++i) all[i].gradient = gradients[i].data();
+    return all;
   }
   /// Of a loss that pulls every rank somewhere else, so that what is compressed away matters.
   float gradient(std::size_t i, std::size_t e, int rank, std::uint64_t step) const {

@@ -27,8 +27,12 @@ constexpr std::size_t kTensors = 16;
 constexpr std::size_t kAtFirst = 9;
 constexpr std::size_t kJoin = 3, kEnd = 7;  // Steps.
 
-std::span<const Parameter> first_of(Model& model) { return std::span(model.list()).first(kAtFirst); }
-std::span<const Parameter> rest_of(Model& model) { return std::span(model.list()).subspan(kAtFirst); }
+std::span<const Parameter> first_of(Model& model, ZeroStage stage = ZeroStage::gradients) {
+  return std::span(model.list(stage)).first(kAtFirst);
+}
+std::span<const Parameter> rest_of(Model& model, ZeroStage stage = ZeroStage::gradients) {
+  return std::span(model.list(stage)).subspan(kAtFirst);
+}
 
 std::shared_ptr<AdamW> optimizer() { return std::make_shared<AdamW>(0.01); }
 
@@ -45,9 +49,9 @@ void step(ShardedOptimizer& sharded, const Model& model, int rank, std::size_t t
   sharded.step();
 }
 
-void train(ShardedOptimizer& sharded, Model& model, int rank, std::size_t end) {
+void train(ShardedOptimizer& sharded, Model& model, ZeroStage stage, int rank, std::size_t end) {
   while (sharded.steps() < end) {
-    if (sharded.steps() == kJoin) sharded.add_parameters(rest_of(model));
+    if (sharded.steps() == kJoin) sharded.add_parameters(rest_of(model, stage));
     step(sharded, model, rank, sharded.steps() < kJoin ? kAtFirst : kTensors);
   }
   sharded.wait_parameters();
@@ -92,8 +96,9 @@ TEST(ShardedAdd, JoinersAreSteppedAsIfByAnOptimizerOfTheirOwn) {
       on_ranks(ranks, "auto", [&](Communicator& communicator) {
         Model model(kTensors, 3);
         fill(model, communicator.rank());
-        ShardedOptimizer sharded(communicator, first_of(model), optimizer(), small_buckets(arrangement));
-        train(sharded, model, communicator.rank(), kEnd);
+        ShardedOptimizer sharded(communicator, first_of(model, arrangement.stage), optimizer(),
+                                 small_buckets(arrangement));
+        train(sharded, model, arrangement.stage, communicator.rank(), kEnd);
         EXPECT_EQ(sharded.plan().buckets[0].parts[0].parameter, kTensors - 1);
         for (std::size_t i = 0; i < kTensors; ++i) {
           const auto values = expected(model, i, ranks);
@@ -113,14 +118,14 @@ TEST(ShardedAdd, NothingMovesAndHooksKeepWhatTheyKnow) {
         fill(model, communicator.rank());
         ShardedOptions options = small_buckets(arrangement);
         if (hooked) options.hook = make_top_k_hook({.share = 0.2});
-        ShardedOptimizer sharded(communicator, first_of(model), optimizer(), options);
-        train(sharded, model, communicator.rank(), kJoin);
+        ShardedOptimizer sharded(communicator, first_of(model, options.stage), optimizer(), options);
+        train(sharded, model, options.stage, communicator.rank(), kJoin);
         std::vector<void*> places;
         for (std::size_t i = 0; i < kAtFirst; ++i)
           places.insert(places.end(), {sharded.gradient(i), sharded.value(i)});
         const auto before = contents(sharded, kAtFirst);
         const ShardedMemory memory = sharded.memory();
-        sharded.add_parameters(rest_of(model));
+        sharded.add_parameters(rest_of(model, options.stage));
         EXPECT_EQ(contents(sharded, kAtFirst), before);
         for (std::size_t i = 0; i < kAtFirst; ++i) {
           EXPECT_EQ(sharded.gradient(i), places[2 * i]);

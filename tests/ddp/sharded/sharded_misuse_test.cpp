@@ -27,7 +27,8 @@ TEST(ShardedMisuse, AStepThatIsBadAnywhereIsTheSameErrorEverywhereAndTheNextOneW
     on_ranks(3, "auto", [&](Communicator& communicator) {
       Model model(8, 2);
       const auto optimizer = std::make_shared<SgdMomentum>(1.0, 0.0);
-      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      ShardedOptimizer sharded(communicator, model.list(arrangement.stage), optimizer,
+                               small_buckets(arrangement));
       const bool culprit = communicator.rank() == 1;
       const auto expect_failure = [&](const std::string& text) {
         const Error error = thrown_by([&] { sharded.wait(); });
@@ -62,7 +63,8 @@ TEST(ShardedMisuse, GradientsThatAreNotFiniteAreNamedAndLeftOut) {
       Model model(8, 2);
       ShardedOptions options = small_buckets(arrangement);
       options.check_finite = true;
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1), options);
+      ShardedOptimizer sharded(communicator, model.list(options.stage), std::make_shared<AdamW>(0.1),
+                               options);
       for (std::size_t i = 0; i < model.tensors(); ++i) {
         if (communicator.rank() == 0 && i == 6) floats(sharded.gradient(i))[0] = std::nanf("");
         sharded.mark_ready(i);
@@ -101,7 +103,7 @@ TEST(ShardedMisuse, AnOptimizerThatThrowsIsAnErrorOnEveryRank) {
   for (const Arrangement& arrangement : kArrangements) {
     on_ranks(2, "auto", [&](Communicator& communicator) {
       Model model(8, 2);
-      ShardedOptimizer sharded(communicator, model.list(),
+      ShardedOptimizer sharded(communicator, model.list(arrangement.stage),
                                std::make_shared<Failing>(communicator.rank() == 1),
                                small_buckets(arrangement));
       run_step(sharded, model, communicator.rank(), 0);
@@ -119,7 +121,8 @@ TEST(ShardedMisuse, AnOptimizerThatThrowsIsAnErrorOnEveryRank) {
 TEST(ShardedMisuse, AnIndexOrAnOldValueIsRefusedOnTheSpot) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
-    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.01));
+    ShardedOptimizer sharded(communicator, model.list(ZeroStage::gradients),
+                             std::make_shared<SgdMomentum>(0.01));
     const auto message = [](const std::function<void()>& call) {
       const Error error = thrown_by(call);
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
@@ -140,8 +143,8 @@ TEST(ShardedMisuse, AStepInTheMidstOfTheNextOneIsRefused) {
   for (const Arrangement& arrangement : kArrangements) {
     on_ranks(2, "auto", [&](Communicator& communicator) {
       Model model(4, 2);
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0),
-                               small_buckets(arrangement));
+      ShardedOptimizer sharded(communicator, model.list(arrangement.stage),
+                               std::make_shared<SgdMomentum>(1.0, 0.0), small_buckets(arrangement));
       run_step(sharded, model, communicator.rank(), 0);
       const auto expect_refusals = [&] {
         const std::function<void()> calls[] = {[&] { sharded.step(); }, [&] { sharded.clip_gradients(1); }};
@@ -170,7 +173,7 @@ TEST(ShardedMisuse, AStepInTheMidstOfTheNextOneIsRefused) {
 TEST(ShardedMisuse, ARefusedRestoreChangesNothing) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
-    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1));
+    ShardedOptimizer sharded(communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(0.1));
     run_step(sharded, model, communicator.rank(), 0);
     sharded.step();
     sharded.wait_parameters();
@@ -185,7 +188,7 @@ TEST(ShardedMisuse, ARefusedRestoreChangesNothing) {
 TEST(ShardedMisuse, GradientsFromBeforeARestoreAreNotStepped) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
-    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<AdamW>(0.1));
+    ShardedOptimizer sharded(communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(0.1));
     run_step(sharded, model, communicator.rank(), 0);
     sharded.restored(5);
     EXPECT_EQ(thrown_by([&] { sharded.step(); }).code(), ErrorCode::invalid_argument);
@@ -201,8 +204,10 @@ TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
     const double momentum = communicator.rank() == 0 ? 0.9 : 0.8;
-    const Error settings = thrown_by(
-        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1, momentum)); });
+    const Error settings = thrown_by([&] {
+      ShardedOptimizer(communicator, model.list(ZeroStage::gradients),
+                       std::make_shared<SgdMomentum>(0.1, momentum));
+    });
     EXPECT_EQ(settings.code(), ErrorCode::mismatch);
     EXPECT_EQ(settings.culprit(), 1);
     EXPECT_NE(std::string(settings.what()).find("ShardedOptimizer: rank 1 has sgd"), std::string::npos)
@@ -212,7 +217,8 @@ TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
              std::make_shared<SgdMomentum>(0.1 + smaller), std::make_shared<SgdMomentum>(0.1, 0.9, smaller),
              std::make_shared<AdamW>(0.1, smaller),
              std::make_shared<AdamW>(0.1, 0.01, 0.9, 0.999, 1e-8 + 1e-6 * smaller)}) {
-      const Error close = thrown_by([&] { ShardedOptimizer(communicator, model.list(), rule); });
+      const Error close =
+          thrown_by([&] { ShardedOptimizer(communicator, model.list(ZeroStage::gradients), rule); });
       EXPECT_EQ(close.code(), ErrorCode::mismatch) << rule->name();
     }
     std::vector<double> wide(3);
@@ -224,14 +230,33 @@ TEST(ShardedMisuse, WhatRanksMustShareIsCompared) {
   });
 }
 
+/// Stage 2 reads the caller's gradients, stage 1 has views.
+TEST(ShardedMisuse, GradientsThatTheStageDoesNotReadOrLacksAreNamed) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    const auto message = [&](ZeroStage of_list, ZeroStage stage) {
+      const Error error = thrown_by([&] {
+        ShardedOptimizer(communicator, model.list(of_list), std::make_shared<AdamW>(0.1), {.stage = stage});
+      });
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return std::string(error.what());
+    };
+    const std::string unread = message(ZeroStage::gradients, ZeroStage::optimizer);
+    EXPECT_NE(unread.find("has memory for its gradient, which nothing reads"), std::string::npos) << unread;
+    const std::string lacking = message(ZeroStage::optimizer, ZeroStage::gradients);
+    EXPECT_NE(lacking.find("has a null gradient"), std::string::npos) << lacking;
+  });
+}
+
 /// By the names that ShardedOptions has, whatever they mean to the reducer inside.
 TEST(ShardedMisuse, OptionsThatDifferAreTheCallersOwn) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
     const bool odd = communicator.rank() == 1;
     const auto message = [&](const ShardedOptions& options) {
-      const Error error = thrown_by(
-          [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1), options); });
+      const Error error = thrown_by([&] {
+        ShardedOptimizer(communicator, model.list(options.stage), std::make_shared<AdamW>(0.1), options);
+      });
       EXPECT_EQ(error.code(), ErrorCode::mismatch);
       EXPECT_EQ(error.culprit(), 1);
       const std::string text = error.what();
@@ -254,11 +279,12 @@ TEST(ShardedMisuse, AStageThatIsNoneIsRefused) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
     const ShardedOptions options{.stage = static_cast<ZeroStage>(3)};
-    const Error error = thrown_by(
-        [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1), options); });
+    const Error error = thrown_by([&] {
+      ShardedOptimizer(communicator, model.list(options.stage), std::make_shared<AdamW>(0.1), options);
+    });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_NE(std::string(error.what()).find("there is no stage 3"), std::string::npos) << error.what();
-    ShardedOptimizer(communicator, model.list(), std::make_shared<AdamW>(0.1));
+    ShardedOptimizer(communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(0.1));
   });
 }
 
@@ -296,8 +322,10 @@ TEST(ShardedMisuse, AHookThatLeavesGradientsLocalIsRefused) {
       Model model(4, 2);
       ShardedOptions options = small_buckets(arrangement);
       options.hook = std::make_shared<LocalSgd>(LocalSgdOptions{});
-      const Error error = thrown_by(
-          [&] { ShardedOptimizer(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options); });
+      const Error error = thrown_by([&] {
+        ShardedOptimizer(communicator, model.list(options.stage), std::make_shared<SgdMomentum>(0.1),
+                         options);
+      });
       EXPECT_EQ(error.code(), ErrorCode::not_supported);
       EXPECT_NE(std::string(error.what()).find("\"local_sgd from step 1 every 8\" leaves gradients"),
                 std::string::npos)
@@ -315,7 +343,8 @@ TEST(ShardedMisuse, AHookThatThrowsEndsTheStepOnEveryRank) {
       if (c.rank() == 1 && bucket.index == 1) throw std::runtime_error("no more paper");
       return HookResult{c.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op())};
     });
-    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.1), options);
+    ShardedOptimizer sharded(communicator, model.list(options.stage), std::make_shared<SgdMomentum>(0.1),
+                             options);
     ASSERT_GT(sharded.plan().buckets.size(), 3u);
     communicator.barrier();  // All have made theirs.
     const Error error = thrown_by([&] { run_step(sharded, model, communicator.rank(), 0); });
@@ -329,7 +358,8 @@ TEST(ShardedMisuse, AHookThatThrowsEndsTheStepOnEveryRank) {
 TEST(ShardedMisuse, DestructionInTheMidstOfAStepTellsThePeers) {
   on_ranks(3, "auto", [](Communicator& communicator) {
     Model model(20, 5);
-    ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.1),
+    ShardedOptimizer sharded(communicator, model.list(ZeroStage::gradients),
+                             std::make_shared<SgdMomentum>(0.1),
                              small_buckets({ZeroStage::gradients, false}));
     const bool quitter = communicator.rank() == 0;
     for (std::size_t i = model.tensors(); i-- > (quitter ? 12u : 0u);) sharded.mark_ready(i);

@@ -60,7 +60,8 @@ TEST(Sharded, TakesTheStepsOfASingleProcessBitForBit) {
         on_ranks(ranks, ranks == 2 ? "tcp" : "auto", [&](Communicator& communicator) {
           Model model(20, 5);
           SingleProcess single(model, *optimizer);
-          ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+          ShardedOptimizer sharded(communicator, model.list(arrangement.stage), optimizer,
+                                   small_buckets(arrangement));
           EXPECT_GT(sharded.plan().buckets.size(), 2u);
           for (std::size_t step = 0; step < 4; ++step) {
             run_step(sharded, model, communicator.rank(), step);
@@ -89,7 +90,8 @@ TEST(Sharded, StepsWithAHookInBothStagesAlike) {
         Model model(20, 5);
         ShardedOptions options = small_buckets({stage, true});
         options.hook = hook_by_name(hook);
-        ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.01), options);
+        ShardedOptimizer sharded(communicator, model.list(options.stage), std::make_shared<SgdMomentum>(0.01),
+                                 options);
         for (std::size_t step = 0; step < kSteps; ++step) {
           run_step(sharded, model, communicator.rank(), step);
           sharded.step();
@@ -115,7 +117,8 @@ TEST(Sharded, IsCloseWhereAveragesAreFractionsAndEqualOnAllRanks) {
     on_ranks(3, "auto", [&](Communicator& communicator) {
       Model model(20, 5);
       SingleProcess single(model, *optimizer);
-      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      ShardedOptimizer sharded(communicator, model.list(arrangement.stage), optimizer,
+                               small_buckets(arrangement));
       for (std::size_t step = 0; step < 4; ++step) {
         run_step(sharded, model, communicator.rank(), step);
         sharded.step();
@@ -143,7 +146,8 @@ TEST(Sharded, ClipsByTheNormOfAllShards) {
         for (std::size_t e = 0; e < model.elements(i); ++e)
           squares += std::pow(summed_gradient(2, 0, i, e) / 2.0, 2);
       }
-      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      ShardedOptimizer sharded(communicator, model.list(arrangement.stage), optimizer,
+                               small_buckets(arrangement));
       run_step(sharded, model, communicator.rank(), 0);
       EXPECT_NEAR(sharded.clip_gradients(3.0), std::sqrt(squares), 1e-6 * std::sqrt(squares));
       EXPECT_NEAR(sharded.clip_gradients(3.0), 3.0, 1e-5);
@@ -174,7 +178,8 @@ TEST(Sharded, ClipsByTheNormOfGradientsAlone) {
         });
         return HookResult{};
       });
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(0.5, 0.0), options);
+      ShardedOptimizer sharded(communicator, model.list(options.stage),
+                               std::make_shared<SgdMomentum>(0.5, 0.0), options);
       run_step(sharded, model, communicator.rank(), 0);
       EXPECT_NEAR(sharded.clip_gradients(3.0), std::sqrt(squares), 1e-6 * std::sqrt(squares));
     });
@@ -186,9 +191,9 @@ TEST(Sharded, ARankKeepsItsShareOfTheMemory) {
   for (const int ranks : {1, 2, 4}) {
     on_ranks(ranks, "auto", [&](Communicator& communicator) {
       std::vector<float> value(kElements), gradient(kElements);
-      const std::vector<Parameter> list{
-          {"weight", DataType::f32, {1024, 1024}, value.data(), gradient.data()}};
       for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients}) {
+        float* const own = stage == ZeroStage::gradients ? gradient.data() : nullptr;
+        const std::vector<Parameter> list{{"weight", DataType::f32, {1024, 1024}, value.data(), own}};
         ShardedOptimizer sharded(communicator, list, std::make_shared<AdamW>(0.01),
                                  {.bucket_bytes = kBucket, .first_bucket_bytes = kBucket, .stage = stage});
         for (int step = 0; step < 3; ++step) {
@@ -226,7 +231,8 @@ TEST(Sharded, MarksMayComeFromThreadsInAnyOrder) {
     on_ranks(2, "auto", [&](Communicator& communicator) {
       Model model(40, 9);
       SingleProcess single(model, *optimizer);
-      ShardedOptimizer sharded(communicator, model.list(), optimizer, small_buckets(arrangement));
+      ShardedOptimizer sharded(communicator, model.list(arrangement.stage), optimizer,
+                               small_buckets(arrangement));
       for (std::size_t step = 0; step < 3; ++step) {
         sharded.wait_parameters();
         std::vector<std::thread> threads;
@@ -267,8 +273,12 @@ TEST(Sharded, SmallStepsOfHalvesAreKeptInF32) {
       on_ranks(2, "auto", [&](Communicator& communicator) {
         std::vector<std::uint16_t> value(kCount, half(1)), gradient(kCount);
         std::vector<float> bias(10), bias_gradient(10);
-        const std::vector<Parameter> list{{"weight", type, {kCount}, value.data(), gradient.data()},
-                                          {"bias", DataType::f32, {10}, bias.data(), bias_gradient.data()}};
+        std::vector<Parameter> list{{"weight", type, {kCount}, value.data(), nullptr},
+                                    {"bias", DataType::f32, {10}, bias.data(), nullptr}};
+        if (arrangement.stage == ZeroStage::gradients) {
+          list[0].gradient = gradient.data();
+          list[1].gradient = bias_gradient.data();
+        }
         ShardedOptimizer sharded(communicator, list, std::make_shared<SgdMomentum>(0x1p-10, 0.0),
                                  small_buckets(arrangement));
         // Ranks have gradients of 1 and 0 or 2 and 1: averages of 1/2 and of 3/2.
@@ -301,7 +311,8 @@ TEST(Sharded, AveragesBySamplesWithUnevenInputs) {
       Model model(8, 2);
       ShardedOptions options = small_buckets(arrangement);
       options.weighted = true;
-      ShardedOptimizer sharded(communicator, model.list(), std::make_shared<SgdMomentum>(1.0, 0.0), options);
+      ShardedOptimizer sharded(communicator, model.list(options.stage),
+                               std::make_shared<SgdMomentum>(1.0, 0.0), options);
       std::vector<float> expected(model.elements(3));
       for (std::size_t step = 0; step < std::size(samples); ++step) {
         const std::uint64_t mine = samples[step][rank];
