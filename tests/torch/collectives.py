@@ -1,54 +1,20 @@
 """Every call of torch.distributed on lockstep beside the same call on Gloo, in the same processes: the results are equal.
 
-Runs in each rank of a job (lockstep-run, torchrun); collectives_test starts it.
+Runs in each rank of a job (lockstep-run, torchrun); tools/test --torch starts it.
 """
-import gc
 import itertools
-import threading
-import time
 import unittest
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 import lockstep
 import lockstep_torch
-from lockstep_torch.work import LockstepWork
+from case import Ours, setUpModule, tearDownModule  # noqa: F401 (unittest looks for these here)
 
 OPERATORS = (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX)
 TYPES = (torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
 SHAPES = ((1,), (7, 3), (0,), (4, 5, 6), (100003,))
-
-
-def setUpModule():  # pylint: disable=invalid-name
-    dist.init_process_group("lockstep")
-    Ours.peer = dist.new_group(backend="gloo")
-
-
-def tearDownModule():  # pylint: disable=invalid-name
-    dist.destroy_process_group()
-
-
-class Ours(unittest.TestCase):
-    """What all cases share: random tensors that differ by rank, and the two groups."""
-    peer = None
-
-    def setUp(self):
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.random = torch.Generator().manual_seed(1000 * self.rank + len(self.id()))
-
-    def numbers(self, shape, dtype):
-        """Small whole numbers: exact in every type, in any order of summation."""
-        return torch.randint(0 if dtype == torch.uint8 else -2, 3, shape, generator=self.random).to(dtype)
-
-    def same(self, call, *tensors):
-        """`call(group, *tensors)` on copies, here and on Gloo: what is in the tensors afterwards is the same."""
-        ours, theirs = ([tensor.clone() for tensor in tensors] for _ in range(2))
-        call(None, *ours)
-        call(self.peer, *theirs)
-        for our, their in zip(ours, theirs):
-            self.assertTrue(torch.equal(our, their), f"\n{our}\nis not\n{their}")
 
 
 class Reductions(Ours):
@@ -246,168 +212,6 @@ class Messages(Ours):
             dist.recv(matrix[:, 1], 0)
             self.assertTrue((matrix[:1000, 1] == 1).all())
             self.assertTrue((matrix[1000:, 1] == 7).all())
-
-
-class Works(Ours):
-    def test_many_at_once(self):
-        tensors = [torch.full((100,), float(i)) for i in range(200)]
-        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
-        for work in reversed(works):
-            work.wait()
-        self.assertTrue(all(work.is_completed() and work.is_success() for work in works))
-        self.assertTrue(all((tensor == i * self.size).all() for i, tensor in enumerate(tensors)))
-
-    def test_futures(self):
-        futures = [dist.all_reduce(torch.full((1000,), float(i)), async_op=True).get_future().then(lambda f: f.value()[0] + 1)
-                   for i in range(20)]
-        for i, future in enumerate(futures):
-            self.assertTrue((future.wait() == i * self.size + 1).all())
-
-    def test_callbacks_that_start_collectives(self):
-        """Some ranks attach them before the operation has ended, some after it; beside the program's own calls."""
-        results = []
-        for i in range(20):
-            work = dist.all_reduce(torch.full((10,), float(i)), async_op=True)
-            future = work.get_future()
-            if (i + self.rank) % 2:
-                work.wait()
-
-            def double_it(future):
-                again = future.value()[0] / self.size
-                dist.all_reduce(again)
-                return again
-            results.append(future.then(double_it).then(lambda f: f.wait() + 1))
-            dist.all_reduce(torch.ones(3))
-        for i, result in enumerate(results):
-            self.assertTrue((result.wait() == i * self.size + 1).all())
-
-    def test_done_callbacks_that_start_collectives(self):
-        """Rank 0 attaches its own when the operation has ended, the others before."""
-        ended, x = threading.Event(), torch.ones(3)
-
-        def add_up(_):
-            dist.all_reduce(x)
-            ended.set()
-        if self.rank == 0:
-            for other in range(1, self.size):
-                dist.recv(torch.empty(1), other)
-        future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
-        if self.rank == 0:
-            future.wait()
-        future.add_done_callback(add_up)
-        if self.rank > 0:
-            dist.send(torch.ones(1), 0)
-        self.assertTrue(ended.wait(60))
-        self.assertTrue((x == self.size).all())
-
-    def test_a_callback_that_waits_for_a_later_future(self):
-        first, second = (dist.all_reduce(torch.ones(2), async_op=True) for _ in range(2))
-        later, known = [], threading.Event()
-
-        def add(future):
-            known.wait()
-            return future.value()[0] + later[0].wait()
-        both = first.get_future().then(add)
-        later.append(second.get_future().then(lambda future: future.value()[0]))
-        known.set()
-        self.assertTrue((both.wait() == 2 * self.size).all())
-
-    def test_a_callback_after_the_end_of_its_group(self):
-        group = dist.new_group(backend="lockstep")
-        future = dist.all_reduce(torch.ones(2), async_op=True, group=group).get_future()
-        future.wait()
-        group.shutdown()
-        self.assertTrue((future.then(lambda future: future.value()[0]).wait() == self.size).all())
-
-    def test_a_callback_that_throws(self):
-        def throw(_):
-            raise KeyError("no such thing")
-        with self.assertRaisesRegex(Exception, "no such thing"):
-            dist.all_reduce(torch.ones(1), async_op=True).get_future().then(throw).then(lambda f: f.value()).wait()
-
-    def test_a_done_callback_that_throws(self):
-        def throw(_):
-            raise KeyError("no such thing")
-        with self.assertLogs("lockstep_torch.futures") as told:
-            future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
-            future.add_done_callback(throw)
-            future.then(lambda _: None).wait()
-        self.assertIn("no such thing", told.output[0])
-
-    def test_a_future_does_not_wait_for_an_older_one(self):
-        x = torch.empty(1)
-        late = dist.irecv(x, (self.rank + 1) % self.size, tag=9).get_future()
-        self.assertTrue((dist.all_reduce(torch.ones(2), async_op=True).get_future().wait()[0] == self.size).all())
-        dist.isend(torch.ones(1), (self.rank - 1) % self.size, tag=9).wait()
-        late.wait()
-        self.assertEqual(x.item(), 1)
-
-    def test_a_limit_is_for_all_operations_of_a_call(self):
-        limits = []
-
-        class Slow:
-            @staticmethod
-            def wait(limit):
-                limits.append(limit)
-                time.sleep(0.01)
-        work = LockstepWork(dist.group.WORLD, [Slow, Slow], [])
-        self.assertTrue(work.wait(timedelta(seconds=100)))
-        self.assertLess(limits[1], limits[0])
-        self.assertTrue(LockstepWork(dist.group.WORLD, [Slow], []).wait(timedelta.max))
-
-    def test_dropped(self):
-        x = torch.ones(100000)
-        dist.all_reduce(x, async_op=True)
-        dist.barrier()  # what was started before has ended
-        self.assertTrue((x == self.size).all())
-
-    def test_works_do_not_pile_up(self):
-        group = dist.group.WORLD
-        x, y = torch.ones(10), torch.ones(10)
-        for _ in range(1000):
-            dist.all_reduce(x, dist.ReduceOp.MAX)
-        self.assertLess(len(group._alive), 100)
-        for _ in range(1000):
-            dist.isend(x, (self.rank + 1) % self.size, tag=1)  # which nobody waits for
-            dist.recv(y, (self.rank - 1) % self.size, tag=1)
-        self.assertLess(len(group._alive), 200)
-
-    def test_dropped_barriers(self):
-        """Among so many dropped works that the group looks which of them have ended."""
-        x = torch.ones(10)
-        for _ in range(100):
-            dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True)
-            dist.barrier(async_op=True)
-        dist.barrier()
-        self.assertTrue((x == 1).all())
-
-
-class Groups(Ours):
-    def test_some_ranks(self):
-        ranks = list(range(0, self.size, 2))
-        group = dist.new_group(ranks, backend="lockstep")
-        if self.rank in ranks:
-            x = torch.ones(3)
-            dist.all_reduce(x, group=group)
-            self.assertTrue((x == len(ranks)).all())
-            self.assertEqual(dist.get_backend(group), "lockstep")
-            dist.destroy_process_group(group)
-
-    def test_many_groups(self):
-        for _ in range(10):
-            group = dist.new_group(backend="lockstep")
-            dist.barrier(group)
-            dist.destroy_process_group(group)
-
-    def test_a_thread_ends_with_its_group(self):
-        group = dist.new_group(backend="lockstep")
-        dist.all_reduce(torch.ones(2), async_op=True, group=group).get_future().then(lambda future: None).wait()
-        thread = group.futures._thread
-        dist.destroy_process_group(group)
-        del group
-        gc.collect()  # older versions of torch shut nothing down
-        thread.join(60)
-        self.assertFalse(thread.is_alive())
 
 
 class Refusals(Ours):

@@ -25,14 +25,16 @@ check() {
 }
 
 python3 -c 'import torch; print("PyTorch", torch.__version__)'
-for ranks in 2 3 4; do
-  check 300 "collectives of $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/collectives.py"
+for what in collectives works; do
+  for ranks in 2 3 4; do
+    check 300 "$what of $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/$what.py"
+  done
+  check 300 "$what over TCP" env LOCKSTEP_TRANSPORTS=tcp "$bin/lockstep-run" -n 2 python3 "$tests/$what.py"
+  check 300 "$what under torchrun" python3 "$tests/torchrun.py" --standalone --nproc_per_node=2 "$tests/$what.py"
 done
 for ranks in 2 4; do
   check 300 "training on $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/training.py"
 done
-check 300 "collectives over TCP" env LOCKSTEP_TRANSPORTS=tcp "$bin/lockstep-run" -n 2 python3 "$tests/collectives.py"
 check 300 "failures" python3 "$tests/failures.py"
-check 300 "torchrun" python3 "$tests/torchrun.py" --standalone --nproc_per_node=2 "$tests/collectives.py"
 check 3000 "PyTorch's own tests, 2 ranks" env WORLD_SIZE=2 python3 "$tests/pytorch_suite.py"
 echo "torch: $passed passed, $failed failed"
