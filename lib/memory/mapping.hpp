@@ -43,8 +43,9 @@ class Mapping {
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
 
-  /// Moves the mapping over [target, target + size()), replacing what is mapped there in one step, and gives
-  /// up ownership. Page-aligned. What is private there is zeros where this fails.
+  /// Moves the mapping over [target, target + size()) and gives up ownership. Page-aligned. Shared memory
+  /// there is replaced in one step; private memory is zeros just before, and stays so where this fails:
+  /// nobody else may touch it meanwhile.
   Status move_over(std::byte* target);
   /// Gives up ownership: the caller unmaps.
   std::byte* release() noexcept;
