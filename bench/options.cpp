@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/size_option.hpp"
 #include "lockstep/lockstep.h"
 
 namespace lockstep::bench {
@@ -60,15 +61,6 @@ std::vector<const Operation*> operations_by_name(const std::vector<std::string>&
     throw CLI::ValidationError(text);
   }
   return chosen;
-}
-
-// A minus sign would come out as a huge number.
-CLI::Validator as_size() {
-  const CLI::AsSizeValue size(false);
-  return {[size](std::string& text) {
-            return text.starts_with('-') ? "\"" + text + "\" is no size; write 8, 64K or 1G" : size(text);
-          },
-          "SIZE"};
 }
 
 // What would be taken and have no effect.

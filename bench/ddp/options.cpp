@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "bench/size_option.hpp"
 #include "lockstep/ddp.hpp"
 #include "lockstep/lockstep.h"
 
@@ -91,7 +92,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       ->transform(as_count())
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{10'000'000'000}));
   app.add_option("--bucket", options.bucket_bytes, "cap of a bucket, e.g. 4M; 0: the reducer's default")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(as_size());
   app.add_option("--batch", options.batch, "rows a step on each rank: sets the compute time")
       ->check(CLI::Range(1, 65536));
   app.add_option("--rounds", options.rounds, "rounds of each kind of step; medians are reported")

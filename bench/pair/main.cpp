@@ -15,6 +15,7 @@
 
 #include "bench/buffer.hpp"
 #include "bench/launch.hpp"
+#include "bench/size_option.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -175,7 +176,7 @@ int run(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--transport", options.transport)
       ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs"}));
-  app.add_option("-s,--size", options.bytes, "bytes of the message")->transform(CLI::AsSizeValue(false));
+  app.add_option("-s,--size", options.bytes, "bytes of the message")->transform(as_size());
   app.add_option("-n,--iters", options.iterations)->check(CLI::Range(1, 10'000'000));
   app.add_option("-w,--warmup_iters", options.warmup)->check(CLI::Range(0, 1'000'000));
   app.add_flag("--stream", options.stream, "one after another; without it there and back, halved");
