@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 #include "integrations/nccl/later_versions.hpp"
@@ -52,7 +53,9 @@ ncclResult_t to_result(ErrorCode code) noexcept {
 
 ncclResult_t remember(ncclResult_t result, const char* function, const char* text) noexcept {
   try {
-    t_text = std::string(function) + ": " + text;
+    // A failure that a communicator keeps is told again, at times by the call that it was told by first.
+    const std::string prefix = std::string(function) + ": ";
+    t_text = std::string_view(text).starts_with(prefix) ? text : prefix + text;
     const std::lock_guard lock(shared().mutex);
     shared().text = t_text;
   } catch (const std::bad_alloc&) {

@@ -258,8 +258,9 @@ static void mismatch(int rank, int ranks) {
 
 /* The others' streams go on, they learn who it was, and are a smaller group in the end. */
 static void killed(int rank, int ranks) {
-  ncclComm_t comm = connect_ranks(rank, ranks), fewer;
+  ncclComm_t comm = connect_ranks(rank, ranks), unused, fewer;
   int gone = ranks - 1, number = 1, *sum;
+  NCCL(ncclCommSplit(comm, 0, rank, &unused, NULL));
   CUDA(cudaMalloc((void**)&sum, sizeof *sum));
   meet();
   if (rank == gone) kill(getpid(), SIGKILL);
@@ -280,6 +281,8 @@ static void killed(int rank, int ranks) {
   CHECK(number == ranks - 1, "the survivors' sum is %d", number);
   NCCL(ncclCommDestroy(fewer));
   NCCL(ncclCommDestroy(comm));
+  REFUSED(ncclCommFinalize(unused), ncclRemoteError, "rank 2");
+  NCCL(ncclCommDestroy(unused));
   CUDA(cudaFree(sum));
 }
 
