@@ -63,7 +63,7 @@ auto read_or_tell(Communicator& group, Read read) {
   try {
     return read();
   } catch (const Error& error) {
-    refuse_parameters(group, error.what());
+    refuse_parameters(group, {"Reducer", error.what()});
   }
 }
 

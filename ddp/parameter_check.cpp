@@ -88,11 +88,12 @@ bool check_joining(Communicator& communicator, std::span<const Parameter> parame
   return check_parameters(communicator, all, options, owner);
 }
 
-void refuse_parameters(Communicator& communicator, const std::string& problem) {
+void refuse_parameters(Communicator& communicator, const ParameterOwner& owner) {
   ParameterList list;
-  list.problem = problem;
-  compare_with_peers(communicator, list, serialise(list), false, ParameterOwner{}.name);
-  throw Error(ErrorCode::invalid_argument, problem, communicator.rank());  // Not reached: a problem throws.
+  list.problem = owner.problem;
+  compare_with_peers(communicator, list, serialise(list), false, owner.name);
+  throw Error(ErrorCode::invalid_argument, owner.problem,
+              communicator.rank());  // Not reached: a problem throws.
 }
 
 }  // namespace lockstep::internal

@@ -115,7 +115,7 @@ void Reducer::State::add_parameters(std::span<const Parameter> added) {
   require_between_steps("add_parameters");
   require_usable();
   wait_gradients();
-  const bool may_move = internal::check_joining(communicator, parameters, added, options);
+  const bool may_move = internal::check_joining(communicator, parameters, added, options, {owner});
   if (added.empty()) return;
   plan.change(communicator, owner + "::add_parameters", [&] {
     const std::size_t first = parameters.size();

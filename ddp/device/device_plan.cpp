@@ -132,7 +132,7 @@ void DeviceReducer::State::freeze(std::span<const std::size_t> list, Stream othe
 void DeviceReducer::State::add_parameters(std::span<const Parameter> added) {
   step.require_ended("add_parameters");
   plan.require_whole();
-  const bool may_move = internal::check_joining(control, parameters, added, rules);
+  const bool may_move = internal::check_joining(control, parameters, added, rules, {kOwner});
   if (added.empty()) return;
   plan.change(peers, std::string(kOwner) + "::add_parameters", [&] {
     grow(added, internal::numbered_from(parameters.size(), plan_buckets(added, rules)));

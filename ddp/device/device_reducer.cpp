@@ -18,14 +18,14 @@ using internal::DeviceScope;
 namespace {
 
 /// Options of which one rank can make nothing are refused on all.
-ReducerOptions rules_of(Communicator& control, const DeviceReducerOptions& options) {
+ReducerOptions rules_of(Communicator& control, const DeviceReducerOptions& options, const char* owner) {
   std::string problem;
   try {
     return internal::host_options(options);
   } catch (const Error& error) {
     problem = error.what();
   }
-  internal::refuse_parameters(control, problem);
+  internal::refuse_parameters(control, {owner, problem});
 }
 
 }  // namespace
@@ -52,10 +52,10 @@ DeviceReducer::State::~State() {
 
 DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communicator,
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
-  const ReducerOptions rules = rules_of(control, options);
-  const bool may_move = internal::check_parameters(control, parameters, rules);
+  const ReducerOptions rules = rules_of(control, options, State::kOwner);
+  const bool may_move = internal::check_parameters(control, parameters, rules, {State::kOwner});
   auto own = control.split(0, control.rank());
-  internal::telling_peers(communicator, "DeviceReducer", [&] {
+  internal::telling_peers(communicator, State::kOwner, [&] {
     const DeviceScope scope(internal::device_backend_or_throw(), communicator.device());
     scope.status().throw_if_error();
     state_ = std::make_unique<State>(std::move(*own), communicator, options);

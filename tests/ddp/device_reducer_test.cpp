@@ -258,6 +258,7 @@ TEST(DeviceReducer, MemoryForGradientsThatNothingReadsIsRefusedOnAllRanks) {
     const auto options = small_buckets(DeviceCompression::none);
     const auto expect_refusal = [&](const std::pair<ErrorCode, std::string>& error) {
       EXPECT_EQ(error.first, host.rank() == 1 ? ErrorCode::invalid_argument : ErrorCode::refused);
+      EXPECT_TRUE(error.second.starts_with("DeviceReducer: ")) << error.second;
       EXPECT_NE(error.second.find("\"layer2\""), std::string::npos) << error.second;
       EXPECT_NE(error.second.find("has memory for its gradient, which nothing reads"), std::string::npos)
           << error.second;
