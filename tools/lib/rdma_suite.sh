@@ -47,7 +47,7 @@ locked_memory_is_named() {
 
 # 10,000 operations of two ranks on two devices; the bench compares every result.
 lossy_all_reduce() {
-  timeout 250 "$bin/lockstep-bench" all_reduce --ranks 2 --transport verbs -b 1K -e 1K -n 10000 --json "$1" && cat "$1" &&
+  timeout 900 "$bin/lockstep-bench" all_reduce --ranks 2 --transport verbs -b 1K -e 1K -n 10000 --json "$1" && cat "$1" &&
     grep -q '"wrong": *0' "$1"
 }
 
