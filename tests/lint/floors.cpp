@@ -20,7 +20,6 @@ const std::vector<Floor>& floors() {
       {"lib/base/", {}},
       {"lib/reduce/", {"lib/base/"}},
       {"lib/net/", {"lib/base/"}},
-      {"lib/observe/", {"lib/base/", "lib/net/"}},
       {"lib/memory/", {"lib/base/", "lib/net/"}},
       {"lib/bootstrap/", {"lib/base/", "lib/net/", "lib/memory/"}},
       {"lib/device/", {"lib/base/", "lib/net/", "lib/memory/", "lib/reduce/"}},
