@@ -41,8 +41,7 @@ constexpr auto kVariables = std::to_array<Variable>({
      "auto|off"},
     {"LOCKSTEP_HOST_ID", text, "",
      "Ranks of one machine with different values count as ranks of different hosts, which share no memory; "
-     "for "
-     "tests, and for containers that must not."},
+     "for tests, and for containers that must not."},
     {"LOCKSTEP_IFNAME", text, "",
      "Network interfaces whose addresses peers may connect to, as prefixes `eth,ib`, exact names `=eth0` or "
      "exclusions `^docker`; empty takes loopback when all ranks are on one host, else NCCL_SOCKET_IFNAME, "
@@ -55,8 +54,7 @@ constexpr auto kVariables = std::to_array<Variable>({
      "slurm or env."},
     {"LOCKSTEP_LOCAL_RANK", integer, "",
      "Number of this process among those of its host, from 0: lockstep-run tells the program, and the "
-     "library does "
-     "not read it."},
+     "library does not read it."},
     {"LOCKSTEP_LOCAL_WORLD_SIZE", integer, "", "Number of ranks on this host."},
     {"LOCKSTEP_LOG", text, "warn", "How much is written to standard error.", "off|warn|info"},
     {"LOCKSTEP_RANK", integer, "", "Number of this process in the group, from 0."},
@@ -81,21 +79,16 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_TIMEOUT", duration, "30m", "Deadline of one operation; 0 is none."},
     {"LOCKSTEP_TRANSPORTS", text, "auto",
      "Which transport carries the data, equal on all ranks: `auto` (shared memory within a host, and between "
-     "hosts verbs where "
-     "every "
-     "rank has an RDMA device, else TCP), `shm+tcp` or `shm+verbs` to say which, or one for all: `shm`, "
-     "`tcp`, "
-     "`ucx`, `verbs` (docs/fabrics.md).",
+     "hosts verbs where every rank has an RDMA device, else TCP), `shm+tcp` or `shm+verbs` to say which, or "
+     "one for all: `shm`, `tcp`, `ucx`, `verbs` (docs/fabrics.md).",
      "auto|shm|tcp|ucx|verbs|shm+tcp|shm+verbs"},
     {"LOCKSTEP_TUNING", text, "",
      "File of `lockstep-bench --calibrate`, by which algorithms are chosen, or `built-in`; rank 0's is taken "
-     "by "
-     "all ranks. Empty: `tuning.json` in `$XDG_CONFIG_HOME/lockstep` or `~/.config/lockstep`, else "
+     "by all ranks. Empty: `tuning.json` in `$XDG_CONFIG_HOME/lockstep` or `~/.config/lockstep`, else "
      "built-in."},
     {"LOCKSTEP_UCX_FAILURES", text, "auto",
      "Whether UCX itself watches peers: `auto` (those on other hosts), `peer` (all), `none`. UCX's shared "
-     "memory "
-     "cannot, and is not used to peers that are watched; the session notices every death anyway.",
+     "memory cannot, and is not used to peers that are watched; the session notices every death anyway.",
      "auto|peer|none"},
     {"LOCKSTEP_UCX_PUTS", text, "auto",
      "Whether large payloads are put into memory of `lockstep::allocate`: `auto` (to peers that UCX watches, "
