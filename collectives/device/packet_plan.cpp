@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "collectives/device/message_plan.hpp"
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/domain/domain.hpp"
 #include "lib/device/sync/sync_kernels.hpp"
@@ -170,10 +171,8 @@ class Planner {
 
 std::optional<sync::PacketArguments> plan_packets(const CallFacts& facts, const Shape& shape,
                                                   std::uint64_t slot_bytes, int most_blocks) {
-  const Collective collective = facts.collective;
-  const bool counts_differ = collective == Collective::scatter_v || collective == Collective::gather_v ||
-                             collective == Collective::all_to_all_v;
-  if (facts.algorithm > 0 || counts_differ || shape.world > sync::kMaxPacketRanks) return std::nullopt;
+  if (facts.algorithm > 0 || passes_as_messages(facts.collective) || shape.world > sync::kMaxPacketRanks)
+    return std::nullopt;
   return Planner(facts, shape).plan(std::min(kPacketBytes, slot_payload(slot_bytes)), most_blocks);
 }
 
