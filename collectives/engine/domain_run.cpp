@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "collectives/engine/limits.hpp"
-#include "collectives/engine/link_run.hpp"
+#include "collectives/engine/local_step.hpp"
 #include "collectives/programs/domain/pulled.hpp"
 #include "lib/base/prefetch.hpp"
 #include "lib/memory/segment.hpp"

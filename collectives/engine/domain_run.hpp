@@ -1,5 +1,4 @@
-// DomainRun: the execution of one collective in shared memory. InlineRun: its shortest form, payload inside
-// the flags' lines.
+// DomainRun: the execution of one collective in shared memory.
 #pragma once
 
 #include <memory>
@@ -9,6 +8,7 @@
 #include "collectives/engine/buffers.hpp"
 #include "collectives/engine/domain_memory.hpp"
 #include "collectives/engine/prepared_program.hpp"
+#include "collectives/engine/run_progress.hpp"
 #include "transports/domain.hpp"
 
 namespace lockstep::internal {
@@ -26,11 +26,6 @@ struct CallIdentity {
 };
 std::uint64_t hash_of(const CallFacts& facts);
 std::uint64_t fingerprint_of(std::uint64_t facts_hash, std::uint64_t sequence);
-
-struct RunProgress {
-  bool moved = false;
-  bool done = false;
-};
 
 /// Tells every member that sleeps to look. Call after a seq_cst store of the change: the load here may then
 /// not come first.
@@ -145,36 +140,6 @@ class DomainRun {
   bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
   bool in_use_ = false;         // Members' memory, as declared in MemberControl.
   Stale stale_ = Stale::no;     // What was read of it may be a later call's.
-};
-
-/// An all_reduce or a barrier as far as the flags' lines are concerned. `user`: for ReduceOp::user.
-struct InlineCall {
-  CallFacts facts;
-  const void* input = nullptr;
-  void* output = nullptr;
-  const UserOp* user = nullptr;
-};
-
-class InlineRun {
- public:
-  /// The domain's `number`-th call of this kind.
-  void begin(const InlineCall& call, std::uint64_t fingerprint, std::uint64_t number);
-  Result<RunProgress> step(Domain& domain);
-  void waiting_for(Domain& domain, std::vector<int>& members) const;
-
- private:
-  void write(Domain& domain);
-  bool tails_are_here(MemberControl& control);
-  void reduce_payloads(Domain& domain) const;
-  void reduce_long_payloads(Domain& domain) const;
-  void reduce_from(std::span<const void* const> sources) const;
-
-  InlineCall call_;
-  std::uint64_t fingerprint_ = 0, number_ = 0;
-  std::size_t bytes_ = 0, tails_ = 0;  // Of the payload, and the lines behind the first that it takes.
-  bool written_ = false;
-  int seen_ = 0;                // Members whose lines have all come.
-  std::size_t seen_tails_ = 0;  // Of the next one.
 };
 
 /// ErrorCode::mismatch with `member` as culprit and no text: the engine explains it from the call records.

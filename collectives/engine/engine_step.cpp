@@ -110,12 +110,8 @@ bool Engine::advance(Operation& operation) try {
 Result<RunProgress> Engine::advance_run(Operation& operation) {
   try {
     switch (operation.path) {
-      case Operation::Path::links: {
-        auto progress =
-            operation.link_run.step(peers_of(operation.urgent), *this, in_flight_[operation.urgent] == 1);
-        if (!progress.ok()) return progress.status();
-        return RunProgress{progress->moved, progress->done};
-      }
+      case Operation::Path::links:
+        return operation.link_run.step(peers_of(operation.urgent), *this, in_flight_[operation.urgent] == 1);
       case Operation::Path::domain:
         if (!is_front_of_domain(operation)) return RunProgress{};
         if (!operation.domain_run.entered()) operation.domain_run.enter(position_);

@@ -4,6 +4,8 @@
 // acknowledgement: a rank writes set k mod 2 again for call k + 2 only after it saw every flag of call k + 1,
 // and a peer raises those only after it has read every line of call k (tests/model/one_shot.pml and
 // several_lines.pml).
+#include "collectives/engine/inline_run.hpp"
+
 #include <algorithm>
 #include <cstring>
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collectives/engine/local_step.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -22,9 +24,9 @@ void LinkRun::begin(std::shared_ptr<const PreparedProgram> program, const Buffer
   passed_by_ = kSelf;
 }
 
-Result<LinkRun::Progress> LinkRun::step(PeerTable& peers, FrameHandler& handler, bool alone) {
+Result<RunProgress> LinkRun::step(PeerTable& peers, FrameHandler& handler, bool alone) {
   alone_ = alone;
-  Progress progress;
+  RunProgress progress;
   bool again = true;
   while (again) {  // A step that completes in one lane may free another.
     again = false;

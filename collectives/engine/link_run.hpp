@@ -7,6 +7,7 @@
 #include "collectives/engine/buffers.hpp"
 #include "collectives/engine/peer_table.hpp"
 #include "collectives/engine/prepared_program.hpp"
+#include "collectives/engine/run_progress.hpp"
 
 namespace lockstep::internal {
 
@@ -27,13 +28,9 @@ class LinkRun {
   void begin(std::shared_ptr<const PreparedProgram> program, const Buffers& buffers, const Combine& combine,
              const CallFacts& facts, std::uint64_t sequence);
 
-  struct Progress {
-    bool moved = false;
-    bool done = false;
-  };
   /// Moves every lane as far as it goes. Never blocks. An error ends the run. `alone`: no other run shares
   /// the links of `peers`, so what arrives is most likely for this one.
-  Result<Progress> step(PeerTable& peers, FrameHandler& handler, bool alone);
+  Result<RunProgress> step(PeerTable& peers, FrameHandler& handler, bool alone);
 
   /// After a failure: leaves half-sent messages to the table; the caller's memory is not touched any more.
   void abandon(PeerTable& peers);
@@ -88,9 +85,5 @@ class LinkRun {
 /// Drops the head message of a link, of whose payload `taken` bytes are consumed. False while not all of it
 /// is here: then `taken` has grown. True: `taken` is 0, for the next message.
 Result<bool> drop_message(Link& link, const FrameHeader& header, std::uint64_t& taken);
-
-/// Runs a copy or reduce step on elements [first, first + count) of its slices.
-void run_local_step(const Program& program, const Step& step, const Buffers& buffers, const Combine& combine,
-                    std::uint64_t first, std::uint64_t count);
 
 }  // namespace lockstep::internal

@@ -1,9 +1,9 @@
-// Steps that touch memory only: copy and reduce, for links and domains alike.
+#include "collectives/engine/local_step.hpp"
+
 #include <algorithm>
 #include <array>
 #include <span>
 
-#include "collectives/engine/link_run.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {

@@ -11,6 +11,7 @@
 
 #include "collectives/engine/call.hpp"
 #include "collectives/engine/domain_run.hpp"
+#include "collectives/engine/inline_run.hpp"
 #include "collectives/engine/link_run.hpp"
 #include "collectives/engine/scratch_pool.hpp"
 
