@@ -1,5 +1,6 @@
 // How communicators come to be: from the environment, or all ranks in one process.
 #include "collectives/communicator_core.hpp"
+#include "collectives/forked_child.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
@@ -7,7 +8,6 @@
 #include "lib/base/threads.hpp"
 #include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/local_session.hpp"
-#include "lib/net/fd.hpp"
 #include "lockstep/communicator.hpp"
 #include "transports/tcp/switchboard.hpp"
 
@@ -48,7 +48,7 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
 
 /// Whether this process can have a group at all, and its variables can be read.
 void check_process() {
-  if (internal::in_forked_child()) internal::forked_child_error().throw_if_error();
+  internal::refuse_in_forked_child();
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();
 }

@@ -4,16 +4,17 @@
 #include <vector>
 
 #include "lib/net/fd.hpp"
-#include "lockstep/error.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+/// Apart, so that the question before every call stays short.
+[[gnu::cold, gnu::noinline]] void refuse() { forked_child_error().throw_if_error(); }
+
+}  // namespace
 
 void refuse_in_forked_child() {
-  if (!in_forked_child()) return;
-  throw Error(
-      ErrorCode::not_supported,
-      "lockstep is used in a child forked after its initialisation: the child has no connections; call exec "
-      "in it, or fork before lockstep is first used");
+  if (in_forked_child()) refuse();
 }
 
 void leave_to_parent(std::shared_ptr<void> thing) {

@@ -1,10 +1,10 @@
 // The public face of a served rendezvous.
 #include "lockstep/rendezvous.hpp"
 
+#include "collectives/forked_child.hpp"
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/launch.hpp"
 #include "lib/bootstrap/store_server.hpp"
-#include "lib/net/fd.hpp"
 #include "lib/net/interfaces.hpp"
 #include "lockstep/error.hpp"
 
@@ -26,12 +26,7 @@ Result<std::string> own_address() {
 }  // namespace
 
 Rendezvous::Rendezvous(const std::string& job_id, const std::string& secret) {
-  if (internal::in_forked_child()) {
-    throw Error(
-        ErrorCode::not_supported,
-        "lockstep was already used in the parent of this forked process; use exec, or serve the rendezvous "
-        "in a process forked before");
-  }
+  internal::refuse_in_forked_child();
   if (secret.empty()) throw Error(ErrorCode::invalid_argument, "a served rendezvous needs a secret");
   internal::check_environment().throw_if_error();
   auto host = own_address();
