@@ -52,9 +52,7 @@ bool is_neighbour(int rank, int peer, int size) {
 }  // namespace
 
 std::string Engine::who(int rank) const {
-  const Member& member = group_.members[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
-         ")";
+  return who_is(rank, group_.members[static_cast<std::size_t>(rank)]);
 }
 
 /// Without memory for more words the cause must do.

@@ -30,9 +30,7 @@ class LossWatch {
     std::lock_guard lock(mutex_);
     if (!loss_) return {};
     const Member& member = session_.members()[static_cast<std::size_t>(loss_->rank)];
-    return Status(ErrorCode::peer_lost,
-                  "rank " + std::to_string(loss_->rank) + " (" + member.host_name + ", pid " +
-                      std::to_string(member.pid) + ") is gone: " + loss_->evidence,
+    return Status(ErrorCode::peer_lost, who_is(loss_->rank, member) + " is gone: " + loss_->evidence,
                   loss_->rank);
   }
 

@@ -60,6 +60,11 @@ std::string Member::text() const {
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on " + host_name + ")";
 }
 
+std::string who_is(int rank, const Member& member) {
+  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
+         ")";
+}
+
 std::string encode(const Member& member) {
   std::string text;
   WireWriter writer(text);

@@ -31,6 +31,9 @@ struct Member {
   std::string text() const;
 };
 
+/// "rank 3 (node-2, pid 4711)": what errors call it, as `rank` of a group.
+std::string who_is(int rank, const Member& member);
+
 std::string encode(const Member& member);
 /// None where it is damaged.
 std::optional<Member> decode_member(std::string_view text);

@@ -115,9 +115,7 @@ Result<ReachRow> Search::reached(const JobHosts& hosts, const Ways& ways) const 
 }  // namespace
 
 std::string name_of_rank(const Session& session, int rank) {
-  const Member& member = session.members()[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
-         ")";
+  return who_is(rank, session.members()[static_cast<std::size_t>(rank)]);
 }
 
 Result<Ways> find_ways(Session& session, Env& env, Reactor& reactor, const HandshakeKey& key,
