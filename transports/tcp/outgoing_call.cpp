@@ -34,7 +34,7 @@ void OutgoingCall::start() {
 
 Status OutgoingCall::open() {
   auto socket = start_connect(to_);
-  if (!socket.ok()) return blame_peer(socket.status().with_context(peer_name_));
+  if (!socket.ok()) return socket.status().with_context(peer_name_).blamed_on(peer_);
   socket_ = std::move(*socket);
   events_ = EPOLLOUT;
   watch_ = reactor_.watch(socket_.get(), events_, [this](std::uint32_t) { step(); });
@@ -53,11 +53,6 @@ Status OutgoingCall::open() {
 void OutgoingCall::give_up() {
   finish(Outcome::broken,
          Status(ErrorCode::out_of_memory, words_of([] { return "memory ran out for a connection"; })));
-}
-
-/// But for what this side lacks.
-Status OutgoingCall::blame_peer(const Status& why) const {
-  return why.is_own_lack() ? why : Status(why.code(), why.message(), peer_);
 }
 
 void OutgoingCall::stop() {
@@ -93,7 +88,7 @@ void OutgoingCall::step() try {
     if (!moved) return;  // Waits, or has finished and destroyed this.
   }
   if (handshake_.state() == HandshakeState::established) return finish(Outcome::connected, Status());
-  finish(Outcome::refused, blame_peer(handshake_.status()));
+  finish(Outcome::refused, handshake_.status().blamed_on(peer_));
 } catch (const std::bad_alloc&) {  // Bytes that were read may be lost with it.
   give_up();
 }

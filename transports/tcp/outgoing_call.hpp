@@ -43,7 +43,6 @@ class OutgoingCall {
   void broken_off(const std::string& evidence);
   void wait_for(std::uint32_t events);
   void finish(Outcome outcome, Status why);
-  Status blame_peer(const Status& why) const;
 
   Reactor& reactor_;
   HandshakeClient handshake_;

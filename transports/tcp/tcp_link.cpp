@@ -53,8 +53,7 @@ Fd TcpLink::take_socket() {
 }
 
 Status TcpLink::lost(std::string evidence) const {
-  if (watch_ != nullptr && watch_->fell_silent(socket_.get()))
-    evidence = "its host has not answered for " + std::to_string(kSilenceLimit) + " s";
+  if (watch_ != nullptr && watch_->fell_silent(socket_.get())) evidence = silence_text();
   return Status(ErrorCode::peer_lost, who_ + " is gone: " + evidence, peer_);
 }
 
@@ -154,7 +153,7 @@ void TcpLink::receive_awaited(const Awaited& awaited) {
 }
 
 // Of what arrives, the rest of a header and what is behind the payload go to the buffer, the payload to its
-// place. Returns how much of that came.
+// place. Both return how much of that came.
 
 // The cheaper call, where the memory before the place, and `behind` bytes after it, may be written too.
 std::size_t TcpLink::receive_in_one_piece(std::span<std::byte> place, std::size_t behind) {
