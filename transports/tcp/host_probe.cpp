@@ -60,7 +60,7 @@ void HostProbe::begin(Effort& effort, Call& call) {
 
 // The call is still running this function: it ends with that, or with run().
 void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome, const Status& why) {
-  // As one that came while all others of a large job had the places of those who are heard.
+  // As of a call that came while others of a large job had all places of the acceptor.
   if (outcome == OutgoingCall::Outcome::broken && !ended_ && call.attempts < kConnectAttempts) {
     const std::unique_ptr<OutgoingCall> before = std::move(call.call);
     return begin(effort, call);
