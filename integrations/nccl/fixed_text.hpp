@@ -11,8 +11,6 @@
 
 namespace lockstep::nccl {
 
-inline constexpr std::size_t kJobBytes = 8;  ///< Random bytes of a job's name, twice as many digits.
-
 /// `field` holds zeros before.
 template <std::size_t N>
 void put(std::array<char, N>& field, const std::string& text) {

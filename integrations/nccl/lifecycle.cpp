@@ -22,7 +22,6 @@ namespace {
 constexpr std::chrono::seconds kDestroyPatience{5};
 // What ncclCommRevoke waits for this rank's streams, which may wait for a communicator that is revoked next.
 constexpr std::chrono::seconds kRevokePatience{1};
-constexpr std::size_t kSecretBytes = 16;
 
 struct Met {
   Communicator ranks;

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::array<char, 8> kIdMagic{'l', 'o', 'c', 'k', 's', 't', 'e', 'p'};
 constexpr std::uint16_t kVersion = 1;
-constexpr std::size_t kSecretBytes = 16;
 
 // The bytes of an id.
 struct Layout {
@@ -97,8 +96,7 @@ UniqueId read_unique_id(const ncclUniqueId& id) {
   if (layout.magic != kIdMagic) {
     throw invalid_argument(
         "this ncclUniqueId was not made by liblockstep_nccl.so: either it was never filled in, or the rank "
-        "that "
-        "called ncclGetUniqueId uses another NCCL library; load the same one on all ranks");
+        "that called ncclGetUniqueId uses another NCCL library; load the same one on all ranks");
   }
   if (layout.version != kVersion) {
     throw invalid_argument("this ncclUniqueId has version " + std::to_string(layout.version) +

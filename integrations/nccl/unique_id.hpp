@@ -1,6 +1,7 @@
 // ncclUniqueId: 128 bytes that tell the ranks where to meet and how to prove that they belong together.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,9 @@ struct UniqueId {
   std::string job_id;
   std::string secret;
 };
+
+/// Random bytes of a job's name and of its secret: as text, twice as many digits.
+inline constexpr std::size_t kJobBytes = 8, kSecretBytes = 16;
 
 /// Text of `bytes` random bytes in hexadecimal digits.
 std::string random_text(std::size_t bytes);
