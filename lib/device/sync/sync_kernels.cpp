@@ -35,9 +35,7 @@ struct AddBody {
 const Bodies& bodies() {
   static const Bodies all = [] {
     Bodies list;
-    cuda::list_floats(AddBody{&list});
-    cuda::list_small_floats(AddBody{&list});
-    cuda::list_integers(AddBody{&list});
+    cuda::list_all(AddBody{&list});
     return list;
   }();
   return all;

@@ -1,5 +1,5 @@
-// The kernels there are: one list for nvcc, which makes kernels of it, and for the test that runs their
-// bodies on the host.
+// The kernels there are: one list for nvcc, which makes kernels of it, and for whoever runs their bodies on
+// the host.
 #pragma once
 
 #include "lib/reduce/cuda/pass.hpp"
@@ -56,6 +56,14 @@ void list_integers(Add add) {
   list_ordered<element::Direct<std::int8_t>>(DataType::i8, add);
   list_ordered<element::Direct<std::int32_t>>(DataType::i32, add);
   list_ordered<element::Direct<std::int64_t>>(DataType::i64, add);
+}
+
+/// On the host; for nvcc each family is a file.
+template <class Add>
+void list_all(Add add) {
+  list_floats(add);
+  list_small_floats(add);
+  list_integers(add);
 }
 
 }  // namespace lockstep::internal::cuda
