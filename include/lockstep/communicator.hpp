@@ -273,8 +273,10 @@ class LOCKSTEP_API Communicator {
 /// Operations that start together and end together. send/recv posted in one batch never wait for one another,
 /// whatever the order on the peer. Consecutive all_reduces of equal type, operator and algorithm, all urgent
 /// or none, travel as one operation (fused through a scratch buffer) when together they are at most 64 KiB,
-/// with the earliest of their deadlines; all ranks fuse alike. Like a Plan it keeps the group alive. Not
-/// thread-safe. Movable.
+/// with the earliest of their deadlines; all ranks fuse alike. A wrong send or recv throws where it is added;
+/// wrong arguments of a collective end the Work of submit() and are told to the peers, as those of a call.
+/// Buffers belong to the library from submit() until the Work is done. Like a Plan it keeps the group alive.
+/// Not thread-safe. Movable; dropped without submit() it does nothing.
 class LOCKSTEP_API Batch {
  public:
   Batch(Batch&&) noexcept;
@@ -296,8 +298,9 @@ class LOCKSTEP_API Batch {
 };
 
 /// A persistent collective. start() takes the next sequence number of the communicator, as a call would;
-/// start it again when the last start has ended, which is not checked. Buffers must live as long as the plan
-/// is used. It keeps the group alive, without its Communicator too. Not thread-safe. Movable.
+/// start it again when the last start has ended, which is not checked. Wrong arguments are told by start(),
+/// as by a call. Buffers must live as long as the plan is used. It keeps the group alive, without its
+/// Communicator too. Not thread-safe. Movable.
 class LOCKSTEP_API Plan {
  public:
   Plan(Plan&&) noexcept;

@@ -3,7 +3,8 @@
  * Every function returns a lockstep_error_t (0 = ok) unless it says otherwise; lockstep_last_error() then has
  * the text of the last failure of the calling thread. No exception crosses this interface. Conventions of
  * counts, buffers, in-place use, ownership and thread safety are those of <lockstep/communicator.hpp>.
- * Handles are opaque; NULL handles are refused with LOCKSTEP_INVALID_ARGUMENT.
+ * Handles are opaque; NULL handles are refused with LOCKSTEP_INVALID_ARGUMENT, and ignored where they are
+ * freed.
  *
  * Collectives come in one form with a `work` argument: NULL blocks until the local result is there; otherwise
  * the call returns at once and *work must be given to lockstep_work_free() after use. `options` may be NULL.
@@ -116,7 +117,9 @@ typedef struct {
 LOCKSTEP_C_API const char* lockstep_last_error(void);
 /* The rank that caused it, or -1. */
 LOCKSTEP_C_API int lockstep_last_culprit(void);
+/* "1.2.3" */
 LOCKSTEP_C_API const char* lockstep_version(void);
+/* Bytes of one element; 0 of what is no type. */
 LOCKSTEP_C_API size_t lockstep_type_size(lockstep_type_t type);
 
 /* Memory that every transport uses without copying; see <lockstep/memory.hpp>. */
@@ -323,7 +326,8 @@ LOCKSTEP_C_API lockstep_error_t lockstep_reducer_begin_step(lockstep_reducer_t r
 /* `norm` may be NULL. */
 LOCKSTEP_C_API lockstep_error_t lockstep_reducer_clip(lockstep_reducer_t reducer, double max_norm,
                                                       double* norm);
-/* One sentence about the last step; valid until the next call with this handle. NULL for a NULL handle. */
+/* One sentence about the last step; valid until the next call with this handle. NULL for a NULL handle, and
+ * "" where it fails. */
 LOCKSTEP_C_API const char* lockstep_reducer_report(lockstep_reducer_t reducer);
 
 #ifdef __cplusplus

@@ -32,6 +32,7 @@ class LOCKSTEP_API Optimizer {
   virtual std::string name() const = 0;
   /// Names of what is kept for each element, for checkpoints: {"momentum"}.
   virtual std::vector<std::string> slots() const = 0;
+  /// Steps the run: changes its values and slots by its gradients and rate().
   virtual void step(const OptimizerSlice& slice) const = 0;
 
   double rate() const noexcept { return rate_; }
