@@ -1,6 +1,8 @@
 // Ranks on devices as forked processes: on the host backend, or on that which LOCKSTEP_DEVICE_BACKEND names.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -63,6 +65,21 @@ struct DeviceRank {
   DeviceCommunicator communicator;
   internal::TestStream stream;
 };
+
+/// Of an all_reduce of two ranks on `bytes`, recorded since the last look: each byte was touched once, by the
+/// rank whose half it is in.
+inline void expect_one_reduction_of_half(DeviceRank& self, std::size_t bytes) {
+  std::size_t reductions = 0;
+  for (const internal::testing::Enqueued& one : self.recorder.take()) {
+    EXPECT_NE(one.what, "copy");
+    if (one.what != "reduce") continue;
+    ++reductions;
+    EXPECT_EQ(one.sources.size(), 2u);
+    EXPECT_EQ(one.destinations.size(), 2u);
+    EXPECT_NEAR(static_cast<double>(one.bytes), static_cast<double>(bytes / 2), 256);
+  }
+  EXPECT_EQ(reductions, 1u);
+}
 
 inline void use_host_backend(const char* mode) {
   ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 0);
