@@ -1,3 +1,4 @@
+// encode() of data.hpp: a whole number as an element of any type, by arithmetic that is not the library's.
 #include <cmath>
 #include <cstring>
 

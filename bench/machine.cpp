@@ -1,3 +1,4 @@
+// The machine that a report's figures are from.
 #include "lib/base/machine.hpp"
 
 #include <sys/utsname.h>

@@ -1,3 +1,4 @@
+// Our own contender: DeviceCommunicator of the public API.
 #include <algorithm>
 #include <iterator>
 #include <stdexcept>

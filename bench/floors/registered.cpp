@@ -1,3 +1,4 @@
+// The floor on buffers that all ranks map.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The floor on private buffers.
 #include <algorithm>
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// The floor over TCP.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+// Shared memory: the order between ranks by vector clocks, which an awaited phase joins.
 #include <algorithm>
 
 #include "collectives/verify/machine.hpp"

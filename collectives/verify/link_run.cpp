@@ -1,3 +1,4 @@
+// Messages: a send and its receive as one step, and the order within a rank by clocks of its lanes.
 #include <deque>
 #include <unordered_map>
 

@@ -1,3 +1,4 @@
+// Losses where there is no server: by pidfd within the host, and by keys of the store.
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>

@@ -1,3 +1,4 @@
+// Losses over a connection to the TCP store's server.
 #include <optional>
 #include <utility>
 

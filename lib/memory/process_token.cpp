@@ -1,3 +1,4 @@
+// process_token() of segment.hpp: drawn at the first use, and anew in a forked child.
 #include <pthread.h>
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SimPipe (sim_link.hpp): how much a stream takes, when it arrives, and in which pieces.
 #include <algorithm>
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// Built where cuBLAS was not found.
 #include <stdexcept>
 
 #include "examples/gpt/device/compute.hpp"

@@ -1,3 +1,4 @@
+// Starting the kernels (kernels.hpp): how many blocks each gets, and with which arguments.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
