@@ -246,10 +246,10 @@ std::string_view raw_value(const Variable& variable) {
 /// The parsed value, else the parsed default, else zero (of a variable whose default is "chosen by the
 /// library").
 template <typename T>
-T parsed_value(std::string_view name, VariableKind kind, std::optional<T> (*parse)(std::string_view)) {
+T parsed_value(std::string_view name, [[maybe_unused]] VariableKind kind,
+               std::optional<T> (*parse)(std::string_view)) {
   const Variable* variable = find(name);
   assert(variable != nullptr && variable->kind == kind);
-  (void)kind;
   const std::string_view value = raw_value(*variable);
   if (allows(*variable, value)) return *parse(value);
   return parse(variable->default_value).value_or(T{});

@@ -13,9 +13,8 @@ std::atomic<std::uint64_t> g_token{0};
 
 // Two children forked after the first use must not take each other for threads of one process.
 void watch_forks() {
-  static const int watching =
+  [[maybe_unused]] static const int watching =
       ::pthread_atfork(nullptr, nullptr, [] { g_token.store(0, std::memory_order_relaxed); });
-  (void)watching;
 }
 
 }  // namespace
