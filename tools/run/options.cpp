@@ -18,8 +18,7 @@ constexpr const char* kFooter =
     "Each line of output is prefixed with its rank. Signals are passed on to all ranks. When a rank fails, "
     "the others get SIGTERM at\n"
     "once and SIGKILL after the grace time. Standard input goes to rank 0 unless it is a terminal. When "
-    "nobody "
-    "reads standard\n"
+    "nobody reads standard\n"
     "output any more (lockstep-run ... | head), the ranks go on and what they write is lost.";
 
 }  // namespace
