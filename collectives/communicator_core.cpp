@@ -5,6 +5,7 @@
 
 #include "collectives/call_builder.hpp"
 #include "collectives/forked_child.hpp"
+#include "collectives/make_transport.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/net/fd.hpp"
 #include "transports/tcp/switchboard.hpp"

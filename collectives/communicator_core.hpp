@@ -13,7 +13,6 @@
 #include "lib/bootstrap/session.hpp"
 #include "lib/bootstrap/still_wanted.hpp"
 #include "lockstep/communicator.hpp"
-#include "transports/fabric/fabric.hpp"
 
 namespace lockstep::internal {
 
@@ -112,21 +111,5 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   std::uint64_t splits_ = 0;
   std::uint64_t users_ = 0;
 };
-
-/// The transport of a group, as LOCKSTEP_TRANSPORTS says: by itself shared memory when all members are on one
-/// host; over several hosts verbs or TCP, with shared memory between the ranks of a host. `timeout`: 0 =
-/// none.
-Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
-                                                  const std::vector<int>& world_ranks,
-                                                  std::chrono::milliseconds timeout,
-                                                  const StillWanted& still_wanted = {});
-
-/// Whether what carries this job's messages moves the memory of devices from and to where it lies.
-bool moves_device_memory(World& world, PayloadMemory memory);
-/// Links of a group for messages in such memory. Collective, as make_transport.
-Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineGroup& group,
-                                                     const std::vector<int>& world_ranks,
-                                                     PayloadMemory memory, std::chrono::milliseconds timeout,
-                                                     const StillWanted& still_wanted);
 
 }  // namespace lockstep::internal

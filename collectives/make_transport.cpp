@@ -1,9 +1,9 @@
-// Which transport carries a group.
+#include "collectives/make_transport.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
 
-#include "collectives/communicator_core.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/exchange.hpp"

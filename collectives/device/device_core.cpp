@@ -9,6 +9,7 @@
 #include "collectives/device/exchange.hpp"
 #include "collectives/device/shared_streams.hpp"
 #include "collectives/engine/group_hosts.hpp"
+#include "collectives/make_transport.hpp"
 #include "lib/base/config.hpp"
 #include "lib/base/hash.hpp"
 #include "transports/shm/shm_transport.hpp"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/communicator_core.hpp"
+#include "collectives/make_transport.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/transports/static_session.hpp"
 #include "transports/tcp/switchboard.hpp"
