@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/device/device_choice.hpp"
 #include "collectives/device/device_steps.hpp"
 
 namespace lockstep::internal {

@@ -1,6 +1,5 @@
-// Which programs run a call on a device. By rule, from what is known of such machines; nothing here is
-// measured.
-#include "collectives/device/device_steps.hpp"
+#include "collectives/device/device_choice.hpp"
+
 #include "collectives/device/message_plan.hpp"
 #include "collectives/programs/program.hpp"
 

@@ -1,6 +1,7 @@
 // DeviceSteps: the steps of domain programs as operations of a stream.
 #pragma once
 
+#include "collectives/device/device_choice.hpp"
 #include "collectives/device/shared_buffers.hpp"
 #include "collectives/device/write_guard.hpp"
 #include "collectives/engine/domain_memory.hpp"
@@ -17,10 +18,6 @@ bool writes_to_peers(const Program& program, const Step& step);
 /// The same under `guard`, where the step writes to another rank's buffer and it is not null.
 Status enqueue_step(Backend& backend, DeviceStream stream, const Program& program, const Step& step,
                     const Buffers& buffers, const Combine& combine, WriteGuard* guard);
-
-/// What runs a call of this shape on a device: the programs that a measured cost model would rank, by rule.
-/// `kernels_wait`: for one another, so that a phase costs no more than a kernel.
-Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, bool kernels_wait = false);
 
 /// The memory of an engine whose steps run on a stream of this rank's own. The engine's caller waits for it
 /// on the host, so that no stream ever waits for another rank.
