@@ -35,7 +35,6 @@ class ProgramCache {
   /// v-shapes (with counts) are built afresh: their key would be as long as the program. The reference is
   /// good until the next call.
   const std::shared_ptr<const PreparedProgram>& get(const Algorithm& algorithm, const Shape& shape);
-  std::size_t size() const { return entries_.size(); }
 
  private:
   struct Key {
