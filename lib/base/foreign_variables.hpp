@@ -1,4 +1,5 @@
-// Variables of other programs that say what one of ours would.
+// Variables of other programs that say what one of ours would. Read in config.cpp, as all of the environment
+// is.
 #pragma once
 
 #include <initializer_list>
