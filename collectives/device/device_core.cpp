@@ -30,7 +30,7 @@ const char* way_between_hosts(const ModeDecision& decision) {
 
 /// The memory of the backend's devices, as a fabric is told.
 PayloadMemory payloads_of(const Backend& backend) {
-  return std::string_view(backend.name()) == "host" ? PayloadMemory::host_device : PayloadMemory::cuda;
+  return backend.is_host() ? PayloadMemory::host_device : PayloadMemory::cuda;
 }
 
 bool goes_straight(Result<Backend*>& backend, World& world) {

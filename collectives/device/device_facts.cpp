@@ -162,7 +162,7 @@ DeviceFacts facts_of(Result<Backend*>& backend, int device, const DeviceOptions&
   facts.device = device;
   facts.multiprocessors = static_cast<std::uint32_t>(identity.value().multiprocessors);
   facts.overlap = identity.value().kernels_of_processes_overlap ? 1 : 0;
-  facts.is_host_backend = std::strcmp((*backend)->name(), "host") == 0 ? 1 : 0;
+  facts.is_host_backend = (*backend)->is_host() ? 1 : 0;
   facts.staging_bytes =
       std::max(kLeastStaging, config_bytes("LOCKSTEP_DEVICE_STAGING") / kStagingUnit * kStagingUnit);
   if (const auto mode = wanted_mode(options)) facts.wanted_mode = static_cast<std::int32_t>(*mode);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/device/gradient_pass.hpp"
@@ -63,7 +62,7 @@ void launch(Backend& backend, const char* name, void (*on_host)(const void*),
 
 /// Before anything waits on a stream: a first start may wait for all of them.
 void load(Backend& backend, int device) {
-  if (std::string_view(backend.name()) == "host") return;
+  if (backend.is_host()) return;
   const DeviceScope scope(backend, device);
   scope.status().throw_if_error();
   load_on_cuda().throw_if_error();

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lib/base/status.hpp"
 #include "lib/net/fd.hpp"
@@ -126,6 +127,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const char* name() const noexcept = 0;  ///< "cuda", "host"
+  /// Whether this host's memory and threads stand for the devices.
+  bool is_host() const noexcept { return std::string_view(name()) == "host"; }
 
   // Devices.
   virtual Result<int> device_count() = 0;

@@ -157,7 +157,7 @@ Status close(Backend& backend, const PermitArguments& permit, DeviceStream strea
 }
 
 Status load(Backend& backend, Kernels which) {
-  const bool on_host = std::strcmp(backend.name(), "host") == 0;
+  const bool on_host = backend.is_host();
   if (on_host || cuda_kernels().load_all == nullptr) return {};
   return which == Kernels::all ? cuda_kernels().load_all() : cuda_kernels().load_permits();
 }
