@@ -138,33 +138,32 @@ Status DeviceCore::make_gate() {
   return dispensable ? Status() : gate_fault_;
 }
 
-/// Makes what this rank needs for itself, and tells the others where its staging memory lies.
+/// Makes what this rank needs for itself.
+Status DeviceCore::make_own_staging() {
+  LOCKSTEP_RETURN_IF_ERROR(backend_.prepare(device_));
+  auto stream = backend_.create_stream(Backend::Priority::high);
+  if (!stream.ok()) return stream.status();
+  stream_ = *stream;
+  LOCKSTEP_RETURN_IF_ERROR(make_gate());
+  buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
+  if (near_->size() == 1) return {};
+  auto memory = backend_.allocate(device_, whole_legacy_blocks(area_bytes()));
+  if (!memory.ok()) return memory.status();
+  area_ = static_cast<std::byte*>(*memory);
+  LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(near_->size()) + inbox_.bytes, stream_));
+  const std::size_t messages = message_area_bytes(decision_.staging_bytes);
+  const std::size_t words = std::min<std::size_t>(messages, sync::message_word_bytes(near_->size()));
+  LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_ + area_bytes() - messages, 0, words, stream_));
+  LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
+  LOCKSTEP_RETURN_IF_ERROR(buffers_->add(area_, area_bytes()));
+  if (buffers_->find(area_, 1).owner != 0) return {};
+  return Status(ErrorCode::not_supported,
+                "the memory of device " + std::to_string(device_) + " cannot be shared between processes");
+}
+
+/// Tells the others where this rank's staging memory lies, once all have theirs.
 Result<std::vector<SegmentRef>> DeviceCore::exchange_staging(const Status& entered) {
-  const auto make_own = [&]() -> Status {
-    LOCKSTEP_RETURN_IF_ERROR(entered);
-    LOCKSTEP_RETURN_IF_ERROR(backend_.prepare(device_));
-    auto stream = backend_.create_stream(Backend::Priority::high);
-    if (!stream.ok()) return stream.status();
-    stream_ = *stream;
-    LOCKSTEP_RETURN_IF_ERROR(make_gate());
-    buffers_ = std::make_unique<SharedBuffers>(backend_, device_, near_->engine().group().members);
-    if (near_->size() == 1) return {};
-    auto memory = backend_.allocate(device_, whole_legacy_blocks(area_bytes()));
-    if (!memory.ok()) return memory.status();
-    area_ = static_cast<std::byte*>(*memory);
-    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_, 0, word_bytes(near_->size()) + inbox_.bytes, stream_));
-    LOCKSTEP_RETURN_IF_ERROR(backend_.fill(area_ + area_bytes() - message_area_bytes(decision_.staging_bytes),
-                                           0,
-                                           std::min<std::size_t>(message_area_bytes(decision_.staging_bytes),
-                                                                 sync::message_word_bytes(near_->size())),
-                                           stream_));
-    LOCKSTEP_RETURN_IF_ERROR(backend_.synchronize(stream_));
-    LOCKSTEP_RETURN_IF_ERROR(buffers_->add(area_, area_bytes()));
-    if (buffers_->find(area_, 1).owner != 0) return {};
-    return Status(ErrorCode::not_supported,
-                  "the memory of device " + std::to_string(device_) + " cannot be shared between processes");
-  };
-  LOCKSTEP_RETURN_IF_ERROR(agree(*control_, make_own()));
+  LOCKSTEP_RETURN_IF_ERROR(agree(*control_, entered.ok() ? make_own_staging() : entered));
   return exchange_records(*near_, buffers_->find(area_, 1));
 }
 

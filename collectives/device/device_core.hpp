@@ -65,6 +65,7 @@ class DeviceCore {
   DeviceCore(Backend& backend, int device, std::shared_ptr<CommunicatorCore> control,
              std::shared_ptr<CommunicatorCore> near, ModeDecision decision);
   Status set_up(const DeviceOptions& options);
+  Status make_own_staging();
   /// `entered`: whether this thread works on the device.
   Result<std::vector<SegmentRef>> exchange_staging(const Status& entered);
   Status make_gate();

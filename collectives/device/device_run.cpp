@@ -103,7 +103,7 @@ Status DeviceCore::run_as_messages(const Call& call) {
 
 // ---- ends ----
 
-/// The first failure ends everything: both groups are revoked, and every later task passes at once.
+/// The first failure ends everything: all groups are revoked, and every later task passes at once.
 void DeviceCore::fail(const Status& why) {
   {
     const std::lock_guard lock(state_mutex_);
