@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "ddp/first_to_differ.hpp"
 #include "ddp/marks.hpp"
 #include "lib/base/hash.hpp"
 
@@ -20,9 +21,8 @@ std::vector<bool> agree_on_frozen(ClosingExchange& closing, std::span<const std:
   std::uint64_t hash = hash_combine(kFnvOffset, valid ? 1 : 0);
   for (const bool bit : frozen) hash = hash_combine(hash, bit ? 1 : 0);
   const auto hashes = closing.gather_words({&hash, 1});
-  const auto odd = std::find_if(hashes.begin(), hashes.end(), [&](auto h) { return h != hashes[0]; });
-  if (odd != hashes.end()) {
-    const int rank = static_cast<int>(odd - hashes.begin());
+  const int rank = first_to_differ(hashes);
+  if (rank >= 0) {
     throw Error(ErrorCode::mismatch,
                 "freeze: rank " + std::to_string(rank) + " has another list than rank 0; pass equal lists",
                 rank);

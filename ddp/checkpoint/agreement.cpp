@@ -1,7 +1,7 @@
 #include "ddp/checkpoint/agreement.hpp"
 
-#include <algorithm>
 #include <array>
+#include <cstdint>
 
 namespace lockstep::internal {
 
@@ -19,13 +19,6 @@ Status agree(Communicator& communicator, const Status& mine) {
                   static_cast<int>(r));
   }
   return {};
-}
-
-int first_to_differ(Communicator& communicator, std::uint64_t value) {
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(&value, all.data(), 1, DataType::u64);
-  const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t v) { return v != all.front(); });
-  return odd == all.end() ? -1 : static_cast<int>(odd - all.begin());
 }
 
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& mine) {

@@ -1,7 +1,6 @@
 // What each rank did alone becomes one verdict.
 #pragma once
 
-#include <cstdint>
 #include <exception>
 #include <new>
 #include <string>
@@ -26,9 +25,6 @@ Status attempt(Action action) try {
 } catch (const std::exception& error) {
   return Status(ErrorCode::system, error.what());
 }
-
-/// Collective. The lowest rank whose `value` is not rank 0's; -1 when all are equal.
-int first_to_differ(Communicator& communicator, std::uint64_t value);
 
 /// Collective. Every rank's text, at rank 0; elsewhere nothing.
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& mine);

@@ -11,6 +11,7 @@
 #include "ddp/checkpoint/data_files.hpp"
 #include "ddp/checkpoint/files.hpp"
 #include "ddp/checkpoint/manifest.hpp"
+#include "ddp/first_to_differ.hpp"
 #include "lib/base/hash.hpp"
 
 namespace lockstep {

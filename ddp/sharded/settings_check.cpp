@@ -1,12 +1,12 @@
 #include "ddp/sharded/settings_check.hpp"
 
-#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/exact.hpp"
+#include "ddp/first_to_differ.hpp"
 #include "ddp/sharded/parameter_shards.hpp"
 #include "ddp/telling_peers.hpp"
 #include "lib/base/hash.hpp"
@@ -31,12 +31,8 @@ std::string broadcast(Communicator& communicator, std::string text, int rank) {
 }
 
 void require_one_text(Communicator& communicator, const std::string& text) {
-  const std::uint64_t mine = fnv1a(text);
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(&mine, all.data(), 1, DataType::u64);
-  const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t hash) { return hash != all[0]; });
-  if (odd == all.end()) return;
-  const auto rank = static_cast<int>(odd - all.begin());
+  const int rank = first_to_differ(communicator, fnv1a(text));
+  if (rank < 0) return;
   const std::string there = broadcast(communicator, text, rank);
   const std::string first = broadcast(communicator, text, 0);
   throw Error(ErrorCode::mismatch,
