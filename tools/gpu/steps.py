@@ -82,13 +82,20 @@ def judge_test(outcome, must_run=False):
     return Result("", "passed", "skipped: " + ", ".join(skipped) if skipped else "")
 
 
+def command_of(test, runner):
+    return [runner.kit.folder / test["command"][0]] + test["command"][1:]
+
+
+def environment_of(test):
+    """All that the test asks for but its devices: they are those of this run."""
+    return {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
+
+
 def test_step(test, about):
     limit = LONG_TEST_SECONDS.get(test["name"], TEST_SECONDS)
 
     def body(runner):
-        command = [runner.kit.folder / test["command"][0]] + test["command"][1:]
-        environment = {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
-        return judge_test(runner.run(command, limit, {**PATIENCE, **environment}), bool(about["gpu"]) and test["name"] == "gpu_test")
+        return judge_test(runner.run(command_of(test, runner), limit, {**PATIENCE, **environment_of(test)}), bool(about["gpu"]) and test["name"] == "gpu_test")
     return Step(f"test {test['name']}", body)
 
 
@@ -107,9 +114,8 @@ def sanitizer_step(about, tool, test):
 
     def body(runner):
         command = [about["compute_sanitizer"], "--tool", tool, "--target-processes", "all", "--require-cuda-init", "no",
-                   "--error-exitcode", "99", runner.kit.folder / test["command"][0]] + test["command"][1:]
-        environment = {key: value for key, value in test["environment"].items() if key != "LOCKSTEP_DEVICE_BACKEND"}
-        outcome = runner.run(command, TEST_SECONDS, {**environment, "LOCKSTEP_TIMEOUT": "5m"})
+                   "--error-exitcode", "99"] + command_of(test, runner)
+        outcome = runner.run(command, TEST_SECONDS, {**environment_of(test), "LOCKSTEP_TIMEOUT": "5m"})
         if outcome.status == TOOK_TOO_LONG:
             return Result("", "unmeasured", f"{too_long(outcome)} under {tool}")
         if "Device not supported" in outcome.output:

@@ -108,7 +108,7 @@ def measure(options):
     for hosts in options.hosts:
         groups = []
         try:
-            # Both numbers of ranks on the same hosts' likes in the same rounds, so that their ratio is one of one run.
+            # Every number of ranks on hosts of the same kind and in the same rounds, so that their ratio is of one run.
             for each in options.each:
                 groups.append(Placement(hosts, each, options.link))
             rows += measure_on(groups, options, peers, programs, note)
