@@ -8,13 +8,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <future>
 
 #include "lib/base/env.hpp"
+#include "lib/bootstrap/frame_connection.hpp"
 #include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/bootstrap/wire.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/net/connected_pair.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -52,6 +55,13 @@ class StoreServerTest : public testing::Test {
     EXPECT_TRUE(socket.ok()) << socket.status().message();
     return std::move(*socket);
   }
+  /// A watch of `rank` that was answered, and the proof that it owes.
+  std::pair<Fd, std::string> owing_watch(int rank);
+  /// Until so many clients of group 1 are connected.
+  void await_connections(std::size_t count) {
+    for (int look = 0; look < 2000 && server_->connections(1) != count; ++look) sleep_for(milliseconds(10));
+    ASSERT_EQ(server_->connections(1), count);
+  }
   Fd stranger() {
     auto socket = tcp_connect(server_->address(), kSoon, real_env());
     EXPECT_TRUE(socket.ok()) << socket.status().message();
@@ -75,10 +85,28 @@ std::string read_bytes(const Fd& socket, std::size_t bytes) {
   return text;
 }
 
-bool is_hung_up(const Fd& socket) { return read_bytes(socket, 1).empty(); }
+bool is_hung_up(const Fd& socket) {
+  pollfd entry{socket.get(), POLLIN, 0};
+  char byte = 0;
+  return poll(&entry, 1, static_cast<int>(kSoon.count())) == 1 && recv(socket.get(), &byte, 1, 0) <= 0;
+}
 
 void say(const Fd& socket, std::string_view text) {
   ASSERT_EQ(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+}
+
+std::pair<Fd, std::string> StoreServerTest::owing_watch(int rank) {
+  HandshakeHello hello;
+  hello.service = HandshakeService::watch;
+  hello.rank = rank;
+  hello.world = 4;
+  hello.channel = 1;
+  HandshakeClient handshake(key_, hello, "the server");
+  Fd socket = stranger();
+  say(socket, as_text(handshake.outgoing()));
+  handshake.sent(kHelloBytes);
+  handshake.consume(as_bytes(read_bytes(socket, kReplyBytes)));
+  return {std::move(socket), std::string(as_text(handshake.outgoing()))};
 }
 
 Loss next_loss(const Fd& socket) {
@@ -154,6 +182,33 @@ TEST_F(StoreServerTest, ARankThatIsStartedAgainAndAgainHidesNoOther) {
   EXPECT_TRUE(open(0)->get_one(group_prefix(1) + refusal_key(2), milliseconds(0)).ok());
 }
 
+TEST_F(StoreServerTest, RefusalsAreForgottenWithTheirGroup) {
+  constexpr int kAsManyAsAreRemembered = 64;
+  const auto knock = [&](int rank, std::uint64_t group) {
+    StoreClientOptions liar = client(rank, group);
+    liar.key = make_handshake_key("job", "guess");
+    liar.world = kAsManyAsAreRemembered;
+    EXPECT_FALSE(open_tcp_store(liar, kSoon, real_env()).ok());
+  };
+  for (int rank = 0; rank < kAsManyAsAreRemembered; ++rank) knock(rank, 1);
+  auto member = open(0);
+  const auto later = open_tcp_store(client(0, 2), kSoon, real_env());
+  ASSERT_TRUE(later.ok());
+  member.reset();
+  await_connections(0);
+  knock(3, 2);
+  EXPECT_TRUE(later.value()->get_one(group_prefix(2) + refusal_key(3), milliseconds(0)).ok());
+}
+
+TEST_F(StoreServerTest, NoRefusalIsKeptOfARankThatNoJobHas) {
+  const auto store = open(0);
+  for (const int rank : {-1, kMaxWorld}) {
+    EXPECT_FALSE(open_tcp_store(client(rank), kSoon, real_env()).ok());
+    const std::vector<std::string> key{group_prefix(1) + refusal_key(rank)};
+    EXPECT_FALSE(store->wait(key, milliseconds(0)).value().front()) << rank;
+  }
+}
+
 TEST_F(StoreServerTest, TakenPortIsNamed) {
   StoreServerOptions options;
   options.key = key_;
@@ -172,6 +227,33 @@ TEST_F(StoreServerTest, AuthenticatedNonsenseIsHungUp) {
     say(*socket, nonsense);
     EXPECT_TRUE(is_hung_up(*socket));
   }
+}
+
+/// A get that nobody answers soon.
+StoreRequest waiting_get() {
+  StoreRequest request;
+  request.verb = StoreVerb::get;
+  request.keys = {"x"};
+  request.timeout_ms = 600'000;
+  return request;
+}
+
+TEST_F(StoreServerTest, WhoSpeaksWhileItWaitsIsHungUp) {
+  const auto socket = connect_to_server(client(1), HandshakeService::store, kSoon, real_env());
+  ASSERT_TRUE(socket.ok());
+  say(socket.value(), encode(waiting_get()));
+  say(socket.value(), encode(waiting_get()));
+  EXPECT_TRUE(is_hung_up(socket.value()));
+}
+
+TEST_F(StoreServerTest, WhoEndsWhileItWaitsIsForgotten) {
+  {
+    const auto socket = connect_to_server(client(1), HandshakeService::store, kSoon, real_env());
+    ASSERT_TRUE(socket.ok());
+    say(socket.value(), encode(waiting_get()));
+  }
+  await_connections(0);
+  EXPECT_TRUE(open(0)->set_one("x", "1").ok());
 }
 
 TEST_F(StoreServerTest, RequestsBeyondTheLimitsAreRefusedHere) {
@@ -212,6 +294,16 @@ TEST_F(StoreServerTest, SecondWatchOfARankIsRefused) {
   EXPECT_NE(second.status().message().find("rank 1 is already taken by another process"), std::string::npos);
 }
 
+TEST_F(StoreServerTest, OfTwoThatProveARankTheFirstHasIt) {
+  const auto [first, proof] = owing_watch(1);
+  const auto [second, same_proof] = owing_watch(1);
+  say(first, proof);
+  await_connections(1);
+  say(second, same_proof);
+  EXPECT_TRUE(is_hung_up(second));
+  EXPECT_EQ(server_->connections(1), 1u);
+}
+
 TEST_F(StoreServerTest, ReportsOfRanksAreSpreadAndTheFirstCounts) {
   const Fd a = watch(0), b = watch(1);
   StoreRequest report;
@@ -230,6 +322,19 @@ TEST_F(StoreServerTest, LaunchersEvidenceBeatsTheConnectionsEnd) {
   server_ = start(kSoon);
   const Fd survivor = watch(0);
   watch(3);
+  server_->report_loss({3, "killed by SIGKILL"});
+  EXPECT_EQ(next_loss(survivor).evidence, "killed by SIGKILL");
+}
+
+// It may be the death of another, of which the launcher will know, that ends it.
+TEST_F(StoreServerTest, LaunchersEvidenceBeatsWhatARankSaysOfItself) {
+  server_ = start(kSoon);
+  const Fd survivor = watch(0), fails = watch(3);
+  StoreRequest report;
+  report.verb = StoreVerb::lost;
+  report.loss = {3, "it ended after a failure"};
+  say(fails, encode(report));
+  ASSERT_TRUE(open(1)->set_one("x", "1").ok());  // Its handshake took the reactor round several times.
   server_->report_loss({3, "killed by SIGKILL"});
   EXPECT_EQ(next_loss(survivor).evidence, "killed by SIGKILL");
 }
@@ -270,6 +375,23 @@ TEST_F(StoreServerTest, AnEarlierGroupIsForgottenWhenItHasGone) {
   for (int look = 0; look < 2000 && looker.value()->wait(key, milliseconds(0)).value().front(); ++look)
     sleep_for(milliseconds(10));
   EXPECT_FALSE(looker.value()->wait(key, milliseconds(0)).value().front());
+}
+
+TEST(FrameConnection, WhoReadsNothingIsCutOff) {
+  Reactor& reactor = Reactor::instance();
+  SilenceWatch silence(reactor, real_env());
+  ConnectedPair pair = connect_pair();
+  std::promise<void> closed;
+  std::shared_ptr<FrameConnection> connection;
+  reactor.run_there([&] {
+    connection = FrameConnection::open(reactor, silence, std::move(pair.server), kMaxRequestBytes,
+                                       {.frame = [](std::span<const std::byte>) { return Status(); },
+                                        .closed = [&](const Status&) { closed.set_value(); }});
+    const std::string frame(kMaxUnsentBytes / 8, 'x');
+    for (int i = 0; i < 10; ++i) connection->send(frame);  // The last but one is more than may wait.
+  });
+  EXPECT_EQ(closed.get_future().wait_for(kSoon), std::future_status::ready);
+  reactor.run_there([&] { connection.reset(); });
 }
 
 TEST_F(StoreServerTest, UnreachableServerIsNamed) {
