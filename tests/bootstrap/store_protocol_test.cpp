@@ -65,6 +65,17 @@ TEST(StoreProtocol, RepliesSurviveTheTrip) {
   EXPECT_EQ(got.value().sum, -5);
 }
 
+// As its reader would refuse it, and take its writer for a stranger.
+TEST(StoreProtocol, OverlongEvidenceIsCut) {
+  StoreRequest sent;
+  sent.verb = StoreVerb::lost;
+  sent.loss = {3, std::string(kMaxEvidenceBytes, 'a') + "b"};
+  const std::string frame = encode(sent);
+  const auto got = decode_request(body_of(frame));
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got.value().loss.evidence, std::string(kMaxEvidenceBytes, 'a'));
+}
+
 TEST(StoreProtocol, FramesComeInPieces) {
   const std::string frame = encode(samples()[0]);
   for (std::size_t size = 0; size < frame.size(); ++size) {
@@ -75,8 +86,14 @@ TEST(StoreProtocol, FramesComeInPieces) {
 }
 
 TEST(StoreProtocol, OversizedFramesAreRefusedByTheirHeader) {
-  const std::string header("\xff\xff\xff\x7f", 4);
-  EXPECT_FALSE(first_frame(as_bytes(header), kMaxRequestBytes).ok());
+  const auto is_taken = [](std::uint32_t size) {
+    std::string header;
+    WireWriter(header).integer(size);
+    return first_frame(as_bytes(header), kMaxRequestBytes).ok();
+  };
+  EXPECT_TRUE(is_taken(kMaxRequestBytes));
+  EXPECT_FALSE(is_taken(kMaxRequestBytes + 1));
+  EXPECT_FALSE(is_taken(0x7fffffff));
 }
 
 TEST(StoreProtocol, CutOrLengthenedBodiesAreRefused) {

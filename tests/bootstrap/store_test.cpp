@@ -40,6 +40,20 @@ TEST_P(StoreContract, ExistingKeysAreOverwritten) {
   EXPECT_EQ(store->get_one("x", kSoon).value(), "2");
 }
 
+// More than a connection takes at once.
+TEST_P(StoreContract, ManyLargeValuesComeTogether) {
+  const auto store = open();
+  std::vector<std::string> keys, values;
+  for (char key = 'a'; key < 'q'; ++key) {
+    keys.emplace_back(1, key);
+    values.emplace_back(kMaxValueBytes, key);
+    ASSERT_TRUE(store->set_one(keys.back(), values.back()).ok());
+  }
+  const auto got = store->get(keys, kSoon);
+  ASSERT_TRUE(got.ok()) << got.status().message();
+  EXPECT_TRUE(got.value() == values);
+}
+
 TEST_P(StoreContract, GetWaitsForAnotherRank) {
   const auto a = open(), b = open();
   std::thread setter([&] {
@@ -68,6 +82,14 @@ TEST_P(StoreContract, TimeoutNamesTheMissingKeys) {
   ASSERT_FALSE(values.ok());
   EXPECT_EQ(values.status().code(), ErrorCode::timeout);
   EXPECT_EQ(values.status().message(), "no rank has set \"gone\", \"lost\" in the store in time");
+}
+
+TEST_P(StoreContract, TimeoutNamesAFewOfManyMissingKeys) {
+  std::vector<std::string> keys;
+  for (int key = 0; key < 9; ++key) keys.push_back(std::to_string(key));
+  EXPECT_EQ(open()->get(keys, milliseconds(0)).status().message(),
+            "no rank has set \"0\", \"1\", \"2\", \"3\", \"4\", \"5\", \"6\", \"7\" and 1 more in the store "
+            "in time");
 }
 
 TEST_P(StoreContract, WaitTellsWhichAreThere) {
@@ -99,6 +121,8 @@ TEST_P(StoreContract, AddRefusesWhatIsNoNumber) {
   const auto store = open();
   ASSERT_TRUE(store->set_one("x", "12 apples").ok());
   EXPECT_EQ(store->add("x", 1).status().message(), "the value of \"x\" in the store is not a number");
+  ASSERT_TRUE(store->set_one("huge", "9223372036854775808").ok());
+  EXPECT_EQ(store->add("huge", 1).status().message(), "the value of \"huge\" in the store is not a number");
   ASSERT_TRUE(store->add("big", INT64_MAX).ok());
   EXPECT_EQ(store->add("big", 1).status().message(), "the number at \"big\" in the store overflows");
 }
@@ -112,6 +136,8 @@ TEST_P(StoreContract, LimitsOfKeysAndValues) {
   EXPECT_EQ(store->set_one("x", std::string(kMaxValueBytes + 1, 'v')).message(),
             "the value of \"x\" has 1048577 bytes, at most 1048576 are allowed in the store");
   EXPECT_EQ(store->get_one(std::string(kMaxKeyBytes + 1, 'k'), kSoon).status().code(),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(store->wait(std::vector<std::string>(kMaxKeys + 1, "x"), milliseconds(0)).status().code(),
             ErrorCode::invalid_argument);
   EXPECT_EQ(store->wait(std::vector<std::string>{"x"}, milliseconds(0)).value(), std::vector<bool>{false});
 }
@@ -131,12 +157,28 @@ TEST_P(StoreContract, FullStoreRefusesAndGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Kinds, StoreContract, testing::ValuesIn(store_kinds()),
                          [](const auto& kind) { return kind.param; });
 
-TEST(StoreTable, HasRoomForTheLargestWorld) {
+TEST(StoreTable, HasRoomForTheLargestWorldAndNotForMore) {
   StoreTable table;
   const std::string value(kMaxTotalBytes / kMaxKeys / 2, 'v');
   for (std::size_t key = 0; key < kMaxWorld * kKeysPerRank; ++key) {
     const Store::Entry entry{"some key/" + std::to_string(key), value};
     ASSERT_TRUE(table.set({&entry, 1}).ok()) << key;
+  }
+  const Store::Entry known{"some key/0", ""}, one_more{"another key", ""};
+  EXPECT_TRUE(table.set({&known, 1}).ok());
+  EXPECT_EQ(table.set({&one_more, 1}).code(), ErrorCode::out_of_memory);
+}
+
+// More than there is room for at once.
+TEST(StoreTable, WhatIsOverwrittenOrErasedMakesRoom) {
+  StoreTable table;
+  const std::string value(kMaxValueBytes, 'v');
+  for (std::size_t turn = 0; turn < 2 * kMaxTotalBytes / kMaxValueBytes; ++turn) {
+    for (const std::string& key : {std::string("1/always"), "1/" + std::to_string(turn)}) {
+      const Store::Entry entry{key, value};
+      ASSERT_TRUE(table.set({&entry, 1}).ok()) << "turn " << turn;
+    }
+    if (turn % 8 == 7) table.erase("1/");
   }
 }
 
