@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <openssl/crypto.h>
 
+#include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "lib/base/env.hpp"
+#include "lib/bootstrap/wire.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -126,7 +129,11 @@ TEST(Handshake, RankOutOfRange) {
 
 TEST(Handshake, WrongPeerIsNoticed) {
   Pair pair;
+  pair.hello.peer = 0;
+  pair.side.rank = 1;
+  EXPECT_EQ(pair.run().client, HandshakeStatus::wrong_peer);
   pair.hello.peer = 2;
+  pair.side.rank = 0;
   const auto outcome = pair.run();
   EXPECT_EQ(outcome.client, HandshakeStatus::wrong_peer);
   EXPECT_NE(outcome.client_text.find("rank 2 was wanted but rank 0 is listening there"), std::string::npos);
@@ -173,6 +180,52 @@ TEST(Handshake, EveryFlippedByteIsNoticed) {
   for (std::size_t at = 8; at < kProofBytes;
        ++at) {  // The first 8 bytes are the client's word, not its proof.
     EXPECT_NE(converse_tampered(2, at).second, State::established) << "proof byte " << at;
+  }
+}
+
+/// What both sides say of a hello whose version, or byte order, is another.
+HandshakeStatus verdict_on(const std::function<void(std::span<std::byte> hello)>& change) {
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  HandshakeClient client(key, hello_of(3, 4), "server");
+  HandshakeServer server(key, {0, 4, {}}, "client");
+  std::vector<std::byte> hello(client.outgoing().begin(), client.outgoing().end());
+  change(hello);
+  client.sent(hello.size());
+  server.consume(hello);
+  client.consume(server.outgoing());
+  EXPECT_EQ(client.state(), State::failed);
+  if (server.state() == State::failed) {
+    EXPECT_EQ(client.verdict(), server.verdict());
+  }
+  return client.verdict();
+}
+
+TEST(Handshake, OtherVersionsAndByteOrdersAreTold) {
+  constexpr std::size_t kOrderAt = 8, kVersionsAt = 12;  // Lowest and highest, of 2 bytes each.
+  const auto speaks = [](std::uint8_t lowest, std::uint8_t highest) {
+    return verdict_on([=](std::span<std::byte> hello) {
+      hello[kVersionsAt] = std::byte{lowest};
+      hello[kVersionsAt + 2] = std::byte{highest};
+    });
+  };
+  EXPECT_EQ(speaks(kHandshakeVersion + 1, kHandshakeVersion + 2), HandshakeStatus::wrong_version);
+  EXPECT_EQ(speaks(0, kHandshakeVersion - 1), HandshakeStatus::wrong_version);
+  // Answered, by a proof of what the client has not said.
+  EXPECT_EQ(speaks(0, kHandshakeVersion + 1), HandshakeStatus::wrong_secret);
+  const auto swapped = [](std::span<std::byte> hello) {
+    std::reverse(hello.begin() + kOrderAt, hello.begin() + kVersionsAt);
+  };
+  EXPECT_EQ(verdict_on(swapped), HandshakeStatus::wrong_byte_order);
+}
+
+TEST(Handshake, StrangersLearnNothingOfTheJob) {
+  for (const bool stranger : {false, true}) {
+    HandshakeClient client(make_handshake_key(stranger ? "mine" : "job", "secret"), hello_of(3, 5), "server");
+    HandshakeServer server(make_handshake_key("job", "secret"), {2, 4, {}}, "client");
+    server.consume(client.outgoing());
+    constexpr std::size_t kRankAt = 16;  // And the world, of 4 bytes each.
+    EXPECT_EQ(as_text(server.outgoing()).substr(kRankAt, 8),
+              stranger ? std::string("\xff\xff\xff\xff\0\0\0\0", 8) : std::string("\2\0\0\0\4\0\0\0", 8));
   }
 }
 
