@@ -73,6 +73,9 @@ TEST(ShmForked, RegisteredMemoryIsReachedBothWaysUntilItIsMadePrivate) {
     EXPECT_EQ(theirs.value()[0], static_cast<std::byte>(1 + peer));
     EXPECT_EQ(domain.resolve(peer, offers->ref[peer], 1000).value(), theirs.value());
     EXPECT_FALSE(domain.resolve(peer, offers->ref[peer], 2 * kBytes).ok());  // Beyond the end.
+    SegmentRef beyond = offers->ref[peer];
+    beyond.offset = 2 * kBytes;
+    EXPECT_FALSE(domain.resolve(peer, beyond, 1).ok());
     theirs.value()[0] = std::byte{77};
     offers->board.meet(2);
     EXPECT_EQ(mine[100], std::byte{77});
@@ -177,6 +180,43 @@ TEST(ShmForked, WhereThereIsNoRoomIdleSegmentsMakeIt) {
   });
 }
 
+TEST(ShmForked, WhatTheOperationUnderWayUsesMakesNoRoom) {
+  if (!kRoomCanRunOut) GTEST_SKIP();
+  struct Blocks {
+    Board board;
+    SegmentRef ref[3];
+  };
+  Shared<Blocks> blocks;
+  constexpr std::size_t kBytes = 4 << 20;
+  run_forked(2, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(blocks->board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    for (SegmentRef& ref : blocks->ref) {
+      if (rank == 0) ref = *find_segment(lockstep::allocate(kBytes), 1);
+    }
+    blocks->board.meet(2);
+    if (rank == 0) return blocks->board.meet(2);
+    Domain& domain = *transport->domain();
+    const auto place = [&](int block) {
+      for (;;) {
+        auto found = domain.resolve(0, blocks->ref[block], kBytes);
+        if (found.status().code() != ErrorCode::timeout) return found;
+      }
+    };
+    leave_room_for(2 * kBytes + kBytes / 2);
+    domain.begin_resolving();
+    const auto first = place(0), second = place(1);
+    ASSERT_TRUE(first.ok() && second.ok());
+    EXPECT_EQ(place(2).status().code(), ErrorCode::out_of_memory);
+    first.value()[0] = second.value()[0] = std::byte{1};
+    domain.begin_resolving();
+    ASSERT_TRUE(place(0).ok());
+    EXPECT_TRUE(place(2).ok()) << "only the second made room";
+    EXPECT_EQ(first.value()[0], std::byte{1});
+    blocks->board.meet(2);
+  });
+}
+
 TEST(ShmForked, TheSurvivorOfAKillKeepsItsSensesAndItsMemory) {
   Shared<Board> board;
   const auto children = testing::start_forked(2, [&](int rank) {
@@ -270,6 +310,23 @@ TEST(ShmForked, ProcessesWithTwoRanksEachFormOneGroup) {
           if (peer != rank) traffic.emplace_back(link_of(*transport, peer), mixed_sizes(50), mixed_sizes(50));
         }
         testing::run_all(traffic);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+// Of the threads one asks for the other process's memory, and asks again.
+TEST(ShmForked, ThreadsWaitTogetherForAProcessThatIsLate) {
+  Shared<Board> board;
+  run_forked(2, [&](int process) {
+    const std::vector<int> own = process == 0 ? std::vector{0, 1} : std::vector{2};
+    std::vector<std::thread> threads;
+    for (const int rank : own) {
+      threads.emplace_back([&, rank] {
+        const std::vector<Member> members = exchange_members(*board, rank, 3);
+        if (rank == 2) ::poll(nullptr, 0, 3 * kLivenessNanos / 1'000'000);
+        EXPECT_NE(join(7, rank, members), nullptr);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -10,6 +10,8 @@
 #include "tests/transports/link_traffic.hpp"
 #include "tests/transports/shm_support.hpp"
 #include "transports/shm/limits.hpp"
+#include "transports/shm/shm_layout.hpp"
+#include "transports/shm/shm_shared_setup.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -111,15 +113,34 @@ TEST(ShmTransport, WhatWasSentBeforeACloseStillArrives) {
   });
 }
 
+TEST(ShmTransport, ACloseWithinAMessageEndsIt) {
+  for (const std::size_t borrow_unit : {0, 16}) {
+    run_threads(1, [&](int, Transport& transport) {
+      Link& self = link_of(transport, 0);
+      testing::Outgoing out = testing::message(3 * kRingBytes, 1);
+      ASSERT_FALSE(*testing::push(self, out));
+      transport.close();
+      testing::Incoming in(borrow_unit);
+      Result<bool> got = false;
+      for (int step = 0; step < 100 && got.ok(); ++step) got = testing::pull(self, in);
+      EXPECT_EQ(got.status().code(), ErrorCode::peer_lost);
+      EXPECT_EQ(in.received, kRingBytes - sizeof(FrameHeader)) << "what came before";
+    });
+  }
+}
+
 TEST(ShmTransport, BytesThatAreNoFrameAreAnError) {
-  run_threads(1, [](int, Transport& transport) {
-    Link& self = link_of(transport, 0);
-    FrameHeader header;
-    header.magic = 0;
-    SendCursor cursor;
-    ASSERT_TRUE(self.send(header, {}, cursor).ok());
-    for (int look = 0; look < 2; ++look) EXPECT_EQ(self.peek().status().code(), ErrorCode::internal);
-  });
+  FrameHeader no_frame, of_another_version;
+  no_frame.magic = 0;
+  of_another_version.version = kFrameVersion + 1;
+  for (const FrameHeader& header : {no_frame, of_another_version}) {
+    run_threads(1, [&](int, Transport& transport) {
+      Link& self = link_of(transport, 0);
+      SendCursor cursor;
+      ASSERT_TRUE(self.send(header, {}, cursor).ok());
+      for (int look = 0; look < 2; ++look) EXPECT_EQ(self.peek().status().code(), ErrorCode::internal);
+    });
+  }
 }
 
 TEST(ShmDomain, ThreadsMeetAtOneAddress) {
@@ -154,6 +175,25 @@ TEST(ShmDomain, ThreadsAddressEachOthersMemoryDirectly) {
     EXPECT_FALSE(domain.resolve(1 - rank, {process_token(), 1u << 30, 0, 0}, 8).ok());
   });
   lockstep::free(registered);
+}
+
+TEST(ShmDomain, AGroupOfAnotherSizeWithTheSameNumberIsAnotherOne) {
+  const auto pair = ShmSharedSetup::of(77, 2);
+  EXPECT_EQ(ShmSharedSetup::of(77, 2), pair);
+  EXPECT_EQ(ShmSharedSetup::of(77, 3), nullptr);
+}
+
+TEST(ShmDomain, AMemberThatOffersSomethingElseIsNamed) {
+  std::vector<Member> members{testing::this_member(0), testing::this_member(1)};
+  members[1].process ^= 2;  // Its memory is asked for.
+  const std::string key = "group/00000000000000aa/1";
+  std::vector<Fd> memory_alone;
+  memory_alone.push_back(std::move(*make_memory_fd("test", ShmLayout(2).total_bytes())));
+  ASSERT_TRUE(offer_descriptors(key, std::move(memory_alone)).ok());
+  const auto made = make_shm_transport(0xaa, 0, members, std::chrono::milliseconds(1000), real_env());
+  EXPECT_EQ(made.status().code(), ErrorCode::internal) << made.status().message();
+  EXPECT_EQ(made.status().culprit(), 1);
+  withdraw_descriptors(key);
 }
 
 TEST(ShmDomain, AMemberThatNeverComesIsNamed) {
