@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <new>
 
 #include "lib/net/stream_io.hpp"
 #include "tests/transports/link_fixtures.hpp"
@@ -271,6 +272,47 @@ TEST(TcpLink, LinksThatShareABounceKeepTheirBytesApart) {
   for (const End& end : ends) EXPECT_TRUE(end.in.payload == end.out.payload);
 }
 
+TEST(TcpLink, LendsAlignedWhatCameBehindAnOddMessage) {
+  LinkPair pair = connected_links();
+  Outgoing odd = message(7, 1), even = message(64, 2);
+  ASSERT_TRUE(*push(*pair.a, odd) && *push(*pair.a, even));
+  Incoming first, second(16);
+  while (!first.done) ASSERT_TRUE(pull(*pair.b, first).ok());
+  while (!second.done) ASSERT_TRUE(pull(*pair.b, second).ok());
+  EXPECT_TRUE(second.payload == even.payload);
+}
+
+TEST(TcpLink, TheBounceOutlivesTheLinkThatHasIt) {
+  const auto bounce = std::make_shared<Bounce>();
+  const Outgoing out = message(1'000'000, 1);
+  struct alignas(TcpLink) Place {
+    std::byte bytes[sizeof(TcpLink)];
+  };
+  Place places[2];
+  for (Place& place : places) {
+    SocketPair sockets = connected_sockets();
+    TcpLink sender(std::move(sockets.a), 1);
+    TcpLink* const receiver = new (&place) TcpLink(std::move(sockets.b), 0, bounce);
+    SendCursor cursor;
+    Incoming in(16);
+    while (in.received == 0) {
+      ASSERT_TRUE(sender.send(out.header, out.payload, cursor).ok());
+      ASSERT_TRUE(pull(*receiver, in).ok());
+    }
+    receiver->~TcpLink();
+    std::memset(&place, 0xff, sizeof place);
+  }
+}
+
+TEST(ReceiveBuffer, GivesBackWhatItTookForMoreThanUsual) {
+  ReceiveBuffer buffer(64);
+  buffer.prepend(pattern(1000, 1));
+  buffer.consume(999);
+  EXPECT_EQ(buffer.size(), 1u);
+  buffer.consume(1);
+  EXPECT_EQ(buffer.writable(1000).size(), 64u);
+}
+
 TEST(TcpLink, RefusesBytesThatAreNoFrame) {
   SocketPair pair = connected_sockets();
   TcpLink link(std::move(pair.b), 3);
@@ -306,30 +348,55 @@ TEST(TcpLink, AllocatesNothingForAClaimedLength) {
   EXPECT_EQ(end.status().code(), ErrorCode::peer_lost);
 }
 
-// Two sockets, over which this test itself deals the units.
-Status status_of_dealing(const FrameHeader& unit, std::size_t borrow_unit) {
-  std::vector<std::unique_ptr<TcpLink>> ours, theirs;
-  for (int i = 0; i < 2; ++i) {
-    SocketPair pair = connected_sockets();
-    ours.push_back(std::make_unique<TcpLink>(std::move(pair.a), 1));
-    theirs.push_back(std::make_unique<TcpLink>(std::move(pair.b), 0));
+// A message of three units over two sockets, to which this test itself deals them.
+struct Dealt {
+  Dealt() {
+    std::vector<std::unique_ptr<TcpLink>> theirs;
+    for (int i = 0; i < 2; ++i) {
+      SocketPair pair = connected_sockets();
+      ours.push_back(std::make_unique<TcpLink>(std::move(pair.a), 1));
+      theirs.push_back(std::make_unique<TcpLink>(std::move(pair.b), 0));
+    }
+    striped = std::move(*StripedLink::make(std::move(theirs), 0));
+    FrameHeader announcement;
+    announcement.reserved = 3 * kStripeUnit;
+    deal(0, announcement);
   }
-  auto striped = StripedLink::make(std::move(theirs), 0);
-  FrameHeader announcement;
-  announcement.reserved = 3 * kStripeUnit;
-  for (const FrameHeader& header : {announcement, unit}) {
+  void deal(std::size_t socket, const FrameHeader& header) {
     const std::vector<std::byte> payload(header.bytes);
     SendCursor cursor;
-    EXPECT_TRUE(ours[0]->send(header, payload, cursor).value());
+    EXPECT_TRUE(ours[socket]->send(header, payload, cursor).value());
   }
+
+  std::vector<std::unique_ptr<TcpLink>> ours;
+  std::unique_ptr<StripedLink> striped;
+};
+
+Status status_of_dealing(const FrameHeader& unit, std::size_t borrow_unit) {
+  Dealt dealt;
+  dealt.deal(0, unit);
   Incoming in(borrow_unit);
   Result<bool> got = false;
   for (int waited = 0; got.ok() && waited < 20'000; ++waited) {
-    got = pull(**striped, in);
+    got = pull(*dealt.striped, in);
     if (got.ok()) static_cast<void>(poll(nullptr, 0, 1));
   }
-  EXPECT_FALSE(pull(**striped, in).ok()) << "an error is final";
+  EXPECT_FALSE(pull(*dealt.striped, in).ok()) << "an error is final";
   return got.ok() ? Status() : got.status();
+}
+
+TEST(StripedLink, ASleeperWatchesTheSocketOfTheNextUnit) {
+  Dealt dealt;
+  FrameHeader unit;
+  unit.bytes = kStripeUnit;
+  dealt.deal(0, unit);
+  Incoming in;
+  while (in.received < kStripeUnit) ASSERT_TRUE(pull(*dealt.striped, in).ok());
+  pollfd entry = dealt.striped->poll_entry();
+  EXPECT_EQ(poll(&entry, 1, 0), 0);
+  unit.index = 1;
+  dealt.deal(1, unit);
+  await_something(*dealt.striped);
 }
 
 TEST(StripedLink, RefusesAPeerThatDealsInAnotherWay) {
