@@ -94,6 +94,16 @@ TEST(Doorbell, RungBetweenDeclaringAndSleepingDoesNotSleep) {
   declare_awake(bell);
 }
 
+TEST(Doorbell, WakesAllThreadsThatSleepOnIt) {
+  Doorbell bell{};
+  declare_asleep(bell, false);
+  std::array<std::thread, 4> sleepers;
+  for (std::thread& sleeper : sleepers) sleeper = std::thread([&] { sleep_on(bell, kForever); });
+  ::poll(nullptr, 0, 50);  // So that they do sleep.
+  ring(bell, -1);
+  for (std::thread& sleeper : sleepers) sleeper.join();
+}
+
 TEST(Doorbell, RingingTheAwakeTouchesNoDescriptor) {
   const Bells bells;
   Doorbell bell{};
