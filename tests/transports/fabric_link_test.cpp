@@ -55,6 +55,132 @@ TEST(FabricLink, AReceiverThatDoesNotReadHoldsTheSenderBack) {
   }
 }
 
+TEST(FabricLink, CreditsThatCouldNotBeToldAreToldLater) {
+  FabricPair pair;
+  std::uint64_t number = 0;
+  for (int round = 0; round < 3; ++round) {
+    pair.wire_b->takes = false;
+    for (std::size_t i = 0; i < kPieceCredits; ++i) {
+      Outgoing out = message(100, number++);
+      ASSERT_TRUE(*push(*pair.a, out)) << number;
+      Incoming in;
+      ASSERT_TRUE(*pull(*pair.b, in));
+    }
+    pair.wire_b->takes = true;
+    pair.b->pump();
+  }
+}
+
+// ---- several messages under way ----
+
+constexpr std::size_t kLarge = kPiecewiseBytes + 1;
+
+Outgoing point_to_point(std::size_t bytes, std::uint64_t seed) {
+  Outgoing out = message(bytes, seed);
+  out.header.kind = FrameKind::message;
+  return out;
+}
+
+TEST(FabricLink, ASmallMessageThatIsNotWholeLetsNoOtherBegin) {
+  FabricPair pair;
+  for (std::size_t i = 0; i < kPieceCredits - 2; ++i) {
+    Outgoing small = message(100, i);
+    ASSERT_TRUE(*push(*pair.a, small));
+  }
+  Outgoing of_many_pieces = message(kPiecewiseBytes, 99);
+  EXPECT_FALSE(*push(*pair.a, of_many_pieces));
+  EXPECT_GT(of_many_pieces.cursor.payload_bytes, 0u);
+  EXPECT_FALSE(pair.a->may_begin());
+}
+
+TEST(FabricLink, MessagesUnderWayFillTheirOwnPlacesAndEndInTheirOrder) {
+  FabricPair pair;
+  std::vector<std::byte> places[2]{std::vector<std::byte>(kLarge), std::vector<std::byte>(kLarge)};
+  Outgoing first = point_to_point(kLarge, 1), second = point_to_point(kLarge, 2);
+  pair.wire_a->tells = false;
+  pair.b->expect(places[0]);
+  EXPECT_FALSE(*push(*pair.a, first));
+  EXPECT_TRUE(pair.a->may_begin());
+  EXPECT_FALSE(*push(*pair.a, second));
+  EXPECT_FALSE(pair.a->may_begin()) << "the second has no place yet";
+  pair.b->expect(places[1]);
+  EXPECT_FALSE(*push(*pair.a, first));
+  EXPECT_FALSE(*push(*pair.a, second));
+  pair.wire_a->tells = true;
+  EXPECT_FALSE(*push(*pair.a, second)) << "the first is not over";
+  EXPECT_TRUE(*push(*pair.a, first));
+  EXPECT_TRUE(*push(*pair.a, second));
+  EXPECT_TRUE(places[0] == first.payload);
+  EXPECT_TRUE(places[1] == second.payload);
+}
+
+TEST(FabricLink, AsManyMessagesAreUnderWayAsPlacesMayBeOpen) {
+  FabricPair pair;
+  std::vector<std::vector<std::byte>> places(kLandings, std::vector<std::byte>(kLarge));
+  std::vector<Outgoing> out;
+  pair.wire_a->tells = false;
+  for (auto& place : places) pair.b->expect(place);
+  for (std::size_t i = 0; i < kLandings; ++i) {
+    EXPECT_TRUE(pair.a->may_begin()) << i;
+    EXPECT_FALSE(*push(*pair.a, out.emplace_back(point_to_point(kLarge, i))));
+  }
+  EXPECT_FALSE(pair.a->may_begin());
+}
+
+TEST(FabricLink, AnExpectedPlaceOpensBehindThatOfTheMessageThatIsHere) {
+  FabricPair pair;
+  std::vector<std::byte> places[2]{std::vector<std::byte>(kLarge), std::vector<std::byte>(kLarge)};
+  Outgoing first = point_to_point(kLarge, 1), second = point_to_point(kLarge, 2);
+  EXPECT_FALSE(*push(*pair.a, first));
+  ASSERT_NE(pair.b->peek().value(), nullptr);
+  pair.b->expect(places[1]);
+  ASSERT_TRUE(pair.b->read(places[0]).ok());
+  EXPECT_TRUE(*push(*pair.a, first));
+  EXPECT_EQ(pair.b->read(places[0]).value(), kLarge);
+  pair.b->pop();
+  EXPECT_TRUE(*push(*pair.a, second));
+  EXPECT_TRUE(places[0] == first.payload);
+  EXPECT_TRUE(places[1] == second.payload);
+}
+
+TEST(FabricLink, AnExpectedPlaceOpensOnceAnotherIsFull) {
+  FabricPair pair;
+  std::vector<std::vector<std::byte>> places(kLandings + 1, std::vector<std::byte>(kLarge));
+  std::vector<Outgoing> out;
+  for (auto& place : places) pair.b->expect(place);
+  for (std::size_t i = 0; i <= kLandings; ++i) {
+    EXPECT_EQ(*push(*pair.a, out.emplace_back(point_to_point(kLarge, i))), i < kLandings) << i;
+  }
+  ASSERT_NE(pair.b->peek().value(), nullptr);
+  EXPECT_EQ(pair.b->read(places[0]).value(), kLarge);
+  EXPECT_TRUE(*push(*pair.a, out.back())) << "nobody reads it yet";
+  EXPECT_TRUE(places.back() == out.back().payload);
+}
+
+TEST(FabricLink, AMessageThatIsReadToAnotherPlaceThanItWasExpectedAtIsAnError) {
+  FabricPair pair;
+  std::vector<std::byte> places[2]{std::vector<std::byte>(kLarge), std::vector<std::byte>(kLarge)};
+  for (auto& place : places) pair.b->expect(place);
+  Outgoing out = point_to_point(kLarge, 1);
+  ASSERT_TRUE(*push(*pair.a, out));
+  ASSERT_NE(pair.b->peek().value(), nullptr);
+  for (int attempt = 0; attempt < 2; ++attempt)
+    EXPECT_EQ(pair.b->read(places[1]).status().code(), ErrorCode::internal);
+}
+
+// ---- giving up ----
+
+TEST(FabricLink, APlaceThatWasGivenUpBeforeItCouldBeToldIsNeverTold) {
+  FabricPair pair;
+  std::vector<std::byte> place(kLarge);
+  pair.wire_b->takes = false;
+  pair.b->expect(place);
+  EXPECT_TRUE(pair.b->withdraw(false));
+  pair.wire_b->takes = true;
+  pair.b->pump();
+  EXPECT_FALSE(pair.wire_a->next().has_value());
+}
+
 TEST(FabricLink, WhatWasExpectedAndNeverCameIsTakenBack) {
   FabricPair pair;
   std::vector<std::byte> place(1 << 20);
@@ -99,6 +225,19 @@ TEST(FabricLink, MemoryThatIsBeingFilledIsGivenBackByForceAlone) {
   under_way.expect_cut();
 }
 
+TEST(FabricLink, ABrokenWireEndsWhoReadsAndWhoBorrows) {
+  for (const std::size_t borrow_unit : {0, 16}) {
+    FabricPair pair;
+    pair.wire_a->fills = false;
+    Outgoing out = message(kLarge, 1);
+    Incoming in(borrow_unit);
+    EXPECT_FALSE(*push(*pair.a, out));
+    EXPECT_FALSE(*pull(*pair.b, in));
+    pair.wire_b->cut(Status(ErrorCode::peer_lost, "it broke", 0));
+    EXPECT_EQ(pull(*pair.b, in).status().message(), "it broke");
+  }
+}
+
 /// As where a revoke finds no memory for the words of what it ends.
 TEST(FabricLink, MemoryIsGivenBackByForceWhereNoneIsLeft) {
   UnderWay under_way;
@@ -126,13 +265,15 @@ std::vector<std::byte> bytes_of(const Note& note, std::vector<std::byte> body = 
   return body;
 }
 
-std::vector<std::byte> offer_of(std::uint64_t bytes, std::uint64_t key_bytes) {
+std::vector<std::byte> offer_of(std::uint64_t bytes, std::uint64_t key_bytes, std::size_t key_there = 0) {
   const std::uint64_t words[] = {0, bytes, 0, key_bytes};
   const auto raw = std::as_bytes(std::span(words));
+  std::vector<std::byte> body(raw.begin(), raw.end());
+  body.resize(body.size() + key_there);
   Note note;
   note.kind = 2;
-  note.bytes = sizeof words;
-  return bytes_of(note, {raw.begin(), raw.end()});
+  note.bytes = static_cast<std::uint32_t>(body.size());
+  return bytes_of(note, std::move(body));
 }
 
 TEST(FabricLink, RefusesMessagesThatAreNone) {
@@ -142,13 +283,14 @@ TEST(FabricLink, RefusesMessagesThatAreNone) {
   generous.kind = 3;
   generous.credits = kPieceCredits + 1;
   const std::vector<std::vector<std::byte>> hostile{
-      {},                           // Not even a note.
-      std::vector<std::byte>(15),   // Less than one.
-      bytes_of(unknown),            // Of no kind.
-      bytes_of(longer),             // Shorter than it says.
-      bytes_of({}, {std::byte{}}),  // Longer than it says.
-      bytes_of(generous),           // Credits for what was never sent.
-      offer_of(100, 1),             // A landing whose key is not there.
+      {},                                                   // Not even a note.
+      std::vector<std::byte>(15),                           // Less than one.
+      bytes_of(unknown),                                    // Of no kind.
+      bytes_of(longer),                                     // Shorter than it says.
+      bytes_of({}, {std::byte{}}),                          // Longer than it says.
+      bytes_of(generous),                                   // Credits for what was never sent.
+      offer_of(100, 1),                                     // A landing whose key is not there.
+      offer_of(100, kMostKeyBytes + 1, kMostKeyBytes + 1),  // Or is longer than any.
   };
   for (std::size_t which = 0; which < hostile.size(); ++which) {
     FabricPair pair;

@@ -25,9 +25,12 @@ class MemoryWire final : public Wire {
  public:
   MemoryWire* peer = nullptr;
   bool fills = true;  ///< False: transfers begin, and do not end.
+  bool tells = true;  ///< False: nobody hears yet that those that go on from here have ended.
+  bool takes = true;  ///< False: there is no room for a message.
 
   Result<bool> send(std::span<const std::byte> head, std::span<const std::byte> body) override {
     if (!failure_.ok()) return failure_;
+    if (!takes) return false;
     EXPECT_LE(head.size() + body.size(), kSlotBytes);
     EXPECT_LT(peer->taken_.size(), kLinkSlots) << "more under way than the peer has slots for";
     auto& slot = *(peer->taken_[peer->next_] = std::make_unique<MemorySlot>());
@@ -78,7 +81,10 @@ class MemoryWire final : public Wire {
     ++filled_;
     return true;
   }
-  std::uint64_t filled() override { return filled_; }
+  std::uint64_t filled() override {
+    if (tells) told_ = filled_;
+    return told_;
+  }
 
   void cut(Status why) override { failure_ = std::move(why); }
   const Status& failure() const override { return failure_; }
@@ -93,7 +99,7 @@ class MemoryWire final : public Wire {
   std::deque<std::uint32_t> arrived_;
   std::uint32_t next_ = 0;
   std::vector<Opened> landings_;
-  std::uint64_t begun_ = 0, filled_ = 0;
+  std::uint64_t begun_ = 0, filled_ = 0, told_ = 0;
   Status failure_;
 };
 
