@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <vector>
 
 #include "lockstep/memory.hpp"
 
@@ -31,6 +32,39 @@ TEST_F(KeptRegistrations, LastWhileTheirBlockDoes) {
   lockstep::free(first_);
   use(other_ + page_size());
   EXPECT_TRUE(region_.expired());
+}
+
+TEST_F(KeptRegistrations, HoldWholePagesAndNoMore) {
+  const auto first_page = region_.lock();
+  EXPECT_EQ(registrations_.find(first_, page_size()), first_page);
+  EXPECT_NE(registrations_.find(first_, page_size() + 1), first_page);
+  EXPECT_NE(registrations_.find(first_ + page_size(), 1), first_page);
+}
+
+TEST_F(KeptRegistrations, TheOneThatWasNotUsedForLongestMakesRoom) {
+  std::vector<std::byte*> blocks;
+  for (std::size_t i = 0; i + 1 < kKeptRegistrations; ++i) blocks.push_back(block());
+  for (const std::byte* one : blocks) use(one);  // Now there is room for no more.
+  EXPECT_FALSE(region_.expired());
+  use(first_);
+  const std::weak_ptr<Region> oldest = registrations_.find(blocks[1], 1);
+  use(blocks[0]);
+  for (std::size_t i = 2; i < blocks.size(); ++i) use(blocks[i]);
+  use(other_);
+  EXPECT_TRUE(region_.expired());
+  EXPECT_FALSE(oldest.expired());
+  use(first_);
+  EXPECT_TRUE(oldest.expired());
+  for (std::byte* one : blocks) lockstep::free(one);
+}
+
+TEST(OwnRegistrations, HoldTheirMemoryAndNoMore) {
+  Registrations<Region> registrations(
+      [](void*, std::size_t) -> Result<std::shared_ptr<Region>> { return std::make_shared<Region>(); });
+  auto memory = registrations.allocate(page_size());
+  ASSERT_TRUE(memory.ok());
+  EXPECT_NE(registrations.find(memory->data() + 1, page_size() - 1), nullptr);
+  EXPECT_EQ(registrations.find(memory->data() + 1, page_size()), nullptr);
 }
 
 TEST_F(KeptRegistrations, EndWithMemoryThatWasMadePrivate) {
