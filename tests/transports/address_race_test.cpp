@@ -6,6 +6,7 @@
 namespace lockstep::internal {
 namespace {
 
+using testing::hello_of;
 using testing::meet;
 using testing::race_for;
 using testing::RaceResult;
@@ -37,6 +38,24 @@ TEST(AddressRace, SaysWhatHappenedAtEveryAddress) {
             "rank 1 (node1, pid 1001) cannot be reached at any of its addresses:" + line + line);
   const RaceResult refused = race_for({nobody, ranks[1].board->addresses().front()}, "wrong");
   EXPECT_EQ(refused.why.code(), ErrorCode::unauthorized) << refused.why.message();
+}
+
+TEST(AddressRace, EndsAtAPortThatIsNotForIt) {
+  auto ranks = meet({"s", "s"});
+  const auto refusal = [&](int of, int rank, HandshakeService service) {
+    HandshakeHello hello = hello_of(rank, of);
+    hello.service = service;
+    const auto& board = *ranks[static_cast<std::size_t>(of)].board;
+    return race_for(board.addresses(), "s", hello).why.message();
+  };
+  const auto says = [](const std::string& text, const char* what) {
+    return text.find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(says(refusal(1, 0, HandshakeService::knock), "does not offer to be connected to"));
+  EXPECT_TRUE(says(refusal(0, 1, HandshakeService::link), "does not offer a data connection"));
+  EXPECT_TRUE(says(refusal(1, 0, HandshakeService::store), "does not offer the job's store"));
+  EXPECT_TRUE(says(refusal(1, 1, HandshakeService::link), "rank 1 is already taken by another process"));
+  EXPECT_EQ(refusal(1, 0, HandshakeService::probe), "");
 }
 
 }  // namespace

@@ -72,6 +72,21 @@ TEST(LingeringClose, DeliversAllThoughThePeerSaysWhatNobodyReads) {
   EXPECT_TRUE(is_refused(pair.b)) << "it is delivered: nothing is kept open";
 }
 
+TEST(LingeringClose, DeliversAllThoughThePeerReadsOnlyOnceItHasSaidMuch) {
+  SocketPair pair = connected_sockets();
+  const std::size_t sent = fill(pair.a);
+  close_lingering(Reactor::instance(), std::move(pair.a));
+  const std::vector<std::byte> bytes(1 << 20);
+  for (std::size_t said = 0; said < std::size_t{24} << 20;) {  // More than the systems hold.
+    pollfd entry{pair.b.get(), POLLOUT, 0};
+    ASSERT_EQ(poll(&entry, 1, kPatience), 1);
+    const Transfer some = send_some(pair.b.get(), bytes);
+    ASSERT_EQ(some.error, 0);
+    said += some.bytes;
+  }
+  EXPECT_EQ(read_all(pair.b).bytes, sent);
+}
+
 TEST(LingeringClose, ClosesAtOnceWhatIsDelivered) {
   SocketPair pair = connected_sockets();
   pair.b.reset();

@@ -148,6 +148,41 @@ TEST(Switchboard, AForgottenChannelCanBeUsedAnew) {
   expect_connected(low, high);
 }
 
+TEST(Switchboard, RemembersSoManyForgottenChannels) {
+  auto ranks = meet({"s", "s"});
+  for (std::uint64_t channel = 0; channel <= kForgottenChannels; ++channel) ranks[1].board->forget(channel);
+  for (const std::uint64_t channel : {std::uint64_t{0}, std::uint64_t{kForgottenChannels}}) {
+    ranks[0].board->want(1, channel);
+    auto socket = await(*ranks[0].board, 1, channel);
+    ASSERT_TRUE(socket.ok() && *socket);
+    if (channel > 0) {
+      expect_hung_up(**socket);
+    } else {
+      auto other_end = await(*ranks[1].board, 0, channel);
+      expect_connected(socket, other_end);
+    }
+  }
+}
+
+TEST(Switchboard, HangsUpOnASecondConnectionForAChannel) {
+  auto ranks = meet({"s", "s"});
+  const auto connect = [&](std::uint64_t channel) {
+    HandshakeHello hello = hello_of(0, 1);
+    hello.channel = channel;
+    EXPECT_EQ(race_for(ranks[1].board->addresses(), "s", hello).outcome, AddressRace::Outcome::connected);
+  };
+  const auto arrives = [&](std::uint64_t channel) {
+    auto socket = await(*ranks[1].board, 0, channel);
+    return socket.ok() && socket->has_value();
+  };
+  connect(5);
+  EXPECT_TRUE(arrives(5));
+  connect(5);
+  connect(6);
+  EXPECT_TRUE(arrives(6));
+  EXPECT_FALSE(ranks[1].board->take(0, 5).value().has_value());
+}
+
 TEST(Switchboard, SetsTheOptionsOfADataConnection) {
   auto ranks = meet({"s", "s"});
   ranks[0].board->want(1, 1);
