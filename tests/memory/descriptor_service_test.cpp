@@ -2,6 +2,7 @@
 #include "lib/memory/descriptor_service.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -58,6 +59,20 @@ TEST(DescriptorService, WaitsForAnOffer) {
   withdraw_descriptors("test/late");
 }
 
+TEST(DescriptorService, OneThatGivesUpLeavesTheOthersWaiting) {
+  DescriptorFetch stays(service(), "test/two", IfAbsent::wait);
+  {
+    DescriptorFetch gives_up(service(), "test/two", IfAbsent::wait);
+    for (DescriptorFetch* fetch : {&stays, &gives_up})
+      EXPECT_EQ(fetch->wait(1).status().code(), ErrorCode::timeout);
+  }
+  // The service has heard of it when it answers who comes later.
+  EXPECT_FALSE(fetch_descriptors(service(), "test/absent", IfAbsent::fail, 20'000).ok());
+  EXPECT_TRUE(offer_descriptors("test/two", bells(1)).ok());
+  EXPECT_TRUE(stays.wait(20'000).ok());
+  withdraw_descriptors("test/two");
+}
+
 /// Two processes whose operations are stepped by their reactors fetch each other's memory there.
 TEST(DescriptorService, AnswersWhileItsProcesssReactorWaits) {
   EXPECT_TRUE(offer_descriptors("test/busy", bells(1)).ok());
@@ -98,6 +113,14 @@ TEST(DescriptorService, DropsWhoDoesNotKeepToTheProtocol) {
     ASSERT_EQ(::send(socket.get(), packet.data(), packet.size(), 0), static_cast<ssize_t>(packet.size()));
     char answer = 0;
     EXPECT_EQ(::recv(socket.get(), &answer, 1, 0), 0);
+  }
+  {
+    const Fd asks_twice = stranger(service());
+    for (int time = 0; time < 2; ++time) ASSERT_EQ(::send(asks_twice.get(), "\1key", 4, 0), 4);
+    pollfd entry{asks_twice.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&entry, 1, 20'000), 1);
+    char answer = 0;
+    EXPECT_EQ(::recv(asks_twice.get(), &answer, 1, 0), 0);
   }
   { const Fd hangs_up = stranger(service()); }
   std::vector<Fd> silent;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "lib/memory/descriptor_service.hpp"
@@ -81,10 +82,12 @@ TEST_F(MemoryWithoutRoom, ABufferThatCannotBeDeregisteredKeepsItsBytes) {
 TEST_F(MemoryWithoutRoom, ABufferThatCannotBeDeregisteredKeepsItsPrivatePages) {
   register_buffer(data_, kBytes);
   ASSERT_TRUE(make_private(data_, 1).ok());
+  const std::byte before = std::exchange(data_[5], std::byte{99});  // Which only that page has.
   {
     const NoRoom none;
     EXPECT_EQ(code_of([&] { deregister_buffer(data_); }), ErrorCode::out_of_memory);
   }
+  EXPECT_EQ(std::exchange(data_[5], before), std::byte{99});
   EXPECT_TRUE(intact(data_));
   deregister_buffer(data_);
   EXPECT_TRUE(intact(data_));
@@ -104,6 +107,17 @@ TEST_F(MemoryWithoutRoom, ASegmentThatCannotBeMadePrivateStays) {
   EXPECT_TRUE(fetch_descriptors(*descriptor_service_name(), segment_key(before->segment, before->generation),
                                 IfAbsent::fail, 20'000)
                   .ok());
+  lockstep::free(block);
+}
+
+TEST_F(MemoryWithoutRoom, ASegmentOfWhichAPageIsPrivateIsNoSegmentAgain) {
+  auto* block = static_cast<std::byte*>(lockstep::allocate(kBytes));
+  ASSERT_TRUE(make_private(block, 1).ok());
+  {
+    const NoRoom none;
+    EXPECT_EQ(make_private(block, kBytes).code(), ErrorCode::out_of_memory);
+  }
+  EXPECT_FALSE(find_segment(block, kBytes));
   lockstep::free(block);
 }
 

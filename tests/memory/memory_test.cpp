@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -130,12 +131,28 @@ TEST(Allocate, KeepsAtMostItsBound) {
   EXPECT_LE(our_mappings(), mappings + 8);
 }
 
+TEST(Allocate, TheLargestBlockThatIsKeptIs) {
+  const std::uint64_t segment = find_segment(make(kReuseBytes).get(), 1)->segment;
+  EXPECT_EQ(find_segment(make(kReuseBytes).get(), 1)->segment, segment);
+}
+
 TEST(Allocate, ABlockTooLargeToKeepPushesNothingOut) {
   const std::size_t bytes = 7 * page_size();
   const std::uint64_t segment = find_segment(make(bytes).get(), bytes)->segment;
   make(kReuseBytes + 1);
   const Block again = make(bytes);
   EXPECT_EQ(find_segment(again.get(), bytes)->segment, segment);
+}
+
+// Its owner could make it shorter, and end with a signal whoever looks at what was there.
+TEST(PeersMemory, IsNotMappedWhereItMayShrinkOrIsTooShort) {
+  const Fd open_ended(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(open_ended.get(), static_cast<off_t>(page_size())), 0);
+  EXPECT_EQ(Mapping::map(open_ended, page_size()).status().code(), ErrorCode::internal);
+  const auto sealed = make_memory_fd("test", page_size());
+  ASSERT_TRUE(sealed.ok());
+  EXPECT_TRUE(Mapping::map(sealed.value(), page_size()).ok());
+  EXPECT_EQ(Mapping::map(sealed.value(), page_size() + 1).status().code(), ErrorCode::internal);
 }
 
 TEST(FindSegment, KnowsEveryByteAndNoOther) {
