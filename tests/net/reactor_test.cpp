@@ -113,10 +113,14 @@ TEST(Reactor, RemoveWaitsForARunningCallback) {
   });
   write_eventfd(fd);
   entered.get_future().wait();
+  std::promise<void> removes;
   std::thread remover([&] {
+    removes.set_value();
     Reactor::instance().remove(handle);
     EXPECT_TRUE(left.load());
   });
+  removes.get_future().wait();
+  poll(nullptr, 0, 50);  // So that it would be through.
   release.set_value();
   remover.join();
 }
