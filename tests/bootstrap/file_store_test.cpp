@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "tests/bootstrap/store_fixtures.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -139,13 +140,29 @@ TEST(FileStore, DamageIsReported) {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/store";
   const auto store = open_or_die(path);
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(16);
-  file << "\xff\xff\xff\xff\xff\xff\xff\x7f";
-  file.close();
-  const auto value = store->get_one("x", milliseconds(0));
-  EXPECT_EQ(value.status().message(),
-            "the store in " + path + " is damaged; remove the file and start all ranks again");
+  ASSERT_TRUE(store->set_one("x", "1").ok());
+  // More is said to be there than is, or less than was.
+  for (const std::string_view committed : {"\xff\xff\xff\xff\xff\xff\xff\x7f", "\x18"}) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(16);
+    file << committed << std::string(8 - committed.size(), '\0');
+    file.close();
+    const auto value = store->get_one("x", milliseconds(0));
+    EXPECT_EQ(value.status().message(),
+              "the store in " + path + " is damaged; remove the file and start all ranks again");
+  }
+}
+
+TEST(FileStore, AnotherJobsFileAtThePathOfOneThatWasRemovedStays) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  auto removed = open_or_die(path);
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  const auto other = open_or_die(path);
+  removed.reset();
+  EXPECT_EQ(directory.entries(), 1u);
+  ASSERT_TRUE(other->set_one("x", "1").ok());
+  EXPECT_EQ(open_or_die(path)->get_one("x", milliseconds(0)).value(), "1");
 }
 
 TEST(FileStore, ManyProcessesComeAndGo) {

@@ -99,6 +99,22 @@ TEST_F(VanishedHost, OfTheStoreIsNoticed) {
   EXPECT_EQ(evidence(*board, 0), silence_text());
 }
 
+/// Whose process it is may come to light behind its end.
+TEST(EndedServer, IsALossOnceItsRankIsKnown) {
+  ConnectedPair pair = connect_pair();
+  const auto board = LossBoard::make(1, 2);
+  const auto channel = make_tcp_loss_channel(std::move(pair.client), -1, board);
+  pair.server.reset();
+  poll(nullptr, 0, 50);  // So that it is behind it.
+  channel->server_is(0);
+  std::promise<int> lost;
+  board->listen(1, [&](const Loss& loss) { lost.set_value(loss.rank); });
+  auto rank = lost.get_future();
+  ASSERT_EQ(rank.wait_for(kSoon), std::future_status::ready);
+  EXPECT_EQ(rank.get(), 0);
+  board->remove(1);
+}
+
 /// The sockets that a listener at `port` of this process accepted.
 std::vector<int> accepted_at(std::uint16_t port) {
   std::vector<int> found;
