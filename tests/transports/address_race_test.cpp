@@ -1,6 +1,12 @@
 // Which of a rank's addresses wins, and what is said when none does.
 #include "transports/tcp/address_race.hpp"
 
+#include <poll.h>
+
+#include <thread>
+
+#include "lib/net/stream_io.hpp"
+#include "tests/support/no_descriptors_left.hpp"
 #include "tests/transports/switchboard_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -38,6 +44,31 @@ TEST(AddressRace, SaysWhatHappenedAtEveryAddress) {
             "rank 1 (node1, pid 1001) cannot be reached at any of its addresses:" + line + line);
   const RaceResult refused = race_for({nobody, ranks[1].board->addresses().front()}, "wrong");
   EXPECT_EQ(refused.why.code(), ErrorCode::unauthorized) << refused.why.message();
+}
+
+// Somebody may be there, and too busy: it is called again.
+TEST(AddressRace, IsBrokenWhereOneCallWas) {
+  auto hangs_up = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(hangs_up.ok());
+  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());
+  std::thread busy([&] {
+    pollfd entry{hangs_up->get(), POLLIN, 0};
+    EXPECT_EQ(poll(&entry, 1, 20'000), 1);
+    EXPECT_TRUE(accept_connection(*hangs_up).ok());
+  });
+  const RaceResult lost = race_for({local_address(*hangs_up), nobody}, "s");
+  busy.join();
+  EXPECT_EQ(lost.outcome, AddressRace::Outcome::broken) << lost.why.message();
+}
+
+TEST(AddressRace, BlamesNobodyForWhatThisSideLacks) {
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());
+  static_cast<void>(race_for({nobody}, "s"));  // What is opened once is open.
+  const lockstep::testing::NoDescriptorsLeft none;
+  const RaceResult lost = race_for({nobody, nobody}, "s");
+  EXPECT_EQ(lost.why.code(), ErrorCode::system) << lost.why.message();
+  EXPECT_EQ(lost.why.culprit(), -1);
 }
 
 TEST(AddressRace, EndsAtAPortThatIsNotForIt) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "transports/tcp/limits.hpp"
+
 namespace lockstep::internal {
 namespace {
 
@@ -62,6 +64,13 @@ TEST(ReachRow, SurvivesItsTextAndRefusesWhatIsNone) {
   for (std::size_t length = 0; length < text.size(); ++length)
     EXPECT_FALSE(decode_reach_row(text.substr(0, length), 4).ok()) << length;
   EXPECT_FALSE(decode_reach_row("\xff\xff\xff\xff", 4).ok());
+  const auto is_taken = [](std::size_t hosts, std::size_t rails) {
+    const HostReach reach{0, "a", "", std::vector<std::string>(rails, "a")};
+    return decode_reach_row(encode(ReachRow(hosts, reach)), 1).ok();
+  };
+  constexpr std::size_t kHosts = kProbedHosts;
+  EXPECT_TRUE(is_taken(kHosts, kMaxAddresses));
+  EXPECT_FALSE(is_taken(kHosts + 1, 0) || is_taken(1, kMaxAddresses + 1)) << "more than anybody tells";
   for (const int host : {-1, 4, 1 << 30})
     EXPECT_FALSE(decode_reach_row(encode({{host, "", "why"}}), 4).ok()) << host;
 }

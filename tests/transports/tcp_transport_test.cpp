@@ -109,6 +109,18 @@ TEST(TcpTransport, KeepsGroupsApart) {
   expect_delivery(b, await_link(*other_peer, 0, Channel::collective), 100, 22);
 }
 
+TEST(TcpTransport, WakesNobodyOnceItsLinksAreThere) {
+  Job job(2);
+  std::unique_ptr<Transport> ends[]{job.transport(1, 0, {0, 1}), job.transport(1, 1, {0, 1})};
+  for (const int rank : {0, 1}) {
+    await_link(*ends[rank], 1 - rank, Channel::collective);
+    EXPECT_TRUE(ends[rank]->service().ok());
+    std::vector<pollfd> entries;
+    ends[rank]->append_poll_entries(entries);
+    EXPECT_EQ(poll(entries.data(), entries.size(), 0), 0);
+  }
+}
+
 TEST(TcpTransport, NumbersPeersAsTheGroupDoes) {
   Job job(3);
   exchange_among_all(job, 5, {2, 0, 1});
