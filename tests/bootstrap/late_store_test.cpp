@@ -238,6 +238,16 @@ TEST_F(LockedFile, StopsNoReactorAndHidesNoDeath) {
   EXPECT_TRUE(board->first().has_value());
 }
 
+TEST_F(LockedFile, KeepsTheFirstEvidenceOfALoss) {
+  const auto store = open(real_env());
+  ASSERT_TRUE(store->set_one("lost/1", "killed").ok());
+  const std::vector<Member> members{this_member(0), this_member(1)};
+  const auto channel = make_store_loss_channel(*store, 0, members, LossBoard::make(0, 2));
+  channel->report({1, "its link ended"});
+  Reactor::instance().run_there([] {});  // Behind the report.
+  EXPECT_EQ(store->get_one("lost/1", milliseconds(0)).value(), "killed");
+}
+
 // Rank 0 ends after a failure while another rank has the file locked for a moment.
 TEST_F(LockedFile, IsWaitedForByARankThatReportsItself) {
   SteppingEnv env(milliseconds(0));

@@ -29,6 +29,15 @@ TEST(RollCall, ADescriptionOfAnotherRankIsDamaged) {
   }
 }
 
+TEST(RollCall, AnErrorThatIsNoneIsDamaged) {
+  for (const std::string& text : {std::string(8, '\0') + "all is well", std::string(7, '\1')}) {
+    GroupStore store(open_memory_store("roll call"), 1);
+    ASSERT_TRUE(store.set_one("problem", text).ok());
+    EXPECT_EQ(RollCall(store, this_member(0), 2, "", "").arrive().message(),
+              "the ranks' common error in the store is damaged");
+  }
+}
+
 TEST(RollCall, ADescriptionThatIsCutIsDamaged) {
   const std::string whole = encode(this_member(1));
   for (std::size_t size = 0; size < whole.size(); ++size)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <future>
 #include <new>
@@ -63,6 +64,15 @@ TEST(Reactor, SaysOnceThatATaskNeverFindsMemory) {
   done.get_future().wait();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "lockstep: the progress thread finds no memory for what it has to do, and goes on trying\n");
+}
+
+TEST(Reactor, FiresATimerAgainThatFoundNoMemory) {
+  std::promise<void> done;
+  Reactor::instance().at(0, [&, tries = 0]() mutable {
+    if (++tries < 3) throw std::bad_alloc();
+    done.set_value();
+  });
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
 TEST(Reactor, CallsWatchersAndStopsAfterRemove) {
@@ -209,6 +219,24 @@ TEST(Reactor, LooksAtAStuckProgressorNowAndThen) {
   Reactor::instance().remove(&counter);
 }
 
+// Nothing can wake the thread for it.
+TEST(Reactor, LooksAgainAtAStuckProgressorThatHasNoDescriptor) {
+  class Blind final : public Progressor {
+   public:
+    Outcome progress() override {
+      ++looks;
+      return Outcome::stuck;
+    }
+    int arm() override { return -1; }
+    void disarm() override {}
+    std::atomic<int> looks{0};
+  };
+  Blind blind;
+  Reactor::instance().add(&blind);
+  EXPECT_TRUE(lockstep::testing::eventually([&] { return blind.looks >= 100; }));
+  Reactor::instance().remove(&blind);
+}
+
 // While it looks at the one that is stuck, too.
 TEST(Reactor, LeavesAnIdleProgressorAlone) {
   Counter idle, stuck;
@@ -235,6 +263,38 @@ TEST(Reactor, RemoveLetsGoOfASleepingProgressor) {
   Reactor::instance().notify();
   flush();
   EXPECT_EQ(counter.done(), 0);
+}
+
+// On its own thread nobody waits until the sleep is over.
+TEST(Reactor, RemoveByAnotherProgressorLetsGoOfOneThatIsArmed) {
+  class Remover final : public Progressor {
+   public:
+    explicit Remover(Counter& victim) : victim_(victim) {}
+    Outcome progress() override {
+      if (!armed_ || done) return done ? Outcome::idle : Outcome::stuck;
+      Reactor::instance().remove(&victim_);
+      EXPECT_FALSE(victim_.armed());
+      done = true;
+      return Outcome::moved;
+    }
+    int arm() override {
+      armed_ = true;
+      return -1;
+    }
+    void disarm() override { armed_ = false; }
+    std::atomic<bool> done{false};
+
+   private:
+    Counter& victim_;
+    bool armed_ = false;
+  };
+  Counter victim;
+  victim.expect(1);
+  Remover remover(victim);
+  Reactor::instance().add(&victim);
+  Reactor::instance().add(&remover);
+  EXPECT_TRUE(lockstep::testing::eventually([&] { return remover.done.load(); }));
+  Reactor::instance().remove(&remover);
 }
 
 TEST(Reactor, NotifyWakesAnIdleProgressor) {
