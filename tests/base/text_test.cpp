@@ -29,7 +29,8 @@ TEST(Parse, Durations) {
   EXPECT_EQ(parse_milliseconds("30s"), 30'000);
   EXPECT_EQ(parse_milliseconds("5m"), 300'000);
   EXPECT_EQ(parse_milliseconds("2h"), 7'200'000);
-  for (const char* bad : {"", "s", "30", "-5s", "1d", "5 s", "9223372036854775808", "9223372036854775807s"}) {
+  for (const char* bad :
+       {"", "s", "30", "-5s", "1d", "5 s", "9223372036854775808ms", "9223372036854775807s"}) {
     EXPECT_EQ(parse_milliseconds(bad), std::nullopt) << bad;
   }
 }

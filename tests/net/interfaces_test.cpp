@@ -82,6 +82,8 @@ TEST(InterfaceFilter, TheFirstVariableThatIsSetWins) {
   EXPECT_EQ(found(), "LOCKSTEP_IFNAME ");
   setenv("GLOO_SOCKET_IFNAME", "eth0", 1);
   EXPECT_EQ(found(), "GLOO_SOCKET_IFNAME =eth0");
+  setenv("NCCL_SOCKET_IFNAME", "", 1);
+  EXPECT_EQ(found(), "GLOO_SOCKET_IFNAME =eth0");
   setenv("NCCL_SOCKET_IFNAME", "^docker", 1);
   EXPECT_EQ(found(), "NCCL_SOCKET_IFNAME ^docker");
   setenv("LOCKSTEP_IFNAME", "ib", 1);
