@@ -6,7 +6,6 @@
 // Both roundings are fed back: what is lost in the second is added to the owner's gradient of the next step.
 #include <algorithm>
 
-#include "ddp/bucket_gaps.hpp"
 #include "ddp/hooks/block_codec.hpp"
 #include "ddp/hooks/compressing_hook.hpp"
 #include "ddp/hooks/residual.hpp"
@@ -136,24 +135,17 @@ Work QuantisedHook::compress(Communicator& communicator, const GradientBucket& b
   return communicator.all_gather_async(own, out, state.chunk_bytes, DataType::u8);
 }
 
-/// A NaN takes its whole block along, gaps included, and the next step would begin with it.
-void clear(const GradientBucket& bucket) {
-  internal::clear_gaps(bucket.parts, static_cast<std::byte*>(bucket.data), bucket.count, sizeof(float));
-}
-
 void QuantisedHook::decompress(const GradientBucket& bucket) {
   const State& state = states_[bucket.index];
   const std::span<float> all(floats(bucket), bucket.count);
   if (exchanges_whole_buckets()) {
     codec_.decode(received(bucket.index), weight(bucket), all, Into::replace);
-    codec_.decode(received(bucket.index) + state.chunk_bytes, weight(bucket), all, Into::add);
-    return clear(bucket);
+    return codec_.decode(received(bucket.index) + state.chunk_bytes, weight(bucket), all, Into::add);
   }
   for (std::size_t c = 0; c < chunks(); ++c) {
     codec_.decode(sent(bucket.index) + c * state.chunk_bytes, weight(bucket), chunk_of(state, all, c),
                   Into::replace);
   }
-  clear(bucket);
 }
 
 }  // namespace
