@@ -110,6 +110,59 @@ TEST_P(OverlappedForward, GradientsAreThereOnceTheyAreWaitedFor) {
   });
 }
 
+/// What the caller keeps is filled when it is waited for: by calls that wait for all too.
+TEST_P(OverlappedForward, GradientsOfTheCallersOwnComeWithEveryCallThatWaits) {
+  const std::function<void(Reducer&)> calls[] = {
+      [](Reducer& reducer) { reducer.wait_gradients(); },
+      [](Reducer& reducer) { const auto pause = reducer.no_sync(); },
+      [](Reducer& reducer) { reducer.clip_gradients(1e9); },
+      [](Reducer& reducer) { EXPECT_TRUE(reducer.begin_step(1)); },
+      [](Reducer& reducer) { reducer.freeze({}); },
+      [](Reducer& reducer) { reducer.add_parameters({}); },
+      [](Reducer& reducer) { reducer.restored(7); },
+  };
+  for (const auto& call : calls) {
+    on_ranks(2, GetParam(), [&](Communicator& communicator) {
+      Model model(20, 5);
+      ReducerOptions options = overlapping();
+      options.gradients_as_views = options.rebuild = false;
+      Reducer reducer(communicator, model.list(options), options);
+      const auto step = [&](std::size_t number, const std::function<void(Reducer&)>& wait_for_all) {
+        backward(reducer, model, communicator.rank(), number);
+        reducer.wait();
+        wait_for_all(reducer);
+        for (std::size_t i = 0; i < model.tensors(); ++i)
+          expect_average(reducer, model, communicator.size(), number, i);
+      };
+      step(0, call);
+      step(1, calls[0]);
+    });
+  }
+}
+
+/// Of a step after which the buckets are laid out anew none is left on its way.
+TEST_P(OverlappedForward, TheBucketsFollowTheOrderOfTheGradients) {
+  on_ranks(2, GetParam(), [](Communicator& communicator) {
+    Model model(20, 5);
+    ReducerOptions options = overlapping();
+    options.gradients_as_views = false;
+    Reducer reducer(communicator, model.list(options), options);
+    const BucketPlan before = reducer.plan();
+    for (std::size_t step = 0; step < 2; ++step) {
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        write_gradient(reducer, model, i, communicator.rank(), step);
+        reducer.mark_ready(i);
+      }
+      reducer.wait();
+      EXPECT_NE(reducer.plan(), before);
+      for (std::size_t i = 0; i < model.tensors(); ++i) {
+        reducer.wait_gradients(i);
+        expect_average(reducer, model, communicator.size(), step, i);
+      }
+    }
+  });
+}
+
 TEST_P(OverlappedForward, AGradientNeverWaitedForIsNamedAtTheNextMark) {
   on_ranks(2, GetParam(), [](Communicator& communicator) {
     Model model(10, 5);
