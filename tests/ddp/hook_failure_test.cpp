@@ -2,7 +2,6 @@
 // which says whose failure it is.
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -79,7 +78,6 @@ TEST(CommunicationHook, ThatThrowsEndsTheStepOnEveryRank) {
 /// All ranks have found the step good by then: one that dropped it would have other parameters.
 TEST(CommunicationHook, ThatCannotEndAGoodStepEndsTheNextOneOnEveryRank) {
   for (const bool marks : {true, false}) {
-    std::barrier all_have_ended(3);
     on_ranks(3, "auto", [&](Communicator& communicator) {
       Model model(20, 5);
       auto reducer = std::make_unique<Reducer>(communicator, model.list(),
@@ -88,7 +86,7 @@ TEST(CommunicationHook, ThatCannotEndAGoodStepEndsTheNextOneOnEveryRank) {
       for (std::size_t step = 0; step < 2; ++step) EXPECT_NO_THROW(run_step(*reducer, model, rank, step));
       expect_averages(*reducer, model, communicator.size(), 1);
       EXPECT_EQ(reducer->steps(), 2u);
-      all_have_ended.arrive_and_wait();
+      communicator.barrier();                           // The group is whole until the reducer is used again.
       if (rank == 1 && !marks) return reducer.reset();  // It tells the peers all the same.
       const Error error = thrown_by([&] { run_step(*reducer, model, rank, 2); });
       EXPECT_EQ(error.culprit(), 1);
@@ -138,6 +136,34 @@ TEST(CommunicationHook, ThatThrowsSomethingElseEndsTheStepAsWell) {
     EXPECT_EQ(error.culprit(), 1);
     EXPECT_NE(std::string(error.what()).find("no std::exception"), std::string::npos) << error.what();
   });
+}
+
+/// What it says of a peer, and what is wrong with its own calls, is told as its failure.
+TEST(CommunicationHook, ThatFailsAtAPeerOrAtACallOfItsOwnIsNamed) {
+  const auto of_peer = [](Communicator& communicator, const GradientBucket& bucket) -> HookResult {
+    if (communicator.rank() == 1) throw Error(ErrorCode::internal, "rank 2 sent nonsense", 2);
+    return {communicator.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op()),
+            nullptr, 0};
+  };
+  const auto of_call = [](Communicator& communicator, const GradientBucket& bucket) -> HookResult {
+    void* const data = communicator.rank() == 1 ? nullptr : bucket.data;
+    communicator.all_reduce(data, data, bucket.count, bucket.type, bucket.op());
+    return {};
+  };
+  for (const bool peer : {true, false}) {
+    on_ranks(3, "auto", [&](Communicator& communicator) {
+      Model model(6, 1);
+      Reducer reducer(communicator, model.list(),
+                      {.hook = peer ? make_hook("odd", of_peer) : make_hook("odd", of_call)});
+      communicator.barrier();  // All have made theirs.
+      const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 0); });
+      EXPECT_EQ(error.culprit(), peer ? 2 : 1) << error.what();
+      if (communicator.rank() != 1) return;
+      EXPECT_NE(std::string(error.what()).find("hook \"odd\" failed on rank 1 in start of bucket 0: "),
+                std::string::npos)
+          << error.what();
+    });
+  }
 }
 
 /// Of an operation that is waited for, and of one in which the hook blocks.

@@ -102,6 +102,8 @@ TEST(LowRank, ColumnsBecomeOrthonormal) {
   for (const std::size_t rows : {5u, 16u, 333u}) {
     constexpr std::size_t kRank = 5;
     std::vector<float> columns = normal(rows * kRank, 9);
+    for (std::size_t i = rows; i < 2 * rows; ++i)  // Almost the first column.
+      columns[i] = columns[i - rows] + 1e-3f * columns[i];
     for (float& x : columns) x *= 1e-25f;  // Squares of these underflow.
     orthonormalise(columns.data(), rows, kRank);
     for (std::size_t a = 0; a < kRank; ++a) {

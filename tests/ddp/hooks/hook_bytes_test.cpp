@@ -156,9 +156,11 @@ TEST_P(Hooks, SumsWhenTheAverageIsNotWanted) {
     Reducer sum(communicator, other.list, {.average = false, .hook = GetParam().make()});
     run_step(average, net, communicator.rank(), 0);
     run_step(sum, other, communicator.rank(), 0);
-    const auto* a = static_cast<const float*>(average.gradient(0));
-    const auto* s = static_cast<const float*>(sum.gradient(0));
-    for (std::size_t e = 0; e < net.count(0); ++e) ASSERT_NEAR(s[e], 3 * a[e], 0.05f) << e;
+    for (std::size_t i = 0; i < Net::kFloatTensors; ++i) {
+      const auto* a = static_cast<const float*>(average.gradient(i));
+      const auto* s = static_cast<const float*>(sum.gradient(i));
+      for (std::size_t e = 0; e < net.count(i); ++e) ASSERT_NEAR(s[e], 3 * a[e], 0.05f) << i << " " << e;
+    }
   });
 }
 

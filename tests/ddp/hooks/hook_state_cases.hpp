@@ -39,14 +39,17 @@ inline constexpr Case kCases[] = {
     {"bf16", [] { return make_half_hook(); }, false},
 };
 
-inline ReducerOptions options_of(const Case& hook) {
+inline ReducerOptions options_of(const Case& hook, bool weighted = false) {
   ReducerOptions options{.bucket_bytes = 8'192, .first_bucket_bytes = 2'000};
   options.hook = hook.make();
+  options.weighted = weighted;
   return options;
 }
 
-inline void train(Reducer& reducer, Net& net, int rank, std::uint64_t last) {
+/// With `samples` it says how many each step has.
+inline void train(Reducer& reducer, Net& net, int rank, std::uint64_t last, std::uint64_t samples = 0) {
   while (reducer.steps() < last) {
+    if (samples > 0) reducer.begin_step(samples);
     for (std::size_t i = net.list.size(); i-- > 0;) {
       auto* gradient = static_cast<float*>(reducer.gradient(i));
       for (std::size_t e = 0; e < net.values[i].size(); ++e)
@@ -72,10 +75,16 @@ inline void save(Communicator& communicator, const Reducer& reducer, const Net& 
   save_checkpoint(communicator, directory, slices, {.step = reducer.steps()});
 }
 
-inline void load(Communicator& communicator, Reducer& reducer, const Net& net, const std::string& directory) {
+/// Returns the steps of the checkpoint, which the reducer does not know yet.
+inline std::uint64_t read(Communicator& communicator, Reducer& reducer, const Net& net,
+                          const std::string& directory) {
   std::vector<TensorSlice> slices = slices_to_load(net.list);
   append(slices, reducer.slices(read_checkpoint_info(directory)));
-  reducer.restored(load_checkpoint(communicator, directory, slices).step);
+  return load_checkpoint(communicator, directory, slices).step;
+}
+
+inline void load(Communicator& communicator, Reducer& reducer, const Net& net, const std::string& directory) {
+  reducer.restored(read(communicator, reducer, net, directory));
 }
 
 inline void train_and_save(int ranks, const Case& hook, const std::string& directory) {

@@ -74,7 +74,7 @@ TEST(HookState, ANewPlanKeepsIt) {
   }
 }
 
-/// Frozen parameters send nothing; what waits for them waits on.
+/// Frozen parameters send nothing; what waits for them waits on, until another run is restored.
 TEST(HookState, AThawedParameterFindsItAgain) {
   for (const Case& hook : kCases) {
     SCOPED_TRACE(hook.name);
@@ -86,8 +86,35 @@ TEST(HookState, AThawedParameterFindsItAgain) {
       for (const std::vector<std::size_t>& frozen : {std::vector<std::size_t>{0, 2}, {2}, {}})
         reducer.freeze(frozen);
       EXPECT_EQ(waiting(communicator, reducer), before);
+      reducer.freeze(std::vector<std::size_t>{2});
+      reducer.restored(reducer.steps());
+      reducer.freeze({});
+      for (const auto& [name, sum] : waiting(communicator, reducer)) {
+        if (!name.starts_with(net.list[2].name)) continue;
+        EXPECT_EQ(sum, std::vector<double>(sum.size())) << name;
+        EXPECT_EQ(sum != before.at(name), hook.keeps) << name;
+      }
     });
   }
+}
+
+/// Of a run that goes back to before PowerSGD begins.
+TEST(HookState, WaitsOnWhileGradientsTravelAsTheyAre) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Net net;
+    ReducerOptions options = options_of(kCases[0]);
+    options.hook = make_power_sgd_hook({.rank = 2, .start_step = 3});
+    Reducer reducer(communicator, net.list, options);
+    train(reducer, net, communicator.rank(), kSaved);
+    const auto before = waiting(communicator, reducer);
+    reducer.restored(0);
+    for (const std::uint64_t step : {1u, 2u}) {
+      train(reducer, net, communicator.rank(), step);
+      EXPECT_EQ(waiting(communicator, reducer), before) << step;
+    }
+    train(reducer, net, communicator.rank(), 3);
+    EXPECT_NE(waiting(communicator, reducer), before);
+  });
 }
 
 /// Local SGD depends on the number of the step alone: where it averages, and where it begins to.
