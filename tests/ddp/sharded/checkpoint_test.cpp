@@ -107,10 +107,32 @@ TEST(Checkpoint, SurvivesASaveThatFails) {
     const Error outside =
         thrown_by([&] { save_checkpoint(communicator, directory.checkpoint(), slices, {.step = 13}); });
     EXPECT_EQ(outside.code(), ErrorCode::invalid_argument);
+    const Error note = thrown_by([&] {
+      save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator),
+                      {.step = 13, .note = std::string((1u << 20) + 1, 'n')});
+    });
+    EXPECT_NE(std::string(note.what()).find("the note has more than 1 MiB"), std::string::npos);
     load_checkpoint(communicator, directory.checkpoint(), slices_to_load(net.list));
     EXPECT_EQ(net.large[0], 1.0f);
   });
   EXPECT_EQ(directory.files(), before);
+}
+
+/// Every rank's file was on the disk by then.
+TEST(Checkpoint, ThatCannotPutItsManifestInPlaceLeavesNothing) {
+  const Directory directory;
+  fs::create_directories(directory.file("manifest.json"));  // Where a file has to be.
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Net net;
+    const Error error = thrown_by([&] {
+      save_checkpoint(communicator, directory.checkpoint(), slices_to_save(net.list, communicator),
+                      {.step = 13});
+    });
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_NE(std::string(error.what()).find("cannot rename to"), std::string::npos) << error.what();
+    communicator.barrier();  // Each has removed its own.
+  });
+  EXPECT_EQ(directory.files(), std::vector<std::string>{"manifest.json"});
 }
 
 /// Permissions, a disk or a server that does not answer: nothing is wrong with the checkpoint.

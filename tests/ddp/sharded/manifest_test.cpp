@@ -76,6 +76,18 @@ TEST(Manifest, WhatIsWrongIsNamed) {
   }
 }
 
+/// It would be read as one.
+TEST(Manifest, APieceThatIsTooLargeIsRefused) {
+  Manifest manifest = small_manifest();
+  for (const std::size_t more : {0u, 1u}) {
+    const std::size_t count = kMaxPieceBytes / sizeof(float) + more;
+    manifest.tensors = {{"w", DataType::f32, {count}, count}};
+    manifest.files = {{"g3-rank0of2.bin", count * sizeof(float), {{"w", 0, count, 0, std::string(64, 'a')}}}};
+    const std::string found = complaint(text_of(manifest));
+    EXPECT_NE(found.find(more > 0 ? "is too large" : "accepted"), std::string::npos) << found;
+  }
+}
+
 TEST(Manifest, ShapesThatOverflowAreRefused) {
   EXPECT_NE(complaint(edited("3\n", "6148914691236517205\n")), "accepted");
   EXPECT_NE(complaint(edited("3\n", "-3\n")), "accepted");

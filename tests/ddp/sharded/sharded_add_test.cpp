@@ -216,6 +216,14 @@ TEST(ShardedAdd, CallsInTheWrongOrderAreRefused) {
     EXPECT_NE(message([&] { sharded.step(); }).find("no reduced gradients; call wait() first"),
               std::string::npos);
     EXPECT_NE(message([&] { sharded.clip_gradients(1); }).find("no reduced gradients"), std::string::npos);
+    {
+      const auto pause = sharded.no_sync();
+      sharded.mark_ready(0);
+      sharded.wait();  // Of nothing.
+    }
+    EXPECT_NE(message([&] { sharded.step(); }).find("outside of no_sync()"), std::string::npos);
+    for (std::size_t i = 0; i < kAtFirst; ++i)
+      std::fill_n(floats(sharded.gradient(i)), model.elements(i), 1.0f);
     sharded.mark_ready(0);
     EXPECT_EQ(message([&] { sharded.add_parameters(rest_of(model)); }),
               "add_parameters was called in the midst of step 1; call wait() first");
@@ -226,6 +234,9 @@ TEST(ShardedAdd, CallsInTheWrongOrderAreRefused) {
     sharded.step();
     EXPECT_NE(message([&] { sharded.step(); }).find("no reduced gradients"), std::string::npos);
     sharded.add_parameters(rest_of(model));  // Waits for the values.
+    for (std::size_t i = 0; i < kAtFirst; ++i) {
+      for (std::size_t e = 0; e < model.elements(i); ++e) ASSERT_NE(floats(sharded.value(i))[e], 0) << i;
+    }
     step(sharded, model, communicator.rank(), kTensors);
     sharded.wait_parameters();
   });

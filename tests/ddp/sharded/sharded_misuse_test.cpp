@@ -185,12 +185,34 @@ TEST(ShardedMisuse, ARefusedRestoreChangesNothing) {
   });
 }
 
+/// Of the good step before nothing is left either.
+TEST(ShardedMisuse, GradientsOfABadStepAreNotStepped) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(4, 2);
+    ShardedOptimizer sharded(communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(0.1));
+    run_step(sharded, model, communicator.rank(), 0);
+    sharded.mark_ready(0);
+    thrown_by([&] { sharded.wait(); });
+    EXPECT_NE(std::string(thrown_by([&] { sharded.step(); }).what()).find("no reduced gradients"),
+              std::string::npos);
+    EXPECT_EQ(sharded.steps(), 0u);
+  });
+}
+
 TEST(ShardedMisuse, GradientsFromBeforeARestoreAreNotStepped) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(4, 2);
     ShardedOptimizer sharded(communicator, model.list(ZeroStage::gradients), std::make_shared<AdamW>(0.1));
     run_step(sharded, model, communicator.rank(), 0);
+    for (const TensorSlice& slice : sharded.slices()) {
+      if (slice.name.find('#') == std::string::npos)
+        std::fill_n(static_cast<float*>(slice.data), slice.count, 3.0f);
+    }
     sharded.restored(5);
+    for (std::size_t i = 0; i < model.tensors(); ++i) {
+      for (std::size_t e = 0; e < model.elements(i); ++e)
+        ASSERT_EQ(model.values(i)[e], 3) << "restored() gathers the values: " << i;
+    }
     EXPECT_EQ(thrown_by([&] { sharded.step(); }).code(), ErrorCode::invalid_argument);
     EXPECT_EQ(sharded.steps(), 5u);
     run_step(sharded, model, communicator.rank(), 1);

@@ -136,6 +136,23 @@ TEST(Sharded, IsCloseWhereAveragesAreFractionsAndEqualOnAllRanks) {
   }
 }
 
+/// Larger than a bucket, and of pieces that three ranks could not share without padding.
+TEST(Sharded, AViewOfALargeValueLiesInOnePiece) {
+  on_ranks(3, "auto", [](Communicator& communicator) {
+    std::vector<float> value(64 * 64, 1), gradient(value.size());
+    const std::vector<Parameter> list{{"large", DataType::f32, {64, 64}, value.data(), gradient.data()}};
+    ShardedOptimizer sharded(communicator, list, std::make_shared<SgdMomentum>(0.5, 0.0),
+                             small_buckets({ZeroStage::gradients, true}));
+    for (std::size_t e = 0; e < gradient.size(); ++e) gradient[e] = static_cast<float>(e % 7);
+    sharded.mark_ready(0);
+    sharded.wait();
+    sharded.step();
+    sharded.wait_parameters();
+    for (std::size_t e = 0; e < value.size(); ++e)
+      ASSERT_EQ(floats(sharded.value(0))[e], 1 - 0.5f * static_cast<float>(e % 7)) << e;
+  });
+}
+
 TEST(Sharded, ClipsByTheNormOfAllShards) {
   const auto optimizer = std::make_shared<SgdMomentum>(0.5, 0.0);
   for (const Arrangement& arrangement : kArrangements) {
@@ -186,16 +203,26 @@ TEST(Sharded, ClipsByTheNormOfGradientsAlone) {
   }
 }
 
+struct MemoryCase {
+  ZeroStage stage;
+  bool undo, hook;
+};
+
 TEST(Sharded, ARankKeepsItsShareOfTheMemory) {
   constexpr std::size_t kElements = 1u << 20, kBytes = kElements * sizeof(float), kBucket = kBytes / 16;
   for (const int ranks : {1, 2, 4}) {
     on_ranks(ranks, "auto", [&](Communicator& communicator) {
       std::vector<float> value(kElements), gradient(kElements);
-      for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients}) {
+      for (const auto& [stage, undo, hook] : {MemoryCase{ZeroStage::optimizer, true, false},
+                                              {ZeroStage::optimizer, false, false},
+                                              {ZeroStage::gradients, true, false},
+                                              {ZeroStage::gradients, true, true}}) {
         float* const own = stage == ZeroStage::gradients ? gradient.data() : nullptr;
         const std::vector<Parameter> list{{"weight", DataType::f32, {1024, 1024}, value.data(), own}};
-        ShardedOptimizer sharded(communicator, list, std::make_shared<AdamW>(0.01),
-                                 {.bucket_bytes = kBucket, .first_bucket_bytes = kBucket, .stage = stage});
+        ShardedOptions options{.bucket_bytes = kBucket, .first_bucket_bytes = kBucket, .stage = stage};
+        options.undo = undo;
+        if (hook) options.hook = make_half_hook();
+        ShardedOptimizer sharded(communicator, list, std::make_shared<AdamW>(0.01), options);
         for (int step = 0; step < 3; ++step) {
           sharded.wait_parameters(0);
           sharded.mark_ready(0);
@@ -211,8 +238,8 @@ TEST(Sharded, ARankKeepsItsShareOfTheMemory) {
         EXPECT_GE(memory.optimizer, 2 * kBytes / n);
         if (stage == ZeroStage::optimizer) {
           EXPECT_GE(memory.gradients, kBytes);
-          EXPECT_GE(memory.undo, ranks > 1 ? kBytes / n : 0);
-          EXPECT_LE(memory.undo, ranks > 1 ? kBytes / n + padding : 0);
+          EXPECT_GE(memory.undo, ranks > 1 && undo ? kBytes / n : 0);
+          EXPECT_LE(memory.undo, ranks > 1 && undo ? kBytes / n + padding : 0);
           EXPECT_EQ(memory.in_flight, 0u);
         } else {
           EXPECT_EQ(memory.undo, 0u);
