@@ -1,4 +1,6 @@
 // plan_buckets: order, caps, types and offsets, on chosen models and on random ones.
+#include "ddp/bucket_plan.hpp"
+
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -96,6 +98,15 @@ TEST(BucketPlan, CountsScalarsAndEmptyTensors) {
   const auto bucket = plan_buckets(model, {}).buckets.at(0);
   EXPECT_EQ(offsets(bucket), (std::vector<std::size_t>{0, 16, 16}));
   EXPECT_EQ(bucket.count, 17u);
+}
+
+/// With what is left of it a bucket begins, and it ends there too: nothing of the next one belongs to it.
+TEST(BucketPlan, LeavesFrozenParametersOutAtBothEnds) {
+  const std::vector<Parameter> model(5, parameter({16}));
+  const BucketPlan plan = internal::without_frozen(plan_buckets(model, {}), {true, false, true, false, true});
+  ASSERT_EQ(members(plan), (Members{{3, 1}}));
+  EXPECT_EQ(offsets(plan.buckets[0]), (std::vector<std::size_t>{0, 32}));
+  EXPECT_EQ(plan.buckets[0].count, 48u);
 }
 
 TEST(BucketPlan, RefusesASizeThatOverflows) {

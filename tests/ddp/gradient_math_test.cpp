@@ -132,6 +132,10 @@ TEST(GradientNorm, ScalesComplexNumbersAndRefusesIntegers) {
   const GradientSpan span{DataType::complex64, values, 2};
   scale_gradients({&span, 1}, 0.5);
   EXPECT_EQ(values[3], 2.0f);
+  double large[4] = {1, 2, 3, 4};
+  const GradientSpan doubles{DataType::complex128, large, 2};
+  scale_gradients({&doubles, 1}, 0.5);
+  EXPECT_EQ(large[3], 2.0);
   const GradientSpan integers{DataType::i32, values, 4};
   EXPECT_EQ(lockstep::testing::thrown_by([&] {
               squared_norm({&integers, 1});

@@ -174,6 +174,24 @@ TEST(StaticGraph, WhatIsMarkedAsUnusedIsZeroInEveryStep) {
   });
 }
 
+/// Without find_unused too.
+TEST(StaticGraph, AParameterThatNoRankMarksIsUnused) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.static_graph = true;
+    Numbers numbers(communicator, 2, options);
+    for (int step = 1; step <= 2; ++step) {
+      numbers.gradient(0) = 7;
+      numbers.mark(1);
+      numbers.reducer().wait();
+      numbers.expect(0, 0);
+      numbers.expect(1, 1.5);
+      EXPECT_FALSE(numbers.reducer().used(0)) << step;
+      EXPECT_TRUE(numbers.reducer().used(1)) << step;
+    }
+  });
+}
+
 /// Of two branches of the graph that reach a parameter, one may bring nothing.
 TEST(StaticGraph, AGradientThatOneMarkBringsIsThereWhateverTheLastOneSays) {
   for (const bool views : {true, false}) {
@@ -214,6 +232,9 @@ TEST(Freeze, LeavesParametersOutUntilTheyAreNamedNoMore) {
       Reducer& reducer = numbers.reducer();
       const auto step = [&](const std::vector<std::size_t>& frozen) {
         reducer.freeze(frozen);
+        for (const std::size_t i : frozen) {
+          if (views) numbers.expect(i, 0);
+        }
         std::size_t bytes = 0;
         for (std::size_t i = 0; i < 7; ++i) {
           if (std::find(frozen.begin(), frozen.end(), i) != frozen.end()) continue;
@@ -273,6 +294,11 @@ TEST(Freeze, NamesTheRankWithAnotherList) {
     numbers.reducer().wait();
     const std::vector<std::size_t> beyond{4};
     EXPECT_EQ(thrown_by([&] { numbers.reducer().freeze(beyond); }).code(), ErrorCode::invalid_argument);
+    // On one rank alone it is a list that no other has.
+    const std::vector<std::size_t> own = communicator.rank() == 1 ? beyond : std::vector<std::size_t>{};
+    const Error alone = thrown_by([&] { numbers.reducer().freeze(own); });
+    EXPECT_EQ(alone.code(), ErrorCode::mismatch);
+    EXPECT_EQ(alone.culprit(), 1);
   });
 }
 

@@ -151,6 +151,41 @@ TEST(NoSync, IsEnoughForAGradientOfAStaticGraph) {
   }
 }
 
+/// That a micro-batch does not reach a gradient says nothing of the others.
+TEST(NoSync, WhatIsMarkedAsUnusedMeanwhileIsAwaitedAllTheSame) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.find_unused = true;
+    Numbers numbers(communicator, 2, options);
+    {
+      const auto pause = numbers.reducer().no_sync();
+      numbers.reducer().mark_unused(0);
+      numbers.mark(1);
+    }
+    for (std::size_t i = 0; i < 2; ++i) numbers.mark(i);
+    numbers.reducer().wait();
+    for (std::size_t i = 0; i < 2; ++i) numbers.expect(i, 1.5);
+  });
+}
+
+TEST(NoSync, CountsForNothingAfterARestore) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.find_unused = true;
+    Numbers numbers(communicator, 2, options);
+    {
+      const auto pause = numbers.reducer().no_sync();
+      numbers.mark(0);
+    }
+    numbers.reducer().restored(5);
+    numbers.mark(1);
+    numbers.reducer().wait();
+    numbers.expect(0, 0);
+    numbers.expect(1, 1.5);
+    EXPECT_FALSE(numbers.reducer().used(0));
+  });
+}
+
 /// A step that failed is repeated by the marks of its last micro-batch.
 TEST(NoSync, IsRememberedWhenTheStepIsRepeated) {
   for (const auto& [views, check_first, static_graph] :

@@ -114,6 +114,22 @@ TEST(Rebuild, LetsARankThatHadNoDataUntilThenLearnItsGraph) {
   });
 }
 
+/// The step that counts marks sees no order, whatever its number.
+TEST(Rebuild, FollowsAnOrderThatWasSeenAfterACheckpoint) {
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+    options.gradients_as_views = false;
+    options.static_graph = true;
+    Numbers numbers(communicator, 4, options);
+    numbers.reducer().restored(10);
+    for (int step = 0; step < 2; ++step) {
+      for (const std::size_t i : {2u, 0u, 1u, 1u, 3u}) numbers.mark(i);  // Parameter 1 twice.
+      numbers.reducer().wait();
+    }
+    EXPECT_EQ(buckets_of(numbers.reducer().plan(), 4), (std::vector<std::size_t>{1, 1, 0, 1}));
+  });
+}
+
 /// All ranks lay out anew after the same step, wherever a checkpoint leads.
 TEST(Rebuild, ComesAfterTheSameStepWhereARankHadNoDataBeforeACheckpoint) {
   on_ranks(2, "auto", [&](Communicator& communicator) {

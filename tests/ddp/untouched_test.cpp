@@ -12,6 +12,7 @@
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/model.hpp"
+#include "tests/ddp/numbers.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
 
@@ -243,6 +244,44 @@ TEST(Untouched, GradientsSurviveALostGroup) {
       for (std::size_t i = 0; i < kTensors; ++i) EXPECT_EQ(now[i], run.gradient(i)[0]) << i;
     });
   }
+}
+
+/// Alone only what becomes zero is kept, and for its own step.
+TEST(Untouched, WhatAGoodStepHasReplacedDoesNotComeBack) {
+  on_ranks(1, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 2, {.find_unused = true, .check_first = false, .check_finite = true});
+    numbers.gradient(0) = 7;
+    numbers.mark(1);
+    numbers.reducer().wait();
+    numbers.expect(0, 0);
+    numbers.reducer().wait();
+    EXPECT_GT(numbers.reducer().undo_bytes(), BucketPlan::kAlignment) << "up to the end of the last one";
+    numbers.mark(0);
+    numbers.gradient(1) = std::nanf("");
+    numbers.reducer().mark_ready(1);
+    thrown_by([&] { numbers.reducer().wait(); });
+    numbers.expect(0, 1);
+    EXPECT_TRUE(std::isnan(numbers.gradient(1)));
+  });
+}
+
+TEST(Untouched, GradientsOfParametersThatJoinedSurviveToo) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    std::vector<float> few(10), many(1u << 20);
+    const Parameter first{"few", DataType::f32, {few.size()}, few.data(), nullptr};
+    const Parameter second{"many", DataType::f32, {many.size()}, many.data(), nullptr};
+    Reducer reducer(communicator, {&first, 1}, {.check_first = false, .check_finite = true});
+    reducer.add_parameters({&second, 1});
+    const auto mine = static_cast<float>(communicator.rank() + 1);
+    auto* const gradient = static_cast<float*>(reducer.gradient(1));
+    std::fill_n(gradient, many.size(), mine);
+    static_cast<float*>(reducer.gradient(0))[3] = std::nanf("");
+    reducer.mark_ready(1);
+    reducer.mark_ready(0);
+    thrown_by([&] { reducer.wait(); });
+    for (std::size_t e = 0; e < many.size(); ++e) ASSERT_EQ(gradient[e], mine) << e;
+    EXPECT_GE(reducer.undo_bytes(), many.size() * sizeof(float));
+  });
 }
 
 TEST(Untouched, CostsMemoryOnlyWhereItIsWanted) {
