@@ -135,6 +135,14 @@ TEST_F(HostKernels, RefusesByName) {
       backend_.reduce({DataType::f32, ReduceOp::sum, 4, {&source, 1}, {&destination, 1}, 0, factors}, nullptr)
           .message(),
       "a reduction has 2 factors for 1 sources: give one for each, or none");
+  const auto with_factor = [&](DataType type, ReduceOp op) {
+    return backend_.reduce({type, op, 1, {&source, 1}, {&destination, 1}, 0, {factors, 1}}, nullptr)
+        .message();
+  };
+  EXPECT_EQ(with_factor(DataType::f32, ReduceOp::max), "only sums have factors, not max");
+  EXPECT_EQ(
+      with_factor(DataType::complex64, ReduceOp::sum),
+      "premul_sum needs a real float or integer type, not complex64: scale the input yourself and use sum");
   EXPECT_EQ(backend_.convert({DataType::f16, DataType::bf16, source, destination, 4}, nullptr).message(),
             "no conversion from f16 to bf16: one of the types has to be f32, the other a smaller one");
   EXPECT_EQ(backend_.quantise({DataType::f16, data.data(), 4, 4, data.data(), destination}, nullptr).code(),

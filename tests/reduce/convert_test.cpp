@@ -122,6 +122,24 @@ TEST_P(Quantise, ZeroesStayAndWhatIsNotFiniteTakesItsBlockAlong) {
   EXPECT_EQ(output[9], 2.0f);
 }
 
+/// Where one over the scale is more than an f32 can be, a block is zero.
+TEST_P(Quantise, TheSmallestAreZeroOrAsCloseAsOthers) {
+  for (int exponent = -149; exponent < -100; ++exponent) {
+    const float largest = std::ldexp(1.25f, exponent);
+    const std::vector<float> input{largest, largest / 3, 0, -largest / 2};
+    std::vector<float> output(4), scales(1);
+    std::vector<std::uint8_t> codes(4);
+    quantise(GetParam().type, input.data(), 4, 4, scales.data(), codes.data());
+    dequantise(GetParam().type, scales.data(), codes.data(), 4, 4, 1, output.data(), Into::replace);
+    if (output[0] == 0) {
+      EXPECT_EQ(output, std::vector<float>(4)) << exponent;
+      EXPECT_LT(exponent, -110) << "small, but not too small";
+      continue;
+    }
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(output[i], input[i], largest * GetParam().relative) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, Quantise,
                          ::testing::Values(BlockCase{DataType::i8, 0.51f / 127},
                                            BlockCase{DataType::f8e4m3, 0.0626f},

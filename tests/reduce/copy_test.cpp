@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 
 #include "lib/reduce/reduce.hpp"
@@ -41,6 +42,28 @@ TEST(ScaleCopy, MultipliesEveryRealFloatType) {
           ASSERT_TRUE(same_element(type, got, expected)) << name_of(type) << " element " << i;
         }
       });
+    }
+  }
+}
+
+/// Whatever its payload: what rounds could carry it on to a number.
+TEST(ScaleCopy, ByANanGivesNans) {
+  const auto factor = std::bit_cast<double>(std::uint64_t{0x7fffffffe0000000});
+  for (const DataType type : {DataType::f16, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2}) {
+    const Bytes ones = [&] {
+      Bytes bytes(77 * size_of(type));
+      for (std::size_t i = 0; i < 77; ++i) {
+        const std::uint16_t one = narrow(type, 1);
+        std::memcpy(bytes.data() + i * size_of(type), &one, size_of(type));
+      }
+      return bytes;
+    }();
+    Bytes output(ones.size());
+    scale_copy(type, ones.data(), output.data(), 77, factor);
+    for (std::size_t i = 0; i < 77; ++i) {
+      std::uint16_t got = 0;
+      std::memcpy(&got, output.data() + i * size_of(type), size_of(type));
+      ASSERT_TRUE(std::isnan(widen(type, got))) << name_of(type) << " element " << i;
     }
   }
 }
