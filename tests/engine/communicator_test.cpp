@@ -170,6 +170,20 @@ TEST_P(OverTransport, ABatchFusesAlikeThoughLimitsDiffer) {
   });
 }
 
+TEST_P(OverTransport, ABatchKeepsEachPartsFactor) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    float x = 1, y = 1;
+    CallOptions twice, thrice;
+    twice.scale = 2, thrice.scale = 3;
+    Batch batch = comm.batch();
+    batch.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::premul_sum, twice);
+    batch.all_reduce(&y, &y, 1, DataType::f32, ReduceOp::premul_sum, thrice);
+    batch.submit().wait();
+    EXPECT_EQ(x, 4.0f);
+    EXPECT_EQ(y, 6.0f);
+  });
+}
+
 // Whichever part it is, and whatever is wrong with it on one rank only: the other hears of that.
 TEST_P(OverTransport, ABatchRefusesAWrongPartOfWhatFuses) {
   for (const int wrong : {0, 1, 2}) {
@@ -354,6 +368,13 @@ TEST(OneRank, AnIntegerIsNotMultipliedByAFraction) {
         [&] { group.front().all_reduce(&value, &value, 1, DataType::i32, ReduceOp::premul_sum, options); });
     EXPECT_EQ(code, ErrorCode::invalid_argument) << text;
   }
+}
+
+TEST(OneRank, AComplexNumberIsAlignedAsItsParts) {
+  auto group = Communicator::local_group(1);
+  alignas(8) float in[3] = {1, 2, 3}, out[3] = {};
+  group.front().all_reduce(&in[1], &out[1], 1, DataType::complex64, ReduceOp::sum);
+  EXPECT_EQ(out[2], 3.0f);
 }
 
 TEST(OneRank, EveryCollectiveIsACopy) {

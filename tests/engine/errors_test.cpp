@@ -177,7 +177,8 @@ TEST_P(Deviation, Deadline) {
 }
 
 TEST_P(Deviation, CountOfNoMemory) {
-  for (const std::size_t count : {static_cast<std::size_t>(-1), std::size_t{1} << 61}) {
+  // The last by itself would fit, but not once for each rank.
+  for (const std::size_t count : {static_cast<std::size_t>(-1), std::size_t{1} << 61, std::size_t{1} << 60}) {
     expect_all(run([](Communicator& c) { sum(c, 100, DataType::f32); },
                    [=](Communicator& c) {
                      float x = 0;
@@ -198,6 +199,46 @@ TEST_P(Deviation, CountsOfNoMemory) {
              {ErrorCode::invalid_argument, ErrorCode::refused}, {"more than memory holds"});
 }
 
+// Of which every rank knows all, though it uses some for places alone.
+TEST_P(Deviation, CountsOfOthers) {
+  const auto gather = [](Communicator& c, std::size_t first) {
+    float one = 1, all[8] = {};
+    const std::size_t counts[] = {first, 1, 1, 1};
+    c.all_gather_v(&one, all, counts, DataType::f32);
+  };
+  const auto scatter = [](Communicator& c, std::size_t first) {
+    float all[8] = {}, one[2];
+    const std::size_t counts[] = {first, 1, 1, 1};
+    c.reduce_scatter_v(all, one, counts, DataType::f32, ReduceOp::sum);
+  };
+  for (const auto call : {+gather, +scatter}) {
+    expect_all(run([&](Communicator& c) { call(c, 1); }, [&](Communicator& c) { call(c, 2); }),
+               {ErrorCode::mismatch}, {"operation #1 differs", "rank 2"});
+  }
+}
+
+TEST_P(Deviation, NullForAllOfItsBuffers) {
+  const auto scatter = [](Communicator& c, bool null) {
+    float values[4] = {};
+    c.scatter(null ? nullptr : values, null ? nullptr : values, 1, DataType::f32, 0);
+  };
+  expect_all(run([=](Communicator& c) { scatter(c, false); }, [=](Communicator& c) { scatter(c, true); }),
+             {ErrorCode::invalid_argument, ErrorCode::refused}, {"output is null"});
+}
+
+TEST_P(Deviation, CountsOfWhatARankSendsToItself) {
+  const auto exchange = [](Communicator& c, std::size_t received) {
+    const float in[4] = {};
+    float out[5] = {};
+    const std::size_t send[] = {1, 1, 1, 1};
+    std::size_t recv[] = {1, 1, 1, 1};
+    recv[c.rank()] = received;
+    c.all_to_all_v(in, send, out, recv, DataType::f32);
+  };
+  expect_all(run([=](Communicator& c) { exchange(c, 1); }, [=](Communicator& c) { exchange(c, 2); }),
+             {ErrorCode::invalid_argument, ErrorCode::refused}, {"what this rank sends to itself differs"});
+}
+
 TEST_P(Deviation, DeadlineThatHasPassed) {
   CallOptions late;
   late.timeout = std::chrono::milliseconds(-1);
@@ -207,6 +248,28 @@ TEST_P(Deviation, DeadlineThatHasPassed) {
                            c.barrier();
                          });
   expect_all(texts, {ErrorCode::timeout}, {"waits for rank"});
+}
+
+// Of all_reduces that travel as one the shortest deadline counts.
+TEST_P(Deviation, DeadlineOfAPartOfABatch) {
+  for (const bool last : {false, true}) {
+    CallOptions late, patient;
+    late.timeout = std::chrono::milliseconds(-1);
+    patient.timeout = std::chrono::hours(1);
+    const auto texts = run(
+        [&](Communicator& c) {
+          float x = 1, y = 1;
+          Batch batch = c.batch();
+          batch.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, last ? patient : late);
+          batch.all_reduce(&y, &y, 1, DataType::f32, ReduceOp::sum, last ? late : patient);
+          batch.submit().wait();
+        },
+        [](Communicator& c) {
+          while (c.state() == ErrorCode::ok) std::this_thread::yield();
+          c.barrier();
+        });
+    expect_all(texts, {ErrorCode::timeout}, {"waits for rank"});
+  }
 }
 
 TEST_P(Deviation, UserOperatorThrows) {

@@ -82,6 +82,22 @@ TEST(Tuning, RulesGoByTheMeanOfCountsThatAllRanksKnow) {
   });
 }
 
+TEST(Tuning, ARuleIsForCallsThatNameNoAlgorithm) {
+  const MeetingPlace place;
+  run_forked(kRanks, [&](int rank) {
+    setenv("LOCKSTEP_ALGORITHMS", "all_reduce:*=staged/two_shot", 1);  // Not over TCP.
+    Communicator comm = place.join(rank, kRanks, "tcp");
+    std::vector<float> data(5000, 1.0f);
+    CallOptions ring;
+    ring.algorithm = "ring";
+    comm.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum, ring);
+    EXPECT_EQ(data.back(), kRanks);
+    const auto [code, text] = error_of(
+        [&] { comm.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum); });
+    EXPECT_EQ(code, ErrorCode::configuration) << text;
+  });
+}
+
 TEST(Tuning, AllRanksCutMessagesAsRankZeroDoes) {
   const MeetingPlace place;
   run_forked(kRanks, [&](int rank) {
