@@ -26,6 +26,9 @@ static void arguments(int rank, int ranks) {
   config.magic = 1;
   REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
   config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.size = 16; /* without `blocking`: no version was that small */
+  REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
   config.blocking = 2;
   REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "blocking");
   config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
@@ -138,6 +141,8 @@ static void calls(int rank, int ranks) {
           "2^53");
   REFUSED(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, comm), ncclInvalidArgument,
           "scalar");
+  REFUSED(ncclRedOpCreatePreMulSum(&op, memory, ncclNumTypes, ncclScalarDevice, comm), ncclInvalidArgument,
+          "datatype");
   NCCL(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, comm));
   CHECK(op >= ncclNumOps, "a built-in operator's number: %d", op);
   REFUSED(ncclAllReduce(memory, memory, 1, ncclDouble, op, comm, NULL), ncclInvalidArgument,
@@ -151,8 +156,14 @@ static void calls(int rank, int ranks) {
   REFUSED(ncclCommRegister(comm, NULL, 1, &handle), ncclInvalidArgument, "nothing to register");
   REFUSED(ncclCommDeregister(comm, memory), ncclInvalidArgument, "handle");
   NCCL(ncclCommDeregister(comm, NULL));
+  NCCL(ncclCommRegister(comm, memory, 4096, &handle));
+  NCCL(ncclCommDeregister(comm, handle));
+  REFUSED(ncclCommDeregister(comm, handle), ncclInvalidArgument, "none of this communicator's registrations");
   REFUSED(ncclMemAlloc(NULL, 1), ncclInvalidArgument, "ptr is NULL");
   REFUSED(ncclMemFree(&half), ncclInvalidArgument, "allocate");
+  handle = &half;
+  NCCL(ncclMemAlloc(&handle, 0));
+  CHECK(handle == NULL, "nothing is somewhere");
   NCCL(ncclMemFree(NULL));
   NCCL(ncclMemFree(memory));
   NCCL(ncclCommDestroy(comm));
@@ -202,6 +213,7 @@ static void refused_here(int rank, int ranks) {
     REFUSED(ncclAlltoAll(odd, odd, 1, ncclInt32, comm, NULL), ncclInvalidArgument, "aligned");
     REFUSED(ncclSend(odd, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "aligned");
     REFUSED(ncclRecv(NULL, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "NULL");
+    REFUSED(ncclSend(NULL, 0, ncclInt32, ranks, comm, NULL), ncclInvalidArgument, "peer 2");
     REFUSED(ncclSend(&rank, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "not memory of a device");
     REFUSED(ncclRecv(&rank, 1, ncclInt32, 1, comm, NULL), ncclInvalidArgument, "not memory of a device");
     REFUSED(ncclAllReduce(memory, memory, (size_t)-1, ncclInt32, ncclSum, comm, NULL), ncclInvalidArgument,

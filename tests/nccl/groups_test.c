@@ -146,18 +146,18 @@ static void errors(ncclComm_t comm, struct buffers* b, int rank, int ranks) {
 /* One thread makes all calls of one rank before the first of the other, each in place and larger than the
  * last. */
 static void growing(int rank, int ranks) {
-  enum { RANKS = 2, CALLS = 4, FIRST = 1000 };
+  enum { RANKS = 2, CALLS = 4, FIRST = 1000, LAST = FIRST << 3 * (CALLS - 1) }; /* to megabytes */
   const int devices[RANKS] = {0, 0};
   ncclComm_t comms[RANKS];
   cudaStream_t streams[RANKS];
-  int *memory[RANKS][CALLS], *host = malloc(RANKS * (FIRST << CALLS) * sizeof(int));
+  int *memory[RANKS][CALLS], *host = malloc(RANKS * LAST * sizeof(int));
   (void)rank, (void)ranks;
   CUDA(cudaSetDevice(0));
   NCCL(ncclCommInitAll(comms, RANKS, devices));
   for (int r = 0; r < RANKS; ++r) {
     CUDA(cudaStreamCreate(&streams[r]));
     for (int call = 0; call < CALLS; ++call) {
-      const int count = FIRST << call;
+      const int count = FIRST << 3 * call;
       const size_t bytes = RANKS * (size_t)count * sizeof(int);
       for (int i = 0; i < RANKS * count; ++i) host[i] = element(r, i / count, i % count + call);
       CUDA(cudaMalloc((void**)&memory[r][call], bytes));
@@ -165,13 +165,15 @@ static void growing(int rank, int ranks) {
     }
   }
   for (int r = 0; r < RANKS; ++r) {
-    for (int call = 0; call < CALLS; ++call)
-      NCCL(ncclAlltoAll(memory[r][call], memory[r][call], FIRST << call, ncclInt32, comms[r], streams[r]));
+    for (int call = 0; call < CALLS; ++call) {
+      int* const own = memory[r][call];
+      NCCL(ncclAlltoAll(own, own, FIRST << 3 * call, ncclInt32, comms[r], streams[r]));
+    }
   }
   for (int r = 0; r < RANKS; ++r) CUDA(cudaStreamSynchronize(streams[r]));
   for (int r = 0; r < RANKS; ++r) {
     for (int call = 0; call < CALLS; ++call) {
-      const int count = FIRST << call;
+      const int count = FIRST << 3 * call;
       CUDA(cudaMemcpy(host, memory[r][call], RANKS * (size_t)count * sizeof(int), cudaMemcpyDeviceToHost));
       for (int i = 0; i < RANKS * count; ++i)
         CHECK(host[i] == element(i / count, r, i % count + call), "element %d of call %d is %d", i, call,
