@@ -8,6 +8,7 @@
 #include "lib/base/threads.hpp"
 #include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/local_session.hpp"
+#include "lib/bootstrap/loss_watch.hpp"
 #include "lockstep/communicator.hpp"
 #include "transports/tcp/switchboard.hpp"
 
@@ -23,15 +24,8 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
-internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,
-                                                               std::string transports,
-                                                               const internal::Deadline& deadline) {
-  auto model = internal::adopt_model(session->members().front().notice);
-  if (!model.ok()) return model.status();
-  auto world = std::make_shared<World>();
-  world->model = std::move(*model);
-  world->session = std::move(session);
-  world->transports = std::move(transports);
+internal::Result<std::shared_ptr<CommunicatorCore>> set_up(const std::shared_ptr<World>& world,
+                                                           const internal::Deadline& deadline) {
   const int size = world->session->size();
   // Drawn, not made of the job's name: a process may be in several groups of one job, at places of their own.
   const std::uint64_t id = world->session->members().front().draw;
@@ -43,7 +37,26 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   world->model.network = *network;
   left = deadline.left_for("setting up the group");
   if (!left.ok()) return left.status();
-  return CommunicatorCore::make(world, id, "world", all_ranks(size), *left);
+  // Ranks that share memory set it up without the store: one that failed and lives on would be waited for.
+  const std::vector<int> ranks = all_ranks(size);
+  internal::LossWatch watch(*world->session, id, ranks);
+  return CommunicatorCore::make(world, id, "world", ranks, *left, [&watch] { return watch.status(); });
+}
+
+internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,
+                                                               std::string transports,
+                                                               const internal::Deadline& deadline) {
+  auto model = internal::adopt_model(session->members().front().notice);
+  if (!model.ok()) return model.status();
+  auto world = std::make_shared<World>();
+  world->model = std::move(*model);
+  world->session = std::move(session);
+  world->transports = std::move(transports);
+  auto core = set_up(world, deadline);
+  // To the others, who wait for it, a rank that failed is lost: it must not leave in good order. Of one that
+  // was lost before they hear themselves.
+  if (!core.ok() && core.status().code() != ErrorCode::peer_lost) world->end.ended(core.status());
+  return core;
 }
 
 /// Whether this process can have a group at all, and its variables can be read.

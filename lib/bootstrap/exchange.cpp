@@ -1,10 +1,9 @@
 #include "lib/bootstrap/exchange.hpp"
 
 #include <algorithm>
-#include <mutex>
-#include <optional>
 
 #include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/loss_watch.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -12,45 +11,31 @@ namespace {
 // How often a rank that waits for the others looks whether one of them died.
 constexpr std::chrono::milliseconds kLossCheck{200};
 
-/// The first loss among `ranks` from now on, also of ranks lost before.
-class LossWatch {
- public:
-  LossWatch(Session& session, std::uint64_t id, std::span<const int> ranks) : session_(session), id_(id) {
-    session_.on_loss(id_, [this, ranks](const Loss& loss) {
-      if (std::find(ranks.begin(), ranks.end(), loss.rank) == ranks.end()) return;
-      std::lock_guard lock(mutex_);
-      if (!loss_) loss_ = loss;
-    });
-  }
-  ~LossWatch() { session_.remove_loss_callback(id_); }
-  LossWatch(const LossWatch&) = delete;
-  LossWatch& operator=(const LossWatch&) = delete;
-
-  Status status() {
-    std::lock_guard lock(mutex_);
-    if (!loss_) return {};
-    const Member& member = session_.members()[static_cast<std::size_t>(loss_->rank)];
-    return Status(ErrorCode::peer_lost, who_is(loss_->rank, member) + " is gone: " + loss_->evidence,
-                  loss_->rank);
-  }
-
- private:
-  Session& session_;
-  const std::uint64_t id_;
-  std::mutex mutex_;
-  std::optional<Loss> loss_;
-};
-
 /// Repeats `attempt`, for which other ranks or the store may be late, until a rank is lost, time is over, or
 /// nobody wants it any more.
 template <typename Attempt>
-Status repeat(const Deadline& deadline, LossWatch& watch, const StillWanted& still_wanted, Attempt attempt) {
+Status repeat(Env& env, const Deadline& deadline, LossWatch& watch, const StillWanted& still_wanted,
+              Attempt attempt) {
   for (;;) {
     Status status = attempt();
-    if (status.code() != ErrorCode::timeout || deadline.passed()) return status;
+    if (status.code() == ErrorCode::peer_lost) return watch.end_of_store(status, env);
+    if (status.code() != ErrorCode::timeout) return status;
     LOCKSTEP_RETURN_IF_ERROR(watch.status());
+    if (deadline.passed()) return status;
     if (still_wanted) LOCKSTEP_RETURN_IF_ERROR(still_wanted());
   }
+}
+
+/// Names the first of `ranks` whose value has not come.
+Status name_absent(Session& session, std::span<const int> ranks, std::span<const std::string> keys,
+                   const Status& timed_out) {
+  const auto here = session.store().wait(keys, std::chrono::milliseconds(0));
+  if (!here.ok()) return timed_out;
+  const auto absent = std::find(here.value().begin(), here.value().end(), false);
+  if (absent == here.value().end()) return timed_out;
+  const int rank = ranks[static_cast<std::size_t>(absent - here.value().begin())];
+  return Status(ErrorCode::timeout,
+                describe(session, rank) + " did not tell its own in time: see what keeps it", rank);
 }
 
 }  // namespace
@@ -64,17 +49,20 @@ Result<std::vector<std::string>> exchange(Session& session, Env& env, const std:
   LossWatch watch(session, env.random(), ranks);
   const Deadline deadline(env, timeout);
   Store& store = session.store();
-  LOCKSTEP_RETURN_IF_ERROR(repeat(deadline, watch, still_wanted,
+  LOCKSTEP_RETURN_IF_ERROR(repeat(env, deadline, watch, still_wanted,
                                   [&] { return store.set_one(exchange_key(name, session.rank()), value); }));
   std::vector<std::string> keys;
   for (const int rank : ranks) keys.push_back(exchange_key(name, rank));
   std::vector<std::string> values;
-  LOCKSTEP_RETURN_IF_ERROR(repeat(deadline, watch, still_wanted, [&] {
+  const Status met = repeat(env, deadline, watch, still_wanted, [&] {
     auto found = store.get(keys, std::min(deadline.left(), kLossCheck));
     if (found.ok()) values = std::move(*found);
-    return found.status().with_context("while waiting for " + what + " of all ranks");
-  }));
-  return values;
+    return found.status();
+  });
+  if (met.ok()) return values;
+  if (met.culprit() >= 0) return met;
+  const Status why = met.code() == ErrorCode::timeout ? name_absent(session, ranks, keys, met) : met;
+  return why.with_context("while waiting for " + what + " of all ranks");
 }
 
 }  // namespace lockstep::internal

@@ -30,6 +30,8 @@ using std::chrono::milliseconds;
 // After a failed start the host of the store stays this long for the others to read why.
 constexpr milliseconds kFailureLinger{5'000};
 constexpr milliseconds kLingerLook{10};
+// How long the end of the store waits for word of rank 0, which hosted it.
+constexpr milliseconds kWordOfHost{2'000};
 // How often a rank that waits for the secret looks whether rank 0 died.
 constexpr milliseconds kSecretLook{200};
 constexpr std::size_t kDrawnSecretBytes = 32;
@@ -62,7 +64,8 @@ class JoinedSession final : public Session {
     if (status.code() != ErrorCode::peer_lost || status.culprit() >= 0 || meeting_.server_rank != 0)
       return status;
     return Status(ErrorCode::peer_lost,
-                  "rank 0, which hosts the store, was lost while the ranks met: " + status.message(), 0);
+                  "rank 0, which hosts the store, was lost while the ranks met: " + end_of_host(status, env),
+                  0);
   }
 
   int rank() const override { return launch_.rank; }
@@ -94,6 +97,15 @@ class JoinedSession final : public Session {
     if (meeting_.hosted)
       return StoreServer::lose_here(meeting_.hosted->server().address(), store_.number(), own);
     return launch_.store_is_served && StoreServer::lose_here(meeting_.client->server, store_.number(), own);
+  }
+
+  /// Rank 0 may have met the others and failed since: of this the session hears when its store has ended.
+  std::string end_of_host(const Status& noticed, Env& env) {
+    const Deadline moment(env, kWordOfHost);
+    for (; channel_ && !moment.passed(); sleep_for(kLingerLook)) {
+      if (const auto loss = board_->first(); loss && loss->rank == 0) return loss->evidence;
+    }
+    return noticed.message();
   }
 
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {

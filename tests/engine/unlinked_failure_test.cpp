@@ -3,6 +3,7 @@
 // meeting.
 #include <dlfcn.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -43,15 +44,19 @@ using internal::testing::Board;
 using internal::testing::run_forked;
 using internal::testing::Shared;
 
-Communicator join(int rank, const std::string& rendezvous, int size = 2) {
+Communicator join(int rank, const std::string& rendezvous, int size, const char* transports) {
   InitOptions options;
   options.rank = rank;
   options.world_size = size;
   options.rendezvous = rendezvous;
   options.secret = "s3cret";
   options.job_id = "job";
-  options.transports = "tcp";
+  options.transports = transports;
   return Communicator::create(options);
+}
+
+Communicator join(int rank, const std::string& rendezvous, int size = 2) {
+  return join(rank, rendezvous, size, "tcp");
 }
 
 /// Rank 0 cannot connect to rank 1, which has asked it to, and waits.
@@ -139,6 +144,58 @@ TEST(LinkedFailure, IsNoLossOfTheRankThatHeardOfIt) {
       EXPECT_EQ(word, 7);
     }
     board->meet(2);
+  });
+}
+
+/// Of three ranks that have met, `failing` cannot be set up; it lives on, and says so before the others end.
+void expect_all_to_hear_why(int rank, int failing, const std::string& rendezvous, const char* transports,
+                            const std::string& why, Board& board) {
+  try {
+    const Communicator ranks = join(rank, rendezvous, 3, transports);
+    ADD_FAILURE() << "rank " << rank << " was set up";
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    EXPECT_NE(said.find(why), std::string::npos) << said;
+    if (rank != failing) {
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << said;
+      EXPECT_EQ(error.culprit(), failing) << said;
+    }
+  }
+  board.meet(3);
+}
+
+constexpr const char* kNoInterface = "no network interface that LOCKSTEP_IFNAME==nowhere admits is up";
+
+TEST(FailedSetUp, IsHeardOfWhereTheRankServesTheStore) {
+  for (const int failing : {0, 1}) {
+    const std::string place = "tcp://" + internal::own_address();
+    const Shared<Board> board;
+    run_forked(3, [&](int rank) {
+      if (rank == failing) setenv("LOCKSTEP_IFNAME", "=nowhere", 1);
+      expect_all_to_hear_why(rank, failing, place, "tcp", kNoInterface, *board);
+    });
+  }
+}
+
+TEST(FailedSetUp, IsHeardOfWhereNobodyServesTheStore) {
+  const internal::TemporaryDirectory directory;
+  const Shared<Board> board;
+  run_forked(3, [&](int rank) {
+    if (rank == 1) setenv("LOCKSTEP_IFNAME", "=nowhere", 1);
+    expect_all_to_hear_why(rank, 1, "file://" + directory.path() + "/store", "tcp", kNoInterface, *board);
+  });
+}
+
+TEST(FailedSetUp, IsHeardOfInSharedMemory) {
+  const internal::TemporaryDirectory directory;
+  const Shared<Board> board;
+  run_forked(3, [&](int rank) {
+    if (rank == 1) {  // Room for what is told in the store, and not for a group's memory.
+      const rlimit small{64 << 10, 64 << 10};
+      ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    }
+    expect_all_to_hear_why(rank, 1, "file://" + directory.path() + "/store", "shm",
+                           "larger than this process may make a file", *board);
   });
 }
 

@@ -1,0 +1,46 @@
+#include "lib/bootstrap/loss_watch.hpp"
+
+#include <algorithm>
+
+#include "lib/bootstrap/deadline.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+// How long the end of the store waits for word of the rank that served it.
+constexpr std::chrono::milliseconds kWordOfServer{2'000};
+constexpr std::chrono::milliseconds kWordLook{10};
+
+}  // namespace
+
+std::string describe(const Session& session, int rank) {
+  const Member& member = session.members()[static_cast<std::size_t>(rank)];
+  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
+         ")";
+}
+
+LossWatch::LossWatch(Session& session, std::uint64_t id, std::span<const int> ranks)
+    : session_(session), id_(id) {
+  session_.on_loss(id_, [this, ranks](const Loss& loss) {
+    if (std::find(ranks.begin(), ranks.end(), loss.rank) == ranks.end()) return;
+    std::lock_guard lock(mutex_);
+    if (!loss_) loss_ = loss;
+  });
+}
+
+LossWatch::~LossWatch() { session_.remove_loss_callback(id_); }
+
+Status LossWatch::status() {
+  std::lock_guard lock(mutex_);
+  if (!loss_) return {};
+  return Status(ErrorCode::peer_lost, describe(session_, loss_->rank) + " is gone: " + loss_->evidence,
+                loss_->rank);
+}
+
+Status LossWatch::end_of_store(const Status& noticed, Env& env) {
+  const Deadline moment(env, kWordOfServer);
+  for (; !moment.passed(); sleep_for(kWordLook)) LOCKSTEP_RETURN_IF_ERROR(status());
+  return noticed;
+}
+
+}  // namespace lockstep::internal
