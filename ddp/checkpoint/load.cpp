@@ -20,13 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 using internal::DataFile;
 using internal::InputFile;
+using internal::kUseAnother;
 using internal::Manifest;
 using internal::Piece;
 using internal::Result;
 using internal::Status;
 using internal::Tensor;
-
-constexpr const char* kUseAnother = "the checkpoint is damaged, use another one";
 
 Result<std::string> read_manifest_text(const fs::path& directory) {
   const fs::path path = directory / internal::kManifestName;

@@ -164,7 +164,7 @@ Result<Manifest> parse_manifest(std::string_view text) try {
 } catch (const std::bad_alloc&) {
   return Status(ErrorCode::out_of_memory, "no memory to read the manifest");
 } catch (const std::exception& error) {
-  return bad(std::string("cannot be read: ") + error.what());
+  return bad(std::string("cannot be read: ") + error.what() + "; " + kUseAnother);
 }
 
 Result<std::string> contribution_to_json(const DataFile& file, std::span<const Tensor> tensors) {

@@ -41,6 +41,7 @@ struct Manifest {
   std::vector<DataFile> files;
 };
 
+inline constexpr const char* kUseAnother = "the checkpoint is damaged, use another one";
 inline constexpr std::string_view kManifestName = "manifest.json";
 /// A piece is read and checked as a whole, so that it bounds what a reader holds in memory.
 inline constexpr std::uint64_t kMaxPieceBytes = 4u << 20;

@@ -41,6 +41,8 @@ Status for_data_files(const fs::path& directory, Action action) {
 
 /// The directory exists, and the names of those that had to be made for it are on the disk.
 Status make_directories(const fs::path& directory) {
+  if (directory.empty())
+    return Status(ErrorCode::invalid_argument, "the directory has no name; pass the path of one");
   std::error_code error;
   std::vector<fs::path> parents;  // Of what is made.
   for (fs::path path = fs::absolute(directory, error); !error && !fs::exists(path, error);) {
@@ -108,6 +110,10 @@ Status write_data(const fs::path& directory, std::span<const TensorSlice> slices
   if (empty) return {};
   const fs::path path = directory / file.name;
   std::error_code ignored;
+  if (internal::is_missing(directory)) {
+    return Status(ErrorCode::invalid_argument,
+                  directory.string() + " does not exist, and rank 0 has it; " + kUseOneDirectory);
+  }
   if (fs::exists(path, ignored)) {
     return Status(ErrorCode::invalid_argument,
                   file.name + " is there already, and rank 0 does not see it; " + kUseOneDirectory);

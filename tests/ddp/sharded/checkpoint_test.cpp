@@ -212,6 +212,10 @@ TEST(Checkpoint, ADirectoryThatCannotBeMadeIsNamedOnEveryRank) {
     EXPECT_EQ(error.code(), ErrorCode::system);
     EXPECT_EQ(error.culprit(), 0);
     EXPECT_NE(std::string(error.what()).find("rank 0: cannot make "), std::string::npos) << error.what();
+    const Error nameless =
+        thrown_by([&] { save_checkpoint(communicator, "", slices_to_save(net.list, communicator), {}); });
+    EXPECT_NE(std::string(nameless.what()).find("the directory has no name"), std::string::npos)
+        << nameless.what();
   });
 }
 
@@ -229,6 +233,8 @@ TEST(Checkpoint, RanksWithDirectoriesOfTheirOwnAreFoundOut) {
       EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
     });
   };
+  fs::create_directory(directories[0].checkpoint());
+  expect_refused_save(1, " does not exist, and rank 0 has it; let all ranks save to one directory");
   for (int r = 0; r < 2; ++r) save(2, directories[r], 1);
   expect_refused_save(0, "g2-rank1of2.bin is missing; let all ranks save to one directory");
   save(2, directories[1], 2, true, kRows, 13);
@@ -318,9 +324,11 @@ TEST(Checkpoint, DamageIsNamed) {
         file.seekp(1'234);
         file.put('\x55');
       });
-  expect_refused(ErrorCode::invalid_argument, "the manifest cannot be read", [](const Directory& d) {
-    fs::resize_file(d.file("manifest.json"), fs::file_size(d.file("manifest.json")) / 2);
-  });
+  expect_refused(ErrorCode::invalid_argument, "; the checkpoint is damaged, use another one",
+                 [](const Directory& d) {
+                   const std::string manifest = d.file("manifest.json");
+                   fs::resize_file(manifest, fs::file_size(manifest) / 2);
+                 });
   expect_refused(ErrorCode::invalid_argument, "there is no complete checkpoint",
                  [](const Directory& d) { fs::remove(d.file("manifest.json")); });
 }
