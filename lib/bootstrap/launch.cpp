@@ -160,9 +160,9 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
   if (claim && claim->is_slurm_step && !value_of(environment, "SLURM_STEP_NODELIST").empty())
     return slurm_rendezvous(environment);
   return configuration_error(
-      "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT, with the "
-      "host of rank 0 "
-      "and a free port there, on all ranks");
+      "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT on all "
+      "ranks, with the host of rank 0 and a free port there, or LOCKSTEP_RENDEZVOUS=local://NAME where all "
+      "are on one host");
 }
 
 }  // namespace

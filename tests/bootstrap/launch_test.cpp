@@ -220,9 +220,9 @@ TEST(Launch, PlainVariables) {
                 .rendezvous,
             "tcp://[::1]:5000");
   EXPECT_EQ(refuse({{"RANK", "0"}, {"WORLD_SIZE", "2"}}),
-            "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT, with "
-            "the host of rank 0 and a "
-            "free port there, on all ranks");
+            "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT on "
+            "all ranks, with the host of rank 0 and a free port there, or LOCKSTEP_RENDEZVOUS=local://NAME "
+            "where all are on one host");
 }
 
 TEST(Launch, DisagreeingSourcesAreBothNamed) {
