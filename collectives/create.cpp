@@ -40,7 +40,9 @@ internal::Result<std::shared_ptr<CommunicatorCore>> set_up(const std::shared_ptr
   // Ranks that share memory set it up without the store: one that failed and lives on would be waited for.
   const std::vector<int> ranks = all_ranks(size);
   internal::LossWatch watch(*world->session, id, ranks);
-  return CommunicatorCore::make(world, id, "world", ranks, *left, [&watch] { return watch.status(); });
+  auto core = CommunicatorCore::make(world, id, "world", ranks, *left, [&watch] { return watch.status(); });
+  if (core.status().code() != ErrorCode::peer_lost) return core;
+  return watch.explain(core.status(), internal::real_env());
 }
 
 internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,

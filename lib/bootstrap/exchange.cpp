@@ -18,7 +18,7 @@ Status repeat(Env& env, const Deadline& deadline, LossWatch& watch, const StillW
               Attempt attempt) {
   for (;;) {
     Status status = attempt();
-    if (status.code() == ErrorCode::peer_lost) return watch.end_of_store(status, env);
+    if (status.code() == ErrorCode::peer_lost) return watch.explain(status, env);
     if (status.code() != ErrorCode::timeout) return status;
     LOCKSTEP_RETURN_IF_ERROR(watch.status());
     if (deadline.passed()) return status;

@@ -7,8 +7,8 @@
 namespace lockstep::internal {
 namespace {
 
-// How long the end of the store waits for word of the rank that served it.
-constexpr std::chrono::milliseconds kWordOfServer{2'000};
+// How much later the session may hear of a loss than this rank has noticed it.
+constexpr std::chrono::milliseconds kWordComesWithin{2'000};
 constexpr std::chrono::milliseconds kWordLook{10};
 
 }  // namespace
@@ -37,8 +37,8 @@ Status LossWatch::status() {
                 loss_->rank);
 }
 
-Status LossWatch::end_of_store(const Status& noticed, Env& env) {
-  const Deadline moment(env, kWordOfServer);
+Status LossWatch::explain(const Status& noticed, Env& env) {
+  const Deadline moment(env, kWordComesWithin);
   for (; !moment.passed(); sleep_for(kWordLook)) LOCKSTEP_RETURN_IF_ERROR(status());
   return noticed;
 }

@@ -27,9 +27,9 @@ class LossWatch {
 
   /// peer_lost, by the rank's name; ok while there is none.
   Status status();
-  /// Why the store has ended: with the rank that served it, of which the session hears at the same moment.
-  /// `noticed` where it does not.
-  Status end_of_store(const Status& noticed, Env& env);
+  /// What the session says of a loss that was `noticed` otherwise (a store or a process that has ended): it
+  /// hears of it about the same time, and of the reason too. `noticed` where it does not.
+  Status explain(const Status& noticed, Env& env);
 
  private:
   Session& session_;

@@ -93,11 +93,21 @@ class Watch : public std::enable_shared_from_this<Watch> {
 
   static bool is_locked(const Status& status) { return status.code() == ErrorCode::timeout; }
 
-  /// Whether a rank whose process ended had left. False: not known yet.
+  /// Whether a rank whose process ended had left, or has said why it would. False: not known yet.
   bool judge(int rank) {
-    const auto left = store_.wait(std::vector<std::string>{left_key(rank)}, milliseconds(0));
-    if (left.ok() && !left.value().front()) lose({rank, "its process ended"});
-    return !is_locked(left.status());
+    const auto said = store_.wait(std::vector<std::string>{left_key(rank), lost_key(rank)}, milliseconds(0));
+    if (!said.ok()) return !is_locked(said.status());
+    if (said.value()[0]) return true;
+    if (said.value()[1]) return hear(rank);
+    lose({rank, "its process ended"});
+    return true;
+  }
+
+  /// What the store has of a loss. False: not heard yet.
+  bool hear(int rank) {
+    const auto evidence = store_.get_one(lost_key(rank), milliseconds(0));
+    if (evidence.ok()) board_->add({rank, evidence.value()});
+    return !is_locked(evidence.status());
   }
 
   /// The first evidence counts. False: not told yet.
@@ -126,9 +136,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
     settle();
     const auto present = store_.wait(keys_, milliseconds(0));
     for (std::size_t i = 0; present.ok() && i < keys_.size(); ++i) {
-      if (!present.value()[i]) continue;
-      if (auto evidence = store_.get_one(keys_[i], milliseconds(0)); evidence.ok())
-        board_->add({ranks_[i], *evidence});
+      if (present.value()[i]) (void)hear(ranks_[i]);
     }
     schedule();
   }

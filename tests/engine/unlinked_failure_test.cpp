@@ -147,57 +147,60 @@ TEST(LinkedFailure, IsNoLossOfTheRankThatHeardOfIt) {
   });
 }
 
-/// Of three ranks that have met, `failing` cannot be set up; it lives on, and says so before the others end.
+/// Of three ranks that have met, `failing` cannot be set up.
 void expect_all_to_hear_why(int rank, int failing, const std::string& rendezvous, const char* transports,
-                            const std::string& why, Board& board) {
+                            const std::string& why) {
   try {
     const Communicator ranks = join(rank, rendezvous, 3, transports);
     ADD_FAILURE() << "rank " << rank << " was set up";
   } catch (const Error& error) {
     const std::string said = error.what();
     EXPECT_NE(said.find(why), std::string::npos) << said;
-    if (rank != failing) {
-      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << said;
-      EXPECT_EQ(error.culprit(), failing) << said;
-    }
+    if (rank == failing) return;
+    EXPECT_EQ(error.code(), ErrorCode::peer_lost) << said;
+    EXPECT_EQ(error.culprit(), failing) << said;
   }
-  board.meet(3);
 }
 
-constexpr const char* kNoInterface = "no network interface that LOCKSTEP_IFNAME==nowhere admits is up";
+/// Over TCP, and rank `failing` lives on until all have heard.
+void fail_without_interface(int failing, const std::string& rendezvous) {
+  const Shared<Board> board;
+  run_forked(3, [&](int rank) {
+    if (rank == failing) setenv("LOCKSTEP_IFNAME", "=nowhere", 1);
+    expect_all_to_hear_why(rank, failing, rendezvous, "tcp",
+                           "no network interface that LOCKSTEP_IFNAME==nowhere admits is up");
+    board->meet(3);
+  });
+}
 
-TEST(FailedSetUp, IsHeardOfWhereTheRankServesTheStore) {
-  for (const int failing : {0, 1}) {
-    const std::string place = "tcp://" + internal::own_address();
-    const Shared<Board> board;
-    run_forked(3, [&](int rank) {
-      if (rank == failing) setenv("LOCKSTEP_IFNAME", "=nowhere", 1);
-      expect_all_to_hear_why(rank, failing, place, "tcp", kNoInterface, *board);
-    });
-  }
+TEST(FailedSetUp, IsHeardOfWhereARankServesTheStore) {
+  for (const int failing : {0, 1}) fail_without_interface(failing, "tcp://" + internal::own_address());
 }
 
 TEST(FailedSetUp, IsHeardOfWhereNobodyServesTheStore) {
   const internal::TemporaryDirectory directory;
-  const Shared<Board> board;
-  run_forked(3, [&](int rank) {
-    if (rank == 1) setenv("LOCKSTEP_IFNAME", "=nowhere", 1);
-    expect_all_to_hear_why(rank, 1, "file://" + directory.path() + "/store", "tcp", kNoInterface, *board);
-  });
+  fail_without_interface(1, "file://" + directory.path() + "/store");
 }
 
-TEST(FailedSetUp, IsHeardOfInSharedMemory) {
+/// Rank 1 has room for what is told in the store, and not for a group's memory.
+void fail_without_room(bool lives_on) {
   const internal::TemporaryDirectory directory;
   const Shared<Board> board;
   run_forked(3, [&](int rank) {
-    if (rank == 1) {  // Room for what is told in the store, and not for a group's memory.
-      const rlimit small{64 << 10, 64 << 10};
+    const rlimit small{64 << 10, 64 << 10};
+    if (rank == 1) {
       ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
     }
     expect_all_to_hear_why(rank, 1, "file://" + directory.path() + "/store", "shm",
-                           "larger than this process may make a file", *board);
+                           "larger than this process may make a file");
+    if (lives_on) board->meet(3);
   });
 }
+
+TEST(FailedSetUp, IsHeardOfInSharedMemory) { fail_without_room(true); }
+
+// The others notice first that a process is gone: rank 1's, or that of whoever noticed before.
+TEST(FailedSetUp, IsTheReasonWhereTheProcessEnds) { fail_without_room(false); }
 
 // What is told of this rank's end by the end of its last communicator.
 TEST(WorldEnd, IsInOrderUnlessSomethingFailedAndNobodyCameTogetherSince) {
