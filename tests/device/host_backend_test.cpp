@@ -248,8 +248,8 @@ TEST_F(HostBackendTest, AStreamBelongsToItsDevice) {
     must(scope.status());
     const Status refused = backend_.fill(bytes.data(), 1, bytes.size(), s);
     EXPECT_EQ(refused.message(),
-              "the stream belongs to device 0, but this thread works on device 3: select the stream's device "
-              "first");
+              "the stream belongs to device 0, but this call works on device 3: select device 3 before its "
+              "streams are made");
     must(backend_.fill(bytes.data(), 1, bytes.size(), nullptr));
     must(backend_.synchronize(nullptr));
   }

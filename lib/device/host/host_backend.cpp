@@ -358,11 +358,11 @@ Status HostBackend::enqueue(DeviceStream handle, HostStream::Task task) {
 Result<std::shared_ptr<HostStream>> HostBackend::enqueue_served(DeviceStream handle, HostStream::Task task) {
   Result<std::shared_ptr<HostStream>> stream = stream_of(handle);
   if (!stream.ok()) return stream.status();
-  if (stream.value()->device() != selected_device()) {
-    return Status(ErrorCode::invalid_argument,
-                  "the stream belongs to device " + std::to_string(stream.value()->device()) +
-                      ", but this thread works on device " + std::to_string(selected_device()) +
-                      ": select the stream's device first");
+  if (const int own = stream.value()->device(), here = selected_device(); own != here) {
+    const std::string wanted = "device " + std::to_string(here);
+    return Status(ErrorCode::invalid_argument, "the stream belongs to device " + std::to_string(own) +
+                                                   ", but this call works on " + wanted + ": select " +
+                                                   wanted + " before its streams are made");
   }
   stream.value()->enqueue(std::move(task));
   return stream;
