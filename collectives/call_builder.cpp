@@ -124,9 +124,7 @@ CallBuilder& CallBuilder::elements(DataType type, std::uint64_t count) {
 
 CallBuilder& CallBuilder::reduction(ReduceOp op) {
   call_.facts.op = op;
-  if (op == ReduceOp::user && call_.user_op.combine == nullptr) {
-    refuse(ErrorCode::invalid_argument, "ReduceOp::user needs CallOptions::user_op");
-  } else if (Status status = check_reduction(call_.facts.type, op); !status.ok()) {
+  if (Status status = check_reduction(call_.facts.type, op); !status.ok()) {
     refuse(status.code(), status.message());
   } else if (op == ReduceOp::premul_sum && is_integer(call_.facts.type) && !is_whole(call_.scale)) {
     refuse(ErrorCode::invalid_argument, "premul_sum of " + std::string(name_of(call_.facts.type)) +
@@ -312,6 +310,8 @@ void CallBuilder::check_overlap() {
 
 const Call& CallBuilder::build() {
   follow_environment();
+  if (call_.facts.op == ReduceOp::user && call_.user_op.combine == nullptr)
+    refuse(ErrorCode::invalid_argument, "ReduceOp::user needs CallOptions::user_op");
   check_counts();
   size_buffers();
   check_pointer("input", call_.input, call_.input_elements);

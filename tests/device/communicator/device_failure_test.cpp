@@ -281,12 +281,14 @@ TEST(DeviceFailure, AUsersOperatorIsRefused) {
   run_on_devices(1, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, 0);
     DeviceCallOptions options;
-    options.user_op.combine = [](const void*, void*, std::size_t, void*) {};
-    const auto [code, text] = testing::error_of([&] {
-      self.communicator.all_reduce(arena.device(), arena.device(), 1, DataType::f32, ReduceOp::user,
-                                   self.stream, options);
-    });
-    EXPECT_EQ(code, ErrorCode::not_supported) << text;
+    for (const bool given : {false, true}) {  // That none was given is not what is wrong.
+      if (given) options.user_op.combine = [](const void*, void*, std::size_t, void*) {};
+      const auto [code, text] = testing::error_of([&] {
+        self.communicator.all_reduce(arena.device(), arena.device(), 1, DataType::f32, ReduceOp::user,
+                                     self.stream, options);
+      });
+      EXPECT_EQ(code, ErrorCode::not_supported) << text;
+    }
     all_reduce(self, arena, 1);  // Alone nobody is out of step after that.
     self.synchronize();
   });
