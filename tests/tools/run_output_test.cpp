@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <sstream>
 
 #include "lib/base/env.hpp"
@@ -23,6 +24,18 @@ TEST(Run, FilesHoldEachRanksOutputAsItIs) {
   EXPECT_EQ(outcome.output, "");
   EXPECT_EQ(read_file(directory.path() + "/logs/rank-0.log"), "out 0\r\nno newline");
   EXPECT_EQ(read_file(directory.path() + "/logs/rank-1.log"), "out 1\r\nno newline");
+}
+
+// -q shows nothing else of it.
+TEST(Run, AFileThatCannotTakeARanksOutputIsNamedAndTheJobGoesOn) {
+  TemporaryDirectory directory;
+  std::filesystem::create_symlink("/dev/full", directory.path() + "/rank-1.log");
+  const Outcome outcome =
+      run_shell(2, "echo one; echo two; sleep 0.1; echo three", {"--output-dir", directory.path(), "-q"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.error,
+            "lockstep-run: the log of rank 1 is not whole: No space left on device; the job goes on\n");
+  EXPECT_EQ(read_file(directory.path() + "/rank-0.log"), "one\ntwo\nthree\n");
 }
 
 TEST(Run, LinesAreNeverMixed) {

@@ -3,25 +3,28 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace lockstep::run {
 namespace {
 
-// A full disk must not stop the job: what does not fit is lost.
-void write_to_file(const internal::Fd& file, std::string_view bytes) {
+/// 0, or what kept the rest from being written.
+int write_to_file(const internal::Fd& file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = write(file.get(), bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
+    if (count <= 0) return count < 0 ? errno : ENOSPC;
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
+  return 0;
 }
 
 }  // namespace
 
 RankOutput::RankOutput(int rank, Screen& screen, internal::Fd file, bool shown)
-    : prefix_("[" + std::to_string(rank) + "] "),
+    : rank_(rank),
+      prefix_("[" + std::to_string(rank) + "] "),
       screen_(screen),
       file_(std::move(file)),
       shown_(shown),
@@ -44,8 +47,16 @@ LineSplitter::Events RankOutput::events(Screen::Stream stream) {
 }
 
 void RankOutput::take(Screen::Stream stream, std::string_view bytes) {
-  if (file_) write_to_file(file_, bytes);
+  if (file_) keep(bytes);
   (stream == Screen::Stream::output ? output_ : error_).take(bytes);
+}
+
+/// A full disk must not stop the job: what does not fit is lost, and that is said once.
+void RankOutput::keep(std::string_view bytes) {
+  const int error = write_to_file(file_, bytes);
+  if (error == 0 || std::exchange(told_of_loss_, true)) return;
+  screen_.line(Screen::Stream::error, "lockstep-run: the log of rank " + std::to_string(rank_) +
+                                          " is not whole: " + std::strerror(error) + "; the job goes on");
 }
 
 void RankOutput::finish() {

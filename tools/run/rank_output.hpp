@@ -32,9 +32,13 @@ class RankOutput {
  private:
   LineSplitter::Events events(Screen::Stream stream);
 
+  void keep(std::string_view bytes);
+
+  const int rank_;
   const std::string prefix_;
   Screen& screen_;
   internal::Fd file_;
+  bool told_of_loss_ = false;
   const bool shown_;
   LineSplitter output_, error_;
   std::deque<std::string> tail_;
