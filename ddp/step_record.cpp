@@ -74,10 +74,11 @@ std::string advice(Trouble trouble) {
   switch (trouble) {
     case Trouble::marked_twice:
       return "mark a gradient once, when it is complete, and wait() between steps; if the model uses a "
-             "parameter several times, static_graph counts the marks";
+             "parameter several times, static_graph counts the marks of the first step, and others have as "
+             "many";
     case Trouble::not_marked:
       return "mark every gradient before wait(), on all ranks, or let find_unused take those as zero that "
-             "backward did not reach";
+             "backward did not reach; with static_graph mark each as often as in the first step";
     case Trouble::not_in_graph:
       return "leave static_graph off for a model whose graph changes";
     case Trouble::not_finite:

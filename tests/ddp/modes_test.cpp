@@ -60,6 +60,27 @@ TEST(StaticGraph, NamesAGraphThatChanges) {
   });
 }
 
+TEST(StaticGraph, SaysThatMarksAreAsManyAsInTheFirstStep) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.static_graph = true;
+    Numbers numbers(communicator, 1, options);
+    Reducer& reducer = numbers.reducer();
+    const auto advice = [&](int marks) {
+      return std::string(thrown_by([&] {
+                           for (int k = 0; k < marks; ++k) reducer.mark_ready(0);
+                           reducer.wait();
+                         }).what());
+    };
+    for (int k = 0; k < 2; ++k) reducer.mark_ready(0);
+    reducer.wait();
+    EXPECT_NE(advice(1).find("with static_graph mark each as often as in the first step"), std::string::npos);
+    EXPECT_NE(advice(3).find("counts the marks of the first step, and others have as many"),
+              std::string::npos);
+    EXPECT_THROW(reducer.wait(), Error) << "the surplus mark fails the step on all ranks";
+  });
+}
+
 TEST(UnevenInputs, StopTogetherWhenAskedTo) {
   on_ranks(3, "auto", [](Communicator& communicator) {
     ReducerOptions options;
