@@ -35,7 +35,7 @@ Status name_absent(Session& session, std::span<const int> ranks, std::span<const
   if (absent == here.value().end()) return timed_out;
   const int rank = ranks[static_cast<std::size_t>(absent - here.value().begin())];
   return Status(ErrorCode::timeout,
-                describe(session, rank) + " did not tell its own in time: see what keeps it", rank);
+                who_is(session, rank) + " did not tell its own in time: see what keeps it", rank);
 }
 
 }  // namespace

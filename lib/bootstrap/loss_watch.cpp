@@ -13,10 +13,8 @@ constexpr std::chrono::milliseconds kWordLook{10};
 
 }  // namespace
 
-std::string describe(const Session& session, int rank) {
-  const Member& member = session.members()[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
-         ")";
+std::string who_is(const Session& session, int rank) {
+  return who_is(rank, session.members()[static_cast<std::size_t>(rank)]);
 }
 
 LossWatch::LossWatch(Session& session, std::uint64_t id, std::span<const int> ranks)
@@ -33,7 +31,7 @@ LossWatch::~LossWatch() { session_.remove_loss_callback(id_); }
 Status LossWatch::status() {
   std::lock_guard lock(mutex_);
   if (!loss_) return {};
-  return Status(ErrorCode::peer_lost, describe(session_, loss_->rank) + " is gone: " + loss_->evidence,
+  return Status(ErrorCode::peer_lost, who_is(session_, loss_->rank) + " is gone: " + loss_->evidence,
                 loss_->rank);
 }
 

@@ -13,8 +13,8 @@
 
 namespace lockstep::internal {
 
-/// "rank 3 (node-2, pid 4711)".
-std::string describe(const Session& session, int rank);
+/// What errors call a rank of the session.
+std::string who_is(const Session& session, int rank);
 
 /// The first loss among `ranks` from now on, also of ranks lost before. `id` is one that Session::on_loss
 /// does not have yet; `session` and `ranks` outlive it.
