@@ -170,6 +170,10 @@ class Arrays(Case):
         self.ranks.all_reduce(flags, op="max")
         self.assertEqual(flags.tolist(), [True, True, False])
 
+    def test_registered_arrays_have_shapes_of_any_whole_numbers(self):
+        for shape, expected in ((4, (4,)), (numpy.int64(4), (4,)), ((2, numpy.int64(3)), (2, 3)), (numpy.array([2, 3]), (2, 3))):
+            self.assertEqual(lockstep.empty(shape).shape, expected)
+
     def test_parts_of_arrays(self):
         whole = numpy.zeros((4, 5))
         whole[1] = self.rank

@@ -24,6 +24,6 @@ def empty(shape, dtype="float32"):
     """A NumPy array in such memory. (Needs NumPy, as nothing else here does.)"""
     import numpy  # pylint: disable=import-outside-toplevel
     dtype = numpy.dtype(dtype)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    shape = (shape,) if isinstance(shape, (int, numpy.integer)) else tuple(shape)
     count = math.prod(shape)
     return numpy.frombuffer(allocate(max(count, 1) * dtype.itemsize), dtype, count).reshape(shape)
