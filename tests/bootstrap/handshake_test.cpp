@@ -123,8 +123,10 @@ TEST(Handshake, RankOutOfRange) {
   }
   Pair any_world;
   any_world.side.world = 0;
-  any_world.hello = hello_of(0, kMaxWorld + 1);
-  EXPECT_EQ(any_world.run().client, HandshakeStatus::wrong_world);
+  for (const int world : {kMaxWorld + 1, 0, -1}) {
+    any_world.hello = hello_of(0, world);
+    EXPECT_EQ(any_world.run().client, HandshakeStatus::wrong_world) << world;
+  }
 }
 
 TEST(Handshake, WrongPeerIsNoticed) {

@@ -29,6 +29,19 @@ TEST(RollCall, ADescriptionOfAnotherRankIsDamaged) {
   }
 }
 
+// Another process's numbers are its own: that it is this rank anew is found out when it comes.
+TEST(RollCall, AProcessCountsTheGroupsThatItCameToItself) {
+  const std::shared_ptr<Store> whole = open_memory_store("roll call");
+  Member other = this_member(0);
+  other.process ^= 2;
+  GroupStore fifth(whole, 5);
+  ASSERT_TRUE(RollCall(fifth, other, 2, "", "").arrive().ok());
+  EXPECT_EQ(next_group(*whole, 0, 2, 0).value(), 1u);
+  GroupStore third(whole, 3);
+  ASSERT_TRUE(RollCall(third, this_member(0), 2, "", "").arrive().ok());
+  EXPECT_EQ(next_group(*whole, 0, 2, 0).value(), 4u);
+}
+
 TEST(RollCall, AnErrorThatIsNoneIsDamaged) {
   for (const std::string& text : {std::string(8, '\0') + "all is well", std::string(7, '\1')}) {
     GroupStore store(open_memory_store("roll call"), 1);

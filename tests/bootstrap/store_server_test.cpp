@@ -8,16 +8,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <future>
 
 #include "lib/base/env.hpp"
-#include "lib/bootstrap/frame_connection.hpp"
 #include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/bootstrap/wire.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
-#include "tests/net/connected_pair.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -109,14 +106,18 @@ std::pair<Fd, std::string> StoreServerTest::owing_watch(int rank) {
   return {std::move(socket), std::string(as_text(handshake.outgoing()))};
 }
 
-Loss next_loss(const Fd& socket) {
-  std::string frame = read_bytes(socket, kFrameOverhead);
-  if (frame.size() < kFrameOverhead) return {-1, "the server hung up"};
+StoreRequest next_notice(const Fd& socket) {
+  StoreRequest none;
+  none.loss = {-1, "the server hung up"};
+  const std::string frame = read_bytes(socket, kFrameOverhead);
+  if (frame.size() < kFrameOverhead) return none;
   std::uint32_t size = 0;
   WireReader(as_bytes(frame)).integer(size);
   const std::string body = read_bytes(socket, size);
-  return decode_request(as_bytes(body)).value().loss;
+  return decode_request(as_bytes(body)).value();
 }
+
+Loss next_loss(const Fd& socket) { return next_notice(socket).loss; }
 
 void leave(const Fd& socket) {
   StoreRequest request;
@@ -287,6 +288,24 @@ TEST_F(StoreServerTest, LeavingIsNoLoss) {
   EXPECT_EQ(next_loss(survivor).rank, 3);
 }
 
+TEST_F(StoreServerTest, ARankOfThisProcessLeavesOneGroup) {
+  const Fd first = watch(0, 1), second = watch(0, 2);
+  Fd left_first = watch(1, 1), left_second = watch(1, 2);
+  StoreServer::leave_here(server_->address(), 2, 1);
+  left_first.reset();
+  EXPECT_EQ(next_loss(first).rank, 1);
+  left_second.reset();
+  ASSERT_TRUE(open(3)->set_one("x", "1").ok());  // Its handshake took the reactor round several times.
+  server_->report_loss({3, "killed by SIGKILL"});
+  EXPECT_EQ(next_loss(second).rank, 3);
+}
+
+TEST_F(StoreServerTest, AServerThatEndsSaysGoodbye) {
+  const Fd first = watch(0, 1), second = watch(0, 2);
+  server_.reset();
+  for (const Fd* socket : {&first, &second}) EXPECT_EQ(next_notice(*socket).verb, StoreVerb::leave);
+}
+
 TEST_F(StoreServerTest, SecondWatchOfARankIsRefused) {
   const Fd first = watch(1);
   const auto second = connect_to_server(client(1), HandshakeService::watch, kSoon, real_env());
@@ -375,23 +394,6 @@ TEST_F(StoreServerTest, AnEarlierGroupIsForgottenWhenItHasGone) {
   for (int look = 0; look < 2000 && looker.value()->wait(key, milliseconds(0)).value().front(); ++look)
     sleep_for(milliseconds(10));
   EXPECT_FALSE(looker.value()->wait(key, milliseconds(0)).value().front());
-}
-
-TEST(FrameConnection, WhoReadsNothingIsCutOff) {
-  Reactor& reactor = Reactor::instance();
-  SilenceWatch silence(reactor, real_env());
-  ConnectedPair pair = connect_pair();
-  std::promise<void> closed;
-  std::shared_ptr<FrameConnection> connection;
-  reactor.run_there([&] {
-    connection = FrameConnection::open(reactor, silence, std::move(pair.server), kMaxRequestBytes,
-                                       {.frame = [](std::span<const std::byte>) { return Status(); },
-                                        .closed = [&](const Status&) { closed.set_value(); }});
-    const std::string frame(kMaxUnsentBytes / 8, 'x');
-    for (int i = 0; i < 10; ++i) connection->send(frame);  // The last but one is more than may wait.
-  });
-  EXPECT_EQ(closed.get_future().wait_for(kSoon), std::future_status::ready);
-  reactor.run_there([&] { connection.reset(); });
 }
 
 TEST_F(StoreServerTest, UnreachableServerIsNamed) {
