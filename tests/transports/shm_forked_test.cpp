@@ -142,6 +142,9 @@ TEST(ShmForked, ALateAnswerIsThereToBeWatched) {
     EXPECT_EQ(domain.control(0).doorbell.asleep.load(), 0u) << "it would not watch for the answer";
     auto late = watched();
     EXPECT_EQ(late.size(), 1u);
+    domain.control(0).revoked.store(2);
+    EXPECT_TRUE(watched().empty()) << "after a revoke nobody asks again";
+    domain.control(0).revoked.store(0);
     EXPECT_EQ(::poll(late.data(), late.size(), 0), 0);
     stopped->store(false);
     if (!late.empty()) {
