@@ -11,6 +11,8 @@
 
 #include "lib/bootstrap/acceptor.hpp"
 #include "lib/net/stream_io.hpp"
+#include "lib/net/tcp_socket.hpp"
+#include "tests/support/no_descriptors_left.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -141,6 +143,21 @@ TEST(HostProbe, TriesAgainWhereAConnectionWasBrokenOff) {
   Reactor::instance().run_there([&] { acceptor.reset(); });
   ASSERT_EQ(row.size(), 1u);
   EXPECT_EQ(row.front().address, "127.0.0.1") << row.front().why;
+}
+
+// What this side lacks closes no way.
+TEST(HostProbe, SaysNothingOfAHostThatItCouldNotTry) {
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  const HandshakeKey key = make_handshake_key("job", "secret");
+  const std::vector<ProbeTarget> targets{
+      {1, 1, "rank 1", {local_address(tcp_listen({"127.0.0.1", 0}).value())}}};
+  const auto probe = [&] {
+    return HostProbe(Reactor::instance(), key, HandshakeHello(), false)
+        .run(targets, std::chrono::seconds(20));
+  };
+  ASSERT_EQ(probe().size(), 1u) << "nobody listens there";
+  const lockstep::testing::NoDescriptorsLeft none;
+  EXPECT_TRUE(probe().empty());
 }
 
 }  // namespace
