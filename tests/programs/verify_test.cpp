@@ -93,6 +93,12 @@ TEST_F(Verify, AStepDoesNotWriteOverHalfOfWhatItReads) {
   expect_finding("partly overlaps");
 }
 
+TEST_F(Verify, WhatNobodyWroteIsNotReadEvenInVain) {
+  set.programs[0].scratch = kCount;
+  steps(0).insert(steps(0).begin(), copy(part(Space::scratch), part(Space::output)));
+  expect_finding("reads elements that nobody wrote");
+}
+
 TEST_F(Verify, ARankCountsOnce) {
   steps(0)[1].finish = false;
   Step again;
