@@ -46,7 +46,8 @@ TEST(Exchange, EndsWithTheFirstLoss) {
 
 TEST(Exchange, EndsOnceNobodyWantsIt) {
   Begun begun([] { return Status(ErrorCode::aborted, "nobody wants it"); });
-  EXPECT_EQ(begun.values.get().status().message(), "nobody wants it");
+  EXPECT_EQ(begun.values.get().status().message(),
+            "while waiting for the numbers of all ranks: nobody wants it");
 }
 
 }  // namespace
