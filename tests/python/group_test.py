@@ -13,9 +13,11 @@ import unittest
 import weakref
 from array import array
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import lockstep
 from lockstep import Error, ErrorCode
+from lockstep._library import library
 
 
 def in_threads(function, n=2):
@@ -78,6 +80,10 @@ class Refusals(unittest.TestCase):
     def test_options(self):
         self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), timeout=math.inf), "infinity", OverflowError)
         self.refused(lambda ranks: ranks.barrier(algorith="ring"), "unexpected keyword argument 'algorith'", TypeError)
+
+    def test_a_root_that_is_no_rank(self):
+        self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root="x"), "root is 'x', which is no whole number", TypeError)
+        self.refused(lambda ranks: ranks.gather(array("d", [1]), root=1.5), "root is 1.5", TypeError)
 
     def test_what_the_library_refuses(self):
         self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root=5), "root", Error)
@@ -219,17 +225,21 @@ class Memory(unittest.TestCase):
         self.assertEqual(in_threads(function), [200, 200])
 
     def test_a_communicator_lives_as_long_as_a_call_on_it(self):
+        call = library.lockstep_broadcast
+        own = threading.local()
+
+        def closing(*arguments):
+            """Does what another thread may do while a call is under way."""
+            own.ranks.close()
+            return call(*arguments)
+
         def function(ranks):
-            class Closer:
-                """Does what another thread may do while a call is under way."""
-                @property
-                def _as_parameter_(self):
-                    ranks.close()
-                    return 0
+            own.ranks = ranks
             data = array("d", [5 + ranks.rank])
-            ranks.broadcast(data, root=0 if ranks.rank == 0 else Closer())
+            ranks.broadcast(data)
             return data[0]
-        self.assertEqual(in_threads(function), [5, 5])
+        with mock.patch.object(library, "lockstep_broadcast", closing):
+            self.assertEqual(in_threads(function), [5, 5])
 
     def test_a_communicator_ends_though_an_error_is_kept(self):
         errors = []
