@@ -90,11 +90,12 @@ struct Prod {
 };
 
 /// `chosen`, or the operand that is NaN. What Min and Max themselves give for NaN depends on the instruction
-/// set; on x86 it is the second operand (Intel SDM, MINPS), so that only the first has to be looked at.
+/// set; on x86 it is the second operand (Intel SDM, MINPS), so that only the first has to be looked at, but
+/// where Highway does without instructions.
 template <class V>
 HWY_INLINE V or_nan(V a, [[maybe_unused]] V b, V chosen) {
   if constexpr (hwy::IsFloat<hn::TFromV<V>>()) {
-#if !HWY_ARCH_X86
+#if !HWY_ARCH_X86 || HWY_TARGET == HWY_EMU128
     chosen = hn::IfThenElse(hn::IsNaN(b), b, chosen);
 #endif
     return hn::IfThenElse(hn::IsNaN(a), a, chosen);
