@@ -15,6 +15,7 @@ fresh_packages=(debootstrap)
 torch_root_packages=(debian-archive-keyring)
 # Builds the container file without a container engine.
 container_packages=(buildah)
+clang_packages=(clang-14)
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static)
 # What tools/compare-peers needs beside: its interpreter, and whom it compares with.
 python_packages=(python3)
