@@ -92,8 +92,8 @@ void refuse_parameters(Communicator& communicator, const ParameterOwner& owner) 
   ParameterList list;
   list.problem = owner.problem;
   compare_with_peers(communicator, list, serialise(list), false, owner.name);
-  throw Error(ErrorCode::invalid_argument, owner.problem,
-              communicator.rank());  // Not reached: a problem throws.
+  // Not reached: a problem throws.
+  throw Error(ErrorCode::invalid_argument, owner.problem, communicator.rank());
 }
 
 }  // namespace lockstep::internal

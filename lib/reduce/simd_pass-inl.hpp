@@ -90,8 +90,8 @@ struct Prod {
 };
 
 /// `chosen`, or the operand that is NaN. What Min and Max themselves give for NaN depends on the instruction
-/// set; on x86 it is the second operand (Intel SDM, MINPS), so that only the first has to be looked at, but
-/// where Highway does without instructions.
+/// set. The instructions of x86 give the second operand (Intel SDM, MINPS), so that only the first has to be
+/// looked at; Highway's loops for a processor without them (EMU128) give the number.
 template <class V>
 HWY_INLINE V or_nan(V a, [[maybe_unused]] V b, V chosen) {
   if constexpr (hwy::IsFloat<hn::TFromV<V>>()) {
