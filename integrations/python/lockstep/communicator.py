@@ -97,7 +97,7 @@ class Communicator:
     def reduce(self, data, output=None, op="sum", root=0, wait=True, **choices):
         """As all_reduce, the result only at `root`; elsewhere output is ignored."""
         with self._refusal("reduce"):
-            root = _whole(root, "root")
+            root = _rank_number(root)
             source, target = self._pair(data, output, at_root=self._rank == root)
             if self._rank == root:
                 _same(source, target, source.count)
@@ -108,14 +108,14 @@ class Communicator:
     def broadcast(self, data, root=0, wait=True, **choices):
         """Root's data are copied to every rank's."""
         with self._refusal("broadcast"):
-            root = _whole(root, "root")
+            root = _rank_number(root)
             buffer = Buffer.of(data, writable=self._rank != root)
         return self._run("broadcast", (buffer,), wait, choices, buffer.address, buffer.count, buffer.type, root)
 
     def scatter(self, data, output, root=0, wait=True, **choices):
         """Rank r gets the r-th part of root's data, which are as long as all outputs together; elsewhere data may be None."""
         with self._refusal("scatter"):
-            root = _whole(root, "root")
+            root = _rank_number(root)
             target = Buffer.of(output, writable=True)
             source = Buffer.of(data, writable=False) if self._rank == root else _nothing(target)
             if self._rank == root:
@@ -126,7 +126,7 @@ class Communicator:
     def gather(self, data, output=None, root=0, wait=True, **choices):
         """Root gets the data of all ranks, one after the other; elsewhere output may be None."""
         with self._refusal("gather"):
-            root = _whole(root, "root")
+            root = _rank_number(root)
             source = Buffer.of(data, writable=False)
             target = Buffer.of(output, writable=True) if self._rank == root else _nothing(source)
             if self._rank == root:
@@ -169,7 +169,7 @@ class Communicator:
     def scatter_v(self, data, counts, output, root=0, wait=True, **choices):
         """As scatter, with counts[r] elements for rank r; data and counts are read at root only."""
         with self._refusal("scatter_v"):
-            root = _whole(root, "root")
+            root = _rank_number(root)
             target = Buffer.of(output, writable=True)
             source = Buffer.of(data, writable=False) if self._rank == root else _nothing(target)
             shares = self._shares(counts, source, self._rank == root)
@@ -179,7 +179,7 @@ class Communicator:
     def gather_v(self, data, output=None, counts=None, root=0, wait=True, **choices):
         """As gather, with counts[r] elements of rank r; output and counts are read at root only."""
         with self._refusal("gather_v"):
-            root = _whole(root, "root")
+            root = _rank_number(root)
             source = Buffer.of(data, writable=False)
             target = Buffer.of(output, writable=True) if self._rank == root else _nothing(source)
             shares = self._shares(counts, target, self._rank == root)
@@ -331,11 +331,11 @@ class _Refusal:
                 library.lockstep_refuse(handle, self._collective.encode(), str(problem).encode())
 
 
-def _whole(number, name):
+def _rank_number(root):
     try:
-        return operator.index(number)
+        return operator.index(root)
     except TypeError:
-        raise TypeError(f"{name} is {number!r}, which is no whole number") from None
+        raise TypeError(f"root is {root!r}, which is no whole number") from None
 
 
 def _nothing(like):
