@@ -2,20 +2,7 @@
 
 #include <algorithm>
 
-#include "lib/bootstrap/deadline.hpp"
-
 namespace lockstep::internal {
-namespace {
-
-// How much later the session may hear of a loss than this rank has noticed it.
-constexpr std::chrono::milliseconds kWordComesWithin{2'000};
-constexpr std::chrono::milliseconds kWordLook{10};
-
-}  // namespace
-
-std::string who_is(const Session& session, int rank) {
-  return who_is(rank, session.members()[static_cast<std::size_t>(rank)]);
-}
 
 LossWatch::LossWatch(Session& session, std::uint64_t id, std::span<const int> ranks)
     : session_(session), id_(id) {
@@ -36,9 +23,11 @@ Status LossWatch::status() {
 }
 
 Status LossWatch::explain(const Status& noticed, Env& env) {
-  const Deadline moment(env, kWordComesWithin);
-  for (; !moment.passed(); sleep_for(kWordLook)) LOCKSTEP_RETURN_IF_ERROR(status());
-  return noticed;
+  const auto heard = await_word(env, [this] {
+    std::lock_guard lock(mutex_);
+    return loss_;
+  });
+  return heard ? status() : noticed;
 }
 
 }  // namespace lockstep::internal

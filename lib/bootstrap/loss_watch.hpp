@@ -13,9 +13,6 @@
 
 namespace lockstep::internal {
 
-/// What errors call a rank of the session.
-std::string who_is(const Session& session, int rank);
-
 /// The first loss among `ranks` from now on, also of ranks lost before. `id` is one that Session::on_loss
 /// does not have yet; `session` and `ranks` outlive it.
 class LossWatch {

@@ -30,8 +30,6 @@ using std::chrono::milliseconds;
 // After a failed start the host of the store stays this long for the others to read why.
 constexpr milliseconds kFailureLinger{5'000};
 constexpr milliseconds kLingerLook{10};
-// How long the end of the store waits for word of rank 0, which hosted it.
-constexpr milliseconds kWordOfHost{2'000};
 // How often a rank that waits for the secret looks whether rank 0 died.
 constexpr milliseconds kSecretLook{200};
 constexpr std::size_t kDrawnSecretBytes = 32;
@@ -101,11 +99,12 @@ class JoinedSession final : public Session {
 
   /// Rank 0 may have met the others and failed since: of this the session hears when its store has ended.
   std::string end_of_host(const Status& noticed, Env& env) {
-    const Deadline moment(env, kWordOfHost);
-    for (; channel_ && !moment.passed(); sleep_for(kLingerLook)) {
-      if (const auto loss = board_->first(); loss && loss->rank == 0) return loss->evidence;
-    }
-    return noticed.message();
+    if (!channel_) return noticed.message();
+    const auto loss = await_word(env, [this] {
+      const auto some = board_->first();
+      return some && some->rank == 0 ? some : std::nullopt;
+    });
+    return loss ? loss->evidence : noticed.message();
   }
 
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {
@@ -212,6 +211,10 @@ Result<Place> find_place(const Launch& launch, const std::string& secret, std::u
 }
 
 }  // namespace
+
+std::string who_is(const Session& session, int rank) {
+  return who_is(rank, session.members()[static_cast<std::size_t>(rank)]);
+}
 
 milliseconds start_timeout(const InitOptions& options) {
   return limit_of_start(

@@ -48,6 +48,9 @@ class Session {
   virtual void leave() = 0;
 };
 
+/// What errors call a rank of the session.
+std::string who_is(const Session& session, int rank);
+
 /// How long the start may take: options.timeout, or LOCKSTEP_START_TIMEOUT where it is unset.
 std::chrono::milliseconds start_timeout(const InitOptions& options);
 /// `wanted`, but at most kLongestStart, which 0 means as well.

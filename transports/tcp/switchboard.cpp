@@ -325,6 +325,6 @@ bool Switchboard::on_this_host(int peer) const {
   return members[static_cast<std::size_t>(peer)].host_id == members[static_cast<std::size_t>(rank_)].host_id;
 }
 
-std::string Switchboard::name_of(int peer) const { return name_of_rank(session_, peer); }
+std::string Switchboard::name_of(int peer) const { return who_is(session_, peer); }
 
 }  // namespace lockstep::internal

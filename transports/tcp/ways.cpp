@@ -25,7 +25,7 @@ Result<Ways> learn(const Session& session, const PublishedAddress& mine,
   Ways ways;
   for (int rank = 0; rank < session.size(); ++rank) {
     auto theirs = PublishedAddress::parse(published[static_cast<std::size_t>(rank)]);
-    if (!theirs.ok()) return theirs.status().with_context("address of " + name_of_rank(session, rank));
+    if (!theirs.ok()) return theirs.status().with_context("address of " + who_is(session, rank));
     if (theirs->sockets != mine.sockets) {
       return Status(ErrorCode::configuration,
                     "LOCKSTEP_TCP_SOCKETS is " + std::to_string(mine.sockets) + " on rank " +
@@ -76,8 +76,7 @@ std::string Search::probe(const JobHosts& hosts, const Ways& ways) const {
   std::vector<ProbeTarget> targets;
   for (int step = 1; step < std::min(hosts.size(), kProbedHosts + 1); ++step) {
     const int host = (own + step) % hosts.size(), peer = hosts.speaker(host);
-    targets.push_back(
-        {host, peer, name_of_rank(session, peer), ways.addresses[static_cast<std::size_t>(peer)]});
+    targets.push_back({host, peer, who_is(session, peer), ways.addresses[static_cast<std::size_t>(peer)]});
   }
   HandshakeHello hello;
   hello.service = HandshakeService::probe;
@@ -113,10 +112,6 @@ Result<ReachRow> Search::reached(const JobHosts& hosts, const Ways& ways) const 
 }
 
 }  // namespace
-
-std::string name_of_rank(const Session& session, int rank) {
-  return who_is(rank, session.members()[static_cast<std::size_t>(rank)]);
-}
 
 Result<Ways> find_ways(Session& session, Env& env, Reactor& reactor, const HandshakeKey& key,
                        const PublishedAddress& mine, std::chrono::milliseconds timeout) {

@@ -26,7 +26,4 @@ struct Ways {
 Result<Ways> find_ways(Session& session, Env& env, Reactor& reactor, const HandshakeKey& key,
                        const PublishedAddress& mine, std::chrono::milliseconds timeout);
 
-/// "rank 3 (node-1, pid 4711)".
-std::string name_of_rank(const Session& session, int rank);
-
 }  // namespace lockstep::internal
