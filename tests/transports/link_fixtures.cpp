@@ -154,4 +154,9 @@ Result<bool> pull(Link& link, Incoming& message) {
   return true;
 }
 
+void await_something(Link& link) {
+  pollfd entry = link.poll_entry();
+  ASSERT_EQ(poll(&entry, 1, 20'000), 1);
+}
+
 }  // namespace lockstep::internal::testing

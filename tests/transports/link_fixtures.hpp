@@ -71,6 +71,8 @@ struct Incoming {
   std::vector<std::byte> memory;  ///< With room: where the payload lies until it is complete.
   std::size_t received = 0;
 };
+/// Waits until `link` has something to say: the end of what was sent may come a moment after it.
+void await_something(Link& link);
 /// Takes what is here. Whether the message is complete (and popped).
 Result<bool> pull(Link& link, Incoming& message);
 
