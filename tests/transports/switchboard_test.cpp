@@ -12,8 +12,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <future>
-#include <thread>
 
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
