@@ -6,6 +6,7 @@
 
 #include "lib/base/config.hpp"
 #include "tests/lint/ambient.hpp"
+#include "tests/lint/documents.hpp"
 #include "tests/lint/floors.hpp"
 #include "tests/lint/names.hpp"
 #include "tests/lint/source_tree.hpp"
@@ -131,6 +132,57 @@ TEST(Floors, PassesWhatGoesDown) {
       findings_of("collectives/communicator.cpp", "transports/tcp/link.hpp", "transports/tcp/link.hpp")
           .empty());
   EXPECT_TRUE(findings_of("bench/main.cpp", "bench/options.hpp", "options.hpp").empty());
+}
+
+std::vector<Document> all_documents() {
+  return read_documents(LOCKSTEP_SOURCE_DIR, {"docs", "bench", "examples", "integrations", "deploy"});
+}
+
+TEST(Documents, EveryLinkLeadsToAFileOrAHeading) {
+  const auto documents = all_documents();
+  ASSERT_GT(documents.size(), 15u);
+  const Findings findings = link_findings(LOCKSTEP_SOURCE_DIR, documents);
+  EXPECT_TRUE(findings.empty()) << lines(findings);
+}
+
+TEST(Documents, LinesAreNoWiderThan120Columns) {
+  const Findings findings = width_findings(all_documents());
+  EXPECT_TRUE(findings.empty()) << lines(findings);
+}
+
+TEST(Documents, FindsLinksThatLeadNowhere) {
+  for (const char* planted :
+       {"see [a](b.md#what-may-fail)", "see [a](#below)", "see [a](c.md)", "![plot](plots/none-such.svg)",
+        "| cell | [a](b.md#what) |", "[good](b.md), [bad](../docs/none-such.md)"}) {
+    const std::vector<Document> documents = {
+        read_document("docs/a.md", planted),
+        read_document("docs/b.md", "## What may block\n```sh\n# What may fail\n```\n")};
+    EXPECT_EQ(link_findings(LOCKSTEP_SOURCE_DIR, documents).size(), 1u) << planted;
+  }
+}
+
+TEST(Documents, PassesLinksThatLeadSomewhere) {
+  for (const char* harmless :
+       {"see [a](b.md#what-may-block)", "see [a](#limits-and-what-is-unmeasured)",
+        "[b](../README.md#into-an-existing-trainer)", "[c](https://example.com/none#such)",
+        "[header](../include/lockstep/types.hpp)", "```cpp\nparts[0](none.md);\n```"}) {
+    const std::vector<Document> documents = {
+        read_document("README.md", "### Into an existing trainer\n"),
+        read_document("docs/a.md", std::string(harmless) + "\n## Limits, and what is unmeasured\n"),
+        read_document("docs/b.md", "# Page\n## What may block\n")};
+    const Findings findings = link_findings(LOCKSTEP_SOURCE_DIR, documents);
+    EXPECT_TRUE(findings.empty()) << harmless << lines(findings);
+  }
+}
+
+TEST(Documents, OnlyProseThatIsTooWideIsFound) {
+  const std::string wide(121, 'x');
+  EXPECT_EQ(width_findings({read_document("a.md", wide)}).size(), 1u);
+  EXPECT_EQ(width_findings({read_document("a.md", "<!-- t: begin -->\n<!-- t: end -->\n" + wide)}).size(),
+            1u);
+  for (const std::string& may : {std::string(120, 'x'), "| " + wide + " |", "```\n" + wide + "\n```",
+                                 "[" + wide + "](b.md)", "<!-- t: begin -->\n" + wide + "\n<!-- t: end -->"})
+    EXPECT_TRUE(width_findings({read_document("a.md", may)}).empty()) << may;
 }
 
 const Variable* find_variable(std::string_view name) {
