@@ -107,8 +107,8 @@ void add_measuring(CLI::App& app, Options& options, Spelled& spelled) {
       ->check(CLI::Range(0, kMaxIterations));
   app.add_option("-w,--warmup_iters", options.warmup, "iterations before")->check(CLI::Range(0, 1000));
   app.add_option("-c,--check", spelled.check,
-                 "check samples of every timed iteration and all of the last; with --device all of the first "
-                 "and last: 0, 1")
+                 "1: compare samples of every timed iteration and all of the last\n"
+                 "(with --device all of the first and last); 0: nothing")
       ->check(CLI::Range(0, 1));
   app.add_option("-d,--datatype", spelled.types, "element types, or all")->delimiter(',');
   app.add_option("-o,--op", spelled.redops, "reduction operators, or all")->delimiter(',');
@@ -120,28 +120,28 @@ void add_ranks(CLI::App& app, Options& options) {
       ->check(CLI::Range(0, kMaxRanks));
   app.add_option("--threads", options.threads, "start the ranks as threads of one process")
       ->check(CLI::Range(0, kMaxRanks));
-  app.add_option("--transport", options.transport)
+  app.add_option("--transport", options.transport, "what carries the data")
       ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs", "shm+tcp", "shm+verbs"}));
   app.add_option("--algorithm", options.algorithm, "by name, see --list; empty: the library chooses");
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
 }
 
 void add_device(CLI::App& app, Options& options) {
-  app.add_option("--device", options.device,
-                 "collectives on GPUs (cuda), or on the host backend, which shows that they are right (host)")
+  app.add_option(
+         "--device", options.device,
+         "collectives on GPUs (cuda), or on the host backend,\nwhich shows that they are right (host)")
       ->check(CLI::IsMember({"cuda", "host"}));
   app.add_flag("--graph", options.graph, "replay each call from a graph (with --device; docs/gpu.md)");
-  app.add_option(
-         "--lib", options.libraries,
-         "a library with NCCL's interface, measured beside, by its path or as the loader finds it; needs "
-         "--device")
+  app.add_option("--lib", options.libraries,
+                 "a library with NCCL's interface, measured beside (with --device),\n"
+                 "by its path or as the loader finds it")
+      ->default_str("")
       ->check([](const std::string& file) {
         return file.find('/') == std::string::npos ? std::string() : CLI::ExistingFile(file);
       });
-  app.add_flag(
-      "--lib-apart", options.apart,
-      "tell that library that every rank has a host of its own: NCCL before 2.30 refuses several ranks "
-      "on one GPU, and so talks over sockets");
+  app.add_flag("--lib-apart", options.apart,
+               "tell that library that every rank has a host of its own: NCCL before 2.30\n"
+               "refuses several ranks on one GPU, and so talks over sockets");
 }
 
 void add_modes(CLI::App& app, Options& options) {
@@ -158,6 +158,13 @@ void add_modes(CLI::App& app, Options& options) {
                "list hosts, NUMA nodes, caches, cores and interfaces, and what carries the links");
 }
 
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  lockstep-bench all_reduce --ranks 4 -b 8 -e 64M -f 8\n"
+    "  lockstep-bench all_reduce broadcast --ranks 2 --registered --json result.json\n"
+    "  lockstep-bench all_reduce --explain --ranks 4 --transport tcp\n"
+    "  lockstep-bench all_reduce --device cuda --ranks 2 --lib libnccl.so.2";
+
 }  // namespace
 
 std::optional<int> parse_options(int argc, char** argv, Options& options) {
@@ -165,6 +172,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   CLI::App app("Measures collectives as nccl-tests does. Time: median over iterations of the slowest rank.",
                "lockstep-bench");
   app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
+  app.footer(kFooter);
   app.option_defaults()->always_capture_default();
   add_measuring(app, options, spelled);
   add_ranks(app, options);

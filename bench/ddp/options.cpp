@@ -15,13 +15,16 @@ constexpr int kMaxHosts = 2;  // One veth pair.
 constexpr std::size_t kMaxRounds = 1001;
 
 constexpr const char* kFooter =
-    "With --hosts 2 the ranks run in two network namespaces joined by a veth pair that tc limits to --link. "
-    "That needs root or\n"
-    "unprivileged user namespaces, and iproute2. The namespaces have no names and end with the benchmark, "
-    "however it ends.\n"
-    "lockstep-ddp-bench [OPTIONS] -- COMMAND runs COMMAND on every rank instead, with RANK, WORLD_SIZE, "
-    "LOCAL_RANK, MASTER_ADDR,\n"
-    "MASTER_PORT and GLOO_SOCKET_IFNAME set, to measure something else over the same link.";
+    "With --hosts 2 the ranks run in two network namespaces joined by a veth pair that tc limits to --link.\n"
+    "That needs root or unprivileged user namespaces, and iproute2. The namespaces have no names and end\n"
+    "with the benchmark, however it ends.\n"
+    "\n"
+    "COMMAND runs on every rank instead, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and\n"
+    "GLOO_SOCKET_IFNAME set, to measure something else over the same link.\n"
+    "\n"
+    "Examples:\n"
+    "  lockstep-ddp-bench --ranks 2\n"
+    "  lockstep-ddp-bench --ranks 2 --hosts 2 --link 1gbit --hook bf16 --json -";
 
 /// "25M" is 25 million: parameters are counted as their authors do, not as bytes.
 CLI::Validator as_count() {
@@ -67,6 +70,8 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
                "lockstep-ddp-bench");
   app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
   app.footer(kFooter);
+  // The brackets around it are CLI11's.
+  app.get_formatter()->label("OPTIONS", "OPTIONS] [-- COMMAND...");
   app.option_defaults()->always_capture_default();
   app.prefix_command();
   app.add_option("--ranks", options.ranks, "processes in all")->check(CLI::Range(1, kMaxRanks));
@@ -75,14 +80,15 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
   const auto* link =
       app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
   app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
-  app.add_flag("!--no-undo", options.undo, "keep no copies: gradients do not survive a step that fails")
-      ->default_str("");
+  app.add_flag_callback(
+      "--no-undo", [&options] { options.undo = false; },
+      "keep no copies: gradients do not survive a step that fails");
   app.add_option("--check-first", options.check_first,
                  "whether buckets start in wait() only; not said: the reducer decides")
       ->check(CLI::IsMember({"yes", "no"}));
   app.add_flag(
          "--overlap-forward", options.overlap_forward,
-         "measure steps whose forward waits for gradients layer by layer beside steps that wait for all")
+         "measure steps whose forward waits for gradients layer by layer\nbeside steps that wait for all")
       ->default_str("");
   app.add_option("--zero", options.zero,
                  "measure AdamW with its state whole (0), sharded (1), or with the gradients (2)")
@@ -97,7 +103,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       ->check(CLI::Range(1, 65536));
   app.add_option("--rounds", options.rounds, "rounds of each kind of step; medians are reported")
       ->check(CLI::Range(std::size_t{1}, kMaxRounds));
-  app.add_option("--transport", options.transport)
+  app.add_option("--transport", options.transport, "what carries the data")
       ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs", "shm+tcp", "shm+verbs"}));
   app.add_option("--json", options.json, "write the result to a file, or to standard output (-)");
   try {

@@ -69,6 +69,12 @@ TEST(Run, VariablesArePrintedFromTheRegistry) {
   EXPECT_EQ(run({"--variables"}).output, variables_markdown());
 }
 
+TEST(Run, HelpSaysHowItIsCalled) {
+  const std::string help = run({"--help"}).output;
+  EXPECT_NE(help.find("Usage: lockstep-run -n RANKS [OPTIONS] PROGRAM [ARGUMENTS...]\n"), std::string::npos)
+      << help;
+}
+
 TEST(Run, ArgumentsOfTheProgramAreItsOwn) {
   EXPECT_EQ(run({"-n", "1", "/usr/bin/printf", "%s %s\\n", "--grace", "-q"}).output, "[0] --grace -q\n");
   EXPECT_EQ(run({"-n", "1", "--", "/usr/bin/printf", "%s\\n", "--help"}).output, "[0] --help\n");

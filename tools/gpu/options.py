@@ -21,7 +21,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="gpu-check",
         description="Runs all GPU tests, sanitizer checks and benchmarks beside NCCL, and writes one JSON and one Markdown report. "
-                    "What cannot be measured here is reported as unmeasured.")
+                    "What cannot be measured here is reported as unmeasured.",
+        epilog="example: tools/gpu-check --pack kit.tar.xz, and there: tar -xJf kit.tar.xz && kit/tools/gpu-check")
     parser.add_argument("--device", choices=["cuda", "host"], default="cuda",
                         help="host: run everything to its end without a GPU (default: %(default)s)")
     parser.add_argument("--kit", metavar="DIR", help="programs to run: a bundle, or a build folder "

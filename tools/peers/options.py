@@ -11,9 +11,14 @@ OTHER_SIZES = ["1K", "1M", "25M"]
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 EPILOG = f"""
-Without --ranks, --sizes or --ops everything is measured: all_reduce at {", ".join(SIZES)}, every other collective at
-{", ".join(OTHER_SIZES)}, with 2 and 4 ranks, through shared memory and over TCP. That takes a quarter of an hour; --quick
-measures all_reduce up to {QUICK_SIZES[-1]} and takes less than 50 s. The method is described in docs/performance.md.
+Without --ranks, --sizes or --ops everything is measured, with 2 and 4 ranks, through shared memory and over TCP:
+all_reduce at {", ".join(SIZES)}, every other collective at {", ".join(OTHER_SIZES)}. That takes a
+quarter of an hour. The method is described in docs/performance.md.
+
+examples:
+  tools/compare-peers --quick
+  tools/compare-peers --json all.json --target
+  tools/compare-peers --ranks 4 --sizes 1M --ops broadcast,all_gather --tcp
 """
 
 

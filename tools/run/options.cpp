@@ -10,23 +10,27 @@ namespace lockstep::run {
 namespace {
 
 constexpr const char* kAbout =
-    "lockstep-run -n RANKS [OPTIONS] PROGRAM [ARGUMENTS...]\n"
     "Runs PROGRAM as a group of ranks on this machine and ends with the first failing rank's exit code.\n"
     "Ranks find each other through LOCKSTEP_ variables; torchrun's variables are set as well.";
 
 constexpr const char* kFooter =
-    "Each line of output is prefixed with its rank. Signals are passed on to all ranks. When a rank fails, "
-    "the others get SIGTERM at\n"
-    "once and SIGKILL after the grace time. Standard input goes to rank 0 unless it is a terminal. When "
-    "nobody reads standard\n"
-    "output any more (lockstep-run ... | head), the ranks go on and what they write is lost.";
+    "Each line of output is prefixed with its rank. Signals are passed on to all ranks. When a rank fails,\n"
+    "the others get SIGTERM at once and SIGKILL after the grace time. Standard input goes to rank 0 unless\n"
+    "it is a terminal. When nobody reads standard output any more (lockstep-run ... | head), the ranks go\n"
+    "on and what they write is lost.\n"
+    "\n"
+    "Examples:\n"
+    "  lockstep-run -n 4 ./train --epochs 10\n"
+    "  lockstep-run -n 4 --only-rank 0 --output-dir logs python3 train.py";
 
 }  // namespace
 
 std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
-  CLI::App app(kAbout, "lockstep-run");
+  CLI::App app(kAbout, "lockstep-run -n RANKS");
   app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
   app.footer(kFooter);
+  // The brackets around it are CLI11's.
+  app.get_formatter()->label("OPTIONS", "OPTIONS] PROGRAM [ARGUMENTS...");
   app.prefix_command();
   std::string grace = "10s";
   int only_rank = -1;
