@@ -133,11 +133,10 @@ class Domain {
   virtual std::byte* staging(int member) = 0;
   /// Before the resolve() calls of an operation: what was resolved for those before it may make room.
   virtual void begin_resolving() {}
-  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use and drops
-  /// older generations. May block for a moment; ErrorCode::timeout when that was too short, because the
-  /// member is slow or stopped: to be asked again. The pointer stays valid until a newer generation or
-  /// another operation's memory is resolved, or a number of other segments of the member that no operation
-  /// reaches (kMaxMappedSegments in shm).
+  /// This rank's address of `bytes` of `member`'s memory at `ref`; maps the segment on first use. May block
+  /// for a moment; ErrorCode::timeout when that was too short, because the member is slow or stopped: to be
+  /// asked again. The pointer stays valid until another operation's memory is resolved, or a number of other
+  /// segments of the member that no operation reaches (kMaxMappedSegments in shm).
   virtual Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) = 0;
   /// Whether this rank may read memory of every member that no segment holds, as the kernel lets related
   /// processes do (CMA). Probed at the first question; the answer stays.

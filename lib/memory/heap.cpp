@@ -26,12 +26,11 @@ namespace {
 
 std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-void offer_segment(std::uint64_t segment, std::uint64_t generation, Fd fd) {
+void offer_segment(std::uint64_t segment, Fd fd) {
   std::vector<Fd> descriptors;
   descriptors.push_back(std::move(fd));
   // The key is fresh: numbers are used once.
-  [[maybe_unused]] const Status status =
-      offer_descriptors(segment_key(segment, generation), std::move(descriptors));
+  [[maybe_unused]] const Status status = offer_descriptors(segment_key(segment), std::move(descriptors));
   assert(status.ok());
 }
 
@@ -50,8 +49,8 @@ Result<Fd> move_to_shared(std::byte* data, std::size_t bytes) {
 
 // Offers the segment no longer and gives its pages back now: peers may keep the descriptor mapped for as long
 // as they live.
-void drop_segment(std::uint64_t segment, std::uint64_t generation, std::size_t bytes) {
-  for (const Fd& fd : withdraw_descriptors(segment_key(segment, generation)))
+void drop_segment(std::uint64_t segment, std::size_t bytes) {
+  for (const Fd& fd : withdraw_descriptors(segment_key(segment)))
     ::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
 }
 
@@ -64,7 +63,7 @@ Heap& Heap::instance() {
 
 SegmentPlace Heap::place_of(const Block& block) {
   const std::uintptr_t begin = address_of(block.data);
-  return {begin, begin + block.bytes, block.segment, block.generation};
+  return {begin, begin + block.bytes, block.segment};
 }
 
 std::optional<SegmentPlace> Heap::place_of(std::uint64_t segment) {
@@ -87,9 +86,9 @@ Result<Heap::Block> Heap::make_block(std::size_t bytes) {
   auto mapping = Mapping::map(*fd, bytes);
   if (!mapping.ok()) return mapping.status();
   std::unique_lock lock(mutex_);
-  Block block{nullptr, bytes, ++last_segment_, 0, false};
+  Block block{nullptr, bytes, ++last_segment_, false};
   lock.unlock();
-  offer_segment(block.segment, block.generation, std::move(*fd));
+  offer_segment(block.segment, std::move(*fd));
   block.data = mapping->release();
   return block;
 }
@@ -128,7 +127,7 @@ Result<std::byte*> Heap::allocate(std::size_t bytes) {
 }
 
 void Heap::release(const Block& block) {
-  drop_segment(block.segment, block.generation, block.bytes);
+  drop_segment(block.segment, block.bytes);
   ::munmap(block.data, block.bytes);
 }
 
@@ -195,11 +194,11 @@ Status Heap::adopt(void* pointer, std::size_t bytes) {
   if (in_forked_child()) return forked_child_error();
   std::lock_guard lock(mutex_);
   LOCKSTEP_RETURN_IF_ERROR(check_adoptable(address_of(pointer), bytes));
-  Block block{static_cast<std::byte*>(pointer), bytes, last_segment_ + 1, 0, true};
+  Block block{static_cast<std::byte*>(pointer), bytes, last_segment_ + 1, true};
   auto fd = move_to_shared(block.data, block.bytes);
   if (!fd.ok()) return fd.status();
   ++last_segment_;
-  offer_segment(block.segment, block.generation, std::move(*fd));
+  offer_segment(block.segment, std::move(*fd));
   enter(block);
   return Status();
 }
@@ -219,7 +218,7 @@ Status Heap::give_back(void* pointer) {
     std::memcpy(block.data, mapping->data(), block.bytes);  // Of it pages may have been private.
     return moved;
   }
-  drop_segment(block.segment, block.generation, block.bytes);  // Not before: this was the only copy.
+  drop_segment(block.segment, block.bytes);  // Not before: this was the only copy.
   blocks_.erase(found);
   table_.erase(address_of(pointer));
   forget_private(block);
@@ -248,7 +247,7 @@ bool Heap::is_private_locked(const void* pointer, std::size_t bytes) const {
 // Under the lock; whole pages that are shared. The mapping is exchanged in one step, and each page is copied
 // by the kernel between two writes of this process's threads to it, so none of those is lost.
 Status Heap::take_pages(const Block& block, std::uintptr_t begin, std::uintptr_t end) {
-  auto fd = duplicate_offered(segment_key(block.segment, block.generation));
+  auto fd = duplicate_offered(segment_key(block.segment));
   if (!fd.ok()) return fd.status();
   const std::uintptr_t offset = begin - address_of(block.data);
   auto copy = Mapping::map_copy(*fd, offset, end - begin);

@@ -46,7 +46,6 @@ class Heap {
     std::byte* data = nullptr;
     std::size_t bytes = 0;  ///< Whole pages.
     std::uint64_t segment = 0;
-    std::uint64_t generation = 0;
     bool adopted = false;
   };
   using Blocks = std::map<std::uintptr_t, Block>;

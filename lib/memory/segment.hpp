@@ -21,8 +21,9 @@ struct SegmentRef {
   std::uint64_t owner = 0;  ///< The owner's process_token(), not its pid; 0 = not addressable by peers.
   /// Unique in the owner, never reused; 0 = plain memory of the owner's process, see direct_ref().
   std::uint64_t segment = 0;
-  std::uint64_t offset = 0;      ///< Bytes from the segment's start; of plain memory its address.
-  std::uint64_t generation = 0;  ///< Rises when the segment is replaced by another.
+  std::uint64_t offset = 0;  ///< Bytes from the segment's start; of plain memory its address.
+  /// Of device memory, whose numbers stay with their addresses (DeviceExports); 0 of the host's.
+  std::uint64_t generation = 0;
   bool operator==(const SegmentRef&) const = default;
 };
 
@@ -38,8 +39,8 @@ SegmentRef direct_ref(const void* pointer) noexcept;
 
 /// This process's address of byte `ref.offset` of its own segment or plain memory (ref.owner ==
 /// process_token()), when `bytes` from there on lie in the segment; nullptr when they do not, or when the
-/// segment is gone or of another generation. One of which pages were made private is there still: peers that
-/// were told of it go on with the rest. Thread-safe.
+/// segment is gone. One of which pages were made private is there still: peers that were told of it go on
+/// with the rest. Thread-safe.
 std::byte* own_address(const SegmentRef& ref, std::size_t bytes) noexcept;
 
 /// Gives a peer's revenant writes nowhere to go: the pages of [pointer, pointer + bytes) become this
@@ -61,6 +62,6 @@ inline bool is_private(const void* pointer, std::size_t bytes) noexcept {
 }
 
 /// The key under which the owner's descriptor service offers a segment's memory.
-std::string segment_key(std::uint64_t segment, std::uint64_t generation);
+std::string segment_key(std::uint64_t segment);
 
 }  // namespace lockstep::internal

@@ -13,14 +13,13 @@ constexpr std::size_t kFirstCapacity = 64;
 // cannot come before the version turned odd.
 SegmentPlace SegmentTable::Row::load() const noexcept {
   return {begin.load(std::memory_order_acquire), end.load(std::memory_order_acquire),
-          segment.load(std::memory_order_acquire), generation.load(std::memory_order_acquire)};
+          segment.load(std::memory_order_acquire)};
 }
 
 void SegmentTable::Row::store(const SegmentPlace& place) noexcept {
   begin.store(place.begin, std::memory_order_release);
   end.store(place.end, std::memory_order_release);
   segment.store(place.segment, std::memory_order_release);
-  generation.store(place.generation, std::memory_order_release);
 }
 
 // Index of the first row that begins above `address`.

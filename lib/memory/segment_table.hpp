@@ -20,7 +20,6 @@ struct SegmentPlace {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   std::uint64_t segment = 0;
-  std::uint64_t generation = 0;
 };
 
 class SegmentTable {
@@ -40,7 +39,7 @@ class SegmentTable {
  private:
   struct Row {
     std::atomic<std::uintptr_t> begin{0}, end{0};
-    std::atomic<std::uint64_t> segment{0}, generation{0};
+    std::atomic<std::uint64_t> segment{0};
     SegmentPlace load() const noexcept;
     void store(const SegmentPlace& place) noexcept;
   };

@@ -36,7 +36,7 @@ TEST(ForkedMemory, EachProcessWritesIntoTheOthersBlock) {
     const std::string service = plan->board.read(1 - rank);
     const SegmentRef& ref = plan->ref[1 - rank];
     EXPECT_NE(ref.owner, process_token());
-    auto fds = fetch_descriptors(service, segment_key(ref.segment, ref.generation), IfAbsent::fail, 5000);
+    auto fds = fetch_descriptors(service, segment_key(ref.segment), IfAbsent::fail, 5000);
     ASSERT_TRUE(fds.ok()) << fds.status().message();
     auto theirs = Mapping::map(fds->front(), kBytes);
     ASSERT_TRUE(theirs.ok()) << theirs.status().message();

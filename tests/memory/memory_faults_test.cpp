@@ -104,9 +104,9 @@ TEST_F(MemoryWithoutRoom, ASegmentThatCannotBeMadePrivateStays) {
   EXPECT_TRUE(intact(block));
   EXPECT_EQ(find_segment(block, kBytes), before);
   EXPECT_FALSE(is_private(block, kBytes));
-  EXPECT_TRUE(fetch_descriptors(*descriptor_service_name(), segment_key(before->segment, before->generation),
-                                IfAbsent::fail, 20'000)
-                  .ok());
+  EXPECT_TRUE(
+      fetch_descriptors(*descriptor_service_name(), segment_key(before->segment), IfAbsent::fail, 20'000)
+          .ok());
   lockstep::free(block);
 }
 

@@ -36,7 +36,7 @@ TEST_F(MemoryBesideUcx, IsSharedAndPrivateAgainInItsPlace) {
   register_buffer(data_, kBufferBytes);
   const auto segment = find_segment(data_, kBufferBytes);
   ASSERT_TRUE(segment);
-  auto fd = duplicate_offered(segment_key(segment->segment, segment->generation));
+  auto fd = duplicate_offered(segment_key(segment->segment));
   ASSERT_TRUE(fd.ok()) << fd.status().message();
   auto of_peer = Mapping::map(*fd, kBufferBytes);
   ASSERT_TRUE(of_peer.ok()) << of_peer.status().message();

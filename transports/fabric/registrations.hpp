@@ -115,7 +115,7 @@ template <class Region>
 void Registrations<Region>::drop_stale() {
   kept_.remove_if([](const Kept& kept) {
     const auto now = find_segment(reinterpret_cast<const void*>(kept.begin), kept.end - kept.begin);
-    return !now || now->segment != kept.segment.segment || now->generation != kept.segment.generation;
+    return !now || now->segment != kept.segment.segment;
   });
   if (kept_.size() >= kKeptRegistrations) kept_.pop_back();
 }

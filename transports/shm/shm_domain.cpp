@@ -48,19 +48,17 @@ Result<std::byte*> ShmDomain::resolve(int member, const SegmentRef& ref, std::si
   return (*mapping)->data() + ref.offset;
 }
 
-// The segment's mapping; an older generation is dropped.
 Result<const Mapping*> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
   ++clock_;
   const auto known = owner.mapped.find(ref.segment);
-  if (known != owner.mapped.end() && known->second.generation == ref.generation) {
+  if (known != owner.mapped.end()) {
     known->second.used = clock_;
     return known->second.mapping.get();
   }
   auto fetched = fetch(owner, ref);
   if (!fetched.ok()) return fetched.status();
-  const bool more = owner.mapped.count(ref.segment) == 0;
-  if (more && owner.mapped.size() >= kMaxMappedSegments) drop_least_recent(owner);
-  Mapped& fresh = owner.mapped[ref.segment] = {ref.generation, clock_, std::move(*fetched)};
+  if (owner.mapped.size() >= kMaxMappedSegments) drop_least_recent(owner);
+  Mapped& fresh = owner.mapped[ref.segment] = {clock_, std::move(*fetched)};
   return fresh.mapping.get();
 }
 
@@ -91,7 +89,7 @@ void ShmDomain::append_poll_entries(std::vector<pollfd>& entries) {
 }
 
 Result<SharedMapping> ShmDomain::fetch(Peer& owner, const SegmentRef& ref) {
-  const std::string key = segment_key(ref.segment, ref.generation);
+  const std::string key = segment_key(ref.segment);
   const bool again = owner.fetch && owner.fetch->key() == key;
   if (!again) owner.fetch.emplace(owner.member.descriptor_service, key, IfAbsent::fail);
   const int watched = owner.fetch->poll_fd();

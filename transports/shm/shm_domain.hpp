@@ -17,10 +17,9 @@
 namespace lockstep::internal {
 
 /// The contract is Domain's. Segments of a member stay mapped (shared with the process's other groups) until
-/// a newer generation of theirs is resolved, kMaxMappedSegments others of that member were, or there is no
-/// room for another and it was not resolved since begin_resolving(). A resolved pointer is valid as long. A
-/// member that is a thread of this process is addressed directly: its segments, and any memory named by
-/// direct_ref().
+/// kMaxMappedSegments others of that member were resolved, or there is no room for another and it was not
+/// resolved since begin_resolving(). A resolved pointer is valid as long. A member that is a thread of this
+/// process is addressed directly: its segments, and any memory named by direct_ref().
 class ShmDomain final : public Domain {
  public:
   ShmDomain(int rank, std::vector<Member> members, std::vector<Attachment> attachments);
@@ -42,7 +41,6 @@ class ShmDomain final : public Domain {
 
  private:
   struct Mapped {
-    std::uint64_t generation = 0;
     std::uint64_t used = 0;  ///< The clock_ of its last use.
     SharedMapping mapping;
   };
