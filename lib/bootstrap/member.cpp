@@ -56,10 +56,6 @@ bool read_cores(WireReader& reader, CoreSet& cores) {
 
 }  // namespace
 
-std::string Member::text() const {
-  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on " + host_name + ")";
-}
-
 std::string who_is(int rank, const Member& member) {
   return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
          ")";
@@ -105,9 +101,9 @@ Status check_transports(std::span<const Member> members) {
   const Member& first = members.front();
   for (const Member& member : members) {
     if (member.transports == first.transports) continue;
-    return Status(ErrorCode::configuration, "transports differ: " + first.text() + " was told to use " +
-                                                first.transports + ", " + member.text() + " " +
-                                                member.transports +
+    return Status(ErrorCode::configuration, "transports differ: " + who_is(first.rank, first) +
+                                                " was told to use " + first.transports + ", " +
+                                                who_is(member.rank, member) + " " + member.transports +
                                                 "; give all ranks the same LOCKSTEP_TRANSPORTS");
   }
   return Status();

@@ -26,12 +26,9 @@ struct Member {
   std::uint64_t draw =
       0;               ///< A random number. Rank 0's tells its group from all others that a process is in.
   std::string notice;  ///< What all others must hear from this rank (rank 0: the cost model). Mostly empty.
-
-  /// "rank 3 (pid 4711 on node-2)".
-  std::string text() const;
 };
 
-/// "rank 3 (node-2, pid 4711)": what errors call it, as `rank` of a group.
+/// "rank 3 (node-2, pid 4711)": what messages call it, as `rank` of a group.
 std::string who_is(int rank, const Member& member);
 
 std::string encode(const Member& member);

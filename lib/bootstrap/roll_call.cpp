@@ -131,14 +131,14 @@ Result<std::uint64_t> next_group(Store& whole, int rank, int world, std::uint64_
 }
 
 Status RollCall::arrive() {
-  const Latest latest{self_.rank, store_.number(), self_.process, self_.text()};
+  const Latest latest{self_.rank, store_.number(), self_.process, name_};
   LOCKSTEP_RETURN_IF_ERROR(store_.whole().set_one(latest_key(self_.rank), encode(latest)));
   LOCKSTEP_RETURN_IF_ERROR(known_problem());
   const std::string rank = std::to_string(self_.rank);
   auto arrivals = store_.add("arrivals/" + rank, 1);
   if (!arrivals.ok()) return arrivals.status();
   if (*arrivals > 1) return explain_second();
-  LOCKSTEP_RETURN_IF_ERROR(store_.set_one("who/" + rank, self_.text()));
+  LOCKSTEP_RETURN_IF_ERROR(store_.set_one("who/" + rank, name_));
   return check_terms();
 }
 
@@ -151,13 +151,12 @@ Status RollCall::explain_second() {
   auto present = who_is_here(milliseconds(0));
   if (!present.ok()) return present.status();
   if (all(*present)) {
-    return Status(ErrorCode::configuration, self_.text() + " comes to a group that has met already, with " +
+    return Status(ErrorCode::configuration, name_ + " comes to a group that has met already, with " +
                                                 who(self_.rank, kMoment) + kStartedAnew);
   }
   return declare(Status(ErrorCode::configuration,
                         "two processes are rank " + std::to_string(self_.rank) + ": " +
-                            who(self_.rank, kMoment) + " and " + self_.text() +
-                            "; give every process its own rank",
+                            who(self_.rank, kMoment) + " and " + name_ + "; give every process its own rank",
                         self_.rank));
 }
 
@@ -169,7 +168,7 @@ Status RollCall::check_terms() {
     WireWriter writer(terms);
     writer.integer(static_cast<std::int32_t>(world_));
     writer.text(secret_mark_);
-    writer.text(self_.text());
+    writer.text(name_);
     return store_.set_one("terms", terms);
   }
   auto terms = store_.get_one("terms", kMoment);
@@ -183,12 +182,11 @@ Status RollCall::check_terms() {
   if (world != world_) {
     return declare(Status(ErrorCode::configuration, "world size differs: " + std::string(first) +
                                                         " was started with " + std::to_string(world) + ", " +
-                                                        self_.text() + " with " + std::to_string(world_) +
+                                                        name_ + " with " + std::to_string(world_) +
                                                         "; start all ranks with the same world size"));
   }
   if (mark == secret_mark_) return Status();
-  return declare(Status(ErrorCode::unauthorized, "wrong secret: " + std::string(first) + " and " +
-                                                     self_.text() +
+  return declare(Status(ErrorCode::unauthorized, "wrong secret: " + std::string(first) + " and " + name_ +
                                                      " have different secrets; LOCKSTEP_SECRET or "
                                                      "LOCKSTEP_SECRET_FILE must hold the same on all ranks"));
 }
@@ -256,7 +254,7 @@ Status RollCall::find_apart(const std::vector<bool>& present) {
 
 /// What is wrong between this rank and one in a later group, which hears of it if it waits for this rank.
 Status RollCall::tell_apart(const Latest& other) {
-  const Status problem(ErrorCode::configuration, self_.text() + " has come to group " +
+  const Status problem(ErrorCode::configuration, name_ + " has come to group " +
                                                      std::to_string(store_.number()) +
                                                      " at this rendezvous, " + other.who + " to group " +
                                                      std::to_string(other.group) + kStartedAnew);

@@ -42,6 +42,7 @@ class RollCall {
   RollCall(GroupStore& store, Member self, int world, std::string secret_mark, std::string hint)
       : store_(store),
         self_(std::move(self)),
+        name_(who_is(self_.rank, self_)),
         world_(world),
         secret_mark_(std::move(secret_mark)),
         hint_(std::move(hint)) {}
@@ -81,6 +82,7 @@ class RollCall {
 
   GroupStore& store_;
   const Member self_;
+  const std::string name_;
   const int world_;
   const std::string secret_mark_;
   const std::string hint_;

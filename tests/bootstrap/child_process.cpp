@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <climits>
 #include <utility>
 
 namespace lockstep::internal {
@@ -114,6 +115,12 @@ int ChildProcess::wait() {
   EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
   pid_ = -1;
   return status;
+}
+
+std::string rank_text(int rank, const ChildProcess& process) {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  EXPECT_EQ(gethostname(host.data(), host.size() - 1), 0);
+  return "rank " + std::to_string(rank) + " (" + host.data() + ", pid " + std::to_string(process.pid()) + ")";
 }
 
 int exit_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }

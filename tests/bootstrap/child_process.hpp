@@ -40,6 +40,9 @@ class ChildProcess {
   std::string pending_;
 };
 
+/// "rank 3 (node-2, pid 4711)": what messages call such a process of this host.
+std::string rank_text(int rank, const ChildProcess& process);
+
 /// The exit code, or 128 + the signal.
 int exit_code(int status);
 

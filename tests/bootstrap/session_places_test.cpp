@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -38,7 +39,7 @@ TEST_P(TcpSessionTest, ARankThatDiesWhileOthersMeetIsNamed) {
   ranks[2].kill(SIGKILL);
   for (const std::size_t rank : {0u, 1u}) {
     const std::string line = ranks[rank].read_line();
-    EXPECT_EQ(line.rfind("error 3 culprit 2: rank 2 " + pid_text(ranks[2]) +
+    EXPECT_EQ(line.rfind("error 3 culprit 2: " + rank_text(2, ranks[2]) +
                              " was lost while the ranks met: its connection was ",
                          0),
               0u)
@@ -125,7 +126,7 @@ TEST_P(FileSessionTest, AFirstRankThatDiesWhileOthersMeetIsNamed) {
   std::vector<ChildProcess> ranks;
   for (const int rank : {0, 1}) ranks.push_back(start_rank(rank));
   await_members({0, 1}, 2, 3);
-  const std::string dead = "rank 0 " + pid_text(ranks[0]);
+  const std::string dead = rank_text(0, ranks[0]);
   ranks[0].kill(SIGKILL);
   ranks[0].wait();
   ranks.push_back(start_rank(2));

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,11 +40,6 @@ class SessionTest : public testing::TestWithParam<std::string> {
     std::vector<ChildProcess> ranks;
     for (int rank = 0; rank < world; ++rank) ranks.push_back(start(environment(rank, world)));
     return ranks;
-  }
-  static std::string pid_text(const ChildProcess& process) {
-    std::array<char, 256> host{};
-    gethostname(host.data(), host.size() - 1);
-    return "(pid " + std::to_string(process.pid()) + " on " + host.data() + ")";
   }
   /// Looks into the ranks' store, as rank `rank` of `world` that never gets ready, until `members` are.
   void await_members(const std::vector<int>& members, int rank, int world) const {

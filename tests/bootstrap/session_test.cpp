@@ -62,7 +62,7 @@ TEST_P(SessionTest, WorldSizesThatDifferAreNamedOnEveryRank) {
   for (int rank = 0; rank < 4; ++rank) ranks.push_back(start(environment(rank, rank == 3 ? 5 : 4)));
   std::vector<std::string> lines;
   for (auto& rank : ranks) lines.push_back(rank.read_line());
-  const std::string odd = "rank 3 " + pid_text(ranks[3]);
+  const std::string odd = rank_text(3, ranks[3]);
   for (const std::string& line : lines) {
     EXPECT_EQ(line, lines.front());
     EXPECT_EQ(line.rfind("error 10 culprit -1: world size differs: rank ", 0), 0u) << line;
@@ -84,8 +84,8 @@ TEST_P(SessionTest, TransportsThatDifferAreNamedOnEveryRank) {
     ranks.push_back(start(variables));
   }
   for (auto& rank : ranks) {
-    EXPECT_EQ(rank.read_line(), "error 10 culprit -1: transports differ: rank 0 " + pid_text(ranks[0]) +
-                                    " was told to use auto, rank 2 " + pid_text(ranks[2]) +
+    EXPECT_EQ(rank.read_line(), "error 10 culprit -1: transports differ: " + rank_text(0, ranks[0]) +
+                                    " was told to use auto, " + rank_text(2, ranks[2]) +
                                     " tcp; give all ranks the same LOCKSTEP_TRANSPORTS");
   }
 }
@@ -95,9 +95,8 @@ TEST_P(SessionTest, TwoProcessesWithOneRankAreNamedOnEveryRank) {
     const auto kept = keep_place();
     std::vector<ChildProcess> ranks;
     for (const int rank : {0, 1, 2, doubled}) ranks.push_back(start(environment(rank, 4)));
-    const std::string a =
-        "rank " + std::to_string(doubled) + " " + pid_text(ranks[static_cast<std::size_t>(doubled)]);
-    const std::string b = "rank " + std::to_string(doubled) + " " + pid_text(ranks[3]);
+    const std::string a = rank_text(doubled, ranks[static_cast<std::size_t>(doubled)]);
+    const std::string b = rank_text(doubled, ranks[3]);
     const std::string head = "error 10 culprit " + std::to_string(doubled) + ": two processes are rank " +
                              std::to_string(doubled) + ": ";
     const std::string tail = "; give every process its own rank";

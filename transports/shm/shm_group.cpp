@@ -64,10 +64,7 @@ class Setup {
     std::snprintf(key, sizeof key, "group/%016" PRIx64 "/%d", group_.id, rank);
     return key;
   }
-  std::string describe(int rank) const {
-    return "rank " + std::to_string(group_.name_of(rank)) + " (process " + std::to_string(member(rank).pid) +
-           ")";
-  }
+  std::string describe(int rank) const { return who_is(group_.name_of(rank), member(rank)); }
 
   Status make_own();
   Status attach(int rank);
