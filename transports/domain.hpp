@@ -146,6 +146,14 @@ class Domain {
     static_cast<void>(address), static_cast<void>(to), static_cast<void>(bytes);
     return Status(ErrorCode::not_supported, "this domain cannot read plain memory of its members", member);
   }
+  /// Tells every member that sleeps to look. Call after a seq_cst store of the change: the load here may then
+  /// not come first.
+  void ring_sleepers() {
+    for (int member = 0; member < size(); ++member) {
+      if (member != rank_ && control(member).doorbell.asleep.load(std::memory_order_seq_cst) != 0)
+        ring(member);
+    }
+  }
   /// Ring `member`'s doorbell if it declared itself asleep.
   virtual void ring(int member) = 0;
   /// An eventfd of this rank that becomes readable when it is rung while it sleeps in poll (Doorbell::asleep

@@ -87,7 +87,7 @@ void DomainRun::publish_offer(Domain& domain) {
   if (offer.in_place == 0) offer.output = mine_.output;
   offer.call.store(position_.calls + 1, std::memory_order_seq_cst);  // As in publish().
   claim_phase(domain);
-  ring_sleepers(domain);
+  domain.ring_sleepers();
   offered_ = true;
 }
 

@@ -1,7 +1,6 @@
 #include "collectives/engine/domain_run.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -14,11 +13,6 @@
 namespace lockstep::internal {
 namespace {
 
-std::uint64_t mix(std::uint64_t word) {
-  word *= 0x9E3779B97F4A7C15u;
-  return word ^ word >> 32;
-}
-
 bool is_revoked(const MemberControl& own) { return own.revoked.load(std::memory_order_seq_cst) != 0; }
 Status taken(const Domain& domain) {
   return Status(ErrorCode::aborted,
@@ -27,29 +21,6 @@ Status taken(const Domain& domain) {
 Status revoked() { return Status(ErrorCode::aborted, "the communicator was revoked"); }
 
 }  // namespace
-
-std::uint64_t hash_of(const CallFacts& facts) {
-  std::uint64_t words[sizeof(CallFacts) / 8];
-  std::memcpy(words, &facts, sizeof facts);
-  std::uint64_t hash = 0;
-  for (const std::uint64_t word : words) hash = mix(hash ^ word);
-  return hash;
-}
-
-std::uint64_t fingerprint_of(std::uint64_t facts_hash, std::uint64_t sequence) {
-  return mix(facts_hash ^ sequence);
-}
-
-Status fingerprint_mismatch(int member) { return Status(ErrorCode::mismatch, {}, member); }
-
-void ring_sleepers(Domain& domain) {
-  for (int member = 0; member < domain.size(); ++member) {
-    if (member != domain.rank() &&
-        domain.control(member).doorbell.asleep.load(std::memory_order_seq_cst) != 0) {
-      domain.ring(member);
-    }
-  }
-}
 
 void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const Combine& combine,
                       const CallIdentity& identity, const OfferedBuffers& offered) {
@@ -210,7 +181,7 @@ void DomainRun::publish(Domain& domain, std::uint64_t phase) {
   MemberControl& own = domain.control(domain.rank());
   own.fingerprints[position_.calls % 4].store(identity_.fingerprint, std::memory_order_relaxed);
   own.phase.store(phase, std::memory_order_seq_cst);  // Before the look at the sleepers: see doorbell.hpp.
-  ring_sleepers(domain);
+  domain.ring_sleepers();
 }
 
 Result<bool> DomainRun::await(Domain& domain, std::uint64_t phase, int member) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/engine/buffers.hpp"
+#include "collectives/engine/call_identity.hpp"
 #include "collectives/engine/domain_memory.hpp"
 #include "collectives/engine/prepared_program.hpp"
 #include "collectives/engine/run_progress.hpp"
@@ -18,18 +19,6 @@ struct DomainPosition {
   std::uint64_t phase = 0;  ///< Published by the calls so far.
   std::uint64_t calls = 0;
 };
-
-/// A call as peers must have made it too.
-struct CallIdentity {
-  std::uint64_t sequence = 0;
-  std::uint64_t fingerprint = 0;  ///< fingerprint_of(hash_of(facts), sequence)
-};
-std::uint64_t hash_of(const CallFacts& facts);
-std::uint64_t fingerprint_of(std::uint64_t facts_hash, std::uint64_t sequence);
-
-/// Tells every member that sleeps to look. Call after a seq_cst store of the change: the load here may then
-/// not come first.
-void ring_sleepers(Domain& domain);
 
 /// Owner of an offered buffer that the collective does not touch on that rank: eligible, and never resolved.
 inline constexpr std::uint64_t kUnusedBuffer = ~std::uint64_t{0};
@@ -141,8 +130,5 @@ class DomainRun {
   bool in_use_ = false;         // Members' memory, as declared in MemberControl.
   Stale stale_ = Stale::no;     // What was read of it may be a later call's.
 };
-
-/// ErrorCode::mismatch with `member` as culprit and no text: the engine explains it from the call records.
-Status fingerprint_mismatch(int member);
 
 }  // namespace lockstep::internal

@@ -300,7 +300,7 @@ void Engine::close() {
   }
   if (domain_ != nullptr) {
     domain_->control(group_.rank).left.store(sequence_ + 1, std::memory_order_release);
-    ring_sleepers(*domain_);
+    domain_->ring_sleepers();
   }
   tell_before_leaving();
   drop_posted();  // A Work may keep this engine, but its links end here.

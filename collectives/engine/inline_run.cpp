@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/engine/domain_run.hpp"
+#include "collectives/engine/call_identity.hpp"
 #include "collectives/engine/limits.hpp"
 #include "lib/base/prefetch.hpp"
 
@@ -60,7 +60,7 @@ void InlineRun::write(Domain& domain) {
     flag = &tail.flag;
   }
   flag->store(number_ + 1, std::memory_order_seq_cst);
-  ring_sleepers(domain);
+  domain.ring_sleepers();
 }
 
 bool InlineRun::tails_are_here(MemberControl& control) {
