@@ -61,6 +61,14 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   return core;
 }
 
+/// The first failure, but of those that only heard of another's none.
+void throw_cause(const std::vector<internal::Status>& failures) {
+  for (const internal::Status& failure : failures) {
+    if (failure.code() != ErrorCode::peer_lost) failure.throw_if_error();
+  }
+  for (const internal::Status& failure : failures) failure.throw_if_error();
+}
+
 /// Whether this process can have a group at all, and its variables can be read.
 void check_process() {
   internal::refuse_in_forked_child();
@@ -96,11 +104,9 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
     failures[r] = core.status();
     if (core.ok()) cores[r] = std::move(*core);
   });
+  throw_cause(failures);
   std::vector<Communicator> group;
-  for (std::size_t r = 0; r < cores.size(); ++r) {
-    failures[r].throw_if_error();
-    group.emplace_back(std::move(cores[r]));
-  }
+  for (auto& core : cores) group.emplace_back(std::move(core));
   return group;
 }
 

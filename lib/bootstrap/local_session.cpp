@@ -1,5 +1,6 @@
 #include "lib/bootstrap/local_session.hpp"
 
+#include "lib/bootstrap/loss_board.hpp"
 #include "lib/bootstrap/member.hpp"
 #include "lib/bootstrap/memory_store.hpp"
 
@@ -13,6 +14,7 @@ struct Shared {
   std::string secret;
   std::string source;
   std::unique_ptr<Store> store;
+  std::vector<std::shared_ptr<LossBoard>> boards;  ///< By rank; none of a rank that is alone.
 };
 
 class LocalSession final : public Session {
@@ -25,12 +27,20 @@ class LocalSession final : public Session {
   const std::string& secret() const override { return shared_->secret; }
   Store& store() override { return *shared_->store; }
   const std::string& source() const override { return shared_->source; }
-  void on_loss(std::uint64_t, std::function<void(const Loss&)>) override {}
-  void remove_loss_callback(std::uint64_t) override {}
-  void report_loss(const Loss&) override {}
+  void on_loss(std::uint64_t id, std::function<void(const Loss&)> callback) override {
+    if (size() > 1) board().listen(id, std::move(callback));
+  }
+  void remove_loss_callback(std::uint64_t id) override {
+    if (size() > 1) board().remove(id);
+  }
+  void report_loss(const Loss& loss) override {
+    for (const auto& board : shared_->boards) board->add(loss);
+  }
   void leave() override {}
 
  private:
+  LossBoard& board() { return *shared_->boards[static_cast<std::size_t>(rank_)]; }
+
   std::shared_ptr<Shared> shared_;
   int rank_;
 };
@@ -46,6 +56,7 @@ std::vector<std::unique_ptr<Session>> make_local_sessions(int n, std::string sou
   shared->store = open_memory_store(shared->job_id);
   for (int rank = 0; rank < n; ++rank) {
     shared->members.push_back(this_member(rank));
+    if (n > 1) shared->boards.push_back(LossBoard::make(rank, n));
   }
   shared->members.front().notice = std::move(notice);
   std::vector<std::unique_ptr<Session>> sessions;

@@ -3,8 +3,11 @@
 // meeting.
 #include <dlfcn.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -22,6 +25,7 @@ namespace {
 std::atomic<bool> g_closed{false};
 std::atomic<int> g_refused{0};
 std::atomic<std::uint16_t> g_open_port{0};
+std::atomic<bool> g_no_memory{false};  ///< For whoever asks next.
 
 }  // namespace
 
@@ -35,6 +39,12 @@ extern "C" int connect(int fd, const sockaddr* to, socklen_t size) {
     return -1;
   }
   return real(fd, to, size);
+}
+
+extern "C" int memfd_create(const char* name, unsigned flags) noexcept {
+  if (!g_no_memory.exchange(false)) return static_cast<int>(syscall(SYS_memfd_create, name, flags));
+  errno = ENFILE;
+  return -1;
 }
 
 namespace lockstep {
@@ -198,6 +208,22 @@ void fail_without_room(bool lives_on) {
 }
 
 TEST(FailedSetUp, IsHeardOfInSharedMemory) { fail_without_room(true); }
+
+// No deadline ends the others' waiting.
+TEST(FailedSetUp, IsHeardOfAmongThreads) {
+  run_forked(1, [](int) {
+    setenv("LOCKSTEP_START_TIMEOUT", "0", 1);
+    g_no_memory = true;
+    try {
+      Communicator::local_group(3, "shm");
+      ADD_FAILURE() << "a rank without memory was set up";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
+      EXPECT_NE(std::string(error.what()).find("Too many open files in system"), std::string::npos)
+          << error.what();
+    }
+  });
+}
 
 // The others notice first that a process is gone: rank 1's, or that of whoever noticed before.
 TEST(FailedSetUp, IsTheReasonWhereTheProcessEnds) { fail_without_room(false); }
