@@ -55,7 +55,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_LOCAL_RANK", integer, "",
      "Number of this process among those of its host, from 0: lockstep-run tells the program, and the "
      "library does not read it."},
-    {"LOCKSTEP_LOCAL_WORLD_SIZE", integer, "", "Number of ranks on this host."},
+    {"LOCKSTEP_LOCAL_WORLD_SIZE", integer, "",
+     "Number of ranks on this host; counts before what the launcher says."},
     {"LOCKSTEP_LOG", text, "warn", "How much is written to standard error.", "off|warn|info"},
     {"LOCKSTEP_RANK", integer, "", "Number of this process in the group, from 0."},
     {"LOCKSTEP_RENDEZVOUS", text, "",

@@ -11,12 +11,7 @@ namespace {
 // In the order of precedence.
 const std::vector<LaunchSource>& sources() {
   static const std::vector<LaunchSource> table{
-      {"lockstep",
-       "lockstep-run",
-       "LOCKSTEP_RENDEZVOUS",
-       {"LOCKSTEP_RANK"},
-       {"LOCKSTEP_WORLD_SIZE"},
-       {"LOCKSTEP_LOCAL_WORLD_SIZE"}},
+      {"lockstep", "lockstep-run", "LOCKSTEP_RENDEZVOUS", {"LOCKSTEP_RANK"}, {"LOCKSTEP_WORLD_SIZE"}, {}},
       {"torchrun", "torchrun", "TORCHELASTIC_RUN_ID", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_WORLD_SIZE"}, true},
       {"openmpi",
        "Open MPI",
@@ -64,6 +59,8 @@ Result<LaunchClaim> read_claim(const LaunchSource& source, const Environment& en
   LOCKSTEP_RETURN_IF_ERROR(read_number(environment, source.local_size, claim.local_size, local_variable));
   claim.is_slurm_step = source.id == "slurm";
   if (claim.is_slurm_step) read_slurm_local_size(environment, claim);
+  LOCKSTEP_RETURN_IF_ERROR(
+      read_number(environment, {"LOCKSTEP_LOCAL_WORLD_SIZE"}, claim.local_size, local_variable));
   return claim;
 }
 

@@ -16,7 +16,8 @@ struct LaunchSource {
   std::string_view id;    ///< As in LOCKSTEP_LAUNCHER.
   std::string_view name;  ///< As in messages.
   std::string_view sign;  ///< A variable that this launcher sets besides the rank; empty if there is none.
-  std::vector<std::string_view> rank, size, local_size;  ///< Variables, the first that is set counts.
+  std::vector<std::string_view> rank, size, local_size;  ///< Variables, the first that is set counts;
+                                                         ///< LOCKSTEP_LOCAL_WORLD_SIZE before any.
   bool has_agents = false;  ///< Its daemon on each host starts the ranks, and may itself be a task of Slurm.
 };
 

@@ -225,6 +225,17 @@ TEST(Launch, PlainVariables) {
             "where all are on one host");
 }
 
+TEST(Launch, TheNumberOfRanksOnThisHostMayBeSaidBesideAnyLauncher) {
+  Environment plain{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCKSTEP_LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(resolve(plain).rendezvous.rfind("local://env-parent4711-", 0), 0u);
+  Environment several = torchrun();
+  several["LOCKSTEP_LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_EQ(resolve(several).rendezvous, "tcp://localhost:29501");
+  Environment step = slurm_step();
+  step["LOCKSTEP_LOCAL_WORLD_SIZE"] = "6";
+  EXPECT_EQ(resolve(step).rendezvous.rfind("local://slurm-1234.0-", 0), 0u);
+}
+
 TEST(Launch, DisagreeingSourcesAreBothNamed) {
   Environment environment = torchrun();
   environment["SLURM_PROCID"] = "0";
