@@ -209,6 +209,8 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   launch.source = claim ? std::string(claim->source->name) : "explicit arguments";
   launch.store_is_served =
       value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty();
+  launch.own_numbers = options.rank && (text_of(environment, "LOCKSTEP_RANK") != std::to_string(*rank) ||
+                                        text_of(environment, "LOCKSTEP_WORLD_SIZE") != std::to_string(*size));
   if (launch.world_size == 1) return launch;
   auto rendezvous = find_rendezvous(options, claim, environment, launch.job_id, process);
   if (!rendezvous.ok()) return rendezvous.status();

@@ -109,6 +109,8 @@ class JoinedSession final : public Session {
 
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {
     LOCKSTEP_RETURN_IF_ERROR(roll_call.arrive());
+    if (launch_.store_is_served && launch_.own_numbers)
+      LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kOwnNumbersKey, "1"));
     if (meeting_.client) {
       auto watch = connect_to_server(*meeting_.client, HandshakeService::watch, deadline.left(), env);
       if (!watch.ok()) return watch.status();

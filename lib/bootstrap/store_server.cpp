@@ -65,7 +65,9 @@ StoreServer::~StoreServer() {
 void StoreServer::report_loss(const Loss& loss) {
   reactor_.run_there([&] {
     reported_.emplace(loss.rank, loss);
-    for (const auto& [number, group] : groups_) lose(number, loss);
+    for (const auto& [number, group] : groups_) {
+      if (group.watched && !numbers_itself(number)) lose(number, loss);
+    }
   });
 }
 
@@ -73,7 +75,7 @@ void StoreServer::report_end(const Loss& loss) {
   reactor_.run_there([&] {
     reported_.emplace(loss.rank, loss);
     for (const auto& [number, group] : groups_) {
-      if (!group.left.contains(loss.rank)) lose(number, loss);
+      if (group.watched && !numbers_itself(number) && !group.left.contains(loss.rank)) lose(number, loss);
     }
   });
 }
@@ -131,8 +133,10 @@ bool StoreServer::is_idle() const {
 
 // ---- groups ----------------------------------------------------------------------------------------------
 
-StoreServer::Group& StoreServer::group_of(std::uint64_t number) {
-  return groups_.try_emplace(number, Group{reported_, {}, {}}).first->second;
+StoreServer::Group& StoreServer::group_of(std::uint64_t number) { return groups_[number]; }
+
+bool StoreServer::numbers_itself(std::uint64_t group) const {
+  return table_.find(group_prefix(group) + kOwnNumbersKey) != nullptr;
 }
 
 void StoreServer::tell(std::uint64_t group, const StoreRequest& notice) {
@@ -209,9 +213,11 @@ void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
   client.hello = hello;
   client.connection =
       FrameConnection::open(reactor_, silence_, std::move(socket), kMaxRequestBytes, std::move(events));
-  const Group& group = group_of(hello.channel);
+  Group& group = group_of(hello.channel);
   forget_earlier_groups();
   if (hello.service != HandshakeService::watch) return;
+  if (!std::exchange(group.watched, true) && !numbers_itself(hello.channel))
+    group.losses.insert(reported_.begin(), reported_.end());
   for (const auto& [rank, loss] : group.losses) {
     StoreRequest notice;
     notice.verb = StoreVerb::lost;

@@ -27,6 +27,9 @@ namespace lockstep::internal {
 /// Of a connection that claimed to be `rank` and was refused, the sentence that says why is found in the
 /// store under this key of its group.
 std::string refusal_key(int rank);
+/// Set in its part of the store, before it watches, by each rank of a group that the caller has numbered: to
+/// it the launcher's numbers are those of others.
+inline constexpr const char* kOwnNumbersKey = "own_numbers";
 
 struct StoreServerOptions {
   HostPort at{"127.0.0.1", 0};  ///< Port 0 takes a free one.
@@ -48,7 +51,8 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   const HostPort& address() const { return address_; }
-  /// What the launcher knows first-hand, told to all groups. The first evidence per rank counts.
+  /// What the launcher knows first-hand, told to all groups that have its numbers. The first evidence per
+  /// rank counts.
   void report_loss(const Loss& loss);
   /// As report_loss, of a rank that ended in good order: a loss only to groups that it has not left, among
   /// them those that are still to come.
@@ -83,7 +87,8 @@ class StoreServer {
   };
   struct Group {
     std::map<int, Loss> losses;
-    std::set<int> left;  ///< Ranks that said `leave`.
+    std::set<int> left;    ///< Ranks that said `leave`.
+    bool watched = false;  ///< Some rank has watched: by then it is known whose numbers they are.
     /// Ranks whose connection ended, until evidence_grace is over.
     std::map<int, Reactor::Handle> suspicions;
   };
@@ -92,6 +97,7 @@ class StoreServer {
       : options_(std::move(options)), reactor_(Reactor::instance()), silence_(reactor_, real_env()) {}
   void open(std::vector<Fd> listeners);
   Group& group_of(std::uint64_t number);
+  bool numbers_itself(std::uint64_t group) const;
   void tell(std::uint64_t group, const StoreRequest& notice);
   void forget_earlier_groups();
   HandshakeStatus admit(const HandshakeHello& hello) const;

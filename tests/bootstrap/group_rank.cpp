@@ -1,10 +1,12 @@
 // One rank that forms groups one after another, all at the place that its environment names. Each argument is
 // a group, and how it ends: "finalize"; "abort"; "mismatch" (rank 0 counts differently). With "-" in front
 // the old communicator lives on beside the next, with "?" it may fail to start, with "!" as well and has but
-// a second to; "wait" is no group: it says so, and waits for a line of input. "at", and places: a group at
+// a second to; with "^" it is one without the first rank of the environment's, whose numbers are each one
+// less in it; "wait" is no group: it says so, and waits for a line of input. "at", and places: a group at
 // each, side by side in threads.
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -14,6 +16,7 @@
 #include "lockstep/lockstep.hpp"
 
 using lockstep::Communicator;
+using lockstep::InitOptions;
 
 namespace {
 
@@ -46,7 +49,7 @@ int meet_at(const std::vector<std::string>& places) {
   int unit = 1;
   for (std::size_t i = 0; i < places.size(); ++i, unit *= 10) {
     threads.emplace_back([&, i, unit] {
-      lockstep::InitOptions options;
+      InitOptions options;
       options.rendezvous = places[i];
       Communicator ranks = Communicator::create(options);
       sums[i] = (ranks.rank() + 1) * unit;
@@ -63,7 +66,7 @@ int meet_at(const std::vector<std::string>& places) {
 
 /// Nothing when the start fails.
 std::optional<Communicator> try_to_start(bool hurried) {
-  lockstep::InitOptions options;
+  InitOptions options;
   if (hurried) options.timeout = std::chrono::seconds(5);
   try {
     return Communicator::create(options);
@@ -71,6 +74,13 @@ std::optional<Communicator> try_to_start(bool hurried) {
     say(std::string("failed: ") + error.what());
     return std::nullopt;
   }
+}
+
+InitOptions without_the_first() {
+  InitOptions options;
+  options.rank = std::atoi(std::getenv("LOCKSTEP_RANK")) - 1;
+  options.world_size = std::atoi(std::getenv("LOCKSTEP_WORLD_SIZE")) - 1;
+  return options;
 }
 
 }  // namespace
@@ -89,11 +99,12 @@ int main(int argc, char** argv) {
       }
       const char mark = argument.front();
       const bool keeps = mark == '-', tries = mark == '?' || mark == '!';
-      auto started = tries ? try_to_start(mark == '!') : Communicator::create();
+      auto started = tries ? try_to_start(mark == '!')
+                           : Communicator::create(mark == '^' ? without_the_first() : InitOptions());
       if (!started) continue;
       Communicator& ranks = *started;
       sum_up(ranks, 1);
-      end(ranks, argument.substr(keeps || tries ? 1 : 0));
+      end(ranks, argument.substr(keeps || tries || mark == '^' ? 1 : 0));
       if (keeps) kept.push_back(std::move(ranks));
     }
   } catch (const lockstep::Error& error) {

@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <future>
 #include <thread>
 
+#include "lib/base/threads.hpp"
 #include "lib/bootstrap/session.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/net/tcp_socket.hpp"
@@ -111,6 +114,32 @@ TEST_P(TcpSessionTest, LaunchersServerIsUsedAndItsEvidenceIsHeard) {
   ranks[0].kill(SIGKILL);
   server.value()->report_loss({0, "killed by SIGKILL"});
   EXPECT_EQ(ranks[1].read_line(), "lost 0: killed by SIGKILL");
+}
+
+// Of the launcher's ranks the first has ended, and two others form a group, as its ranks 0 and 1.
+TEST(ServedSessions, ARankThatEndedIsNoLossToAGroupWithOtherNumbers) {
+  StoreServerOptions options;
+  options.key = make_handshake_key("", "s3cret");
+  auto server = StoreServer::start(std::move(options));
+  ASSERT_TRUE(server.ok());
+  server.value()->report_end({0, "exited with code 0"});
+  std::array<std::unique_ptr<Session>, 2> sessions;
+  on_threads(sessions.size(), [&](std::size_t rank) {
+    InitOptions own;
+    own.rank = static_cast<int>(rank);
+    own.world_size = 2;
+    own.rendezvous = std::string(kServedScheme) + server.value()->address().text();
+    own.secret = "s3cret";
+    auto session = join_session(own, real_env());
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    sessions.at(rank) = std::move(*session);
+  });
+  ASSERT_TRUE(sessions[0] && sessions[1]);
+  std::promise<std::string> heard;
+  sessions[1]->on_loss(1, [&](const Loss& loss) { heard.set_value(loss.evidence); });
+  sessions[0]->report_loss({0, "it ended after a failure"});
+  EXPECT_EQ(heard.get_future().get(), "it ended after a failure");
+  sessions[1]->remove_loss_callback(1);
 }
 
 class FileSessionTest : public SessionTest {};

@@ -1,4 +1,5 @@
 // Whom the TCP store's server tells of whose loss, and on whose word.
+#include "lib/bootstrap/group_store.hpp"
 #include "tests/bootstrap/store_server_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -117,6 +118,20 @@ TEST_F(StoreServerTest, AGroupHearsOfItsOwnLossesAndOfWhatTheLauncherKnows) {
   server_->report_loss({3, "killed by SIGKILL"});
   EXPECT_EQ(next_loss(second).rank, 3);
   EXPECT_EQ(next_loss(watch(0, 3)).rank, 3);
+}
+
+// The launcher's rank 1 may be another process than the group's.
+TEST_F(StoreServerTest, AGroupWithNumbersOfItsOwnHearsNothingOfTheLaunchers) {
+  server_->report_end({1, "exited with code 0"});
+  ASSERT_TRUE(open(0)->set_one(group_prefix(2) + kOwnNumbersKey, "1").ok());
+  const Fd own = watch(0, 2);
+  const Fd one = watch(1, 2), other = watch(3, 2);
+  server_->report_loss({2, "killed by SIGKILL"});
+  StoreRequest report;
+  report.verb = StoreVerb::lost;
+  report.loss = {1, "its link was reset"};
+  say(other, encode(report));
+  EXPECT_EQ(next_loss(own).evidence, "its link was reset");
 }
 
 }  // namespace

@@ -118,6 +118,16 @@ TEST(Run, ARankThatEndsBeforeItJoinedIsHeardToHaveEnded) {
   }
 }
 
+// Its number is another's there, who lives.
+TEST(Run, ARankThatEndedIsNoLossToAGroupWithOtherNumbers) {
+  const std::string script =
+      std::string("[ $RANK = 0 ] && exit; sleep 1; exec ") + LOCKSTEP_GROUP_RANK + " ^finalize";
+  const Outcome outcome = run({"-n", "3", "/bin/sh", "-c", script});
+  EXPECT_EQ(sorted(outcome.output), "[1] done\n[1] rank 0: 3\n[2] done\n[2] rank 1: 3\n");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.code, 0);
+}
+
 TEST(Run, RanksFormGroupsOneAfterAnother) {
   const Outcome outcome =
       run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize", "-mismatch", "abort", "-finalize", "finalize"});
