@@ -6,6 +6,7 @@
 #include "lib/bootstrap/launch.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/net/interfaces.hpp"
+#include "lib/net/tcp_socket.hpp"
 #include "lockstep/error.hpp"
 
 namespace lockstep {
@@ -20,7 +21,7 @@ Result<std::string> own_address() {
   auto usable = internal::usable_interfaces(*available, filter);
   if (usable.ok() && !usable->empty()) return usable->front().address;
   if (!usable.ok() && !filter.text.empty()) return usable.status();
-  return std::string("127.0.0.1");
+  return internal::loopback_address();
 }
 
 }  // namespace

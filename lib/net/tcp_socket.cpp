@@ -272,6 +272,13 @@ bool is_numeric_address(const std::string& host) { return look_up({host, 0}, AI_
 
 Status check_host(const std::string& host) { return look_up({host, 0}, 0).status(); }
 
+std::string loopback_address() {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    if (tcp_listen({host, 0}).ok()) return host;
+  }
+  return "127.0.0.1";  // Whoever listens there hears why not.
+}
+
 bool is_loopback(const std::string& host) {
   auto addresses = look_up({host, 0}, 0);
   if (!addresses.ok()) return false;

@@ -57,6 +57,9 @@ bool is_numeric_address(const std::string& host);
 /// Whether an address of `host` can be found; the error says why not. May ask DNS.
 Status check_host(const std::string& host);
 
+/// 127.0.0.1; ::1 where this machine has only that.
+std::string loopback_address();
+
 /// Whether `host` names only this machine's loopback addresses. May ask DNS.
 bool is_loopback(const std::string& host);
 

@@ -36,8 +36,7 @@ struct JobParts {
     options.command = {"/bin/sh", "-c", script};
   }
   internal::Status start(Job& job) const {
-    return job.start(new_job(1, "tcp://" + store->address().text(), "secret", "job"),
-                     internal::raise_descriptor_limit());
+    return job.start(new_job(1, store->address(), "secret", "job"), internal::raise_descriptor_limit());
   }
 
   RunOptions options;

@@ -1,10 +1,18 @@
 // lockstep-run, the real program: what its ranks get, and how they meet.
 #include <gtest/gtest.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <sstream>
 
 #include "lib/base/config.hpp"
+#include "lib/net/tcp_socket.hpp"
+#include "tests/support/forked.hpp"
 #include "tests/tools/run_program.hpp"
 
 namespace lockstep::internal {
@@ -126,6 +134,34 @@ TEST(Run, ARankThatEndedIsNoLossToAGroupWithOtherNumbers) {
   EXPECT_EQ(sorted(outcome.output), "[1] done\n[1] rank 0: 3\n[2] done\n[2] rank 1: 3\n");
   EXPECT_EQ(outcome.error, "");
   EXPECT_EQ(outcome.code, 0);
+}
+
+/// In a child with a network of its own, that has no address but ::1. Whether that can be had here.
+bool enter_network_without_v4() {
+  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+  const Fd any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq up{{"lo"}, {}}, none{{"lo"}, {}};
+  up.ifr_flags = IFF_UP;
+  none.ifr_addr.sa_family = AF_INET;  // In place of 127.0.0.1.
+  if (ioctl(any.get(), SIOCSIFFLAGS, &up) != 0 || ioctl(any.get(), SIOCSIFADDR, &none) != 0) return false;
+  return tcp_listen({"::1", 0}).ok() && !tcp_listen({"127.0.0.1", 0}).ok();
+}
+
+TEST(Run, IsContentWithTheLoopbackOfIPv6) {
+  const testing::Shared<std::atomic<bool>> tried;
+  testing::run_forked(1, [&](int) {
+    if (!enter_network_without_v4()) return;
+    tried->store(true);
+    Environment environment = kEnvironment;
+    environment["LOCKSTEP_TRANSPORTS"] = "tcp";
+    const Outcome outcome = run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize"}, environment);
+    EXPECT_EQ(sorted(outcome.output), "[0] done\n[0] rank 0: 3\n[1] done\n[1] rank 1: 3\n");
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_NE(run({"-n", "1", "--dry-run", "anything"}).output.find("[0] MASTER_ADDR=::1\n"),
+              std::string::npos);
+  });
+  if (!tried->load()) GTEST_SKIP() << "no network of its own, or no IPv6";
 }
 
 TEST(Run, RanksFormGroupsOneAfterAnother) {

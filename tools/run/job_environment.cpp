@@ -7,15 +7,12 @@
 #include "lib/base/core_set.hpp"
 #include "lib/base/env.hpp"
 #include "lib/base/hexadecimal.hpp"
-#include "lib/net/tcp_socket.hpp"
 
 namespace lockstep::run {
 namespace {
 
-constexpr const char* kHost = "127.0.0.1";
-
-int free_port() {
-  const auto listener = internal::tcp_listen({kHost, 0});
+int free_port(const std::string& host) {
+  const auto listener = internal::tcp_listen({host, 0});
   return listener.ok() ? internal::local_address(listener.value()).port : 0;
 }
 
@@ -27,14 +24,14 @@ std::string random_text(int bytes) {
   return internal::hexadecimal(std::as_bytes(std::span(values)));
 }
 
-JobFacts new_job(int ranks, const std::string& rendezvous, const std::string& secret,
+JobFacts new_job(int ranks, const internal::HostPort& store, const std::string& secret,
                  const std::string& job_id) {
   JobFacts facts;
   facts.ranks = ranks;
-  facts.rendezvous = rendezvous;
+  facts.store = store;
   facts.job_id = job_id;
   facts.secret = secret;
-  facts.master_port = free_port();
+  facts.master_port = free_port(store.host);
   facts.cores = static_cast<int>(internal::allowed_cores().count());
   return facts;
 }
@@ -45,7 +42,7 @@ internal::Environment rank_environment(const internal::Environment& inherited, c
   const std::string number = std::to_string(rank), size = std::to_string(facts.ranks);
   environment["LOCKSTEP_RANK"] = environment["LOCKSTEP_LOCAL_RANK"] = number;
   environment["LOCKSTEP_WORLD_SIZE"] = environment["LOCKSTEP_LOCAL_WORLD_SIZE"] = size;
-  environment["LOCKSTEP_RENDEZVOUS"] = facts.rendezvous;
+  environment["LOCKSTEP_RENDEZVOUS"] = "tcp://" + facts.store.text();
   environment["LOCKSTEP_STORE"] = "launcher";
   environment["LOCKSTEP_JOB_ID"] = facts.job_id;
   environment["LOCKSTEP_SECRET"] = facts.secret;
@@ -54,7 +51,7 @@ internal::Environment rank_environment(const internal::Environment& inherited, c
   environment["RANK"] = environment["LOCAL_RANK"] = number;
   environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = size;
   environment["GROUP_RANK"] = "0";
-  environment["MASTER_ADDR"] = kHost;
+  environment["MASTER_ADDR"] = facts.store.host;
   environment["MASTER_PORT"] = std::to_string(facts.master_port);
   std::string& threads = environment["OMP_NUM_THREADS"];
   if (threads.empty()) threads = std::to_string(std::max(1, facts.cores / facts.ranks));

@@ -4,13 +4,14 @@
 #include <string>
 
 #include "lib/bootstrap/launch.hpp"
+#include "lib/net/tcp_socket.hpp"
 
 namespace lockstep::run {
 
 /// What all ranks have in common.
 struct JobFacts {
   int ranks = 1;
-  std::string rendezvous;  ///< "tcp://127.0.0.1:41833", where lockstep-run listens.
+  internal::HostPort store;  ///< Where lockstep-run listens, on a loopback address.
   std::string job_id;
   std::string secret;
   int master_port = 0;  ///< For programs that start torch's own store: free when asked for, bound by nobody.
@@ -22,8 +23,7 @@ struct JobFacts {
 internal::Environment rank_environment(const internal::Environment& inherited, const JobFacts& facts,
                                        int rank);
 
-/// Facts of a new job whose store listens at `rendezvous`: random secret and id.
-JobFacts new_job(int ranks, const std::string& rendezvous, const std::string& secret,
+JobFacts new_job(int ranks, const internal::HostPort& store, const std::string& secret,
                  const std::string& job_id);
 
 /// `bytes` random bytes as hexadecimal text.

@@ -49,11 +49,12 @@ int run_job(const RunOptions& options, const rlimit& usual, Guardian& guardian) 
   if (!signals.ok()) return complain(signals.status());
   const std::string secret = random_text(kSecretBytes), job_id = "run-" + random_text(kJobIdBytes);
   internal::StoreServerOptions store_options;
+  store_options.at.host = internal::loopback_address();
   store_options.key = internal::make_handshake_key(job_id, secret);
   store_options.evidence_grace = kEvidenceGrace;
   auto store = internal::StoreServer::start(std::move(store_options));
   if (!store.ok()) return complain(store.status());
-  const JobFacts facts = new_job(options.ranks, "tcp://" + store.value()->address().text(), secret, job_id);
+  const JobFacts facts = new_job(options.ranks, store.value()->address(), secret, job_id);
   if (options.dry_run) return print_environments(facts);
   Job job(options, guardian, **store, *signals);
   if (const Status status = job.start(facts, usual); !status.ok()) return complain(status);

@@ -19,8 +19,7 @@ Result<Fd> listen_at(const std::string& address) {
 }
 
 Result<Listeners> listen_on_loopback() {
-  auto listener = listen_at("127.0.0.1");
-  if (!listener.ok()) listener = listen_at("::1");
+  auto listener = listen_at(loopback_address());
   if (!listener.ok()) return listener.status();
   Listeners result;
   result.sockets.push_back(std::move(*listener));
