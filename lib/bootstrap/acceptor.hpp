@@ -2,7 +2,7 @@
 // under way at once (more clients wait in the kernel's backlog), in fixed memory, each for at most
 // kHandshakeDeadline until it is answered and kProofDeadline from then on. Two kinds give their place to one
 // that waits: a client that has said no hello for kHelloPatience, and one whose proof is owed for longer than
-// kHandshakeDeadline (an answer costs a stranger no secret).
+// kHandshakeDeadline (a stranger who repeats what a rank once said is answered, too).
 #pragma once
 
 #include <cstdint>

@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kHandshakeMagic = "lockstep";
 constexpr std::uint32_t kByteOrder = 0x01020304;  // Travels in the writer's own order, as frames do later.
 constexpr std::size_t kNonceBytes = 32;
+constexpr std::size_t kMarkBytes = 16;
 
 void append_nonce(std::string& message) {
   std::array<std::uint8_t, kNonceBytes> nonce;
@@ -38,7 +39,19 @@ bool read_magic(WireReader& reader) {
   return reader.raw(kHandshakeMagic.size(), bytes) && as_text(bytes) == kHandshakeMagic;
 }
 
-std::string encode_hello(const HandshakeHello& hello, const Digest& job_hash) {
+Digest proof_of(const HandshakeKey& key, std::string_view direction, std::string_view transcript) {
+  return hmac_sha256(key.key, as_bytes(std::string(direction) + std::string(transcript)));
+}
+
+/// What a hello ends with: who does not know the secret is refused before it is answered.
+std::array<std::byte, kMarkBytes> mark_of(const HandshakeKey& key, std::string_view hello) {
+  const Digest proof = proof_of(key, "hello", hello);
+  std::array<std::byte, kMarkBytes> mark;
+  std::copy_n(proof.begin(), mark.size(), mark.begin());
+  return mark;
+}
+
+std::string encode_hello(const HandshakeHello& hello, const HandshakeKey& key) {
   std::string message(kHandshakeMagic);
   append_byte_order(message);
   WireWriter writer(message);
@@ -51,9 +64,10 @@ std::string encode_hello(const HandshakeHello& hello, const Digest& job_hash) {
   writer.integer(hello.peer);
   writer.integer(hello.channel);
   writer.integer(hello.process);
-  writer.raw(job_hash);
+  writer.raw(key.job_hash);
   append_nonce(message);
-  message.resize(kHelloBytes, '\0');
+  writer.raw(mark_of(key, message));
+  assert(message.size() == kHelloBytes);
   return message;
 }
 
@@ -114,10 +128,6 @@ ReplyMessage read_reply(std::span<const std::byte> message) {
   return m;
 }
 
-Digest proof_of(const HandshakeKey& key, std::string_view direction, std::string_view transcript) {
-  return hmac_sha256(key.key, as_bytes(std::string(direction) + std::string(transcript)));
-}
-
 std::string encode_proof(HandshakeStatus status, const Digest& proof) {
   std::string message;
   WireWriter writer(message);
@@ -173,7 +183,7 @@ void HandshakeBuffers::fail(Status status) {
 // ---- client ----------------------------------------------------------------------------------------------
 
 HandshakeClient::HandshakeClient(const HandshakeKey& key, const HandshakeHello& hello, std::string server)
-    : key_(key), hello_(hello), server_(std::move(server)), transcript_(encode_hello(hello, key.job_hash)) {
+    : key_(key), hello_(hello), server_(std::move(server)), transcript_(encode_hello(hello, key)) {
   send_message(transcript_);
   expect_message(kReplyBytes);
 }
@@ -222,6 +232,8 @@ HandshakeStatus HandshakeServer::judge_hello() {
   if (m.version_low > kHandshakeVersion || m.version_high < kHandshakeVersion)
     return HandshakeStatus::wrong_version;
   if (!equal_in_constant_time(m.job_hash, key_.job_hash)) return HandshakeStatus::wrong_job;
+  const auto mark = mark_of(key_, std::string_view(transcript_).substr(0, kHelloBytes - kMarkBytes));
+  if (!equal_in_constant_time(message().last(kMarkBytes), mark)) return HandshakeStatus::wrong_secret;
   const std::int32_t limit = side_.world > 0 ? side_.world : kMaxWorld;
   if (hello_.world < 1 || hello_.world > kMaxWorld) return HandshakeStatus::wrong_world;
   if (side_.world > 0 && hello_.world != side_.world) return HandshakeStatus::wrong_world;

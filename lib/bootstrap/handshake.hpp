@@ -1,11 +1,11 @@
 // Handshake: how two processes of one job prove to each other that they belong together, before anything is
 // allocated or looked up.
 //
-// Three messages of fixed size. Client: hello (who I am, whom I want, a nonce). Server: reply (status, its
-// nonce, its proof). Client: proof. A proof is HMAC-SHA256 over everything said before, with a key derived
-// from the job's secret and name, and a label of its direction; so neither replay, nor reflection, nor a
-// changed version or rank goes through. Without a secret the handshake still keeps jobs, versions and ranks
-// apart, but authenticates nobody.
+// Three messages of fixed size. Client: hello (who I am, whom I want, a nonce, and a mark that takes the
+// secret to make). Server: reply (status, its nonce, its proof). Client: proof. A proof is HMAC-SHA256 over
+// everything said before, with a key derived from the job's secret and name, and a label of its direction; so
+// neither replay, nor reflection, nor a changed version or rank goes through. Without a secret the handshake
+// still keeps jobs, versions and ranks apart, but authenticates nobody.
 //
 // Both sides are state machines without I/O. The owner moves bytes:
 //     while (!h.outgoing().empty()) h.sent(write(fd, h.outgoing()));
@@ -29,7 +29,7 @@
 
 namespace lockstep::internal {
 
-inline constexpr std::uint16_t kHandshakeVersion = 1;
+inline constexpr std::uint16_t kHandshakeVersion = 2;
 inline constexpr std::size_t kHelloBytes = 128;
 inline constexpr std::size_t kReplyBytes = 88;
 inline constexpr std::size_t kProofBytes = 40;

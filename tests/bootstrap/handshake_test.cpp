@@ -94,6 +94,15 @@ TEST(Handshake, WrongSecretIsToldToBothSides) {
             "LOCKSTEP_SECRET or LOCKSTEP_SECRET_FILE must hold the same secret on all ranks");
 }
 
+// A place in an acceptor is held for longer once there was an answer.
+TEST(Handshake, WhoDoesNotKnowTheSecretIsRefusedByItsHello) {
+  HandshakeClient client(make_handshake_key("job", "a guess"), hello_of(3, 4), "server");
+  HandshakeServer server(make_handshake_key("job", "secret"), {0, 4, {}}, "client");
+  server.consume(client.outgoing());
+  EXPECT_EQ(server.state(), State::failed);
+  EXPECT_EQ(server.verdict(), HandshakeStatus::wrong_secret);
+}
+
 TEST(Handshake, WrongJobNamesOnlyTheOwnJob) {
   Pair pair;
   pair.client_key = make_handshake_key("mine", "secret");
@@ -212,7 +221,7 @@ TEST(Handshake, OtherVersionsAndByteOrdersAreTold) {
   };
   EXPECT_EQ(speaks(kHandshakeVersion + 1, kHandshakeVersion + 2), HandshakeStatus::wrong_version);
   EXPECT_EQ(speaks(0, kHandshakeVersion - 1), HandshakeStatus::wrong_version);
-  // Answered, by a proof of what the client has not said.
+  // The mark is of what the client has said.
   EXPECT_EQ(speaks(0, kHandshakeVersion + 1), HandshakeStatus::wrong_secret);
   const auto swapped = [](std::span<std::byte> hello) {
     std::reverse(hello.begin() + kOrderAt, hello.begin() + kVersionsAt);
