@@ -47,9 +47,30 @@ inline std::vector<int> hosts_of(int world, const std::vector<int>& sizes) {
   }
   return hosts;
 }
-inline bool needs_hosts(const Algorithm& row) { return row.name == "hierarchical" || row.name == "leaders"; }
-/// Those whose ring follows the hosts.
-inline bool follows_hosts(const Algorithm& row) { return row.name == "ring" || row.name == "chain"; }
+/// Four elements, or four for each of four ranks, who are on these hosts.
+inline Shape shape_on_hosts(const Algorithm& row, const std::vector<int>& hosts) {
+  Shape shape;
+  shape.collective = row.collective;
+  shape.world = 4;
+  shape.count = 4;
+  if (has_counts(row.collective)) shape.counts = shape.recv_counts = {4, 4, 4, 4};
+  shape.hosts = hosts;
+  return shape;
+}
+/// Those for ranks that share hosts alone.
+inline bool needs_hosts(const Algorithm& row) {
+  return row.medium == Medium::links && !row.supports(shape_on_hosts(row, {}));
+}
+/// Those that do without, and send in another order where ranks share hosts, as rings do.
+inline bool follows_hosts(const Algorithm& row) {
+  if (row.medium != Medium::links || needs_hosts(row)) return false;
+  Shape together = shape_on_hosts(row, {}), dealt = shape_on_hosts(row, {0, 1, 0, 1});
+  for (int rank = 0; rank < together.world; ++rank) {
+    together.rank = dealt.rank = rank;
+    if (to_string(row.build(together)) != to_string(row.build(dealt))) return true;
+  }
+  return false;
+}
 
 /// A shape of `count` elements. `pieces`: into how many segments a message, and blocks a staged buffer, is
 /// cut (1: not cut). v-counts are uneven, and some are 0.

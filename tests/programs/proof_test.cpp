@@ -26,7 +26,9 @@ class Proof : public ::testing::TestWithParam<const Algorithm*> {
     if (!GetParam()->supports(shape)) return;
     const std::string finding = verify_algorithm(*GetParam(), shape);
     ASSERT_EQ(finding, "") << name_of_case(shape);
+    ++proved_;
   }
+  int proved_ = 0;
 };
 
 TEST_P(Proof, ForEveryWorldRootAndSize) {
@@ -43,6 +45,7 @@ TEST_P(Proof, ForEveryWorldRootAndSize) {
       }
     }
   }
+  EXPECT_GT(proved_, 0) << "the row supports none of these shapes";
 }
 
 /// So many segments that memory for some of them is used again and again.
@@ -153,8 +156,10 @@ std::uint64_t elements_between_hosts(const Algorithm& row, Shape shape) {
 }
 
 TEST(Hosts, RingsEnterEveryHostOnce) {
+  int rings = 0;
   for (const Algorithm* row : every_row()) {
     if (!follows_hosts(*row) || has_counts(row->collective)) continue;
+    ++rings;
     Shape together = shape_of(*row, 6, 0, 600, 1), dealt = together;
     together.hosts = {0, 0, 1, 1, 2, 2};
     dealt.hosts = {0, 1, 2, 0, 1, 2};
@@ -162,6 +167,7 @@ TEST(Hosts, RingsEnterEveryHostOnce) {
     EXPECT_EQ(elements_between_hosts(*row, dealt), elements_between_hosts(*row, together))
         << name_of_row(*row);
   }
+  EXPECT_GT(rings, 0);
 }
 
 /// Programs whose length grows with log(world), or not at all, at world sizes far beyond what is tried
