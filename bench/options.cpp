@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bench/size_option.hpp"
+#include "bench/transport_option.hpp"
 #include "lockstep/lockstep.h"
 
 namespace lockstep::bench {
@@ -120,8 +121,7 @@ void add_ranks(CLI::App& app, Options& options) {
       ->check(CLI::Range(0, kMaxRanks));
   app.add_option("--threads", options.threads, "start the ranks as threads of one process")
       ->check(CLI::Range(0, kMaxRanks));
-  app.add_option("--transport", options.transport, "what carries the data")
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs", "shm+tcp", "shm+verbs"}));
+  add_transport(app, options.transport);
   app.add_option("--algorithm", options.algorithm, "by name, see --list; empty: the library chooses");
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
 }

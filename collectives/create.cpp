@@ -1,6 +1,7 @@
 // How communicators come to be: from the environment, or all ranks in one process.
 #include "collectives/communicator_core.hpp"
 #include "collectives/forked_child.hpp"
+#include "collectives/make_transport.hpp"
 #include "collectives/network_probe.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
@@ -69,17 +70,18 @@ void throw_cause(const std::vector<internal::Status>& failures) {
   for (const internal::Status& failure : failures) failure.throw_if_error();
 }
 
-/// Whether this process can have a group at all, and its variables can be read.
-void check_process() {
+/// Whether this process can have a group at all, its variables can be read, and such transports exist.
+void check_process(std::string_view transports) {
   internal::refuse_in_forked_child();
   internal::check_environment().throw_if_error();
   internal::check_algorithm_rules().throw_if_error();
+  internal::check_transports(internal::wanted_transports(transports)).throw_if_error();
 }
 
 }  // namespace
 
 Communicator Communicator::create(const InitOptions& options) {
-  check_process();
+  check_process(options.transports);
   const internal::Deadline deadline(internal::real_env(), internal::start_timeout(options));
   auto session = internal::join_session(options, internal::real_env(), [](int rank) {
     return rank == 0 ? internal::announce_model() : std::string();
@@ -93,7 +95,7 @@ Communicator Communicator::create(const InitOptions& options) {
 std::vector<Communicator> Communicator::local_group(int n, std::string_view transports) {
   if (n < 1)
     throw Error(ErrorCode::invalid_argument, "a group needs at least one rank, not " + std::to_string(n));
-  check_process();
+  check_process(transports);
   auto sessions = internal::make_local_sessions(n, "threads of one process", internal::announce_model());
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));
   std::vector<internal::Status> failures(static_cast<std::size_t>(n));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 
 #include "lib/base/hash.hpp"
@@ -18,10 +19,20 @@
 namespace lockstep::internal {
 namespace {
 
-Status unknown_transport(const std::string& name) {
-  return Status(ErrorCode::configuration,
-                "transport '" + name + "' is unknown: use auto, shm, tcp, ucx, verbs, shm+tcp or shm+verbs");
-}
+using Made = Result<std::unique_ptr<Transport>>;
+
+/// The group that is to be carried, and how long that may take to set up.
+struct Wanted {
+  World& world;
+  const EngineGroup& group;
+  const std::vector<int>& world_ranks;
+  std::chrono::milliseconds timeout;
+  const StillWanted& still_wanted;
+
+  Wanted within(std::chrono::milliseconds left) const {
+    return {world, group, world_ranks, left, still_wanted};
+  }
+};
 
 /// Under the world's lock.
 Status need_switchboard(World& world, std::chrono::milliseconds timeout) {
@@ -31,9 +42,8 @@ Status need_switchboard(World& world, std::chrono::milliseconds timeout) {
   return made.status();
 }
 
-Result<std::unique_ptr<Transport>> make_tcp(World& world, const EngineGroup& group,
-                                            const std::vector<int>& world_ranks,
-                                            std::chrono::milliseconds timeout) {
+Made make_tcp(const Wanted& wanted) {
+  const auto& [world, group, world_ranks, timeout, still_wanted] = wanted;
   std::lock_guard lock(world.mutex);
   LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world, timeout));
   return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard);
@@ -47,17 +57,16 @@ Result<std::shared_ptr<UcxContext>> need_ucx(World& world) {
   return opened;
 }
 
-Result<std::unique_ptr<Transport>> make_ucx(World& world, const EngineGroup& group,
-                                            const std::vector<int>& world_ranks,
-                                            std::chrono::milliseconds timeout,
-                                            const StillWanted& still_wanted,
-                                            PayloadMemory payloads = PayloadMemory::host) {
+Made make_ucx_for(const Wanted& wanted, PayloadMemory payloads) {
+  const auto& [world, group, world_ranks, timeout, still_wanted] = wanted;
   auto context = need_ucx(world);
   if (!context.ok()) return context.status();
   // Without the lock: ranks that make several groups at once may begin with different ones.
   return make_ucx_transport(group.id, group.rank, world_ranks, *world.session, std::move(*context), timeout,
                             real_env(), payloads, still_wanted);
 }
+
+Made make_ucx(const Wanted& wanted) { return make_ucx_for(wanted, PayloadMemory::host); }
 
 /// Under the world's lock.
 Status need_verbs(World& world) {
@@ -87,13 +96,21 @@ Result<bool> by_verbs(World& world, std::chrono::milliseconds timeout) {
   return *world.rdma;
 }
 
-Result<std::unique_ptr<Transport>> make_verbs(World& world, const EngineGroup& group,
-                                              const std::vector<int>& world_ranks,
-                                              std::chrono::milliseconds timeout) {
+Made make_verbs(const Wanted& wanted) {
+  const auto& [world, group, world_ranks, timeout, still_wanted] = wanted;
   std::lock_guard lock(world.mutex);
   LOCKSTEP_RETURN_IF_ERROR(need_verbs(world));
   LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world, timeout));
   return make_verbs_transport(group.id, group.rank, world_ranks, *world.switchboard, world.verbs, real_env());
+}
+
+Made make_shm(const Wanted& wanted) {
+  const EngineGroup& group = wanted.group;
+  if (on_one_host(group.members))
+    return make_shm_transport(group.id, group.rank, group.members, wanted.timeout, real_env(), {},
+                              wanted.still_wanted);
+  return Status(ErrorCode::configuration,
+                "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
 }
 
 /// The ranks of the group that share this rank's host.
@@ -107,17 +124,14 @@ std::vector<int> ranks_of_own_host(const EngineGroup& group) {
 }
 
 /// Shared memory inside the host, verbs or TCP to the others. All that is waited for has one deadline.
-Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& group,
-                                              const std::vector<int>& world_ranks,
-                                              std::chrono::milliseconds timeout,
-                                              const StillWanted& still_wanted) {
-  const Deadline deadline(real_env(), timeout);
-  auto rdma = by_verbs(world, deadline.left());
+Made make_mixed(const Wanted& wanted) {
+  const EngineGroup& group = wanted.group;
+  const Deadline deadline(real_env(), wanted.timeout);
+  auto rdma = by_verbs(wanted.world, deadline.left());
   if (!rdma.ok()) return rdma.status();
   auto left = deadline.left_for("reaching the other hosts");
   if (!left.ok()) return left.status();
-  auto far =
-      *rdma ? make_verbs(world, group, world_ranks, *left) : make_tcp(world, group, world_ranks, *left);
+  auto far = *rdma ? make_verbs(wanted.within(*left)) : make_tcp(wanted.within(*left));
   const std::vector<int> ranks = ranks_of_own_host(group);
   if (!far.ok() || ranks.size() == 1) return far;
   std::vector<Member> members;
@@ -127,30 +141,55 @@ Result<std::unique_ptr<Transport>> make_mixed(World& world, const EngineGroup& g
   const std::uint64_t id = hash_combine(group.id, static_cast<std::uint64_t>(ranks.front()));
   left = deadline.left_for("sharing memory inside this host");
   if (!left.ok()) return left.status();
-  auto near = make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), ranks, still_wanted);
+  auto near =
+      make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), ranks, wanted.still_wanted);
   if (!near.ok()) return near.status();
   return make_mixed_transport(std::move(*near), ranks, std::move(*far), group.size());
 }
 
+Made make_shm_or_mixed(const Wanted& wanted) {
+  return on_one_host(wanted.group.members) ? make_shm(wanted) : make_mixed(wanted);
+}
+
+struct TransportRow {
+  std::string_view name;  ///< In LOCKSTEP_TRANSPORTS and InitOptions::transports.
+  Made (*make)(const Wanted& wanted);
+};
+constexpr TransportRow kTransports[] = {{"auto", make_shm_or_mixed},
+                                        {"shm", make_shm},
+                                        {"tcp", make_tcp},
+                                        {"ucx", make_ucx},
+                                        {"verbs", make_verbs},
+                                        {"shm+tcp", make_shm_or_mixed},
+                                        {"shm+verbs", make_shm_or_mixed}};
+
+const TransportRow* find_transport(std::string_view name) {
+  const auto found = std::find_if(std::begin(kTransports), std::end(kTransports),
+                                  [&](const TransportRow& row) { return row.name == name; });
+  return found == std::end(kTransports) ? nullptr : &*found;
+}
+
 }  // namespace
+
+std::string transport_choices() {
+  std::string names;
+  for (const TransportRow& row : kTransports) names += (names.empty() ? "" : "|") + std::string(row.name);
+  return names;
+}
+
+Status check_transports(std::string_view name) {
+  if (find_transport(name) != nullptr) return {};
+  return Status(ErrorCode::configuration,
+                "transport '" + std::string(name) + "' is unknown: write one of " + transport_choices());
+}
 
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout,
                                                   const StillWanted& still_wanted) {
-  const std::string& wanted = world.transports;
-  timeout = limit_of_start(timeout);
-  if (wanted == "tcp") return make_tcp(world, group, world_ranks, timeout);
-  if (wanted == "ucx") return make_ucx(world, group, world_ranks, timeout, still_wanted);
-  if (wanted == "verbs") return make_verbs(world, group, world_ranks, timeout);
-  const bool several = wanted == "auto" || wanted == "shm+tcp" || wanted == "shm+verbs";
-  if (!several && wanted != "shm") return unknown_transport(wanted);
-  if (on_one_host(group.members)) {
-    return make_shm_transport(group.id, group.rank, group.members, timeout, real_env(), {}, still_wanted);
-  }
-  if (several) return make_mixed(world, group, world_ranks, timeout, still_wanted);
-  return Status(ErrorCode::configuration,
-                "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
+  LOCKSTEP_RETURN_IF_ERROR(check_transports(world.transports));
+  const TransportRow& row = *find_transport(world.transports);
+  return row.make({world, group, world_ranks, limit_of_start(timeout), still_wanted});
 }
 
 bool moves_device_memory(World& world, PayloadMemory memory) {
@@ -162,7 +201,7 @@ Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineG
                                                      const std::vector<int>& world_ranks,
                                                      PayloadMemory memory, std::chrono::milliseconds timeout,
                                                      const StillWanted& still_wanted) {
-  return make_ucx(world, group, world_ranks, limit_of_start(timeout), still_wanted, memory);
+  return make_ucx_for({world, group, world_ranks, limit_of_start(timeout), still_wanted}, memory);
 }
 
 }  // namespace lockstep::internal

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/communicator_core.hpp"
@@ -19,6 +21,11 @@ Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGrou
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout,
                                                   const StillWanted& still_wanted = {});
+
+/// All that LOCKSTEP_TRANSPORTS and InitOptions::transports may say, as "auto|shm".
+std::string transport_choices();
+/// Error `configuration` where `name` is none of them.
+Status check_transports(std::string_view name);
 
 /// Whether what carries this job's messages moves the memory of devices from and to where it lies.
 bool moves_device_memory(World& world, PayloadMemory memory);

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "bench/size_option.hpp"
+#include "bench/transport_option.hpp"
 #include "lockstep/ddp.hpp"
 #include "lockstep/lockstep.h"
 
@@ -103,8 +104,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       ->check(CLI::Range(1, 65536));
   app.add_option("--rounds", options.rounds, "rounds of each kind of step; medians are reported")
       ->check(CLI::Range(std::size_t{1}, kMaxRounds));
-  app.add_option("--transport", options.transport, "what carries the data")
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs", "shm+tcp", "shm+verbs"}));
+  add_transport(app, options.transport);
   app.add_option("--json", options.json, "write the result to a file, or to standard output (-)");
   try {
     app.parse(argc, argv);

@@ -16,6 +16,7 @@
 #include "bench/buffer.hpp"
 #include "bench/launch.hpp"
 #include "bench/size_option.hpp"
+#include "bench/transport_option.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -174,8 +175,7 @@ int run(int argc, char** argv) {
   PairOptions options;
   CLI::App app("What a message between two processes takes.", "pair-bench");
   app.option_defaults()->always_capture_default();
-  app.add_option("--transport", options.transport)
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "ucx", "verbs"}));
+  add_transport(app, options.transport);
   app.add_option("-s,--size", options.bytes, "bytes of the message")->transform(as_size());
   app.add_option("-n,--iters", options.iterations)->check(CLI::Range(1, 10'000'000));
   app.add_option("-w,--warmup_iters", options.warmup)->check(CLI::Range(0, 1'000'000));

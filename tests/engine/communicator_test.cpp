@@ -1,11 +1,14 @@
 // The public face with ranks as threads: every way to start, wait for and end an operation.
 #include "lockstep/communicator.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <numeric>
 
 #include "collectives/engine/operation.hpp"
+#include "collectives/make_transport.hpp"
+#include "lib/base/config.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/slow_operator.hpp"
 #include "tests/support/transports.hpp"
@@ -232,6 +235,21 @@ TEST(WaitFor, EndsAtItsLimitWhileDataMove) {
     EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(1)));
     work.wait();
   });
+}
+
+TEST(OneRank, HearsOfATransportThatIsNone) {
+  const auto [code, text] = error_of([] { Communicator::local_group(1, "tpc"); });
+  EXPECT_EQ(code, ErrorCode::configuration);
+  EXPECT_EQ(text, "transport 'tpc' is unknown: write one of auto|shm|tcp|ucx|verbs|shm+tcp|shm+verbs");
+}
+
+TEST(Transports, TheVariableAllowsThoseThatThereAre) {
+  const auto all = internal::variables();
+  const auto transports = std::find_if(all.begin(), all.end(), [](const internal::Variable& variable) {
+    return variable.name == "LOCKSTEP_TRANSPORTS";
+  });
+  ASSERT_NE(transports, all.end());
+  EXPECT_EQ(transports->choices, internal::transport_choices());
 }
 
 TEST(OneRank, AnIntegerIsNotMultipliedByAFraction) {
