@@ -4,19 +4,33 @@
 #include "lockstep/ddp/hooks.hpp"
 
 namespace lockstep {
+namespace {
+
+struct NamedHook {
+  std::string_view name;
+  std::shared_ptr<CommunicationHook> (*make)();
+};
+constexpr NamedHook kHooks[] = {
+    {"none", []() -> std::shared_ptr<CommunicationHook> { return nullptr; }},
+    {"bf16", [] { return make_half_hook(DataType::bf16); }},
+    {"f16", [] { return make_half_hook(DataType::f16); }},
+    {"i8", [] { return make_quantised_hook({.type = DataType::i8}); }},
+    {"f8e4m3", [] { return make_quantised_hook({.type = DataType::f8e4m3}); }},
+    {"f8e5m2", [] { return make_quantised_hook({.type = DataType::f8e5m2}); }},
+    {"top_k", [] { return make_top_k_hook(); }},
+    {"powersgd", [] { return make_power_sgd_hook(); }},
+};
+
+}  // namespace
 
 std::shared_ptr<CommunicationHook> hook_by_name(std::string_view name) {
-  if (name == "none") return nullptr;
-  if (name == "bf16") return make_half_hook(DataType::bf16);
-  if (name == "f16") return make_half_hook(DataType::f16);
-  if (name == "i8") return make_quantised_hook({.type = DataType::i8});
-  if (name == "f8e4m3") return make_quantised_hook({.type = DataType::f8e4m3});
-  if (name == "f8e5m2") return make_quantised_hook({.type = DataType::f8e5m2});
-  if (name == "top_k") return make_top_k_hook();
-  if (name == "powersgd") return make_power_sgd_hook();
+  std::string names;
+  for (const NamedHook& hook : kHooks) {
+    if (hook.name == name) return hook.make();
+    names += (names.empty() ? "" : ", ") + std::string(hook.name);
+  }
   throw Error(ErrorCode::invalid_argument,
-              "no hook is called \"" + std::string(name) +
-                  "\"; choose none, bf16, f16, i8, f8e4m3, f8e5m2, top_k or powersgd");
+              "no hook is called \"" + std::string(name) + "\"; choose " + names);
 }
 
 }  // namespace lockstep
