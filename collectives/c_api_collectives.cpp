@@ -3,6 +3,7 @@
 #include "collectives/call_builder.hpp"
 #include "collectives/communicator_core.hpp"
 #include "collectives/forked_child.hpp"
+#include "collectives/select/names.hpp"
 
 using lockstep::Communicator;
 using lockstep::internal::guarded;
@@ -35,10 +36,7 @@ lockstep_error_t call(lockstep_comm_t comm, lockstep_work_t* work, const Argumen
 }
 
 lockstep::Collective collective_named(std::string_view name) {
-  for (int i = 0; i < lockstep::kCollectiveCount; ++i) {
-    const auto collective = static_cast<lockstep::Collective>(i);
-    if (lockstep::name_of(collective) == name) return collective;
-  }
+  if (const auto found = lockstep::internal::find_collective(name)) return *found;
   throw lockstep::Error(lockstep::ErrorCode::invalid_argument,
                         "no collective is called \"" + std::string(name) + "\"");
 }
