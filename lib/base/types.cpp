@@ -15,6 +15,10 @@ constexpr std::array<std::string_view, kCollectiveCount> kCollectives{
     "all_reduce", "reduce",  "broadcast", "scatter",  "gather",       "all_gather",       "reduce_scatter",
     "all_to_all", "barrier", "scatter_v", "gather_v", "all_gather_v", "reduce_scatter_v", "all_to_all_v"};
 
+// A list that is shorter than its count ends with nothing.
+static_assert(!kTypes.back().empty() && !kOps.back().empty() && !kCollectives.back().empty());
+static_assert(size_of(static_cast<DataType>(kDataTypeCount - 1)) > 0);
+
 }  // namespace
 
 std::string_view name_of(DataType type) noexcept {
