@@ -35,9 +35,11 @@
 namespace lockstep {
 
 struct Reducer::State {
+  // reducer.cpp
   /// Local. Whoever makes it gives it memory and carrier, then calls use_plan().
   State(Communicator& c, std::span<const Parameter> p, const ReducerOptions& o,
         const BucketPlan& plan_of_all);
+  std::unique_ptr<internal::BucketCarrier> make_carrier();
 
   // reducer_mark.cpp
   void check_index(const char* call, std::size_t parameter) const;
@@ -79,7 +81,6 @@ struct Reducer::State {
   void await(std::size_t bucket);
 
   // reducer_plan.cpp
-  std::unique_ptr<internal::BucketCarrier> make_carrier();
   void broadcast_values(const BucketPlan& of, std::size_t first);
   void use_plan(internal::MarkCounts marks);
   void rebuild();
