@@ -204,6 +204,7 @@ std::optional<std::string> variable_read(const std::string& line, const std::str
 TEST(Variables, EveryOneThatIsReadIsInTheTableWithTheKindItIsReadAs) {
   const std::vector<std::pair<std::string, std::optional<VariableKind>>> readers = {
       {"config_text", VariableKind::text},
+      {"config_text_or", VariableKind::text},
       {"config_integer", VariableKind::integer},
       {"config_flag", VariableKind::flag},
       {"config_bytes", VariableKind::bytes},
