@@ -1,11 +1,13 @@
-// What every link promises of its end, over whatever it goes: errors are final for their direction, and what
-// the peer said before it left can still be read.
+// What every link promises, over whatever it goes: messages of any size arrive whole and in order, errors are
+// final for their direction, and what the peer said before it left can still be read. A new transport's links
+// get a row below.
 #include <poll.h>
 
 #include <functional>
 #include <thread>
 
 #include "tests/transports/link_fixtures.hpp"
+#include "tests/transports/link_traffic.hpp"
 #include "tests/transports/shm_support.hpp"
 #include "transports/sim/sim_network.hpp"
 
@@ -17,6 +19,7 @@ using testing::message;
 using testing::Outgoing;
 using testing::pull;
 using testing::push;
+using testing::Traffic;
 
 constexpr int kMostSteps = 20'000;
 
@@ -98,6 +101,18 @@ void expect_lost(const Result<bool>& result) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), ErrorCode::peer_lost);
   EXPECT_EQ(result.status().culprit(), 1);
+}
+
+TEST_P(EveryLink, CarriesMessagesOfEverySizeBothWays) {
+  const auto ends = GetParam().make();
+  const std::vector<std::size_t> small = {0, 1, 7, 64, 1'000, 0, 4'097}, large = {300'001, 0, 100'000, 3};
+  Traffic stays(ends->stays(), small, large), leaves(ends->leaves(), large, small);
+  for (int step = 0; (stays.going() || leaves.going()) && step < kMostSteps; ++step) {
+    const bool moved = stays.step();
+    if (!leaves.step() && !moved) ends->pass();
+  }
+  EXPECT_TRUE(stays.done()) << stays.status().message();
+  EXPECT_TRUE(leaves.done()) << leaves.status().message();
 }
 
 TEST_P(EveryLink, EndsEachDirectionByItself) {
