@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "lib/base/config.hpp"
+#include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/transports/link_traffic.hpp"
@@ -79,6 +80,20 @@ TEST(UcxTransport, CarriesEverySizeBothWaysOnEveryChannel) {
     for (const int rank : {0, 1}) traffic.emplace_back(pair.link(rank, channel), sizes, sizes);
   }
   run_all(traffic);
+}
+
+TEST(UcxTransport, AnEmptyAddressIsAnErrorThatNamesItsRank) {
+  const auto sessions = make_local_sessions(2);
+  auto context = open_ucx(2);
+  ASSERT_TRUE(context.ok()) << context.status().message();
+  ASSERT_TRUE(sessions[1]->store().set_one(exchange_key("ucx/7", 1), "").ok());
+  const int ranks[] = {0, 1};
+  const auto made = make_ucx_transport(7, 0, ranks, *sessions[0], *context, std::chrono::seconds(30),
+                                       real_env(), PayloadMemory::host);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().code(), ErrorCode::internal);
+  EXPECT_EQ(made.status().culprit(), 1);
+  EXPECT_NE(made.status().message().find("empty UCX address"), std::string::npos) << made.status().message();
 }
 
 TEST(UcxTransport, PayloadsOnADeviceAreNotCopiedToSlots) {

@@ -79,6 +79,12 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int r
                             "the UCX addresses", timeout, still_wanted);
   if (!addresses.ok()) return addresses.status();
   for (std::size_t peer = 0; peer < addresses->size(); ++peer) {
+    if ((*addresses)[peer].empty()) {  // UCX is told no length: it would read whatever lies there.
+      return Status(ErrorCode::internal,
+                    who_is(session, world_ranks[peer]) +
+                        " told an empty UCX address: check that all ranks run one version",
+                    world_ranks[peer]);
+    }
     (*worker)->add_peer(std::move((*addresses)[peer]), is_watched(session, world_ranks[peer]));
   }
   return make_fabric_transport(std::move(*worker), static_cast<int>(world_ranks.size()), env, payloads);
