@@ -2,13 +2,17 @@
 // in for libibverbs.
 #include "transports/verbs/verbs_device.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
+#include <mutex>
 
 #include "tests/support/scoped_variable.hpp"
-#include "transports/verbs/verbs_queue_pair.hpp"
+#include "tests/transports/verbs_ranks.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -20,6 +24,14 @@ ibv_device devices[3];
 ibv_context contexts[3];
 ibv_pd domain;
 ibv_qp pair;
+ibv_mr region;
+ibv_comp_channel events{.context = nullptr, .fd = -1, .refcnt = 0};
+ibv_srq receives;
+
+struct Queue {
+  ibv_cq handle{};
+  std::deque<ibv_wc> completions;
+};
 
 struct Machine {
   bool opens[3] = {true, true, true};
@@ -28,8 +40,24 @@ struct Machine {
   std::uint32_t most_inline = 1024;
   std::uint8_t flags = 0;
   int open = 0;
+  std::deque<Queue> queues;  // In the order in which they were made.
 };
 Machine machine;
+
+/// What the header calls directly.
+void add_queues(ibv_context_ops& driver) {
+  driver.poll_cq = [](ibv_cq* queue, int most, ibv_wc* into) {
+    for (Queue& one : machine.queues) {
+      if (&one.handle != queue) continue;
+      const int count = std::min(most, static_cast<int>(one.completions.size()));
+      std::copy_n(one.completions.begin(), count, into);
+      one.completions.erase(one.completions.begin(), one.completions.begin() + count);
+      return count;
+    }
+    return 0;
+  };
+  driver.post_srq_recv = [](ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) { return 0; };
+}
 
 std::ptrdiff_t number_of(const ibv_context* context) { return context - contexts; }
 
@@ -56,12 +84,14 @@ VerbsLibrary library() {
   table.query_device = [](ibv_context* context, ibv_device_attr* attributes) {
     if (!machine.answers[number_of(context)]) return EIO;
     attributes->phys_port_cnt = 1;
+    attributes->max_qp = attributes->max_qp_wr = attributes->max_srq_wr = attributes->max_cqe = 1 << 20;
     return 0;
   };
   table.query_port = [](ibv_context* context, std::uint8_t, ibv_port_attr* port) {
     port->state = machine.active[number_of(context)] ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
     port->gid_tbl_len = 2;
     port->flags = machine.flags;
+    port->max_msg_sz = 1 << 30;
     port->lid = static_cast<std::uint16_t>(number_of(context));
     return 0;
   };
@@ -72,6 +102,21 @@ VerbsLibrary library() {
   };
   table.alloc_pd = [](ibv_context*) { return &domain; };
   table.dealloc_pd = [](ibv_pd*) { return 0; };
+  table.reg_mr = [](ibv_pd*, void*, std::size_t, int) { return &region; };
+  table.dereg_mr = [](ibv_mr*) { return 0; };
+  table.create_comp_channel = [](ibv_context*) { return &events; };
+  table.destroy_comp_channel = [](ibv_comp_channel*) { return 0; };
+  table.create_cq = [](ibv_context* context, int, void*, ibv_comp_channel*, int) {
+    static std::mutex mutex;  // Ranks make theirs at once.
+    const std::lock_guard lock(mutex);
+    Queue& made = machine.queues.emplace_back();
+    add_queues(context->ops);
+    made.handle.context = receives.context = context;
+    return &made.handle;
+  };
+  table.destroy_cq = [](ibv_cq*) { return 0; };
+  table.create_srq = [](ibv_pd*, ibv_srq_init_attr*) { return &receives; };
+  table.destroy_srq = [](ibv_srq*) { return 0; };
   table.create_qp = [](ibv_pd*, ibv_qp_init_attr* wanted) -> ibv_qp* {
     errno = EINVAL;
     if (wanted->cap.max_inline_data > machine.most_inline) return nullptr;
@@ -137,6 +182,32 @@ TEST_F(VerbsDevices, OneThatTakesFewBytesInARequestIsUsedAllTheSame) {
     ASSERT_TRUE(made.ok()) << made.status().message();
     EXPECT_EQ((*made)->inline_bytes(), most == 1024 ? 128u : most == 96 ? 96u : 0u);
   }
+}
+
+// It would count for a landing that is not filled, or that is not there.
+TEST_F(VerbsDevices, AWriteThatFillsNoLandingEndsTheConnection) {
+  const auto device = VerbsDevice::open(library_, 0);
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  testing::VerbsRanks ranks(device.value(), 2);
+  const auto wire = ranks.wire(0, 1);
+  VerbsFabric& fabric = *ranks.fabrics[0];
+  ibv_wc written{};
+  written.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+  written.imm_data = htonl(static_cast<std::uint32_t>(Channel::collective));
+  const auto write = [&] {
+    for (Queue& queue : machine.queues) queue.completions.assign(1, written);
+    fabric.progress();
+  };
+  Landing landing;
+  ASSERT_TRUE(wire->open_landing(*fabric.bounce_memory(64), false, landing).ok());
+  write();
+  EXPECT_EQ(wire->landed(), 1u);
+  EXPECT_TRUE(wire->failure().ok()) << wire->failure().message();
+  write();
+  EXPECT_EQ(wire->landed(), 1u);
+  EXPECT_EQ(wire->failure().code(), ErrorCode::internal);
+  EXPECT_EQ(wire->failure().culprit(), 1);
+  EXPECT_NE(wire->failure().message().find("rank 1 wrote more"), std::string::npos);
 }
 
 TEST_F(VerbsDevices, OneWhosePortWantsItIsReachedByItsGid) {

@@ -3,62 +3,20 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
-#include "lib/bootstrap/local_session.hpp"
 #include "lockstep/communicator.hpp"
 #include "tests/transports/link_traffic.hpp"
+#include "tests/transports/verbs_ranks.hpp"
 #include "transports/fabric/fabric_transport.hpp"
-#include "transports/verbs/verbs_fabric.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 constexpr int kRanks = 4;
 
-/// The fabrics of four ranks that have met nobody yet.
-struct Ranks {
-  std::vector<std::unique_ptr<Session>> sessions = make_local_sessions(kRanks);
-  std::unique_ptr<Switchboard> boards[kRanks];
-  std::shared_ptr<VerbsDevice> device;
-  std::unique_ptr<VerbsFabric> fabrics[kRanks];
-
-  /// False where there is no device.
-  bool start() {
-    auto opened = open_verbs(0);
-    if (!opened.ok()) return false;
-    device = *opened;
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back([this, rank] { make(rank); });
-    for (auto& thread : threads) thread.join();
-    return true;
-  }
-  void make(int rank) {
-    auto board =
-        Switchboard::make(*sessions[static_cast<std::size_t>(rank)], real_env(), std::chrono::seconds(60));
-    ASSERT_TRUE(board.ok()) << board.status().message();
-    boards[rank] = std::move(*board);
-    const int all[kRanks] = {0, 1, 2, 3};
-    auto meeting = VerbsMeeting::make(7, rank, all, *boards[rank]);
-    ASSERT_TRUE(meeting.ok()) << meeting.status().message();
-    auto fabric = VerbsFabric::make(device, std::move(*meeting), kRanks, real_env());
-    ASSERT_TRUE(fabric.ok()) << fabric.status().message();
-    fabrics[rank] = std::move(*fabric);
-  }
-  /// From `rank` to `peer`, which only makes progress.
-  std::unique_ptr<Wire> wire(int rank, int peer) {
-    for (;;) {
-      auto made = fabrics[rank]->wire(peer, Channel::collective);
-      EXPECT_TRUE(made.ok()) << made.status().message();
-      if (!made.ok() || *made != nullptr) return made.ok() ? std::move(*made) : nullptr;
-      fabrics[peer]->progress();
-    }
-  }
-};
-
-#define START(ranks) \
-  Ranks ranks;       \
-  if (!ranks.start()) GTEST_SKIP() << "no RDMA device"
+#define START(ranks)                                  \
+  const auto device = open_verbs(0);                  \
+  if (!device.ok()) GTEST_SKIP() << "no RDMA device"; \
+  testing::VerbsRanks ranks(device.value(), kRanks)
 
 TEST(VerbsFabric, ConnectsOnlyToThosePeersThatAreWanted) {
   START(ranks);
@@ -101,7 +59,8 @@ TEST(VerbsTransport, CarriesEverySizeBothWaysOnEveryChannel) {
   START(ranks);
   std::unique_ptr<Transport> transports[2];
   for (int rank = 0; rank < 2; ++rank) {
-    auto made = make_fabric_transport(std::move(ranks.fabrics[rank]), kRanks, real_env());
+    auto made =
+        make_fabric_transport(std::move(ranks.fabrics[static_cast<std::size_t>(rank)]), kRanks, real_env());
     ASSERT_TRUE(made.ok());
     transports[rank] = std::move(*made);
   }

@@ -177,16 +177,25 @@ bool VerbsFabric::progress() {
   return moved;
 }
 
-// The immediate data say over which channel: every message and the last write of every transfer has them.
+// The immediate data say over which channel: every message and the last write of every transfer has them. A
+// write that fills no landing would count for one that nobody has filled, or that is not there.
 void VerbsFabric::received(const ibv_wc& completion) {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
-  const int peer = by_number_[completion.qp_num]->peer();
-  VerbsInbox& box = inbox(peer, static_cast<Channel>(ntohl(completion.imm_data) % kChannels));
-  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    ++box.landed;
-    return post(slot);
+  VerbsQueuePair& pair = *by_number_[completion.qp_num];
+  VerbsInbox& box = inbox(pair.peer(), static_cast<Channel>(ntohl(completion.imm_data) % kChannels));
+  if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
+    box.messages.push_back({{memory_of(slot), completion.byte_len}, slot});
+    return;
   }
-  box.messages.push_back({{memory_of(slot), completion.byte_len}, slot});
+  post(slot);
+  if (box.landed < box.opened) {
+    ++box.landed;
+    return;
+  }
+  pair.cut(Status(ErrorCode::internal,
+                  "rank " + std::to_string(pair.peer()) +
+                      " wrote more than it was asked for: check that all ranks run one version",
+                  pair.peer()));
 }
 
 void VerbsFabric::drain_events() {

@@ -19,7 +19,7 @@ namespace lockstep::internal {
 /// What arrived over one channel of one peer.
 struct VerbsInbox {
   std::deque<Arrival> messages;
-  std::uint64_t landed = 0;
+  std::uint64_t opened = 0, landed = 0;  // Landings.
   bool has_wire = false;
 };
 

@@ -60,7 +60,7 @@ std::optional<Arrival> VerbsWire::next() {
 Status VerbsWire::open_landing(std::span<std::byte> memory, bool, Landing& landing) {
   auto region = fabric_.memory().find(memory.data(), memory.size());
   if (region == nullptr) return Status(ErrorCode::internal, "a landing in memory that is not registered");
-  landing.number = opened_++;
+  landing.number = inbox_.opened++;
   landing.bytes = memory.size();
   landing.address = reinterpret_cast<std::uint64_t>(memory.data());
   landing.key_bytes = sizeof region->rkey;
@@ -70,7 +70,7 @@ Status VerbsWire::open_landing(std::span<std::byte> memory, bool, Landing& landi
 }
 
 std::uint64_t VerbsWire::landed() {
-  while (!open_.empty() && opened_ - open_.size() < inbox_.landed) open_.pop_front();
+  while (!open_.empty() && inbox_.opened - open_.size() < inbox_.landed) open_.pop_front();
   return inbox_.landed;
 }
 

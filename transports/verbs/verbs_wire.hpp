@@ -50,7 +50,7 @@ class VerbsWire final : public Wire {
   std::deque<std::byte*> free_stages_;
   std::deque<Filling> filling_;               // Not wholly posted, in order.
   std::deque<std::shared_ptr<ibv_mr>> open_;  // Where the landings lie that are not filled, in order.
-  std::uint64_t opened_ = 0, filled_ = 0;
+  std::uint64_t filled_ = 0;
 };
 
 }  // namespace lockstep::internal
