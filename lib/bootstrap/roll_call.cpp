@@ -42,13 +42,15 @@ std::string encode_problem(const Status& problem) {
 }
 
 Status decode_problem(std::string_view text) {
-  std::int32_t code = 0, culprit = -1;
+  ErrorCode code = ErrorCode::ok;
+  std::int32_t culprit = -1;
   std::span<const std::byte> message;
   WireReader reader(as_bytes(text));
-  if (!reader.integer(code) || !reader.integer(culprit) || code <= 0 || !reader.raw(reader.left(), message)) {
+  if (!reader.code(code) || !reader.integer(culprit) || code == ErrorCode::ok ||
+      !reader.raw(reader.left(), message)) {
     return Status(ErrorCode::unauthorized, "the ranks' common error in the store is damaged");
   }
-  return Status(static_cast<ErrorCode>(code), std::string(as_text(message)), culprit);
+  return Status(code, std::string(as_text(message)), culprit);
 }
 
 std::string failed_key(std::uint64_t group) { return "failed/" + std::to_string(group); }

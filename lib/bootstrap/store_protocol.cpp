@@ -138,7 +138,7 @@ Result<StoreRequest> decode_request(std::span<const std::byte> body) {
 Result<StoreReply> decode_reply(std::span<const std::byte> body) {
   StoreReply reply;
   WireReader reader(body);
-  std::int32_t code = 0;
+  ErrorCode code = ErrorCode::ok;
   std::string message;
   const auto read_value = [&](std::string& value) { return read_string(reader, kMaxValueBytes, value); };
   const auto read_bit = [&](bool& present) {
@@ -147,12 +147,12 @@ Result<StoreReply> decode_reply(std::span<const std::byte> body) {
     present = byte == 1;
     return good;
   };
-  if (!reader.integer(code) || code < 0 || !read_string(reader, kMaxValueBytes, message) ||
-      !reader.integer(reply.sum) || !read_list(reader, reply.values, read_value) ||
-      !read_list(reader, reply.present, read_bit) || reader.left() != 0) {
+  if (!reader.code(code) || !read_string(reader, kMaxValueBytes, message) || !reader.integer(reply.sum) ||
+      !read_list(reader, reply.values, read_value) || !read_list(reader, reply.present, read_bit) ||
+      reader.left() != 0) {
     return malformed();
   }
-  if (code != 0) reply.status = Status(static_cast<ErrorCode>(code), std::move(message));
+  if (code != ErrorCode::ok) reply.status = Status(code, std::move(message));
   return reply;
 }
 

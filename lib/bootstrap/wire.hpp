@@ -9,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "lockstep/error.hpp"
+
 namespace lockstep::internal {
 
 inline std::string_view as_text(std::span<const std::byte> bytes) {
@@ -57,6 +59,16 @@ class WireReader {
     }
     value = static_cast<T>(bits);
     bytes_ = bytes_.subspan(sizeof(T));
+    return true;
+  }
+  /// A status' code, in 32 bits: one that there is.
+  bool code(ErrorCode& value) {
+    WireReader ahead = *this;
+    std::int32_t number = 0;
+    if (!ahead.integer(number) || number < 0 || number > static_cast<std::int32_t>(ErrorCode::device_failed))
+      return false;
+    value = static_cast<ErrorCode>(number);
+    *this = ahead;
     return true;
   }
   bool raw(std::size_t count, std::span<const std::byte>& value) {

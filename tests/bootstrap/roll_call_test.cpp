@@ -43,7 +43,8 @@ TEST(RollCall, AProcessCountsTheGroupsThatItCameToItself) {
 }
 
 TEST(RollCall, AnErrorThatIsNoneIsDamaged) {
-  for (const std::string& text : {std::string(8, '\0') + "all is well", std::string(7, '\1')}) {
+  for (const std::string& text :
+       {std::string(8, '\0') + "words", std::string(8, '\1') + "words", std::string(7, '\1')}) {
     GroupStore store(open_memory_store("roll call"), 1);
     ASSERT_TRUE(store.set_one("problem", text).ok());
     EXPECT_EQ(RollCall(store, this_member(0), 2, "", "").arrive().message(),
