@@ -41,7 +41,10 @@ bool Matcher::send_frames(int peer, Link& link) {
     Outgoing& frame = outgoing[next];
     const std::size_t before = frame.cursor.header_bytes + frame.cursor.payload_bytes;
     const auto sent = link.send(frame.header, {frame.data, frame.header.bytes}, frame.cursor);
-    if (!sent.ok()) return lose_peer(peer, sent.status()) || moved;
+    if (!sent.ok()) {  // What came before can still be read.
+      moved |= receive_frames(peer, link);
+      return lose_peer(peer, sent.status()) || moved;
+    }
     moved |= frame.cursor.header_bytes + frame.cursor.payload_bytes > before;
     if (!sent.value()) {
       if (frame.cursor.header_bytes == 0 || !link.may_begin()) return moved;
