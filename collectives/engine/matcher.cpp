@@ -39,7 +39,6 @@ void Matcher::post(Operation& operation) {
 void Matcher::post_receive(Operation& operation) {
   posted_.push_back(&operation);
   match_stored();
-  if (all_ended()) end_receives_from_any();
 }
 
 void Matcher::post_send(Operation& operation) {
@@ -191,7 +190,6 @@ void Matcher::on_accept(int peer, const FrameHeader& header) {
   Outgoing payload;
   payload.header.kind = FrameKind::message;
   payload.header.sequence = header.sequence;
-  payload.header.tag = send.message.tag;
   payload.header.bytes = send.message.count * size_of(send.message.type);
   payload.data = static_cast<const std::byte*>(send.message.buffer);
   payload.operation = &send;

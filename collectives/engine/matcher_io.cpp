@@ -81,7 +81,6 @@ bool Matcher::receive_frame(int peer, Link& link, bool& moved) {
   if (!incoming.active) {
     if (!begin_frame(peer, header)) return false;
     incoming.active = true;
-    incoming.received = 0;
     moved = true;
   }
   const auto whole = continue_payload(peer, header, link);
@@ -192,7 +191,7 @@ void Matcher::finish_frame(int peer, const FrameHeader& header) {
   if (operation != nullptr) return without_payload ? accept(*operation, peer, header) : end(*operation, {});
   if (header.kind != FrameKind::offer) return;
   for (Unexpected& message : unexpected_) {
-    if (message.peer == peer && &message.payload == store) message.complete = true;
+    if (&message.payload == store) message.complete = true;
   }
   match_stored();
 }

@@ -1,35 +1,40 @@
-// What the matcher makes of a link that ends, and of frames that no matcher sends.
+// What the matcher makes of messages in any order, of links that end, and of frames that no matcher sends.
 #include "collectives/engine/matcher.hpp"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
 
 #include "collectives/engine/limits.hpp"
-#include "tests/transports/link_fixtures.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 const Status kEnded(ErrorCode::peer_lost, "it closed the connection", 1);
 
-/// Hands out what a test puts into it, and keeps what is sent.
+/// Hands out what a test puts into it, and keeps what is sent. Every byte of a payload is 7.
 class ScriptedLink final : public Link {
  public:
-  Result<bool> send(const FrameHeader& header, std::span<const std::byte>, SendCursor&) override {
+  Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
+                    SendCursor& cursor) override {
     if (!sends) return kEnded;
-    sent.push_back(header);
-    return true;
+    if (cursor.header_bytes == 0 && payload.size() > room) return false;
+    if (cursor.header_bytes == 0) sent.push_back(header);
+    cursor.header_bytes = sizeof header;
+    return ends_sends;
   }
+  bool may_begin() const override { return begins; }
   Result<const FrameHeader*> peek(const Awaited*) override {
     if (!heads.empty()) return &heads.front();
     if (ended) return kEnded;
     return nullptr;
   }
   Result<std::size_t> read(std::span<std::byte> into) override {
+    if (!here && ended) return kEnded;
+    if (!here) return std::size_t{0};
     std::memset(into.data(), 7, into.size());
     return into.size();
   }
@@ -37,65 +42,361 @@ class ScriptedLink final : public Link {
     return std::span<const std::byte>();
   }
   void release(std::size_t) override {}
+  void expect(std::span<std::byte> place) override { expected.push_back(place); }
   void pop() override { heads.pop_front(); }
   pollfd poll_entry() const override { return {-1, 0, 0}; }
   std::uint64_t bytes_sent() const override { return 0; }
 
-  bool sends = true, ended = false;
+  bool sends = true, ends_sends = true, begins = false;
+  std::size_t room = 2 * kEagerBytes;
+  bool here = true;  // Payloads.
+  bool ended = false;
   std::deque<FrameHeader> heads, sent;
+  std::vector<std::span<std::byte>> expected;
 };
+
+/// Of rank 0 to two others.
+class TwoLinks final : public Transport {
+ public:
+  std::string_view name() const override { return "two links"; }
+  Result<Link*> link(int peer, Channel) override {
+    if (!reaches) return kEnded;
+    return &at(peer);
+  }
+  Status service() override { return {}; }
+  Link* existing_link(int peer, Channel) override { return &at(peer); }
+  void append_poll_entries(std::vector<pollfd>&) override {}
+  Domain* domain() override { return nullptr; }
+  void close() override {}
+  ScriptedLink& at(int peer) { return links_[static_cast<std::size_t>(peer)]; }
+
+  bool reaches = true;
+
+ private:
+  std::array<ScriptedLink, 3> links_;
+};
+
+/// A message of bytes, and what becomes of it.
+struct Letter {
+  Operation operation;
+  std::vector<std::byte> memory;
+  std::optional<Status> end;
+};
+
+FrameHeader frame(FrameKind kind, std::uint64_t number, std::size_t bytes = 0) {
+  FrameHeader header;
+  header.kind = kind;
+  header.sequence = number;
+  header.bytes = bytes;
+  header.facts.type = DataType::u8;
+  return header;
+}
+FrameHeader offer(std::size_t count, int tag = 0, std::uint64_t number = 0) {
+  FrameHeader header = frame(FrameKind::offer, number, count <= kEagerBytes ? count : 0);
+  header.index = count <= kEagerBytes ? 1 : 0;
+  header.tag = tag;
+  header.facts.count = count;
+  return header;
+}
+constexpr std::size_t kLong = kEagerBytes + 1;
 
 class MatcherTest : public ::testing::Test, public Matcher::Sink {
  protected:
-  void complete(Operation& operation, Status status) override { ended_.emplace(&operation, status); }
+  void complete(Operation& operation, Status status) override {
+    Letter& letter = *letters_.at(&operation);
+    EXPECT_FALSE(letter.end) << "ended twice";
+    letter.end = std::move(status);
+  }
   std::optional<Status> cause_of_loss(int, const Status& why) override { return why; }
 
-  Operation& post(Operation& operation, bool is_send, std::size_t count, int tag = 0) {
-    operation.kind = Operation::Kind::message;
-    operation.message.is_send = is_send;
-    operation.message.buffer = memory_;
-    operation.message.count = count;
-    operation.message.type = DataType::u8;
-    operation.message.peer = 1;
-    operation.message.tag = tag;
-    matcher_.post(operation);
-    return operation;
+  void post(Letter& letter, bool is_send, std::size_t count, int tag = 0, int peer = 1) {
+    letter.memory.assign(count, std::byte{1});
+    letters_[&letter.operation] = &letter;
+    Message& message = letter.operation.message;
+    message.is_send = is_send;
+    message.buffer = letter.memory.data();
+    message.count = count;
+    message.type = DataType::u8;
+    message.peer = peer;
+    message.tag = tag;
+    matcher_.post(letter.operation);
   }
-  static FrameHeader offer(std::size_t count, bool eager, std::uint64_t number = 0) {
-    FrameHeader header;
-    header.kind = FrameKind::offer;
-    header.sequence = number;
-    header.index = eager ? 1 : 0;
-    header.bytes = eager ? count : 0;
-    header.facts.type = DataType::u8;
-    header.facts.count = count;
-    return header;
+  void send(Letter& letter, std::size_t count) { post(letter, true, count); }
+  void receive(Letter& letter, std::size_t count, int tag = 0, int peer = 1) {
+    post(letter, false, count, tag, peer);
   }
-  /// ok() while it has not ended, too.
-  Status status_of(const Operation& operation) { return ended_[&operation]; }
-  bool has_ended(const Operation& operation) const { return ended_.contains(&operation); }
+  void arrive(const FrameHeader& header) { link_.heads.push_back(header); }
+  static ErrorCode code_of(const Letter& letter) { return letter.end ? letter.end->code() : ErrorCode::ok; }
+  static void expect_received(const Letter& letter, std::size_t count, int tag = 0) {
+    ASSERT_TRUE(letter.end && letter.end->ok()) << (letter.end ? letter.end->message() : "has not ended");
+    EXPECT_EQ(letter.operation.received.source, 1);
+    EXPECT_EQ(letter.operation.received.tag, tag);
+    EXPECT_EQ(letter.operation.received.count, count);
+    EXPECT_EQ(letter.memory[count - 1], std::byte{7});
+  }
 
-  ScriptedLink link_;
-  testing::OneLink transport_{link_};
-  Matcher matcher_{&transport_, *this, 2, 0, false};
-  std::map<const Operation*, Status> ended_;
-  std::byte memory_[2 * kEagerBytes] = {};
+  TwoLinks transport_;
+  ScriptedLink& link_ = transport_.at(1);
+  Matcher matcher_{&transport_, *this, 3, 0, false};
+  std::map<const Operation*, Letter*> letters_;
 };
+
+TEST_F(MatcherTest, StatusesAreTheMessagesWhetherItOrItsReceiveCameFirst) {
+  arrive(offer(5, 3));
+  matcher_.take_in();
+  Letter stored, awaited;
+  receive(stored, 10, kAnyTag);
+  expect_received(stored, 5, 3);
+  receive(awaited, 10, kAnyTag);
+  arrive(offer(6, 4));
+  matcher_.step();
+  expect_received(awaited, 6, 4);
+  EXPECT_EQ(awaited.operation.path, Operation::Path::links) << "its buffer was written to";
+  EXPECT_TRUE(matcher_.idle());
+}
+
+TEST_F(MatcherTest, LongOnesGoToTheReceiveThatAcceptedThem) {
+  Letter first, second;
+  receive(first, kLong, 1);
+  receive(second, kLong + 1, 2);
+  arrive(offer(kLong + 1, 2, 8));
+  arrive(offer(kLong, 1, 9));
+  for (int step = 0; step < 2; ++step) matcher_.step();
+  EXPECT_EQ(first.operation.path, Operation::Path::links);
+  ASSERT_EQ(link_.sent.size(), 2u);
+  EXPECT_EQ(link_.sent[0].kind, FrameKind::accept);
+  ASSERT_EQ(link_.expected.size(), 2u);
+  EXPECT_EQ(link_.expected[1].data(), first.memory.data());
+  EXPECT_EQ(link_.expected[1].size(), kLong);
+  arrive(frame(FrameKind::message, 9, kLong));  // In another order than they were accepted in.
+  arrive(frame(FrameKind::message, 8, kLong + 1));
+  matcher_.step();
+  expect_received(first, kLong, 1);
+  expect_received(second, kLong + 1, 2);
+  EXPECT_TRUE(matcher_.idle());
+}
+
+TEST_F(MatcherTest, AnAnswerIsToItsOwnSend) {
+  Letter first, second;
+  send(first, kLong);
+  send(second, kLong + 1);
+  FrameHeader no = frame(FrameKind::accept, 0);
+  no.index = 1;
+  no.facts.count = 3;
+  arrive(frame(FrameKind::accept, 4711));  // To none.
+  arrive(frame(FrameKind::accept, 1));
+  arrive(no);
+  matcher_.step();
+  EXPECT_EQ(code_of(first), ErrorCode::refused);
+  matcher_.step();
+  ASSERT_TRUE(second.end && second.end->ok());
+  ASSERT_EQ(link_.sent.size(), 3u);
+  EXPECT_EQ(link_.sent[2].kind, FrameKind::message);
+  EXPECT_EQ(link_.sent[2].sequence, 1u);
+  EXPECT_EQ(link_.sent[2].bytes, kLong + 1);
+  EXPECT_TRUE(matcher_.idle());
+}
+
+// Where the first is under way and only not over.
+TEST_F(MatcherTest, TheNextIsBegunWhereTheLinkSaysSo) {
+  for (const bool begins : {false, true}) {
+    link_.sent.clear();
+    link_.begins = begins;
+    link_.ends_sends = false;
+    Letter first, second;
+    send(first, 10);
+    send(second, 11);
+    matcher_.step();
+    EXPECT_EQ(link_.sent.size(), begins ? 2u : 1u);
+    link_.ends_sends = true;
+    matcher_.step();
+    EXPECT_TRUE(first.end && second.end);
+    EXPECT_TRUE(matcher_.idle());
+  }
+}
+
+TEST_F(MatcherTest, NoneIsBegunBeforeTheOneInFront) {
+  link_.room = 10;
+  link_.begins = true;
+  Letter long_one, short_one;
+  send(long_one, 11);
+  send(short_one, 10);
+  matcher_.step();
+  EXPECT_TRUE(link_.sent.empty());
+  link_.room = 11;
+  matcher_.step();
+  EXPECT_EQ(link_.sent.size(), 2u);
+}
+
+TEST_F(MatcherTest, AnotherTypeIsAMismatchThatLeavesTheBufferAlone) {
+  for (const std::size_t count : {std::size_t{10}, kLong}) {
+    for (const bool early : {false, true}) {
+      FrameHeader other = offer(count);
+      other.facts.type = DataType::i8;
+      if (early) arrive(other);
+      matcher_.take_in();
+      Letter letter;
+      receive(letter, count);
+      if (!early) arrive(other);
+      matcher_.step();
+      EXPECT_EQ(code_of(letter), ErrorCode::mismatch);
+      EXPECT_EQ(letter.memory[0], std::byte{1});
+      EXPECT_EQ(letter.operation.path, Operation::Path::none);
+    }
+  }
+}
+
+// ---- links that end ----
 
 // A link's errors are final for their direction.
 TEST_F(MatcherTest, WhatCameBeforeASendFailedIsReceived) {
-  Operation receive, send, later;
-  post(receive, false, 10);
-  post(later, false, 10);
-  post(send, true, 10);
+  Letter here, later, sent;
+  receive(here, 10);
+  receive(later, 10);
+  send(sent, 10);
   link_.sends = false;
-  link_.heads.push_back(offer(10, true));
+  arrive(offer(10));
   matcher_.step();
-  ASSERT_TRUE(has_ended(receive));
-  EXPECT_TRUE(status_of(receive).ok()) << status_of(receive).message();
-  EXPECT_EQ(memory_[9], std::byte{7});
-  EXPECT_EQ(status_of(send).code(), ErrorCode::peer_lost);
-  EXPECT_EQ(status_of(later).code(), ErrorCode::peer_lost);
+  expect_received(here, 10);
+  EXPECT_EQ(code_of(sent), ErrorCode::peer_lost);
+  EXPECT_EQ(code_of(later), ErrorCode::peer_lost);
+}
+
+TEST_F(MatcherTest, WhateverNeedsALinkEndsWithIt) {
+  Letter offered, accepted, posted, other;
+  send(offered, kLong);
+  receive(accepted, kLong, 1);
+  receive(posted, 10, 2);
+  receive(other, 10, 2, 2);
+  arrive(offer(kLong, 1));
+  matcher_.step();
+  link_.ended = true;
+  matcher_.step();
+  for (const Letter* letter : {&offered, &accepted, &posted})
+    EXPECT_EQ(code_of(*letter), ErrorCode::peer_lost);
+  EXPECT_FALSE(other.end) << "of another rank";
+  transport_.at(2).heads.push_back(offer(10, 2));
+  matcher_.step();
+  EXPECT_TRUE(other.end && other.end->ok());
+  EXPECT_TRUE(matcher_.idle());
+}
+
+TEST_F(MatcherTest, WhatWaitsToBeSentEndsWithItsLink) {
+  link_.room = 0;
+  Letter waiting;
+  send(waiting, 10);
+  link_.ended = true;
+  matcher_.step();
+  EXPECT_EQ(code_of(waiting), ErrorCode::peer_lost);
+  EXPECT_TRUE(matcher_.idle());
+}
+
+TEST_F(MatcherTest, NobodyIsLeftWhereNobodyCanBeReached) {
+  Letter any;
+  transport_.reaches = false;
+  receive(any, 10, 0, kAnySource);
+  matcher_.step();
+  EXPECT_EQ(code_of(any), ErrorCode::peer_lost);
+}
+
+TEST_F(MatcherTest, AHalfReceivedOneEndsWithItsLink) {
+  Letter half;
+  receive(half, 10);
+  link_.here = false;
+  arrive(offer(10));
+  matcher_.step();
+  EXPECT_FALSE(half.end);
+  link_.ended = true;
+  matcher_.step();
+  EXPECT_EQ(code_of(half), ErrorCode::peer_lost);
+  EXPECT_TRUE(matcher_.idle());
+}
+
+TEST_F(MatcherTest, WhatIsStoredWholeIsThereAfterItsLinkHasEndedAndNoHalf) {
+  arrive(offer(10, 1));
+  matcher_.take_in();
+  link_.here = false;
+  arrive(offer(10, 2));
+  matcher_.take_in();
+  link_.ended = true;
+  Letter half, whole;
+  receive(half, 10, 2);
+  matcher_.step();
+  EXPECT_EQ(code_of(half), ErrorCode::peer_lost);
+  receive(whole, 10, 1);
+  expect_received(whole, 10, 1);
+}
+
+// ---- the store ----
+
+class FullStore : public MatcherTest {
+ protected:
+  FullStore() {
+    for (std::size_t i = 0; i <= kMaxUnexpected; ++i) arrive(offer(1, 1));
+    matcher_.take_in();
+    EXPECT_EQ(link_.heads.size(), 1u);
+  }
+};
+
+TEST_F(FullStore, EndsNoReceiveOfARankThatSentNothing) {
+  Letter other;
+  receive(other, 10, 0, 2);
+  matcher_.step();
+  matcher_.take_in();
+  EXPECT_FALSE(other.end);
+}
+
+TEST_F(FullStore, RefusesWhatItWouldHaveToLookBehind) {
+  Letter refused;
+  receive(refused, 1, 2);
+  matcher_.step();
+  EXPECT_EQ(code_of(refused), ErrorCode::refused);
+  arrive(offer(1, 2));  // Nobody waits for it any more.
+  Letter fitting[2];
+  for (Letter& letter : fitting) {
+    receive(letter, 1, 1);
+    expect_received(letter, 1, 1);
+    matcher_.take_in();
+  }
+  EXPECT_TRUE(link_.heads.empty());
+}
+
+// ---- what no matcher sends ----
+
+TEST_F(MatcherTest, OffersThatContradictThemselvesAreDropped) {
+  FrameHeader strange[5];
+  strange[0] = offer(10), strange[0].index = 2;
+  strange[1] = offer(10), strange[1].bytes = 20;
+  strange[2] = offer(kLong), strange[2].index = 1, strange[2].bytes = kLong;
+  strange[3] = offer(kLong), strange[3].bytes = 10;
+  strange[4] = offer(10), strange[4].facts.type = static_cast<DataType>(99);
+  for (const FrameHeader& one : strange) {
+    for (const bool early : {false, true}) {
+      if (early) arrive(one);
+      matcher_.take_in();
+      Letter letter;
+      receive(letter, 2 * kLong);
+      if (!early) arrive(one);
+      arrive(offer(5));
+      matcher_.step();
+      expect_received(letter, 5);
+    }
+  }
+}
+
+TEST_F(MatcherTest, APayloadOfAnotherSizeThanAcceptedIsDropped) {
+  Letter letter;
+  receive(letter, kLong);
+  arrive(offer(kLong));
+  matcher_.step();
+  arrive(frame(FrameKind::message, 0, kLong + 1000));
+  arrive(frame(FrameKind::message, 0, kLong - 1));
+  matcher_.step();
+  EXPECT_FALSE(letter.end);
+  EXPECT_EQ(letter.memory[0], std::byte{1});
+  arrive(frame(FrameKind::message, 0, kLong));
+  matcher_.step();
+  expect_received(letter, kLong);
 }
 
 }  // namespace
