@@ -59,6 +59,21 @@ TEST(AddressSwap, AnAddressInPiecesIsPutTogether) {
   EXPECT_EQ(await_address(swap).number, 20u);
 }
 
+TEST(AddressSwap, AWordThatIsNoneIsAnError) {
+  auto sockets = testing::connected_sockets();
+  AddressSwap swap = begin(std::move(sockets.a), 7, 10);
+  const QueuePairAddress theirs = address_of(20);
+  ASSERT_EQ(send_some(sockets.b.get(), std::as_bytes(std::span(&theirs, 1))).bytes, sizeof theirs);
+  await_address(swap);
+  const std::byte strange{2};
+  ASSERT_EQ(send_some(sockets.b.get(), {&strange, 1}).bytes, 1u);
+  Result<bool> ready = false;
+  while (ready.ok()) ready = swap.peer_is_ready();
+  EXPECT_EQ(ready.status().culprit(), 7);
+  EXPECT_NE(ready.status().message().find("what is no address"), std::string::npos)
+      << ready.status().message();
+}
+
 TEST(AddressSwap, APeerThatBreaksOffIsNamed) {
   auto sockets = testing::connected_sockets();
   AddressSwap swap = begin(std::move(sockets.a), 7, 10);

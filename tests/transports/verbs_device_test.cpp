@@ -13,6 +13,7 @@
 
 #include "tests/support/scoped_variable.hpp"
 #include "tests/transports/verbs_ranks.hpp"
+#include "transports/verbs/verbs_transport.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -23,7 +24,7 @@ using testing::ScopedVariable;
 ibv_device devices[3];
 ibv_context contexts[3];
 ibv_pd domain;
-ibv_qp pair;
+ibv_qp pair{};
 ibv_mr region;
 ibv_comp_channel events{.context = nullptr, .fd = -1, .refcnt = 0};
 ibv_srq receives;
@@ -40,7 +41,12 @@ struct Machine {
   std::uint32_t most_inline = 1024;
   std::uint8_t flags = 0;
   int open = 0;
+  bool ethernet = false, registers = true;
+  int work_requests = 1 << 20;
+  std::vector<ibv_gid_entry> gids{2};
   std::deque<Queue> queues;  // In the order in which they were made.
+  int receives_posted = 0;
+  std::vector<ibv_qp_attr> changes;  // Of queue pairs.
 };
 Machine machine;
 
@@ -56,7 +62,11 @@ void add_queues(ibv_context_ops& driver) {
     }
     return 0;
   };
-  driver.post_srq_recv = [](ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) { return 0; };
+  driver.post_srq_recv = [](ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) {
+    ++machine.receives_posted;
+    return 0;
+  };
+  driver.post_send = [](ibv_qp*, ibv_send_wr*, ibv_send_wr**) { return 0; };
 }
 
 std::ptrdiff_t number_of(const ibv_context* context) { return context - contexts; }
@@ -84,25 +94,31 @@ VerbsLibrary library() {
   table.query_device = [](ibv_context* context, ibv_device_attr* attributes) {
     if (!machine.answers[number_of(context)]) return EIO;
     attributes->phys_port_cnt = 1;
-    attributes->max_qp = attributes->max_qp_wr = attributes->max_srq_wr = attributes->max_cqe = 1 << 20;
+    attributes->max_qp = attributes->max_srq_wr = attributes->max_cqe = 1 << 20;
+    attributes->max_qp_wr = machine.work_requests;
     return 0;
   };
   table.query_port = [](ibv_context* context, std::uint8_t, ibv_port_attr* port) {
     port->state = machine.active[number_of(context)] ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-    port->gid_tbl_len = 2;
+    port->gid_tbl_len = static_cast<int>(machine.gids.size());
+    port->link_layer = machine.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+    port->active_mtu = IBV_MTU_2048;
     port->flags = machine.flags;
     port->max_msg_sz = 1 << 30;
     port->lid = static_cast<std::uint16_t>(number_of(context));
     return 0;
   };
-  table.query_gid_ex = [](ibv_context*, std::uint32_t, std::uint32_t, ibv_gid_entry* entry, std::uint32_t,
-                          std::size_t) {
-    std::memset(entry, 0, sizeof *entry);
+  table.query_gid_ex = [](ibv_context*, std::uint32_t, std::uint32_t number, ibv_gid_entry* entry,
+                          std::uint32_t, std::size_t) {
+    *entry = machine.gids[number];
     return 0;
   };
   table.alloc_pd = [](ibv_context*) { return &domain; };
   table.dealloc_pd = [](ibv_pd*) { return 0; };
-  table.reg_mr = [](ibv_pd*, void*, std::size_t, int) { return &region; };
+  table.reg_mr = [](ibv_pd*, void*, std::size_t, int) {
+    errno = ENOMEM;
+    return machine.registers ? &region : nullptr;
+  };
   table.dereg_mr = [](ibv_mr*) { return 0; };
   table.create_comp_channel = [](ibv_context*) { return &events; };
   table.destroy_comp_channel = [](ibv_comp_channel*) { return 0; };
@@ -111,7 +127,7 @@ VerbsLibrary library() {
     const std::lock_guard lock(mutex);
     Queue& made = machine.queues.emplace_back();
     add_queues(context->ops);
-    made.handle.context = receives.context = context;
+    made.handle.context = receives.context = pair.context = context;
     return &made.handle;
   };
   table.destroy_cq = [](ibv_cq*) { return 0; };
@@ -123,7 +139,13 @@ VerbsLibrary library() {
     wanted->cap.max_inline_data = machine.most_inline;
     return &pair;
   };
-  table.modify_qp = [](ibv_qp*, ibv_qp_attr*, int) { return 0; };
+  table.modify_qp = [](ibv_qp*, ibv_qp_attr* attributes, int) {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    machine.changes.push_back(*attributes);
+    return 0;
+  };
+  table.wc_status_str = [](ibv_wc_status) { return "retries exceeded"; };
   table.destroy_qp = [](ibv_qp*) { return 0; };
   return table;
 }
@@ -184,32 +206,6 @@ TEST_F(VerbsDevices, OneThatTakesFewBytesInARequestIsUsedAllTheSame) {
   }
 }
 
-// It would count for a landing that is not filled, or that is not there.
-TEST_F(VerbsDevices, AWriteThatFillsNoLandingEndsTheConnection) {
-  const auto device = VerbsDevice::open(library_, 0);
-  ASSERT_TRUE(device.ok()) << device.status().message();
-  testing::VerbsRanks ranks(device.value(), 2);
-  const auto wire = ranks.wire(0, 1);
-  VerbsFabric& fabric = *ranks.fabrics[0];
-  ibv_wc written{};
-  written.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
-  written.imm_data = htonl(static_cast<std::uint32_t>(Channel::collective));
-  const auto write = [&] {
-    for (Queue& queue : machine.queues) queue.completions.assign(1, written);
-    fabric.progress();
-  };
-  Landing landing;
-  ASSERT_TRUE(wire->open_landing(*fabric.bounce_memory(64), false, landing).ok());
-  write();
-  EXPECT_EQ(wire->landed(), 1u);
-  EXPECT_TRUE(wire->failure().ok()) << wire->failure().message();
-  write();
-  EXPECT_EQ(wire->landed(), 1u);
-  EXPECT_EQ(wire->failure().code(), ErrorCode::internal);
-  EXPECT_EQ(wire->failure().culprit(), 1);
-  EXPECT_NE(wire->failure().message().find("rank 1 wrote more"), std::string::npos);
-}
-
 TEST_F(VerbsDevices, OneWhosePortWantsItIsReachedByItsGid) {
   EXPECT_EQ(VerbsDevice::open(library_, 0).value()->address().routed, 0);
   machine.flags = IBV_QPF_GRH_REQUIRED;
@@ -223,6 +219,125 @@ TEST_F(VerbsDevices, AnAddressThatIsInNoTableIsNamed) {
   EXPECT_NE(status.message().find("with address number 7 in its table (LOCKSTEP_VERBS_GID_INDEX)"),
             std::string::npos)
       << status.message();
+}
+
+TEST_F(VerbsDevices, RanksTakeTheNamedInTurn) {
+  const ScopedVariable names("LOCKSTEP_VERBS_DEVICE", "rdma0,rdma2");
+  for (const int rank : {0, 1, 2, 3})
+    EXPECT_EQ(VerbsDevice::open(library_, rank).value()->address().lid, rank % 2 == 0 ? 0 : 2);
+}
+
+ibv_gid_entry gid(std::uint32_t type, bool v4, std::uint8_t last) {
+  ibv_gid_entry entry{};
+  entry.gid_type = type;
+  if (v4) entry.gid.raw[10] = entry.gid.raw[11] = 0xff;
+  entry.gid.raw[15] = last;
+  return entry;
+}
+
+TEST_F(VerbsDevices, OnEthernetAnAddressIsTakenThatRoutersKnow) {
+  machine.ethernet = true;
+  const auto taken_of = [&](const std::vector<ibv_gid_entry>& gids) {
+    machine.gids = gids;
+    return int{VerbsDevice::open(library_, 0).value()->address().gid[15]};
+  };
+  const auto first = gid(IBV_GID_TYPE_ROCE_V1, true, 1), local = gid(IBV_GID_TYPE_ROCE_V2, false, 2),
+             routed = gid(IBV_GID_TYPE_ROCE_V2, true, 3);
+  EXPECT_EQ(taken_of({first, local, routed}), 3);
+  EXPECT_EQ(taken_of({first, routed, local}), 3);
+  EXPECT_EQ(taken_of({first, local}), 2);
+  EXPECT_EQ(taken_of({first}), 1);
+}
+
+TEST_F(VerbsDevices, ARankOffersWhatReachesOthersAndWhatItMayUse) {
+  const auto offer = [&] { return verbs_offer(*VerbsDevice::open(library_, 0).value(), 2); };
+  machine.gids[0].gid.raw[0] = 0xfe;
+  EXPECT_EQ(offer(), "infiniband fe00000000000000");
+  machine.ethernet = true;
+  EXPECT_EQ(offer(), "roce");
+  machine.work_requests = 1;
+  EXPECT_EQ(offer(), "");
+}
+
+TEST_F(VerbsDevices, AConnectionIsMadeAsBothEndsCanHaveIt) {
+  auto device = VerbsDevice::open(library_, 0);
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  auto made = VerbsQueuePair::make(*device, 1, nullptr, nullptr, 0xff000001, QueueSizes{});
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ((*made)->address().first_packet, 1u) << "devices have 24 bits for it";
+  QueuePairAddress peer;
+  peer.port.mtu = IBV_MTU_1024;
+  peer.port.gid[15] = 9;
+  for (const bool routed : {false, true}) {
+    machine.changes.clear();
+    peer.port.routed = routed ? 1 : 0;
+    ASSERT_TRUE((*made)->connect(peer).ok());
+    ASSERT_EQ(machine.changes.size(), 2u);
+    EXPECT_EQ(machine.changes[0].path_mtu, IBV_MTU_1024);
+    EXPECT_EQ(machine.changes[0].ah_attr.is_global, routed);
+    EXPECT_EQ(machine.changes[0].ah_attr.grh.dgid.raw[15], routed ? 9 : 0);
+    EXPECT_EQ(machine.changes[1].sq_psn, 1u);
+  }
+}
+
+/// Two ranks, and a wire from the first to the second.
+class VerbsFabrics : public VerbsDevices {
+ protected:
+  void complete(ibv_wc_opcode opcode, ibv_wc_status status = IBV_WC_SUCCESS,
+                Channel channel = Channel::collective) {
+    ibv_wc one{};
+    one.opcode = opcode;
+    one.status = status;
+    one.imm_data = htonl(static_cast<std::uint32_t>(channel));
+    for (Queue& queue : machine.queues) queue.completions.assign(1, one);
+    fabric_.progress();
+  }
+
+  const std::shared_ptr<VerbsDevice> device_ = VerbsDevice::open(library_, 0).value();
+  testing::VerbsRanks ranks_{device_, 2};
+  const std::unique_ptr<Wire> wire_ = ranks_.wire(0, 1);
+  VerbsFabric& fabric_ = *ranks_.fabrics[0];
+};
+
+// It would count for a landing that is not filled, or that is not there.
+TEST_F(VerbsFabrics, AWriteThatFillsNoLandingEndsTheConnection) {
+  Landing landing;
+  ASSERT_TRUE(wire_->open_landing(*fabric_.bounce_memory(64), false, landing).ok());
+  const int posted = machine.receives_posted;
+  complete(IBV_WC_RECV_RDMA_WITH_IMM);
+  EXPECT_EQ(wire_->landed(), 1u);
+  EXPECT_TRUE(wire_->failure().ok()) << wire_->failure().message();
+  EXPECT_EQ(machine.receives_posted, posted + 1) << "for the next";
+  complete(IBV_WC_RECV_RDMA_WITH_IMM);
+  EXPECT_EQ(wire_->landed(), 1u);
+  EXPECT_EQ(wire_->failure().code(), ErrorCode::internal);
+  EXPECT_EQ(wire_->failure().culprit(), 1);
+  EXPECT_NE(wire_->failure().message().find("rank 1 wrote more"), std::string::npos);
+}
+
+TEST_F(VerbsFabrics, AMessageIsACallWhereThereIsNoWire) {
+  complete(IBV_WC_RECV);
+  EXPECT_FALSE(fabric_.caller());
+  EXPECT_TRUE(wire_->next());
+  complete(IBV_WC_RECV, IBV_WC_SUCCESS, Channel::urgent);
+  EXPECT_EQ(fabric_.caller(), (std::pair(1, Channel::urgent)));
+}
+
+// Whatever it says that it was.
+TEST_F(VerbsFabrics, ARequestThatFailedEndsTheConnectionForTheFirstReason) {
+  const std::byte text[3] = {};
+  ASSERT_TRUE(wire_->send(text, {}).value());
+  EXPECT_FALSE(fabric_.flushed());
+  complete(IBV_WC_RECV, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_FALSE(wire_->next());
+  EXPECT_EQ(wire_->failure().code(), ErrorCode::peer_lost);
+  EXPECT_NE(wire_->failure().message().find("rank 1 is gone: RDMA says: retries exceeded"), std::string::npos)
+      << wire_->failure().message();
+  EXPECT_TRUE(fabric_.flushed()) << "nothing is under way any more";
+  EXPECT_EQ(machine.changes.back().qp_state, IBV_QPS_ERR);
+  wire_->cut(Status(ErrorCode::internal, "a later one"));
+  EXPECT_EQ(wire_->failure().code(), ErrorCode::peer_lost);
+  EXPECT_FALSE(wire_->send(text, {}).ok());
 }
 
 }  // namespace
