@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "lockstep/memory.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/transports/link_fixtures.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 #include "transports/verbs/verbs_transport.hpp"
@@ -99,6 +100,52 @@ TEST_F(UcxWires, NobodyPutsWhereUcxCannotEndTheConnection) {
 TEST_F(UcxWires, ByItselfNobodyPutsOverTcp) {
   ASSERT_NO_FATAL_FAILURE(start("auto", true));
   EXPECT_FALSE(transfer(*workers_[1]->bounce_memory(kBytes), testing::pattern(kBytes, 1), false));
+}
+
+// Over TCP nothing is sent before both have stepped.
+TEST_F(UcxWires, ASendIsUnfinishedUntilItIsOnItsWay) {
+  ASSERT_NO_FATAL_FAILURE(start("auto", true));
+  const std::byte text[3] = {std::byte{1}, std::byte{2}, std::byte{3}};
+  EXPECT_FALSE(wires_[0]->unfinished());
+  ASSERT_TRUE(wires_[0]->send(text, {}).value());
+  EXPECT_TRUE(wires_[0]->unfinished());
+  EXPECT_TRUE(lockstep::testing::eventually([&] {
+    workers_[0]->progress(), workers_[1]->progress();
+    return !wires_[0]->unfinished();
+  }));
+}
+
+TEST_F(UcxWires, OneThatIsCutIsFinishedAndTakesNothingMore) {
+  ASSERT_NO_FATAL_FAILURE(start("auto", true));
+  std::vector<std::byte> memory(kBytes);
+  ASSERT_TRUE(wires_[0]->send(std::span(memory).first(3), {}).value());
+  wires_[0]->cut(Status(ErrorCode::aborted, "enough", 1));
+  EXPECT_FALSE(wires_[0]->unfinished());
+  Landing landing;
+  EXPECT_EQ(wires_[0]->send(std::span(memory).first(3), {}).status().message(), "enough");
+  EXPECT_EQ(wires_[0]->open_landing(memory, true, landing).message(), "enough");
+}
+
+// As of a rank of a larger world, or another group.
+TEST_F(UcxWires, AMessageOfARankThatThereIsNotIsNoCall) {
+  ASSERT_NO_FATAL_FAILURE(start("auto", true));
+  auto context = open_ucx(2);
+  ASSERT_TRUE(context.ok()) << context.status().message();
+  auto stranger = UcxWorker::make(*context, 1000, UCS_MEMORY_TYPE_UNKNOWN);
+  ASSERT_TRUE(stranger.ok()) << stranger.status().message();
+  (*stranger)->add_peer(*workers_[1]->address(), true);
+  auto wire = (*stranger)->wire(0, Channel::collective);
+  ASSERT_TRUE(wire.ok()) << wire.status().message();
+  ASSERT_TRUE((*wire)->send(std::vector<std::byte>(3), {}).value());
+  EXPECT_TRUE(lockstep::testing::eventually([&] {
+    (*stranger)->progress(), workers_[1]->progress();
+    return !(*wire)->unfinished();
+  }));
+  for (int i = 0; i < 1000; ++i) {
+    workers_[1]->progress();
+    ASSERT_FALSE(workers_[1]->caller());
+  }
+  (*wire).reset();
 }
 
 // tools/test --rdma brings a device.
