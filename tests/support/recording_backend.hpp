@@ -35,6 +35,10 @@ class RecordingBackend final : public Backend {
   std::function<void()> before_free;
   /// Whether threads get a device.
   std::atomic<bool> lets_enter{true};
+  /// Whether devices reach one another's memory.
+  std::atomic<bool> reaches{true};
+  /// Pairs that were told to.
+  std::atomic<int> peers_enabled{0};
   /// Of all allocations, instead of their own.
   std::optional<std::uint64_t> generation;
 
@@ -55,8 +59,14 @@ class RecordingBackend final : public Backend {
   }
   void leave(ThreadDevice device) noexcept override { real_.leave(device); }
   Status prepare(int device) override { return real_.prepare(device); }
-  Result<bool> can_access(int device, int peer) override { return real_.can_access(device, peer); }
-  Status enable_peer(int device, int peer) override { return real_.enable_peer(device, peer); }
+  Result<bool> can_access(int device, int peer) override {
+    if (device != peer && !reaches) return false;
+    return real_.can_access(device, peer);
+  }
+  Status enable_peer(int device, int peer) override {
+    ++peers_enabled;
+    return real_.enable_peer(device, peer);
+  }
   Result<void*> allocate(int device, std::size_t bytes, MemoryKind kind) override {
     return real_.allocate(device, bytes, kind);
   }

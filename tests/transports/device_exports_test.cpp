@@ -68,6 +68,7 @@ TEST(DeviceExports, TheOwnerSeesWhoHoldsWhatItWithdrew) {
       meeting.board.meet(2);
       meeting.board.meet(2);  // Mapped there, and in use.
       side.exports.unshare(again);
+      EXPECT_FALSE(side.exports.held(ref)) << "it is not withdrawn";
       EXPECT_TRUE(side.exports.find(ref.segment, ref.generation).has_value()) << "one user is left";
       side.exports.unshare(ref);
       EXPECT_TRUE(side.exports.held(ref));

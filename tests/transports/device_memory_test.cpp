@@ -57,8 +57,14 @@ TEST_P(EveryKind, IsMappedOnceAtAnyOffset) {
     EXPECT_EQ(side.imports.size(), 1u);
     other.offset = 1;
     EXPECT_EQ(side.imports.resolve(side.peer, other, kBytes, 0).status().code(), ErrorCode::internal);
-    EXPECT_NE(must(side.imports.resolve(side.peer, meeting.ref[0], 1, 3)).address, lease.address)
-        << "another device has its own mapping";
+    other.offset = kBytes + 1;
+    EXPECT_EQ(side.imports.resolve(side.peer, other, 1, 0).status().code(), ErrorCode::internal);
+    const DeviceLease there = must(side.imports.resolve(side.peer, meeting.ref[0], 1, 3));
+    EXPECT_NE(there.address, lease.address) << "another device has its own mapping";
+    EXPECT_EQ(must(side.backend.locate(there.address)).device, 3);
+    other = meeting.ref[0];
+    ++other.generation;
+    EXPECT_FALSE(side.imports.resolve(side.peer, other, 1, 0).ok()) << "it never was there";
     meeting.board.meet(2);
   });
 }
@@ -93,6 +99,60 @@ TEST(DeviceMemory, OfTheSameProcessIsNotMappedAgain) {
     exports.unshare(ref);
     EXPECT_EQ(imports.resolve(self, ref, 16, 1).status().code(), ErrorCode::internal);
     EXPECT_FALSE(exports.held(ref));
+  });
+}
+
+TEST(DeviceMemory, OfADeviceOutOfReachIsStaged) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    testing::RecordingBackend backend(side.backend);
+    DeviceExports exports(backend);
+    DeviceImports imports(backend, exports);
+    void* const memory = must(backend.allocate(2, kBytes, MemoryKind::plain));
+    const SegmentRef mine = *must(exports.share(memory, kBytes));
+    meeting.ref[static_cast<std::size_t>(rank)] = mine;
+    meeting.board.meet(2);
+    const SegmentRef theirs = meeting.ref[static_cast<std::size_t>(1 - rank)];
+    const DeviceOwner self{process_token(), "nobody answers here"};
+    backend.reaches = false;
+    for (const auto& [owner, ref] : {std::pair(self, mine), std::pair(side.peer, theirs)}) {
+      const Status refused = imports.resolve(owner, ref, 1, 3).status();
+      EXPECT_EQ(refused.code(), ErrorCode::not_supported);
+      EXPECT_EQ(refused.message(), "device 3 has no access to the memory of device 2");
+      EXPECT_TRUE(imports.resolve(owner, ref, 1, 2).ok());
+    }
+    backend.reaches = true;
+    backend.peers_enabled = 0;
+    EXPECT_TRUE(imports.resolve(self, mine, 1, 3).ok());
+    EXPECT_EQ(backend.peers_enabled, 1);
+    EXPECT_TRUE(imports.resolve(side.peer, theirs, 1, 3).ok());
+    EXPECT_EQ(backend.peers_enabled, 1) << "the import opens this memory and no other";
+    meeting.board.meet(2);
+  });
+}
+
+TEST(DeviceMemory, IsLetGoOnlyWhereNobodyElseHasALease) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
+    meeting.board.meet(2);
+    if (rank == 1) {
+      const DeviceLease lease = must(side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0));
+      {
+        const DeviceLease another = lease;
+        side.imports.drop_unused(lease.allocation);
+        EXPECT_EQ(side.imports.size(), 1u);
+      }
+      side.imports.drop_owner(side.peer.process + 1);
+      EXPECT_EQ(side.imports.size(), 1u) << "another owner's";
+      side.imports.drop_unused(lease.allocation);
+      EXPECT_EQ(side.imports.size(), 0u);
+    }
+    meeting.board.meet(2);
   });
 }
 
@@ -318,7 +378,8 @@ TEST(DeviceMemory, RefusesWhatIsNoCard) {
     EXPECT_EQ(imports.resolve(owner, {stranger, 7, 0, 9}, 1, 0).status().message(),
               "a peer shows something that is no card of device memory");
     EXPECT_EQ(imports.resolve(owner, {stranger, 8, 0, 9}, 1, 0).status().code(), ErrorCode::internal);
-    EXPECT_EQ(imports.resolve(owner, {stranger + 1, 7, 0, 9}, 1, 0).status().code(), ErrorCode::internal);
+    EXPECT_EQ(imports.resolve(owner, {stranger + 1, 7, 0, 9}, 1, 0).status().message(),
+              "a peer names device memory of another process");
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -255,6 +256,15 @@ TEST_F(VerbsDevices, ARankOffersWhatReachesOthersAndWhatItMayUse) {
   EXPECT_EQ(offer(), "infiniband fe00000000000000");
   machine.ethernet = true;
   EXPECT_EQ(offer(), "roce");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  const rlimit few{std::min<rlim_t>(before.rlim_max, 64 << 10), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &few), 0);
+  EXPECT_EQ(offer(), "roce") << "the limit may not count for it";
+  machine.registers = false;
+  EXPECT_EQ(offer(), "");
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+  machine.registers = true;
   machine.work_requests = 1;
   EXPECT_EQ(offer(), "");
 }
