@@ -3,78 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstring>
-#include <deque>
 #include <map>
+#include <optional>
 
-#include "collectives/engine/limits.hpp"
+#include "tests/engine/scripted_links.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-const Status kEnded(ErrorCode::peer_lost, "it closed the connection", 1);
-
-/// Hands out what a test puts into it, and keeps what is sent. Every byte of a payload is 7.
-class ScriptedLink final : public Link {
- public:
-  Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
-                    SendCursor& cursor) override {
-    if (!sends) return kEnded;
-    if (cursor.header_bytes == 0 && payload.size() > room) return false;
-    if (cursor.header_bytes == 0) sent.push_back(header);
-    cursor.header_bytes = sizeof header;
-    return ends_sends;
-  }
-  bool may_begin() const override { return begins; }
-  Result<const FrameHeader*> peek(const Awaited*) override {
-    if (!heads.empty()) return &heads.front();
-    if (ended) return kEnded;
-    return nullptr;
-  }
-  Result<std::size_t> read(std::span<std::byte> into) override {
-    if (!here && ended) return kEnded;
-    if (!here) return std::size_t{0};
-    std::memset(into.data(), 7, into.size());
-    return into.size();
-  }
-  Result<std::span<const std::byte>> borrow(std::size_t, std::size_t) override {
-    return std::span<const std::byte>();
-  }
-  void release(std::size_t) override {}
-  void expect(std::span<std::byte> place) override { expected.push_back(place); }
-  void pop() override { heads.pop_front(); }
-  pollfd poll_entry() const override { return {-1, 0, 0}; }
-  std::uint64_t bytes_sent() const override { return 0; }
-
-  bool sends = true, ends_sends = true, begins = false;
-  std::size_t room = 2 * kEagerBytes;
-  bool here = true;  // Payloads.
-  bool ended = false;
-  std::deque<FrameHeader> heads, sent;
-  std::vector<std::span<std::byte>> expected;
-};
-
-/// Of rank 0 to two others.
-class TwoLinks final : public Transport {
- public:
-  std::string_view name() const override { return "two links"; }
-  Result<Link*> link(int peer, Channel) override {
-    if (!reaches) return kEnded;
-    return &at(peer);
-  }
-  Status service() override { return {}; }
-  Link* existing_link(int peer, Channel) override { return &at(peer); }
-  void append_poll_entries(std::vector<pollfd>&) override {}
-  Domain* domain() override { return nullptr; }
-  void close() override {}
-  ScriptedLink& at(int peer) { return links_[static_cast<std::size_t>(peer)]; }
-
-  bool reaches = true;
-
- private:
-  std::array<ScriptedLink, 3> links_;
-};
+using testing::frame;
+using testing::ScriptedLink;
+using testing::ScriptedTransport;
 
 /// A message of bytes, and what becomes of it.
 struct Letter {
@@ -83,14 +22,6 @@ struct Letter {
   std::optional<Status> end;
 };
 
-FrameHeader frame(FrameKind kind, std::uint64_t number, std::size_t bytes = 0) {
-  FrameHeader header;
-  header.kind = kind;
-  header.sequence = number;
-  header.bytes = bytes;
-  header.facts.type = DataType::u8;
-  return header;
-}
 FrameHeader offer(std::size_t count, int tag = 0, std::uint64_t number = 0) {
   FrameHeader header = frame(FrameKind::offer, number, count <= kEagerBytes ? count : 0);
   header.index = count <= kEagerBytes ? 1 : 0;
@@ -135,8 +66,9 @@ class MatcherTest : public ::testing::Test, public Matcher::Sink {
     EXPECT_EQ(letter.memory[count - 1], std::byte{7});
   }
 
-  TwoLinks transport_;
-  ScriptedLink& link_ = transport_.at(1);
+  ScriptedTransport transport_;
+  ScriptedLink& link_ = transport_.at(1, Channel::point_to_point);
+  ScriptedLink& other_link_ = transport_.at(2, Channel::point_to_point);
   Matcher matcher_{&transport_, *this, 3, 0, false};
   std::map<const Operation*, Letter*> letters_;
 };
@@ -275,7 +207,7 @@ TEST_F(MatcherTest, WhateverNeedsALinkEndsWithIt) {
   for (const Letter* letter : {&offered, &accepted, &posted})
     EXPECT_EQ(code_of(*letter), ErrorCode::peer_lost);
   EXPECT_FALSE(other.end) << "of another rank";
-  transport_.at(2).heads.push_back(offer(10, 2));
+  other_link_.heads.push_back(offer(10, 2));
   matcher_.step();
   EXPECT_TRUE(other.end && other.end->ok());
   EXPECT_TRUE(matcher_.idle());
