@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "collectives/engine/engine.hpp"
@@ -97,6 +99,7 @@ TEST_F(FailingEngine, InASmallGroupTellsAllButTheLost) {
   engine_->on_loss(3, "it is no more");
   for (int peer = 1; peer < 16; ++peer)
     EXPECT_EQ(transport_->wanted.contains({peer, Channel::collective}), peer != 3) << peer;
+  EXPECT_EQ(transport_->forced, std::set<int>{3}) << "what a living peer sends is over in a moment";
 }
 
 TEST_F(FailingEngine, InALargeGroupTellsWhomItIsLinkedToAndAFewMore) {
@@ -132,6 +135,16 @@ TEST_F(FailingEngine, GoesOnTellingForAWhileAndNotForEver) {
 }
 
 // ---- what peers tell ----
+
+/// On a link of rank 1 or another.
+void say_enough(ScriptedLink& link) {
+  link.heads.push_back(frame(FrameKind::revoke, 0, 10));
+  link.text = "5 1 enough";
+}
+void expect_enough(const Status& status) {
+  EXPECT_EQ(status.code(), ErrorCode::aborted) << status.message();
+  EXPECT_NE(status.message().find("enough"), std::string::npos) << status.message();
+}
 
 TEST_F(FailingEngine, HearsAReasonAndWhoIsToBlame) {
   make(3);
@@ -193,6 +206,121 @@ TEST_F(FailingEngine, WhatAPeerAskedBeforeIsComparedWithTheCall) {
             std::string::npos)
       << error_of(second).message();
   EXPECT_NE(error_of(second).message().find("called barrier"), std::string::npos);
+}
+
+// ---- last words ----
+
+TEST_F(FailingEngine, TakesWhatAPeerSaidForTheCauseOfItsLoss) {
+  for (const Channel channel : {Channel::collective, Channel::urgent}) {
+    make(2);
+    say_enough(link(1, channel));
+    engine_->on_loss(1, "its process ended");
+    expect_enough(engine_->reason());
+  }
+}
+
+TEST_F(FailingEngine, FindsTheReasonOnAnyLinkWhereOneHasEnded) {
+  make(2);
+  link(1).ended = true;
+  say_enough(link(1, Channel::urgent));
+  Operation& waiting = start(barrier());
+  pass(0);
+  expect_enough(error_of(waiting));
+}
+
+TEST_F(FailingEngine, FindsTheReasonBehindAMessageThatIsHalfTaken) {
+  make(2);
+  link(1).heads.push_back(frame(FrameKind::data, 3, 100));
+  say_enough(link(1));
+  link(1).text = std::string(100, 'x') + link(1).text;
+  engine_->on_loss(1, "its process ended");
+  expect_enough(engine_->reason());
+}
+
+class EndedMessage : public FailingEngine {
+ protected:
+  /// `lives`: the link for collectives.
+  Operation& receive(Nanos timeout, int peer = 1, bool lives = true) {
+    make(2);
+    link(1).ended = !lives;
+    link(1, Channel::point_to_point).ended = true;
+    Message message;
+    message.peer = peer;
+    message.timeout = timeout;
+    return start(message);
+  }
+};
+
+TEST_F(EndedMessage, IsToldWhyOnAnotherLinkAndEndsTheCommunicator) {
+  make(2);
+  say_enough(link(1));
+  link(1, Channel::point_to_point).ended = true;
+  Message message;
+  message.peer = 1;
+  expect_enough(error_of(start(message)));
+  expect_enough(engine_->reason());
+}
+
+TEST_F(EndedMessage, WaitsAWhileToBeToldAndHarmsNothingElse) {
+  for (const int peer : {1, kAnySource}) {
+    Operation& message = receive(0, peer);
+    pass(0);
+    pass(kExplanationWait);
+    EXPECT_FALSE(message.done);
+    pass(1);
+    EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
+    EXPECT_EQ(engine_->state(), ErrorCode::ok);
+    engine_->release(operations_.back());
+    operations_.pop_back();
+  }
+}
+
+// Which would end the communicator.
+TEST_F(EndedMessage, DoesNotWaitForItsDeadline) {
+  for (const int peer : {1, kAnySource}) {
+    Operation& message = receive(kExplanationWait / 2, peer);
+    pass(0);
+    pass(kExplanationWait / 2 - kProbeAfter);
+    EXPECT_FALSE(message.done);
+    pass(1);
+    EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
+    EXPECT_EQ(engine_->state(), ErrorCode::ok);
+    engine_->release(operations_.back());
+    operations_.pop_back();
+  }
+}
+
+TEST_F(EndedMessage, IsOverAtOnceWhereThePeerCanSayNothingMore) {
+  Operation& message = receive(0, 1, false);
+  EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
+}
+
+// ---- what nobody waits for ----
+
+TEST_F(FailingEngine, TakesInSmallMessagesWhileItWaitsForSomethingElse) {
+  make(2);
+  link(1);
+  start(barrier());
+  FrameHeader offer = frame(FrameKind::offer, 0, 4);
+  offer.index = 1;
+  offer.facts.count = 4;
+  link(1, Channel::point_to_point).heads.push_back(offer);
+  pass(0);
+  EXPECT_TRUE(link(1, Channel::point_to_point).heads.empty());
+}
+
+TEST_F(FailingEngine, ListensToAllWhileItWaitsForAMessage) {
+  make(3);
+  link(1, Channel::point_to_point);
+  Message message;
+  message.peer = 1;
+  Operation& waiting = start(message);
+  pass(0);
+  say_enough(link(2));
+  pass(kListenEvery - 1);
+  EXPECT_FALSE(waiting.done) << "not at every look";
+  pass(1);
+  expect_enough(error_of(waiting));
 }
 
 // ---- time ----

@@ -89,10 +89,15 @@ class ScriptedTransport final : public Transport {
   void append_poll_entries(std::vector<pollfd>&) override {}
   Domain* domain() override { return nullptr; }
   void close() override {}
+  bool withdraw(int peer, bool force) override {
+    if (force) forced.insert(peer);
+    return true;
+  }
   ScriptedLink& at(int peer, Channel channel) { return links_[{peer, channel}]; }
 
   bool reaches = true;
   std::set<std::pair<int, Channel>> wanted;
+  std::set<int> forced;  // Whose links were withdrawn by force.
 
  private:
   std::map<std::pair<int, Channel>, ScriptedLink> links_;
