@@ -214,10 +214,6 @@ Operation* Engine::start_batch(std::span<const Call> calls, std::span<std::funct
 void Engine::begin(Operation& operation, const Message& message) {
   operation.message = message;
   if (state() != ErrorCode::ok) return complete(operation, failure(operation, reason_));
-  if (message.peer != kAnySource && lost_[static_cast<std::size_t>(message.peer)]) {
-    return complete(operation, failure(operation, Status(ErrorCode::peer_lost, who(message.peer) + " is gone",
-                                                         message.peer)));
-  }
   messages_.push_back(&operation);
   try {
     matcher_->post(operation);
