@@ -237,6 +237,18 @@ TEST_F(FailingEngine, FindsTheReasonBehindAMessageThatIsHalfTaken) {
   expect_enough(engine_->reason());
 }
 
+// Whatever the peer sent meanwhile.
+TEST_F(FailingEngine, FindsTheReasonBehindWhatAPeerHasGoneOnTo) {
+  make(2);
+  Operation& waiting = start(barrier());
+  pass(0);
+  link(1).heads = {frame(FrameKind::data, 1, 100), frame(FrameKind::data, 2, 100)};
+  say_enough(link(1));
+  link(1).text = std::string(200, 'x') + link(1).text;
+  pass(0);
+  expect_enough(error_of(waiting));
+}
+
 class EndedMessage : public FailingEngine {
  protected:
   /// `lives`: the link for collectives.

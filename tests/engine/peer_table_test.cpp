@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "collectives/engine/reason.hpp"
 #include "tests/transports/link_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -18,6 +21,7 @@ class SlicingLink final : public Link {
   Result<bool> send(const FrameHeader& header, std::span<const std::byte> payload,
                     SendCursor& cursor) override {
     if (ended) return Status(ErrorCode::peer_lost, "it closed the connection", 1);
+    if (cursor.header_bytes == 0) sent.push_back(header);
     cursor.header_bytes = sizeof header;
     cursor.payload_bytes = std::min(payload.size(), cursor.payload_bytes + kSlice);
     return cursor.payload_bytes == payload.size();
@@ -34,6 +38,7 @@ class SlicingLink final : public Link {
   bool reaches_peer() const override { return reaches; }
 
   bool ended = false, reaches = true;
+  std::vector<FrameHeader> sent;  // What was begun.
 };
 
 /// Who hears that nothing moved goes to sleep, and no event comes from a link that had room all the time.
@@ -79,6 +84,79 @@ TEST(PeerTable, WhoWasToldNeedsNoWord) {
   table.flush();
   EXPECT_TRUE(table.needs_no_word(1));
   EXPECT_FALSE(table.has_missed(1));
+}
+
+TEST(PeerTable, WhatIsSaidGoesBetweenMessagesAndBeforeTheNext) {
+  SlicingLink link;
+  testing::OneLink transport(link);
+  PeerTable table(transport, Channel::collective, 2, 0);
+  table.enter(7, {1});
+  EXPECT_TRUE(table.may_send(1, 7));
+  table.set_mid_message(1, true);
+  table.post(1, {});
+  table.post(0, {});  // To itself.
+  EXPECT_FALSE(table.flush());
+  EXPECT_TRUE(table.may_send(1, 7)) << "its message is half sent";
+  table.set_mid_message(1, false);
+  EXPECT_FALSE(table.may_send(1, 7));
+  EXPECT_TRUE(table.flush());
+  EXPECT_TRUE(table.may_send(1, 7));
+  EXPECT_FALSE(table.has_posted());
+  EXPECT_EQ(link.sent.size(), 1u);
+}
+
+/// What is begun of a message when its call fails is finished, from a copy, before anything else.
+TEST(PeerTable, TheRestOfAMessageGoesFirstUnlessItIsTooLong) {
+  for (const std::size_t size : {3 * kSlice, kMostAdopted + 1}) {
+    SlicingLink link;
+    testing::OneLink transport(link);
+    PeerTable table(transport, Channel::collective, 2, 0);
+    FrameHeader revoke, data;
+    revoke.kind = FrameKind::revoke;
+    data.kind = FrameKind::data;
+    data.bytes = size;
+    std::vector<std::byte> memory(size);
+    SendCursor cursor{sizeof data, kSlice, 0};
+    table.set_mid_message(1, true);
+    table.post(1, revoke, "why");
+    table.adopt_rest(1, data, memory, cursor);
+    const bool adopted = size <= kMostAdopted;
+    EXPECT_EQ(table.flush(), adopted);
+    EXPECT_TRUE(link.sent.empty()) << "the rest comes first";
+    while (table.flush()) {
+    }
+    EXPECT_EQ(link.sent.size(), adopted ? 1u : 0u);
+    EXPECT_EQ(table.has_posted(), !adopted) << "nothing may be put between its bytes";
+  }
+}
+
+TEST(PeerTable, WhoWasNeverReachedHasMissedWhatWasGivenUp) {
+  SlicingLink link;
+  testing::OneLink transport(link);
+  PeerTable table(transport, Channel::collective, 2, 0);
+  table.post(1, {});
+  EXPECT_FALSE(table.has_missed(1));
+  table.drop_posted();
+  EXPECT_FALSE(table.has_posted());
+  EXPECT_TRUE(table.has_missed(1));
+}
+
+// ---- what a revoke says ----
+
+TEST(Reason, SurvivesTheTripAndIsCutToItsLimit) {
+  const Status told = decode_reason(encode_reason(Status(ErrorCode::timeout, "too late", 2)).c_str(), 3);
+  EXPECT_EQ(told.code(), ErrorCode::timeout);
+  EXPECT_EQ(told.culprit(), 2);
+  EXPECT_EQ(told.message(), "too late");
+  EXPECT_EQ(encode_reason(Status(ErrorCode::timeout, std::string(5000, 'x'))).size(), kMaxReasonBytes - 1)
+      << "with its end it fits into shared memory";
+}
+
+TEST(Reason, ThatIsNoneIsAnAbortOfNobody) {
+  for (const char* strange : {"", "0 1 x", "-3 1 x", "99 1 x", "nonsense"})
+    EXPECT_EQ(decode_reason(strange, 3).code(), ErrorCode::aborted) << strange;
+  for (const char* stranger : {"4 3 x", "4 -2 x", "4 99999999999 x"})
+    EXPECT_EQ(decode_reason(stranger, 3).culprit(), -1) << stranger;
 }
 
 }  // namespace
