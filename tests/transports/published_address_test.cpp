@@ -7,6 +7,7 @@
 #include "lib/net/tcp_socket.hpp"
 #include "tests/support/scoped_variable.hpp"
 #include "tests/transports/static_session.hpp"
+#include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -23,6 +24,22 @@ TEST(PublishedAddress, SurvivesItsText) {
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(same->text(), mine.text());
   EXPECT_EQ(PublishedAddress::parse("10.0.0.1:5 10.1.0.1:6 4/2").value().rails, 2);
+}
+
+// A peer's, or a damaged store's.
+TEST(PublishedAddress, AnythingElseIsRefused) {
+  std::string many;
+  for (std::size_t i = 0; i < kMaxAddresses; ++i) many += "10.0.0.1:5 ";
+  EXPECT_TRUE(PublishedAddress::parse(many + "1").ok());
+  for (const std::string& strange :
+       {std::string(), std::string("4"), std::string("10.0.0.1:5"), std::string("10.0.0.1 4"),
+        std::string("10.0.0.1:99999 4"), std::string("10.0.0.1:5 0"), std::string("10.0.0.1:5 -1"),
+        "10.0.0.1:5 " + std::to_string(kMaxSockets + 1), std::string("10.0.0.1:5 4x"),
+        std::string("10.0.0.1:5 4/"), std::string("10.0.0.1:5 4/0"), std::string("10.0.0.1:5 4/2"),
+        std::string("10.0.0.1:5 4/1/1"), many + "10.0.0.1:5 1"}) {
+    const auto parsed = PublishedAddress::parse(strange);
+    EXPECT_EQ(parsed.status().code(), ErrorCode::internal) << strange;
+  }
 }
 
 TEST(ListenForPeers, HonoursTheInterfaceVariable) {

@@ -1,12 +1,15 @@
-// Finding the ways of a job: how long it may take.
+// Finding the ways of a job: how long it may take, and what is made of what others tell.
 #include "transports/tcp/ways.hpp"
 
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/memory_store.hpp"
+#include "transports/tcp/reachability.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -76,6 +79,59 @@ TEST(Ways, OneTimeoutIsForTheWholeSearch) {
   EXPECT_NE(ways.status().message().find("the ways between hosts"), std::string::npos)
       << ways.status().message();
   EXPECT_LT(clock.now_, 14 * second);
+}
+
+/// What rank 2 finds where the others have told this.
+Result<Ways> ways_where(const PublishedAddress& first, const PublishedAddress& second,
+                        const ReachRow& reached) {
+  ListeningSession session;
+  const ReachRow back{{1, "10.0.0.9", "", {}}};
+  for (const Store::Entry& told : {Store::Entry{exchange_key(kPublishedName, 0), first.text()},
+                                   {exchange_key(kPublishedName, 1), second.text()},
+                                   {exchange_key("tcp-reach", 0), encode(back)},
+                                   {exchange_key("tcp-reach", 1), encode(reached)}})
+    EXPECT_TRUE(session.store().set_one(told.first, told.second).ok());
+  const PublishedAddress mine{{{"10.0.0.9", 1}}, 2, 1};
+  const HandshakeKey key = make_handshake_key(session.job_id(), session.secret());
+  return find_ways(session, real_env(), Reactor::instance(), key, mine, std::chrono::seconds(20));
+}
+
+std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
+  std::vector<std::string> hosts;
+  for (const HostPort& one : addresses) hosts.push_back(one.host);
+  return hosts;
+}
+
+// Two of rank 0's addresses are rails.
+TEST(Ways, WhatAnsweredIsTriedFirstAndRailsAreThoseThatDid) {
+  const PublishedAddress first{{{"10.0.0.1", 1}, {"10.1.0.1", 2}, {"10.2.0.1", 3}}, 2, 2};
+  const PublishedAddress second{{{"10.0.0.8", 1}, {"10.1.0.8", 2}}, 2, 2};
+  using Hosts = std::vector<std::string>;
+  struct Case {
+    Hosts answered, order;
+    int rails;
+  };
+  for (const auto& [answered, order, rails] :
+       {Case{{"10.0.0.1", "10.1.0.1"}, {"10.0.0.1", "10.1.0.1", "10.2.0.1"}, 2},
+        Case{{"10.1.0.1"}, {"10.1.0.1", "10.0.0.1", "10.2.0.1"}, 1},
+        Case{{"10.1.0.1", "10.2.0.1"}, {"10.1.0.1", "10.2.0.1", "10.0.0.1"}, 1},
+        Case{{"10.2.0.1"}, {"10.2.0.1", "10.0.0.1", "10.1.0.1"}, 0}}) {
+    const auto ways = ways_where(first, second, {{0, answered.front(), "", answered}});
+    ASSERT_TRUE(ways.ok()) << ways.status().message();
+    EXPECT_EQ(hosts_of(ways.value().addresses[0]), order);
+    EXPECT_EQ(ways.value().rails[0], rails);
+    EXPECT_EQ(hosts_of(ways.value().addresses[1]), (Hosts{"10.0.0.8", "10.1.0.8"})) << "of the same host";
+    EXPECT_EQ(ways.value().rails[1], 2);
+  }
+}
+
+TEST(Ways, ANumberOfSocketsThatDiffersIsNamed) {
+  const PublishedAddress as_mine{{{"10.0.0.1", 1}}, 2, 1}, other{{{"10.0.0.8", 1}}, 4, 1};
+  const Status status = ways_where(as_mine, other, {}).status();
+  EXPECT_EQ(status.code(), ErrorCode::configuration);
+  EXPECT_EQ(status.culprit(), 1);
+  EXPECT_NE(status.message().find("LOCKSTEP_TCP_SOCKETS is 2 on rank 2 and 4 on rank 1"), std::string::npos)
+      << status.message();
 }
 
 }  // namespace
