@@ -1,4 +1,6 @@
 // How communicators come to be: from the environment, or all ranks in one process.
+#include <new>
+
 #include "collectives/communicator_core.hpp"
 #include "collectives/forked_child.hpp"
 #include "collectives/make_transport.hpp"
@@ -17,6 +19,7 @@ namespace lockstep {
 namespace {
 
 using internal::CommunicatorCore;
+using internal::Status;
 using internal::World;
 
 std::vector<int> all_ranks(int size) {
@@ -25,8 +28,9 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
+/// What is thrown for lack of memory or threads is an error like others: the ranks that wait hear of it.
 internal::Result<std::shared_ptr<CommunicatorCore>> set_up(const std::shared_ptr<World>& world,
-                                                           const internal::Deadline& deadline) {
+                                                           const internal::Deadline& deadline) try {
   const int size = world->session->size();
   // Drawn, not made of the job's name: a process may be in several groups of one job, at places of their own.
   const std::uint64_t id = world->session->members().front().draw;
@@ -44,6 +48,11 @@ internal::Result<std::shared_ptr<CommunicatorCore>> set_up(const std::shared_ptr
   auto core = CommunicatorCore::make(world, id, "world", ranks, *left, [&watch] { return watch.status(); });
   if (core.status().code() != ErrorCode::peer_lost) return core;
   return watch.explain(core.status(), internal::real_env());
+} catch (const Error& error) {
+  return Status(error.code(), error.what(), error.culprit());
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::out_of_memory,
+                internal::words_of([] { return std::string("memory ran out while the group was set up"); }));
 }
 
 internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<internal::Session> session,
@@ -63,11 +72,11 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
 }
 
 /// The first failure, but of those that only heard of another's none.
-void throw_cause(const std::vector<internal::Status>& failures) {
-  for (const internal::Status& failure : failures) {
+void throw_cause(const std::vector<Status>& failures) {
+  for (const Status& failure : failures) {
     if (failure.code() != ErrorCode::peer_lost) failure.throw_if_error();
   }
-  for (const internal::Status& failure : failures) failure.throw_if_error();
+  for (const Status& failure : failures) failure.throw_if_error();
 }
 
 /// Whether this process can have a group at all, its variables can be read, and such transports exist.
@@ -98,7 +107,7 @@ std::vector<Communicator> Communicator::local_group(int n, std::string_view tran
   check_process(transports);
   auto sessions = internal::make_local_sessions(n, "threads of one process", internal::announce_model());
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));
-  std::vector<internal::Status> failures(static_cast<std::size_t>(n));
+  std::vector<Status> failures(static_cast<std::size_t>(n));
   const internal::Deadline deadline(internal::real_env(), internal::start_timeout({}));
   // Set-up waits for all members, so each rank needs a thread for it.
   internal::on_threads(cores.size(), [&](std::size_t r) {

@@ -4,6 +4,8 @@
 #include <new>
 #include <vector>
 
+#include "collectives/engine/engine.hpp"
+#include "lib/base/threads.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/scarce_memory.hpp"
 #include "tests/engine/sim_world.hpp"
@@ -144,6 +146,26 @@ TEST(OutOfMemory, IsNoneInAnAbortWithALongMessageUnderWay) {
   world.engine(0).request_revoke(Status(ErrorCode::aborted, "enough"));
   EXPECT_EQ(scarce.refused(), 0);
   EXPECT_EQ(world.engine(0).state(), ErrorCode::aborted);
+}
+
+// By some while they set it up themselves, by others at their first call.
+TEST(OutOfMemory, WhileAGroupIsSetUpIsHeardOfByAll) {
+  for (const char* transport : {"shm", "tcp"}) {
+    internal::on_threads(3, [&](std::size_t rank) {
+      InitOptions options;
+      options.rank = static_cast<int>(rank);
+      options.world_size = 3;
+      options.rendezvous = std::string("memory://without-memory-") + transport;
+      options.transports = transport;
+      const auto [code, text] = error_of([&] {
+        const ScarceMemory scarce(rank == 1 ? sizeof(internal::Engine) : SIZE_MAX);
+        Communicator::create(options).barrier();
+      });
+      EXPECT_EQ(code, rank == 1 ? ErrorCode::out_of_memory : ErrorCode::peer_lost) << text;
+      const char* const cause = rank == 1 ? "memory ran out while the group was set up" : "rank 1 ";
+      EXPECT_NE(text.find(cause), std::string::npos) << text;
+    });
+  }
 }
 
 }  // namespace
