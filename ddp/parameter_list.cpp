@@ -1,13 +1,14 @@
 #include "ddp/parameter_list.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <string_view>
 #include <unordered_map>
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/gradient_math.hpp"
 #include "ddp/majority.hpp"
+#include "lib/bootstrap/wire.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -68,23 +69,6 @@ std::string find_problem(std::span<const Parameter> parameters, const ReducerOpt
     }
   }
   return find_shared_name(parameters);
-}
-
-void put(std::string& bytes, std::string_view text) {
-  const auto length = static_cast<std::uint64_t>(text.size());
-  bytes.append(reinterpret_cast<const char*>(&length), sizeof length);
-  bytes.append(text);
-}
-
-bool take(std::string_view& bytes, std::string& text) {
-  std::uint64_t length = 0;
-  if (bytes.size() < sizeof length) return false;
-  std::memcpy(&length, bytes.data(), sizeof length);
-  bytes.remove_prefix(sizeof length);
-  if (length > bytes.size()) return false;
-  text = bytes.substr(0, length);
-  bytes.remove_prefix(length);
-  return true;
 }
 
 /// Index of the first parameter that differs; the shorter length when one list goes on where the other ends.
@@ -160,16 +144,24 @@ ParameterList make_list(std::span<const Parameter> parameters, const ReducerOpti
 
 std::string serialise(const ParameterList& list) {
   std::string bytes;
-  put(bytes, list.problem);
-  put(bytes, list.options);
-  for (const std::string& p : list.parameters) put(bytes, p);
+  WireWriter out(bytes);
+  out.text(list.problem);
+  out.text(list.options);
+  for (const std::string& p : list.parameters) out.text(p);
   return bytes;
 }
 
 Result<ParameterList> parse(std::string_view bytes) {
   ParameterList list;
-  bool whole = take(bytes, list.problem) && take(bytes, list.options);
-  while (whole && !bytes.empty()) whole = take(bytes, list.parameters.emplace_back());
+  WireReader in(as_bytes(bytes));
+  const auto take = [&](std::string& to) {
+    std::string_view text;
+    if (!in.text(in.left(), text)) return false;
+    to = text;
+    return true;
+  };
+  bool whole = take(list.problem) && take(list.options);
+  while (whole && in.left() > 0) whole = take(list.parameters.emplace_back());
   if (!whole) return Status(ErrorCode::internal, "a peer's parameter list is cut short");
   return list;
 }

@@ -182,7 +182,7 @@ TEST(ParameterList, RefusesBytesThatAreCutShort) {
     }
   }
   std::string hostile = bytes;
-  hostile.replace(0, 8, std::string(8, '\xff'));
+  hostile.replace(0, 4, std::string(4, '\xff'));
   EXPECT_FALSE(parse(hostile).ok());
 }
 
