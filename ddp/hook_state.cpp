@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
+
+#include "ddp/bucket_plan.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -31,6 +34,23 @@ TensorSlice without_elements(TensorSlice slice) {
 
 std::vector<HookTensor> HookState::tensors() const {
   return hook_ != nullptr ? hook_->state() : std::vector<HookTensor>{};
+}
+
+void HookState::require_own_names(std::span<const Parameter> parameters,
+                                  std::span<const std::string> kept) const {
+  if (hook_ == nullptr) return;
+  std::unordered_map<std::string, const Parameter*> taken;
+  for (const Parameter& parameter : parameters) {
+    taken.emplace(parameter.name, &parameter);
+    for (const std::string& what : kept) taken.emplace(kept_name(parameter, what), &parameter);
+  }
+  for (const HookTensor& tensor : tensors()) {
+    const auto other = taken.find(tensor.slice.name);
+    if (other == taken.end()) continue;
+    throw Error(ErrorCode::invalid_argument,
+                "checkpoints would have two tensors \"" + other->first + "\": what hook \"" + hook_->name() +
+                    "\" keeps, and that of parameter " + describe(*other->second) + "; rename one of them");
+  }
 }
 
 std::vector<TensorSlice> HookState::to_save() const {

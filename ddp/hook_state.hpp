@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,21 @@
 
 namespace lockstep::internal {
 
+/// In checkpoints, what is kept of a parameter.
+inline std::string kept_name(const Parameter& parameter, const std::string& what) {
+  return parameter.name + "#" + what;
+}
+
 /// In a checkpoint a tensor of which each rank has its own has one more dimension, the first: the rank.
 /// Between steps only, when no thread is inside the hook.
 class HookState {
  public:
   /// `hook` may be null.
   HookState(CommunicationHook* hook, int rank, int ranks) : hook_(hook), rank_(rank), ranks_(ranks) {}
+
+  /// Throws Error(invalid_argument) when a tensor of the hook's has the name of one that checkpoints have
+  /// beside it: a parameter's value, or what is `kept` of one (kept_name()).
+  void require_own_names(std::span<const Parameter> parameters, std::span<const std::string> kept) const;
 
   std::vector<TensorSlice> to_save() const;
   /// Of a checkpoint that `saved_by` ranks wrote. With another number of ranks than this group's the slices

@@ -109,18 +109,10 @@ double Reducer::clip_gradients(double max_norm) {
 }
 
 std::vector<TensorSlice> Reducer::slices() const {
-  state_->require_between_steps("slices");
-  state_->require_usable();
-  std::vector<TensorSlice> list;
-  state_->ask_hook("slices", [&] { list = state_->hook_state.to_save(); });
-  return list;
+  return state_->slices([&] { return state_->hook_state.to_save(); });
 }
 std::vector<TensorSlice> Reducer::slices(const CheckpointInfo& saved) {
-  state_->require_between_steps("slices");
-  state_->require_usable();
-  std::vector<TensorSlice> list;
-  state_->ask_hook("slices", [&] { list = state_->hook_state.to_load(saved.world_size); });
-  return list;
+  return state_->slices([&] { return state_->hook_state.to_load(saved.world_size); });
 }
 void Reducer::restored(std::uint64_t steps) { state_->restored(steps); }
 std::uint64_t Reducer::steps() const noexcept { return state_->step.number - 1; }

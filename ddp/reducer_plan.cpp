@@ -42,6 +42,7 @@ void Reducer::State::use_plan(MarkCounts marks) {
   if (undo) undo->attach(plan.travels);
   clock.set_buckets(plan.buckets().size());
   carrier->attach(plan.travels, parameters);
+  hook_state.require_own_names(parameters, kept);
   if (attached) hook_state.put();
   attached = true;
 }
@@ -59,6 +60,17 @@ void Reducer::State::ask_hook(const char* call, const std::function<void()>& ask
   if (!options.hook) return ask();
   const std::string where = owner + "::" + call + ", hook \"" + options.hook->name() + "\"";
   internal::telling_peers(communicator, where, ask);
+}
+
+std::vector<TensorSlice> Reducer::State::slices(const std::function<std::vector<TensorSlice>()>& of_hook) {
+  require_between_steps("slices");
+  require_usable();
+  std::vector<TensorSlice> list;
+  ask_hook("slices", [&] {
+    hook_state.require_own_names(parameters, kept);  // It may have begun to keep it.
+    list = of_hook();
+  });
+  return list;
 }
 
 void Reducer::State::restored(std::uint64_t steps) {

@@ -89,6 +89,7 @@ struct Reducer::State {
   void add_parameters(std::span<const Parameter> added);
   /// `more` are the buckets of the parameters that join, numbered on; `bring` brings their values.
   void grow(std::span<const Parameter> added, const BucketPlan& more, const std::function<void()>& bring);
+  std::vector<TensorSlice> slices(const std::function<std::vector<TensorSlice>()>& of_hook);
   void restored(std::uint64_t steps);
 
   void require_usable();
@@ -117,6 +118,7 @@ struct Reducer::State {
   std::vector<Parameter> attached_to;  // While others join: those that the hook still looks at.
   std::vector<std::size_t> counts;     // Elements of each.
   std::string owner = "Reducer";       // Whose inside this is, for messages.
+  std::vector<std::string> kept;       // What the owner keeps of each parameter, in checkpoints.
 
   internal::PlanInUse plan;
   std::unique_ptr<internal::BucketMemory> memory;  // Null: the carrier lends buckets.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ddp/hook_state.hpp"
 #include "lib/net/fd.hpp"
 #include "lib/reduce/convert.hpp"
 #include "lib/reduce/copy.hpp"
@@ -26,6 +27,12 @@ std::vector<std::size_t> bytes_of_kept(const ShardLayout& layout, std::size_t bu
 }
 
 }  // namespace
+
+std::vector<std::string> all_kept(const Optimizer& optimizer) {
+  std::vector<std::string> kept = optimizer.slots();
+  kept.insert(kept.end(), {kMasterName, kJoinedName});
+  return kept;
+}
 
 ParameterShards::ParameterShards(Communicator& communicator, const ShardLayout& layout,
                                  const Optimizer& optimizer, bool views)

@@ -16,12 +16,10 @@
 
 namespace lockstep::internal {
 
-/// In checkpoints, what is kept of a parameter: one of the optimizer's slots, or one of these.
+/// Kept of a parameter beside the optimizer's slots.
 inline constexpr const char* kMasterName = "master";
 inline constexpr const char* kJoinedName = "joined";
-inline std::string kept_name(const Parameter& parameter, const std::string& what) {
-  return parameter.name + "#" + what;
-}
+std::vector<std::string> all_kept(const Optimizer& optimizer);
 
 /// One thread at a time. All ranks start gathers in the same order. The references outlive it.
 class ParameterShards {

@@ -7,6 +7,7 @@
 #include "ddp/bucket_plan.hpp"
 #include "ddp/exact.hpp"
 #include "ddp/first_to_differ.hpp"
+#include "ddp/hook_state.hpp"
 #include "ddp/sharded/parameter_shards.hpp"
 #include "ddp/telling_peers.hpp"
 #include "lib/base/hash.hpp"
@@ -99,11 +100,8 @@ void check_shardable(Communicator& communicator, std::span<const Parameter> befo
   check_types(added);
   check_hook(options);
   std::string problem;
-  telling_peers(communicator, "ShardedOptimizer", [&] {
-    std::vector<std::string> kept = optimizer.slots();
-    kept.insert(kept.end(), {kMasterName, kJoinedName});
-    problem = find_shared_name(before, added, kept);
-  });
+  telling_peers(communicator, "ShardedOptimizer",
+                [&] { problem = find_shared_name(before, added, all_kept(optimizer)); });
   if (!problem.empty()) throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: " + problem);
 }
 

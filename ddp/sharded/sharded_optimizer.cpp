@@ -94,6 +94,7 @@ Reducer ShardedOptimizer::State::make_reducer() {
   auto state =
       std::make_unique<Reducer::State>(communicator, parameters, reducer_options(options), layout.plan());
   state->owner = kOwner;
+  state->kept = internal::all_kept(*optimizer);
   if (options.stage == ZeroStage::optimizer)
     state->memory = std::make_unique<internal::BucketMemory>(layout.plan(), parameters.size());
   state->carrier = make_carrier(*state);

@@ -18,7 +18,7 @@ namespace {
 using testing::on_ranks;
 using testing::thrown_by;
 
-/// Throws on rank 1, in the second step, where `where` says.
+/// Throws on rank 1, in the second step or at the second call, where `where` says.
 class ThrowingHook final : public CommunicationHook {
  public:
   explicit ThrowingHook(std::string where) : where_(std::move(where)) {}
@@ -40,7 +40,7 @@ class ThrowingHook final : public CommunicationHook {
     if (where_ == "end_step" && good) fail(step_);
   }
   std::vector<HookTensor> state() override {
-    if (where_ == "state") fail(2);
+    if (where_ == "state") fail(++states_);
     return {};
   }
   std::uint64_t bytes_on_wire() const override { return 0; }
@@ -51,7 +51,7 @@ class ThrowingHook final : public CommunicationHook {
   }
   const std::string where_;
   int rank_ = 0;
-  std::uint64_t step_ = 0;
+  std::uint64_t step_ = 0, states_ = 0;
 };
 
 TEST(CommunicationHook, ThatThrowsEndsTheStepOnEveryRank) {

@@ -97,7 +97,9 @@ class LOCKSTEP_API CommunicationHook {
 
   /// What the next steps depend on, but for their number: for checkpoints, and for a new plan, which the
   /// reducer carries it over to. Between steps, after attach(). Names, shapes and elements are the same with
-  /// any number of ranks; on a single one, which has nothing to send, `data` may be null.
+  /// any number of ranks; on a single one, which has nothing to send, `data` may be null. A name that a
+  /// checkpoint has already, of a parameter or of what a ShardedOptimizer keeps of one, is refused: when the
+  /// reducer is made, parameters join or slices are asked for.
   virtual std::vector<HookTensor> state() { return {}; }
 
   /// Bytes of this rank's gradients, as encoded, that start() has handed to collectives since construction.

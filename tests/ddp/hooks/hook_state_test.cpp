@@ -2,6 +2,8 @@
 // a new plan keeps it. Of another number of ranks: hook_state_ranks_test.cpp.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <numeric>
 
 #include "tests/ddp/hooks/hook_state_cases.hpp"
@@ -54,6 +56,81 @@ TEST(HookState, AnotherHookIsRefused) {
     const Error error = thrown_by([&] { load(communicator, reducer, net, directory.checkpoint()); });
     EXPECT_EQ(error.code(), ErrorCode::mismatch);
     EXPECT_NE(std::string(error.what()).find("#residual\" f32 [2, "), std::string::npos) << error.what();
+  });
+}
+
+/// Keeps one tensor, from a step on.
+class NamedStateHook final : public CommunicationHook {
+ public:
+  NamedStateHook(std::string tensor, std::uint64_t from) : tensor_(std::move(tensor)), from_(from) {}
+  std::string name() const override { return "named"; }
+  Work start(Communicator& communicator, const GradientBucket& bucket) override {
+    step_ = bucket.step;
+    return communicator.all_reduce_async(bucket.data, bucket.data, bucket.count, bucket.type, bucket.op());
+  }
+  std::vector<HookTensor> state() override {
+    if (step_ < from_) return {};
+    return {{{tensor_, DataType::f32, {1}, 0, 1, &value_}, true}};
+  }
+  std::uint64_t bytes_on_wire() const override { return 0; }
+
+ private:
+  const std::string tensor_;
+  const std::uint64_t from_;
+  std::uint64_t step_ = 0;
+  float value_ = 0;
+};
+
+/// Of this rank's own finding, or of a peer's that came first.
+void expect_two_tensors(const std::string& name, const std::function<void()>& call) {
+  const Error error = thrown_by(call);
+  const std::string what = "checkpoints would have two tensors \"" + name + "\": what hook \"";
+  EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find("rename one of them"), std::string::npos) << error.what();
+}
+
+/// A checkpoint could not tell them apart.
+TEST(HookState, ANameOfAParametersIsRefusedBeforeTheFirstStep) {
+  for (const int ranks : {1, 2}) {
+    on_ranks(ranks, "auto", [](Communicator& communicator) {
+      Net net;
+      net.list[1].name = "matrix#residual";
+      expect_two_tensors("matrix#residual", [&] { Reducer(communicator, net.list, options_of(kCases[0])); });
+    });
+    on_ranks(ranks, "auto", [](Communicator& communicator) {
+      Net net;
+      Reducer reducer(communicator, std::span(net.list).first(1), options_of(kCases[0]));
+      net.list[1].name = "matrix#residual";
+      expect_two_tensors("matrix#residual",
+                         [&] { reducer.add_parameters(std::span(net.list).subspan(1, 1)); });
+    });
+  }
+}
+
+TEST(HookState, ANameThatComesUpLaterIsRefusedWhenSlicesAreAskedFor) {
+  for (const bool to_save : {true, false}) {
+    on_ranks(2, "auto", [&](Communicator& communicator) {
+      Net net;
+      ReducerOptions options;
+      options.hook = std::make_shared<NamedStateHook>("vector", 1);
+      Reducer reducer(communicator, net.list, options);
+      train(reducer, net, communicator.rank(), 1);
+      communicator.barrier();  // Else one rank's refusal may end the other's step.
+      expect_two_tensors("vector", [&] {
+        static_cast<void>(to_save ? reducer.slices() : reducer.slices(CheckpointInfo{.world_size = 2}));
+      });
+    });
+  }
+}
+
+TEST(HookState, ANameOfWhatAnOptimizerKeepsIsRefused) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Net net;
+    ShardedOptions options{.stage = ZeroStage::optimizer};
+    options.hook = std::make_shared<NamedStateHook>("vector#momentum", 0);
+    expect_two_tensors("vector#momentum", [&] {
+      ShardedOptimizer(communicator, net.list, std::make_shared<SgdMomentum>(0.1), options);
+    });
   });
 }
 
