@@ -22,8 +22,16 @@ void require_own_process(const char* call, const std::string& owner) {
                   ", and has no connections; let children load data, and train in their parent");
 }
 
-void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const char* call, std::size_t i,
-                         std::span<const Parameter> parameters, int rank) {
+void require_finds_unused(const ReducerOptions& options, std::size_t i) {
+  if (options.find_unused) return;
+  throw Error(ErrorCode::invalid_argument,
+              "mark_unused(" + std::to_string(i) + ") needs the option find_unused, on all ranks");
+}
+
+namespace {
+
+[[noreturn]] void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const char* call,
+                                      std::size_t i, std::span<const Parameter> parameters, int rank) {
   const bool in_graph = tracker.expects(i);
   const Trouble trouble = in_graph ? Trouble::marked_twice : Trouble::not_in_graph;
   step.trouble.set(trouble, i);
@@ -34,8 +42,6 @@ void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const cha
               rank);
 }
 
-namespace {
-
 void settle_learned(StepState& step, ReadyTracker& tracker,
                     const std::function<void(std::size_t)>& contribute) {
   for (std::size_t i = 0; i < step.has_gradient.size(); ++i) {
@@ -45,6 +51,15 @@ void settle_learned(StepState& step, ReadyTracker& tracker,
 }
 
 }  // namespace
+
+bool count_mark(StepState& step, ReadyTracker& tracker, const char* call, std::size_t i, bool has_gradient,
+                std::span<const Parameter> parameters, int rank) {
+  // Before it is counted: whoever counts the last mark, of any kind, delivers what others have brought.
+  if (has_gradient && tracker.expects(i)) step.note_gradient(i);
+  const ReadyTracker::Mark mark = tracker.mark(i);
+  if (mark == ReadyTracker::Mark::surplus) refuse_surplus_mark(step, tracker, call, i, parameters, rank);
+  return mark == ReadyTracker::Mark::last;
+}
 
 void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
                   const std::function<void(std::size_t)>& contribute) {

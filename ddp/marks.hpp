@@ -20,9 +20,13 @@ void require_index(const char* call, std::size_t parameter, std::size_t paramete
 /// nor its threads. `owner`: "Reducer" ...
 void require_own_process(const char* call, const std::string& owner);
 
-/// Parameter i was marked once too often: the step fails, and so does the call.
-[[noreturn]] void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const char* call,
-                                      std::size_t i, std::span<const Parameter> parameters, int rank);
+/// Throws Error(invalid_argument) of mark_unused(i) unless `options` let it be called.
+void require_finds_unused(const ReducerOptions& options, std::size_t i);
+
+/// Counts a mark of parameter i, which has a gradient or is unused. True when it is the last that is awaited.
+/// One too many fails the step and throws Error(invalid_argument).
+bool count_mark(StepState& step, ReadyTracker& tracker, const char* call, std::size_t i, bool has_gradient,
+                std::span<const Parameter> parameters, int rank);
 
 /// In wait(), when no more marks come: returns when every mark had its effect, and throws std::bad_alloc when
 /// one had no memory for it. What should have been marked is the step's trouble; `contribute(i)` for each

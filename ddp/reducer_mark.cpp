@@ -10,7 +10,6 @@
 namespace lockstep {
 
 using internal::PartPlace;
-using internal::ReadyTracker;
 using internal::Trouble;
 
 void Reducer::State::check_index(const char* call, std::size_t parameter) const {
@@ -28,10 +27,7 @@ void Reducer::State::mark_ready(std::size_t i) {
 
 void Reducer::State::mark_unused(std::size_t i) {
   check_index("mark_unused", i);
-  if (!options.find_unused) {
-    throw Error(ErrorCode::invalid_argument,
-                "mark_unused(" + std::to_string(i) + ") needs ReducerOptions::find_unused, on all ranks");
-  }
+  internal::require_finds_unused(options, i);
   if (plan.frozen[i] || step.pauses > 0) return;
   if (!claim("mark_unused", i, false)) return;
   deliver(i);  // What micro-batches before have left, if any.
@@ -41,12 +37,7 @@ void Reducer::State::mark_unused(std::size_t i) {
 bool Reducer::State::claim(const char* call, std::size_t i, bool has_gradient) {
   internal::require_own_process(call, owner);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks();
-  // Before it is counted: whoever counts the last mark, of any kind, delivers what others have brought.
-  if (has_gradient && plan.tracker->expects(i)) step.note_gradient(i);
-  const ReadyTracker::Mark mark = plan.tracker->mark(i);
-  if (mark == ReadyTracker::Mark::surplus)
-    internal::refuse_surplus_mark(step, *plan.tracker, call, i, parameters, communicator.rank());
-  return mark == ReadyTracker::Mark::last;
+  return internal::count_mark(step, *plan.tracker, call, i, has_gradient, parameters, communicator.rank());
 }
 
 /// The first mark of a step; several threads may think theirs is.

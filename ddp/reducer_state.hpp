@@ -108,9 +108,6 @@ struct Reducer::State {
   std::byte* bucket_data(std::size_t b) const {
     return memory ? memory->start_of(plan.buckets()[b]) : carrier->lend(b);
   }
-  bool compares_replicas() const {
-    return options.check_replicas_every > 0 && step.number % options.check_replicas_every == 0;
-  }
 
   Communicator communicator;  // A handle of its own: the caller may move or drop the other one.
   const ReducerOptions options;

@@ -8,12 +8,10 @@
 #include "ddp/reducer_state.hpp"
 #include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
-#include "lib/base/hash.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep {
 
-using internal::StepRecord;
 using internal::Trouble;
 
 void Reducer::State::wait() {
@@ -71,23 +69,9 @@ void Reducer::State::note_wrong_result() {
   step.wrong_elements = wrong->elements();
 }
 
-/// The closing exchange. Throws, the same on every rank, unless the step is good on all of them.
 void Reducer::State::judge() {
-  StepRecord record;
-  std::vector<std::uint64_t> hashes;
-  step.trouble.write_to(record);
-  record.step = internal::hash_combine(plan.hash, step.number);
-  record.computed = clock.computed();
-  if (record.trouble == Trouble::wrong_result) {
-    record.values = step.wrong_elements;
-  } else if (compares_replicas()) {
-    hashes = internal::hash_values(parameters);
-    record.values = internal::combined(hashes);
-  }
-  const bool finds_unused = options.find_unused || options.static_graph;
-  closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
-  internal::require_good_step(closing, step.missing, parameters, step.name());
-  internal::require_equal_replicas(closing, hashes, parameters);
+  internal::judge_step(closing, step, plan.hash, clock.computed(), parameters, options,
+                       [this] { return internal::hash_values(parameters); });
 }
 
 /// The step is good on all ranks. That a hook has `failed` to end it is for the next one.

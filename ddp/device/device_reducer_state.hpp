@@ -75,10 +75,6 @@ struct DeviceReducer::State {
   void reset_step();
   bool begin_step(std::uint64_t samples, Stream stream);
 
-  bool compares_replicas() const {
-    return rules.check_replicas_every > 0 && step.number % rules.check_replicas_every == 0;
-  }
-
   static constexpr const char* kOwner = "DeviceReducer";  // For messages.
   const DeviceReducerOptions options;
   const ReducerOptions rules;  // The same, as a Reducer would be given them.

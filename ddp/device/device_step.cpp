@@ -6,17 +6,13 @@
 #include "ddp/device/device_reducer_state.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/open_step.hpp"
-#include "ddp/replica_check.hpp"
 #include "ddp/step_verdict.hpp"
 #include "ddp/telling_peers.hpp"
-#include "lib/base/hash.hpp"
 
 namespace lockstep {
 
 using internal::DeviceScope;
 using internal::GradientKernels;
-using internal::ReadyTracker;
-using internal::StepRecord;
 using internal::Trouble;
 
 void DeviceReducer::State::check_index(const char* call, std::size_t parameter) const {
@@ -39,10 +35,7 @@ void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
 
 void DeviceReducer::State::mark_unused(std::size_t i, Stream other) {
   check_index("mark_unused", i);
-  if (!options.find_unused) {
-    throw Error(ErrorCode::invalid_argument, "mark_unused(" + std::to_string(i) +
-                                                 ") needs DeviceReducerOptions::find_unused, on all ranks");
-  }
+  internal::require_finds_unused(rules, i);
   if (plan.frozen[i] || step.pauses > 0) return;
   if (claim("mark_unused", i, false, other)) deliver(i);  // What micro-batches before have left, if any.
 }
@@ -62,12 +55,7 @@ bool DeviceReducer::State::claim(const char* call, std::size_t i, bool has_gradi
   internal::require_own_process(call, kOwner);
   if (!step.marked.load(std::memory_order_relaxed)) begin_marks(other);
   note_streams(i, other);
-  // Before it is counted: whoever counts the last mark, of any kind, delivers what others have brought.
-  if (has_gradient && plan.tracker->expects(i)) step.note_gradient(i);
-  const ReadyTracker::Mark mark = plan.tracker->mark(i);
-  if (mark == ReadyTracker::Mark::surplus)
-    internal::refuse_surplus_mark(step, *plan.tracker, call, i, parameters, communicator.rank());
-  return mark == ReadyTracker::Mark::last;
+  return internal::count_mark(step, *plan.tracker, call, i, has_gradient, parameters, communicator.rank());
 }
 
 void DeviceReducer::State::note_stream(std::size_t bucket, Stream other) {
@@ -222,22 +210,13 @@ void DeviceReducer::State::note_infinities() {
   }
 }
 
-/// The closing exchange. Throws, the same on every rank, unless the step is good on all of them. Waits for
-/// the device where replicas are compared.
+/// Waits for the device where replicas are compared.
 void DeviceReducer::State::judge(Stream other) {
-  StepRecord record;
-  std::vector<std::uint64_t> hashes;
-  step.trouble.write_to(record);
-  record.step = internal::hash_combine(plan.hash, step.number);
-  record.computed = clock.computed();
-  if (compares_replicas()) {
+  internal::judge_step(closing, step, plan.hash, clock.computed(), parameters, rules, [&] {
+    std::vector<std::uint64_t> hashes;
     alone([&] { hashes = kernels->hash_values(parameters, other); });
-    record.values = internal::combined(hashes);
-  }
-  const bool finds_unused = options.find_unused || options.static_graph;
-  closing.exchange(record, finds_unused ? &step.has_gradient : nullptr);
-  internal::require_good_step(closing, step.missing, parameters, step.name());
-  internal::require_equal_replicas(closing, hashes, parameters);
+    return hashes;
+  });
 }
 
 /// The step failed. Where the communicator is lost the device may be too, and that error tells more than one
