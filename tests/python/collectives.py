@@ -174,6 +174,11 @@ class Arrays(Case):
         for shape, expected in ((4, (4,)), (numpy.int64(4), (4,)), ((2, numpy.int64(3)), (2, 3)), (numpy.array([2, 3]), (2, 3))):
             self.assertEqual(lockstep.empty(shape).shape, expected)
 
+    def test_a_shape_that_is_none_is_refused(self):
+        for shape, kind in ((-1, ValueError), ((2, -1), ValueError), (2**62, ValueError), (2.5, TypeError), ((2.0,), TypeError)):
+            with self.assertRaises(kind):
+                lockstep.empty(shape)
+
     def test_parts_of_arrays(self):
         whole = numpy.zeros((4, 5))
         whole[1] = self.rank

@@ -76,14 +76,27 @@ class Refusals(unittest.TestCase):
         self.refused(lambda ranks: ranks.all_to_all_v(array("d", [1, 2]), [-1, 3], array("d", [1, 2]), [1, 1]),
                      r"sum must be the 2 elements of the buffer: \[-1, 3\]")
         self.refused(lambda ranks: ranks.all_gather_v(array("d", [1]), array("d", [1, 2]), [1, 1, 0]), "2 counts are needed")
+        self.refused(lambda ranks: ranks.gather_v(array("d", [1]), array("d", [1, 2])), "counts are None, and must be 2", TypeError)
 
     def test_options(self):
         self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), timeout=math.inf), "infinity", OverflowError)
         self.refused(lambda ranks: ranks.barrier(algorith="ring"), "unexpected keyword argument 'algorith'", TypeError)
 
+        self.refused(lambda ranks: ranks.barrier(timeout=-0.0001), "timeout is -0.0001, and must not be negative")
+        self.refused(lambda ranks: ranks.barrier(priority=2**32), "priority is 4294967296")
+        self.refused(lambda ranks: ranks.barrier(algorithm=5), "algorithm is of type int, and must be a str", TypeError)
+        self.refused(lambda ranks: ranks.barrier(algorithm="ring\0"), "algorithm has a zero character")
+        self.refused(lambda ranks: ranks.barrier(**{"a\udc80\0": 1}), "unexpected keyword argument", TypeError)
+
+    def test_a_split_without_a_color(self):
+        self.refused(lambda ranks: ranks.split(1.5), "color is 1.5, which is no whole number", TypeError)
+        self.refused(lambda ranks: ranks.split(2**32), "color is 4294967296, and must be from -2147483648 to 2147483647")
+        self.refused(lambda ranks: ranks.split(0, key="a"), "key is 'a'", TypeError)
+
     def test_a_root_that_is_no_rank(self):
         self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root="x"), "root is 'x', which is no whole number", TypeError)
         self.refused(lambda ranks: ranks.gather(array("d", [1]), root=1.5), "root is 1.5", TypeError)
+        self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root=2**32), "root is 4294967296")
 
     def test_what_the_library_refuses(self):
         self.refused(lambda ranks: ranks.broadcast(array("d", [1]), root=5), "root", Error)
@@ -160,6 +173,36 @@ class Errors(unittest.TestCase):
         first, second = in_threads(function)
         self.assertIsInstance(first, KeyError)
         self.assertIn("a mistake in the program", str(second))
+
+    def test_a_reason_that_is_no_text_is_told(self):
+        def function(ranks, reason):
+            with ranks:
+                if ranks.rank == 0:
+                    raise ValueError(reason)
+                ranks.barrier()
+        second = in_threads(functools.partial(function, reason="cannot read caf\udce9\0!"))[1]
+        self.assertIn("cannot read caf\\udce9\\0!", str(second))
+
+    def test_numbers_that_C_would_cut(self):
+        ranks = lockstep.Communicator.local_group(1)[0]
+        data = array("d", [1])
+        for name, call in (("destination", lambda: ranks.send(data, 2**32)), ("tag", lambda: ranks.send(data, 0, tag=2**32)),
+                           ("source", lambda: ranks.recv(data, 2**32)), ("tag", lambda: ranks.recv(data, 0, tag=2**32)),
+                           ("n", lambda: lockstep.Communicator.local_group(2**32 + 1)),
+                           ("rank", lambda: lockstep.Communicator.create(2**32, 1)),
+                           ("count", lambda: lockstep.Buffer(None, 2**64, lockstep.DataType.F32, None))):
+            with self.assertRaisesRegex(ValueError, f"^{name} is [0-9]+, and must be from"):
+                call()
+        with self.assertRaisesRegex(TypeError, "address is 1.5, which is no whole number"):
+            lockstep.Buffer(1.5, 1, lockstep.DataType.F32, None)
+
+    def test_a_text_that_C_would_cut_is_refused_and_not_shown(self):
+        for call in (lambda text: lockstep.Rendezvous("a job", text),
+                     lambda text: lockstep.Communicator.create(0, 1, "served://127.0.0.1:1", "a job", text)):
+            for secret, kind in (("hidden\0", ValueError), (b"hidden", TypeError)):
+                with self.assertRaisesRegex(kind, "^secret (is|has)") as raised:
+                    call(secret)
+                self.assertNotIn("hidden", str(raised.exception))
 
     def test_closed(self):
         def function(ranks):
@@ -254,6 +297,14 @@ class Memory(unittest.TestCase):
             return ranks.recv(array("d", [0]), 0)
         self.assertEqual(in_threads(function)[1].code, ErrorCode.PEER_LOST)
         self.assertEqual(len(errors), 1)
+
+    def test_none_is_taken_for_a_size_that_is_none(self):
+        with mock.patch.object(library, "lockstep_allocate") as taken:
+            for size, kind in ((-5, ValueError), (2**64 + 5, ValueError), (2.5, TypeError), (None, TypeError)):
+                with self.assertRaisesRegex(kind, "^nbytes is "):
+                    lockstep.allocate(size)
+            taken.assert_not_called()
+        self.assertEqual(len(lockstep.allocate(0)), 0)
 
     def test_is_freed_with_its_last_view(self):
         memory = lockstep.allocate(64)

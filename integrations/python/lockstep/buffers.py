@@ -3,6 +3,7 @@ import ctypes
 import sys
 
 from ._library import library
+from .arguments import MOST_ADDRESS, MOST_SIZE, whole_number
 from .types import BY_FORMAT, BY_NAME, DataType
 
 
@@ -11,8 +12,8 @@ class Buffer:
     __slots__ = ("address", "count", "type", "owner")
 
     def __init__(self, address, count, type, owner):  # pylint: disable=redefined-builtin
-        self.address = address
-        self.count = count
+        self.address = None if address is None else whole_number(address, "address", least=0, most=MOST_ADDRESS)
+        self.count = whole_number(count, "count", least=0, most=MOST_SIZE)
         self.type = DataType(type)
         self.owner = owner
 

@@ -6,12 +6,11 @@ with wait=False it returns a Work at once, and its arrays belong to the library 
 """
 import contextlib
 import functools
-import math
-import operator
 import weakref
 from ctypes import byref, c_int, c_size_t, c_void_p
 
 from ._library import Init, Options, library
+from .arguments import MOST_SIZE, message, milliseconds, text, whole_number
 from .buffers import Buffer
 from .errors import Error
 from .handles import CommunicatorHandle, WorkHandle
@@ -22,16 +21,11 @@ ANY_SOURCE = -1
 ANY_TAG = -1
 
 
-def _text(value):
-    return None if value is None else value.encode()
-
-
 @functools.lru_cache  # the same few again and again, and a struct of ctypes costs as much as a small call
 def _options(timeout=None, priority=0, algorithm=None, scale=1.0):
     """Options of one call. timeout: seconds from its start, 0 = none, None = LOCKSTEP_TIMEOUT; the others as CallOptions says."""
-    # Less than a millisecond would become 0, which is none.
-    milliseconds = -1 if timeout is None else math.ceil(timeout * 1000)
-    return Options(milliseconds, priority, _text(algorithm), scale)
+    limit = -1 if timeout is None else milliseconds(timeout)
+    return Options(limit, whole_number(priority, "priority"), text(algorithm, "algorithm"), scale)
 
 
 class Communicator:
@@ -49,8 +43,9 @@ class Communicator:
         <lockstep/communicator.hpp> says: lockstep-run, torchrun, mpirun, srun. Blocks until all ranks are there. timeout: seconds."""
         if (rank is None) != (world_size is None):
             raise ValueError("give rank and world_size together, or neither")
-        init = Init(rank is not None, rank or 0, world_size or 0, _text(rendezvous), _text(job_id), _text(secret),
-                    int((timeout or 0) * 1000), _text(transports))
+        init = Init(rank is not None, whole_number(rank or 0, "rank"), whole_number(world_size or 0, "world_size"),
+                    text(rendezvous, "rendezvous"), text(job_id, "job_id"), text(secret, "secret"), milliseconds(timeout or 0),
+                    text(transports, "transports"))
         handle = c_void_p()
         library.lockstep_create(byref(init), byref(handle))
         return cls(handle.value)
@@ -58,8 +53,8 @@ class Communicator:
     @classmethod
     def local_group(cls, n, transports=None):
         """`n` ranks in this process, for one thread each; element r is rank r."""
-        handles = (c_void_p * n)()
-        library.lockstep_local_group(n, _text(transports), handles)
+        handles = (c_void_p * whole_number(n, "n", least=0))()
+        library.lockstep_local_group(n, text(transports, "transports"), handles)
         return [cls(handle) for handle in handles]
 
     @property
@@ -97,7 +92,7 @@ class Communicator:
     def reduce(self, data, output=None, op="sum", root=0, wait=True, **choices):
         """As all_reduce, the result only at `root`; elsewhere output is ignored."""
         with self._refusal("reduce"):
-            root = _rank_number(root)
+            root = whole_number(root, "root")
             source, target = self._pair(data, output, at_root=self._rank == root)
             if self._rank == root:
                 _same(source, target, source.count)
@@ -108,14 +103,14 @@ class Communicator:
     def broadcast(self, data, root=0, wait=True, **choices):
         """Root's data are copied to every rank's."""
         with self._refusal("broadcast"):
-            root = _rank_number(root)
+            root = whole_number(root, "root")
             buffer = Buffer.of(data, writable=self._rank != root)
         return self._run("broadcast", (buffer,), wait, choices, buffer.address, buffer.count, buffer.type, root)
 
     def scatter(self, data, output, root=0, wait=True, **choices):
         """Rank r gets the r-th part of root's data, which are as long as all outputs together; elsewhere data may be None."""
         with self._refusal("scatter"):
-            root = _rank_number(root)
+            root = whole_number(root, "root")
             target = Buffer.of(output, writable=True)
             source = Buffer.of(data, writable=False) if self._rank == root else _nothing(target)
             if self._rank == root:
@@ -126,7 +121,7 @@ class Communicator:
     def gather(self, data, output=None, root=0, wait=True, **choices):
         """Root gets the data of all ranks, one after the other; elsewhere output may be None."""
         with self._refusal("gather"):
-            root = _rank_number(root)
+            root = whole_number(root, "root")
             source = Buffer.of(data, writable=False)
             target = Buffer.of(output, writable=True) if self._rank == root else _nothing(source)
             if self._rank == root:
@@ -169,7 +164,7 @@ class Communicator:
     def scatter_v(self, data, counts, output, root=0, wait=True, **choices):
         """As scatter, with counts[r] elements for rank r; data and counts are read at root only."""
         with self._refusal("scatter_v"):
-            root = _rank_number(root)
+            root = whole_number(root, "root")
             target = Buffer.of(output, writable=True)
             source = Buffer.of(data, writable=False) if self._rank == root else _nothing(target)
             shares = self._shares(counts, source, self._rank == root)
@@ -179,7 +174,7 @@ class Communicator:
     def gather_v(self, data, output=None, counts=None, root=0, wait=True, **choices):
         """As gather, with counts[r] elements of rank r; output and counts are read at root only."""
         with self._refusal("gather_v"):
-            root = _rank_number(root)
+            root = whole_number(root, "root")
             source = Buffer.of(data, writable=False)
             target = Buffer.of(output, writable=True) if self._rank == root else _nothing(source)
             shares = self._shares(counts, target, self._rank == root)
@@ -220,15 +215,17 @@ class Communicator:
     def send(self, data, destination, tag=0, wait=True, **choices):
         """Sends data; messages between two ranks with one tag arrive in order."""
         buffer = Buffer.of(data, writable=False)
-        return self._run("send", (buffer,), wait, choices, buffer.address, buffer.count, buffer.type, destination, tag)
+        return self._run("send", (buffer,), wait, choices, buffer.address, buffer.count, buffer.type,
+                         whole_number(destination, "destination"), whole_number(tag, "tag"))
 
     def recv(self, data, source=ANY_SOURCE, tag=ANY_TAG, wait=True, **choices):
         """Receives into data, at most as much as it holds. Returns Received, or with wait=False a Work whose wait() does."""
         buffer = Buffer.of(data, writable=True)
         work = None if wait else WorkHandle()
         sender, its_tag, count = c_int(), c_int(), c_size_t()
-        library.lockstep_recv(self._open(), buffer.address, buffer.count, buffer.type, source, tag, _chosen(choices), byref(sender),
-                              byref(its_tag), byref(count), None if wait else byref(work))
+        library.lockstep_recv(self._open(), buffer.address, buffer.count, buffer.type, whole_number(source, "source"),
+                              whole_number(tag, "tag"), _chosen(choices), byref(sender), byref(its_tag), byref(count),
+                              None if wait else byref(work))
         if wait:
             return Received(sender.value, its_tag.value, count.value)
         return Work(work, self, buffer, receives=True)
@@ -237,13 +234,15 @@ class Communicator:
 
     def split(self, color, key=0):
         """A new communicator of the ranks that gave the same color, ordered by (key, rank); None for a negative color. Blocks."""
+        with self._refusal("all_gather"):  # as which it begins
+            color, key = whole_number(color, "color"), whole_number(key, "key")
         part = c_void_p()
         library.lockstep_split(self._open(), color, key, byref(part))
         return Communicator(part.value) if part else None
 
     def abort(self, reason=None):
         """Ends every operation, here and on the peers, and says why. From any thread; at once."""
-        library.lockstep_abort(self._open(), _text(reason))
+        library.lockstep_abort(self._open(), message(reason))
 
     def finalize(self):
         """The orderly end: waits for the collectives under way and for all ranks."""
@@ -306,7 +305,9 @@ class Communicator:
     def _shares(self, counts, whole, needed=True):
         if not needed:
             return None
-        counts = [operator.index(count) for count in counts]
+        if not hasattr(counts, "__iter__"):
+            raise TypeError(f"counts are {counts!r}, and must be {self._size} whole numbers")
+        counts = [whole_number(count, "a count", most=MOST_SIZE) for count in counts]
         if len(counts) != self._size or min(counts) < 0 or sum(counts) != whole.count:
             raise ValueError(f"{self._size} counts are needed, and their sum must be the {whole.count} elements of the buffer: "
                              f"{counts}")
@@ -328,14 +329,7 @@ class _Refusal:
         if isinstance(problem, Exception):
             with contextlib.suppress(Error):
                 handle = self._communicator._open()  # pylint: disable=protected-access
-                library.lockstep_refuse(handle, self._collective.encode(), str(problem).encode())
-
-
-def _rank_number(root):
-    try:
-        return operator.index(root)
-    except TypeError:
-        raise TypeError(f"root is {root!r}, which is no whole number") from None
+                library.lockstep_refuse(handle, self._collective.encode(), message(problem))
 
 
 def _nothing(like):

@@ -2,6 +2,7 @@
 from ctypes import byref, c_void_p
 
 from ._library import library
+from .arguments import text
 
 
 class Rendezvous:
@@ -12,7 +13,7 @@ class Rendezvous:
 
     def __init__(self, job_id, secret):
         self._handle = c_void_p()
-        library.lockstep_rendezvous_create(job_id.encode(), secret.encode(), byref(self._handle))
+        library.lockstep_rendezvous_create(text(job_id, "job_id"), text(secret, "secret"), byref(self._handle))
         self.address = library.lockstep_rendezvous_address(self._handle).decode()
 
     def close(self):
