@@ -134,7 +134,24 @@ TEST_P(Batches, ABatchKeepsNoTextOfItsCaller) {
   });
 }
 
-// Nanoseconds of both limits are 2^64 and a little, so that what overflows is over at once.
+// Whether the group is lost while it travels, or a part of it is wrong.
+TEST_P(Batches, ABatchThatFailsLeavesWhatIsNotInPlaceAsItWas) {
+  for (const bool refused : {true, false}) {
+    on_ranks(2, GetParam(), [=](Communicator& comm) {
+      const std::vector<float> in(4, 1.0f);
+      std::vector<float> first(4, -1.0f), second(4, -2.0f);
+      if (comm.rank() == 1 && !refused) return comm.abort("enough");
+      Batch batch = comm.batch();
+      batch.all_reduce(in.data(), first.data(), 4, DataType::f32, ReduceOp::sum);
+      batch.all_reduce(refused && comm.rank() == 1 ? nullptr : in.data(), second.data(), 4, DataType::f32,
+                       ReduceOp::sum);
+      error_of([&] { batch.submit().wait(); });
+      EXPECT_EQ(in, std::vector<float>(4, 1.0f));
+      EXPECT_EQ(first, std::vector<float>(4, -1.0f));
+      EXPECT_EQ(second, std::vector<float>(4, -2.0f));
+    });
+  }
+}
 
 }  // namespace
 }  // namespace lockstep
