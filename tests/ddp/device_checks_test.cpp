@@ -188,6 +188,7 @@ TEST(DeviceStatistics, AreOfTheDevicesClockAndNeverWaited) {
       const StepStatistics s = twins.on_device->statistics();
       EXPECT_EQ(s.step, number);
       EXPECT_GE(s.duration, kHeldBack);
+      EXPECT_GT(s.backward.count(), 0);
       EXPECT_LE(s.communication + s.backward, s.duration);
       EXPECT_LE(s.exposed, s.communication);
       EXPECT_GT(s.waited.count(), 0);

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <optional>
 #include <vector>
 
@@ -15,6 +14,7 @@ namespace {
 
 using testing::backend;
 using testing::count_of;
+using testing::GatedStream;
 using testing::kParameters;
 using testing::must;
 using testing::on_forked_ranks;
@@ -28,24 +28,6 @@ DeviceReducerOptions with_unused() {
   return options;
 }
 
-/// A stream that comes to what it was given once open() is called.
-class GatedStream {
- public:
-  ~GatedStream() {
-    open();
-    must(backend().destroy_stream(stream_));
-    must(backend().free_pinned(gate_));
-  }
-  Stream get() const { return stream_; }
-  void close() { must(backend().wait_value(gate_, ++closed_, stream_)); }
-  void open() { std::atomic_ref(*gate_).store(closed_); }
-
- private:
-  Stream stream_ = must(backend().create_stream());
-  std::uint32_t* gate_ = static_cast<std::uint32_t*>(must(backend().allocate_pinned(sizeof(std::uint32_t))));
-  std::uint32_t closed_ = 0;
-};
-
 /// Backward of a micro-batch: parameter 4 on two streams, the second of which is behind.
 void compute_late(Twins& twins, GatedStream& slow, const testing::PinnedFloats& late) {
   slow.close();
@@ -54,9 +36,12 @@ void compute_late(Twins& twins, GatedStream& slow, const testing::PinnedFloats& 
   twins.on_device->mark_ready(4, slow.get());
 }
 
-/// The average of what comes late. Whoever does not wait for it has time to show that.
+/// Who does not wait for what comes late has time to show that.
+constexpr auto kTimeToFail = std::chrono::milliseconds(20);
+
+/// The average of what comes late.
 void expect_late(Twins& twins, GatedStream& slow) {
-  internal::sleep_for(std::chrono::milliseconds(20));
+  internal::sleep_for(kTimeToFail);
   slow.open();
   must(backend().synchronize(slow.get()));
   must(backend().synchronize(twins.stream));
@@ -96,6 +81,23 @@ TEST(DeviceMarks, UnderNoSyncBringTheirStreamsThoughTheStepFails) {
     twins.on_device->mark_ready(0, twins.stream);
     twins.on_device->wait(twins.stream);
     expect_late(twins, slow);
+  });
+}
+
+/// It may still be written to there, and counts as zero afterwards.
+TEST(DeviceMarks, ThatLackLeaveAGradientToTheStreamOfTheWait) {
+  on_forked_ranks(2, [](Communicator& host) {
+    Twins twins(host, with_unused());
+    GatedStream slow;
+    const testing::PinnedFloats late(count_of(4), 3.0f);
+    slow.close();
+    must(backend().copy(twins.on_device->gradient(4), late.data(), count_of(4) * sizeof(float), slow.get()));
+    for (std::size_t i = 0; i < 4; ++i) twins.on_device->mark_ready(i, twins.stream);
+    twins.on_device->wait(slow.get());
+    internal::sleep_for(kTimeToFail);
+    slow.open();
+    must(backend().synchronize(slow.get()));
+    EXPECT_EQ(static_cast<const float*>(twins.on_device->gradient(4))[count_of(4) - 1], 0.0f);
   });
 }
 

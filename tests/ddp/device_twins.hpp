@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -37,6 +38,24 @@ class PinnedFloats {
 
  private:
   float* const data_;
+};
+
+/// A stream that comes to what it was given once open() is called.
+class GatedStream {
+ public:
+  ~GatedStream() {
+    open();
+    must(backend().destroy_stream(stream_));
+    must(backend().free_pinned(gate_));
+  }
+  Stream get() const { return stream_; }
+  void close() { must(backend().wait_value(gate_, ++closed_, stream_)); }
+  void open() { std::atomic_ref(*gate_).store(closed_); }
+
+ private:
+  Stream stream_ = must(backend().create_stream());
+  std::uint32_t* gate_ = static_cast<std::uint32_t*>(must(backend().allocate_pinned(sizeof(std::uint32_t))));
+  std::uint32_t closed_ = 0;
 };
 
 inline constexpr std::size_t kParameters = 5;
