@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/ddp/forked_twins.hpp"
@@ -140,15 +141,14 @@ TEST(DeviceFreeze, LeavesParametersOutAndTheirGradientsZero) {
 
 /// Its view lies between those of others, in their bucket.
 TEST(DeviceFreeze, WhatIsWrittenToAFrozenGradientCountsForNothing) {
-  for (const bool check_first : {false, true}) {
-    on_forked_ranks(2, [&](Communicator& host) {
-      constexpr std::size_t kCount = 20;
+  constexpr std::size_t kLine = BucketPlan::kAlignment / sizeof(float);
+  for (const auto& [check_first, count] : {std::pair(false, kLine), {false, 20}, {true, 20}}) {
+    on_forked_ranks(2, [&, check_first = check_first, count = count](Communicator& host) {
       DeviceCommunicator device(host, 0);
-      auto* const values = static_cast<float*>(allocate_device(3 * kCount * sizeof(float), 0));
+      auto* const values = static_cast<float*>(allocate_device(3 * count * sizeof(float), 0));
       std::vector<Parameter> parameters;
       for (std::size_t i = 0; i < 3; ++i)
-        parameters.push_back(
-            {"p" + std::to_string(i), DataType::f32, {kCount}, values + i * kCount, nullptr});
+        parameters.push_back({"p" + std::to_string(i), DataType::f32, {count}, values + i * count, nullptr});
       DeviceReducerOptions options;
       options.check_finite = true;
       options.check_first = check_first;
@@ -157,12 +157,12 @@ TEST(DeviceFreeze, WhatIsWrittenToAFrozenGradientCountsForNothing) {
       const Stream stream = must(backend().create_stream());
       reducer->freeze(std::vector<std::size_t>{1}, stream);
       const auto gradient = [&](std::size_t i) { return static_cast<float*>(reducer->gradient(i)); };
-      for (std::size_t i = 0; i < 3; ++i) std::fill_n(gradient(i), kCount, i == 1 ? std::nanf("") : 1.0f);
+      for (std::size_t i = 0; i < 3; ++i) std::fill_n(gradient(i), count, i == 1 ? std::nanf("") : 1.0f);
       for (std::size_t i = 0; i < 3; ++i) reducer->mark_ready(i, stream);
       EXPECT_NO_THROW(reducer->wait(stream));
       reducer->clip_gradients(1e6, stream);
       must(backend().synchronize(stream));
-      for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(gradient(i)[kCount - 1], i == 1 ? 0 : 1, 1e-6) << i;
+      for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(gradient(i)[count - 1], i == 1 ? 0 : 1, 1e-6) << i;
       reducer.reset();
       must(backend().destroy_stream(stream));
       free_device(values);

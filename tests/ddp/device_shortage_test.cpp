@@ -70,6 +70,26 @@ TEST(DeviceShortage, OfMemoryInWaitFailsTheStepOnAllRanks) {
   });
 }
 
+/// Also where there is memory again for the buckets that come after it.
+TEST(DeviceShortage, OfMemoryForACollectiveInBackwardFailsTheStepOnAllRanks) {
+  on_forked_ranks(2, [](Communicator& host) {
+    constexpr std::size_t kCount = 6;
+    DeviceReducerOptions options;
+    options.bucket_bytes = options.first_bucket_bytes = 4;
+    DeviceNumbers numbers(host, kCount, options);
+    numbers.mark_all();
+    numbers.wait();
+    const auto mark = [&](std::size_t i) { numbers.reducer().mark_ready(i, numbers.stream()); };
+    mark(kCount - 1);  // In the order of the buckets.
+    {
+      const testing::NoMemoryFrom none(1, host.rank() == kLacking);
+      mark(kCount - 2);
+    }
+    for (std::size_t i = kCount - 2; i-- > 0;) mark(i);
+    expect_tells(thrown_by([&] { numbers.wait(); }), "DeviceReducer::wait on rank 1: no memory");
+  });
+}
+
 /// The step before has ended well everywhere.
 TEST(DeviceShortage, OfMemoryForRebuiltBucketsEndsTheNextStepOnAllRanks) {
   on_forked_ranks(2, [](Communicator& host) {
