@@ -143,6 +143,40 @@ TEST(DeviceCheckFirst, LooksAtGradientsThatTakePartOnly) {
   });
 }
 
+TEST(DeviceCheckFirst, WaitsForTheGradientsThatItLooksAt) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.check_first = options.check_finite = true;
+    Twins twins(host, options);
+    testing::GatedStream slow;
+    const testing::PinnedFloats late(count_of(2), std::numeric_limits<float>::infinity());
+    slow.close();
+    must(backend().copy(twins.on_device->gradient(2), late.data(), count_of(2) * sizeof(float), slow.get()));
+    for (std::size_t i = 0; i < kParameters; ++i)
+      twins.on_device->mark_ready(i, i == 2 ? slow.get() : twins.stream);
+    std::thread opener([&] {
+      internal::sleep_for(std::chrono::milliseconds(20));  // Who does not wait has time to show it.
+      slow.open();
+    });
+    EXPECT_THROW(twins.on_device->wait(twins.stream), NonFiniteGradient);
+    opener.join();
+  });
+}
+
+TEST(DeviceCheckFirst, LooksForNoInfinitiesUnlessAsked) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.check_first = true;
+    Twins twins(host, options);
+    for (std::size_t i = 0; i < kParameters; ++i) twins.compute(i, 1);
+    static_cast<float*>(twins.on_host->gradient(1))[0] = std::numeric_limits<float>::infinity();
+    twins.put(1);
+    for (std::size_t i = 0; i < kParameters; ++i) twins.mark(i);
+    twins.wait();
+    twins.expect_equal("with an infinity");
+  });
+}
+
 TEST(DeviceReplicas, ThatDifferAreNamedInTheStepThatCompares) {
   on_forked_ranks(3, [](Communicator& host) {
     DeviceReducerOptions options;

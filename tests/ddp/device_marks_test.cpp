@@ -145,6 +145,18 @@ TEST(DeviceMarks, UnderNoSyncCountForOneStep) {
   });
 }
 
+TEST(DeviceMarks, AreMissedByAWaitThatNeedsSamplesFirst) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.weighted = true;
+    Twins twins(host, options);
+    const Error error = thrown_by([&] { twins.on_device->wait(twins.stream); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("need begin_step(samples)"), std::string::npos) << error.what();
+    EXPECT_STREQ(error.what(), thrown_by([&] { twins.on_host->wait(); }).what());
+  });
+}
+
 /// A data loader that was forked in the midst of a step, say.
 TEST(DeviceMarks, InAForkedChildAreRefused) {
   on_forked_ranks(1, [](Communicator& host) {

@@ -70,6 +70,21 @@ TEST(DeviceShortage, OfMemoryInWaitFailsTheStepOnAllRanks) {
   });
 }
 
+/// Who lacks a mark is asked for in the midst of the verdict.
+TEST(DeviceShortage, OfMemoryForTheVerdictFailsTheStepOnAllRanks) {
+  on_forked_ranks(2, [](Communicator& host) {
+    constexpr std::size_t kCount = 8'000;
+    constexpr std::size_t kBits = kCount / 8;  // Of each rank, one for a parameter.
+    DeviceNumbers numbers(host, kCount, {});
+    for (std::size_t i = 1; i < kCount; ++i) numbers.reducer().mark_ready(i, numbers.stream());
+    expect_tells(thrown_by([&] {
+                   const testing::NoMemoryFrom none(2 * kBits, host.rank() == kLacking);
+                   numbers.wait();
+                 }),
+                 "gradients of step 1: no memory");
+  });
+}
+
 /// Also where there is memory again for the buckets that come after it.
 TEST(DeviceShortage, OfMemoryForACollectiveInBackwardFailsTheStepOnAllRanks) {
   on_forked_ranks(2, [](Communicator& host) {
