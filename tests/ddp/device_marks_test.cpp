@@ -101,6 +101,24 @@ TEST(DeviceMarks, ThatLackLeaveAGradientToTheStreamOfTheWait) {
   });
 }
 
+TEST(DeviceMarks, NeedTheirStreamForOneStepOnly) {
+  on_forked_ranks(2, [](Communicator& host) {
+    Twins twins(host, {});
+    Stream streams[3] = {};  // All from the start: none gets the handle of one that is gone.
+    for (Stream& stream : streams) stream = must(backend().create_stream());
+    for (unsigned number = 0; number < 3; ++number) {
+      for (std::size_t i = 0; i < kParameters; ++i) {
+        twins.compute(i, number);
+        twins.on_device->mark_ready(i, streams[number]);
+        twins.on_host->mark_ready(i);
+      }
+      twins.wait();
+      twins.expect_equal("with a stream of the step's own");
+      must(backend().destroy_stream(streams[number]));
+    }
+  });
+}
+
 TEST(DeviceMarks, AsUnusedOfFrozenParametersAndUnderNoSyncCountForNothing) {
   on_forked_ranks(2, [](Communicator& host) {
     Twins twins(host, with_unused());
