@@ -57,7 +57,7 @@ TEST(ForkedMemory, AChildForkedWithinAChangeMayAskForASegment) {
     std::atomic<bool> stop{false};
     std::thread writer([&] {
       for (std::uintptr_t at = 64 << 12; !stop.load(); at = at % (1 << 24) + (1 << 12)) {
-        table.insert({at, at + 1, 1, 0});
+        table.insert({at, at + 1, 1});
         table.erase(at);
       }
     });
