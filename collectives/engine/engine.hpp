@@ -226,7 +226,7 @@ class Engine final : public Progressor,
   void mark_domain();
   bool drain();
   void give_up_calls();
-  void tell_before_leaving();
+  void tell_before_leaving(Contender& lock);
   Status failure(const Operation& operation, const Status& cause) const;
   void revoke_without_memory();
   Status of_this_rank(const Status& cause) const;

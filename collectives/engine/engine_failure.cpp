@@ -302,7 +302,7 @@ void Engine::close() {
     domain_->control(group_.rank).left.store(sequence_ + 1, std::memory_order_release);
     domain_->ring_sleepers();
   }
-  tell_before_leaving();
+  tell_before_leaving(lock);
   drop_posted();  // A Work may keep this engine, but its links end here.
   if (transport_) transport_->close();
 }
@@ -315,7 +315,9 @@ bool Engine::left_untold() {
   for (int peer = 0; peer < group_.size(); ++peer) {
     const bool missed = in_either([peer](const PeerTable& table) { return table.has_missed(peer); });
     const bool heard = in_either([peer](const PeerTable& table) { return table.needs_no_word(peer); });
-    if (missed && !heard && !lost_[static_cast<std::size_t>(peer)]) return true;
+    // A word on one link may stay behind a message that the peer does not take yet.
+    const bool unreached = in_either([peer](const PeerTable& table) { return table.was_unreached(peer); });
+    if (((missed && !heard) || unreached) && !lost_[static_cast<std::size_t>(peer)]) return true;
   }
   return false;
 }
@@ -332,10 +334,14 @@ void Engine::give_up_calls() {
 }
 
 /// A rank that ends because of a failure is the first that its peers miss: they must have heard why by then.
-void Engine::tell_before_leaving() {
+/// Without the lock in between: the reactor's thread takes it, and makes the links that are still lacking.
+void Engine::tell_before_leaving(Contender& lock) {
   const Nanos end = env_.now() + kLastWords;
   while (reactor_ != nullptr && has_posted() && env_.now() < end) {
-    if (!flush_posted()) sched_yield();
+    if (flush_posted()) continue;
+    lock.unlock();
+    sched_yield();
+    lock.lock();
   }
 }
 

@@ -92,7 +92,10 @@ bool PeerTable::has_posted() const {
 }
 
 void PeerTable::drop_posted() {
-  for (Peer& peer : peers_) drop_posted(peer);
+  for (Peer& peer : peers_) {
+    peer.unreached |= !peer.posted.empty() && peer.link == nullptr;
+    drop_posted(peer);
+  }
 }
 
 void PeerTable::drop_posted(Peer& peer) {

@@ -134,6 +134,19 @@ TEST_F(FailingEngine, GoesOnTellingForAWhileAndNotForEver) {
   EXPECT_TRUE(engine_->left_untold());
 }
 
+// Behind what it sent before its word may never be read: the other link would have been sure.
+TEST_F(FailingEngine, HasNotToldWhomItReachedOnOneLinkOnly) {
+  for (const bool both : {true, false}) {
+    make(2);
+    link(1);
+    if (both) link(1, Channel::urgent);
+    engine_->request_revoke(Status(ErrorCode::aborted, "enough"));
+    EXPECT_EQ(link(1).sent.size(), 1u);
+    engine_->close();
+    EXPECT_EQ(engine_->left_untold(), !both);
+  }
+}
+
 // ---- what peers tell ----
 
 /// On a link of rank 1 or another.
