@@ -1,96 +1,24 @@
 // What an engine makes of frames that nobody should send, whom it tells of a revoke, and when it asks and
-// gives up: over links that a test moves by hand, and in its time.
+// gives up.
+#include "tests/engine/failing_engine.hpp"
+
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "collectives/engine/engine.hpp"
-#include "tests/engine/scripted_links.hpp"
-
 namespace lockstep::internal {
 namespace {
 
+using testing::barrier;
+using testing::expect_enough;
+using testing::FailingEngine;
 using testing::frame;
+using testing::kMilli;
+using testing::say_enough;
 using testing::ScriptedLink;
-using testing::ScriptedTransport;
-
-constexpr Nanos kMilli = 1'000'000;
-
-class StandingEnv final : public Env {
- public:
-  Nanos now() noexcept override { return time; }
-  std::uint64_t random() noexcept override { return 7; }
-  void wake_at(Nanos) noexcept override {}
-  Nanos time = 1'000 * kMilli;
-};
-
-EngineGroup group_of(int size) {
-  EngineGroup group;
-  group.id = 1;
-  for (int rank = 0; rank < size; ++rank) {
-    Member member;
-    member.rank = rank;
-    member.host_id = member.host_name = "scripted";
-    member.pid = 1000 + rank;
-    member.process = process_token();
-    group.members.push_back(std::move(member));
-  }
-  return group;
-}
-
-Call barrier(Nanos timeout = 0) {
-  Call call;
-  call.timeout = timeout;
-  return call;
-}
-
-/// Rank 0's.
-class FailingEngine : public ::testing::Test {
- protected:
-  void make(int size) {
-    auto transport = std::make_unique<ScriptedTransport>();
-    transport_ = transport.get();
-    engine_ = std::make_shared<Engine>(group_of(size), std::move(transport), env_, nullptr);
-  }
-  ~FailingEngine() override {
-    for (Operation* operation : operations_) engine_->release(operation);
-  }
-  ScriptedLink& link(int peer, Channel channel = Channel::collective) {
-    return transport_->at(peer, channel);
-  }
-  template <typename Called>
-  Operation& start(const Called& call) {
-    operations_.push_back(engine_->start(call));
-    return *operations_.back();
-  }
-  /// The error with which `operation` has ended.
-  static Status error_of(const Operation& operation) {
-    EXPECT_TRUE(operation.done.load());
-    return operation.done.load() ? operation.status : Status();
-  }
-  void pass(Nanos time) {
-    env_.time += time;
-    for (int round = 0; round < 2; ++round) {  // What one has found to say leaves in the next.
-      while (engine_->step()) {
-      }
-    }
-  }
-  std::size_t count_sent(int peer, FrameKind kind, Channel channel = Channel::collective) {
-    const auto& sent = link(peer, channel).sent;
-    return static_cast<std::size_t>(
-        std::count_if(sent.begin(), sent.end(), [&](const FrameHeader& one) { return one.kind == kind; }));
-  }
-
-  StandingEnv env_;
-  ScriptedTransport* transport_ = nullptr;
-  std::shared_ptr<Engine> engine_;
-  std::vector<Operation*> operations_;
-};
 
 // ---- who is told ----
 
@@ -148,16 +76,6 @@ TEST_F(FailingEngine, HasNotToldWhomItReachedOnOneLinkOnly) {
 }
 
 // ---- what peers tell ----
-
-/// On a link of rank 1 or another.
-void say_enough(ScriptedLink& link) {
-  link.heads.push_back(frame(FrameKind::revoke, 0, 10));
-  link.text = "5 1 enough";
-}
-void expect_enough(const Status& status) {
-  EXPECT_EQ(status.code(), ErrorCode::aborted) << status.message();
-  EXPECT_NE(status.message().find("enough"), std::string::npos) << status.message();
-}
 
 TEST_F(FailingEngine, HearsAReasonAndWhoIsToBlame) {
   make(3);
@@ -219,105 +137,6 @@ TEST_F(FailingEngine, WhatAPeerAskedBeforeIsComparedWithTheCall) {
             std::string::npos)
       << error_of(second).message();
   EXPECT_NE(error_of(second).message().find("called barrier"), std::string::npos);
-}
-
-// ---- last words ----
-
-TEST_F(FailingEngine, TakesWhatAPeerSaidForTheCauseOfItsLoss) {
-  for (const Channel channel : {Channel::collective, Channel::urgent}) {
-    make(2);
-    say_enough(link(1, channel));
-    engine_->on_loss(1, "its process ended");
-    expect_enough(engine_->reason());
-  }
-}
-
-TEST_F(FailingEngine, FindsTheReasonOnAnyLinkWhereOneHasEnded) {
-  make(2);
-  link(1).ended = true;
-  say_enough(link(1, Channel::urgent));
-  Operation& waiting = start(barrier());
-  pass(0);
-  expect_enough(error_of(waiting));
-}
-
-TEST_F(FailingEngine, FindsTheReasonBehindAMessageThatIsHalfTaken) {
-  make(2);
-  link(1).heads.push_back(frame(FrameKind::data, 3, 100));
-  say_enough(link(1));
-  link(1).text = std::string(100, 'x') + link(1).text;
-  engine_->on_loss(1, "its process ended");
-  expect_enough(engine_->reason());
-}
-
-// Whatever the peer sent meanwhile.
-TEST_F(FailingEngine, FindsTheReasonBehindWhatAPeerHasGoneOnTo) {
-  make(2);
-  Operation& waiting = start(barrier());
-  pass(0);
-  link(1).heads = {frame(FrameKind::data, 1, 100), frame(FrameKind::data, 2, 100)};
-  say_enough(link(1));
-  link(1).text = std::string(200, 'x') + link(1).text;
-  pass(0);
-  expect_enough(error_of(waiting));
-}
-
-class EndedMessage : public FailingEngine {
- protected:
-  /// `lives`: the link for collectives.
-  Operation& receive(Nanos timeout, int peer = 1, bool lives = true) {
-    make(2);
-    link(1).ended = !lives;
-    link(1, Channel::point_to_point).ended = true;
-    Message message;
-    message.peer = peer;
-    message.timeout = timeout;
-    return start(message);
-  }
-};
-
-TEST_F(EndedMessage, IsToldWhyOnAnotherLinkAndEndsTheCommunicator) {
-  make(2);
-  say_enough(link(1));
-  link(1, Channel::point_to_point).ended = true;
-  Message message;
-  message.peer = 1;
-  expect_enough(error_of(start(message)));
-  expect_enough(engine_->reason());
-}
-
-TEST_F(EndedMessage, WaitsAWhileToBeToldAndHarmsNothingElse) {
-  for (const int peer : {1, kAnySource}) {
-    Operation& message = receive(0, peer);
-    pass(0);
-    pass(kExplanationWait);
-    EXPECT_FALSE(message.done);
-    pass(1);
-    EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
-    EXPECT_EQ(engine_->state(), ErrorCode::ok);
-    engine_->release(operations_.back());
-    operations_.pop_back();
-  }
-}
-
-// Which would end the communicator.
-TEST_F(EndedMessage, DoesNotWaitForItsDeadline) {
-  for (const int peer : {1, kAnySource}) {
-    Operation& message = receive(kExplanationWait / 2, peer);
-    pass(0);
-    pass(kExplanationWait / 2 - kProbeAfter);
-    EXPECT_FALSE(message.done);
-    pass(1);
-    EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
-    EXPECT_EQ(engine_->state(), ErrorCode::ok);
-    engine_->release(operations_.back());
-    operations_.pop_back();
-  }
-}
-
-TEST_F(EndedMessage, IsOverAtOnceWhereThePeerCanSayNothingMore) {
-  Operation& message = receive(0, 1, false);
-  EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
 }
 
 // ---- what nobody waits for ----

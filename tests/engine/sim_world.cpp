@@ -2,26 +2,9 @@
 
 #include <deque>
 
+#include "tests/engine/made_up_group.hpp"
+
 namespace lockstep::internal {
-
-namespace {
-
-EngineGroup group_of(int rank, int world) {
-  EngineGroup group;
-  group.id = 1;
-  group.rank = rank;
-  for (int r = 0; r < world; ++r) {
-    Member member;
-    member.rank = r;
-    member.host_id = member.host_name = "simulated";
-    member.pid = 1000 + r;
-    member.process = process_token();
-    group.members.push_back(std::move(member));
-  }
-  return group;
-}
-
-}  // namespace
 
 /// One rank: its engine, what is left of its script, and what is in flight.
 class SimWorld::Rank {
@@ -29,8 +12,8 @@ class SimWorld::Rank {
   Rank(SimWorld& world, int rank)
       : schedule_(world.schedule_),
         concurrency_(static_cast<std::size_t>(world.options_.concurrency)),
-        engine_(std::make_shared<Engine>(group_of(rank, world.options_.world), world.network_.attach(rank),
-                                         world.schedule_.env(rank), nullptr)) {}
+        engine_(std::make_shared<Engine>(testing::made_up_group(rank, world.options_.world, "simulated"),
+                                         world.network_.attach(rank), world.schedule_.env(rank), nullptr)) {}
 
   ~Rank() {
     for (Running& running : running_) engine_->release(running.operation);

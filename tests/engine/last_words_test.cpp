@@ -1,0 +1,110 @@
+// What a peer that has gone said last, wherever it lies: that is the cause, and not that it is gone. And how
+// long a message waits for it.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/engine/failing_engine.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::barrier;
+using testing::expect_enough;
+using testing::FailingEngine;
+using testing::frame;
+using testing::say_enough;
+
+class LastWords : public FailingEngine {};
+
+TEST_F(LastWords, TakesWhatAPeerSaidForTheCauseOfItsLoss) {
+  for (const Channel channel : {Channel::collective, Channel::urgent}) {
+    make(2);
+    say_enough(link(1, channel));
+    engine_->on_loss(1, "its process ended");
+    expect_enough(engine_->reason());
+  }
+}
+
+TEST_F(LastWords, FindsTheReasonOnAnyLinkWhereOneHasEnded) {
+  make(2);
+  link(1).ended = true;
+  say_enough(link(1, Channel::urgent));
+  Operation& waiting = start(barrier());
+  pass(0);
+  expect_enough(error_of(waiting));
+}
+
+TEST_F(LastWords, FindsTheReasonBehindAMessageThatIsHalfTaken) {
+  make(2);
+  link(1).heads.push_back(frame(FrameKind::data, 3, 100));
+  say_enough(link(1));
+  link(1).text = std::string(100, 'x') + link(1).text;
+  engine_->on_loss(1, "its process ended");
+  expect_enough(engine_->reason());
+}
+
+// Whatever the peer sent meanwhile.
+TEST_F(LastWords, FindsTheReasonBehindWhatAPeerHasGoneOnTo) {
+  make(2);
+  Operation& waiting = start(barrier());
+  pass(0);
+  link(1).heads = {frame(FrameKind::data, 1, 100), frame(FrameKind::data, 2, 100)};
+  say_enough(link(1));
+  link(1).text = std::string(200, 'x') + link(1).text;
+  pass(0);
+  expect_enough(error_of(waiting));
+}
+
+class EndedMessage : public FailingEngine {
+ protected:
+  /// `lives`: the link for collectives.
+  Operation& receive(Nanos timeout, int peer = 1, bool lives = true) {
+    make(2);
+    link(1).ended = !lives;
+    link(1, Channel::point_to_point).ended = true;
+    Message message;
+    message.peer = peer;
+    message.timeout = timeout;
+    return start(message);
+  }
+  /// Behind `wait`, and alone.
+  void expect_end(Operation& message, Nanos wait) {
+    pass(0);
+    pass(wait);
+    EXPECT_FALSE(message.done);
+    pass(1);
+    EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
+    EXPECT_EQ(engine_->state(), ErrorCode::ok);
+    engine_->release(operations_.back());
+    operations_.pop_back();
+  }
+};
+
+TEST_F(EndedMessage, IsToldWhyOnAnotherLinkAndEndsTheCommunicator) {
+  make(2);
+  say_enough(link(1));
+  link(1, Channel::point_to_point).ended = true;
+  Message message;
+  message.peer = 1;
+  expect_enough(error_of(start(message)));
+  expect_enough(engine_->reason());
+}
+
+TEST_F(EndedMessage, WaitsAWhileToBeToldAndHarmsNothingElse) {
+  for (const int peer : {1, kAnySource}) expect_end(receive(0, peer), kExplanationWait);
+}
+
+// Which would end the communicator.
+TEST_F(EndedMessage, DoesNotWaitForItsDeadline) {
+  constexpr Nanos kSoon = kExplanationWait / 2;
+  for (const int peer : {1, kAnySource}) expect_end(receive(kSoon, peer), kSoon - kProbeAfter);
+}
+
+TEST_F(EndedMessage, IsOverAtOnceWhereThePeerCanSayNothingMore) {
+  Operation& message = receive(0, 1, false);
+  EXPECT_EQ(error_of(message).code(), ErrorCode::peer_lost);
+}
+
+}  // namespace
+}  // namespace lockstep::internal
