@@ -30,6 +30,20 @@ using testing::Meeting;
 using testing::must;
 using testing::Side;
 
+/// Rank 0 shares an allocation; `map` is what rank 1 does with it.
+template <class Map>
+void map_from_a_peer(Map map) {
+  testing::Shared<Meeting> shared;
+  testing::run_forked(2, [&](int rank) {
+    Meeting& meeting = *shared;
+    Side side(meeting, rank);
+    if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
+    meeting.board.meet(2);
+    if (rank == 1) map(side, meeting.ref[0]);
+    meeting.board.meet(2);
+  });
+}
+
 class EveryKind : public ::testing::TestWithParam<MemoryKind> {};
 
 TEST_P(EveryKind, IsMappedOnceAtAnyOffset) {
@@ -134,25 +148,17 @@ TEST(DeviceMemory, OfADeviceOutOfReachIsStaged) {
 }
 
 TEST(DeviceMemory, IsLetGoOnlyWhereNobodyElseHasALease) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
-    if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
-    meeting.board.meet(2);
-    if (rank == 1) {
-      const DeviceLease lease = must(side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0));
-      {
-        const DeviceLease another = lease;
-        side.imports.drop_unused(lease.allocation);
-        EXPECT_EQ(side.imports.size(), 1u);
-      }
-      side.imports.drop_owner(side.peer.process + 1);
-      EXPECT_EQ(side.imports.size(), 1u) << "another owner's";
+  map_from_a_peer([](Side& side, const SegmentRef& theirs) {
+    const DeviceLease lease = must(side.imports.resolve(side.peer, theirs, kBytes, 0));
+    {
+      const DeviceLease another = lease;
       side.imports.drop_unused(lease.allocation);
-      EXPECT_EQ(side.imports.size(), 0u);
+      EXPECT_EQ(side.imports.size(), 1u);
     }
-    meeting.board.meet(2);
+    side.imports.drop_owner(side.peer.process + 1);
+    EXPECT_EQ(side.imports.size(), 1u) << "another owner's";
+    side.imports.drop_unused(lease.allocation);
+    EXPECT_EQ(side.imports.size(), 0u);
   });
 }
 
@@ -199,48 +205,31 @@ TEST(DeviceMemory, AllocationsOfOneGenerationAreKnownByTheirBase) {
 }
 
 TEST(DeviceMemory, AnOwnerThatDoesNotAnswerKeepsNobodyElseWaiting) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
-    if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
-    meeting.board.meet(2);
-    if (rank == 1) {
-      const SilentOwner silent;
-      std::atomic<bool> answered{false};
-      std::thread waiting([&] {
-        EXPECT_FALSE(side.imports.resolve({12345, silent.name()}, {12345, 1, 1, 0}, 1, 0).ok());
-        answered = true;
-      });
-      const Fd question = silent.asked();
-      must(side.imports.resolve(side.peer, meeting.ref[0], 1, 0));
-      EXPECT_FALSE(answered);
-      ::shutdown(question.get(), SHUT_RDWR);
-      waiting.join();
-    }
-    meeting.board.meet(2);
+  map_from_a_peer([](Side& side, const SegmentRef& theirs) {
+    const SilentOwner silent;
+    std::atomic<bool> answered{false};
+    std::thread waiting([&] {
+      EXPECT_FALSE(side.imports.resolve({12345, silent.name()}, {12345, 1, 1, 0}, 1, 0).ok());
+      answered = true;
+    });
+    const Fd question = silent.asked();
+    must(side.imports.resolve(side.peer, theirs, 1, 0));
+    EXPECT_FALSE(answered);
+    ::shutdown(question.get(), SHUT_RDWR);
+    waiting.join();
   });
 }
 
 TEST(DeviceMemory, IsMappedOnceForAllThreads) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
-    if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
-    meeting.board.meet(2);
-    if (rank == 1) {
-      std::array<DeviceLease, 8> leases;
-      std::vector<std::thread> threads;
-      for (DeviceLease& lease : leases) {
-        threads.emplace_back(
-            [&] { lease = must(side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0)); });
-      }
-      for (std::thread& thread : threads) thread.join();
-      for (const DeviceLease& lease : leases) EXPECT_EQ(lease.allocation, leases[0].allocation);
-      EXPECT_EQ(side.imports.size(), 1u);
+  map_from_a_peer([](Side& side, const SegmentRef& theirs) {
+    std::array<DeviceLease, 8> leases;
+    std::vector<std::thread> threads;
+    for (DeviceLease& lease : leases) {
+      threads.emplace_back([&] { lease = must(side.imports.resolve(side.peer, theirs, kBytes, 0)); });
     }
-    meeting.board.meet(2);
+    for (std::thread& thread : threads) thread.join();
+    for (const DeviceLease& lease : leases) EXPECT_EQ(lease.allocation, leases[0].allocation);
+    EXPECT_EQ(side.imports.size(), 1u);
   });
 }
 
