@@ -24,13 +24,13 @@ Status decode_reason(const char* text, int size) {
   char* rest = nullptr;
   const long code = std::strtol(text, &rest, 10);
   const long culprit = std::strtol(rest, &rest, 10);
-  const bool known = code > 0 && code <= static_cast<long>(ErrorCode::device_failed);
+  const ErrorCode known = error_code(code).value_or(ErrorCode::ok);
   std::string message;
   try {
     message = rest + (*rest == ' ' ? 1 : 0);
   } catch (const std::bad_alloc&) {  // Who is to blame is known all the same.
   }
-  return Status(known ? static_cast<ErrorCode>(code) : ErrorCode::aborted, std::move(message),
+  return Status(known == ErrorCode::ok ? ErrorCode::aborted : known, std::move(message),
                 culprit >= 0 && culprit < size ? static_cast<int>(culprit) : -1);
 }
 

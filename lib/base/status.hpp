@@ -74,6 +74,13 @@ class [[nodiscard]] Status {
   std::uint64_t word_ = 0;
 };
 
+/// The code of this number, as another process may have sent it; nothing where there is none.
+inline std::optional<ErrorCode> error_code(std::int64_t number) noexcept {
+  constexpr auto kLast = static_cast<std::int64_t>(ErrorCode::device_failed);
+  if (number < 0 || number > kLast) return std::nullopt;
+  return static_cast<ErrorCode>(number);
+}
+
 /// What `say` returns, or nothing where there is no memory for it: for errors that must be told all the same.
 template <typename Say>
 std::string words_of(Say&& say) try {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lockstep/error.hpp"
+#include "lib/base/status.hpp"
 
 namespace lockstep::internal {
 
@@ -65,9 +65,9 @@ class WireReader {
   bool code(ErrorCode& value) {
     WireReader ahead = *this;
     std::int32_t number = 0;
-    if (!ahead.integer(number) || number < 0 || number > static_cast<std::int32_t>(ErrorCode::device_failed))
-      return false;
-    value = static_cast<ErrorCode>(number);
+    const auto known = ahead.integer(number) ? error_code(number) : std::nullopt;
+    if (!known) return false;
+    value = *known;
     *this = ahead;
     return true;
   }
