@@ -227,6 +227,7 @@ class Engine final : public Progressor,
   bool drain();
   void give_up_calls();
   void tell_before_leaving(Contender& lock);
+  bool may_have_missed_word(int peer) const;
   Status failure(const Operation& operation, const Status& cause) const;
   void revoke_without_memory();
   Status of_this_rank(const Status& cause) const;

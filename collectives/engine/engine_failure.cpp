@@ -309,17 +309,21 @@ void Engine::close() {
 
 bool Engine::left_untold() {
   Contender lock(*this);
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    if (!lost_[static_cast<std::size_t>(peer)] && may_have_missed_word(peer)) return true;
+  }
+  return false;
+}
+
+/// A word on the link for collectives may stay behind what was sent before and the peer never takes. That is
+/// what the one on the urgent link is for: it is missed where there was no time for it.
+bool Engine::may_have_missed_word(int peer) const {
   const auto in_either = [this](auto&& holds) {
     return (peers_ && holds(*peers_)) || (urgent_peers_ && holds(*urgent_peers_));
   };
-  for (int peer = 0; peer < group_.size(); ++peer) {
-    const bool missed = in_either([peer](const PeerTable& table) { return table.has_missed(peer); });
-    const bool heard = in_either([peer](const PeerTable& table) { return table.needs_no_word(peer); });
-    // A word on one link may stay behind a message that the peer does not take yet.
-    const bool unreached = in_either([peer](const PeerTable& table) { return table.was_unreached(peer); });
-    if (((missed && !heard) || unreached) && !lost_[static_cast<std::size_t>(peer)]) return true;
-  }
-  return false;
+  const bool missed = in_either([peer](const PeerTable& table) { return table.has_missed(peer); });
+  const bool heard = in_either([peer](const PeerTable& table) { return table.needs_no_word(peer); });
+  return (missed && !heard) || (urgent_peers_ && urgent_peers_->was_late(peer));
 }
 
 /// A rank that leaves with calls under way ends them everywhere. Its peers cannot end them well, and where

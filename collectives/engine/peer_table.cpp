@@ -92,15 +92,14 @@ bool PeerTable::has_posted() const {
 }
 
 void PeerTable::drop_posted() {
-  for (Peer& peer : peers_) {
-    peer.unreached |= !peer.posted.empty() && peer.link == nullptr;
-    drop_posted(peer);
-  }
+  for (Peer& peer : peers_) peer.late |= drop_posted(peer);
 }
 
-void PeerTable::drop_posted(Peer& peer) {
-  peer.missed |= !peer.posted.empty() && (peer.link == nullptr || !peer.link->reaches_peer());
+bool PeerTable::drop_posted(Peer& peer) {
+  const bool misses = !peer.posted.empty() && (peer.link == nullptr || !peer.link->reaches_peer());
+  peer.missed |= misses;
   peer.posted.clear();
+  return misses;
 }
 
 void PeerTable::adopt_rest(int peer, const FrameHeader& header, std::span<const std::byte> payload,

@@ -45,8 +45,8 @@ class PeerTable {
   void drop_posted();
   /// Whether something queued for `peer` was given up, and it sees no end of a link here either.
   bool has_missed(int peer) const { return peers_[static_cast<std::size_t>(peer)].missed; }
-  /// Whether that was for want of time, while the link was still being set up.
-  bool was_unreached(int peer) const { return peers_[static_cast<std::size_t>(peer)].unreached; }
+  /// Whether that was for want of time.
+  bool was_late(int peer) const { return peers_[static_cast<std::size_t>(peer)].late; }
   /// Whether `peer` was sent a revoke, or ended its side before.
   bool needs_no_word(int peer) const { return peers_[static_cast<std::size_t>(peer)].needs_no_word; }
 
@@ -70,10 +70,11 @@ class PeerTable {
     std::uint32_t head = 0, count = 0;
     bool mid_message = false;
     std::deque<Posted> posted;
-    bool missed = false, unreached = false, needs_no_word = false;
+    bool missed = false, late = false, needs_no_word = false;
   };
   bool flush_peer(int peer);
-  static void drop_posted(Peer& peer);
+  /// Whether the peer misses it.
+  static bool drop_posted(Peer& peer);
 
   Transport& transport_;
   const Channel channel_;
