@@ -1,6 +1,8 @@
 // Contender: the engine's lock, taken so that a thread in the middle of progress makes room.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <mutex>
 
@@ -20,6 +22,11 @@ class Engine::Contender {
     engine_.contenders_.fetch_sub(1, std::memory_order_relaxed);
   }
   void unlock() { lock_.unlock(); }
+  void make_way() {
+    unlock();
+    sched_yield();
+    lock();
+  }
   std::unique_lock<std::mutex>& held() { return lock_; }
 
  private:

@@ -251,7 +251,8 @@ void Engine::begin(Operation& operation, const Call& call) try {
   }
 } catch (const std::bad_alloc&) {  // For a refusal's words; peers wait for what has its number.
   revoke_without_memory();
-  if (!operation.done.load(std::memory_order_relaxed)) complete(operation, failure(operation, reason_));
+  if (!operation.done.load(std::memory_order_relaxed) && under_way(operation.sequence) == nullptr)
+    complete(operation, failure(operation, reason_));
 }
 
 /// The caller's may be gone when a queued call starts.
@@ -323,7 +324,7 @@ void Engine::activate(Operation& operation) {
 }
 
 void Engine::activate_pending() {
-  while (true) {
+  while (state() == ErrorCode::ok) {
     const auto next = std::find_if(pending_.begin(), pending_.end(),
                                    [this](const Operation* operation) { return has_room_for(*operation); });
     if (next == pending_.end()) return;

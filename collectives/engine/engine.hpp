@@ -214,9 +214,14 @@ class Engine final : public Progressor,
   // engine_failure.cpp
   void apply_requests();
   void revoke(const Status& why);
-  void withdraw();
-  void fail_everything();
-  Status quiesce(Operation& operation);
+  void begin_to_fail();
+  bool withdraw();
+  bool fail_everything();
+  bool is_quiet(Operation& operation);
+  bool is_awaited(int member) const;
+  bool is_thread(int member) const;
+  bool is_used_by(int member) const;
+  Status quiesced(const Operation& operation);
   Status take_from_peers(void* output, std::size_t bytes) const;
   bool is_of_this_process(int member) const;
   void tell_peers();
@@ -310,6 +315,10 @@ class Engine final : public Progressor,
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
   Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen whose reason is not there; 0: not.
+  bool failing_ = false;              // The communicator has ended, and what is under way is about to.
+  Nanos quiet_by_ = 0;                // Until then peers that may use this rank's memory are awaited,
+  int withdrawn_ = 0;                 // those below it no more, as to links;
+  std::optional<Exposure> exposure_;  // and this is of the collective that ends next, once it was given up.
   bool closed_ = false;
   std::mutex request_mutex_;  // Guards what is requested; never held with mutex_ wanted.
   std::atomic<bool> has_request_{false};

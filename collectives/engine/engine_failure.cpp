@@ -139,11 +139,12 @@ void Engine::revoke(const Status& why) {
   reason_ = why;
   state_.store(static_cast<int>(why.code()), std::memory_order_release);
   drain_until_ = env_.now() + kDrainTime;
+  begin_to_fail();
   others_held_ = false;
   if_memory_lasts([&] { mark_domain(); });
   if_memory_lasts([&] { tell_peers(); });
-  fail_everything();
   drain();
+  if (failing_ && sleepers_ > 0) wake_self();
   if (reactor_ != nullptr) reactor_->notify();
 }
 
@@ -178,28 +179,34 @@ void Engine::tell_peers() {
   }
 }
 
-/// Links that move data straight from and to the callers' memory let go of it. What a living peer awaits or
-/// sends is over in a moment; one that is lost or stopped is cut off.
+/// Whether links that move data straight from and to the callers' memory have let go of it. What a living
+/// peer awaits or sends is over in a moment; one that is lost or stopped is cut off.
 /// Peers that have heard of the revoke await and send nothing more, so they are told meanwhile.
-void Engine::withdraw() {
-  const Nanos end = env_.now() + kQuiesceWait;
-  for (int peer = 0; transport_ && peer < group_.size(); ++peer) {
-    if (peer == group_.rank) continue;
-    const bool is_lost = lost_[static_cast<std::size_t>(peer)];
-    if_memory_lasts([&] {
-      while (!transport_->withdraw(peer, is_lost || env_.now() >= end)) {
-        if (!has_posted() || !flush_posted()) sched_yield();
-      }
-    });
+bool Engine::withdraw() {
+  for (; transport_ && withdrawn_ < group_.size(); ++withdrawn_) {
+    if (withdrawn_ == group_.rank) continue;
+    const bool force = lost_[static_cast<std::size_t>(withdrawn_)] || env_.now() >= quiet_by_;
+    bool free = true;
+    if_memory_lasts([&] { free = transport_->withdraw(withdrawn_, force); });
+    if (!free) return false;
   }
+  return true;
 }
 
-void Engine::fail_everything() {
-  withdraw();
+void Engine::begin_to_fail() {
+  failing_ = true;
+  quiet_by_ = env_.now() + kQuiesceWait;
+}
+
+/// Ends all that is under way, but for what peers have not let go of: that is looked at again with the next
+/// step, since the thread may be the reactor's, or one that only wants to abort. Whether all has ended.
+bool Engine::fail_everything() {
+  if (!withdraw()) return false;
   while (!active_.empty()) {
     Operation& operation = *active_.front();
     if (operation.path == Operation::Path::links) operation.link_run.abandon(peers_of(operation.urgent));
-    const Status cause = operation.path == Operation::Path::domain ? quiesce(operation) : reason_;
+    if (operation.path == Operation::Path::domain && !is_quiet(operation)) return false;
+    const Status cause = operation.path == Operation::Path::domain ? quiesced(operation) : reason_;
     complete(operation, failure(operation, cause));
   }
   in_domain_.clear();
@@ -210,6 +217,8 @@ void Engine::fail_everything() {
   }
   matcher_->abandon();
   while (!messages_.empty()) complete(*messages_.front(), failure(*messages_.front(), reason_));
+  failing_ = false;
+  return true;
 }
 
 bool Engine::is_of_this_process(int member) const {
@@ -225,25 +234,38 @@ bool Engine::is_of_this_process(int member) const {
 /// declaration stays up has ended, or finds the output no longer its own; what it reads, it takes for no
 /// result. That it was reported lost says nothing: it may only have lost its connection to the job. A thread
 /// of this process cannot be kept from anything, and is never stopped alone: it is awaited to the end of its
-/// block, or of the user's operator where its algorithm was insisted on. The reason, and what else the caller
-/// must know.
-Status Engine::quiesce(Operation& operation) {
-  const Exposure exposure = operation.domain_run.exposure();
+/// block, or of the user's operator where its algorithm was insisted on.
+bool Engine::is_quiet(Operation& operation) {
+  if (!exposure_) exposure_ = operation.domain_run.exposure();
   operation.domain_run.abandon(*domain_);
-  if (exposure == Exposure::none || reactor_ == nullptr) return reason_;
-  const Nanos end = env_.now() + kQuiesceWait;
-  const auto used_by = [&](int member) {
-    return domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0 &&
-           !has_ended(group_.members[static_cast<std::size_t>(member)]);
-  };
-  bool others_are_quiet = true;
+  if (reactor_ == nullptr) return true;
   for (int member = 0; member < domain_->size(); ++member) {
-    // On a device kernels look at the revoke themselves before they write.
-    const bool is_thread = memory_ == nullptr && is_of_this_process(member);
-    if (exposure == Exposure::to_readers && !is_thread) continue;
-    while (used_by(member) && (is_thread || env_.now() < end)) sched_yield();
-    others_are_quiet &= is_thread || !used_by(member);
+    if (is_awaited(member) && is_used_by(member) && (is_thread(member) || env_.now() < quiet_by_))
+      return false;
   }
+  return true;
+}
+
+/// Whether what `member` does counts, of an operation that is exposed as exposure_ says.
+bool Engine::is_awaited(int member) const {
+  return exposure_ == Exposure::to_writers || (exposure_ == Exposure::to_readers && is_thread(member));
+}
+
+/// On a device kernels look at the revoke themselves before they write.
+bool Engine::is_thread(int member) const { return memory_ == nullptr && is_of_this_process(member); }
+
+bool Engine::is_used_by(int member) const {
+  return domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0 &&
+         !has_ended(group_.members[static_cast<std::size_t>(member)]);
+}
+
+/// Of an operation that is quiet, or where that was awaited long enough: the reason, and what else the caller
+/// must know.
+Status Engine::quiesced(const Operation& operation) {
+  bool others_are_quiet = true;
+  for (int member = 0; reactor_ != nullptr && member < domain_->size(); ++member)
+    others_are_quiet &= !is_awaited(member) || is_thread(member) || !is_used_by(member);
+  exposure_.reset();
   const std::size_t bytes = operation.call.output_elements * size_of(operation.call.facts.type);
   if (others_are_quiet || memory_ != nullptr || bytes == 0) return reason_;
   return take_from_peers(operation.call.output, bytes);
@@ -263,11 +285,14 @@ Status Engine::take_from_peers(void* output, std::size_t bytes) const try {
   return reason_;
 }
 
+/// After a revoke. Nobody sleeps while something is failing: who lets go of memory rings no bell.
 bool Engine::drain() {
-  if (!has_posted()) return false;
+  const bool failing = failing_;
+  if (failing && !fail_everything()) sched_yield();
+  if (!has_posted()) return failing;
   const bool moved = flush_posted();
   if (env_.now() > drain_until_) drop_posted();
-  return moved;
+  return moved || failing;
 }
 
 void Engine::drop_posted() {
@@ -296,7 +321,11 @@ void Engine::close() {
     reason_ =
         Status(ErrorCode::aborted, words_of([] { return "the communicator was finalized on this rank"; }));
     state_.store(static_cast<int>(ErrorCode::aborted), std::memory_order_release);
-    fail_everything();
+    begin_to_fail();
+  }
+  while (failing_) {
+    drain();
+    lock.make_way();
   }
   if (domain_ != nullptr) {
     domain_->control(group_.rank).left.store(sequence_ + 1, std::memory_order_release);
@@ -342,10 +371,7 @@ void Engine::give_up_calls() {
 void Engine::tell_before_leaving(Contender& lock) {
   const Nanos end = env_.now() + kLastWords;
   while (reactor_ != nullptr && has_posted() && env_.now() < end) {
-    if (flush_posted()) continue;
-    lock.unlock();
-    sched_yield();
-    lock.lock();
+    if (!flush_posted()) lock.make_way();
   }
 }
 

@@ -28,7 +28,8 @@ bool Engine::step_locked() {
   if (state() != ErrorCode::ok) return true;  // A failure ended everything.
   moved |= step_messages();
   apply_requests();  // What a peer's last words were.
-  if (state() == ErrorCode::ok && has_posted()) moved |= flush_posted();
+  if (state() != ErrorCode::ok) return true;
+  if (has_posted()) moved |= flush_posted();
   if (!pending_.empty()) activate_pending();
   if (!moved && domain_ != nullptr && heed_domain()) return true;
   return moved;

@@ -50,11 +50,7 @@ bool Engine::wait(Operation& operation, Nanos limit) {
     } else if (end != kForever && env_.now() >= end) {
       break;
     }
-    if (contenders_.load(std::memory_order_relaxed) > 0) {
-      lock.unlock();
-      sched_yield();
-      lock.lock();
-    }
+    if (contenders_.load(std::memory_order_relaxed) > 0) lock.make_way();
   }
   const bool done = operation.done.load(std::memory_order_relaxed);
   operation.attended = done;
@@ -128,7 +124,7 @@ void Engine::wake_self() {
 }
 
 bool Engine::has_unattended() const {
-  if (state() != ErrorCode::ok) return has_posted();
+  if (state() != ErrorCode::ok) return failing_ || has_posted();
   const bool collective =
       std::any_of(active_.begin(), active_.end(), [](const Operation* o) { return !o->attended; });
   return collective || !pending_.empty() || !messages_.empty() || !matcher_->idle() ||

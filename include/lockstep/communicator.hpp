@@ -251,7 +251,9 @@ class LOCKSTEP_API Communicator {
   // ---- life
 
   /// Ends every pending and future operation of this communicator here with ErrorCode::aborted and tells the
-  /// peers. Local, idempotent, returns at once, callable from any thread and from a callback.
+  /// peers. Local, idempotent, returns at once, callable from any thread and from a callback. What is under
+  /// way has ended once its Work says so, when no peer uses its memory any more: at most half a second later,
+  /// or when the operator returns that another thread of this process is in.
   void abort(std::string_view reason = "abort() was called");
 
   /// Orderly end: waits for the collectives under way and for all ranks (a barrier), then tells them that

@@ -63,6 +63,36 @@ TEST_F(FailingEngine, GoesOnTellingForAWhileAndNotForEver) {
   EXPECT_TRUE(engine_->left_untold());
 }
 
+// The thread that finds a failure, or aborts, may be one that others wait for.
+TEST_F(FailingEngine, LooksAgainLaterWhoHoldsTheMemoryOfItsCalls) {
+  make(2);
+  link(1);
+  transport_->held = 1'000;
+  const Operation& waiting = start(barrier());
+  engine_->request_revoke(Status(ErrorCode::aborted, "enough"));
+  EXPECT_EQ(engine_->state(), ErrorCode::aborted);
+  EXPECT_FALSE(waiting.done.load()) << "its memory is not the caller's again";
+  EXPECT_EQ(error_of(start(barrier())).code(), ErrorCode::aborted);
+  env_.time += kQuiesceWait - 1;
+  engine_->step();
+  EXPECT_FALSE(waiting.done.load());
+  EXPECT_TRUE(transport_->forced.empty());
+  env_.time += 1;
+  engine_->step();
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::aborted);
+  EXPECT_EQ(transport_->forced, std::set<int>{1});
+}
+
+TEST_F(FailingEngine, EndsOnlyWhenNobodyHoldsTheMemoryOfItsCalls) {
+  make(2);
+  link(1);
+  transport_->held = 3;
+  const Operation& waiting = start(barrier());
+  engine_->close();
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::aborted);
+  EXPECT_TRUE(transport_->forced.empty()) << "it let go";
+}
+
 // Behind what it sent before its word may never be read: the one on the urgent link is sure.
 TEST_F(FailingEngine, HasToldWhomItReachedOnTheUrgentLink) {
   enum class Way { taken, stuck, never_set_up };

@@ -91,13 +91,15 @@ class ScriptedTransport final : public Transport {
   void close() override {}
   bool withdraw(int peer, bool force) override {
     if (force) forced.insert(peer);
-    return true;
+    return force || ++withdrawals > held;
   }
   ScriptedLink& at(int peer, Channel channel) { return links_[{peer, channel}]; }
 
   bool reaches = true;
   std::set<std::pair<int, Channel>> wanted;
   std::set<int> forced;  // Whose links were withdrawn by force.
+  int held = 0;          // So many withdrawals without force are in vain.
+  int withdrawals = 0;
 
  private:
   std::map<std::pair<int, Channel>, ScriptedLink> links_;
