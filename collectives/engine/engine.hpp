@@ -203,6 +203,7 @@ class Engine final : public Progressor,
 
   // engine_wait.cpp
   void leave_wait();
+  void take_back_declaration();
   void pass_on();
   std::uint32_t note_processor();
   bool shares_processor();
@@ -276,10 +277,11 @@ class Engine final : public Progressor,
   bool one_process_ = false;            // All ranks are threads of this process: any memory is addressable.
 
   std::mutex mutex_;
-  std::atomic<int> contenders_{0};  // Threads that want the lock while another makes progress.
-  std::atomic<int> waiters_{0};     // Threads that wait in a call. Written under the lock.
-  int sleepers_ = 0;                // Of those, asleep: completions by other threads must wake them.
-  std::uint64_t sequence_ = 0;      // Of the next collective.
+  std::atomic<int> contenders_{0};           // Threads that want the lock while another makes progress.
+  std::atomic<int> waiters_{0};              // Threads that wait in a call. Written under the lock.
+  std::atomic<bool> still_declared_{false};  // Asleep, by the reactor, which is awake.
+  int sleepers_ = 0;                         // Of those, asleep: completions by other threads must wake them.
+  std::uint64_t sequence_ = 0;               // Of the next collective.
   std::vector<std::unique_ptr<Operation>> pool_;
   std::vector<Operation*> free_;
   ScratchPool scratch_;

@@ -59,7 +59,15 @@ bool Engine::wait(Operation& operation, Nanos limit) {
 
 void Engine::leave_wait() {
   --waiters_;
+  take_back_declaration();
   pass_on();
+}
+
+/// The reactor's, which found the lock taken.
+void Engine::take_back_declaration() {
+  if (waiters_ > 0 || !still_declared_) return;
+  still_declared_ = false;
+  sleeper_->undeclare();
 }
 
 /// Leaves what is in flight to those who still wait, or to the reactor.
@@ -139,10 +147,11 @@ Progressor::Outcome Engine::progress() {
   if (contenders_.load(std::memory_order_relaxed) > 0 || !lock.try_lock()) {
     // A waiter makes progress itself, and notifies when it stops; anybody else lets go of the lock in a
     // moment.
-    if (waiters_.load(std::memory_order_relaxed) > 0) return Outcome::idle;
+    if (waiters_ > 0) return Outcome::idle;  // And takes back what is still declared, as of disarm().
     sched_yield();
     return Outcome::moved;
   }
+  take_back_declaration();
   apply_requests();
   if (waiters_ > 0 || !has_unattended()) return Outcome::idle;
   const bool held = others_held_;
@@ -158,12 +167,15 @@ int Engine::arm() {
   // look may be asleep on the futex: peers that found the reactor's declaration in place of its own would not
   // wake it.
   if (!lock.owns_lock() || others_held_ || waiters_ > 0) return -1;
+  still_declared_ = false;
   return fall_asleep(true, false) ? sleeper_->descriptor() : -1;
 }
 
+/// Who holds the lock may be in a user's operator, for as long as that takes: whoever lets go of the engine
+/// next, progress() or a waiter, takes the declaration back. Until then peers ring in vain.
 void Engine::disarm() {
-  Contender lock(*this);
-  if (waiters_ == 0) sleeper_->undeclare();
+  still_declared_ = true;
+  if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) take_back_declaration();
 }
 
 }  // namespace lockstep::internal
