@@ -255,8 +255,7 @@ class Engine final : public Progressor,
   CallNote note_of(std::uint64_t sequence) const;
   Status explain_mismatch(int peer, const CallNote& theirs) const;
   Status compare_records(const Operation& operation);
-  std::optional<CallFacts> record_behind_fingerprint(int member, std::uint64_t sequence) const;
-  Status explain_domain_mismatch(int member, const Operation& operation);
+  std::optional<Status> explain_domain_mismatch(int member, const Operation& operation);
   std::vector<int> waiting_for(const Operation& operation) const;
   std::string waiting_text(const Operation& operation) const;
 
@@ -316,11 +315,12 @@ class Engine final : public Progressor,
   std::vector<Nanos> links_ended_;  // When the link for messages to a peer was first found to have; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
-  Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen whose reason is not there; 0: not.
   bool failing_ = false;              // The communicator has ended, and what is under way is about to.
   Nanos quiet_by_ = 0;                // Until then peers that may use this rank's memory are awaited,
   int withdrawn_ = 0;                 // those below it no more, as to links;
   std::optional<Exposure> exposure_;  // and this is of the collective that ends next, once it was given up.
+  Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen whose reason is not there; 0: not.
+  Nanos unrecorded_ = 0;   // And another fingerprint whose call is not known.
   bool closed_ = false;
   std::mutex request_mutex_;  // Guards what is requested; never held with mutex_ wanted.
   std::atomic<bool> has_request_{false};

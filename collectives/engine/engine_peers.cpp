@@ -304,20 +304,16 @@ Status Engine::compare_records(const Operation& operation) {
   return {};
 }
 
-/// What a member called, whose fingerprint is here. Its record comes a few instructions later
-/// (attempt_recorded), between which the member may have lost its processor, or its life.
-std::optional<CallFacts> Engine::record_behind_fingerprint(int member, std::uint64_t sequence) const {
-  const CallRecord& record = domain_->control(member).recent[sequence % kRecentCalls];
-  auto facts = record.read(sequence);
-  for (const Nanos end = env_.now() + kRecordWait; !facts && env_.now() < end && !record.is_past(sequence);
-       facts = record.read(sequence))
-    sched_yield();
-  return facts;
-}
-
-Status Engine::explain_domain_mismatch(int member, const Operation& operation) {
-  if (const auto theirs = record_behind_fingerprint(member, operation.sequence))
+/// Whose fingerprint is here, and another than this rank's. What it called is recorded a few instructions
+/// later (attempt_recorded), between which it may have lost its processor, or its life: nothing until then,
+/// but not for ever.
+std::optional<Status> Engine::explain_domain_mismatch(int member, const Operation& operation) {
+  const CallRecord& record = domain_->control(member).recent[operation.sequence % kRecentCalls];
+  if (const auto theirs = record.read(operation.sequence))
     return explain_mismatch(member, {operation.sequence + 1, *theirs});
+  const Nanos now = env_.now();
+  if (unrecorded_ == 0) unrecorded_ = now;
+  if (!record.is_past(operation.sequence) && now < unrecorded_ + kRecordWait) return std::nullopt;
   return Status(ErrorCode::mismatch, "operation #" + std::to_string(operation.sequence) +
                                          " differs between " + who(member) + " and " + who(group_.rank) +
                                          ", which called " + operation.describe());

@@ -1,4 +1,6 @@
 // One pass over what is in flight.
+#include <sched.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -94,8 +96,14 @@ bool Engine::advance(Operation& operation) try {
     Status cause = true_cause(progress.status());
     // Without words, but with a name: of a run that found another fingerprint.
     if (cause.code() == ErrorCode::mismatch && cause.message().empty() && domain_ != nullptr &&
-        cause.culprit() >= 0)
-      cause = explain_domain_mismatch(cause.culprit(), operation);
+        cause.culprit() >= 0) {
+      const auto explained = explain_domain_mismatch(cause.culprit(), operation);
+      if (!explained) {
+        sched_yield();
+        return true;  // To look again soon, not to sleep.
+      }
+      cause = *explained;
+    }
     revoke(is_own(cause, group_.rank) ? of_this_rank(cause) : cause);
     return true;
   }

@@ -252,6 +252,28 @@ TEST_P(SimFaults, AbortOnOneRankEndsAll) {
   }
 }
 
+// Between the two it may lose its processor, and who finds the fingerprint may be the thread that all depend
+// on.
+TEST(SimDifference, WhatAPeerCalledIsRecordedAfterItsFingerprint) {
+  SimWorldOptions options;
+  options.network.domain = true;
+  SimWorld world(options);
+  Engine& engine = world.engine(0);
+  MemberControl& peer = engine.transport()->domain()->control(1);
+  peer.inline_line[0].fingerprint = 1;
+  peer.inline_line[0].flag.store(1);
+  Operation* const mine = engine.start(Call());  // A barrier.
+  engine.step();
+  EXPECT_FALSE(mine->done.load());
+  CallFacts theirs;
+  theirs.collective = Collective::all_gather;
+  peer.recent[0].write(0, theirs);
+  engine.step();
+  EXPECT_TRUE(mine->done.load());
+  EXPECT_NE(mine->status.message().find("called all_gather"), std::string::npos) << mine->status.message();
+  engine.release(mine);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sim, SimFaults, ::testing::Bool(),
                          [](const auto& tested) { return tested.param ? "domain" : "links"; });
 
