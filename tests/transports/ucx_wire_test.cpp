@@ -145,6 +145,15 @@ TEST_F(UcxWires, AMessageOfARankThatThereIsNotIsNoCall) {
     workers_[1]->progress();
     ASSERT_FALSE(workers_[1]->caller());
   }
+  // Nor does it keep the calls of others from being seen.
+  auto call = workers_[0]->wire(1, Channel::point_to_point);
+  ASSERT_TRUE(call.ok()) << call.status().message();
+  ASSERT_TRUE((*call)->send(std::vector<std::byte>(3), {}).value());
+  EXPECT_TRUE(lockstep::testing::eventually([&] {
+    workers_[0]->progress(), workers_[1]->progress();
+    return workers_[1]->caller() == std::pair(0, Channel::point_to_point);
+  }));
+  (*call).reset();
   (*wire).reset();
 }
 

@@ -179,19 +179,35 @@ void UcxWorker::find_what_arrived() {
   }
 }
 
+// The first message of a link that lies here for nobody tells who calls. One to whose sender no wire can be
+// made stays in front of all others: then everybody is asked for.
 std::optional<std::pair<int, Channel>> UcxWorker::caller() {
   if (stopped_) return std::nullopt;
+  const auto found =
+      first_message(UcxTag::of(0, Channel::collective, UcxTag::Kind::message, 0), UcxTag::kAnyLink);
+  if (!found) return std::nullopt;
+  if (may_call(found->first, found->second)) return found;
+  for (const UcxPeer& peer : peers_) {
+    for (const Channel channel : kEachChannel) {
+      const ucp_tag_t tag = UcxTag::of(peer.rank, channel, UcxTag::Kind::message, 0);
+      if (may_call(peer.rank, channel) && first_message(tag, ~ucp_tag_t{0}))
+        return std::pair(peer.rank, channel);
+    }
+  }
+  return std::nullopt;
+}
+
+// Whose the first message is that nobody has received, of those with such a tag.
+std::optional<std::pair<int, Channel>> UcxWorker::first_message(ucp_tag_t tag, ucp_tag_t mask) const {
   ucp_tag_recv_info_t info{};
-  const auto first = UcxTag::of(0, Channel::collective, UcxTag::Kind::message, 0);
-  if (ucx().tag_probe_nb(worker_, first, UcxTag::kAnyLink, 0, &info) == nullptr) return std::nullopt;
-  const int sender = UcxTag::sender(info.sender_tag);
-  const Channel channel = UcxTag::channel(info.sender_tag);
-  const bool known =
-      sender < static_cast<int>(peers_.size()) && static_cast<std::size_t>(channel) < kChannels;
-  if (!known || sender == rank_) return std::nullopt;
-  if (peers_[static_cast<std::size_t>(sender)].has_wire[static_cast<std::size_t>(channel)])
-    return std::nullopt;
-  return std::pair(sender, channel);
+  if (ucx().tag_probe_nb(worker_, tag, mask, 0, &info) == nullptr) return std::nullopt;
+  return std::pair(UcxTag::sender(info.sender_tag), UcxTag::channel(info.sender_tag));
+}
+
+bool UcxWorker::may_call(int sender, Channel channel) const {
+  const auto number = static_cast<std::size_t>(channel);
+  if (sender >= static_cast<int>(peers_.size()) || number >= kChannels || sender == rank_) return false;
+  return !peers_[static_cast<std::size_t>(sender)].has_wire[number];
 }
 
 bool UcxWorker::progress() {

@@ -96,6 +96,8 @@ class UcxWorker final : public Fabric {
   Status connect(UcxPeer& peer);
   Status create_endpoint(UcxPeer& peer);
   ucs_status_t open_endpoint(UcxPeer& peer);
+  std::optional<std::pair<int, Channel>> first_message(ucp_tag_t tag, ucp_tag_t mask) const;
+  bool may_call(int sender, Channel channel) const;
   void find_what_arrived();
   void close_by_force(UcxPeer& peer);
   bool end_left_overs();
