@@ -296,9 +296,11 @@ Status StoreServer::handle_watch(Client& client, const StoreRequest& request) {
       // Its own end may follow from that of another, who is still only suspected.
       if (request.loss.rank == client.hello.rank) {
         suspect(client, request.loss.evidence);
-      } else {
-        lose(client.hello.channel, request.loss);
+        return Status();
       }
+      // What is known is kept: of no more ranks than a group can have.
+      if (request.loss.rank < 0 || request.loss.rank >= client.hello.world) return protocol_breach();
+      lose(client.hello.channel, request.loss);
       return Status();
     default:
       return protocol_breach();

@@ -74,6 +74,19 @@ TEST_F(StoreServerTest, ReportsOfRanksAreSpreadAndTheFirstCounts) {
   EXPECT_EQ(next.evidence, "exited with code 7");
 }
 
+// All that is told is kept, for those who come later.
+TEST_F(StoreServerTest, WhoReportsARankThatThereIsNotIsLostItself) {
+  std::uint64_t group = 0;
+  for (const int none : {-1, 4}) {
+    const Fd survivor = watch(0, ++group), reporter = watch(1, group);
+    StoreRequest report;
+    report.verb = StoreVerb::lost;
+    report.loss = {none, "its link was reset"};
+    say(reporter, encode(report));
+    EXPECT_EQ(next_loss(survivor).rank, 1);
+  }
+}
+
 TEST_F(StoreServerTest, LaunchersEvidenceBeatsTheConnectionsEnd) {
   server_ = start(kSoon);
   const Fd survivor = watch(0);
