@@ -23,6 +23,13 @@ Status gone(const std::string& service) {
 
 }  // namespace
 
+DescriptorFetch::DescriptorFetch(std::string_view service, std::string key, IfAbsent if_absent)
+    : key_(std::move(key)), if_absent_(if_absent) {
+  ServiceName name = decode_service_name(service);
+  service_ = std::move(name.socket);
+  word_ = std::move(name.word);
+}
+
 Status DescriptorFetch::timed_out() const {
   return Status(ErrorCode::timeout, "the process behind descriptor service " + service_ +
                                         " did not hand over \"" + key_ + "\" in time");
@@ -37,7 +44,7 @@ Result<std::vector<Fd>> DescriptorFetch::wait(int timeout_ms) {
 Status DescriptorFetch::request() {
   LOCKSTEP_RETURN_IF_ERROR(connect());
   LOCKSTEP_RETURN_IF_ERROR(check_same_user(socket_));
-  const std::string request = encode_request(if_absent_, key_);
+  const std::string request = encode_request({if_absent_, word_, key_});
   // The buffer of a fresh connection has room for one packet: this cannot block.
   if (::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return gone(service_);
   asked_ = true;

@@ -32,12 +32,20 @@ std::vector<Fd> attached(msghdr& message) {
 
 }  // namespace
 
-std::string encode_request(IfAbsent if_absent, std::string_view key) {
-  return std::string(1, static_cast<char>(if_absent)).append(key);
+std::string encode(const ServiceName& name) { return name.socket + "/" + name.word; }
+
+ServiceName decode_service_name(std::string_view text) {
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  return {std::string(text.substr(0, slash)), std::string(text.substr(std::min(slash + 1, text.size())))};
+}
+
+std::string encode_request(const DescriptorRequest& request) {
+  return static_cast<char>(request.if_absent) + request.word + request.key;
 }
 
 Result<DescriptorRequest> decode_request(std::string_view packet) {
-  if (packet.size() < 2 || packet.size() > 1 + kMaxDescriptorKeyBytes) {
+  constexpr std::size_t kHead = 1 + kDescriptorWordBytes;
+  if (packet.size() <= kHead || packet.size() > kHead + kMaxDescriptorKeyBytes) {
     return Status(ErrorCode::internal,
                   "a request of " + std::to_string(packet.size()) + " bytes for a descriptor");
   }
@@ -45,7 +53,8 @@ Result<DescriptorRequest> decode_request(std::string_view packet) {
   if (if_absent != IfAbsent::fail && if_absent != IfAbsent::wait) {
     return Status(ErrorCode::internal, "an unknown kind of request for a descriptor");
   }
-  return DescriptorRequest{if_absent, std::string(packet.substr(1))};
+  return DescriptorRequest{if_absent, std::string(packet.substr(1, kDescriptorWordBytes)),
+                           std::string(packet.substr(kHead))};
 }
 
 bool send_answer(const Fd& socket, std::span<const Fd> descriptors) {

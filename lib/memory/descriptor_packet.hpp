@@ -1,5 +1,5 @@
-// The packets of the descriptor service: a request is one byte (IfAbsent) and the key, an answer one byte,
-// the number of descriptors, with these attached.
+// The packets of the descriptor service: a request is one byte (IfAbsent), the service's word and the key, an
+// answer one byte, the number of descriptors, with these attached.
 #pragma once
 
 #include <span>
@@ -13,12 +13,20 @@
 
 namespace lockstep::internal {
 
+/// A service's name, as its process tells it to peers: that of its socket, which every process of the host's
+/// network can read, and a word of kDescriptorWordBytes, which only those know who were told.
+struct ServiceName {
+  std::string socket, word;
+};
+std::string encode(const ServiceName& name);
+ServiceName decode_service_name(std::string_view text);
+
 struct DescriptorRequest {
   IfAbsent if_absent = IfAbsent::fail;
-  std::string key;
+  std::string word, key;
 };
 
-std::string encode_request(IfAbsent if_absent, std::string_view key);
+std::string encode_request(const DescriptorRequest& request);
 /// Refuses (internal) whatever is not a request: the bytes come from another process.
 Result<DescriptorRequest> decode_request(std::string_view packet);
 

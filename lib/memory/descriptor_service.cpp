@@ -10,9 +10,7 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <cinttypes>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -25,6 +23,15 @@
 
 namespace lockstep::internal {
 namespace {
+
+std::string random_word() {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::array<std::uint8_t, kDescriptorWordBytes> bytes;
+  secure_random(bytes);
+  std::string word;
+  for (const std::uint8_t byte : bytes) word += kDigits[byte % kDigits.size()];
+  return word;
+}
 
 class DescriptorService {
  public:
@@ -57,7 +64,7 @@ class DescriptorService {
   void serve_parked(const std::string& key);
 
   std::mutex mutex_;  // Guards the next three.
-  std::string name_;
+  ServiceName name_;  // Never changed once it is there.
   std::map<std::string, std::vector<Fd>> offers_;
   std::map<std::string, int> parked_;  // How many clients wait for a key.
 
@@ -69,19 +76,17 @@ class DescriptorService {
 
 Result<std::string> DescriptorService::name() {
   std::lock_guard lock(mutex_);
-  if (name_.empty()) LOCKSTEP_RETURN_IF_ERROR(start());
-  return name_;
+  if (name_.socket.empty()) LOCKSTEP_RETURN_IF_ERROR(start());
+  return encode(name_);
 }
 
 // Under the lock.
 Status DescriptorService::start() {
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "lockstep-%016" PRIx64 "%016" PRIx64, real_env().random(),
-                real_env().random());
+  const std::string at = "lockstep-" + random_word();
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), std::strlen(name.data()));  // A leading NUL: abstract.
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(name.data()));
+  std::memcpy(address.sun_path + 1, at.data(), at.size());  // A leading NUL: abstract.
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + at.size());
 
   listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener_) return system_error("creating the descriptor service's socket", errno);
@@ -90,7 +95,7 @@ Status DescriptorService::start() {
   }
   if (::listen(listener_.get(), SOMAXCONN) != 0)
     return system_error("listening for descriptor requests", errno);
-  name_ = name.data();
+  name_ = {at, random_word()};
   Reactor::serving().post([this] {
     listening_ =
         Reactor::serving().watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
@@ -138,15 +143,17 @@ void DescriptorService::drop(Id id) {
   clients_.erase(found);
 }
 
-// A client sent its request, or hung up. A second packet is no request: a client asks once.
+// A client sent its request, or hung up. A second packet is no request: a client asks once. Who does not know
+// the word is of no job that this process is in, though it may be of the same user.
 void DescriptorService::hear(Id id) try {
   Client& client = clients_.at(id);
-  std::array<char, 2 + kMaxDescriptorKeyBytes> packet;
+  std::array<char, 2 + kDescriptorWordBytes + kMaxDescriptorKeyBytes> packet;
   const ssize_t got = ::recv(client.socket.get(), packet.data(), packet.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0 || !client.parked_for.empty()) return drop(id);
   const auto request = decode_request({packet.data(), static_cast<std::size_t>(got)});
-  if (!request.ok() || answer_or_park(client, request.value())) drop(id);
+  if (!request.ok() || request.value().word != name_.word || answer_or_park(client, request.value()))
+    drop(id);
 } catch (const std::bad_alloc&) {  // Its request is lost: it sees the connection end.
   drop(id);
 }

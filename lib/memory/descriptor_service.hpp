@@ -4,8 +4,10 @@
 // own: two processes may ask each other, each on the thread that makes progress or with an engine's lock
 // held. A request is one packet, the key; the answer is one packet, with the descriptors attached. Both ends
 // check that the other runs as the same user (SO_PEERCRED), since an abstract name can be connected to, or
-// taken, by anybody. An abstract socket leaves nothing in the file system, and a process that died refuses
-// connections at once, which is how a fetch learns of a death.
+// taken, by anybody. Nor is the same user enough, which may run containers: a request brings a word that the
+// service's name holds beside the socket's, and the name is told to the job's ranks only. An abstract socket
+// leaves nothing in the file system, and a process that died refuses connections at once, which is how a
+// fetch learns of a death.
 #pragma once
 
 #include <string>
@@ -38,8 +40,7 @@ enum class IfAbsent {
 /// One request to the process whose service is `service`. Single-threaded; what is under way ends with it.
 class DescriptorFetch {
  public:
-  DescriptorFetch(std::string service, std::string key, IfAbsent if_absent)
-      : service_(std::move(service)), key_(std::move(key)), if_absent_(if_absent) {}
+  DescriptorFetch(std::string_view service, std::string key, IfAbsent if_absent);
   const std::string& key() const { return key_; }
   /// Becomes readable with the answer; -1 until the request is out.
   int poll_fd() const { return asked_ ? socket_.get() : -1; }
@@ -53,7 +54,7 @@ class DescriptorFetch {
   bool limit_connect();
   Status timed_out() const;
 
-  std::string service_, key_;
+  std::string service_, word_, key_;  // The name that the service's socket has, and what else was told of it.
   IfAbsent if_absent_;
   Nanos deadline_ = 0;  // Of the wait under way.
   Fd socket_;

@@ -14,6 +14,9 @@ inline constexpr std::size_t kReuseBytes = std::size_t{64} << 20;
 /// Longest key of the descriptor service: a prefix and a few hexadecimal numbers.
 inline constexpr std::size_t kMaxDescriptorKeyBytes = 128;
 
+/// A descriptor service's word, in hexadecimal digits: 128 bits, which nobody guesses.
+inline constexpr std::size_t kDescriptorWordBytes = 32;
+
 /// Descriptors offered under one key: a memory descriptor and a bell, with room for two more.
 inline constexpr std::size_t kMaxDescriptorsPerKey = 4;
 

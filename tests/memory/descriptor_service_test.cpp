@@ -11,6 +11,7 @@
 #include <cstring>
 #include <thread>
 
+#include "lib/memory/descriptor_packet.hpp"
 #include "lib/memory/limits.hpp"
 #include "lib/net/reactor.hpp"
 
@@ -95,8 +96,9 @@ TEST(DescriptorService, ErrorsNameWhatIsMissing) {
   EXPECT_NE(without.message().find("LOCKSTEP_TRANSPORTS=tcp"), std::string::npos) << without.message();
 }
 
-// A connection of a client that does not keep to the protocol.
-Fd stranger(const std::string& name) {
+/// A connection of a client that does not keep to the protocol.
+Fd stranger(const std::string& service) {
+  const std::string name = decode_service_name(service).socket;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());
@@ -106,9 +108,24 @@ Fd stranger(const std::string& name) {
   return socket;
 }
 
+// The name of its socket is in /proc/net/unix, and a container's user may be this one.
+TEST(DescriptorService, AnswersWhomItsNameWasTold) {
+  EXPECT_TRUE(offer_descriptors("test/told", bells(1)).ok());
+  const ServiceName name = decode_service_name(service());
+  for (const std::string& word : {std::string(), std::string(kDescriptorWordBytes, '0')}) {
+    for (const IfAbsent if_absent : {IfAbsent::fail, IfAbsent::wait})
+      EXPECT_FALSE(
+          fetch_descriptors(encode(ServiceName{name.socket, word}), "test/told", if_absent, 20'000).ok());
+  }
+  const Status absent = fetch_descriptors(service(), "test/absent", IfAbsent::fail, 20'000).status();
+  EXPECT_EQ(absent.message().find(name.word), std::string::npos) << "errors are shown to others";
+  EXPECT_TRUE(fetch_descriptors(service(), "test/told", IfAbsent::fail, 20'000).ok());
+  withdraw_descriptors("test/told");
+}
+
 TEST(DescriptorService, DropsWhoDoesNotKeepToTheProtocol) {
-  const std::string too_long(2 + kMaxDescriptorKeyBytes, 'k');
-  for (const std::string& packet : {std::string("\x07key"), std::string("\x01"), too_long}) {
+  const std::string word = decode_service_name(service()).word, too_long(1 + kMaxDescriptorKeyBytes, 'k');
+  for (const std::string& packet : {"\7" + word + "key", "\1" + word, "\1" + word + too_long}) {
     const Fd socket = stranger(service());
     ASSERT_EQ(::send(socket.get(), packet.data(), packet.size(), 0), static_cast<ssize_t>(packet.size()));
     char answer = 0;
@@ -116,7 +133,9 @@ TEST(DescriptorService, DropsWhoDoesNotKeepToTheProtocol) {
   }
   {
     const Fd asks_twice = stranger(service());
-    for (int time = 0; time < 2; ++time) ASSERT_EQ(::send(asks_twice.get(), "\1key", 4, 0), 4);
+    const std::string packet = encode_request({IfAbsent::wait, word, "key"});
+    for (int time = 0; time < 2; ++time)
+      ASSERT_EQ(::send(asks_twice.get(), packet.data(), packet.size(), 0), std::ssize(packet));
     pollfd entry{asks_twice.get(), POLLIN, 0};
     ASSERT_EQ(::poll(&entry, 1, 20'000), 1);
     char answer = 0;

@@ -51,7 +51,7 @@ TEST(DescriptorService, AnswersNobodyOutsideItsProcessNamespace) {
     serve_apart(said[1], until[0]);
   }
   ::close(said[1]);
-  std::array<char, 64> name{};
+  std::array<char, 128> name{};
   const ssize_t bytes = ::read(said[0], name.data(), name.size());
   Status status;
   if (bytes > 0) {
