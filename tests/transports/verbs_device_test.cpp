@@ -14,6 +14,7 @@
 
 #include "tests/support/scoped_variable.hpp"
 #include "tests/transports/verbs_ranks.hpp"
+#include "transports/verbs/limits.hpp"
 #include "transports/verbs/verbs_transport.hpp"
 
 namespace lockstep::internal {
@@ -322,7 +323,19 @@ TEST_F(VerbsFabrics, AWriteThatFillsNoLandingEndsTheConnection) {
   EXPECT_EQ(wire_->landed(), 1u);
   EXPECT_EQ(wire_->failure().code(), ErrorCode::internal);
   EXPECT_EQ(wire_->failure().culprit(), 1);
-  EXPECT_NE(wire_->failure().message().find("rank 1 wrote more"), std::string::npos);
+  EXPECT_NE(wire_->failure().message().find("rank 1 sent more"), std::string::npos);
+}
+
+// The receives are those of all peers.
+TEST_F(VerbsFabrics, MoreMessagesThanMayLieUnreadEndTheConnection) {
+  for (std::uint32_t i = 0; i < kReceivesOfChannel; ++i) complete(IBV_WC_RECV);
+  wire_->release(wire_->next().value());
+  complete(IBV_WC_RECV);
+  EXPECT_TRUE(wire_->failure().ok()) << wire_->failure().message();
+  const int posted = machine.receives_posted;
+  complete(IBV_WC_RECV);
+  EXPECT_NE(wire_->failure().message().find("rank 1 sent more than it may"), std::string::npos);
+  EXPECT_EQ(machine.receives_posted, posted + 1) << "for others";
 }
 
 TEST_F(VerbsFabrics, AMessageIsACallWhereThereIsNoWire) {

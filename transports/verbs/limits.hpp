@@ -16,8 +16,9 @@ inline constexpr std::uint32_t kSendDepth = 128;
 inline constexpr std::uint32_t kSignalEvery = 16;
 static_assert(kSendDepth >= 2 * kSignalEvery, "one half is retired while the other is posted");
 
-/// Receives that a peer may use, over all its channels: its messages, and the word of each transfer.
-inline constexpr std::uint32_t kReceivesOfPeer = kChannels * (kLinkSlots + kLandings);
+/// Receives that one channel of a peer may use: its messages, and the word of each transfer. All of them.
+inline constexpr std::uint32_t kReceivesOfChannel = kLinkSlots + kLandings;
+inline constexpr std::uint32_t kReceivesOfPeer = kChannels * kReceivesOfChannel;
 
 /// Bytes that travel inside the work request: a note with a frame's header and a small payload. Devices that
 /// take less refuse a queue pair with more: Broadcom's take 96, some none.

@@ -19,6 +19,7 @@ namespace lockstep::internal {
 /// What arrived over one channel of one peer.
 struct VerbsInbox {
   std::deque<Arrival> messages;
+  std::uint32_t held = 0;                // Receive slots, of these messages and of those being read.
   std::uint64_t opened = 0, landed = 0;  // Landings.
   bool has_wire = false;
 };

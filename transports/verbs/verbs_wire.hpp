@@ -15,7 +15,10 @@ class VerbsWire final : public Wire {
 
   Result<bool> send(std::span<const std::byte> head, std::span<const std::byte> body) override;
   std::optional<Arrival> next() override;
-  void release(const Arrival& arrival) override { fabric_.post(arrival.slot); }
+  void release(const Arrival& arrival) override {
+    --inbox_.held;
+    fabric_.post(arrival.slot);
+  }
   Status open_landing(std::span<std::byte> memory, bool may_take_back, Landing& landing) override;
   std::uint64_t landed() override;
   Result<bool> fill(const Landing& landing, std::span<const std::byte> memory) override;
