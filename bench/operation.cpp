@@ -43,12 +43,6 @@ constexpr Operation kOperations[] = {
     {"sendrecv", Source::predecessor, false, false, false, true, false, one, sendrecv},
 };
 
-bool is_float(DataType type) {
-  return type == DataType::f16 || type == DataType::bf16 || type == DataType::f32 || type == DataType::f64 ||
-         type == DataType::f8e4m3 || type == DataType::f8e5m2;
-}
-bool is_complex(DataType type) { return type == DataType::complex64 || type == DataType::complex128; }
-
 }  // namespace
 
 std::span<const Operation> operations() { return kOperations; }
@@ -65,24 +59,6 @@ bool Operation::writes_output(int rank, int root) const {
   if (source == Source::none) return false;
   const bool only_root = rooted && source != Source::root;
   return !only_root || rank == root;
-}
-
-bool Operation::defined(DataType type, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::min:
-    case ReduceOp::max:
-      return !is_complex(type);
-    case ReduceOp::avg:
-      return type != DataType::boolean;
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-      return !is_float(type) && !is_complex(type);
-    case ReduceOp::premul_sum:
-      return !is_complex(type) && type != DataType::boolean;
-    default:
-      return true;
-  }
 }
 
 Placement place(const Operation& operation, bool in_place, int rank, int root, std::uint64_t block_bytes,

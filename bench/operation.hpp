@@ -51,8 +51,6 @@ struct Operation {
   std::uint64_t bytes(std::uint64_t call_count, DataType type, int world) const;
   /// Whether this rank's output is written at all.
   bool writes_output(int rank, int root) const;
-  /// Whether the operator is defined for the type (a row of -d all or -o all is skipped where it is not).
-  static bool defined(DataType type, ReduceOp op);
 };
 
 std::span<const Operation> operations();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/reduce/reduce.hpp"
+
 namespace lockstep::bench {
 namespace {
 
@@ -17,7 +19,7 @@ void for_each_kind(const Options& options, const Operation& operation,
   for (DataType type : options.types) {
     for (ReduceOp op : options.redops) {
       if (operation.reduces() && options.types.size() * options.redops.size() > 1 &&
-          !Operation::defined(type, op)) {
+          !internal::check_reduction(type, op).ok()) {
         continue;
       }
       visit(type, op);

@@ -9,16 +9,12 @@
 #include "collectives/select/choose.hpp"
 #include "collectives/select/names.hpp"
 #include "lib/base/config.hpp"
+#include "lib/base/element_types.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-std::size_t alignment_of(DataType type) {
-  if (type == DataType::complex64) return 4;
-  return std::clamp<std::size_t>(size_of(type), 1, 8);
-}
 
 std::uint64_t most_elements(DataType type) {
   return static_cast<std::uint64_t>(PTRDIFF_MAX) / std::max<std::size_t>(size_of(type), 1);
@@ -250,7 +246,7 @@ void CallBuilder::check_pointer(const char* which, const void* pointer, std::uin
   if (pointer == nullptr) {
     refuse(ErrorCode::invalid_argument,
            std::string(which) + " is null, but " + std::to_string(elements) + " elements are used of it");
-  } else if (reinterpret_cast<std::uintptr_t>(pointer) % alignment_of(call_.facts.type) != 0) {
+  } else if (!is_aligned(pointer, call_.facts.type)) {
     refuse(ErrorCode::invalid_argument, std::string(which) + " is not aligned to " +
                                             std::to_string(alignment_of(call_.facts.type)) + " bytes, as " +
                                             std::string(name_of(call_.facts.type)) + " needs");

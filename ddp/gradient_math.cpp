@@ -4,9 +4,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
-#include "lib/base/float16.hpp"
 #include "lib/base/hash.hpp"
+#include "lib/reduce/element.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -14,15 +16,19 @@ namespace {
 /// Elements between two looks at the result: enough for the loop to be vectorised, few enough to stop early.
 constexpr std::size_t kBlock = 4096;
 
-template <typename Bits>
-Bits load(const void* data, std::size_t index) noexcept {
-  Bits bits;
-  std::memcpy(&bits, static_cast<const std::byte*>(data) + index * sizeof bits, sizeof bits);
-  return bits;
+template <typename Stored>
+Stored load(const void* data, std::size_t index) noexcept {
+  Stored stored;
+  std::memcpy(&stored, static_cast<const std::byte*>(data) + index * sizeof stored, sizeof stored);
+  return stored;
 }
 
-/// A number is not finite when all bits of `top` are set: its exponent, or in a format without infinities all
-/// but the sign.
+template <typename Element>
+using BitsOf = std::conditional_t<
+    std::is_integral_v<typename Element::Stored>, typename Element::Stored,
+    std::conditional_t<sizeof(typename Element::Stored) == 4, std::uint32_t, std::uint64_t>>;
+
+/// Whether no number has all bits of `top` set.
 template <typename Bits>
 bool none_at_top(const void* data, std::size_t count, Bits top) noexcept {
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
@@ -36,92 +42,55 @@ bool none_at_top(const void* data, std::size_t count, Bits top) noexcept {
   return true;
 }
 
-template <typename Bits, typename ToNumber>
-double sum_of_squares(const void* data, std::size_t count, ToNumber to_number) noexcept {
-  constexpr std::size_t kLanes = 8;  // Independent sums: the additions need not wait for one another.
-  std::array<double, kLanes> sums{};
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = to_number(load<Bits>(data, i + lane));
-      sums[lane] += value * value;
-    }
-  }
-  for (; i < count; ++i) {
-    const double value = to_number(load<Bits>(data, i));
-    sums[0] += value * value;
-  }
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return total;
-}
+/// A number is not finite when all bits of infinity are set: its exponent's, or in a format without
+/// infinities, where that is NaN, all but the sign.
+struct AreFinite {
+  const void* data;
+  bool& result;
 
-template <typename Small>
-double sum_of_small_squares(const void* data, std::size_t count) noexcept {
-  return sum_of_squares<typename Small::Bits>(
-      data, count, [](typename Small::Bits bits) { return static_cast<double>(Small::to_float(bits)); });
-}
+  template <class Element>
+  void operator()(std::size_t count) const {
+    const auto infinity = Element::store(std::numeric_limits<typename Element::Value>::infinity());
+    result = none_at_top(data, count, std::bit_cast<BitsOf<Element>>(infinity));
+  }
+};
+
+struct SumSquares {
+  const void* data;
+  double& total;
+
+  template <class Element>
+  void operator()(std::size_t count) const {
+    constexpr std::size_t kLanes = 8;  // Independent sums: the additions need not wait for one another.
+    std::array<double, kLanes> sums{};
+    const auto add = [&](std::size_t i, std::size_t lane) {
+      const auto value = static_cast<double>(Element::load(load<typename Element::Stored>(data, i)));
+      sums[lane] += value * value;
+    };
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
+    }
+    for (; i < count; ++i) add(i, 0);
+    for (const double sum : sums) total += sum;
+  }
+};
 
 }  // namespace
 
 bool is_gradient_type(DataType type) noexcept {
-  switch (type) {
-    case DataType::f16:
-    case DataType::bf16:
-    case DataType::f32:
-    case DataType::f64:
-    case DataType::complex64:
-    case DataType::complex128:
-    case DataType::f8e4m3:
-    case DataType::f8e5m2:
-      return true;
-    default:
-      return false;
-  }
+  return element::with_floats(type, 0, []<class>(std::size_t) {});
 }
 
 bool all_finite(DataType type, const void* data, std::size_t count) noexcept {
-  switch (type) {
-    case DataType::f16:
-      return none_at_top<std::uint16_t>(data, count, 0x7c00);
-    case DataType::bf16:
-      return none_at_top<std::uint16_t>(data, count, 0x7f80);
-    case DataType::f64:
-      return none_at_top<std::uint64_t>(data, count, 0x7ff0000000000000);
-    case DataType::complex64:
-      return none_at_top<std::uint32_t>(data, 2 * count, 0x7f800000);
-    case DataType::complex128:
-      return none_at_top<std::uint64_t>(data, 2 * count, 0x7ff0000000000000);
-    case DataType::f8e4m3:
-      return none_at_top<std::uint8_t>(data, count, 0x7f);
-    case DataType::f8e5m2:
-      return none_at_top<std::uint8_t>(data, count, 0x7c);
-    default:
-      return none_at_top<std::uint32_t>(data, count, 0x7f800000);
-  }
+  bool result = false;
+  return element::with_floats(type, count, AreFinite{data, result}) && result;
 }
 
 double squared_sum(DataType type, const void* data, std::size_t count) noexcept {
-  const auto single = [](std::uint32_t bits) { return static_cast<double>(std::bit_cast<float>(bits)); };
-  const auto twice = [](std::uint64_t bits) { return std::bit_cast<double>(bits); };
-  switch (type) {
-    case DataType::f16:
-      return sum_of_small_squares<F16>(data, count);
-    case DataType::bf16:
-      return sum_of_small_squares<BF16>(data, count);
-    case DataType::f64:
-      return sum_of_squares<std::uint64_t>(data, count, twice);
-    case DataType::complex64:
-      return sum_of_squares<std::uint32_t>(data, 2 * count, single);
-    case DataType::complex128:
-      return sum_of_squares<std::uint64_t>(data, 2 * count, twice);
-    case DataType::f8e4m3:
-      return sum_of_small_squares<F8E4M3>(data, count);
-    case DataType::f8e5m2:
-      return sum_of_small_squares<F8E5M2>(data, count);
-    default:
-      return sum_of_squares<std::uint32_t>(data, count, single);
-  }
+  double total = 0;
+  const bool known = element::with_floats(type, count, SumSquares{data, total});
+  return known ? total : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes) noexcept {

@@ -11,10 +11,10 @@ namespace lockstep::internal {
 /// Whether gradients may have this type: float and complex.
 bool is_gradient_type(DataType type) noexcept;
 
-/// False when any of `count` elements has an infinity or a NaN. For gradient types.
+/// False when any of `count` elements has an infinity or a NaN, and of any other type than gradients'.
 bool all_finite(DataType type, const void* data, std::size_t count) noexcept;
 
-/// Sum of squares, in f64, in an order that depends on `count` only. For gradient types.
+/// Sum of squares, in f64, in an order that depends on `count` only; NaN of any other type than gradients'.
 double squared_sum(DataType type, const void* data, std::size_t count) noexcept;
 
 /// A hash that finds accidents and resists no attacker; the same on every machine of one byte order.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ddp/gradient_math.hpp"
+#include "lib/base/element_types.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep {
@@ -47,9 +48,8 @@ double sum_over_ranks(Communicator& communicator, double squared, const std::str
 
 /// scale_copy knows no complex types: their parts are scaled alike.
 GradientSpan as_real(GradientSpan span) {
-  if (span.type == DataType::complex64) return {DataType::f32, span.data, 2 * span.count};
-  if (span.type == DataType::complex128) return {DataType::f64, span.data, 2 * span.count};
-  return span;
+  const internal::Parts parts = internal::parts_of(span.type);
+  return {parts.type, span.data, parts.count * span.count};
 }
 
 }  // namespace

@@ -8,16 +8,11 @@
 #include "ddp/bucket_plan.hpp"
 #include "ddp/gradient_math.hpp"
 #include "ddp/majority.hpp"
+#include "lib/base/element_types.hpp"
 #include "lib/bootstrap/wire.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-/// Gradients and values are computed on as what they are.
-bool is_aligned(const void* data, DataType type) {
-  const bool complex = type == DataType::complex64 || type == DataType::complex128;
-  return reinterpret_cast<std::uintptr_t>(data) % (complex ? size_of(type) / 2 : size_of(type)) == 0;
-}
 
 /// Messages, checkpoints and hooks tell parameters apart by their names.
 std::string find_shared_name(std::span<const Parameter> parameters) {

@@ -5,6 +5,7 @@
 
 #include "ddp/bucket_plan.hpp"
 #include "ddp/device/gradient_pass.hpp"
+#include "lib/base/element_types.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -163,11 +164,8 @@ void GradientKernels::scale(const BucketPlan::Bucket& bucket, std::byte* data, d
   const void* const source = data;
   void* const destination = data;
   const ScaleFactor scale{factor};
-  ReduceJob job{bucket.type, ReduceOp::sum, bucket.count, {&source, 1}, {&destination, 1}};
-  if (bucket.type == DataType::complex64 || bucket.type == DataType::complex128) {  // Parts are scaled alike.
-    job.type = bucket.type == DataType::complex64 ? DataType::f32 : DataType::f64;
-    job.count *= 2;
-  }
+  const Parts parts = parts_of(bucket.type);  // Which are scaled alike.
+  ReduceJob job{parts.type, ReduceOp::sum, parts.count * bucket.count, {&source, 1}, {&destination, 1}};
   job.factors = {&scale, 1};
   backend_.reduce(job, stream).throw_if_error();
 }

@@ -31,29 +31,6 @@ struct Arguments {
   double* norm;         ///< fold: where the norm is wanted; may be null.
 };
 
-/// Calls body.template operator()<Element>(count) with the elements that the type is made of.
-template <class Body>
-LOCKSTEP_BOTH void with_element(DataType type, std::uint64_t count, Body body) {
-  switch (type) {
-    case DataType::f16:
-      return body.template operator()<element::Widened<F16>>(count);
-    case DataType::bf16:
-      return body.template operator()<element::Widened<BF16>>(count);
-    case DataType::f8e4m3:
-      return body.template operator()<element::Widened<F8E4M3>>(count);
-    case DataType::f8e5m2:
-      return body.template operator()<element::Widened<F8E5M2>>(count);
-    case DataType::f64:
-      return body.template operator()<element::Direct<double>>(count);
-    case DataType::complex64:
-      return body.template operator()<element::Direct<float>>(2 * count);
-    case DataType::complex128:
-      return body.template operator()<element::Direct<double>>(2 * count);
-    default:
-      return body.template operator()<element::Direct<float>>(count);
-  }
-}
-
 LOCKSTEP_BOTH bool is_finite(double value) { return value - value == 0; }
 
 LOCKSTEP_BOTH void note_least(std::uint64_t* word, std::uint64_t value) {
@@ -144,16 +121,16 @@ struct Hash {
 };
 
 LOCKSTEP_BOTH void scrub(const Arguments& a, std::uint64_t thread, std::uint64_t threads) {
-  if (a.count > 0) with_element(a.type, a.count, Scrub{a, thread, threads});
+  if (a.count > 0) element::with_floats(a.type, a.count, Scrub{a, thread, threads});
 }
 LOCKSTEP_BOTH void square(const Arguments& a, std::uint64_t thread) {
-  with_element(a.type, a.count, Square{a, thread});
+  element::with_floats(a.type, a.count, Square{a, thread});
 }
 LOCKSTEP_BOTH void scale(const Arguments& a, std::uint64_t thread, std::uint64_t threads) {
-  with_element(a.type, a.count, Scale{a, thread, threads});
+  element::with_floats(a.type, a.count, Scale{a, thread, threads});
 }
 LOCKSTEP_BOTH void hash(const Arguments& a, std::uint64_t thread, std::uint64_t threads) {
-  with_element(a.type, a.count, Hash{a, thread, threads});
+  element::with_floats(a.type, a.count, Hash{a, thread, threads});
 }
 
 /// Thread of kFolds: a run of slots becomes one number, in its first slot.

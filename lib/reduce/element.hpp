@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "lib/base/both.hpp"
+#include "lib/base/element_types.hpp"
 #include "lib/base/float16.hpp"
 #ifdef __CUDACC__
 #include "lib/reduce/cuda/small_float.cuh"
@@ -40,6 +41,39 @@ template <typename Part>
 struct Complex {
   Part real, imaginary;
 };
+
+/// Calls body.template operator()<Element>(count) with the real floats that so many elements of a float or
+/// complex type are made of. False, without a call, for any other type. A new one has to be listed here.
+template <class Body>
+LOCKSTEP_BOTH bool with_floats(DataType type, std::uint64_t count, Body body) {
+  const Parts parts = parts_of(type);
+  count *= parts.count;
+  switch (parts.type) {
+    case DataType::f16:
+      return body.template operator()<Widened<F16>>(count), true;
+    case DataType::bf16:
+      return body.template operator()<Widened<BF16>>(count), true;
+    case DataType::f8e4m3:
+      return body.template operator()<Widened<F8E4M3>>(count), true;
+    case DataType::f8e5m2:
+      return body.template operator()<Widened<F8E5M2>>(count), true;
+    case DataType::f32:
+      return body.template operator()<Direct<float>>(count), true;
+    case DataType::f64:
+      return body.template operator()<Direct<double>>(count), true;
+    case DataType::i8:
+    case DataType::u8:
+    case DataType::i32:
+    case DataType::u32:
+    case DataType::i64:
+    case DataType::u64:
+    case DataType::boolean:
+    case DataType::complex64:  // Is its parts.
+    case DataType::complex128:
+      return false;
+  }
+  return false;
+}
 
 /// Integers go by way of u64, which wraps: the low bits of a sum or product depend on nothing else.
 template <typename T>

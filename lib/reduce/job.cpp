@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "lib/base/element_types.hpp"
 #include "lib/reduce/convert.hpp"
 #include "lib/reduce/reduce.hpp"
 
@@ -10,12 +11,10 @@ namespace {
 
 /// Kernels cannot read elements that straddle their own size.
 Status check_alignment(DataType type, const void* pointer) {
-  const bool parts = type == DataType::complex64 || type == DataType::complex128;
-  const std::size_t alignment = parts ? size_of(type) / 2 : size_of(type);
-  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0) return Status();
+  if (is_aligned(pointer, type)) return Status();
   return Status(ErrorCode::invalid_argument, "a buffer of " + std::string(name_of(type)) +
                                                  " on a device has to start at a multiple of " +
-                                                 std::to_string(alignment) + " bytes");
+                                                 std::to_string(alignment_of(type)) + " bytes");
 }
 
 Status check_blocks(DataType type, std::size_t block) {

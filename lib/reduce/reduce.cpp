@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "lib/base/element_types.hpp"
 #include "lib/reduce/copy.hpp"
 #include "lib/reduce/kernel.hpp"
 
@@ -17,8 +18,6 @@ namespace {
 /// cost of a callback from an interpreted language, small enough for L1 together with the sources' blocks,
 /// and for any thread's stack.
 constexpr std::size_t kUserBlockBytes = 8 << 10;
-
-bool is_complex(DataType type) { return type == DataType::complex64 || type == DataType::complex128; }
 
 const void* at_byte(const void* base, std::size_t offset) {
   return static_cast<const std::byte*>(base) + offset;

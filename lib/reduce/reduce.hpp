@@ -15,8 +15,6 @@ namespace lockstep::internal {
 /// type, not f32").
 Status check_reduction(DataType type, ReduceOp op);
 
-constexpr bool is_integer(DataType type) { return type >= DataType::i8 && type <= DataType::u64; }
-
 /// One reduction: for every destination d, d[i] = finish(sources[0][i] op sources[1][i] op ...), combined
 /// strictly from left to right, with f32 accumulation for f16, bf16 and fp8. Ownership: reads and writes only
 /// [0, count) of each buffer. A source may be the same address as a destination (in place); partial overlap

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
-#include <random>
 
+#include "ddp/device/gradient_pass.hpp"
+#include "lib/base/element_types.hpp"
 #include "lib/base/float16.hpp"
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/thrown_by.hpp"
@@ -20,9 +23,7 @@ constexpr DataType kTypes[] = {DataType::f16,       DataType::bf16,       DataTy
                                DataType::complex64, DataType::complex128, DataType::f8e4m3, DataType::f8e5m2};
 
 /// Reals of a complex type count as two elements here.
-std::size_t reals(DataType type) {
-  return type == DataType::complex64 || type == DataType::complex128 ? 2 : 1;
-}
+std::size_t reals(DataType type) { return parts_of(type).count; }
 
 void put(DataType type, void* data, std::size_t real, double value) {
   const auto as = [&](auto stored) {
@@ -85,6 +86,26 @@ TEST(GradientMath, SumsSquares) {
       }
       EXPECT_EQ(squared_sum(type, data.data(), count), expected) << name_of(type) << " x " << count;
     }
+  }
+}
+
+TEST(GradientMath, TakesNoOtherTypeForFloats) {
+  const std::uint64_t ones = 1;
+  for (int i = 0; i <= kDataTypeCount; ++i) {  // The last is no type at all.
+    const auto type = static_cast<DataType>(i);
+    const bool listed = std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
+    EXPECT_EQ(is_gradient_type(type), listed) << name_of(type);
+    if (listed) continue;
+    EXPECT_FALSE(all_finite(type, &ones, 1)) << name_of(type);
+    EXPECT_TRUE(std::isnan(squared_sum(type, &ones, 1))) << name_of(type);
+    double sum = 0;
+    gradient_pass::Arguments pass{};
+    pass.type = type;
+    pass.data = const_cast<std::uint64_t*>(&ones);
+    pass.count = 1;
+    pass.slots = &sum;
+    gradient_pass::square(pass, 0);
+    EXPECT_EQ(sum, 0) << name_of(type);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "lib/base/element_types.hpp"
 #include "lib/base/float16.hpp"
 #include "lockstep/types.hpp"
 
@@ -18,7 +19,6 @@ using Complex = std::complex<double>;
 inline bool is_float(DataType type) {
   return type <= DataType::f64 || type == DataType::f8e4m3 || type == DataType::f8e5m2;
 }
-inline bool is_complex(DataType type) { return type == DataType::complex64 || type == DataType::complex128; }
 inline bool is_unsigned(DataType type) {
   return type == DataType::u8 || type == DataType::u32 || type == DataType::u64 || type == DataType::boolean;
 }

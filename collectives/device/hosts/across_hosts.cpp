@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -10,7 +11,8 @@
 #include "collectives/device/patience.hpp"
 #include "collectives/engine/group_hosts.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
-#include "lib/reduce/convert.hpp"
+#include "lib/base/element_types.hpp"
+#include "lib/reduce/element.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {
@@ -34,29 +36,29 @@ double number(const void* element) {
   return static_cast<double>(value);
 }
 
-double as_double(DataType type, const void* element) {
+/// Of a real type: others have no factors.
+double as_double(DataType type, const void* data) {
   switch (type) {
     case DataType::i8:
-      return number<std::int8_t>(element);
+      return number<std::int8_t>(data);
     case DataType::u8:
-      return number<std::uint8_t>(element);
+      return number<std::uint8_t>(data);
     case DataType::i32:
-      return number<std::int32_t>(element);
+      return number<std::int32_t>(data);
     case DataType::u32:
-      return number<std::uint32_t>(element);
+      return number<std::uint32_t>(data);
     case DataType::i64:
-      return number<std::int64_t>(element);
+      return number<std::int64_t>(data);
     case DataType::u64:
-      return number<std::uint64_t>(element);
-    case DataType::f32:
-      return number<float>(element);
-    case DataType::f64:
-      return number<double>(element);
+      return number<std::uint64_t>(data);
     default:
       break;
   }
-  float value = 0;
-  widen(type, element, &value, 1, 1);
+  double value = 0;
+  const auto read_as = [&]<class Element>(std::uint64_t) {
+    value = Element::load(*static_cast<const typename Element::Stored*>(data));
+  };
+  if (!element::with_floats(type, 1, read_as)) std::abort();
   return value;
 }
 

@@ -9,9 +9,10 @@
 #include <cstring>
 #include <vector>
 
+#include "lib/base/element_types.hpp"
 #include "lib/base/env.hpp"
-#include "lib/base/float16.hpp"
 #include "lib/reduce/convert.hpp"
+#include "lib/reduce/element.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal::host_kernels {
@@ -30,22 +31,13 @@ T read(const void* from) {
 
 double value_of(const ScaleFactor& factor, DataType type) {
   if (factor.device == nullptr) return factor.value;
-  switch (type) {
-    case DataType::f64:
-      return read<double>(factor.device);
-    case DataType::f32:
-      return read<float>(factor.device);
-    case DataType::f16:
-      return F16::to_float(read<std::uint16_t>(factor.device));
-    case DataType::bf16:
-      return BF16::to_float(read<std::uint16_t>(factor.device));
-    case DataType::f8e4m3:
-      return F8E4M3::to_float(read<std::uint8_t>(factor.device));
-    case DataType::f8e5m2:
-      return F8E5M2::to_float(read<std::uint8_t>(factor.device));
-    default:
-      std::abort();  // Integers are not read as such, and check_job() lets no others have factors.
-  }
+  double value = 0;
+  const auto read_as = [&]<class Element>(std::uint64_t) {
+    value = Element::load(read<typename Element::Stored>(factor.device));
+  };
+  // Integers are not read as such, and check_job() lets no others have factors.
+  if (!element::with_floats(type, 1, read_as)) std::abort();
+  return value;
 }
 
 void scale(DataType type, const void* from, std::byte* to, std::size_t count, const ScaleFactor& factor) {

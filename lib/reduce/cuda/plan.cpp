@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "lib/base/element_types.hpp"
+
 namespace lockstep::internal::cuda {
 namespace {
 
@@ -43,10 +45,10 @@ Work work_of(const ReduceJob& job) {
     return {DataType::u8, ReduceOp::bor, job.count * size_of(job.type), 1, false};
   }
   if (job.type == DataType::boolean) work.op = of_bits(work.op);
-  const bool complex = job.type == DataType::complex64 || job.type == DataType::complex128;
-  if (complex && work.op == ReduceOp::sum) {
-    work.type = job.type == DataType::complex64 ? DataType::f32 : DataType::f64;
-    work.count *= 2;
+  if (work.op == ReduceOp::sum) {
+    const Parts parts = parts_of(job.type);
+    work.type = parts.type;
+    work.count *= parts.count;
   }
   const bool ordered = work.op == ReduceOp::min || work.op == ReduceOp::max || work.divisor > 1;
   if (!ordered) work.type = without_sign(work.type);

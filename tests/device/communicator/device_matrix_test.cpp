@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "lib/base/element_types.hpp"
 #include "lib/base/threads.hpp"
 #include "lib/reduce/reduce.hpp"
 #include "tests/device/communicator/device_world.hpp"
@@ -57,8 +58,7 @@ class Rank {
         const auto op = static_cast<ReduceOp>(o);
         if (!check_reduction(type, op).ok()) continue;
         // Hosts multiply in another order, which shows in the sign of a complex zero.
-        const bool is_complex = type == DataType::complex64 || type == DataType::complex128;
-        if (!one_host_ && is_complex && op == ReduceOp::prod) continue;
+        if (!one_host_ && is_complex(type) && op == ReduceOp::prod) continue;
         for (const Collective collective :
              {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}) {
           run(collective, type, op, 777, Memory::mixed);
