@@ -244,6 +244,20 @@ std::string_view raw_value(const Variable& variable) {
   return value != nullptr && *value != '\0' ? std::string_view(value) : variable.default_value;
 }
 
+/// An entry of a list in lines of the width of the documents.
+std::string wrapped(std::string_view entry) {
+  constexpr std::size_t kColumns = 120;
+  std::string lines;
+  std::string_view indent;
+  while (indent.size() + entry.size() > kColumns) {
+    const std::size_t space = entry.rfind(' ', kColumns - indent.size());
+    lines += std::string(indent) + std::string(entry.substr(0, space)) + "\n";
+    entry.remove_prefix(space + 1);
+    indent = "  ";
+  }
+  return lines + std::string(indent) + std::string(entry) + "\n";
+}
+
 /// The parsed value, else the parsed default, else zero (of a variable whose default is "chosen by the
 /// library").
 template <typename T>
@@ -301,15 +315,11 @@ std::string variables_markdown() {
   std::string page =
       "# Environment variables\n\n"
       "An unknown `LOCKSTEP_` name, or a value that is not allowed, is an error at start. An empty value "
-      "counts as not set.\n\n"
-      "| variable | value | default | meaning |\n|---|---|---|---|\n";
+      "counts as not\nset.\n\n";
   for (const Variable& variable : kVariables) {
     std::string value = description(variable);
-    for (std::size_t i = 0; (i = value.find('|', i)) != std::string::npos; i += 2) value.replace(i, 1, "\\|");
-    const std::string fallback =
-        variable.default_value.empty() ? "" : "`" + std::string(variable.default_value) + "`";
-    page += "| `" + std::string(variable.name) + "` | " + value + " | " + fallback + " | " +
-            std::string(variable.help) + " |\n";
+    if (!variable.default_value.empty()) value += "; default `" + std::string(variable.default_value) + "`";
+    page += wrapped("- `" + std::string(variable.name) + "` (" + value + "): " + std::string(variable.help));
   }
   return page;
 }

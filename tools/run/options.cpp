@@ -45,7 +45,7 @@ std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
       ->check(CLI::NonNegativeNumber);
   app.add_flag("-q,--quiet", options.quiet, "Show no output of ranks, except of one that fails");
   app.add_flag("--dry-run", options.dry_run, "Print each rank's variables and run nothing");
-  app.add_flag("--variables", options.variables, "Print the table of LOCKSTEP_ variables");
+  app.add_flag("--variables", options.variables, "Print every LOCKSTEP_ variable");
   try {
     app.parse(argc, argv);
     if (options.variables) return std::nullopt;
