@@ -216,6 +216,9 @@ class LOCKSTEP_API Communicator {
                                         const CallOptions& options = {});
 
   // ---- point to point
+  //
+  // Wrong arguments are an error of the call and nothing more: messages have no common order from which the
+  // peers could know which of theirs is meant, so they wait on, and the call may be made again, rightly.
 
   /// Sends `count` elements to `destination` with `tag` (>= 0). Messages between two ranks with one tag
   /// arrive in order. A small message (up to 4 KiB), or one of any size to this rank itself, is buffered, and

@@ -96,6 +96,28 @@ TEST_P(Messages, FromAnySourceEndWhenAllOthersHaveLeft) {
   });
 }
 
+TEST_P(Messages, WrongCallsLeaveTheRightOnesToCome) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    const Rescue rescue(comm);
+    float x = static_cast<float>(comm.rank());
+    const auto refused = [](const auto& call) {
+      EXPECT_EQ(error_of(call).first, ErrorCode::invalid_argument);
+    };
+    if (comm.rank() == 0) {
+      refused([&] { comm.send(nullptr, 1, DataType::f32, 1); });
+      refused([&] { comm.send(&x, 1, static_cast<DataType>(99), 1); });
+      refused([&] { comm.send(&x, 1, DataType::f32, 1, -1); });
+      x = 7;
+      comm.send(&x, 1, DataType::f32, 1);
+    } else {
+      refused([&] { comm.recv(nullptr, 1, DataType::f32, 0); });
+      comm.recv(&x, 1, DataType::f32, 0);
+      EXPECT_EQ(x, 7.0f);
+    }
+    comm.barrier();
+  });
+}
+
 TEST_P(Messages, ALongOneIsMatchedThoughManyLieUnreceived) {
   on_ranks(2, GetParam(), [](Communicator& comm) {
     const Rescue rescue(comm);

@@ -47,6 +47,19 @@ class Refusals(unittest.TestCase):
         self.assertEqual((second.code, second.culprit), (ErrorCode.REFUSED, 0), second)
         self.assertRegex(str(second), reason)
 
+    def test_of_a_message_is_none_of_the_others(self):
+        def function(ranks):
+            received = array("d", [0])
+            if ranks.rank == 0:
+                for wrong in (lambda: ranks.send([7.0], 1), lambda: ranks.send(array("d", [7]), 1, algorith="ring"),
+                              lambda: ranks.send(array("d", [7]), 1.5)):
+                    self.assertRaises(TypeError, wrong)
+                ranks.send(array("d", [7]), 1)
+            else:
+                ranks.recv(received, 0)
+            return received[0]
+        self.assertEqual(in_threads(function), [0, 7])
+
     def test_what_is_no_buffer(self):
         self.refused(lambda ranks: ranks.all_reduce([1.0]), "list is no array")
 

@@ -213,7 +213,7 @@ class Communicator:
     # ---- point to point
 
     def send(self, data, destination, tag=0, wait=True, **choices):
-        """Sends data; messages between two ranks with one tag arrive in order."""
+        """Sends data; messages between two ranks with one tag arrive in order. Of a wrong call the peer hears nothing."""
         buffer = Buffer.of(data, writable=False)
         return self._run("send", (buffer,), wait, choices, buffer.address, buffer.count, buffer.type,
                          whole_number(destination, "destination"), whole_number(tag, "tag"))
