@@ -10,7 +10,9 @@
 #include <future>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/eventually.hpp"
@@ -149,6 +151,48 @@ TEST_F(HostBackendTest, AQuestionBreaksTheCaptureOfAProcessUnlessItsThreadHeedsN
   must(asked_on_a_thread());
   must(backend_.destroy_graph(must(backend_.end_capture(s))));
   must(backend_.destroy_event(event));
+}
+
+TEST_F(HostBackendTest, WhatCouldWaitForRecordedWorkIsRefusedInACaptureAndBreaksIt) {
+  const DeviceStream s = stream(), other = stream();
+  const DeviceEvent event = must(backend_.create_event());
+  must(backend_.record(event, other));
+  void* const memory = must(backend_.allocate(0, 64, MemoryKind::plain));
+  void* const pinned = must(backend_.allocate_pinned(64));
+  const std::pair<const char*, std::function<Status()>> calls[] = {
+      {"allocating memory", [&] { return backend_.allocate(0, 64, MemoryKind::plain).status(); }},
+      {"allocating memory", [&] { return backend_.allocate_pinned(64).status(); }},
+      {"freeing memory", [&] { return backend_.free(memory); }},
+      {"freeing memory", [&] { return backend_.free_pinned(pinned); }},
+      {"waiting for a stream", [&] { return backend_.synchronize(other); }},
+      {"asking for the state of a stream", [&] { return backend_.idle(other).status(); }},
+      {"waiting for an event", [&] { return backend_.synchronize_event(event); }},
+      {"asking for the state of an event", [&] { return backend_.query(event).status(); }},
+  };
+  for (const auto& [what, call] : calls) {
+    must(backend_.begin_capture(s, CaptureScope::thread));
+    EXPECT_EQ(call().message(), std::string(what) + " is not allowed while a stream is being captured");
+    EXPECT_EQ(backend_.end_capture(s).status().message(),
+              std::string("the capture is broken: ") + what + " meanwhile");
+  }
+  must(backend_.free(memory));  // Nothing was done, and nothing is captured any more.
+  must(backend_.free_pinned(pinned));
+  must(backend_.destroy_event(event));
+}
+
+TEST_F(HostBackendTest, ACaptureThatIsNoneIsRefused) {
+  const DeviceStream s = stream();
+  EXPECT_EQ(backend_.begin_capture(nullptr, CaptureScope::thread).code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(backend_.end_capture(s).status().message(), "the stream is not being captured");
+  EXPECT_FALSE(must(backend_.capturing(s)));
+  must(backend_.begin_capture(s, CaptureScope::thread));
+  EXPECT_TRUE(must(backend_.capturing(s)));
+  EXPECT_EQ(backend_.begin_capture(s, CaptureScope::thread).message(),
+            "the stream is being captured already");
+  const DeviceGraph graph = must(backend_.end_capture(s));
+  must(backend_.destroy_graph(graph));
+  EXPECT_EQ(backend_.replay(graph, s).code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(backend_.destroy_graph(graph).code(), ErrorCode::invalid_argument);
 }
 
 TEST_F(HostBackendTest, AWaitComparesAsSequenceNumbersDo) {
