@@ -1,4 +1,5 @@
-// Hooks by name, for command lines.
+#include "ddp/hooks/hook_names.hpp"
+
 #include <string>
 
 #include "lockstep/ddp/hooks.hpp"
@@ -22,6 +23,12 @@ constexpr NamedHook kHooks[] = {
 };
 
 }  // namespace
+
+std::vector<std::string_view> internal::hook_names() {
+  std::vector<std::string_view> names;
+  for (const NamedHook& hook : kHooks) names.push_back(hook.name);
+  return names;
+}
 
 std::shared_ptr<CommunicationHook> hook_by_name(std::string_view name) {
   std::string names;

@@ -5,10 +5,10 @@
 
 #include <limits>
 #include <map>
-#include <numeric>
 #include <string>
 
 #include "lockstep/ddp.hpp"
+#include "tests/ddp/hooks/every_hook.hpp"
 #include "tests/ddp/hooks/net.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
@@ -228,6 +228,8 @@ void expect_no_trace(int ranks) {
     if (::testing::Test::HasFailure()) return;
   }
 }
+
+TEST(FailedSteps, AreTriedWithEveryHook) { testing::expect_row_of_every_hook(kCases); }
 
 TEST(FailedSteps, LeaveNoTraceInAHookOfAReducer) {
   expect_no_trace<Reducer>(2);

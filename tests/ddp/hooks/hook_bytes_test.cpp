@@ -9,6 +9,7 @@
 #include <random>
 
 #include "lockstep/ddp.hpp"
+#include "tests/ddp/hooks/every_hook.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
 
@@ -219,15 +220,19 @@ std::shared_ptr<CommunicationHook> top_k() { return make_top_k_hook({.share = 0.
 std::shared_ptr<CommunicationHook> power_sgd() { return make_power_sgd_hook({.start_step = 1}); }
 
 // Random matrices have no low rank and no few large elements: the last two are far off in a single step.
-INSTANTIATE_TEST_SUITE_P(All, Hooks,
-                         ::testing::Values(HookCase{"bf16", bf16, half_bytes, 0.005},
-                                           HookCase{"f16", f16, half_bytes, 0.001},
-                                           HookCase{"i8", i8, quantised_bytes, 0.02},
-                                           HookCase{"f8e4m3", e4m3, quantised_bytes, 0.06},
-                                           HookCase{"f8e5m2", e5m2, quantised_bytes, 0.12},
-                                           HookCase{"top_k", top_k, top_k_bytes, 0.95},
-                                           HookCase{"powersgd", power_sgd, power_sgd_bytes, 0.95}),
+constexpr HookCase kCases[] = {
+    {"bf16", bf16, half_bytes, 0.005},
+    {"f16", f16, half_bytes, 0.001},
+    {"i8", i8, quantised_bytes, 0.02},
+    {"f8e4m3", e4m3, quantised_bytes, 0.06},
+    {"f8e5m2", e5m2, quantised_bytes, 0.12},
+    {"top_k", top_k, top_k_bytes, 0.95},
+    {"powersgd", power_sgd, power_sgd_bytes, 0.95},
+};
+INSTANTIATE_TEST_SUITE_P(All, Hooks, ::testing::ValuesIn(kCases),
                          [](const auto& row) { return row.param.name; });
+
+TEST(HookCases, AreThoseOfAllHooks) { testing::expect_row_of_every_hook(kCases); }
 
 TEST(PowerSgd, SendsAsIsBeforeItsFirstStep) {
   on_ranks(2, "auto", [](Communicator& communicator) {
@@ -295,7 +300,7 @@ TEST(HookOptions, ThatMakeNoSenseAreRefused) {
 
 TEST(HookOptions, NamesMakeTheHooks) {
   EXPECT_EQ(hook_by_name("none"), nullptr);
-  for (const char* name : {"bf16", "f16", "i8", "f8e4m3", "f8e5m2", "top_k", "powersgd"}) {
+  for (const std::string_view name : testing::every_hook()) {
     EXPECT_TRUE(hook_by_name(name)->name().starts_with(name)) << hook_by_name(name)->name();
   }
 }

@@ -31,12 +31,14 @@ struct Case {
 };
 inline constexpr Case kCases[] = {
     {"i8", [] { return make_quantised_hook(); }},
-    {"f8", [] { return make_quantised_hook({.type = DataType::f8e4m3, .block = 64}); }},
+    {"f8e4m3", [] { return make_quantised_hook({.type = DataType::f8e4m3, .block = 64}); }},
+    {"f8e5m2", [] { return make_quantised_hook({.type = DataType::f8e5m2}); }},
     {"top_k", [] { return make_top_k_hook({.share = 0.05}); }},
     {"powersgd", [] { return make_power_sgd_hook({.rank = 2, .start_step = 3}); }},
     {"powersgd that starts after the checkpoint",
      [] { return make_power_sgd_hook({.rank = 2, .start_step = 8}); }, false},
     {"bf16", [] { return make_half_hook(); }, false},
+    {"f16", [] { return make_half_hook(DataType::f16); }, false},
 };
 
 inline ReducerOptions options_of(const Case& hook, bool weighted = false) {

@@ -10,6 +10,7 @@
 #include "ddp/bucket_gaps.hpp"
 #include "lib/base/float16.hpp"
 #include "tests/ddp/digits_data.hpp"
+#include "tests/ddp/hooks/every_hook.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
 #include "tests/engine/local_ranks.hpp"
 
@@ -83,7 +84,7 @@ TEST(Sharded, TakesTheStepsOfASingleProcessBitForBit) {
 /// A hook brings every rank the whole sum; what differs between the stages is the memory that it runs over.
 TEST(Sharded, StepsWithAHookInBothStagesAlike) {
   constexpr std::size_t kSteps = 12;  // PowerSGD compresses from the tenth on.
-  for (const char* hook : {"bf16", "f16", "i8", "f8e4m3", "f8e5m2", "top_k", "powersgd"}) {
+  for (const std::string_view hook : testing::every_hook()) {
     on_ranks(3, "auto", [&](Communicator& communicator) {
       std::vector<std::vector<float>> values[2];
       for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients}) {
