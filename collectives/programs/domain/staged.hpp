@@ -109,4 +109,13 @@ Program staged_giver_program(const StagedBlocks& staged, int taker, CopyIn copy_
   return std::move(builder).build();
 }
 
+/// Block q of every other rank's piece, into the slot's place for that rank.
+inline void copy_in_each(LaneBuilder& lane, int q, const StagedBlocks& staged, const Shape& shape,
+                         const Blocks& pieces) {
+  for (int to = 0; to < shape.world; ++to) {
+    const Range block = staged.block(q, pieces[to]);
+    if (to != shape.rank) lane.copy(input(block), staged.slot(q, shape.rank, to, block.count));
+  }
+}
+
 }  // namespace lockstep::internal

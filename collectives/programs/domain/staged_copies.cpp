@@ -82,13 +82,7 @@ Program all_to_all_staged(const Shape& shape) {
   const StagedBlocks staged(shape, shape.count, shape.world);
   const Blocks blocks = Blocks::of(shape);
   return staged_program(
-      staged, kEverybody,
-      [&](LaneBuilder& lane, int q) {
-        for (int to = 0; to < shape.world; ++to) {
-          const Range block = staged.block(q, blocks[to]);
-          if (to != shape.rank) lane.copy(input(block), staged.slot(q, shape.rank, to, block.count));
-        }
-      },
+      staged, kEverybody, [&](LaneBuilder& lane, int q) { copy_in_each(lane, q, staged, shape, blocks); },
       [&](LaneBuilder& lane, int q) {
         for (int from = 0; from < shape.world; ++from) {
           const Range block = staged.block(q, blocks[from]);

@@ -9,6 +9,20 @@
 #include "collectives/programs/domain/staged.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+/// Block q of a piece of the input, which is the index-th in the others' slots, to the output.
+void reduce_versions(LaneBuilder& lane, int q, const StagedBlocks& staged, const Shape& shape, Range piece,
+                     int index) {
+  const Range block = staged.block(q, piece);
+  std::vector<Slice> versions;
+  for (int from = 0; from < shape.world; ++from)
+    versions.push_back(from == shape.rank ? input(block) : staged.slot(q, from, index, block.count));
+  const Slice result = output({block.begin - piece.begin, block.count});
+  lane.reduce(versions, {&result, 1}, true);
+}
+
+}  // namespace
 
 Program reduce_staged(const Shape& shape) {
   const StagedBlocks staged(shape, shape.count, 1);
@@ -21,15 +35,7 @@ Program reduce_staged(const Shape& shape) {
   }
   return staged_program(
       staged, kEverybody, [](LaneBuilder&, int) {},
-      [&](LaneBuilder& lane, int q) {
-        const Range block = staged.block(q, whole);
-        std::vector<Slice> versions;
-        for (int from = 0; from < shape.world; ++from) {
-          versions.push_back(from == shape.rank ? input(block) : staged.slot(q, from, 0, block.count));
-        }
-        const Slice result = output(block);
-        lane.reduce(versions, {&result, 1}, true);
-      });
+      [&](LaneBuilder& lane, int q) { reduce_versions(lane, q, staged, shape, whole, 0); });
 }
 
 Program reduce_scatter_staged(const Shape& shape) {
@@ -37,23 +43,8 @@ Program reduce_scatter_staged(const Shape& shape) {
   const StagedBlocks staged(shape, blocks.longest(), shape.world);
   const Range own = blocks[shape.rank];
   return staged_program(
-      staged, kEverybody,
-      [&](LaneBuilder& lane, int q) {
-        for (int to = 0; to < shape.world; ++to) {
-          const Range block = staged.block(q, blocks[to]);
-          if (to != shape.rank) lane.copy(input(block), staged.slot(q, shape.rank, to, block.count));
-        }
-      },
-      [&](LaneBuilder& lane, int q) {
-        const Range block = staged.block(q, own);
-        std::vector<Slice> versions;
-        for (int from = 0; from < shape.world; ++from) {
-          versions.push_back(from == shape.rank ? input(block)
-                                                : staged.slot(q, from, shape.rank, block.count));
-        }
-        const Slice result = output({block.begin - own.begin, block.count});
-        lane.reduce(versions, {&result, 1}, true);
-      });
+      staged, kEverybody, [&](LaneBuilder& lane, int q) { copy_in_each(lane, q, staged, shape, blocks); },
+      [&](LaneBuilder& lane, int q) { reduce_versions(lane, q, staged, shape, own, shape.rank); });
 }
 
 }  // namespace lockstep::internal
