@@ -6,6 +6,36 @@
 
 namespace lockstep::internal {
 
+/// What becomes of a part's slices and steps in the whole.
+struct Composition::Home {
+  const Part& part;
+  const Slice scratch;
+  const std::span<const std::size_t> lanes;
+  const std::uint32_t first_slice;
+  std::vector<std::uint32_t> first_step;  ///< In each lane.
+
+  Slice placed(Slice slice) const {
+    const Slice& home = slice.space == Space::input    ? part.input
+                        : slice.space == Space::output ? part.output
+                                                       : scratch;
+    return Slice{home.space, kSelf, home.offset + slice.offset, slice.count};
+  }
+  Step placed(Step step) const {
+    if (step.peer != kSelf) step.peer = part.ranks[static_cast<std::size_t>(step.peer)];
+    step.finish &= part.finishes;
+    step.src = placed(step.src);
+    step.dst = placed(step.dst);
+    step.operands += first_slice;
+    step.destinations += first_slice;
+    for (After& ticket : step.after) {
+      if (ticket.steps == 0) continue;
+      ticket.steps += first_step[ticket.lane];
+      ticket.lane = static_cast<std::uint32_t>(lanes[ticket.lane]);
+    }
+    return step;
+  }
+};
+
 Composition::Track Composition::track() {
   tracks_.emplace_back();
   return tracks_.size() - 1;
@@ -37,44 +67,29 @@ void Composition::join(std::size_t lane, const Completion& after) {
   }
 }
 
-Completion Composition::add(Track track, const Part& part, const Completion& after) {
-  const Slice memory = reserve(part.program.scratch);
-  const auto placed = [&](Slice slice) {
-    const Slice& home = slice.space == Space::input    ? part.input
-                        : slice.space == Space::output ? part.output
-                                                       : memory;
-    return Slice{home.space, kSelf, home.offset + slice.offset, slice.count};
-  };
-  const auto first_slice = static_cast<std::uint32_t>(program_.slices.size());
-  for (const Slice& slice : part.program.slices) program_.slices.push_back(placed(slice));
-
+/// The first so many lanes of a track, in the whole.
+std::span<const std::size_t> Composition::lanes_of(Track track, std::size_t count) {
   auto& lanes = tracks_[track];
-  while (lanes.size() < part.program.lanes.size()) {
+  while (lanes.size() < count) {
     lanes.push_back(program_.lanes.size());
     program_.lanes.emplace_back();
   }
-  std::vector<std::uint32_t> first_step;
-  for (std::size_t i = 0; i < part.program.lanes.size(); ++i) {
+  return std::span(lanes).first(count);
+}
+
+Completion Composition::add(Track track, const Part& part, const Completion& after) {
+  const auto lanes = lanes_of(track, part.program.lanes.size());
+  Home home{
+      part, reserve(part.program.scratch), lanes, static_cast<std::uint32_t>(program_.slices.size()), {}};
+  for (const Slice& slice : part.program.slices) program_.slices.push_back(home.placed(slice));
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
     if (!part.program.lanes[i].steps.empty()) join(lanes[i], after);
-    first_step.push_back(static_cast<std::uint32_t>(program_.lanes[lanes[i]].steps.size()));
+    home.first_step.push_back(static_cast<std::uint32_t>(program_.lanes[lanes[i]].steps.size()));
   }
   Completion complete;
-  for (std::size_t i = 0; i < part.program.lanes.size(); ++i) {
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
     auto& steps = program_.lanes[lanes[i]].steps;
-    for (Step step : part.program.lanes[i].steps) {
-      if (step.peer != kSelf) step.peer = part.ranks[static_cast<std::size_t>(step.peer)];
-      step.finish &= part.finishes;
-      step.src = placed(step.src);
-      step.dst = placed(step.dst);
-      step.operands += first_slice;
-      step.destinations += first_slice;
-      for (After& ticket : step.after) {
-        if (ticket.steps == 0) continue;
-        ticket.steps += first_step[ticket.lane];
-        ticket.lane = static_cast<std::uint32_t>(lanes[ticket.lane]);
-      }
-      steps.push_back(step);
-    }
+    for (const Step& step : part.program.lanes[i].steps) steps.push_back(home.placed(step));
     if (!part.program.lanes[i].steps.empty())
       complete.push_back({static_cast<std::uint32_t>(lanes[i]), static_cast<std::uint32_t>(steps.size())});
   }

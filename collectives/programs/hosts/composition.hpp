@@ -34,7 +34,9 @@ class Composition {
   Program build() && { return std::move(program_); }
 
  private:
+  struct Home;
   void join(std::size_t lane, const Completion& after);
+  std::span<const std::size_t> lanes_of(Track track, std::size_t count);
 
   Program program_;
   std::vector<std::vector<std::size_t>> tracks_;    ///< Lanes of the program.
