@@ -58,32 +58,28 @@ void Sleeper::want(const pollfd& entry, std::uint32_t mode) {
   if (entry.fd >= 0) wanted_.push_back({entry.fd, static_cast<std::uint32_t>(entry.events) | mode});
 }
 
-/// Makes the epoll set equal to what the links want to be watched for. Whether that is anything.
-bool Sleeper::refresh(bool others_held) {
-  // What is not a link's may be closed by now, and its number be another's.
-  std::erase_if(watched_, [&](const Watched& watched) {
-    const bool passes = (watched.events & EPOLLET) == 0;
-    if (passes) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.fd, nullptr);
-    return passes;
-  });
+/// What there is to be woken by but the bell.
+void Sleeper::list_wanted(bool others_held) {
   wanted_.clear();
-  if (transport_ != nullptr) {
-    for (int peer = 0; peer < size_; ++peer) {
-      for (const Channel channel : kEachChannel) {
-        if (others_held && channel == Channel::collective) continue;
-        Link* link = peer == self_ ? nullptr : transport_->existing_link(peer, channel);
-        if (link != nullptr) want(link->poll_entry(), EPOLLET);
-      }
+  if (transport_ == nullptr) return;
+  for (int peer = 0; peer < size_; ++peer) {
+    for (const Channel channel : kEachChannel) {
+      if (others_held && channel == Channel::collective) continue;
+      Link* link = peer == self_ ? nullptr : transport_->existing_link(peer, channel);
+      if (link != nullptr) want(link->poll_entry(), EPOLLET);
     }
-    beyond_links_.clear();
-    transport_->append_poll_entries(beyond_links_);
-    for (const pollfd& entry : beyond_links_) want(entry, 0);
   }
-  const auto of = [](int fd) { return [fd](const Watched& watched) { return watched.fd == fd; }; };
+  beyond_links_.clear();
+  transport_->append_poll_entries(beyond_links_);
+  for (const pollfd& entry : beyond_links_) want(entry, 0);
+}
+
+void Sleeper::watch_wanted() {
   watched_.reserve(watched_.size() + wanted_.size());  // What epoll watches is to be known here.
   for (const Watched& entry : wanted_) {
     epoll_event event{.events = entry.events, .data = {.fd = entry.fd}};
-    const auto known = std::find_if(watched_.begin(), watched_.end(), of(entry.fd));
+    const auto known = std::find_if(watched_.begin(), watched_.end(),
+                                    [&](const Watched& watched) { return watched.fd == entry.fd; });
     if (known == watched_.end()) {
       if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry.fd, &event) == 0) watched_.push_back(entry);
     } else if (known->events != entry.events) {
@@ -91,10 +87,26 @@ bool Sleeper::refresh(bool others_held) {
       known->events = entry.events;
     }
   }
+}
+
+template <class Which>
+void Sleeper::unwatch(Which which) {
   std::erase_if(watched_, [&](const Watched& watched) {
-    const bool gone = std::none_of(wanted_.begin(), wanted_.end(), of(watched.fd));
-    if (gone) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.fd, nullptr);
-    return gone;
+    if (!which(watched)) return false;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.fd, nullptr);
+    return true;
+  });
+}
+
+/// Makes the epoll set equal to what the links want to be watched for. Whether that is anything.
+bool Sleeper::refresh(bool others_held) {
+  // What is not a link's may be closed by now, and its number be another's.
+  unwatch([](const Watched& watched) { return (watched.events & EPOLLET) == 0; });
+  list_wanted(others_held);
+  watch_wanted();
+  unwatch([&](const Watched& watched) {
+    return std::none_of(wanted_.begin(), wanted_.end(),
+                        [&](const Watched& entry) { return entry.fd == watched.fd; });
   });
   return !wanted_.empty();
 }

@@ -35,6 +35,10 @@ class Sleeper {
     std::uint32_t events;
   };
   void want(const pollfd& entry, std::uint32_t mode);
+  void list_wanted(bool others_held);
+  void watch_wanted();
+  template <class Which>
+  void unwatch(Which which);
   bool refresh(bool others_held);
   void forget_past_events();
 
