@@ -199,6 +199,9 @@ class Engine final : public Progressor,
   bool advance(Operation& operation);
   Result<RunProgress> advance_run(Operation& operation);
   bool is_front_of_domain(const Operation& operation) const;
+  void retire(Operation& operation, bool good);
+  void wake_for_end();
+  bool keeps_deadline(Operation& operation, Nanos timeout, Nanos now, Nanos& next);
   void look_around();
 
   // engine_wait.cpp

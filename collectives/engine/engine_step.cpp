@@ -143,14 +143,24 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
   return RunProgress{};
 }
 
+/// Makes way for the collectives behind it.
+void Engine::retire(Operation& operation, bool good) {
+  if (std::erase(active_, &operation) > 0) --in_flight_[operation.urgent];
+  if (!is_front_of_domain(operation)) return;
+  in_domain_.erase(in_domain_.begin());
+  if (operation.path == Operation::Path::domain && good) position_ = operation.domain_run.end();
+}
+
+void Engine::wake_for_end() {
+  if (sleepers_ > 0) wake_self();
+  // Over here, but what is for its peers may not have left: the caller may have looked for the last time.
+  if (waiters_ == 0 && reactor_ != nullptr && transport_ && (matcher_->owes() || transport_->unfinished()))
+    reactor_->notify();
+}
+
 void Engine::complete(Operation& operation, Status status) {
-  if (operation.kind == Operation::Kind::collective) {
-    if (std::erase(active_, &operation) > 0) --in_flight_[operation.urgent];
-    if (is_front_of_domain(operation)) {
-      in_domain_.erase(in_domain_.begin());
-      if (operation.path == Operation::Path::domain && status.ok()) position_ = operation.domain_run.end();
-    }
-  } else if (operation.kind == Operation::Kind::message) {
+  if (operation.kind == Operation::Kind::collective) retire(operation, status.ok());
+  if (operation.kind == Operation::Kind::message) {
     std::erase(messages_, &operation);
     if (!status.ok() && status.message().find("lockstep:") != 0) status = failure(operation, status);
   }
@@ -163,12 +173,23 @@ void Engine::complete(Operation& operation, Status status) {
   Operation* parent = operation.parent;
   if (parent != nullptr && !operation.status.ok() && parent->status.ok()) parent->status = operation.status;
   operation.done.store(true, std::memory_order_release);
-  if (sleepers_ > 0) wake_self();
-  // Over here, but what is for its peers may not have left: the caller may have looked for the last time.
-  if (waiters_ == 0 && reactor_ != nullptr && transport_ && (matcher_->owes() || transport_->unfinished()))
-    reactor_->notify();
+  wake_for_end();
   unreference(operation);
   if (parent != nullptr && --parent->children == 0) complete(*parent, parent->status);
+}
+
+/// Where it does not, that is the end of everything. `next`: when to look again.
+bool Engine::keeps_deadline(Operation& operation, Nanos timeout, Nanos now, Nanos& next) {
+  if (operation.started == 0) {
+    operation.started = now;
+    operation.deadline = timeout > 0 ? now + timeout : 0;
+  }
+  if (operation.deadline == 0) return true;
+  next = std::min(next, operation.deadline);
+  if (now < operation.deadline) return true;
+  revoke(Status(ErrorCode::timeout, "the deadline of " + std::to_string(timeout / 1'000'000) + " ms for " +
+                                        operation.describe() + " passed; " + waiting_text(operation)));
+  return false;
 }
 
 /// The slow path's look at the clock: deadlines, and questions to peers when nothing moves.
@@ -177,27 +198,15 @@ void Engine::look_around() try {
   const Nanos now = env_.now();
   Nanos next = now + kProbeAfter;
   if (others_held_) next = std::min(next, urgent_moved_ + kUrgentPause);
-  const auto check = [&](Operation& operation, Nanos timeout) {
-    if (operation.started == 0) {
-      operation.started = now;
-      operation.deadline = timeout > 0 ? now + timeout : 0;
-    }
-    if (operation.deadline == 0) return true;
-    next = std::min(next, operation.deadline);
-    if (now < operation.deadline) return true;
-    revoke(Status(ErrorCode::timeout, "the deadline of " + std::to_string(timeout / 1'000'000) + " ms for " +
-                                          operation.describe() + " passed; " + waiting_text(operation)));
-    return false;
-  };
   for (Operation* operation : active_) {
-    if (!check(*operation, operation->call.timeout)) return;
+    if (!keeps_deadline(*operation, operation->call.timeout, now, next)) return;
     if (std::exchange(operation->moved, false) || operation->last_moved == 0) operation->last_moved = now;
   }
   for (Operation* operation : pending_) {
-    if (!check(*operation, operation->call.timeout)) return;
+    if (!keeps_deadline(*operation, operation->call.timeout, now, next)) return;
   }
   for (Operation* operation : messages_) {
-    if (!check(*operation, operation->message.timeout)) return;
+    if (!keeps_deadline(*operation, operation->message.timeout, now, next)) return;
   }
   if (active_.empty() && messages_.empty()) return;
   take_in();  // Whose senders may be what is waited for.
