@@ -26,8 +26,7 @@ std::string find_shared_name(std::span<const Parameter> parameters) {
   return {};
 }
 
-std::string find_problem(std::span<const Parameter> parameters, const ReducerOptions& options) {
-  if (parameters.empty()) return "there are no parameters; pass those that are trained";
+std::string find_problem(const ReducerOptions& options) {
   if (options.weighted && !options.average) return "weighted gradients are averaged; leave `average` on";
   if (options.weighted && options.hook && options.hook->leaves_gradients_local()) {
     return "hook \"" + options.hook->name() +
@@ -39,29 +38,35 @@ std::string find_problem(std::span<const Parameter> parameters, const ReducerOpt
            (options.hook ? "a hook is judged when they have; leave one of the two out"
                          : "half_in_f32 rounds them when they have; leave one of the two out");
   }
+  return {};
+}
+
+std::string find_problem(const Parameter& p, bool gradients_as_views) {
+  const std::uint64_t elements = element_count(p).value();
+  if (!is_gradient_type(p.type)) return "has a type without gradients; leave it out";
+  if (elements > 0 && p.value == nullptr) return "has a null value";
+  if (elements > 0 && !gradients_as_views && p.gradient == nullptr)
+    return "has a null gradient; set it, or let gradients be views (ShardedOptimizer: ZeroStage::optimizer)";
+  // Else what backward puts there would silently stay this rank's own.
+  if (gradients_as_views && p.gradient != nullptr) {
+    return "has memory for its gradient, which nothing reads while gradients are views; leave it null and "
+           "let backward write to gradient(i) (a Reducer with gradients_as_views = false reads it, and a "
+           "ShardedOptimizer with ZeroStage::gradients)";
+  }
+  if (!is_aligned(p.value, p.type)) return "has a value that is not aligned for its type";
+  if (!gradients_as_views && !is_aligned(p.gradient, p.type))
+    return "has a gradient that is not aligned for its type";
+  return {};
+}
+
+std::string find_problem(std::span<const Parameter> parameters, const ReducerOptions& options) {
+  if (parameters.empty()) return "there are no parameters; pass those that are trained";
+  if (std::string problem = find_problem(options); !problem.empty()) return problem;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
-    const std::string who = "parameter " + std::to_string(i) + ", " + describe(p) + ", ";
-    auto elements = element_count(p);
-    if (!elements.ok()) return elements.status().message();
-    if (!is_gradient_type(p.type)) return who + "has a type without gradients; leave it out";
-    if (*elements > 0 && p.value == nullptr) return who + "has a null value";
-    if (*elements > 0 && !options.gradients_as_views && p.gradient == nullptr) {
-      return who +
-             "has a null gradient; set it, or let gradients be views (ShardedOptimizer: "
-             "ZeroStage::optimizer)";
-    }
-    // Else what backward puts there would silently stay this rank's own.
-    if (options.gradients_as_views && p.gradient != nullptr) {
-      return who +
-             "has memory for its gradient, which nothing reads while gradients are views; leave it null and "
-             "let backward write to gradient(i) (a Reducer with gradients_as_views = false reads it, and a "
-             "ShardedOptimizer with ZeroStage::gradients)";
-    }
-    if (!is_aligned(p.value, p.type)) return who + "has a value that is not aligned for its type";
-    if (!options.gradients_as_views && !is_aligned(p.gradient, p.type)) {
-      return who + "has a gradient that is not aligned for its type";
-    }
+    if (const auto elements = element_count(p); !elements.ok()) return elements.status().message();
+    const std::string problem = find_problem(p, options.gradients_as_views);
+    if (!problem.empty()) return "parameter " + std::to_string(i) + ", " + describe(p) + ", " + problem;
   }
   return find_shared_name(parameters);
 }
