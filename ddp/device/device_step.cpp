@@ -228,7 +228,7 @@ void DeviceReducer::State::take_back(Stream other) {
     for (const Stream marked : seen) stream.wait_for(marked);
   }
   if (undo) {
-    undo->restore(stream.get());
+    undo->restore(started, stream.get());
     stream.let_wait(other);
   }
   clock.begin(other);
@@ -248,7 +248,6 @@ void DeviceReducer::State::reset_step() {
   started = 0;
   failure = nullptr;
   step.restart(options.average);
-  if (undo) undo->forget();
   plan.restart();
 }
 

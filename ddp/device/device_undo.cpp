@@ -1,5 +1,6 @@
 #include "ddp/device/device_undo.hpp"
 
+#include <span>
 #include <string>
 #include <utility>
 
@@ -13,11 +14,10 @@ DeviceUndo::~DeviceUndo() {
 }
 
 void DeviceUndo::use_plan(const BucketPlan& plan) {
-  kept_.clear();
-  begins_.clear();
+  places_.clear();
   std::size_t end = 0;
   for (const BucketPlan::Bucket& bucket : plan.buckets) {
-    begins_.push_back(end);
+    places_.push_back({.begin = end});
     const std::size_t bytes = bucket.count * size_of(bucket.type);
     end += (bytes + BucketPlan::kAlignment - 1) / BucketPlan::kAlignment * BucketPlan::kAlignment;
   }
@@ -35,14 +35,17 @@ void DeviceUndo::use_plan(const BucketPlan& plan) {
 }
 
 void DeviceUndo::keep(std::size_t index, std::byte* data, std::size_t bytes, DeviceStream stream) {
-  std::byte* const copy = block_ + begins_[index];
-  backend_.copy(copy, data, bytes, stream).throw_if_error();
-  kept_.push_back({data, copy, bytes});
+  Place& place = places_[index];
+  backend_.copy(block_ + place.begin, data, bytes, stream).throw_if_error();
+  place.home = data;
+  place.bytes = bytes;
 }
 
-void DeviceUndo::restore(DeviceStream stream) {
-  for (const Kept& kept : kept_) backend_.copy(kept.home, kept.copy, kept.bytes, stream).throw_if_error();
-  kept_.clear();
+void DeviceUndo::restore(std::size_t buckets, DeviceStream stream) {
+  for (const Place& place : std::span(places_).first(buckets)) {
+    if (place.bytes > 0)
+      backend_.copy(place.home, block_ + place.begin, place.bytes, stream).throw_if_error();
+  }
 }
 
 }  // namespace lockstep::internal

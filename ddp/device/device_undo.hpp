@@ -22,23 +22,21 @@ class DeviceUndo {
 
   /// Enqueues a copy of bucket `index`, which lies at `data`.
   void keep(std::size_t index, std::byte* data, std::size_t bytes, DeviceStream stream);
-  /// Enqueues that what was kept goes back to where it came from.
-  void restore(DeviceStream stream);
-  void forget() noexcept { kept_.clear(); }
+  /// Enqueues that the first `buckets` of the plan, as they were last kept, go back to where they came from.
+  void restore(std::size_t buckets, DeviceStream stream);
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  struct Kept {
-    std::byte* home;
-    const std::byte* copy;
-    std::size_t bytes;
+  struct Place {  ///< Of a bucket in the block.
+    std::size_t begin;
+    std::byte* home = nullptr;
+    std::size_t bytes = 0;
   };
   Backend& backend_;
   const int device_;
   std::byte* block_ = nullptr;
   std::size_t bytes_ = 0;
-  std::vector<std::size_t> begins_;  ///< Of each bucket, in the block.
-  std::vector<Kept> kept_;
+  std::vector<Place> places_;
 };
 
 }  // namespace lockstep::internal

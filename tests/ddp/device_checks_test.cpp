@@ -57,6 +57,33 @@ TEST(DeviceUndo, IsFreedOnItsDeviceByAnyThread) {
   EXPECT_EQ(freed_on, kDevice);
 }
 
+/// A step that starts no bucket leaves nothing behind, and none leaves anything to the next one.
+TEST(DeviceUndo, PutsBackTheBucketsThatHaveStartedAsTheyWereLast) {
+  internal::HostBackend host;
+  internal::testing::RecordingBackend backend(host);
+  internal::DeviceUndo undo(backend, 0);
+  BucketPlan plan;
+  for (std::size_t i = 0; i < 2; ++i) plan.buckets.push_back({DataType::u8, {{i, 0, 0, 100}}, 100});
+  undo.use_plan(plan);
+  auto* const data = static_cast<std::byte*>(must(backend.allocate(0, 200, internal::MemoryKind::plain)));
+  const internal::DeviceStream stream = must(backend.create_stream(internal::Backend::Priority::normal));
+  for (const unsigned char step : {1, 2}) {
+    must(backend.fill(data, step, 200, stream));
+    for (std::size_t i = 0; i < 2; ++i) undo.keep(i, data + 100 * i, 100, stream);
+  }
+  must(backend.fill(data, 3, 200, stream));
+  static_cast<void>(backend.take());
+  undo.restore(0, stream);
+  EXPECT_TRUE(backend.take().empty());
+  undo.restore(1, stream);
+  EXPECT_EQ(backend.take().size(), 1u);
+  must(backend.synchronize(stream));
+  EXPECT_EQ(data[99], std::byte{2});
+  EXPECT_EQ(data[100], std::byte{3});
+  must(backend.destroy_stream(stream));
+  must(backend.free(data));
+}
+
 struct Way {
   bool check_first, weighted;
   DeviceCompression compression;
