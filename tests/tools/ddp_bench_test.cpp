@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 
 #include "tests/bootstrap/child_process.hpp"
@@ -173,6 +172,7 @@ TEST(DdpBench, RefusesWithTheNextStep) {
   EXPECT_NE(refusal("--hosts 2 --link fast").find("write 100mbit, 1gbit or 2.5gbit"), std::string::npos);
   EXPECT_NE(refusal("--link 1gbit").find("add --hosts 2"), std::string::npos);
   EXPECT_NE(refusal("--hook bf61").find("no hook is called \"bf61\"; choose none, bf16"), std::string::npos);
+  EXPECT_NE(refusal("--transport tpc").find("write one of auto|shm|tcp"), std::string::npos);
   EXPECT_NE(refusal("--parameters many").find("parameters"), std::string::npos);
   EXPECT_NE(refusal("--hosts 3").find("hosts"), std::string::npos);
   EXPECT_NE(refusal("--nothing").find("--nothing"), std::string::npos);
