@@ -64,22 +64,14 @@ void check_together(const DdpOptions& options) {
     throw CLI::ValidationError("--overlap-forward is measured without --zero and --hook");
 }
 
-}  // namespace
-
-std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options) {
-  CLI::App app("Measures a data-parallel training step with and without gradient synchronisation.",
-               "lockstep-ddp-bench");
-  app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
-  app.footer(kFooter);
-  // The brackets around it are CLI11's.
-  app.get_formatter()->label("OPTIONS", "OPTIONS] [-- COMMAND...");
-  app.option_defaults()->always_capture_default();
-  app.prefix_command();
+void add_ranks(CLI::App& app, DdpOptions& options) {
   app.add_option("--ranks", options.ranks, "processes in all")->check(CLI::Range(1, kMaxRanks));
   app.add_option("--hosts", options.hosts, "1: this machine; 2: two network namespaces of it")
       ->check(CLI::Range(1, kMaxHosts));
-  const auto* link =
-      app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
+  app.add_option("--link", options.link, "rate of the link between two hosts")->check(check_link);
+}
+
+void add_reducer(CLI::App& app, DdpOptions& options) {
   app.add_option("--hook", options.hook, "communication hook of the reducer")->check(check_hook);
   app.add_flag_callback(
       "--no-undo", [&options] { options.undo = false; },
@@ -95,6 +87,9 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
                  "measure AdamW with its state whole (0), sharded (1), or with the gradients (2)")
       ->default_str("")
       ->check(CLI::Range(0, 2));
+}
+
+void add_model(CLI::App& app, DdpOptions& options) {
   app.add_option("--parameters", options.parameters, "f32 parameters of the model, e.g. 25M")
       ->transform(as_count())
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{10'000'000'000}));
@@ -104,6 +99,22 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       ->check(CLI::Range(1, 65536));
   app.add_option("--rounds", options.rounds, "rounds of each kind of step; medians are reported")
       ->check(CLI::Range(std::size_t{1}, kMaxRounds));
+}
+
+}  // namespace
+
+std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options) {
+  CLI::App app("Measures a data-parallel training step with and without gradient synchronisation.",
+               "lockstep-ddp-bench");
+  app.set_version_flag("--version", std::string("lockstep ") + lockstep_version());
+  app.footer(kFooter);
+  // The brackets around it are CLI11's.
+  app.get_formatter()->label("OPTIONS", "OPTIONS] [-- COMMAND...");
+  app.option_defaults()->always_capture_default();
+  app.prefix_command();
+  add_ranks(app, options);
+  add_reducer(app, options);
+  add_model(app, options);
   add_transport(app, options.transport);
   app.add_option("--json", options.json, "write the result to a file, or to standard output (-)");
   try {
@@ -113,7 +124,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       options.command.erase(options.command.begin());
     if (!options.command.empty() && options.command.front().starts_with('-'))
       throw CLI::ExtrasError(options.command);
-    if (link->count() > 0 && options.hosts == 1)
+    if (app.count("--link") > 0 && options.hosts == 1)
       throw CLI::ValidationError("--link is the rate between two hosts: add --hosts 2");
     check_together(options);
   } catch (const CLI::ParseError& error) {
