@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/programs/blocks.hpp"
 #include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
@@ -44,6 +45,8 @@ bool DeviceWindows::remove(const void* base) {
 }
 
 std::optional<WindowUse> DeviceWindows::find(const Call& call) const {
+  // A factor is known to its own rank alone: peers would read the input unscaled.
+  if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective)) return std::nullopt;
   const Touched touched = touched_by(call.facts.collective);
   const std::lock_guard lock(mutex_);
   if (windows_.empty() || (!touched.input && !touched.output)) return std::nullopt;

@@ -91,6 +91,26 @@ TEST_F(DeviceWindows, EveryCollectiveIsRightInCallsAndReplays) {
   });
 }
 
+/// A peer that read the input in its window would read it unscaled.
+TEST_F(DeviceWindows, EachRanksFactorCounts) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    DeviceArena arena(kArena, self.device());
+    self.communicator.register_window(arena.device(), kArena, true);
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce_scatter_v}) {
+      for (const std::size_t count : {std::size_t{100}, std::size_t{40'001}}) {
+        const CollectiveCase what{collective, DataType::f32, ReduceOp::premul_sum, 3, 1, count, count};
+        const CallBuffers buffers(what, self.rank(), true, arena.host());
+        arena.upload(kArena, self.stream);
+        start_on_device(self.communicator, what, buffers, arena, self.stream);
+        arena.download(kArena, self.stream);
+        self.synchronize();
+        EXPECT_EQ(buffers.check_result(), "") << what.describe();
+      }
+    }
+  });
+}
+
 TEST_F(DeviceWindows, AnAllReduceTouchesEachByteOnce) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     constexpr std::size_t kCount = 100'000;
