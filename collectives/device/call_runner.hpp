@@ -14,8 +14,9 @@ namespace lockstep::internal {
 
 /// Why a kernel gave up a wait.
 struct CallTrouble {
-  int member = 0;        ///< Who was waited for.
-  bool is_late = false;  ///< Beyond the call's deadline; else the member sent a message of another size.
+  int member = 0;                        ///< Who was waited for.
+  bool is_late = false;                  ///< Beyond the call's deadline,
+  bool has_left = false;                 ///< or it has left; else it sent a message of another size.
   std::uint64_t sent = 0, expected = 0;  ///< Bytes.
 };
 

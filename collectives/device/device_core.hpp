@@ -107,6 +107,7 @@ class DeviceCore {
   Status note_last(DeviceStream stream);
   MemberControl* told_by(int member);
   Status watch(const DeviceTask& task);
+  void heed_leavers();
   Status compare_calls(const DeviceTask& task);
   Status late(const DeviceTask& task);
   Status gave_up(const DeviceTask& task);

@@ -137,6 +137,7 @@ Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStrea
 }
 
 void DeviceCore::look_after_graphs() {
+  heed_leavers();
   if (state().ok()) return;
   const BesideCaptures beside(backend_);
   close();
@@ -189,6 +190,7 @@ Status DeviceCore::watch(const DeviceTask& task) {
     const Nanos now = real_env().now();
     if (now - looked > kLookEvery) {
       looked = now;
+      heed_leavers();
       LOCKSTEP_RETURN_IF_ERROR(gave_up(task));
       for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
         if (group->engine().poll_state() != ErrorCode::ok) return group->engine().reason();
@@ -202,6 +204,15 @@ Status DeviceCore::watch(const DeviceTask& task) {
   }
 }
 
+/// A rank may leave without a failure once it is through with its own operations; kernels that wait for what
+/// it would have to do next are to end.
+void DeviceCore::heed_leavers() {
+  for (int member = 0; sync_runner_ != nullptr && member < control_->size(); ++member) {
+    const MemberControl* const told = told_by(member);
+    if (told != nullptr && told->left.load(std::memory_order_acquire) != 0) sync_runner_->note_left(member);
+  }
+}
+
 /// Why a kernel of the task did, or who called something else.
 Status DeviceCore::gave_up(const DeviceTask& task) {
   const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
@@ -211,6 +222,10 @@ Status DeviceCore::gave_up(const DeviceTask& task) {
 
 Status DeviceCore::explained(const CallTrouble& trouble, std::string_view what) {
   const std::string member = engine().who(trouble.member), self = engine().who(control_->rank());
+  if (trouble.has_left)
+    return Status(ErrorCode::peer_lost,
+                  "lockstep: " + member + " left while " + std::string(what) + " waited for it",
+                  trouble.member);
   if (trouble.is_late) {
     return Status(ErrorCode::timeout,
                   "lockstep: the deadline of " + std::string(what) + " passed; it waited for " + member,
@@ -237,6 +252,13 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
                         " differs between " + engine().who(member) + " and " +
                         engine().who(control_->rank()) + "; which is known of the last " +
                         std::to_string(kRecentCalls) + " only",
+                    member);
+    if (told->left.load(std::memory_order_acquire) != 0 &&
+        record.sequence.load(std::memory_order_acquire) < sequence + 1)
+      return Status(ErrorCode::peer_lost,
+                    "lockstep: " + engine().who(member) + " left before its operation #" +
+                        std::to_string(sequence - kFirstSequence) + ", " +
+                        internal::describe(task.call->call().facts),
                     member);
     const auto theirs = record.read(sequence);
     if (!theirs || *theirs == mine) continue;

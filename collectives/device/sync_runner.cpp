@@ -172,7 +172,7 @@ sync::PhaseArguments SyncRunner::phase_arguments(std::uint64_t limit) const {
 }
 
 sync::SpinBounds SyncRunner::bounds(std::uint64_t limit) const {
-  return {&signals_->abort, &signals_->report, limit};
+  return {&signals_->abort, &signals_->report, limit, signals_->left};
 }
 
 Status SyncRunner::let_pass(DeviceStream) {
@@ -180,11 +180,16 @@ Status SyncRunner::let_pass(DeviceStream) {
   return {};
 }
 
+void SyncRunner::note_left(int member) {
+  std::atomic_ref(signals_->left[member / 32]).fetch_or(1u << member % 32, std::memory_order_release);
+}
+
 std::optional<CallTrouble> SyncRunner::trouble() const {
   const std::uint32_t report = std::atomic_ref(signals_->report).load(std::memory_order_acquire);
   const sync::Report::Why why = sync::Report::why(report);
   const int member = sync::Report::awaited(report);
   if (why == sync::Report::Why::late) return CallTrouble{.member = member, .is_late = true};
+  if (why == sync::Report::Why::left) return CallTrouble{.member = member, .has_left = true};
   if (why == sync::Report::Why::sizes)
     return CallTrouble{.member = member, .sent = signals_->sizes.sent, .expected = signals_->sizes.expected};
   return std::nullopt;

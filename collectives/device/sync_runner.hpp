@@ -55,6 +55,8 @@ class SyncRunner final : public CallRunner {
   bool carries_messages() const { return areas_.world() == 1 || message_slot_bytes() != 0; }
   Status let_pass(DeviceStream stream) override;
   std::optional<CallTrouble> trouble() const override;
+  /// What waits for this member gives up, now and later. It had passed all that it enqueued.
+  void note_left(int member);
 
  private:
   bool kernels_wait() const override { return true; }
@@ -79,7 +81,7 @@ class SyncRunner final : public CallRunner {
   };
   /// In pinned memory.
   struct Signals {
-    std::uint32_t abort, report;
+    std::uint32_t abort, report, left[sync::kMaxPhaseRanks / 32];
     sync::MessageSizes sizes;
   };
 

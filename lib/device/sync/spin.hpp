@@ -1,5 +1,5 @@
-// Spin: how a kernel waits for another rank, and what ends every such wait: what it waits for, an abort, or
-// a deadline.
+// Spin: how a kernel waits for another rank, and what ends every such wait: what it waits for, an abort, a
+// deadline, or that the rank has left.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace lockstep::internal::sync {
 
-/// Both words lie in pinned memory of this rank.
+/// All words lie in pinned memory of this rank.
 struct SpinBounds {
   const std::uint32_t* abort = nullptr;  ///< Not 0: give up.
   std::uint32_t* report = nullptr;       ///< Takes a Report.
   std::uint64_t limit = 0;               ///< Nanoseconds from the kernel's start; 0 = none.
+  const std::uint32_t* left = nullptr;   ///< A bit for each rank: it has left. Null: nobody does.
 };
 
 /// Why a kernel gave up.
 struct Report {
-  enum class Why : std::uint32_t { none = 0, aborted = 1, late = 2, sizes = 3 };
+  enum class Why : std::uint32_t { none = 0, aborted = 1, late = 2, sizes = 3, left = 4 };
   static constexpr std::uint32_t kMemberShift = 8;
   static LOCKSTEP_BOTH std::uint32_t make(Why why, int awaited) {
     return static_cast<std::uint32_t>(why) | static_cast<std::uint32_t>(awaited) << kMemberShift;
@@ -43,7 +44,11 @@ class Spin {
   LOCKSTEP_BOTH bool until(int awaited, Look look) {
     for (std::uint32_t polls = 1; !over_; ++polls) {
       if (look()) return true;
-      if (polls % kPollsPerCheck == 0) check(awaited);
+      if (polls % kPollsPerCheck == 0) {
+        // Who has left had written everything by then.
+        if (has_left(awaited)) return look() || give_up(Report::Why::left, awaited);
+        check(awaited);
+      }
       pause(polls);
     }
     return false;
@@ -77,9 +82,13 @@ class Spin {
       give_up(Report::Why::late, awaited);
     }
   }
-  LOCKSTEP_BOTH void give_up(Report::Why why, int awaited) {
+  LOCKSTEP_BOTH bool has_left(int rank) const {
+    return bounds_.left != nullptr && (load_word(bounds_.left + rank / 32) >> rank % 32 & 1) != 0;
+  }
+  LOCKSTEP_BOTH bool give_up(Report::Why why, int awaited) {
     over_ = true;
     store_word(bounds_.report, Report::make(why, awaited));
+    return false;
   }
 
   const SpinBounds bounds_;

@@ -1,0 +1,111 @@
+// A rank that destroys its DeviceCommunicator when it is through with its own operations: what it did stays
+// good, and who waits for more hears of it, long before any deadline.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <optional>
+
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/support/must.hpp"
+#include "tests/support/test_run.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::Backend;
+using internal::DeviceArena;
+using internal::testing::must;
+using internal::testing::Shared;
+using internal::testing::wait_until;
+using testing::DeviceRank;
+
+const char* const kMode = testing::test_run("stream_sync");
+constexpr std::size_t kArena = 1 << 20;
+constexpr int kLeaver = 1;
+
+/// On all ranks, and the leaver's last operation: what each sends to the next one is there in time.
+void pass_on(DeviceRank& self, const DeviceArena& arena) {
+  DeviceBatch batch = self.communicator.batch();
+  batch.send(arena.device(), 100, DataType::u8, (self.rank() + 1) % self.size(), self.stream);
+  batch.recv(arena.device() + 100, 100, DataType::u8, (self.rank() + self.size() - 1) % self.size(),
+             self.stream);
+  batch.submit();
+}
+
+/// Rank 1 of three leaves; the others make `call`, in which each waits for it at the end.
+void expect_peer_lost(const std::function<void(DeviceRank&, const DeviceArena&)>& call) {
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);
+  Shared<std::atomic<bool>> left;
+  testing::use_host_backend(kMode);
+  const testing::MeetingPlace place, beside;
+  internal::testing::run_forked(3, [&](int rank) {
+    Communicator host = beside.join(rank, 3, "auto");
+    std::optional<DeviceRank> self(std::in_place, rank, 3, place, DeviceOptions{});
+    DeviceArena arena(kArena, self->device());
+    pass_on(*self, arena);
+    self->synchronize();
+    self->communicator.wait();
+    host.barrier();
+    if (rank == kLeaver) {
+      self.reset();
+      left->store(true);
+      host.barrier();  // The process lives on: nobody may take this for its death.
+      return;
+    }
+    wait_until([&] { return left->load(); });
+    try {
+      call(*self, arena);
+      self->stream.synchronize();
+      wait_until([&] { return self->communicator.state() != ErrorCode::ok; });
+    } catch (const Error&) {
+      // As state() tells below.
+    }
+    self->stream.synchronize();
+    EXPECT_EQ(self->communicator.state(), ErrorCode::peer_lost) << self->communicator.error_text();
+    EXPECT_NE(self->communicator.error_text().find("rank 1"), std::string::npos)
+        << self->communicator.error_text();
+    host.barrier();
+  });
+}
+
+void all_reduce(DeviceRank& self, const DeviceArena& arena, std::size_t count) {
+  self.communicator.all_reduce(arena.device(), arena.device(), count, DataType::f32, ReduceOp::sum,
+                               self.stream);
+}
+
+TEST(DeviceLeaving, EndsSmallCollectives) {
+  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) { all_reduce(self, arena, 50); });
+}
+
+TEST(DeviceLeaving, EndsLargeCollectives) {
+  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) { all_reduce(self, arena, 100'000); });
+}
+
+TEST(DeviceLeaving, EndsAReceive) {
+  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) {
+    self.communicator.recv(arena.device(), 100, DataType::u8, kLeaver, self.stream);
+  });
+}
+
+TEST(DeviceLeaving, EndsASendThatWaitsForItsReceiver) {
+  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) {
+    self.communicator.send(arena.device(), kArena, DataType::u8, kLeaver, self.stream);
+  });
+}
+
+TEST(DeviceLeaving, EndsReplays) {
+  if (std::string_view(kMode) == "host_sync") GTEST_SKIP() << "nothing is captured there";
+  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) {
+    Backend& backend = *must(internal::device_backend());
+    must(backend.begin_capture(self.stream));
+    all_reduce(self, arena, 50);
+    const internal::DeviceGraph graph = must(backend.end_capture(self.stream));
+    must(backend.replay(graph, self.stream));
+    must(backend.destroy_graph(graph));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
