@@ -289,6 +289,7 @@ DeviceCore::~DeviceCore() {
   const DeviceScope scope(backend_, device_);
   if (recorded_ && capturer_ != nullptr) static_cast<void>(capturer_->let_pass(stream_));
   SharedStreams::instance().forget({control_->engine().group().id, control_->engine().group().rank});
+  if (worker_ != nullptr && have_streams_passed()) worker_->wait();
   if (worker_ != nullptr && !worker_->idle()) {  // A failure may be known here before the peers were told.
     if (const Status why = failure(); !why.ok())
       revoke(why);
@@ -317,6 +318,14 @@ DeviceCore::~DeviceCore() {
   if (last_end_ != nullptr) static_cast<void>(backend_.destroy_event(last_end_));
   // Peers that are not through with the last call may be reading it.
   if (area_ != nullptr) DeviceExports::of(backend_).retire(area_);
+}
+
+/// Every operation so far: the caller may know that, and the worker be about to see it.
+bool DeviceCore::have_streams_passed() {
+  if (!gate_->has_released(issued_)) return false;
+  if (last_end_ == nullptr) return true;
+  const auto passed = backend_.query(last_end_);
+  return passed.ok() && passed.value();
 }
 
 std::string DeviceCore::describe() const {

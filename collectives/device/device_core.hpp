@@ -76,6 +76,7 @@ class DeviceCore {
   Status adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options);
   Status open_far_mail(const DeviceOptions& options, MessageAreas& messages);
   Status connect_hosts(const DeviceOptions& options);
+  bool have_streams_passed();
   /// All that are to be revoked when one is.
   std::vector<CommunicatorCore*> groups() const;
 

@@ -30,6 +30,7 @@ class StreamGate {
   Status hold(DeviceStream stream, std::uint32_t ticket);
   /// And all tickets before it.
   void release(std::uint32_t ticket);
+  bool has_released(std::uint32_t ticket) const;
 
  private:
   /// `held` waits until the probe is over, or the limit.

@@ -107,5 +107,38 @@ TEST(DeviceLeaving, EndsReplays) {
   });
 }
 
+/// Also where the stream had passed it only just then: the receive finds what the sender left behind.
+TEST(DeviceLeaving, LosesNothingThatWasSentBefore) {
+  Shared<std::atomic<bool>> left;
+  testing::use_host_backend(kMode);
+  const testing::MeetingPlace place, beside;
+  internal::testing::run_forked(2, [&](int rank) {
+    Communicator host = beside.join(rank, 2, "auto");
+    std::optional<DeviceRank> self(std::in_place, rank, 2, place, DeviceOptions{});
+    DeviceArena arena(4096, self->device());
+    std::fill(arena.host().begin(), arena.host().end(), static_cast<std::byte>(rank));
+    arena.upload(arena.size(), self->stream);
+    if (rank == kLeaver) {
+      Backend& backend = *must(internal::device_backend());
+      auto* const word = static_cast<std::uint32_t*>(must(backend.allocate_pinned(4)));
+      must(backend.wait_value(word, 1, self->stream));
+      self->communicator.send(arena.device(), 1000, DataType::u8, 0, self->stream);
+      internal::sleep_for(std::chrono::milliseconds(20));  // Its thread looks seldom by now.
+      std::atomic_ref(*word).store(1);
+      self->stream.synchronize();
+      self.reset();
+      must(backend.free_pinned(word));
+      left->store(true);
+    } else {
+      wait_until([&] { return left->load(); });
+      self->communicator.recv(arena.device(), 1000, DataType::u8, kLeaver, self->stream);
+      arena.download(arena.size(), self->stream);
+      self->synchronize();
+      EXPECT_EQ(std::count(arena.host().begin(), arena.host().end(), std::byte{kLeaver}), 1000);
+    }
+    host.barrier();
+  });
+}
+
 }  // namespace
 }  // namespace lockstep
