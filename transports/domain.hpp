@@ -117,6 +117,8 @@ struct MemberControl {
   alignas(kLine) CallRecord recent[kRecentCalls];  ///< By sequence modulo kRecentCalls.
   /// Beside each of them a hash of the calls before it, where members compare these as well.
   std::atomic<std::uint64_t> before[kRecentCalls];
+  /// Of calls that the owner's device runs in its streams, the sequence + 1 of the last that one has come to.
+  std::atomic<std::uint64_t> reached;
   char reason[kMaxReasonBytes];  ///< Valid when revoked == 2.
 };
 

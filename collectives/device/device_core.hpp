@@ -109,8 +109,9 @@ class DeviceCore {
   MemberControl* told_by(int member);
   Status watch(const DeviceTask& task);
   void heed_leavers();
+  void tell_reached(const DeviceTask& task);
   Status compare_calls(const DeviceTask& task);
-  Status late(const DeviceTask& task);
+  Status late(const DeviceTask& task, int awaited);
   Status gave_up(const DeviceTask& task);
   Status explained(const CallTrouble& trouble, std::string_view what);
   void let_pass(const DeviceTask& task);

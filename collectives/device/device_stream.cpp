@@ -184,7 +184,10 @@ Status DeviceCore::watch(const DeviceTask& task) {
     if (stage == WatchedCall::Stage::enqueued) {
       auto passed = backend_.query(task.watched->end);
       if (!passed.ok()) return passed.status();
-      if (*passed) return gave_up(task);
+      if (*passed) {
+        tell_reached(task);
+        return gave_up(task);
+      }
     }
     if (engine().state() != ErrorCode::ok) return engine().reason();
     const Nanos now = real_env().now();
@@ -197,8 +200,11 @@ Status DeviceCore::watch(const DeviceTask& task) {
       }
       auto ready = backend_.query(task.watched->begin);
       if (!ready.ok()) return ready.status();
-      if (*ready && begun == 0) begun = now;
-      if (begun != 0 && task.timeout != 0 && now - begun > task.timeout) return late(task);
+      if (*ready && begun == 0) {
+        begun = now;
+        tell_reached(task);
+      }
+      if (begun != 0 && task.timeout != 0 && now - begun > task.timeout) return late(task, -1);
     }
     now - watched < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
   }
@@ -213,10 +219,17 @@ void DeviceCore::heed_leavers() {
   }
 }
 
+/// That this rank's stream has: the deadline of a peer's call names who it waits for.
+void DeviceCore::tell_reached(const DeviceTask& task) {
+  MemberControl* const own = task.call ? told_by(control_->rank()) : nullptr;
+  if (own != nullptr) own->reached.store(task.watched->sequence + 1, std::memory_order_release);
+}
+
 /// Why a kernel of the task did, or who called something else.
 Status DeviceCore::gave_up(const DeviceTask& task) {
   const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
-  if (found) return found->is_late && task.call ? late(task) : explained(*found, name_of(task));
+  if (found)
+    return found->is_late && task.call ? late(task, found->member) : explained(*found, name_of(task));
   return task.call ? compare_calls(task) : Status();
 }
 
@@ -278,18 +291,24 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
   return {};
 }
 
-/// The deadline passed: who has not made the call.
-Status DeviceCore::late(const DeviceTask& task) {
+/// The deadline passed: who has not made the call, or has not come to it; else whom a kernel waited for,
+/// where one told.
+Status DeviceCore::late(const DeviceTask& task, int awaited) {
   const std::uint64_t sequence = task.watched->sequence;
   std::string text = "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) + " ms for " +
-                     name_of(task) + " passed";
+                     name_of(task) + " passed",
+              who;
   for (int member = 0; task.call && member < control_->size(); ++member) {
     const MemberControl* const told = told_by(member);
-    if (told != nullptr &&
-        told->recent[sequence % kRecentCalls].sequence.load(std::memory_order_acquire) < sequence + 1)
-      text += "; " + engine().who(member) + " has not made it";
+    if (told == nullptr) continue;
+    const CallRecord& record = told->recent[sequence % kRecentCalls];
+    if (record.sequence.load(std::memory_order_acquire) < sequence + 1)
+      who += "; " + engine().who(member) + " has not made it";
+    else if (member != control_->rank() && told->reached.load(std::memory_order_acquire) < sequence + 1)
+      who += "; " + engine().who(member) + " has made it, but its stream has not come to it";
   }
-  return Status(ErrorCode::timeout, std::move(text));
+  if (who.empty() && awaited >= 0) who = "; it waited for " + engine().who(awaited);
+  return Status(ErrorCode::timeout, text + who);
 }
 
 /// Nobody writes to this rank's memory any more. Where nobody could, kernels that wait are let go first,

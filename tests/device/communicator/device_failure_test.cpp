@@ -171,6 +171,26 @@ TEST(DeviceFailure, ADeadlineNamesWhoIsAwaited) {
   });
 }
 
+/// It has made its call, ahead of what its stream is busy with.
+TEST(DeviceFailure, ADeadlineNamesWhoseStreamHasNotCome) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    internal::Backend& backend = *must(internal::device_backend());
+    auto* const word = static_cast<std::uint32_t*>(must(backend.allocate_pinned(4)));
+    DeviceCallOptions options;
+    options.timeout = std::chrono::milliseconds(500);
+    if (self.rank() == 1) must(backend.wait_value(word, 1, self.stream));
+    all_reduce(self, arena, 1 << 18, options);
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    std::atomic_ref(*word).store(1);
+    self.stream.synchronize();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("rank 1 ("), std::string::npos)
+        << self.communicator.error_text();
+    must(backend.free_pinned(word));
+  });
+}
+
 TEST(DeviceFailure, DifferentCallsNameBothSides) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena arena(1 << 16, self.device());
