@@ -1,14 +1,36 @@
 #include "ddp/closing_exchange.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "collectives/communicator_core.hpp"
+#include "ddp/first_to_differ.hpp"
 #include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 constexpr std::size_t kWordBits = 64;
+
+/// By GatheringCall.
+constexpr std::array kGatheringCalls{"begin_step", "freeze", "wait"};
+
+std::string name_of_call(std::uint64_t word) { return kGatheringCalls[word % kGatheringCalls.size()]; }
+
+/// The first word of each rank: its call, and of which reducer.
+void require_one_call(std::span<const std::uint64_t> calls) {
+  const int rank = first_to_differ(calls);
+  if (rank < 0) return;
+  const std::string first = name_of_call(calls.front());
+  const std::string other = name_of_call(calls[static_cast<std::size_t>(rank)]);
+  const std::string what =
+      other == first ? "that of another reducer than rank 0" : other + " where rank 0 called " + first;
+  throw Error(ErrorCode::mismatch,
+              first + ": rank " + std::to_string(rank) + " called " + what +
+                  "; call the same in one order on all ranks",
+              rank);
+}
 
 std::size_t words_for(std::size_t bits) { return (bits + kWordBits - 1) / kWordBits; }
 
@@ -75,7 +97,7 @@ std::vector<std::vector<std::size_t>> ClosingExchange::gather_sets(std::span<con
   const std::size_t words = words_for(parameters_);
   std::vector<std::uint64_t> set(words);
   for (const std::size_t i : mine) set_bit(set, i);
-  const std::vector<std::uint64_t> all = gather_words(set);
+  const std::vector<std::uint64_t> all = gather_words(GatheringCall::wait, set);
   std::vector<std::vector<std::size_t>> sets(records_.size());
   for (std::size_t r = 0; r < sets.size(); ++r) {
     for (std::size_t i = 0; i < parameters_; ++i) {
@@ -85,9 +107,19 @@ std::vector<std::vector<std::size_t>> ClosingExchange::gather_sets(std::span<con
   return sets;
 }
 
-std::vector<std::uint64_t> ClosingExchange::gather_words(std::span<const std::uint64_t> words) {
-  std::vector<std::uint64_t> all(records_.size() * words.size());
-  communicator_.all_gather(words.data(), all.data(), words.size(), DataType::u64);
+std::vector<std::uint64_t> ClosingExchange::gather_words(GatheringCall call,
+                                                         std::span<const std::uint64_t> words) {
+  std::vector<std::uint64_t> mine{number_ * kGatheringCalls.size() + static_cast<std::uint64_t>(call)};
+  mine.insert(mine.end(), words.begin(), words.end());
+  std::vector<std::uint64_t> gathered(records_.size() * mine.size());
+  communicator_.all_gather(mine.data(), gathered.data(), mine.size(), DataType::u64);
+  std::vector<std::uint64_t> calls, all;
+  for (auto from = gathered.begin(); from != gathered.end();
+       from += static_cast<std::ptrdiff_t>(mine.size())) {
+    calls.push_back(*from);
+    all.insert(all.end(), from + 1, from + static_cast<std::ptrdiff_t>(mine.size()));
+  }
+  require_one_call(calls);
   return all;
 }
 

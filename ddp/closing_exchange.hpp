@@ -1,6 +1,8 @@
-// The collectives that end a step: every rank's StepRecord, and which gradients any rank had.
+// The collectives that end a step: every rank's StepRecord, and which gradients any rank had. And the small
+// ones by which other calls agree.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -8,6 +10,10 @@
 #include "lockstep/ddp.hpp"
 
 namespace lockstep::internal {
+
+/// The calls that gather a few words. They look alike to the communicator, and must not be taken for one
+/// another.
+enum class GatheringCall : std::uint8_t { begin_step, freeze, wait };
 
 /// All ranks call the same members in the same order. One thread at a time.
 class ClosingExchange {
@@ -31,8 +37,9 @@ class ClosingExchange {
 
   /// A set of parameters from each rank.
   std::vector<std::vector<std::size_t>> gather_sets(std::span<const std::size_t> mine);
-  /// `words` from each rank, rank after rank.
-  std::vector<std::uint64_t> gather_words(std::span<const std::uint64_t> words);
+  /// `words` from each rank, rank after rank. Throws Error(mismatch), on all ranks, when they are in
+  /// different calls, or in those of different reducers.
+  std::vector<std::uint64_t> gather_words(GatheringCall call, std::span<const std::uint64_t> words);
 
  private:
   void require_one_step() const;

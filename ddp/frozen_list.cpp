@@ -20,7 +20,7 @@ std::vector<bool> agree_on_frozen(ClosingExchange& closing, std::span<const std:
   // An index that does not exist makes the list differ from any other.
   std::uint64_t hash = hash_combine(kFnvOffset, valid ? 1 : 0);
   for (const bool bit : frozen) hash = hash_combine(hash, bit ? 1 : 0);
-  const auto hashes = closing.gather_words({&hash, 1});
+  const auto hashes = closing.gather_words(GatheringCall::freeze, {&hash, 1});
   const int rank = first_to_differ(hashes);
   if (rank >= 0) {
     throw Error(ErrorCode::mismatch,

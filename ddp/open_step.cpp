@@ -27,7 +27,7 @@ SampleWeight weight_of(std::span<const std::uint64_t> samples, int rank, const R
 
 bool open_step(StepState& step, ClosingExchange& closing, std::uint64_t samples, int rank,
                const ReducerOptions& options) {
-  const auto all = closing.gather_words({&samples, 1});
+  const auto all = closing.gather_words(GatheringCall::begin_step, {&samples, 1});
   const auto without = static_cast<std::size_t>(std::count(all.begin(), all.end(), std::uint64_t{0}));
   if (without == all.size() || (without > 0 && options.uneven == UnevenInputs::stop)) return false;
   step.opened = true;

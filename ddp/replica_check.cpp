@@ -56,7 +56,7 @@ void require_equal_replicas(ClosingExchange& closing, std::span<const std::uint6
   const bool equal = std::all_of(records.begin(), records.end(),
                                  [&](const StepRecord& r) { return r.values == records.front().values; });
   if (equal) return;
-  compare_replicas(closing.gather_words(hashes), parameters).throw_if_error();
+  compare_replicas(closing.gather_words(GatheringCall::wait, hashes), parameters).throw_if_error();
 }
 
 }  // namespace lockstep::internal

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -193,6 +195,29 @@ TEST(Misuse, StepsOfTwoReducersInDifferentOrderAreNamedAndChangeNothing) {
     }
     expect_good_step(first, model, communicator);
     expect_good_step(second, model, communicator);
+  });
+}
+
+/// To the communicator they are the same: a few words from each rank. A list to freeze was taken for numbers
+/// of samples.
+TEST(Misuse, BeginStepBesideFreezeOrThatOfAnotherReducerIsNamedAndChangesNothing) {
+  on_ranks(kRanks, "auto", [](Communicator& communicator) {
+    Model model(12, 1);
+    Reducer first(communicator, model.list()), second(communicator, model.list());
+    const bool culprit = communicator.rank() == kCulprit;
+    const auto expect_named = [&](const std::function<void()>& here, const std::string& text) {
+      const Error error = thrown_by(here);
+      EXPECT_EQ(error.code(), ErrorCode::mismatch);
+      EXPECT_EQ(error.culprit(), kCulprit);
+      EXPECT_EQ(std::string(error.what()).find(text), 0u) << error.what();
+    };
+    expect_named([&] { culprit ? first.freeze(std::array{std::size_t{2}}) : void(first.begin_step(4)); },
+                 "begin_step: rank 1 called freeze where rank 0 called begin_step; ");
+    expect_named([&] { (culprit ? second : first).begin_step(4); },
+                 "begin_step: rank 1 called that of another reducer than rank 0; ");
+    EXPECT_TRUE(first.begin_step(4));
+    expect_good_step(first, model, communicator);
+    EXPECT_TRUE(first.used(2)) << "frozen";
   });
 }
 
