@@ -260,6 +260,7 @@ class Engine final : public Progressor,
   Status compare_records(const Operation& operation);
   std::optional<Status> explain_domain_mismatch(int member, const Operation& operation);
   std::vector<int> waiting_for(const Operation& operation) const;
+  std::string peers_awaited(const Operation& operation) const;
   std::string waiting_text(const Operation& operation) const;
 
   const EngineGroup group_;

@@ -333,15 +333,28 @@ std::vector<int> Engine::waiting_for(const Operation& operation) const {
   return peers;
 }
 
+std::string Engine::peers_awaited(const Operation& operation) const {
+  std::string text;
+  for (const int peer : waiting_for(operation)) {
+    text += (text.empty() ? "" : ", ") + who(peer);
+    if (text.size() > 400) return text + ", ...";
+  }
+  return text;
+}
+
+/// What waits for no peer by itself is behind the oldest of its kind, which does.
 std::string Engine::waiting_text(const Operation& operation) const {
   if (operation.kind == Operation::Kind::message && operation.message.peer == kAnySource)
     return "it waits for a message of any rank";
-  std::string text;
-  for (const int peer : waiting_for(operation)) {
-    text += (text.empty() ? "it waits for " : ", ") + who(peer);
-    if (text.size() > 400) return text + ", ...";
+  if (const std::string peers = peers_awaited(operation); !peers.empty()) return "it waits for " + peers;
+  const Operation* oldest = nullptr;
+  for (const Operation* other : active_) {
+    if (other->urgent == operation.urgent && (oldest == nullptr || other->sequence < oldest->sequence))
+      oldest = other;
   }
-  return text.empty() ? "it waits for an earlier operation" : text;
+  const std::string peers = oldest != nullptr ? peers_awaited(*oldest) : "";
+  if (peers.empty()) return "it waits for an earlier operation";
+  return "it waits for an earlier operation, " + oldest->describe() + ", which waits for " + peers;
 }
 
 }  // namespace lockstep::internal

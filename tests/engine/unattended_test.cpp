@@ -12,6 +12,7 @@
 namespace lockstep {
 namespace {
 
+using testing::error_of;
 using testing::eventually;
 using testing::kPatience;
 using testing::on_ranks;
@@ -117,9 +118,28 @@ TEST_P(Unattended, AQueuedCallEndsAtItsDeadline) {
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::timeout);
-      EXPECT_NE(std::string(error.what()).find("waits for an earlier operation"), std::string::npos)
-          << error.what();
+      const std::string what = error.what();
+      EXPECT_NE(what.find("waits for an earlier operation, barrier #"), std::string::npos) << what;
+      EXPECT_NE(what.find(", which waits for rank 1 ("), std::string::npos) << what;
     }
+  });
+}
+
+/// In shared memory it is looked at first, and waits behind the others all the same.
+TEST_P(Unattended, AnUrgentCallThatIsLateNamesARankToo) {
+  beside_an_absent_rank([](Communicator& comm) {
+    std::vector<float> data(10'000);
+    const auto start = [&](const CallOptions& options) {
+      return comm.all_reduce_async(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum,
+                                   options);
+    };
+    Work first = start(within(0));
+    CallOptions urgent = within(100);
+    urgent.priority = 1;
+    Work second = start(urgent);
+    const auto [code, what] = error_of([&] { EXPECT_TRUE(second.wait_for(kPatience)); });
+    EXPECT_EQ(code, ErrorCode::timeout);
+    EXPECT_NE(what.find("waits for rank 1 ("), std::string::npos) << what;
   });
 }
 
