@@ -332,5 +332,12 @@ TEST(Switchboard, CallsAgainWhereItsHelloWasLate) {
   EXPECT_EQ(calls_of_a_peer_that_hangs_up_after(kHelloPatience), kLateHelloPatience / kHelloPatience);
 }
 
+TEST(Switchboard, IsQuotedByTheNumbersOfTheGroupThatAsked) {
+  const Status in_job(ErrorCode::peer_lost, "cannot connect to rank 2 (host-2, pid 22): nobody listens", 2);
+  const Status heard = in_group(in_job, 1);
+  EXPECT_EQ(heard.culprit(), 1);
+  EXPECT_EQ(heard.message(), "cannot connect to rank 1 (host-2, pid 22): nobody listens");
+}
+
 }  // namespace
 }  // namespace lockstep::internal

@@ -327,4 +327,17 @@ bool Switchboard::on_this_host(int peer) const {
 
 std::string Switchboard::name_of(int peer) const { return who_is(session_, peer); }
 
+Status in_group(const Status& why, int peer) {
+  if (why.culprit() < 0 || why.culprit() == peer) return why;
+  const auto called = [](int rank) { return "rank " + std::to_string(rank) + " ("; };  // As who_is() begins.
+  const auto words = [&] {
+    std::string text = why.message();
+    const std::string in_job = called(why.culprit());
+    if (const auto at = text.find(in_job); at != std::string::npos)
+      text.replace(at, in_job.size(), called(peer));
+    return text;
+  };
+  return Status(why.code(), words_of(words), peer);
+}
+
 }  // namespace lockstep::internal

@@ -150,9 +150,7 @@ class Switchboard {
   std::atomic<std::uint64_t> changes_{0};
 };
 
-/// An error of take() for a group in which the peer is number `peer`.
-inline Status in_group(const Status& why, int peer) {
-  return Status(why.code(), why.message(), why.culprit() < 0 ? -1 : peer);
-}
+/// An error of take() for a group in which the peer is number `peer`, which its words then call it too.
+Status in_group(const Status& why, int peer);
 
 }  // namespace lockstep::internal
