@@ -116,6 +116,26 @@ TEST(ShmForked, ManySegmentsOfAPeerDoNotPileUp) {
   });
 }
 
+TEST(ShmForked, WhoHasEndedIsNamedWhereItsMemoryIsAskedFor) {
+  Shared<Offers> offers;
+  Shared<std::atomic<bool>> ended;
+  const auto children = testing::start_forked(2, [&](int rank) {
+    const auto transport = join(7, rank, exchange_members(offers->board, rank, 2));
+    ASSERT_NE(transport, nullptr);
+    offers->ref[rank] = *find_segment(lockstep::allocate(1), 1);
+    offers->board.meet(2);
+    if (rank == 1) return;
+    testing::wait_until([&] { return ended->load(); });
+    const Status why = transport->domain()->resolve(1, offers->ref[1], 1).status();
+    EXPECT_EQ(why.code(), ErrorCode::peer_lost) << why.message();
+    EXPECT_EQ(why.culprit(), 1);
+    EXPECT_NE(why.message().find("memory of rank 1 ("), std::string::npos) << why.message();
+  });
+  EXPECT_EQ(testing::wait_for(children[1]), 0);
+  ended->store(true);
+  EXPECT_EQ(testing::wait_for(children[0]), 0);
+}
+
 // A member that is stopped hands nothing over. Who sleeps meanwhile is woken by the answer.
 TEST(ShmForked, ALateAnswerIsThereToBeWatched) {
   Shared<Offers> offers;

@@ -42,7 +42,11 @@ Result<std::byte*> ShmDomain::resolve(int member, const SegmentRef& ref, std::si
   }
   if (ref.segment == 0) return fault("of its own that only its threads can address");
   auto mapping = mapped(owner, ref);
-  if (!mapping.ok()) return mapping.status().blamed_on(member);
+  if (!mapping.ok()) {
+    const Status why = mapping.status().blamed_on(member);
+    if (why.code() == ErrorCode::timeout) return why;  // Which is no error yet, and comes often.
+    return why.with_context("mapping memory of " + who_is(member, owner.member));
+  }
   const std::size_t size = (*mapping)->size();
   if (ref.offset > size || bytes > size - ref.offset) return fault("beyond the end of its segment");
   return (*mapping)->data() + ref.offset;
