@@ -345,5 +345,44 @@ TEST_P(Processes, ARankThatLeftIsNamedByWhoWaitsForIt) {
   });
 }
 
+/// It lives on, so nothing but the group says that it has left; and it has never looked for who waits.
+TEST_P(Processes, ARankThatLeftAndLivesOnIsNamedByWhoAlreadyWaits) {
+  using Call = Work (*)(Communicator&, float*, const CallOptions&);
+  constexpr Call kCalls[] = {
+      [](Communicator& comm, float*, const CallOptions& options) { return comm.barrier_async(options); },
+      [](Communicator& comm, float* x, const CallOptions& options) {
+        return comm.broadcast_async(x, 1, DataType::f32, 1, options);
+      },
+      [](Communicator& comm, float* x, const CallOptions& options) {
+        return comm.recv_async(x, 1, DataType::f32, 1, 0, options);
+      }};
+  for (const Call call : kCalls) {
+    MeetingPlace place;
+    Shared<std::atomic<int>> turn;
+    run_forked(2, [&](int rank) {
+      auto comm = std::make_unique<Communicator>(place.join(rank, 2, GetParam()));
+      if (rank == 1) {
+        wait_until([&] { return turn->load() == 1; });
+        comm.reset();
+        return wait_until([&] { return turn->load() == 2; });
+      }
+      CallOptions options;
+      options.timeout = std::chrono::seconds(60);
+      float x = 0;
+      Work work = call(*comm, &x, options);
+      static_cast<void>(work.wait_for(std::chrono::milliseconds(20)));
+      turn->store(1);
+      try {
+        work.wait();
+        ADD_FAILURE() << "there was nobody to wait for";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+        EXPECT_EQ(error.culprit(), 1) << error.what();
+      }
+      turn->store(2);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -44,6 +44,8 @@ class FabricLink final : public Link {
   /// True when the callers' memory is not touched any more by unfinished sends and reads. With `force` it is
   /// so at once, at the price of the link.
   bool withdraw(bool force);
+  /// Tells the peer that there is a link.
+  void greet();
   /// Tells the peer that nothing follows.
   void say_farewell();
   /// Whether something that was begun is not on its way yet, or not over.

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <new>
+
 #include "lib/net/fd.hpp"
 #include "transports/fabric/fabric_link.hpp"
 
@@ -29,6 +31,8 @@ class FabricTransport final : public Transport {
   bool unfinished() override { return driver_->fabric().connecting() || links_unfinished(); }
 
  private:
+  Result<Link*> make_link(int peer, Channel channel);
+  Status answer_callers();
   bool links_unfinished();
   std::unique_ptr<FabricLink>& slot(int peer, Channel channel) {
     return links_[static_cast<std::size_t>(peer) * kChannels + static_cast<std::size_t>(channel)];
@@ -48,26 +52,37 @@ FabricTransport::~FabricTransport() {
   driver_->abandon();
 }
 
+// The peer hears of a link by which nothing is sent, so that it can say there that it leaves.
 Result<Link*> FabricTransport::link(int peer, Channel channel) {
+  if (const auto& known = slot(peer, channel)) return known.get();
+  auto made = make_link(peer, channel);
+  if (made.ok() && *made != nullptr) slot(peer, channel)->greet();
+  return made;
+}
+
+Result<Link*> FabricTransport::make_link(int peer, Channel channel) {
+  auto wire = driver_->fabric().wire(peer, channel);
+  if (!wire.ok()) return wire.status();
+  if (*wire == nullptr) return nullptr;
   auto& link = slot(peer, channel);
-  if (!link) {
-    auto wire = driver_->fabric().wire(peer, channel);
-    if (!wire.ok()) return wire.status();
-    if (*wire == nullptr) return nullptr;
-    link = std::make_unique<FabricLink>(*driver_, std::move(*wire), peer, payloads_);
-  }
+  link = std::make_unique<FabricLink>(*driver_, std::move(*wire), peer, payloads_);
   return link.get();
+}
+
+Status FabricTransport::answer_callers() {
+  driver_->progress();
+  Status first;  // One that cannot be answered keeps nobody else waiting.
+  while (const auto caller = driver_->fabric().caller()) {
+    auto made = make_link(caller->first, caller->second);
+    if (!made.ok() && first.ok()) first = made.status();
+    if (made.ok() && *made == nullptr) break;
+  }
+  return first;
 }
 
 // The last look before a sleep: after it the descriptor tells of everything new.
 Status FabricTransport::service() {
-  driver_->progress();
-  Status first;  // One that cannot be answered keeps nobody else waiting.
-  while (const auto caller = driver_->fabric().caller()) {
-    auto made = link(caller->first, caller->second);
-    if (!made.ok() && first.ok()) first = made.status();
-    if (made.ok() && *made == nullptr) break;
-  }
+  const Status first = answer_callers();
   for (auto& link : links_) {
     if (link) link->pump();
   }
@@ -78,6 +93,10 @@ Status FabricTransport::service() {
 void FabricTransport::close() {
   if (closed_ || in_forked_child()) return;
   closed_ = true;
+  try {
+    static_cast<void>(answer_callers());
+  } catch (const std::bad_alloc&) {  // They hear of it by their deadline.
+  }
   for (auto& link : links_) {
     if (link) link->say_farewell();
   }

@@ -16,12 +16,12 @@ inline constexpr std::size_t kSlotBytes = (8 << 10) - 256;
 /// Pieces that a peer may have under way or unread: bounds the receiver's memory, and covers
 /// kPiecewiseBytes of a message without a word back.
 inline constexpr std::size_t kPieceCredits = 16;
-/// Messages of the links' own that may be under way beside the pieces: two returns of credits, the landings,
-/// a farewell, and room to spare.
+/// Messages of the links' own that may be under way beside the pieces: a greeting, two returns of credits,
+/// the landings, and a farewell.
 inline constexpr std::size_t kOwnCredits = 8;
 /// Transfers straight into memory that a receiver has open at a time: the next is granted while one runs.
 inline constexpr std::size_t kLandings = 4;
-static_assert(kOwnCredits >= kLandings + 3);
+static_assert(kOwnCredits >= kLandings + 4);
 
 /// Small messages that may be under way to a link in all, and receives to be posted for them.
 inline constexpr std::size_t kLinkSlots = kPieceCredits + kOwnCredits;
