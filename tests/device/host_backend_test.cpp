@@ -44,6 +44,20 @@ class HostBackendTest : public ::testing::Test {
   std::vector<DeviceStream> streams_;
 };
 
+/// A GPU runs what a stream has when it is destroyed, and its memory may not be gone by then.
+TEST_F(HostBackendTest, FreeingMemoryWaitsForADestroyedStream) {
+  std::uint32_t* const gate = words(1);
+  void* const memory = must(backend_.allocate(0, 1000, MemoryKind::plain));
+  const DeviceStream s = must(backend_.create_stream(Backend::Priority::normal));
+  must(backend_.wait_value(gate, 1, s));
+  must(backend_.fill(memory, 7, 1000, s));
+  must(backend_.destroy_stream(s));
+  auto freed = std::async(std::launch::async, [&] { must(backend_.free(memory)); });
+  EXPECT_EQ(freed.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  raise(gate, 1);
+  freed.get();
+}
+
 TEST_F(HostBackendTest, AStreamRunsInOrderAndReturnsBefore) {
   const DeviceStream s = stream();
   std::uint32_t* const gate = words(1);

@@ -80,6 +80,9 @@ std::vector<std::shared_ptr<HostStream>> HostBackend::streams_of(int device) {
   for (auto& [handle, stream] : streams_) {
     if (stream->device() == device) streams.push_back(stream);
   }
+  for (const auto& stream : destroyed_streams_) {
+    if (stream->device() == device) streams.push_back(stream);
+  }
   if (auto& stream = default_streams_[static_cast<std::size_t>(device)]; stream != nullptr)
     streams.push_back(stream);
   return streams;
@@ -210,8 +213,14 @@ Result<DeviceStream> HostBackend::create_stream(Priority) {
 Status HostBackend::destroy_stream(DeviceStream handle) {
   const Served served = serve();
   const std::lock_guard lock(mutex_);
-  if (streams_.erase(handle) == 1) return Status();
-  return Status(ErrorCode::invalid_argument, "this stream was not made by create_stream(), or is destroyed");
+  std::erase_if(destroyed_streams_, [](const auto& stream) { return stream->idle(); });
+  const auto found = streams_.find(handle);
+  if (found == streams_.end())
+    return Status(ErrorCode::invalid_argument,
+                  "this stream was not made by create_stream(), or is destroyed");
+  if (!found->second->idle()) destroyed_streams_.push_back(std::move(found->second));
+  streams_.erase(found);
+  return Status();
 }
 
 Result<std::shared_ptr<HostStream>> HostBackend::stream_of(DeviceStream handle) {

@@ -135,6 +135,8 @@ class HostBackend final : public Backend {
   HostMemory memory_;
   std::mutex mutex_;
   std::map<DeviceStream, std::shared_ptr<HostStream>> streams_;
+  /// With something still to run, for which who frees memory waits.
+  std::vector<std::shared_ptr<HostStream>> destroyed_streams_;
   std::array<std::shared_ptr<HostStream>, kDevices> default_streams_;
   std::map<DeviceEvent, std::shared_ptr<HostEvent>> events_;
   std::map<DeviceGraph, std::shared_ptr<const HostGraph>> graphs_;
