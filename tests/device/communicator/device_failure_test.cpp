@@ -134,8 +134,7 @@ TEST(DeviceFailure, AnAbortEndsASetUpThatWaits) {
   internal::testing::run_forked(2, [&](int rank) {
     Communicator host = place.join(rank, 2, "auto");
     if (rank == 1) {
-      const auto control = host.core().split(0, rank);
-      ASSERT_TRUE(control.ok()) << control.status().message();
+      const auto control = host.core().split(0, rank);  // Fails where the abort is sooner.
       EXPECT_TRUE(testing::eventually([&] { return over->load(); }));
       return;
     }
