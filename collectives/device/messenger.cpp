@@ -125,27 +125,34 @@ Status DeviceMessenger::advance(bool& moved, Nanos end) {
   return {};
 }
 
+/// Whether a slot is free for the next chunk, or a buffer that was lent is back.
+bool DeviceMessenger::may_send(int peer) {
+  Outbox& box = out(peer);
+  const bool may = box.lent ? box.freed >= box.chunks : box.chunks - box.freed < kSlots;
+  if (!may && box.acknowledgement == nullptr)
+    box.acknowledgement =
+        expect(control_, peer, kAcknowledgementTag, &box.acknowledged, sizeof box.acknowledged);
+  return may;
+}
+
 Status DeviceMessenger::send_next(int peer, bool& moved, bool& copied) {
   Outbox& box = out(peer);
   auto heard = arrived(control_, box.acknowledgement);
   if (!heard.ok()) return heard.status();
   if (*heard) box.freed = box.acknowledged;
   moved |= *heard;
-  if (box.next == box.messages.size()) return {};
-  const DeviceMessage& message = box.messages[box.next];
-  const bool blocked = box.lent ? box.freed < box.chunks : box.chunks - box.freed >= kSlots;
-  if (blocked) {
-    if (box.acknowledgement == nullptr)
-      box.acknowledgement =
-          expect(control_, peer, kAcknowledgementTag, &box.acknowledged, sizeof box.acknowledged);
-    return {};
-  }
+  if (box.next == box.messages.size() || !may_send(peer)) return {};
   moved = true;
-  if (box.lent) {
-    box.lent = false;
-    ++box.next;
-    return {};
-  }
+  if (!box.lent) return begin_chunk(peer, copied);
+  box.lent = false;
+  ++box.next;
+  return {};
+}
+
+/// Its notice, and its copy into the slot where it needs one.
+Status DeviceMessenger::begin_chunk(int peer, bool& copied) {
+  Outbox& box = out(peer);
+  const DeviceMessage& message = box.messages[box.next];
   const std::uint64_t rest = message.bytes - box.told;
   box.notice = {message.bytes, box.told, std::min<std::uint64_t>(chunk_bytes(peer), rest), {}};
   if (message.bytes >= kLendBytes && !is_far(peer))

@@ -82,7 +82,9 @@ class DeviceMessenger {
 
   Status copy_own(Nanos end);
   Status advance(bool& moved, Nanos end);
+  bool may_send(int peer);
   Status send_next(int peer, bool& moved, bool& copied);
+  Status begin_chunk(int peer, bool& copied);
   Status receive_next(int peer, bool& moved, bool& copied);
   Result<bool> hear(int peer, bool& moved);
   Status check(int peer, const Notice& notice, const DeviceMessage& message) const;
