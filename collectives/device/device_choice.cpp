@@ -37,22 +37,32 @@ const Algorithm* staged_row(const Shape& shape, std::uint64_t bytes) {
   return row(shape, Medium::domain_staged, shape.collective == Collective::barrier ? "flags" : "direct");
 }
 
+const Algorithm* registered_row(const CallFacts& facts, const Shape& shape, std::uint64_t bytes) {
+  const bool counts_differ =
+      facts.collective == Collective::all_gather_v || facts.collective == Collective::reduce_scatter_v;
+  if (bytes < kOfferBytes && !counts_differ) return nullptr;
+  const std::string_view name = facts.collective == Collective::all_reduce ? "fused" : "direct";
+  return row(shape, Medium::domain_registered, name);
+}
+
+Result<Selection> forced_choice(const Algorithm& forced, const Shape& shape) {
+  if (forced.medium == Medium::links || !forced.supports(shape)) {
+    return Status(ErrorCode::not_supported, "algorithm " + std::string(forced.name) +
+                                                " does not run this call on a device; leave the choice to "
+                                                "the library");
+  }
+  Selection selection;
+  const bool registered = forced.medium == Medium::domain_registered;
+  selection.registered = registered ? &forced : row(shape, Medium::domain_registered, forced.name);
+  if (!registered) selection.staged = &forced;
+  return selection;
+}
+
 }  // namespace
 
 Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, bool kernels_wait) {
+  if (facts.algorithm > 0) return forced_choice(algorithms()[facts.algorithm - 1u], shape);
   Selection selection;
-  if (facts.algorithm > 0) {
-    const Algorithm& forced = algorithms()[facts.algorithm - 1u];
-    if (forced.medium == Medium::links || !forced.supports(shape)) {
-      return Status(ErrorCode::not_supported, "algorithm " + std::string(forced.name) +
-                                                  " does not run this call on a device; leave the choice to "
-                                                  "the library");
-    }
-    const bool registered = forced.medium == Medium::domain_registered;
-    selection.registered = registered ? &forced : row(shape, Medium::domain_registered, forced.name);
-    if (!registered) selection.staged = &forced;
-    return selection;
-  }
   if (passes_as_messages(facts.collective)) {
     selection.staged = find_algorithm(Collective::barrier, Medium::domain_staged, "flags").value();
     return selection;
@@ -61,17 +71,10 @@ Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, 
   if (kernels_wait && goes_round(facts, shape, bytes))
     selection.staged = row(shape, Medium::domain_staged, "pull_ring");
   if (selection.staged == nullptr) selection.staged = staged_row(shape, bytes);
-  if (bytes >= kOfferBytes || facts.collective == Collective::all_gather_v ||
-      facts.collective == Collective::reduce_scatter_v) {
-    const std::string_view name = facts.collective == Collective::all_reduce ? "fused" : "direct";
-    selection.registered = row(shape, Medium::domain_registered, name);
-  }
-  if (selection.staged == nullptr) {
-    return Status(ErrorCode::not_supported, "the staging area is too small for " +
-                                                std::to_string(shape.world) +
-                                                " ranks: raise LOCKSTEP_DEVICE_STAGING");
-  }
-  return selection;
+  selection.registered = registered_row(facts, shape, bytes);
+  if (selection.staged != nullptr) return selection;
+  return Status(ErrorCode::not_supported, "the staging area is too small for " + std::to_string(shape.world) +
+                                              " ranks: raise LOCKSTEP_DEVICE_STAGING");
 }
 
 }  // namespace lockstep::internal
