@@ -82,6 +82,7 @@ class DeviceCore {
 
   // device_start.cpp
   Status enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams);
+  Status find_refusal(DeviceTask& task, const Result<bool>& captured, std::span<const DeviceStream> streams);
   Status push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal);
   Status hold(DeviceTask& task, std::span<const DeviceStream> streams);
   Status check_stream(const Call& call, DeviceStream stream);
@@ -108,6 +109,7 @@ class DeviceCore {
   Status note_last(DeviceStream stream);
   MemberControl* told_by(int member);
   Status watch(const DeviceTask& task);
+  Status look_after(const DeviceTask& task, Nanos now, Nanos& begun);
   void heed_leavers();
   void tell_reached(const DeviceTask& task);
   Status compare_calls(const DeviceTask& task);

@@ -102,26 +102,34 @@ Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOp
 Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams) {
   const std::lock_guard lock(start_mutex_);
   if (Status status = failure(); !status.ok()) return status;
-  const bool ended = engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok;
-  if (ended && !finalized_) return state();
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
+  if (engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok) return state();
   const auto captured = is_any_captured(streams);
   const bool can_be_captured = runs_on_stream(*task) && capturer_ != nullptr;
   if (captured.ok() && captured.value() && !can_be_captured) return refuse_capture(*task);
-  Status refusal = task->call ? task->call->build().refusal : Status();
-  if (task->call) ++calls_;
-  if (refusal.ok()) refusal = captured.status();
-  if (refusal.ok() && task->call && !captured.value())
-    refusal = check_stream(task->call->build(), streams.front());
-  const bool on_stream = refusal.ok() && runs_on_stream(*task);
-  if (on_stream && !task->call) LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
-  if (on_stream) {
+  Status refusal = find_refusal(*task, captured, streams);
+  if (!refusal.ok()) return push_refused(task, std::move(refusal));
+  if (!runs_on_stream(*task)) {
+    refusal = hold(*task, streams);
+  } else {
+    if (!task->call) LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
     refusal = start_on_stream(task, streams, captured.value());
     if (task->watched != nullptr || task->recorded) return refusal;
-  } else if (refusal.ok()) {
-    refusal = hold(*task, streams);
   }
-  return refusal.ok() ? (worker_->push(task), refusal) : push_refused(task, std::move(refusal));
+  if (!refusal.ok()) return push_refused(task, std::move(refusal));
+  worker_->push(task);
+  return {};
+}
+
+/// What is wrong with it, before anything of it is in a stream. Counts the calls.
+Status DeviceCore::find_refusal(DeviceTask& task, const Result<bool>& captured,
+                                std::span<const DeviceStream> streams) {
+  if (!task.call) return captured.status();
+  ++calls_;
+  const Call& call = task.call->build();
+  LOCKSTEP_RETURN_IF_ERROR(call.refusal);
+  LOCKSTEP_RETURN_IF_ERROR(captured.status());
+  return captured.value() ? Status() : check_stream(call, streams.front());
 }
 
 /// Of the calls in which no rank can go on before all have come.

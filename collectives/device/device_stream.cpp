@@ -193,21 +193,28 @@ Status DeviceCore::watch(const DeviceTask& task) {
     const Nanos now = real_env().now();
     if (now - looked > kLookEvery) {
       looked = now;
-      heed_leavers();
-      LOCKSTEP_RETURN_IF_ERROR(gave_up(task));
-      for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
-        if (group->engine().poll_state() != ErrorCode::ok) return group->engine().reason();
-      }
-      auto ready = backend_.query(task.watched->begin);
-      if (!ready.ok()) return ready.status();
-      if (*ready && begun == 0) {
-        begun = now;
-        tell_reached(task);
-      }
-      if (begun != 0 && task.timeout != 0 && now - begun > task.timeout) return late(task, -1);
+      LOCKSTEP_RETURN_IF_ERROR(look_after(task, now, begun));
     }
     now - watched < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
   }
+}
+
+/// Whether its kernels, the peers and the clock let it go on. `begun`: when the stream was first seen to have
+/// come to it; 0: not yet.
+Status DeviceCore::look_after(const DeviceTask& task, Nanos now, Nanos& begun) {
+  heed_leavers();
+  LOCKSTEP_RETURN_IF_ERROR(gave_up(task));
+  for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
+    if (group->engine().poll_state() != ErrorCode::ok) return group->engine().reason();
+  }
+  auto ready = backend_.query(task.watched->begin);
+  if (!ready.ok()) return ready.status();
+  if (*ready && begun == 0) {
+    begun = now;
+    tell_reached(task);
+  }
+  const bool is_late = begun != 0 && task.timeout != 0 && now - begun > task.timeout;
+  return is_late ? late(task, -1) : Status();
 }
 
 /// A rank may leave without a failure once it is through with its own operations; kernels that wait for what
