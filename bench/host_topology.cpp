@@ -2,10 +2,7 @@
 
 #include <sys/utsname.h>
 
-#include <algorithm>
-#include <cmath>
 #include <set>
-#include <vector>
 
 #include "lib/base/core_set.hpp"
 #include "lib/base/machine.hpp"

@@ -6,7 +6,6 @@
 #include <benchmark/benchmark.h>
 
 #include <cstring>
-#include <functional>
 #include <string>
 #include <vector>
 

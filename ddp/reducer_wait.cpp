@@ -1,5 +1,4 @@
 // wait(): the marks are settled, the buckets end, all ranks judge the step.
-#include <algorithm>
 #include <new>
 #include <utility>
 

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <vector>

@@ -1,5 +1,4 @@
 // How the ranks of a call agree on its way, staged, pulled or registered, and find each other's memory.
-#include <utility>
 
 #include "collectives/engine/domain_run.hpp"
 #include "lib/base/prefetch.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <new>
 #include <optional>
-#include <thread>
 
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"

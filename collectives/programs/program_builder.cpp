@@ -1,6 +1,5 @@
 #include "collectives/programs/program_builder.hpp"
 
-#include <algorithm>
 #include <cassert>
 
 namespace lockstep::internal {

@@ -1,6 +1,5 @@
 #include "collectives/select/model_source.hpp"
 
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,5 @@
 #include "collectives/verify/expressions.hpp"
 
-#include <algorithm>
 #include <bit>
 
 #include "lib/base/hash.hpp"

@@ -1,6 +1,5 @@
 #include "ddp/device/device_buckets.hpp"
 
-#include <numeric>
 #include <utility>
 
 #include "ddp/bucket_plan.hpp"

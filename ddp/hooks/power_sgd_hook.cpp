@@ -3,7 +3,6 @@
 // all ranks.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "ddp/exact.hpp"

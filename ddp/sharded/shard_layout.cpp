@@ -1,7 +1,6 @@
 #include "ddp/sharded/shard_layout.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace lockstep::internal {
 

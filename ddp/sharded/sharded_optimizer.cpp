@@ -4,7 +4,6 @@
 // first.
 #include "lockstep/ddp/sharded_optimizer.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <exception>
 #include <numeric>
-#include <stdexcept>
 #include <string>
 
 #include "examples/digits/dataset.hpp"

@@ -1,6 +1,5 @@
 #include "integrations/nccl/comm.hpp"
 
-#include <cstring>
 #include <map>
 #include <shared_mutex>
 #include <unordered_map>

@@ -1,5 +1,4 @@
 // Communicators: how they begin, what comes out of them, how they end.
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <future>

@@ -1,7 +1,5 @@
 #include "lib/device/backend.hpp"
 
-#include <memory>
-
 #include "lib/base/config.hpp"
 #include "lib/device/cuda/cuda_backend.hpp"
 #include "lib/device/host/host_backend.hpp"

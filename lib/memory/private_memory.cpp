@@ -6,7 +6,6 @@
 #include <fstream>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace lockstep::internal {
 namespace {

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <future>
-#include <thread>
 #include <utility>
 
 #include "lib/bootstrap/exchange.hpp"

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <functional>
 #include <thread>
 
 #include "lib/bootstrap/limits.hpp"

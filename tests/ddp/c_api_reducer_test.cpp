@@ -5,7 +5,6 @@
 #include <functional>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "tests/engine/c_group.hpp"
 

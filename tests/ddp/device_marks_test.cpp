@@ -4,9 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <optional>
-#include <vector>
-
 #include "tests/ddp/forked_twins.hpp"
 
 namespace lockstep {

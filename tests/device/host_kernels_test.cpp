@@ -1,7 +1,6 @@
 // Every reduction and conversion on a stream of the host backend gives the bits of lib/reduce.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "lib/device/host/host_backend.hpp"

@@ -1,7 +1,6 @@
 // The public face of devices, on the host backend: programs without CUDA's headers.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <vector>
 
 #include "lockstep/device_runtime.hpp"

@@ -1,6 +1,5 @@
 // Memory that runs out where the library needs some: one clear error on every rank, and nobody waits.
 #include <atomic>
-#include <memory>
 #include <new>
 #include <vector>
 

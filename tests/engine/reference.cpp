@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <numeric>
 
 #include "tests/engine/reference_numbers.hpp"
 

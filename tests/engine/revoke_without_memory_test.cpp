@@ -1,7 +1,6 @@
 // A revoke that finds no memory at one moment or from one moment on: what is under way ends all the same.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 
 #include "tests/engine/scarce_memory.hpp"

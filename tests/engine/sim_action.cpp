@@ -1,7 +1,5 @@
 #include "tests/engine/sim_action.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <span>
 #include <vector>
 

@@ -1,5 +1,4 @@
 // Operations that nobody waits for, or not any more: they move, and their deadlines and mismatches come.
-#include <algorithm>
 #include <atomic>
 #include <optional>
 

@@ -1,7 +1,6 @@
 // The parts of examples/digits: matrix product, gradients, data.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <numeric>
 #include <random>
 

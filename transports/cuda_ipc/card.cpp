@@ -4,7 +4,6 @@
 #include <sys/file.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 

@@ -1,6 +1,5 @@
 #include "transports/tcp/tcp_transport.hpp"
 
-#include <array>
 #include <new>
 #include <utility>
 

@@ -1,7 +1,5 @@
 #include "transports/verbs/verbs_library.hpp"
 
-#include <string>
-
 #include "lib/base/dynamic_library.hpp"
 
 namespace lockstep::internal {

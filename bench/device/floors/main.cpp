@@ -4,11 +4,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <new>
 #include <string>
-#include <vector>
 
 #include "bench/board.hpp"
 #include "bench/device/floors/rates.hpp"

@@ -1,6 +1,5 @@
 // The arithmetic of the host backend, whose device memory is the host's: by the caller, after the stream.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "examples/digits/device/compute.hpp"

@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstring>
-#include <utility>
 
 #include "lib/reduce/cuda/cuda_errors.hpp"
 

@@ -1,5 +1,4 @@
 // HostBackend: captures, and the graphs that they become.
-#include <string>
 #include <utility>
 
 #include "lib/device/host/host_backend.hpp"

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <numeric>
 
 #include "tests/ddp/hooks/hook_state_cases.hpp"
 #include "tests/ddp/thrown_by.hpp"

@@ -2,7 +2,6 @@
 // on, the others as if nobody had joined; checkpoints know who joined when; lists that differ do no harm.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>

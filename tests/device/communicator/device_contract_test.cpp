@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <set>
-#include <thread>
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"

@@ -2,8 +2,6 @@
 // errors that name both sides.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/test_run.hpp"
