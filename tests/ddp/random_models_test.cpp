@@ -14,8 +14,8 @@
 #include <string>
 
 #include "ddp/gradient_math.hpp"
-#include "lib/base/float16.hpp"
 #include "lockstep/ddp.hpp"
+#include "tests/ddp/typed_numbers.hpp"
 #include "tests/engine/count_option.hpp"
 #include "tests/engine/local_ranks.hpp"
 
@@ -107,46 +107,6 @@ int sum_of_all(unsigned users, std::size_t i, std::size_t e) {
   int sum = 0;
   for (int r = 0; r < kRanks; ++r) sum += local_number(users, i, e, r);
   return sum;
-}
-
-/// `value` as element `e` of a tensor of `type`; complex numbers have it twice.
-void store(DataType type, void* data, std::size_t e, float value) {
-  switch (type) {
-    case DataType::f16:
-      static_cast<std::uint16_t*>(data)[e] = internal::F16::from_float(value);
-      break;
-    case DataType::bf16:
-      static_cast<std::uint16_t*>(data)[e] = internal::BF16::from_float(value);
-      break;
-    case DataType::f8e4m3:
-      static_cast<std::uint8_t*>(data)[e] = internal::F8E4M3::from_float(value);
-      break;
-    case DataType::f64:
-      static_cast<double*>(data)[e] = value;
-      break;
-    case DataType::complex64:
-      static_cast<float*>(data)[2 * e] = static_cast<float*>(data)[2 * e + 1] = value;
-      break;
-    default:
-      static_cast<float*>(data)[e] = value;
-  }
-}
-
-double load(DataType type, const void* data, std::size_t e) {
-  switch (type) {
-    case DataType::f16:
-      return internal::F16::to_float(static_cast<const std::uint16_t*>(data)[e]);
-    case DataType::bf16:
-      return internal::BF16::to_float(static_cast<const std::uint16_t*>(data)[e]);
-    case DataType::f8e4m3:
-      return internal::F8E4M3::to_float(static_cast<const std::uint8_t*>(data)[e]);
-    case DataType::f64:
-      return static_cast<const double*>(data)[e];
-    case DataType::complex64:
-      return static_cast<const float*>(data)[2 * e + 1];
-    default:
-      return static_cast<const float*>(data)[e];
-  }
 }
 
 /// The seven distinct values of a tensor, repeated: what is stored is looked up.
