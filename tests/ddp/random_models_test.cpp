@@ -227,7 +227,7 @@ class Span {
 };
 
 TEST(RandomModels, GiveTheResultOfOneProcessOnEveryRank) {
-  const auto models = static_cast<unsigned>(testing::count_option(kModels));
+  const auto models = static_cast<unsigned>(testing::count_option("--operations", kModels));
   Span span;
   for (unsigned seed = 0; seed < models; ++seed) {
     const RandomModel model = random_model(seed);

@@ -1,11 +1,13 @@
-// --operations N on the command line of a test program: how many operations its long tests do.
+// Numbers on the command line of a test program: how much its long tests do, and from which seed.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep::testing {
 
-/// N, or `by_default` where the command line says nothing.
-std::uint64_t count_option(std::uint64_t by_default);
+/// What follows `name` (--operations, --rounds or --seed) on the command line, or `by_default` where it says
+/// nothing.
+std::uint64_t count_option(const std::string& name, std::uint64_t by_default);
 
 }  // namespace lockstep::testing

@@ -12,13 +12,14 @@ namespace lockstep::testing {
 /// A file of its own that is gone with the object.
 class MeetingPlace {
  public:
-  Communicator join(int rank, int size, const std::string& transports) const {
+  Communicator join(int rank, int size, const std::string& transports,
+                    std::chrono::seconds timeout = std::chrono::seconds(30)) const {
     InitOptions options;
     options.rank = rank;
     options.world_size = size;
     options.rendezvous = "file://" + directory_.path() + "/store";
     options.transports = transports;
-    options.timeout = std::chrono::seconds(30);
+    options.timeout = timeout;
     return Communicator::create(options);
   }
 

@@ -11,9 +11,9 @@
 #include <numeric>
 #include <random>
 
-#include "lib/reduce/reduce.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/engine/count_option.hpp"
+#include "tests/engine/draw_case.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/scoped_variable.hpp"
@@ -41,31 +41,11 @@ constexpr std::size_t kLeastLargeBytes = 1 << 20, kMostLargeBytes = 8 << 20;
 constexpr std::size_t kArenaBytes = 2 * kMostLargeBytes + (64 << 10);
 static_assert(kSideBySide * kBytesOfOne <= kArenaBytes);
 
-std::size_t draw_count(std::mt19937_64& random, const CollectiveCase& c, bool large) {
-  const bool whole = c.collective == Collective::all_reduce || c.collective == Collective::reduce ||
-                     c.collective == Collective::broadcast;
-  const std::size_t each = size_of(c.type) * (whole ? 1 : static_cast<std::size_t>(c.world));
-  if (large) return (kLeastLargeBytes + random() % (kMostLargeBytes - kLeastLargeBytes)) / each;
-  // Every order of magnitude is equally likely, and so most are small.
-  return random() % ((kUsualBytes / each >> (random() % 17)) + 1);
-}
-
 /// Drawn alike by all ranks.
 CollectiveCase draw(std::mt19937_64& random, int world, bool large) {
-  constexpr DataType kTypes[] = {DataType::f16, DataType::bf16, DataType::f32, DataType::f64, DataType::i8,
-                                 DataType::u8,  DataType::i32,  DataType::u32, DataType::i64, DataType::u64};
-  constexpr ReduceOp kOps[] = {ReduceOp::sum,        ReduceOp::avg,  ReduceOp::min, ReduceOp::max,
-                               ReduceOp::prod,       ReduceOp::band, ReduceOp::bor, ReduceOp::bxor,
-                               ReduceOp::premul_sum, ReduceOp::user};
-  CollectiveCase c;
-  c.world = world;
-  c.collective = static_cast<Collective>(random() % kCollectiveCount);
-  c.type = kTypes[random() % std::size(kTypes)];
-  do {
-    c.op = kOps[random() % std::size(kOps)];
-  } while (c.op != ReduceOp::user && !check_reduction(c.type, c.op).ok());
-  c.root = static_cast<int>(random() % static_cast<std::uint64_t>(world));
-  c.count = draw_count(random, c, large);
+  CollectiveCase c = draw_case(random, world);
+  c.count = large ? (kLeastLargeBytes + random() % (kMostLargeBytes - kLeastLargeBytes)) / bytes_of_count(c)
+                  : draw_count(random, c, kUsualBytes);
   c.seed = random();
   return c;
 }
@@ -187,7 +167,7 @@ TEST_P(RandomOperations, AreRight) {
   testing::run_forked(world, [&, transport = transport, world = world](int rank) {
     alarm(0);  // The number of operations bounds the time.
     try {
-      Rank(place.join(rank, world, transport)).run(lockstep::testing::count_option(2'000));
+      Rank(place.join(rank, world, transport)).run(lockstep::testing::count_option("--operations", 2'000));
     } catch (const std::exception& error) {
       ADD_FAILURE() << "rank " << rank << ": " << error.what();
     }
