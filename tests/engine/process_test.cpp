@@ -384,5 +384,37 @@ TEST_P(Processes, ARankThatLeftAndLivesOnIsNamedByWhoAlreadyWaits) {
   }
 }
 
+/// On links that the rank that left has never had.
+TEST_P(Processes, ARankThatLeftAndLivesOnIsNamedByWhoCallsOtherwiseThanBefore) {
+  MeetingPlace place;
+  Shared<std::atomic<int>> turn;
+  run_forked(2, [&](int rank) {
+    auto comm = std::make_unique<Communicator>(place.join(rank, 2, GetParam()));
+    comm->barrier();
+    if (rank == 1) {
+      comm.reset();
+      turn->store(1);
+      return wait_until([&] { return turn->load() == 2; });
+    }
+    wait_until([&] { return turn->load() == 1; });
+    CallOptions options;
+    options.timeout = std::chrono::seconds(60);
+    options.priority = 1;
+    float x = 0;
+    const auto expect_lost = [&](auto&& call) {
+      try {
+        call();
+        ADD_FAILURE() << "there was nobody to wait for";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+        EXPECT_EQ(error.culprit(), 1) << error.what();
+      }
+    };
+    expect_lost([&] { comm->recv(&x, 1, DataType::f32, 1, 0, options); });
+    expect_lost([&] { comm->barrier(options); });
+    turn->store(2);
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -107,6 +107,8 @@ class Fabric {
   virtual Result<std::span<std::byte>> bounce_memory(std::size_t bytes) = 0;
   /// Whether landings in (and transfers from) this memory of the caller need no copy.
   virtual bool direct(const void* memory, std::size_t bytes) = 0;
+  /// Whether what a peer sends arrives in one order, over whichever channel.
+  virtual bool in_one_order() const { return false; }
   /// Whether Wire::take_back can close a landing.
   virtual bool takes_back() const { return false; }
 };

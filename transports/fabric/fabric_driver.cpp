@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace lockstep::internal {
@@ -29,6 +30,14 @@ void FabricDriver::arm() {
   rung_ = false;
   armed_ = true;
   fabric_->arm();
+}
+
+void FabricDriver::note_farewell(int peer) {
+  if (fabric_->in_one_order()) left_.push_back(peer);
+}
+
+bool FabricDriver::has_left(int peer) const {
+  return std::find(left_.begin(), left_.end(), peer) != left_.end();
 }
 
 void FabricDriver::append_poll_entries(std::vector<pollfd>& entries) const {

@@ -22,6 +22,10 @@ class FabricDriver {
   /// From now on what is new makes one of the entries readable.
   void arm();
   void append_poll_entries(std::vector<pollfd>& entries) const;
+  /// A peer has said on one of its links that nothing follows. Where the fabric keeps one order that ends all
+  /// of its links, those too that it does not know.
+  void note_farewell(int peer);
+  bool has_left(int peer) const;
   /// In a forked child: what the fabric shares with the parent must stay as it is.
   void abandon() { static_cast<void>(fabric_.release()); }
 
@@ -33,6 +37,7 @@ class FabricDriver {
   const Fd bell_;
   bool armed_ = false;
   bool rung_ = false;
+  std::vector<int> left_;
 };
 
 }  // namespace lockstep::internal

@@ -87,6 +87,7 @@ void FabricLink::take(const Arrival& arrival) {
     granted_.push_back(*landing);
   } else if (note.kind == Kind::farewell) {
     peer_left_ = true;
+    driver_.note_farewell(peer_);
   }
   wire_->release(arrival);
 }

@@ -15,7 +15,7 @@ Result<const FrameHeader*> FabricLink::peek(const Awaited*) {
   if (pieces_.empty()) pump();
   if (pieces_.empty()) {
     if (Status status = broken(); !status.ok()) return status;
-    if (!peer_left_) return nullptr;
+    if (!peer_left_ && !driver_.has_left(peer_)) return nullptr;
     return Status(ErrorCode::peer_lost, "rank " + std::to_string(peer_) + " closed the communicator", peer_);
   }
   const auto front = piece();

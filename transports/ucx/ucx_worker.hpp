@@ -73,6 +73,7 @@ class UcxWorker final : public Fabric {
   bool flushed() override;
   Result<std::span<std::byte>> bounce_memory(std::size_t bytes) override;
   bool direct(const void*, std::size_t) override { return true; }
+  bool in_one_order() const override { return true; }  // One endpoint carries all channels.
   bool takes_back() const override { return true; }
 
   const UcxLibrary& ucx() const { return context_->ucx; }
