@@ -9,9 +9,9 @@ using internal::DeviceCore;
 using Counts = std::span<const std::size_t>;
 
 static void enqueue(DeviceCore& core, CallBuilder call, Stream stream, const DeviceCallOptions& options,
-                    void* copy_to = nullptr) {
+                    const void* copy_from = nullptr) {
   internal::refuse_in_forked_child();
-  core.start(std::move(call), stream, options, copy_to).throw_if_error();
+  core.start(std::move(call), stream, options, copy_from).throw_if_error();
 }
 
 void DeviceCommunicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
@@ -28,14 +28,16 @@ void DeviceCommunicator::reduce(const void* input, void* output, std::size_t cou
   enqueue(*core_, std::move(call), stream, options);
 }
 
-/// A broadcast of the programs has one buffer: the input of root, everybody else's output.
+/// A broadcast of the programs has one buffer, the output of all: only that lies at the same place of a
+/// window on every rank. A root whose input is elsewhere copies it there first.
 void DeviceCommunicator::broadcast(const void* input, void* output, std::size_t count, DataType type,
                                    int root, Stream stream, const DeviceCallOptions& options) {
   CallBuilder call(Collective::broadcast, core_->engine(), options);
-  const bool apart = rank() == root && input != output;
-  void* const buffer = apart ? const_cast<void*>(input) : output;
+  const bool at_root = rank() == root,
+             apart = at_root && input != output && input != nullptr && output != nullptr;
+  void* const buffer = at_root && !apart ? const_cast<void*>(input) : output;
   call.elements(type, count).root(root).buffers(buffer, buffer);
-  enqueue(*core_, std::move(call), stream, options, apart ? output : nullptr);
+  enqueue(*core_, std::move(call), stream, options, apart ? input : nullptr);
 }
 
 void DeviceCommunicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,

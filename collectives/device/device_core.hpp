@@ -45,8 +45,9 @@ class DeviceCore {
   DeviceMode mode() const { return decision_.mode; }
   std::string describe() const;
 
-  /// Enqueues a collective. `copy_to`: where a broadcast's root wants its input as well; null: nowhere.
-  Status start(CallBuilder call, Stream stream, const DeviceCallOptions& options, void* copy_to = nullptr);
+  /// Enqueues a collective. `copy_from`: where the input of a broadcast's root lies; null: in its buffer.
+  Status start(CallBuilder call, Stream stream, const DeviceCallOptions& options,
+               const void* copy_from = nullptr);
   /// Enqueues messages that do not wait for one another.
   Status start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options);
 

@@ -81,16 +81,18 @@ Status DeviceCore::wait_until_ready(const DeviceTask& task) {
 Status DeviceCore::run_collective(DeviceTask& task) {
   const Call& call = task.call->build();
   steps_->set_end(end_after(task.timeout));
+  if (task.copy_from != nullptr && call.refusal.ok() && call.output_elements > 0) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        backend_.copy(call.output, task.copy_from, call.output_elements * size_of(call.facts.type), stream_));
+    LOCKSTEP_RETURN_IF_ERROR(steps_->complete());  // Peers may read it where it lies.
+  }
   LOCKSTEP_RETURN_IF_ERROR(engine().run(call));
   if (passes_as_messages(call.facts.collective) && engine().group().size() > 1) return run_as_messages(call);
   if (across_ != nullptr) {
     Status status = across_->run(call);
     if (!status.ok()) return status.with_context("lockstep: " + internal::describe(call.facts));
   }
-  if (task.copy_to == nullptr || call.output_elements == 0) return {};
-  LOCKSTEP_RETURN_IF_ERROR(
-      backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream_));
-  return steps_->complete();
+  return {};
 }
 
 /// After a barrier in which the ranks found out whether they all called the same.

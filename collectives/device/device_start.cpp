@@ -59,7 +59,7 @@ Status DeviceCore::check_messages(std::span<const DeviceMessage> messages) const
 }
 
 Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOptions& options,
-                         void* copy_to) {
+                         const void* copy_from) {
   const DeviceScope scope(backend_, device_);
   auto task = std::make_shared<DeviceTask>();
   builder.on_device(options.device_scale);
@@ -67,7 +67,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
     builder.refuse(entered.code(), entered.message());
   const Call& call = builder.build();
   task->timeout = call.timeout;
-  task->copy_to = copy_to;
+  task->copy_from = copy_from;
   const std::size_t element = size_of(call.facts.type);
   const auto check = [&](const char* which, const void* pointer, std::uint64_t elements) {
     const Status place = check_place(pointer, elements * element, which);
@@ -75,9 +75,9 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
   };
   check("input", call.input, call.input_elements);
   check("output", call.output, call.output_elements);
-  check("output", copy_to, call.output_elements);
+  check("input", copy_from, call.output_elements);
   check("device_scale", options.device_scale, call.facts.op == ReduceOp::premul_sum ? 1 : 0);
-  if (copy_to != nullptr && overlap(call.input, copy_to, call.output_elements * element))
+  if (copy_from != nullptr && overlap(copy_from, call.output, call.output_elements * element))
     builder.refuse(ErrorCode::invalid_argument,
                    "input and output overlap without being in place: give equal or separate buffers");
   task->call.emplace(std::move(builder));

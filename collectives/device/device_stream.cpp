@@ -116,9 +116,10 @@ Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, Dev
   const Call& call = task.call->call();
   if (passes_as_messages(call.facts.collective))
     return carrier_->enqueue(messages_of(call, control_->rank(), control_->size()), call.timeout, stream);
-  LOCKSTEP_RETURN_IF_ERROR(runner.enqueue(call, stream));
-  if (task.copy_to == nullptr || call.output_elements == 0) return {};
-  return backend_.copy(task.copy_to, call.input, call.output_elements * size_of(call.facts.type), stream);
+  if (task.copy_from != nullptr && call.output_elements > 0)
+    LOCKSTEP_RETURN_IF_ERROR(
+        backend_.copy(call.output, task.copy_from, call.output_elements * size_of(call.facts.type), stream));
+  return runner.enqueue(call, stream);
 }
 
 /// No event and no task: the call runs when the graph does, and as often. Its kernels have their own

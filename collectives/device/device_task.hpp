@@ -39,7 +39,7 @@ struct DeviceTask {
   bool recorded = false;                ///< In a graph: there is nothing to run or to watch.
   std::optional<CallBuilder> call;      ///< A collective,
   std::vector<DeviceMessage> messages;  ///< or messages that do not wait for one another.
-  void* copy_to = nullptr;              ///< Where a broadcast's root wants its input as well; null: nowhere.
+  const void* copy_from = nullptr;      ///< Where the input of a broadcast's root lies; null: in its buffer.
   Nanos timeout = 0;                    ///< 0 = none.
   std::vector<DeviceEvent> ready;       ///< The caller's streams have come to the operation.
   std::uint32_t ticket = 0;             ///< What they wait for afterwards.

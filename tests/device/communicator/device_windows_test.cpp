@@ -111,6 +111,25 @@ TEST_F(DeviceWindows, EachRanksFactorCounts) {
   });
 }
 
+/// All name the same two places, of which the input counts for its root alone.
+TEST_F(DeviceWindows, ABroadcastHasAnInputAndAnOutput) {
+  run_on_devices(3, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kHalf = kArena / 2;
+    DeviceArena arena(kArena, self.device());
+    self.communicator.register_window(arena.device(), kArena, true);
+    for (const std::size_t bytes : {std::size_t{20}, kHalf}) {
+      std::fill(arena.host().begin(), arena.host().end(), static_cast<std::byte>(self.rank() + 1));
+      arena.upload(kArena, self.stream);
+      self.communicator.broadcast(arena.device(), arena.device() + kHalf, bytes, DataType::u8, 1,
+                                  self.stream);
+      arena.download(kArena, self.stream);
+      self.synchronize();
+      const auto output = arena.host().subspan(kHalf, bytes);
+      EXPECT_EQ(std::count(output.begin(), output.end(), std::byte{2}), static_cast<std::ptrdiff_t>(bytes));
+    }
+  });
+}
+
 TEST_F(DeviceWindows, AnAllReduceTouchesEachByteOnce) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     constexpr std::size_t kCount = 100'000;
