@@ -73,9 +73,9 @@ RandomDeviceRank::RandomDeviceRank(int rank, int world, const lockstep::testing:
     : several_hosts_(several_hosts),
       host_(place.join(rank, world, "auto")),
       device_(lockstep::testing::device_of(rank % 3)),  // Some ranks share a device, some have their own.
-      communicator_(host_, device_),
       shared_(seed),
-      own_(seed * 64 + static_cast<std::uint64_t>(rank) + 1) {
+      own_(seed * 64 + static_cast<std::uint64_t>(rank) + 1),
+      communicator_(host_, device_) {
   for (std::size_t i = 0; i < kStreams; ++i) {
     streams_.push_back(std::make_unique<TestStream>(device_));
     arenas_.push_back(std::make_unique<DeviceArena>(kArenaBytes, device_));

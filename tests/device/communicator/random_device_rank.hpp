@@ -71,7 +71,6 @@ class RandomDeviceRank {
   const bool several_hosts_;
   Communicator host_;
   const int device_;
-  DeviceCommunicator communicator_;
   DeviceCallOptions options_;
   std::mt19937_64 shared_, own_;  ///< What all ranks draw alike, and what each may choose for itself.
   std::vector<std::unique_ptr<TestStream>> streams_;
@@ -82,6 +81,7 @@ class RandomDeviceRank {
   std::vector<std::function<void()>> fetched_;        ///< See fetch().
   std::vector<std::function<std::string()>> checks_;  ///< To be made when all streams are through.
   std::uint64_t done_ = 0;
+  DeviceCommunicator communicator_;  ///< Last: no memory is freed under its operations.
 };
 
 }  // namespace lockstep::internal
