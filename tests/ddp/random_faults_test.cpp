@@ -154,7 +154,7 @@ void play(const Round& r) {
 
 TEST(RandomFaults, EndInErrorsThatNameTheCulpritAndTrainingGoesOn) {
   const auto first = static_cast<unsigned>(GTEST_FLAG_GET(random_seed));
-  const auto rounds = static_cast<unsigned>(testing::count_option(20));
+  const auto rounds = static_cast<unsigned>(testing::count_option("--operations", 20));
   for (unsigned n = 0; n < rounds && !HasFailure(); ++n) play(random_round(first + n));
 }
 

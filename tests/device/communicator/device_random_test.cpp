@@ -45,7 +45,7 @@ TEST_P(DeviceRandom, OperationsAreRight) {
   lockstep::testing::use_host_backend(kRun.mode.c_str());
   ::setenv("LOCKSTEP_DEVICE_STAGING", seed % 2 == 0 ? "96K" : "2M", 1);
   const MeetingPlace place;
-  const std::uint64_t operations = lockstep::testing::count_option(kOperations);
+  const std::uint64_t operations = lockstep::testing::count_option("--operations", kOperations);
   const auto run_rank = [&](int rank) {
     try {
       RandomDeviceRank self(rank, world, place, several_hosts, seed);
