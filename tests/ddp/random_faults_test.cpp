@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "tests/ddp/fault_run.hpp"
-#include "tests/engine/count_option.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/count_option.hpp"
 #include "tests/support/host_of_rank.hpp"
 
 namespace lockstep {
@@ -154,7 +154,7 @@ void play(const Round& r) {
 
 TEST(RandomFaults, EndInErrorsThatNameTheCulpritAndTrainingGoesOn) {
   const auto first = static_cast<unsigned>(GTEST_FLAG_GET(random_seed));
-  const auto rounds = static_cast<unsigned>(testing::count_option("--operations", 20));
+  const auto rounds = static_cast<unsigned>(testing::count_option(20));
   for (unsigned n = 0; n < rounds && !HasFailure(); ++n) play(random_round(first + n));
 }
 

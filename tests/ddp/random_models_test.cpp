@@ -16,8 +16,8 @@
 #include "ddp/gradient_math.hpp"
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/typed_numbers.hpp"
-#include "tests/engine/count_option.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/count_option.hpp"
 
 namespace lockstep {
 namespace {
@@ -227,7 +227,7 @@ class Span {
 };
 
 TEST(RandomModels, GiveTheResultOfOneProcessOnEveryRank) {
-  const auto models = static_cast<unsigned>(testing::count_option("--operations", kModels));
+  const auto models = static_cast<unsigned>(testing::count_option(kModels));
   Span span;
   for (unsigned seed = 0; seed < models; ++seed) {
     const RandomModel model = random_model(seed);

@@ -3,11 +3,12 @@
 // other rank must hear of it in time, by an error that names what really happened and to whom; what returned
 // well is right; memory of calls that have ended stays as it is; whoever is left goes on with another group.
 //
-// `random_faults_test --rounds 1000 --seed 1` does the rounds 1 to 1000 over each transport.
+// `random_faults_test --operations 1000` does the rounds 1 to 1000 over each transport, and with
+// --gtest_random_seed=1000 those that follow.
 #include <signal.h>
 
-#include "tests/engine/count_option.hpp"
 #include "tests/engine/fault_rank.hpp"
+#include "tests/support/count_option.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tests/support/transports.hpp"
@@ -121,7 +122,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, RandomFaults, ::testing::ValuesIn(transport
                          [](const auto& transport) { return std::string(transport.param); });
 
 TEST_P(RandomFaults, AreHeardByAllOthersWhoGoOn) {
-  const std::uint64_t first = count_option("--seed", 1), rounds = count_option("--rounds", runs_of(24));
+  const std::uint64_t first = 1 + static_cast<std::uint64_t>(GTEST_FLAG_GET(random_seed));
+  const std::uint64_t rounds = count_option(runs_of(24));
   for (std::uint64_t seed = first; seed < first + rounds && !HasFailure(); ++seed) {
     const FaultRound round = draw_round(GetParam(), seed);
     SCOPED_TRACE(round.describe());

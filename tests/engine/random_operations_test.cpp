@@ -12,10 +12,10 @@
 #include <random>
 
 #include "lockstep/memory.hpp"
-#include "tests/engine/count_option.hpp"
 #include "tests/engine/draw_case.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/engine/public_call.hpp"
+#include "tests/support/count_option.hpp"
 #include "tests/support/scoped_variable.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -167,7 +167,7 @@ TEST_P(RandomOperations, AreRight) {
   testing::run_forked(world, [&, transport = transport, world = world](int rank) {
     alarm(0);  // The number of operations bounds the time.
     try {
-      Rank(place.join(rank, world, transport)).run(lockstep::testing::count_option("--operations", 2'000));
+      Rank(place.join(rank, world, transport)).run(lockstep::testing::count_option(2'000));
     } catch (const std::exception& error) {
       ADD_FAILURE() << "rank " << rank << ": " << error.what();
     }

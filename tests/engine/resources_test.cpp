@@ -7,9 +7,9 @@
 #include <fstream>
 #include <vector>
 
-#include "tests/engine/count_option.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/count_option.hpp"
 #include "tests/support/cpu_time.hpp"
 #include "tests/support/sanitized.hpp"
 
@@ -163,8 +163,7 @@ TEST_P(Resources, MemoryIsBoundedAndDoesNotGrow) {
     if (!testing::kSanitized) {  // Which keeps books of its own beside the library's memory.
       EXPECT_LE(used, kPerRank + (kRanks - 1) * kPerPeer) << "rank " << rank;
     }
-    for (std::uint64_t done = 0; done < testing::count_option("--operations", 1'000); done += kOfARound)
-      round();
+    for (std::uint64_t done = 0; done < testing::count_option(1'000); done += kOfARound) round();
     const std::size_t after = private_bytes() + shared_bytes();
     EXPECT_LE(after, warm + (256 << 10)) << "rank " << rank;
     if (rank == 0) {

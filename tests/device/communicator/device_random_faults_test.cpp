@@ -17,8 +17,8 @@
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/device/communicator/random_device_rank.hpp"
-#include "tests/engine/count_option.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/count_option.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep::internal {
@@ -202,7 +202,7 @@ TEST(DeviceRandomFaults, AreNamedAndEndEverything) {
   lockstep::testing::use_host_backend(kMode);
   const std::uint64_t seed =
       2026 + static_cast<std::uint64_t>(::testing::GTEST_FLAG(random_seed)) * 1'000'000;
-  const std::uint64_t faults = lockstep::testing::count_option("--operations", kFaults.size());
+  const std::uint64_t faults = lockstep::testing::count_option(kFaults.size());
   for (std::uint64_t turn = 0; turn < faults && !HasFailure(); ++turn) live(draw_life(seed, turn));
 }
 

@@ -10,7 +10,7 @@
 #include "lib/base/threads.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/device/communicator/random_device_rank.hpp"
-#include "tests/engine/count_option.hpp"
+#include "tests/support/count_option.hpp"
 #include "tests/support/host_of_rank.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -45,7 +45,7 @@ TEST_P(DeviceRandom, OperationsAreRight) {
   lockstep::testing::use_host_backend(kRun.mode.c_str());
   ::setenv("LOCKSTEP_DEVICE_STAGING", seed % 2 == 0 ? "96K" : "2M", 1);
   const MeetingPlace place;
-  const std::uint64_t operations = lockstep::testing::count_option("--operations", kOperations);
+  const std::uint64_t operations = lockstep::testing::count_option(kOperations);
   const auto run_rank = [&](int rank) {
     try {
       RandomDeviceRank self(rank, world, place, several_hosts, seed);
