@@ -33,8 +33,8 @@ void DeviceCommunicator::reduce(const void* input, void* output, std::size_t cou
 void DeviceCommunicator::broadcast(const void* input, void* output, std::size_t count, DataType type,
                                    int root, Stream stream, const DeviceCallOptions& options) {
   CallBuilder call(Collective::broadcast, core_->engine(), options);
-  const bool at_root = rank() == root,
-             apart = at_root && input != output && input != nullptr && output != nullptr;
+  const bool at_root = rank() == root;
+  const bool apart = at_root && input != output && input != nullptr && output != nullptr;
   void* const buffer = at_root && !apart ? const_cast<void*>(input) : output;
   call.elements(type, count).root(root).buffers(buffer, buffer);
   enqueue(*core_, std::move(call), stream, options, apart ? input : nullptr);

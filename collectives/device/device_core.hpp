@@ -70,7 +70,6 @@ class DeviceCore {
   /// `entered`: whether this thread works on the device.
   Result<std::vector<SegmentRef>> exchange_staging(const Status& entered);
   Status make_gate();
-  Status open_window(std::byte* base, std::size_t bytes);
   std::size_t area_bytes() const;
   std::size_t program_staging() const { return decision_.staging_bytes - inbox_.bytes; }
   Status make_runners(const std::vector<std::byte*>& areas);
@@ -80,6 +79,9 @@ class DeviceCore {
   bool have_streams_passed();
   /// All that are to be revoked when one is.
   std::vector<CommunicatorCore*> groups() const;
+
+  // device_registration.cpp
+  Status open_window(std::byte* base, std::size_t bytes);
 
   // device_start.cpp
   Status enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams);

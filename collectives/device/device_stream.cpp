@@ -305,9 +305,7 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
 /// where one told.
 Status DeviceCore::late(const DeviceTask& task, int awaited) {
   const std::uint64_t sequence = task.watched->sequence;
-  std::string text = "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) + " ms for " +
-                     name_of(task) + " passed",
-              who;
+  std::string who;
   for (int member = 0; task.call && member < control_->size(); ++member) {
     const MemberControl* const told = told_by(member);
     if (told == nullptr) continue;
@@ -318,7 +316,8 @@ Status DeviceCore::late(const DeviceTask& task, int awaited) {
       who += "; " + engine().who(member) + " has made it, but its stream has not come to it";
   }
   if (who.empty() && awaited >= 0) who = "; it waited for " + engine().who(awaited);
-  return Status(ErrorCode::timeout, text + who);
+  return Status(ErrorCode::timeout, "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) +
+                                        " ms for " + name_of(task) + " passed" + who);
 }
 
 /// Nobody writes to this rank's memory any more. Where nobody could, kernels that wait are let go first,

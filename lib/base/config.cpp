@@ -251,6 +251,7 @@ std::string wrapped(std::string_view entry) {
   std::string_view indent;
   while (indent.size() + entry.size() > kColumns) {
     const std::size_t space = entry.rfind(' ', kColumns - indent.size());
+    if (space == std::string_view::npos) break;  // A word that is longer stays whole.
     lines += std::string(indent) + std::string(entry.substr(0, space)) + "\n";
     entry.remove_prefix(space + 1);
     indent = "  ";
@@ -315,7 +316,7 @@ std::string variables_markdown() {
   std::string page =
       "# Environment variables\n\n"
       "An unknown `LOCKSTEP_` name, or a value that is not allowed, is an error at start. An empty value "
-      "counts as not\nset.\n\n";
+      "counts as not set.\n\n";
   for (const Variable& variable : kVariables) {
     std::string value = description(variable);
     if (!variable.default_value.empty()) value += "; default `" + std::string(variable.default_value) + "`";

@@ -1,0 +1,68 @@
+// DeviceCore: the caller's memory, as far as peers may use it where it lies.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "collectives/device/device_core.hpp"
+#include "collectives/device/exchange.hpp"
+
+namespace lockstep::internal {
+
+Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) {
+  const DeviceScope scope(backend_, device_);  // The driver answers threads that have a device.
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
+  return buffers_->add(pointer, bytes);
+}
+
+Status DeviceCore::register_window(void* pointer, std::size_t bytes, bool same_places) {
+  const Status own = register_buffer(pointer, bytes);
+  Status all = agree(*control_, own);
+  if (all.ok() && same_places && runner_ != nullptr && steps_->guard() != nullptr)
+    all = open_window(static_cast<std::byte*>(pointer), bytes);
+  if (own.ok() && !all.ok()) static_cast<void>(deregister(pointer));
+  return all;
+}
+
+/// Where the memory of one rank cannot be shared it stays registered, and is staged.
+Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
+  struct Part {
+    SegmentRef ref;
+    std::uint64_t bytes = 0;
+  };
+  // A window is closed by a stream beside the one that waits (DeviceCore::close).
+  const SegmentRef own = gate_fault_.ok() ? buffers_->find(base, bytes) : SegmentRef{};
+  const auto parts = exchange_records(*control_, Part{own, bytes});
+  if (!parts.ok()) return parts.status();
+  std::vector<std::byte*> members;
+  std::vector<DeviceLease> leases;
+  Status mapped;
+  for (int member = 0; member < control_->size(); ++member) {
+    const Part& part = parts.value()[static_cast<std::size_t>(member)];
+    if (part.ref.owner == 0) return {};
+    bytes = std::min<std::size_t>(bytes, part.bytes);
+    members.push_back(base);
+    if (member == control_->rank() || !mapped.ok()) continue;
+    auto lease = buffers_->lease(member, part.ref, part.bytes);
+    mapped = lease.status();
+    if (!mapped.ok()) continue;
+    members.back() = lease->address;
+    leases.push_back(std::move(*lease));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(agree(*control_, mapped));
+  windows_.add(base, bytes, std::move(members), std::move(leases));
+  return {};
+}
+
+Status DeviceCore::deregister(void* pointer) {
+  const DeviceScope scope(backend_, device_);
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
+  LOCKSTEP_RETURN_IF_ERROR(buffers_->remove(pointer));
+  if (!buffers_->begins_at(pointer) && windows_.remove(pointer)) buffers_->drop_unused();
+  return {};
+}
+
+bool DeviceCore::is_registered(const void* pointer, std::size_t bytes) const {
+  return buffers_->find(pointer, bytes).owner != 0;
+}
+
+}  // namespace lockstep::internal
