@@ -1,16 +1,13 @@
 // The asking side of the descriptor service: one connection a request.
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
 
 #include "lib/memory/descriptor_packet.hpp"
 #include "lib/memory/descriptor_service.hpp"
-#include "lib/memory/limits.hpp"
+#include "lib/net/abstract_socket.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -54,23 +51,18 @@ Status DescriptorFetch::request() {
 // SO_SNDTIMEO also bounds connect(), which waits while the listener's queue is full (unix(7)).
 Status DescriptorFetch::connect() {
   deadline_ = std::max(deadline_, real_env().now() + kNanosPerMilli);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
   if (service_.empty()) {
     return Status(ErrorCode::system,
                   "the process could not start what hands out its memory (`ulimit -n`): use "
                   "LOCKSTEP_TRANSPORTS=tcp");
   }
-  if (service_.size() >= sizeof address.sun_path) {
-    return Status(ErrorCode::internal, "\"" + service_ + "\" is no name of a descriptor service");
-  }
-  std::memcpy(address.sun_path + 1, service_.data(), service_.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + service_.size());
   if (!socket_) socket_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket_) return system_error("creating a socket to fetch a descriptor (`ulimit -n`)", errno);
   while (limit_connect()) {
-    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) return Status();
+    if (connect_abstract(socket_, service_)) return Status();
     if (errno == ECONNREFUSED) return gone(service_);
+    if (errno == EINVAL)
+      return Status(ErrorCode::internal, "\"" + service_ + "\" is no name of a descriptor service");
     if (errno != EINTR && errno != EAGAIN)
       return system_error("connecting to descriptor service " + service_, errno);
   }

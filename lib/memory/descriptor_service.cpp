@@ -5,33 +5,25 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
 
+#include "lib/base/random_text.hpp"
 #include "lib/memory/descriptor_packet.hpp"
 #include "lib/memory/limits.hpp"
+#include "lib/net/abstract_socket.hpp"
 #include "lib/net/reactor.hpp"
 #include "lib/net/stream_io.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-std::string random_word() {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::array<std::uint8_t, kDescriptorWordBytes> bytes;
-  secure_random(bytes);
-  std::string word;
-  for (const std::uint8_t byte : bytes) word += kDigits[byte % kDigits.size()];
-  return word;
-}
+std::string random_word() { return random_text(kDescriptorWordBytes / 2); }
 
 class DescriptorService {
  public:
@@ -83,16 +75,9 @@ Result<std::string> DescriptorService::name() {
 // Under the lock.
 Status DescriptorService::start() {
   const std::string at = "lockstep-" + random_word();
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, at.data(), at.size());  // A leading NUL: abstract.
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + at.size());
-
   listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener_) return system_error("creating the descriptor service's socket", errno);
-  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
-    return system_error("binding the descriptor service's socket", errno);
-  }
+  if (!bind_abstract(listener_, at)) return system_error("binding the descriptor service's socket", errno);
   if (::listen(listener_.get(), SOMAXCONN) != 0)
     return system_error("listening for descriptor requests", errno);
   name_ = {at, random_word()};

@@ -5,14 +5,13 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <thread>
 
 #include "lib/memory/descriptor_packet.hpp"
 #include "lib/memory/limits.hpp"
+#include "lib/net/abstract_socket.hpp"
 #include "lib/net/reactor.hpp"
 
 namespace lockstep::internal {
@@ -99,12 +98,8 @@ TEST(DescriptorService, ErrorsNameWhatIsMissing) {
 /// A connection of a client that does not keep to the protocol.
 Fd stranger(const std::string& service) {
   const std::string name = decode_service_name(service).socket;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  EXPECT_TRUE(connect_abstract(socket, name));
   return socket;
 }
 

@@ -1,7 +1,6 @@
 // Device memory shared between processes, over the host backend, whose memory crosses processes for real.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 #include "collectives/device/shared_buffers.hpp"
 #include "lib/device/host/host_backend.hpp"
 #include "lib/memory/descriptor_service.hpp"
+#include "lib/net/abstract_socket.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/recording_backend.hpp"
 #include "tests/transports/device_memory_sides.hpp"
@@ -166,13 +166,8 @@ TEST(DeviceMemory, IsLetGoOnlyWhereNobodyElseHasALease) {
 class SilentOwner {
  public:
   SilentOwner() : name_("lockstep-test-silent-" + std::to_string(::getpid())) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name_.data(), name_.size());  // Abstract: nothing is left of it.
     listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
-    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
-        ::listen(listener_.get(), 4) != 0)
+    if (!bind_abstract(listener_, name_) || ::listen(listener_.get(), 4) != 0)
       throw std::runtime_error("cannot listen");
   }
   const std::string& name() const { return name_; }

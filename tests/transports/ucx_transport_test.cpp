@@ -12,6 +12,7 @@
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lockstep/memory.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/transports/link_traffic.hpp"
 #include "transports/fabric/limits.hpp"
 
@@ -82,7 +83,7 @@ TEST(UcxTransport, CarriesEverySizeBothWaysOnEveryChannel) {
   run_all(traffic);
 }
 
-TEST(UcxTransport, AnEmptyAddressIsAnErrorThatNamesItsRank) {
+TEST(UcxTransport, NoAddressIsAnErrorThatNamesItsRank) {
   const auto sessions = make_local_sessions(2);
   auto context = open_ucx(2);
   ASSERT_TRUE(context.ok()) << context.status().message();
@@ -93,7 +94,7 @@ TEST(UcxTransport, AnEmptyAddressIsAnErrorThatNamesItsRank) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().code(), ErrorCode::internal);
   EXPECT_EQ(made.status().culprit(), 1);
-  EXPECT_NE(made.status().message().find("empty UCX address"), std::string::npos) << made.status().message();
+  EXPECT_NE(made.status().message().find("no UCX address"), std::string::npos) << made.status().message();
 }
 
 TEST(UcxTransport, PayloadsOnADeviceAreNotCopiedToSlots) {
@@ -252,6 +253,32 @@ TEST(UcxTransport, CloseStillDeliversWhatWasSent) {
   while (head.ok()) head = to.peek();
   EXPECT_EQ(head.status().code(), ErrorCode::peer_lost);
   EXPECT_NE(head.status().message().find("rank 0 closed the communicator"), std::string::npos);
+}
+
+/// It closes without knowing of the link, and lives on: nothing on the link itself tells of it.
+TEST(UcxTransport, APeerThatClosedBeforeItHeardOfALinkIsFoundToHaveLeft) {
+  Pair pair;
+  pair.transports[0]->close();
+  Link& to = pair.link(1, Channel::point_to_point);
+  EXPECT_TRUE(lockstep::testing::eventually([&] {
+    EXPECT_TRUE(pair.transports[1]->service().ok());
+    return !to.peek().ok();
+  }));
+  EXPECT_EQ(to.peek().status().code(), ErrorCode::peer_lost);
+  EXPECT_EQ(to.peek().status().culprit(), 0);
+  EXPECT_NE(to.peek().status().message().find("rank 0 closed the communicator"), std::string::npos);
+}
+
+TEST(UcxTransport, APeerThatOnlySendsNothingHasNotLeft) {
+  Pair pair;
+  Link& to = pair.link(1);
+  for (int look = 0; look < 1000; ++look) ASSERT_TRUE(pair.transports[1]->service().ok());
+  EXPECT_TRUE(to.peek().ok());
+  Outgoing out = message(100, 1);
+  while (!out.done) ASSERT_TRUE(push(pair.link(0), out).ok());
+  Incoming in;
+  while (!in.done) ASSERT_TRUE(pull(to, in).ok());
+  EXPECT_TRUE(in.payload == out.payload);
 }
 
 /// UCX looks for the first arrivals in a thread of its own, which is at times quick enough; hence the many.

@@ -30,7 +30,7 @@ class UcxWires : public ::testing::Test {
       workers_[rank] = std::move(*worker);
     }
     for (const auto& worker : workers_) {
-      for (const auto& peer : workers_) worker->add_peer(*peer->address(), watched);
+      for (const auto& peer : workers_) worker->add_peer(*peer->identity(), watched);
     }
     for (int rank = 0; rank < 2; ++rank) {
       auto wire = workers_[rank]->wire(1 - rank, Channel::collective);
@@ -133,7 +133,7 @@ TEST_F(UcxWires, AMessageOfARankThatThereIsNotIsNoCall) {
   ASSERT_TRUE(context.ok()) << context.status().message();
   auto stranger = UcxWorker::make(*context, 1000, UCS_MEMORY_TYPE_UNKNOWN);
   ASSERT_TRUE(stranger.ok()) << stranger.status().message();
-  (*stranger)->add_peer(*workers_[1]->address(), true);
+  (*stranger)->add_peer(*workers_[1]->identity(), true);
   auto wire = (*stranger)->wire(0, Channel::collective);
   ASSERT_TRUE(wire.ok()) << wire.status().message();
   ASSERT_TRUE((*wire)->send(std::vector<std::byte>(3), {}).value());

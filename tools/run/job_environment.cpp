@@ -1,12 +1,8 @@
 #include "tools/run/job_environment.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <vector>
 
 #include "lib/base/core_set.hpp"
-#include "lib/base/env.hpp"
-#include "lib/base/hexadecimal.hpp"
 
 namespace lockstep::run {
 namespace {
@@ -17,12 +13,6 @@ int free_port(const std::string& host) {
 }
 
 }  // namespace
-
-std::string random_text(int bytes) {
-  std::vector<std::uint8_t> values(static_cast<std::size_t>(bytes));
-  internal::secure_random(values);
-  return internal::hexadecimal(std::as_bytes(std::span(values)));
-}
 
 JobFacts new_job(int ranks, const internal::HostPort& store, const std::string& secret,
                  const std::string& job_id) {

@@ -26,7 +26,4 @@ internal::Environment rank_environment(const internal::Environment& inherited, c
 JobFacts new_job(int ranks, const internal::HostPort& store, const std::string& secret,
                  const std::string& job_id);
 
-/// `bytes` random bytes as hexadecimal text.
-std::string random_text(int bytes);
-
 }  // namespace lockstep::run

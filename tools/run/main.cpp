@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lib/base/config.hpp"
+#include "lib/base/random_text.hpp"
 #include "lib/net/descriptor_limit.hpp"
 #include "tools/run/guardian.hpp"
 #include "tools/run/job.hpp"
@@ -21,8 +22,7 @@ namespace {
 using internal::Status;
 
 constexpr int kCannotRun = 127;  // As shells say it of a command that cannot be started.
-constexpr int kSecretBytes = 32;
-constexpr int kJobIdBytes = 8;
+constexpr std::size_t kSecretBytes = 32, kJobIdBytes = 8;
 // A rank's death closes its connection a moment before its exit status can be read. On a busy machine that
 // may be long, and nobody waits for more than the status.
 constexpr std::chrono::milliseconds kEvidenceGrace{2'000};
@@ -47,7 +47,8 @@ int print_environments(const JobFacts& facts) {
 int run_job(const RunOptions& options, const rlimit& usual, Guardian& guardian) {
   auto signals = take_signals();
   if (!signals.ok()) return complain(signals.status());
-  const std::string secret = random_text(kSecretBytes), job_id = "run-" + random_text(kJobIdBytes);
+  const std::string secret = internal::random_text(kSecretBytes);
+  const std::string job_id = "run-" + internal::random_text(kJobIdBytes);
   internal::StoreServerOptions store_options;
   store_options.at.host = internal::loopback_address();
   store_options.key = internal::make_handshake_key(job_id, secret);

@@ -98,6 +98,9 @@ class Fabric {
   virtual bool connecting() { return false; }
   /// What tells of that, beside the descriptor; -1 where nothing does.
   virtual int connections() const { return -1; }
+  /// Finds, in time, peers that have left and do not know whom to tell: their wires fail. Call it now and
+  /// then while something is awaited; what it looks at costs system calls.
+  virtual void look_for_leavers() {}
   /// Whether all that was sent has left for its peers; call progress() in between.
   virtual bool flushed() = 0;
   /// No more ways are made: lets go of what the job has for that. Those that are made stay.

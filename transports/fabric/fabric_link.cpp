@@ -47,11 +47,15 @@ void FabricLink::return_credits() {
 
 void FabricLink::greet() { static_cast<void>(tell(Kind::credits, {})); }
 
-void FabricLink::say_farewell() { static_cast<void>(tell(Kind::farewell, {})); }
+void FabricLink::say_farewell() {
+  const auto told = tell(Kind::farewell, {});
+  owes_farewell_ = told.ok() && !told.value();
+}
 
 bool FabricLink::unfinished() {
+  if (owes_farewell_) say_farewell();
   const bool transfers = wire_->filled() < filled_ + in_transfer_.size();
-  return (transfers && broken().ok()) || wire_->unfinished();
+  return owes_farewell_ || (transfers && broken().ok()) || wire_->unfinished();
 }
 
 bool FabricLink::pump() {

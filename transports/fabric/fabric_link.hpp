@@ -46,7 +46,7 @@ class FabricLink final : public Link {
   bool withdraw(bool force);
   /// Tells the peer that there is a link.
   void greet();
-  /// Tells the peer that nothing follows.
+  /// Tells the peer that nothing follows; where there is no room for it now, with unfinished().
   void say_farewell();
   /// Whether something that was begun is not on its way yet, or not over.
   bool unfinished();
@@ -103,6 +103,7 @@ class FabricLink final : public Link {
   Status protocol_failure_;  // The peer said what no lockstep says.
   bool peer_left_ = false;
   bool heard_ = false;  // Anything of the peer.
+  bool owes_farewell_ = false;
   std::uint64_t bytes_sent_ = 0;
 
   // Sending.

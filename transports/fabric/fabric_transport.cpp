@@ -82,6 +82,7 @@ Status FabricTransport::answer_callers() {
 
 // The last look before a sleep: after it the descriptor tells of everything new.
 Status FabricTransport::service() {
+  driver_->fabric().look_for_leavers();
   const Status first = answer_callers();
   for (auto& link : links_) {
     if (link) link->pump();

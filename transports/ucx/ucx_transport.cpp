@@ -11,13 +11,16 @@ namespace lockstep::internal {
 
 namespace {
 
-// Within a host UCX would have to leave its shared memory aside to watch a peer.
-bool is_watched(const Session& session, int world_rank) {
-  const std::string wanted = config_text("LOCKSTEP_UCX_FAILURES");
-  if (wanted != "auto") return wanted == "peer";
+bool is_on_this_host(const Session& session, int world_rank) {
   const auto& members = session.members();
-  return members[static_cast<std::size_t>(world_rank)].host_id !=
+  return members[static_cast<std::size_t>(world_rank)].host_id ==
          members[static_cast<std::size_t>(session.rank())].host_id;
+}
+
+// Within a host UCX would have to leave its shared memory aside to watch a peer.
+bool is_watched(bool on_this_host) {
+  const std::string wanted = config_text("LOCKSTEP_UCX_FAILURES");
+  return wanted == "auto" ? !on_this_host : wanted == "peer";
 }
 
 // UCX is told, not left to find out: it knows only of allocations made since it was loaded.
@@ -73,19 +76,22 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int r
                                                       const StillWanted& still_wanted) {
   auto worker = UcxWorker::make(std::move(context), rank, ucx_memory(payloads));
   if (!worker.ok()) return worker.status();
-  auto own = (*worker)->address();
+  auto own = (*worker)->identity();
   if (!own.ok()) return own.status();
-  auto addresses = exchange(session, env, "ucx/" + std::to_string(group), std::move(*own), world_ranks,
+  auto addresses = exchange(session, env, "ucx/" + std::to_string(group), encode(*own), world_ranks,
                             "the UCX addresses", timeout, still_wanted);
   if (!addresses.ok()) return addresses.status();
   for (std::size_t peer = 0; peer < addresses->size(); ++peer) {
-    if ((*addresses)[peer].empty()) {  // UCX is told no length: it would read whatever lies there.
-      return Status(ErrorCode::internal,
-                    who_is(session, world_ranks[peer]) +
-                        " told an empty UCX address: check that all ranks run one version",
-                    world_ranks[peer]);
+    auto identity = decode_ucx_identity((*addresses)[peer]);
+    if (!identity) {
+      return Status(
+          ErrorCode::internal,
+          who_is(session, world_ranks[peer]) + " told no UCX address: check that all ranks run one version",
+          world_ranks[peer]);
     }
-    (*worker)->add_peer(std::move((*addresses)[peer]), is_watched(session, world_ranks[peer]));
+    const bool on_this_host = is_on_this_host(session, world_ranks[peer]);
+    if (!on_this_host) identity->life_sign.clear();
+    (*worker)->add_peer(std::move(*identity), is_watched(on_this_host));
   }
   return make_fabric_transport(std::move(*worker), static_cast<int>(world_ranks.size()), env, payloads);
 }

@@ -88,6 +88,7 @@ std::optional<Arrival> UcxWire::next() {
   if (state_of(front.request, &bytes) != State::over) return std::nullopt;
   const std::uint32_t slot = front.slot;
   receiving_.pop_front();
+  peer_.heard = true;
   return Arrival{{receive_slot(slot), bytes}, slot};
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "lib/base/config.hpp"
+#include "lib/bootstrap/wire.hpp"
 #include "transports/ucx/ucx_wire.hpp"
 
 namespace lockstep::internal {
@@ -52,6 +53,23 @@ Result<std::string> address_of(const UcxLibrary& ucx, ucp_worker_h worker) {
 
 }  // namespace
 
+std::string encode(const UcxIdentity& identity) {
+  std::string text;
+  WireWriter writer(text);
+  writer.text(identity.life_sign);
+  writer.text(identity.address);
+  return text;
+}
+
+// UCX is told no length of an address: it would read whatever lies behind an empty one.
+std::optional<UcxIdentity> decode_ucx_identity(std::string_view text) {
+  WireReader reader(as_bytes(text));
+  std::string_view life_sign, address;
+  const bool whole = reader.text(text.size(), life_sign) && reader.text(text.size(), address);
+  if (!whole || reader.left() > 0 || address.empty()) return std::nullopt;
+  return UcxIdentity{std::string(address), std::string(life_sign)};
+}
+
 void UcxPeer::fail(const UcxLibrary& ucx, ucs_status_t status) {
   if (!failure.ok()) return;
   failure = Status(ErrorCode::peer_lost,
@@ -60,7 +78,9 @@ void UcxPeer::fail(const UcxLibrary& ucx, ucs_status_t status) {
 
 Result<std::unique_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<UcxContext> context, int rank,
                                                    ucs_memory_type_t payloads) {
-  std::unique_ptr<UcxWorker> worker(new UcxWorker(std::move(context), rank, payloads));
+  auto life_sign = LifeSign::show();
+  if (!life_sign.ok()) return life_sign.status();
+  std::unique_ptr<UcxWorker> worker(new UcxWorker(std::move(context), rank, payloads, std::move(*life_sign)));
   const UcxLibrary& ucx = worker->ucx();
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -98,12 +118,17 @@ bool UcxWorker::end_left_overs() {
   return all;
 }
 
-Result<std::string> UcxWorker::address() const { return address_of(ucx(), worker_); }
+Result<UcxIdentity> UcxWorker::identity() const {
+  auto address = address_of(ucx(), worker_);
+  if (!address.ok()) return address.status();
+  return UcxIdentity{std::move(*address), life_sign_ ? life_sign_->name() : ""};
+}
 
-void UcxWorker::add_peer(std::string address, bool watched) {
+void UcxWorker::add_peer(UcxIdentity identity, bool watched) {
   UcxPeer& peer = peers_.emplace_back();
   peer.rank = static_cast<int>(peers_.size()) - 1;
-  peer.address = std::move(address);
+  peer.address = std::move(identity.address);
+  peer.life_sign = std::move(identity.life_sign);
   peer.watched = watched;
 }
 
@@ -176,6 +201,22 @@ void UcxWorker::find_what_arrived() {
   }
   for (int i = 0; i < kFirstRounds; ++i) progress();
   while (progress()) {  // Ends: peers send only as much as links here have room for, which takes nothing yet.
+  }
+}
+
+// One that knows of this rank says on its links that it leaves, and of one that does not nobody tells: its
+// endpoint was made before it closed, and what goes there gets lost. What it may have sent before is taken
+// first, so it is given up in the second look.
+void UcxWorker::look_for_leavers() {
+  for (UcxPeer& peer : peers_) {
+    if (peer.endpoint == nullptr || peer.heard || peer.life_sign.empty() || !peer.failure.ok()) continue;
+    if (peer.has_left) {
+      peer.failure = Status(ErrorCode::peer_lost,
+                            "rank " + std::to_string(peer.rank) + " closed the communicator", peer.rank);
+    } else if (is_down(peer.life_sign)) {
+      peer.has_left = true;
+      find_what_arrived();
+    }
   }
 }
 

@@ -5,9 +5,12 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lib/net/abstract_socket.hpp"
 #include "transports/fabric/fabric.hpp"
 #include "transports/fabric/registrations.hpp"
 #include "transports/ucx/ucx_region.hpp"
@@ -34,15 +37,26 @@ struct UcxTag {
   static constexpr ucp_tag_t kAnyLink = (ucp_tag_t{1} << (kNumberBits + kKindBits)) - 1;
 };
 
+/// What a rank tells its peers: how UCX reaches its worker, and what shows those on its host that the worker
+/// is open to them.
+struct UcxIdentity {
+  std::string address, life_sign;
+};
+std::string encode(const UcxIdentity& identity);
+std::optional<UcxIdentity> decode_ucx_identity(std::string_view text);
+
 /// The endpoint to one peer, which all channels use.
 struct UcxPeer {
   int rank = 0;
   std::string address;
+  std::string life_sign;  ///< Empty: of another host.
   ucp_ep_h endpoint = nullptr;
   bool watched = false;         ///< UCX tells of this peer's failure, and can end the endpoint by force.
   bool puts = false;            ///< It writes to landings here that are mapped; see ucx_transfers.cpp.
   bool puts_by_device = false;  ///< Else UCX on this side writes for it.
   bool left_over = false;       ///< A wire ended before its transfers did.
+  bool heard = false;           ///< It has sent something, so it knows of this rank and says when it leaves.
+  bool has_left = false;        ///< Its life sign is down.
   Status failure;
   std::array<bool, kChannels> has_wire{};
 
@@ -59,10 +73,11 @@ class UcxWorker final : public Fabric {
                                                  ucs_memory_type_t payloads);
   ~UcxWorker() override;
 
-  /// The worker's address, for the peers.
-  Result<std::string> address() const;
-  /// The next rank's address, from 0 on. `watched`: UCX is to tell of its failure.
-  void add_peer(std::string address, bool watched);
+  /// For the peers.
+  Result<UcxIdentity> identity() const;
+  /// The next rank, from 0 on. Without the life sign of one that is on another host. `watched`: UCX is to
+  /// tell of its failure.
+  void add_peer(UcxIdentity identity, bool watched);
 
   std::string_view name() const override { return "ucx"; }
   Result<std::unique_ptr<Wire>> wire(int peer, Channel channel) override;
@@ -71,6 +86,8 @@ class UcxWorker final : public Fabric {
   int descriptor() const override { return descriptor_; }
   void arm() override;
   bool flushed() override;
+  void look_for_leavers() override;
+  void close() override { life_sign_.reset(); }
   Result<std::span<std::byte>> bounce_memory(std::size_t bytes) override;
   bool direct(const void*, std::size_t) override { return true; }
   bool in_one_order() const override { return true; }  // One endpoint carries all channels.
@@ -88,10 +105,11 @@ class UcxWorker final : public Fabric {
   void stop() { stopped_ = true; }
 
  private:
-  UcxWorker(std::shared_ptr<UcxContext> context, int rank, ucs_memory_type_t payloads)
+  UcxWorker(std::shared_ptr<UcxContext> context, int rank, ucs_memory_type_t payloads, LifeSign life_sign)
       : context_(context),
         rank_(rank),
         payloads_(payloads),
+        life_sign_(std::move(life_sign)),
         memory_(
             [context](void* memory, std::size_t bytes) { return UcxRegion::map(context, memory, bytes); }) {}
   Status connect(UcxPeer& peer);
@@ -107,6 +125,7 @@ class UcxWorker final : public Fabric {
   std::shared_ptr<UcxContext> context_;
   const int rank_;
   const ucs_memory_type_t payloads_;
+  std::optional<LifeSign> life_sign_;  // While peers that call are answered.
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
   std::deque<UcxPeer> peers_;  // Index = rank; UCX points to them.
