@@ -70,6 +70,10 @@ std::optional<UcxIdentity> decode_ucx_identity(std::string_view text) {
   return UcxIdentity{std::string(address), std::string(life_sign)};
 }
 
+Status UcxPeer::closed_the_communicator() const {
+  return Status(ErrorCode::peer_lost, "rank " + std::to_string(rank) + " closed the communicator", rank);
+}
+
 void UcxPeer::fail(const UcxLibrary& ucx, ucs_status_t status) {
   if (!failure.ok()) return;
   failure = Status(ErrorCode::peer_lost,
@@ -160,7 +164,9 @@ ucs_status_t UcxWorker::open_endpoint(UcxPeer& peer) {
   return status;
 }
 
+// UCX would find out too, and complain on the standard error stream.
 Status UcxWorker::create_endpoint(UcxPeer& peer) {
+  if (peer.closed()) return peer.failure = peer.closed_the_communicator();
   const auto status = open_endpoint(peer);
   if (status == UCS_OK) return {};
   const std::string said =
@@ -209,11 +215,10 @@ void UcxWorker::find_what_arrived() {
 // first, so it is given up in the second look.
 void UcxWorker::look_for_leavers() {
   for (UcxPeer& peer : peers_) {
-    if (peer.endpoint == nullptr || peer.heard || peer.life_sign.empty() || !peer.failure.ok()) continue;
+    if (peer.endpoint == nullptr || peer.heard || !peer.failure.ok()) continue;
     if (peer.has_left) {
-      peer.failure = Status(ErrorCode::peer_lost,
-                            "rank " + std::to_string(peer.rank) + " closed the communicator", peer.rank);
-    } else if (is_down(peer.life_sign)) {
+      peer.failure = peer.closed_the_communicator();
+    } else if (peer.closed()) {
       peer.has_left = true;
       find_what_arrived();
     }

@@ -63,6 +63,9 @@ struct UcxPeer {
   /// UCX ends no endpoint by force that is not watched. Where it writes for the peer it goes on to, and may
   /// end the process over answers to puts that are still to be sent.
   bool ends_by_force() const { return watched && (!puts || puts_by_device); }
+  /// Whether its life sign is down.
+  bool closed() const { return !life_sign.empty() && is_down(life_sign); }
+  Status closed_the_communicator() const;
   /// The first failure stays.
   void fail(const UcxLibrary& ucx, ucs_status_t status);
 };
