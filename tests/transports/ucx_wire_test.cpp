@@ -157,6 +157,23 @@ TEST_F(UcxWires, AMessageOfARankThatThereIsNotIsNoCall) {
   (*wire).reset();
 }
 
+// As of a host whose names are not to be seen here.
+TEST_F(UcxWires, ALifeSignThatCannotBeSeenSaysNothing) {
+  ASSERT_NO_FATAL_FAILURE(start("auto", false));
+  auto context = open_ucx(2);
+  ASSERT_TRUE(context.ok()) << context.status().message();
+  auto far = UcxWorker::make(*context, 0, UCS_MEMORY_TYPE_UNKNOWN);
+  ASSERT_TRUE(far.ok()) << far.status().message();
+  (*far)->add_peer(*(*far)->identity(), false);
+  UcxIdentity peer = *workers_[1]->identity();
+  peer.life_sign += "-elsewhere";
+  (*far)->add_peer(std::move(peer), false);
+  auto wire = (*far)->wire(1, Channel::collective);
+  ASSERT_TRUE(wire.ok()) << wire.status().message();
+  for (int look = 0; look < 10; ++look) (*far)->look_for_leavers();
+  EXPECT_TRUE((*wire)->failure().ok()) << (*wire)->failure().message();
+}
+
 // tools/test --rdma brings a device.
 TEST_F(UcxWires, ByItselfADevicePuts) {
   if (!open_verbs(0).ok()) GTEST_SKIP() << "no RDMA device";

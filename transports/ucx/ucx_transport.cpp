@@ -11,16 +11,13 @@ namespace lockstep::internal {
 
 namespace {
 
-bool is_on_this_host(const Session& session, int world_rank) {
-  const auto& members = session.members();
-  return members[static_cast<std::size_t>(world_rank)].host_id ==
-         members[static_cast<std::size_t>(session.rank())].host_id;
-}
-
 // Within a host UCX would have to leave its shared memory aside to watch a peer.
-bool is_watched(bool on_this_host) {
+bool is_watched(const Session& session, int world_rank) {
   const std::string wanted = config_text("LOCKSTEP_UCX_FAILURES");
-  return wanted == "auto" ? !on_this_host : wanted == "peer";
+  if (wanted != "auto") return wanted == "peer";
+  const auto& members = session.members();
+  return members[static_cast<std::size_t>(world_rank)].host_id !=
+         members[static_cast<std::size_t>(session.rank())].host_id;
 }
 
 // UCX is told, not left to find out: it knows only of allocations made since it was loaded.
@@ -89,9 +86,7 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int r
           who_is(session, world_ranks[peer]) + " told no UCX address: check that all ranks run one version",
           world_ranks[peer]);
     }
-    const bool on_this_host = is_on_this_host(session, world_ranks[peer]);
-    if (!on_this_host) identity->life_sign.clear();
-    (*worker)->add_peer(std::move(*identity), is_watched(on_this_host));
+    (*worker)->add_peer(std::move(*identity), is_watched(session, world_ranks[peer]));
   }
   return make_fabric_transport(std::move(*worker), static_cast<int>(world_ranks.size()), env, payloads);
 }

@@ -132,7 +132,7 @@ void UcxWorker::add_peer(UcxIdentity identity, bool watched) {
   UcxPeer& peer = peers_.emplace_back();
   peer.rank = static_cast<int>(peers_.size()) - 1;
   peer.address = std::move(identity.address);
-  peer.life_sign = std::move(identity.life_sign);
+  if (!is_down(identity.life_sign)) peer.life_sign = std::move(identity.life_sign);
   peer.watched = watched;
 }
 

@@ -49,7 +49,7 @@ std::optional<UcxIdentity> decode_ucx_identity(std::string_view text);
 struct UcxPeer {
   int rank = 0;
   std::string address;
-  std::string life_sign;  ///< Empty: of another host.
+  std::string life_sign;  ///< Empty: it cannot be seen here.
   ucp_ep_h endpoint = nullptr;
   bool watched = false;         ///< UCX tells of this peer's failure, and can end the endpoint by force.
   bool puts = false;            ///< It writes to landings here that are mapped; see ucx_transfers.cpp.
@@ -78,8 +78,8 @@ class UcxWorker final : public Fabric {
 
   /// For the peers.
   Result<UcxIdentity> identity() const;
-  /// The next rank, from 0 on. Without the life sign of one that is on another host. `watched`: UCX is to
-  /// tell of its failure.
+  /// The next rank, from 0 on. Its life sign counts where it can be seen: who is on another host shows it to
+  /// others. `watched`: UCX is to tell of its failure.
   void add_peer(UcxIdentity identity, bool watched);
 
   std::string_view name() const override { return "ucx"; }
