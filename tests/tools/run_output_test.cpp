@@ -38,6 +38,13 @@ TEST(Run, AFileThatCannotTakeARanksOutputIsNamedAndTheJobGoesOn) {
   EXPECT_EQ(read_file(directory.path() + "/rank-0.log"), "one\ntwo\nthree\n");
 }
 
+TEST(Run, OutputThatAFullDiskDoesNotTakeIsSpokenOfOnceAndTheJobGoesOn) {
+  const Outcome outcome = run_in_shell("\"$RUN\" -n 2 /bin/sh -c 'echo one; echo two' >/dev/full");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.error,
+            "lockstep-run: standard output is not whole: No space left on device; the job goes on\n");
+}
+
 TEST(Run, LinesAreNeverMixed) {
   const Outcome outcome =
       run_shell(4, "i=0; while [ $i -lt 200 ]; do printf 'aaaa'; printf 'bbbb\\n'; i=$((i+1)); done");

@@ -15,7 +15,8 @@ bool takes_more(int fd, int timeout) {
   return poll(&entry, 1, timeout) == 1;
 }
 
-void write_all(int fd, std::string_view text) {
+/// 0, or what kept the rest from being written.
+int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(fd, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
@@ -23,9 +24,10 @@ void write_all(int fd, std::string_view text) {
       (void)takes_more(fd, -1);
       continue;
     }
-    if (count < 0) return;
+    if (count < 0) return errno;
     text.remove_prefix(static_cast<std::size_t>(count));
   }
+  return 0;
 }
 
 /// What goes into one write: of several lines those that fit, as a write of this size is never mixed with
@@ -46,10 +48,11 @@ Outlet::Kind Outlet::kind_of(int fd) {
   return S_ISFIFO(facts.st_mode) ? Kind::pipe : S_ISSOCK(facts.st_mode) ? Kind::socket : Kind::other;
 }
 
-void Outlet::add(std::string_view text) {
+int Outlet::add(std::string_view text) {
   if (kind_ == Kind::other) return write_all(fd_, text);
   if (!is_waiting()) renew_patience();
   waiting_ += text;
+  return 0;
 }
 
 void Outlet::flush() {

@@ -28,8 +28,8 @@ inline int sooner(int a, int b) {
 class Outlet {
  public:
   explicit Outlet(int fd);
-  /// Whole lines.
-  void add(std::string_view text);
+  /// Whole lines. 0, or why a file or a terminal has not taken all of them.
+  int add(std::string_view text);
   /// Writes what the reader takes now. What it has not taken for longer than the patience is dropped, and
   /// from then on all that it does not take at once.
   void flush();

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace lockstep::run {
@@ -51,12 +50,10 @@ void RankOutput::take(Screen::Stream stream, std::string_view bytes) {
   (stream == Screen::Stream::output ? output_ : error_).take(bytes);
 }
 
-/// A full disk must not stop the job: what does not fit is lost, and that is said once.
 void RankOutput::keep(std::string_view bytes) {
   const int error = write_to_file(file_, bytes);
   if (error == 0 || std::exchange(told_of_loss_, true)) return;
-  screen_.line(Screen::Stream::error, "lockstep-run: the log of rank " + std::to_string(rank_) +
-                                          " is not whole: " + std::strerror(error) + "; the job goes on");
+  screen_.line(Screen::Stream::error, not_whole("the log of rank " + std::to_string(rank_), error));
 }
 
 void RankOutput::finish() {

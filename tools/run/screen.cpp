@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace lockstep::run {
@@ -20,6 +21,10 @@ bool is_one_stream(int a, int b) {
 
 }  // namespace
 
+std::string not_whole(const std::string& name, int error) {
+  return "lockstep-run: " + name + " is not whole: " + std::strerror(error) + "; the job goes on";
+}
+
 Screen::Screen()
     : terminal_{isatty(STDOUT_FILENO) == 1, isatty(STDERR_FILENO) == 1},
       one_outlet_(is_one_stream(STDOUT_FILENO, STDERR_FILENO)),
@@ -27,12 +32,15 @@ Screen::Screen()
 
 void Screen::line(Stream stream, std::string_view text) {
   const bool over = is_terminal(stream) && std::exchange(drawn_, false);
-  outlets_[outlet(stream)].add(std::string(over ? kClearLine : "") + std::string(text) + "\n");
+  const int error =
+      outlets_[outlet(stream)].add(std::string(over ? kClearLine : "") + std::string(text) + "\n");
+  if (error != 0 && stream == Stream::output && !std::exchange(told_of_loss_, true))
+    line(Stream::error, not_whole("standard output", error));
 }
 
 void Screen::progress(Stream stream, std::string_view text) {
   if (!is_terminal(stream)) return;
-  outlets_[outlet(stream)].add(std::string(kClearLine) + std::string(text));
+  static_cast<void>(outlets_[outlet(stream)].add(std::string(kClearLine) + std::string(text)));
   drawn_ = true;
 }
 

@@ -13,6 +13,9 @@
 
 namespace lockstep::run {
 
+/// A full disk must not stop the job: what does not fit is lost, and that is said once, in these words.
+std::string not_whole(const std::string& name, int error);
+
 class Screen {
  public:
   enum class Stream { output, error };
@@ -40,7 +43,8 @@ class Screen {
   const std::array<bool, 2> terminal_;
   const bool one_outlet_;  ///< Both streams are one (2>&1): their lines stay in order, and whole.
   std::array<Outlet, 2> outlets_;
-  bool drawn_ = false;  ///< A progress line stands where the next line goes.
+  bool drawn_ = false;         ///< A progress line stands where the next line goes.
+  bool told_of_loss_ = false;  ///< Of standard output.
 };
 
 }  // namespace lockstep::run
