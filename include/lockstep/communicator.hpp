@@ -68,8 +68,8 @@ struct CallOptions {
   /// Above 0: urgent, on all ranks or on none (otherwise an ErrorCode::mismatch). Among several hosts, or
   /// over any links, urgent calls travel on links of their own, made at the first one, and have an order of
   /// their own: they overtake calls that started before and still run, which yield to them while they move.
-  /// Where all ranks share memory calls stay in the one order in which they started, and this has no effect.
-  /// Among calls of one kind a higher number is stepped first; that is local.
+  /// Where all ranks share memory calls stay in the order in which they started: there it has no effect, and
+  /// a difference is not noticed. Among calls of one kind a higher number is stepped first; that is local.
   int priority = 0;
   std::string_view algorithm;  ///< A name listed by `lockstep-bench --list`; equal on all ranks. Empty:
                                ///< chosen by the library.

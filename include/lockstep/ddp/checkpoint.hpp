@@ -24,7 +24,7 @@ namespace lockstep {
 /// What a checkpoint says beside its tensors.
 struct CheckpointInfo {
   std::uint64_t step = 0;
-  std::string note = {};    ///< The caller's own: a schedule, a seed, JSON. At most 1 MiB.
+  std::string note = {};    ///< The caller's own: a schedule, a seed, JSON. UTF-8, at most 1 MiB.
   int world_size = 0;       ///< Of the ranks that wrote it; ignored by save.
   std::uint64_t bytes = 0;  ///< Of all tensors; ignored by save.
 };
