@@ -1,6 +1,7 @@
 #include "lib/base/status.hpp"
 
 #include <cassert>
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -29,7 +30,8 @@ void Status::release() noexcept {
 
 Status system_error(const std::string& what, int error_number) {
   const ErrorCode code = error_number == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::system;
-  return Status(code, what + ": " + std::strerror(error_number));
+  const char* const next = error_number == EMFILE ? ": raise the limit of open files (`ulimit -n`)" : "";
+  return Status(code, what + ": " + std::strerror(error_number) + next);
 }
 
 }  // namespace lockstep::internal

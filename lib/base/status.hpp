@@ -89,7 +89,7 @@ std::string words_of(Say&& say) try {
   return {};
 }
 
-/// ErrorCode::system, for ENOMEM out_of_memory, with errno's text: "<what>: <strerror>".
+/// ErrorCode::system, for ENOMEM out_of_memory: "<what>: <strerror>", and of EMFILE what to do.
 Status system_error(const std::string& what, int error_number);
 
 /// A value or an error.

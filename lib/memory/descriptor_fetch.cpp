@@ -57,7 +57,7 @@ Status DescriptorFetch::connect() {
                   "LOCKSTEP_TRANSPORTS=tcp");
   }
   if (!socket_) socket_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket_) return system_error("creating a socket to fetch a descriptor (`ulimit -n`)", errno);
+  if (!socket_) return system_error("creating a socket to fetch a descriptor", errno);
   while (limit_connect()) {
     if (connect_abstract(socket_, service_)) return Status();
     if (errno == ECONNREFUSED) return gone(service_);
@@ -79,8 +79,7 @@ Result<std::vector<Fd>> DescriptorFetch::receive() {
     if (count < 0) continue;  // Interrupted.
     DescriptorAnswer answer = receive_answer(socket_);
     if (answer.error_number == EINTR || answer.error_number == EAGAIN) continue;
-    if (answer.error_number == EMFILE)
-      return system_error("taking over memory of another process (`ulimit -n`)", EMFILE);
+    if (answer.error_number == EMFILE) return system_error("taking over memory of another process", EMFILE);
     if (answer.closed || answer.error_number != 0) return gone(service_);
     if (!answer.descriptors.empty()) return std::move(answer.descriptors);
     return Status(ErrorCode::internal,

@@ -189,7 +189,7 @@ Result<Fd> DescriptorService::duplicate(const std::string& key) {
   const auto found = offers_.find(key);
   if (found == offers_.end()) return Status(ErrorCode::internal, "\"" + key + "\" is not offered");
   Fd copy(::fcntl(found->second.front().get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy) return system_error("duplicating a memory descriptor (`ulimit -n`)", errno);
+  if (!copy) return system_error("duplicating a memory descriptor", errno);
   return copy;
 }
 

@@ -65,7 +65,7 @@ std::size_t round_up_to_pages(std::size_t bytes) noexcept {
 
 Result<Fd> make_memory_fd(const char* name, std::size_t bytes) {
   Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return system_error("memfd_create (raise the limit on open files: ulimit -n)", errno);
+  if (!fd) return system_error("memfd_create", errno);
   // Beyond it the kernel would not only refuse but send a signal that ends the process.
   rlimit most{};
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {

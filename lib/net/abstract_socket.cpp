@@ -45,7 +45,7 @@ bool connect_abstract(const Fd& socket, std::string_view name) {
 Result<LifeSign> LifeSign::show() {
   std::string name = "lockstep-" + random_text(kNameBytes);
   Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket) return system_error("creating a socket (`ulimit -n`)", errno);
+  if (!socket) return system_error("creating a socket", errno);
   if (!bind_abstract(socket, name)) return system_error("binding a socket to " + name, errno);
   return LifeSign(std::move(socket), std::move(name));
 }

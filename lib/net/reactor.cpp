@@ -115,7 +115,7 @@ ThreadReactor::ThreadReactor(const char* thread_name)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // Edge-triggered: every ring wakes once, and nobody has to read the counter back.
   if (!epoll_ || !bell_ || !control(EPOLL_CTL_ADD, bell_.get(), EPOLLIN | EPOLLET, kNoHandle))
-    system_error("the progress thread needs two file descriptors (`ulimit -n`)", errno).throw_if_error();
+    system_error("the progress thread needs two file descriptors", errno).throw_if_error();
   std::thread thread = start_thread([this] { run(); });
   pthread_setname_np(thread.native_handle(), thread_name);
   thread.detach();

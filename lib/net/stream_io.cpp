@@ -150,11 +150,10 @@ namespace {
 
 /// An error of socket() or connect() that is over before it began.
 Status no_connection(const HostPort& to, int error) {
-  const std::string what = "cannot connect to " + to.text() + ": " + std::strerror(error);
-  if (error == EMFILE || error == ENFILE)
-    return Status(ErrorCode::system, what + ": raise the limit of open files (`ulimit -n`)");
+  const std::string what = "cannot connect to " + to.text();
+  if (error == EMFILE || error == ENFILE) return system_error(what, error);
   const bool own = error == ENOBUFS || error == ENOMEM;
-  return Status(own ? ErrorCode::system : ErrorCode::peer_lost, what);
+  return Status(own ? ErrorCode::system : ErrorCode::peer_lost, what + ": " + std::strerror(error));
 }
 
 }  // namespace

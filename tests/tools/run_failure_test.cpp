@@ -130,7 +130,9 @@ TEST(Run, WhatIsThrownIsTold) {
   if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP() << "the sanitizer needs descriptors of its own";
   const Outcome outcome = run_in_shell("ulimit -n 7; exec $RUN -n 1 --dry-run true");
   EXPECT_EQ(outcome.error.rfind("lockstep-run: ", 0), 0u) << outcome.error;
-  EXPECT_NE(outcome.error.find("Too many open files\n"), std::string::npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("Too many open files: raise the limit of open files (`ulimit -n`)\n"),
+            std::string::npos)
+      << outcome.error;
   EXPECT_EQ(outcome.code, 127);
 }
 
