@@ -33,6 +33,16 @@ Result<Meeting> open_file_meeting(const std::string& path, const Deadline& deadl
   return meeting;
 }
 
+Result<Meeting> open_named_file_meeting(const std::string& path, const Deadline& deadline, Env& env) {
+  if (!path.starts_with('/')) {
+    return Status(ErrorCode::configuration,
+                  "file://" + path +
+                      " is not a rendezvous: ranks that are started in several directories would wait at "
+                      "several files; write file:///path, from the root");
+  }
+  return open_file_meeting(path, deadline, env);
+}
+
 Result<Meeting> open_local_meeting(const std::string& name, const Deadline& deadline, Env& env) {
   if (name.find('/') != std::string::npos) {
     return Status(ErrorCode::configuration, "local://" + name + " is not a rendezvous: a name has no slash");
@@ -170,9 +180,11 @@ Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, st
   if (const auto name = after(launch.rendezvous, "memory://")) {
     Meeting meeting;
     meeting.store = open_memory_store(*name);
+    meeting.hint = "at " + launch.rendezvous + " meet threads of one process, and no other process";
     return meeting;
   }
-  if (const auto path = after(launch.rendezvous, "file://")) return open_file_meeting(*path, deadline, env);
+  if (const auto path = after(launch.rendezvous, "file://"))
+    return open_named_file_meeting(*path, deadline, env);
   if (const auto name = after(launch.rendezvous, "local://")) {
     auto meeting = open_local_meeting(*name, deadline, env);
     if (meeting.ok() && launch.named_by_parent) meeting->hint = parent_hint(launch.rendezvous);

@@ -242,11 +242,27 @@ TEST(ThreadSessions, MeetInMemory) {
   }
 }
 
+TEST(ThreadSessions, WhoWaitsInMemoryForAnotherProcessIsToldThatNoneComes) {
+  InitOptions options;
+  options.rank = 0;
+  options.world_size = 2;
+  options.rendezvous = "memory://alone";
+  options.timeout = std::chrono::milliseconds(50);
+  const auto session = join_session(options, real_env());
+  ASSERT_FALSE(session.ok());
+  EXPECT_NE(session.status().message().find("; at memory://alone meet threads of one process, and no other"),
+            std::string::npos)
+      << session.status().message();
+}
+
+// A relative path is another file in every directory.
 TEST(ThreadSessions, RefusesWhatIsNoRendezvous) {
   InitOptions options;
   options.rank = 0;
   options.world_size = 2;
-  for (const char* text : {"http://x", "tcp://", "tcp://host", "local://a/b", "nonsense"}) {
+  options.timeout = std::chrono::milliseconds(50);
+  for (const char* text :
+       {"http://x", "tcp://", "tcp://host", "local://a/b", "nonsense", "file://a", "file://a/b"}) {
     options.rendezvous = text;
     const auto session = join_session(options, real_env());
     ASSERT_FALSE(session.ok()) << text;
