@@ -24,7 +24,8 @@ const char* next_step(ErrorCode code, bool ended) {
     case ErrorCode::out_of_memory:
       return "give that rank more memory, or call with less at a time on a new communicator";
     case ErrorCode::timeout:
-      return "find out why that rank is late, or raise LOCKSTEP_TIMEOUT";
+      return "find out why that rank is late, or give the call longer: LOCKSTEP_TIMEOUT, unless it has its "
+             "own";
     case ErrorCode::refused:
     case ErrorCode::invalid_argument:
       return ended ? "correct the arguments of that call; this communicator has ended: create a new one"
