@@ -110,12 +110,15 @@ void Batch::broadcast(void* buffer, std::size_t count, DataType type, int root, 
   state_->entries.push_back(std::move(entry));
 }
 
-void Batch::send(const void* buffer, std::size_t count, DataType type, int destination, int tag) {
-  state_->add({true, const_cast<void*>(buffer), count, type, destination, tag, internal::default_timeout()});
+void Batch::send(const void* buffer, std::size_t count, DataType type, int destination, int tag,
+                 const CallOptions& options) {
+  state_->add(
+      {true, const_cast<void*>(buffer), count, type, destination, tag, internal::timeout_of(options)});
 }
 
-void Batch::recv(void* buffer, std::size_t count, DataType type, int source, int tag) {
-  state_->add({false, buffer, count, type, source, tag, internal::default_timeout()});
+void Batch::recv(void* buffer, std::size_t count, DataType type, int source, int tag,
+                 const CallOptions& options) {
+  state_->add({false, buffer, count, type, source, tag, internal::timeout_of(options)});
 }
 
 namespace {

@@ -290,8 +290,10 @@ class LOCKSTEP_API Batch {
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const CallOptions& options = {});
   void broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options = {});
-  void send(const void* buffer, std::size_t count, DataType type, int destination, int tag = 0);
-  void recv(void* buffer, std::size_t count, DataType type, int source, int tag = 0);
+  void send(const void* buffer, std::size_t count, DataType type, int destination, int tag = 0,
+            const CallOptions& options = {});
+  void recv(void* buffer, std::size_t count, DataType type, int source, int tag = 0,
+            const CallOptions& options = {});
   /// Starts everything; the batch is empty afterwards.
   [[nodiscard]] Work submit();
 

@@ -1,12 +1,15 @@
 // Operations that start together: messages, what fuses, and what is refused of them.
 #include "tests/engine/local_ranks.hpp"
+#include "tests/engine/rescue.hpp"
 #include "tests/support/transports.hpp"
 
 namespace lockstep {
 namespace {
 
 using testing::error_of;
+using testing::eventually;
 using testing::on_ranks;
+using testing::Rescue;
 
 class Batches : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Transports, Batches, ::testing::ValuesIn(lockstep::testing::transports_here()));
@@ -42,6 +45,31 @@ TEST_P(Batches, ABatchForgetsAMessageThatItRefused) {
     batch.submit().wait();
     EXPECT_EQ(in, 1 - out);
   });
+}
+
+// Each by its own limit, which is here the one of its kind that is short.
+TEST_P(Batches, ABatchEndsAtTheDeadlineOfAMessage) {
+  for (const bool sends : {true, false}) {
+    on_ranks(2, GetParam(), [=](Communicator& comm) {
+      const Rescue rescue(comm);
+      if (comm.rank() == 1)
+        return static_cast<void>(eventually([&] { return comm.state() != ErrorCode::ok; }));
+      std::vector<float> out(5000), in(5000);  // Too many to be buffered.
+      CallOptions soon, late;
+      soon.timeout = std::chrono::milliseconds(300);
+      late.timeout = std::chrono::hours(1);
+      Batch batch = comm.batch();
+      batch.send(out.data(), out.size(), DataType::f32, 1, 3, sends ? soon : late);
+      batch.recv(in.data(), in.size(), DataType::f32, 1, 4, sends ? late : soon);
+      const auto [code, text] = error_of([&] { batch.submit().wait(); });
+      EXPECT_EQ(code, ErrorCode::timeout) << text;
+      const std::string message =
+          sends ? "send(f32 x 5000) to rank 1 with tag 3" : "recv(f32 x 5000) from rank 1 with tag 4";
+      EXPECT_NE(text.find("the deadline of 300 ms for " + message + " passed; it waits for rank 1"),
+                std::string::npos)
+          << text;
+    });
+  }
 }
 
 TEST_P(Batches, ABatchRefusesWhatIsWrongInFrontOfWhatFuses) {
