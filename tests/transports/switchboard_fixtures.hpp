@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 
 #include <atomic>
 #include <future>
@@ -53,6 +55,33 @@ inline std::vector<Rank> meet(const std::vector<std::string>& secrets) {
   }
   make_boards(ranks);
   return ranks;
+}
+
+/// Waits until take() has something to say.
+inline Result<std::optional<Fd>> await(Switchboard& board, int peer, std::uint64_t channel) {
+  const Fd bell(eventfd(0, EFD_CLOEXEC));
+  board.attach(bell.get());
+  auto result = board.take(peer, channel);
+  while (result.ok() && !*result) {
+    pollfd entry{bell.get(), POLLIN, 0};
+    if (poll(&entry, 1, 20'000) != 1) {
+      ADD_FAILURE() << "no connection to rank " << peer;
+      break;
+    }
+    eventfd_t value = 0;
+    eventfd_read(bell.get(), &value);
+    result = board.take(peer, channel);
+  }
+  board.detach(bell.get());
+  return result;
+}
+
+inline void expect_connected(Result<std::optional<Fd>>& a, Result<std::optional<Fd>>& b) {
+  ASSERT_TRUE(a.ok()) << a.status().message();
+  ASSERT_TRUE(b.ok()) << b.status().message();
+  ASSERT_TRUE(*a && *b);
+  EXPECT_EQ(local_address(**a).text(), remote_address(**b).text());
+  EXPECT_EQ(remote_address(**a).text(), local_address(**b).text());
 }
 
 /// Where a rank publishes its addresses.

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +23,8 @@ namespace lockstep::internal {
 namespace {
 
 using testing::address_key;
+using testing::await;
+using testing::expect_connected;
 using testing::fresh_store;
 using testing::hello_of;
 using testing::make_boards;
@@ -32,33 +33,6 @@ using testing::race_for;
 using testing::RaceResult;
 using testing::Rank;
 using testing::StaticSession;
-
-// Waits until take() has something to say.
-Result<std::optional<Fd>> await(Switchboard& board, int peer, std::uint64_t channel) {
-  const Fd bell(eventfd(0, EFD_CLOEXEC));
-  board.attach(bell.get());
-  auto result = board.take(peer, channel);
-  while (result.ok() && !*result) {
-    pollfd entry{bell.get(), POLLIN, 0};
-    if (poll(&entry, 1, 20'000) != 1) {
-      ADD_FAILURE() << "no connection to rank " << peer;
-      break;
-    }
-    eventfd_t value = 0;
-    eventfd_read(bell.get(), &value);
-    result = board.take(peer, channel);
-  }
-  board.detach(bell.get());
-  return result;
-}
-
-void expect_connected(Result<std::optional<Fd>>& a, Result<std::optional<Fd>>& b) {
-  ASSERT_TRUE(a.ok()) << a.status().message();
-  ASSERT_TRUE(b.ok()) << b.status().message();
-  ASSERT_TRUE(*a && *b);
-  EXPECT_EQ(local_address(**a).text(), remote_address(**b).text());
-  EXPECT_EQ(remote_address(**a).text(), local_address(**b).text());
-}
 
 void expect_hung_up(const Fd& socket) {
   pollfd entry{socket.get(), POLLIN, 0};

@@ -30,8 +30,17 @@ void AddressRace::call_next() {
   }
   calls_.push_back(std::make_unique<OutgoingCall>(
       reactor_, key_, hello_, addresses_[which], peer_name_,
-      [this, which](Outcome outcome, Status why) { called(which, outcome, std::move(why)); }));
+      [this, which](Outcome outcome, Status why) { called(which, outcome, std::move(why)); },
+      [this, which] { passed(which); }));
   calls_.back()->start();  // May end the race, and this with it.
+}
+
+void AddressRace::passed(std::size_t which) {
+  any_passed_ = true;
+  reactor_.remove(std::exchange(timer_, 0));
+  for (std::size_t other = 0; other < calls_.size(); ++other) {
+    if (other != which) calls_[other].reset();
+  }
 }
 
 void AddressRace::called(std::size_t which, Outcome outcome, Status why) {
@@ -39,6 +48,7 @@ void AddressRace::called(std::size_t which, Outcome outcome, Status why) {
     socket_ = calls_[which]->take_socket();
     return finish(outcome, {});
   }
+  if (any_passed_) return finish(outcome, std::move(why));
   // The call is still running this function: it ends with the race.
   failures_[which] = std::move(why);
   any_broken_ |= outcome == Outcome::broken;

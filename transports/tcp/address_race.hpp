@@ -11,8 +11,8 @@
 namespace lockstep::internal {
 
 /// The next address is called when one failed, or has not answered for kNextAddressDelay; the first that
-/// passes the handshake wins and ends the others before they could pass theirs. Lives on the reactor's
-/// thread, as OutgoingCall does.
+/// passes the handshake ends the others before they could pass theirs, and wins with the peer's receipt.
+/// Lives on the reactor's thread, as OutgoingCall does.
 class AddressRace {
  public:
   using Outcome = OutgoingCall::Outcome;
@@ -32,6 +32,7 @@ class AddressRace {
  private:
   void call_next();
   void called(std::size_t which, Outcome outcome, Status why);
+  void passed(std::size_t which);
   void finish(Outcome outcome, Status why);
   Status all_failed() const;
 
@@ -41,10 +42,11 @@ class AddressRace {
   const std::vector<HostPort> addresses_;
   const std::string peer_name_;
   std::function<void(Outcome, Status)> done_;
-  std::vector<std::unique_ptr<OutgoingCall>> calls_;  // Of the first addresses; null once failed.
+  std::vector<std::unique_ptr<OutgoingCall>> calls_;  // Of the first addresses; null once another passed.
   std::vector<Status> failures_;                      // In the order of the addresses.
   std::size_t failed_ = 0;
   bool any_broken_ = false;
+  bool any_passed_ = false;
   Reactor::Handle timer_ = 0;
   Fd socket_;
 };

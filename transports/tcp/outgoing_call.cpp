@@ -14,13 +14,14 @@ namespace lockstep::internal {
 
 OutgoingCall::OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
                            const HostPort& to, std::string peer_name,
-                           std::function<void(Outcome, Status)> done)
+                           std::function<void(Outcome, Status)> done, std::function<void()> passed)
     : reactor_(reactor),
       handshake_(key, hello, peer_name + " at " + to.text()),
       to_(to),
       peer_name_(std::move(peer_name)),
       peer_(hello.peer),
-      done_(std::move(done)) {}
+      done_(std::move(done)),
+      passed_(std::move(passed)) {}
 
 void OutgoingCall::start() {
   Status why;
@@ -87,8 +88,10 @@ void OutgoingCall::step() try {
     const bool moved = handshake_.outgoing().empty() ? receive_wanted() : send_outgoing();
     if (!moved) return;  // Waits, or has finished and destroyed this.
   }
-  if (handshake_.state() == HandshakeState::established) return finish(Outcome::connected, Status());
-  finish(Outcome::refused, handshake_.status().blamed_on(peer_));
+  if (handshake_.state() != HandshakeState::established)
+    return finish(Outcome::refused, handshake_.status().blamed_on(peer_));
+  if (passed_) return await_receipt();
+  finish(Outcome::connected, Status());
 } catch (const std::bad_alloc&) {  // Bytes that were read may be lost with it.
   give_up();
 }
@@ -109,17 +112,27 @@ bool OutgoingCall::send_outgoing() {
 
 bool OutgoingCall::receive_wanted() {
   std::array<std::byte, kMaxHandshakeBytes> bytes;
-  const Transfer got = receive_some(socket_.get(), std::span(bytes).first(handshake_.wanted()));
-  if (got.bytes > 0) {
-    handshake_.consume(std::span<const std::byte>(bytes).first(got.bytes));
-    return true;
-  }
-  if (got.error == 0 && !got.ended) {
-    wait_for(EPOLLIN);
-  } else {
+  const std::size_t got = receive(std::span(bytes).first(handshake_.wanted()));
+  if (got == 0) return false;
+  handshake_.consume(std::span<const std::byte>(bytes).first(got));
+  return true;
+}
+
+void OutgoingCall::await_receipt() {
+  if (!std::exchange(has_passed_, true)) passed_();
+  std::byte receipt{};
+  if (receive(std::span(&receipt, 1)) > 0) finish(Outcome::connected, Status());
+}
+
+/// 0: waits, or has finished and destroyed this.
+std::size_t OutgoingCall::receive(std::span<std::byte> into) {
+  const Transfer got = receive_some(socket_.get(), into);
+  if (got.ended || got.error != 0) {
     broken_off(got.ended ? "it closed the connection" : std::strerror(got.error));
+  } else if (got.bytes == 0) {
+    wait_for(EPOLLIN);
   }
-  return false;
+  return got.bytes;
 }
 
 void OutgoingCall::broken_off(const std::string& evidence) {
@@ -132,6 +145,11 @@ void OutgoingCall::wait_for(std::uint32_t events) {
   if (events_ == events) return;
   events_ = events;
   reactor_.modify(watch_, events);
+}
+
+bool send_receipt(const Fd& socket) {
+  constexpr std::byte kReceipt{1};
+  return send_some(socket.get(), std::span(&kReceipt, 1)).bytes == 1;  // There is room: it is the first word.
 }
 
 }  // namespace lockstep::internal

@@ -1,9 +1,14 @@
 // OutgoingCall: one attempt to connect to a peer and to pass its handshake.
+//
+// Who calls has the last word of the handshake, and cannot know by itself whether it arrived: the connection
+// may break while it is on its way, and the peer would wait for one that this side believes it has. So who
+// was called says one byte more, the receipt, before anything else.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "lib/bootstrap/handshake.hpp"
@@ -23,9 +28,11 @@ class OutgoingCall {
     broken,   ///< The connection ended or time ran out: another attempt may succeed.
   };
 
-  /// `done` is called once, perhaps before start() returned, and may destroy the call.
+  /// `done` is called once, perhaps before start() returned, and may destroy the call. With `passed`, which
+  /// is called when the peer has passed the handshake and may not, it comes with the receipt, and else then.
   OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello, const HostPort& to,
-               std::string peer_name, std::function<void(Outcome, Status)> done);
+               std::string peer_name, std::function<void(Outcome, Status)> done,
+               std::function<void()> passed = {});
   ~OutgoingCall() { stop(); }
   OutgoingCall(const OutgoingCall&) = delete;
   OutgoingCall& operator=(const OutgoingCall&) = delete;
@@ -40,6 +47,8 @@ class OutgoingCall {
   void step();
   bool send_outgoing();
   bool receive_wanted();
+  void await_receipt();
+  std::size_t receive(std::span<std::byte> into);
   void broken_off(const std::string& evidence);
   void wait_for(std::uint32_t events);
   void finish(Outcome outcome, Status why);
@@ -50,11 +59,16 @@ class OutgoingCall {
   const std::string peer_name_;
   const int peer_;
   std::function<void(Outcome, Status)> done_;
+  const std::function<void()> passed_;
   Fd socket_;
   bool connected_ = false;
+  bool has_passed_ = false;
   std::uint32_t events_ = 0;
   Reactor::Handle watch_ = 0;
   Reactor::Handle timer_ = 0;
 };
+
+/// By who was called. False: the connection is broken, and the peer calls again.
+bool send_receipt(const Fd& socket);
 
 }  // namespace lockstep::internal

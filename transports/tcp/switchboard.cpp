@@ -248,6 +248,7 @@ HandshakeStatus Switchboard::admit(const HandshakeHello& hello) const {
 }
 
 void Switchboard::accepted(Fd socket, const HandshakeHello& hello) try {
+  if (!send_receipt(socket)) return;                     // The peer calls again.
   if (hello.service == HandshakeService::probe) return;  // It knows by now.
   if (hello.service == HandshakeService::knock) {
     // Who knocks comes by the rail on which it wants to be called.
