@@ -261,6 +261,8 @@ class Engine final : public Progressor,
   std::optional<Status> explain_domain_mismatch(int member, const Operation& operation);
   std::vector<int> waiting_for(const Operation& operation) const;
   std::string peers_awaited(const Operation& operation) const;
+  CallNote missed_here(int peer) const;
+  std::string calls_missed(const Operation& message) const;
   std::string waiting_text(const Operation& operation) const;
 
   const EngineGroup group_;

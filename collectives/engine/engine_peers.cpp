@@ -342,10 +342,42 @@ std::string Engine::peers_awaited(const Operation& operation) const {
   return text;
 }
 
+/// A call of `peer` that this rank has yet to make, where that is known: from shared memory, or what the peer
+/// has sent for it, which waits here.
+Engine::CallNote Engine::missed_here(int peer) const {
+  if (domain_ != nullptr) {
+    const auto theirs = domain_->control(peer).recent[sequence_ % kRecentCalls].read(sequence_);
+    return theirs ? CallNote{sequence_ + 1, *theirs} : CallNote{};
+  }
+  for (const Channel channel : {Channel::urgent, Channel::collective}) {
+    Link* link = transport_->existing_link(peer, channel);
+    auto head = link != nullptr ? link->peek() : nullptr;
+    if (head.ok() && *head != nullptr && (*head)->kind == FrameKind::data)
+      return {(*head)->sequence + 1, (*head)->facts, channel == Channel::urgent};
+  }
+  return peer_probes_[static_cast<std::size_t>(peer)];
+}
+
+/// Who waits there sends no message meanwhile, unless another thread does.
+std::string Engine::calls_missed(const Operation& message) const {
+  std::string text;
+  for (int peer = 0; peer < group_.size() && text.size() < 400; ++peer) {
+    if (peer == group_.rank || (message.message.peer != kAnySource && message.message.peer != peer)) continue;
+    const CallNote call = missed_here(peer);
+    if (call.sequence_plus_one > sequence_)
+      text += "; " + who(peer) + " has called " + describe(call.facts) + " #" +
+              std::to_string(call.sequence_plus_one - 1) + ", which this rank has not";
+  }
+  return text;
+}
+
 /// What waits for no peer by itself is behind the oldest of its kind, which does.
 std::string Engine::waiting_text(const Operation& operation) const {
-  if (operation.kind == Operation::Kind::message && operation.message.peer == kAnySource)
-    return "it waits for a message of any rank";
+  if (operation.kind == Operation::Kind::message) {
+    const bool any = operation.message.peer == kAnySource;
+    return "it waits for " + (any ? "a message of any rank" : peers_awaited(operation)) +
+           calls_missed(operation);
+  }
   if (const std::string peers = peers_awaited(operation); !peers.empty()) return "it waits for " + peers;
   const Operation* oldest = nullptr;
   for (const Operation* other : active_) {

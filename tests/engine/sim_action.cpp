@@ -106,6 +106,7 @@ class MessageAction final : public SimAction {
     message.count = buffer_.size();
     message.peer = message_.peer;
     message.tag = message_.tag;
+    message.timeout = message_.timeout;
     return engine.start(message);
   }
 

@@ -40,6 +40,7 @@ struct SimMessage {
   int peer = kAnySource;
   int tag = 0;
   std::size_t bytes = 0;  ///< To send, or room to receive.
+  Nanos timeout = 0;      ///< 0 = none.
 
   std::unique_ptr<SimAction> make(int rank) const;
 };

@@ -91,6 +91,26 @@ TEST_P(SimMessages, OfADeadRankEndWithItsName) {
   }
 }
 
+TEST_P(SimMessages, TellAtTheirDeadlineWhichCallTheOtherMade) {
+  SimWorldOptions options = options_of(GetParam());
+  options.world = 2;
+  for (const int source : {1, kAnySource}) {
+    SimWorld world(options);
+    SimCall barrier;
+    barrier.what.collective = Collective::barrier;
+    barrier.what.world = options.world;
+    world.add(1, barrier);
+    world.add(0, SimMessage{false, source, 0, 100, kVirtualSecond});
+    ASSERT_TRUE(world.run(10 * kVirtualSecond));
+    const Status& status = world.outcomes(0).front().status;
+    EXPECT_EQ(status.code(), ErrorCode::timeout);
+    EXPECT_NE(status.message().find("; " + world.engine(0).who(1) +
+                                    " has called barrier #0, which this rank has not\n"),
+              std::string::npos)
+        << status.message();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, SimMessages, ::testing::Range<std::uint64_t>(1, 21));
 
 }  // namespace
