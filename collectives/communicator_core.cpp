@@ -7,6 +7,7 @@
 #include "collectives/forked_child.hpp"
 #include "collectives/make_transport.hpp"
 #include "lib/base/hash.hpp"
+#include "lib/bootstrap/loss.hpp"
 #include "lib/net/fd.hpp"
 #include "transports/tcp/switchboard.hpp"
 
@@ -59,11 +60,9 @@ CommunicatorCore::~CommunicatorCore() {
   if (engine_->left_untold()) world_->end.ended(engine_->reason());
 }
 
-Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr<World> world,
-                                                                 std::uint64_t id, std::string name,
-                                                                 const std::vector<int>& world_ranks,
-                                                                 std::chrono::milliseconds timeout,
-                                                                 const StillWanted& still_wanted) {
+Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(
+    std::shared_ptr<World> world, std::uint64_t id, std::string name, const std::vector<int>& world_ranks,
+    std::chrono::milliseconds timeout, const StillWanted& still_wanted, const std::vector<int>& called) {
   EngineGroup group;
   group.id = id;
   group.name = std::move(name);
@@ -73,7 +72,7 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(std::shared_ptr
   }
   std::unique_ptr<Transport> transport;
   if (group.size() > 1) {
-    auto made = make_transport(*world, group, world_ranks, timeout, still_wanted);
+    auto made = make_transport(*world, group, world_ranks, timeout, still_wanted, called);
     if (!made.ok()) return made.status();
     transport = std::move(*made);
   }
@@ -125,40 +124,67 @@ struct SplitEntry {
 
 }  // namespace
 
+/// Nobody has a part before all have theirs: a rank that gets none could not tell the others by it.
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int key) {
   std::vector<SplitEntry> entries(static_cast<std::size_t>(size()));
   const SplitEntry own{color, key};
-  std::uint64_t number = 0;
-  {
-    // Of two threads, the first to gather is the first to count, as on the other ranks.
-    std::lock_guard lock(split_mutex_);
-    CallBuilder gather(Collective::all_gather, *engine_, {});
-    LOCKSTEP_RETURN_IF_ERROR(
-        engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
-    number = ++splits_;
-  }
-  if (color < 0) return std::shared_ptr<CommunicatorCore>();
+  // Of two threads, the first to gather is the first to count, as on the other ranks.
+  std::lock_guard lock(split_mutex_);
+  CallBuilder gather(Collective::all_gather, *engine_, {});
+  LOCKSTEP_RETURN_IF_ERROR(
+      engine_->run(gather.elements(DataType::i64, 2).buffers(&own, entries.data()).build()));
+  ++splits_;
   std::vector<int> ranks;
-  for (int r = 0; r < size(); ++r) {
+  for (int r = 0; r < size() && color >= 0; ++r) {
     if (entries[static_cast<std::size_t>(r)].color == color) ranks.push_back(r);
   }
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
     return entries[static_cast<std::size_t>(a)].key < entries[static_cast<std::size_t>(b)].key;
   });
+  auto part = color < 0 ? std::shared_ptr<CommunicatorCore>() : make_part(color, ranks);
+  if (!part.ok()) {
+    end_without_part(part.status());
+    return part;
+  }
+  CallBuilder barrier(Collective::barrier, *engine_, {});
+  const Status all = engine_->run(barrier.build());
+  if (all.ok()) return part;
+  if (*part) give_up(**part);
+  return all;
+}
+
+/// Of `ranks` of this one, which errors call them, too.
+Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make_part(int color,
+                                                                      const std::vector<int>& ranks) {
   std::vector<int> world_ranks;
   for (const int r : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(r)]);
-  const EngineGroup& parent = engine_->group();
-  const std::uint64_t id = hash_combine(hash_combine(hash_combine(kFnvOffset, parent.id), number),
+  const EngineGroup& group = engine_->group();
+  const std::uint64_t id = hash_combine(hash_combine(hash_combine(kFnvOffset, group.id), splits_),
                                         static_cast<std::uint64_t>(color));
-  const std::string name = parent.name + "/" + std::to_string(number) + "." + std::to_string(color);
+  const std::string name = group.name + "/" + std::to_string(splits_) + "." + std::to_string(color);
   const std::chrono::milliseconds timeout(default_timeout() / 1'000'000);
-  auto part = make(world_, id, name, world_ranks, timeout, still_wanted());
-  if (!part.ok()) {  // The others would wait for this rank until then.
-    const Status& why = part.status();
-    engine_->request_revoke(
-        Status(why.code(), engine_->who(rank()) + " cannot split: " + why.message(), rank()));
-  }
-  return part;
+  return make(world_, id, name, world_ranks, timeout, still_wanted(), ranks);
+}
+
+/// The others would wait for this rank until then. Of a loss the engine has heard by itself.
+void CommunicatorCore::end_without_part(const Status& why) {
+  const int culprit = why.culprit() < 0 ? rank() : why.culprit();
+  engine_->request_revoke(
+      Status(why.code(), engine_->who(rank()) + " cannot split: " + why.message(), culprit));
+}
+
+/// Of those whom the end of this one found behind its barrier some may use the part: they hear why this rank
+/// does not. Of a loss its engine hears by itself, and has the number for it.
+void CommunicatorCore::give_up(CommunicatorCore& part) {
+  const Status why = engine_->reason();
+  const auto lost = why.culprit() < 0 ? part.world_ranks_.end()
+                                      : std::find(part.world_ranks_.begin(), part.world_ranks_.end(),
+                                                  world_ranks_[static_cast<std::size_t>(why.culprit())]);
+  if (why.code() == ErrorCode::peer_lost && lost != part.world_ranks_.end())
+    await_word(real_env(), [&] { return part.engine_->poll_state() != ErrorCode::ok; });
+  const std::string cause = "group \"" + engine_->group().name + "\" has ended: " + why.message();
+  part.engine_->request_revoke(
+      Status(why.code(), part.engine_->who(part.rank()) + " left: " + cause, part.rank()));
 }
 
 StillWanted CommunicatorCore::still_wanted() const {

@@ -54,11 +54,12 @@ struct World {
 class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
  public:
   /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all
-  /// members' transports are set up.
+  /// members' transports are set up. `called` as in make_transport().
   static Result<std::shared_ptr<CommunicatorCore>> make(std::shared_ptr<World> world, std::uint64_t id,
                                                         std::string name, const std::vector<int>& world_ranks,
                                                         std::chrono::milliseconds timeout,
-                                                        const StillWanted& still_wanted = {});
+                                                        const StillWanted& still_wanted = {},
+                                                        const std::vector<int>& called = {});
   ~CommunicatorCore();
 
   Engine& engine() { return *engine_; }
@@ -100,6 +101,9 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
                    std::vector<int> world_ranks);
   void watch_losses();
+  Result<std::shared_ptr<CommunicatorCore>> make_part(int color, const std::vector<int>& ranks);
+  void end_without_part(const Status& why);
+  void give_up(CommunicatorCore& part);
 
   std::shared_ptr<World> world_;
   std::shared_ptr<Engine> engine_;

@@ -45,9 +45,7 @@ internal::Result<std::shared_ptr<CommunicatorCore>> set_up(const std::shared_ptr
   // Ranks that share memory set it up without the store: one that failed and lives on would be waited for.
   const std::vector<int> ranks = all_ranks(size);
   internal::LossWatch watch(*world->session, id, ranks);
-  auto core = CommunicatorCore::make(world, id, "world", ranks, *left, [&watch] { return watch.status(); });
-  if (core.status().code() != ErrorCode::peer_lost) return core;
-  return watch.explain(core.status(), internal::real_env());
+  return CommunicatorCore::make(world, id, "world", ranks, *left, [&watch] { return watch.status(); });
 } catch (const Error& error) {
   return Status(error.code(), error.what(), error.culprit());
 } catch (const std::bad_alloc&) {

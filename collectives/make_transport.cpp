@@ -28,9 +28,10 @@ struct Wanted {
   const std::vector<int>& world_ranks;
   std::chrono::milliseconds timeout;
   const StillWanted& still_wanted;
+  const std::vector<int>& called;
 
   Wanted within(std::chrono::milliseconds left) const {
-    return {world, group, world_ranks, left, still_wanted};
+    return {world, group, world_ranks, left, still_wanted, called};
   }
 };
 
@@ -43,7 +44,7 @@ Status need_switchboard(World& world, std::chrono::milliseconds timeout) {
 }
 
 Made make_tcp(const Wanted& wanted) {
-  const auto& [world, group, world_ranks, timeout, still_wanted] = wanted;
+  const auto& [world, group, world_ranks, timeout, still_wanted, called] = wanted;
   std::lock_guard lock(world.mutex);
   LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world, timeout));
   return make_tcp_transport(group.id, group.rank, world_ranks, *world.switchboard);
@@ -58,12 +59,12 @@ Result<std::shared_ptr<UcxContext>> need_ucx(World& world) {
 }
 
 Made make_ucx_for(const Wanted& wanted, PayloadMemory payloads) {
-  const auto& [world, group, world_ranks, timeout, still_wanted] = wanted;
+  const auto& [world, group, world_ranks, timeout, still_wanted, called] = wanted;
   auto context = need_ucx(world);
   if (!context.ok()) return context.status();
   // Without the lock: ranks that make several groups at once may begin with different ones.
   return make_ucx_transport(group.id, group.rank, world_ranks, *world.session, std::move(*context), timeout,
-                            real_env(), payloads, still_wanted);
+                            real_env(), payloads, still_wanted, called);
 }
 
 Made make_ucx(const Wanted& wanted) { return make_ucx_for(wanted, PayloadMemory::host); }
@@ -97,7 +98,7 @@ Result<bool> by_verbs(World& world, std::chrono::milliseconds timeout) {
 }
 
 Made make_verbs(const Wanted& wanted) {
-  const auto& [world, group, world_ranks, timeout, still_wanted] = wanted;
+  const auto& [world, group, world_ranks, timeout, still_wanted, called] = wanted;
   std::lock_guard lock(world.mutex);
   LOCKSTEP_RETURN_IF_ERROR(need_verbs(world));
   LOCKSTEP_RETURN_IF_ERROR(need_switchboard(world, timeout));
@@ -107,7 +108,7 @@ Made make_verbs(const Wanted& wanted) {
 Made make_shm(const Wanted& wanted) {
   const EngineGroup& group = wanted.group;
   if (on_one_host(group.members))
-    return make_shm_transport(group.id, group.rank, group.members, wanted.timeout, real_env(), {},
+    return make_shm_transport(group.id, group.rank, group.members, wanted.timeout, real_env(), wanted.called,
                               wanted.still_wanted);
   return Status(ErrorCode::configuration,
                 "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
@@ -135,14 +136,18 @@ Made make_mixed(const Wanted& wanted) {
   const std::vector<int> ranks = ranks_of_own_host(group);
   if (!far.ok() || ranks.size() == 1) return far;
   std::vector<Member> members;
-  for (const int rank : ranks) members.push_back(group.members[static_cast<std::size_t>(rank)]);
+  std::vector<int> called;
+  for (const int rank : ranks) {
+    members.push_back(group.members[static_cast<std::size_t>(rank)]);
+    called.push_back(wanted.called.empty() ? rank : wanted.called[static_cast<std::size_t>(rank)]);
+  }
   const auto own = std::find(ranks.begin(), ranks.end(), group.rank) - ranks.begin();
   // Two hosts of a test may be one machine.
   const std::uint64_t id = hash_combine(group.id, static_cast<std::uint64_t>(ranks.front()));
   left = deadline.left_for("sharing memory inside this host");
   if (!left.ok()) return left.status();
   auto near =
-      make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), ranks, wanted.still_wanted);
+      make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), called, wanted.still_wanted);
   if (!near.ok()) return near.status();
   return make_mixed_transport(std::move(*near), ranks, std::move(*far), group.size());
 }
@@ -186,10 +191,13 @@ Status check_transports(std::string_view name) {
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout,
-                                                  const StillWanted& still_wanted) {
+                                                  const StillWanted& still_wanted,
+                                                  const std::vector<int>& called) {
   LOCKSTEP_RETURN_IF_ERROR(check_transports(world.transports));
   const TransportRow& row = *find_transport(world.transports);
-  return row.make({world, group, world_ranks, limit_of_start(timeout), still_wanted});
+  auto made = row.make({world, group, world_ranks, limit_of_start(timeout), still_wanted, called});
+  if (!still_wanted || made.status().code() != ErrorCode::peer_lost) return made;
+  return explain_loss(made.status(), still_wanted, real_env());
 }
 
 bool moves_device_memory(World& world, PayloadMemory memory) {
@@ -201,7 +209,7 @@ Result<std::unique_ptr<Transport>> make_device_links(World& world, const EngineG
                                                      const std::vector<int>& world_ranks,
                                                      PayloadMemory memory, std::chrono::milliseconds timeout,
                                                      const StillWanted& still_wanted) {
-  return make_ucx_for({world, group, world_ranks, limit_of_start(timeout), still_wanted}, memory);
+  return make_ucx_for({world, group, world_ranks, limit_of_start(timeout), still_wanted, {}}, memory);
 }
 
 }  // namespace lockstep::internal

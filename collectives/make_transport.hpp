@@ -16,11 +16,12 @@ namespace lockstep::internal {
 
 /// The transport of a group, as LOCKSTEP_TRANSPORTS says: by itself shared memory when all members are on one
 /// host; over several hosts verbs or TCP, with shared memory between the ranks of a host. `timeout`: 0 =
-/// none.
+/// none. `called`: what errors call the members, where the group is a part of another (empty: their places).
 Result<std::unique_ptr<Transport>> make_transport(World& world, const EngineGroup& group,
                                                   const std::vector<int>& world_ranks,
                                                   std::chrono::milliseconds timeout,
-                                                  const StillWanted& still_wanted = {});
+                                                  const StillWanted& still_wanted = {},
+                                                  const std::vector<int>& called = {});
 
 /// All that LOCKSTEP_TRANSPORTS and InitOptions::transports may say, as "auto|shm".
 std::string transport_choices();

@@ -113,8 +113,9 @@ class LOCKSTEP_API Communicator {
   std::string describe() const;
 
   /// New communicators of the ranks that gave the same `color` (>= 0), ordered by (key, rank). A negative
-  /// color takes part and gets no communicator. Collective over this communicator; blocks, at most for
-  /// twice LOCKSTEP_TIMEOUT. A rank that lacks what the new one needs ends this one, here and on the peers.
+  /// color takes part and gets no communicator. Collective over this communicator; returns when all ranks
+  /// have theirs, at most after three times LOCKSTEP_TIMEOUT. A rank that lacks what the new one needs ends
+  /// this one, here and on the peers.
   std::optional<Communicator> split(int color, int key);
 
   // ---- collectives

@@ -10,12 +10,9 @@ constexpr std::chrono::milliseconds kWordLook{10};
 
 }  // namespace
 
-std::optional<Loss> await_word(Env& env, const std::function<std::optional<Loss>()>& heard) {
+void await_word(Env& env, const std::function<bool()>& heard) {
   const Deadline moment(env, kWordComesWithin);
-  for (; !moment.passed(); sleep_for(kWordLook)) {
-    if (auto loss = heard()) return loss;
-  }
-  return std::nullopt;
+  while (!moment.passed() && !heard()) sleep_for(kWordLook);
 }
 
 }  // namespace lockstep::internal

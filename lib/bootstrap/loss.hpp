@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "lib/base/env.hpp"
@@ -15,7 +14,7 @@ struct Loss {
 };
 
 /// A rank may notice a loss (a store or a process that has ended) before its session hears of it, with the
-/// reason. Blocks until `heard` gives it, at most 2 s; nothing where it does not come.
-std::optional<Loss> await_word(Env& env, const std::function<std::optional<Loss>()>& heard);
+/// reason. Blocks until that is `heard`, at most 2 s.
+void await_word(Env& env, const std::function<bool()>& heard);
 
 }  // namespace lockstep::internal

@@ -22,12 +22,4 @@ Status LossWatch::status() {
                 loss_->rank);
 }
 
-Status LossWatch::explain(const Status& noticed, Env& env) {
-  const auto heard = await_word(env, [this] {
-    std::lock_guard lock(mutex_);
-    return loss_;
-  });
-  return heard ? status() : noticed;
-}
-
 }  // namespace lockstep::internal

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 
-#include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/session.hpp"
 
@@ -24,9 +23,6 @@ class LossWatch {
 
   /// peer_lost, by the rank's name; ok while there is none.
   Status status();
-  /// What the session says of a loss that was `noticed` otherwise (a store or a process that has ended): it
-  /// hears of it about the same time, and of the reason too. `noticed` where it does not.
-  Status explain(const Status& noticed, Env& env);
 
  private:
   Session& session_;

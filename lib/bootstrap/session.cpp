@@ -100,11 +100,14 @@ class JoinedSession final : public Session {
   /// Rank 0 may have met the others and failed since: of this the session hears when its store has ended.
   std::string end_of_host(const Status& noticed, Env& env) {
     if (!channel_) return noticed.message();
-    const auto loss = await_word(env, [this] {
-      const auto some = board_->first();
-      return some && some->rank == 0 ? some : std::nullopt;
+    std::string evidence = noticed.message();
+    await_word(env, [&] {
+      const auto loss = board_->first();
+      if (!loss || loss->rank != 0) return false;
+      evidence = loss->evidence;
+      return true;
     });
-    return loss ? loss->evidence : noticed.message();
+    return evidence;
   }
 
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {

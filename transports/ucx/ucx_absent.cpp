@@ -19,7 +19,8 @@ bool ucx_moves(const UcxContext&, PayloadMemory) { return false; }
 
 Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t, int, std::span<const int>, Session&,
                                                       std::shared_ptr<UcxContext>, std::chrono::milliseconds,
-                                                      Env&, PayloadMemory, const StillWanted&) {
+                                                      Env&, PayloadMemory, const StillWanted&,
+                                                      std::span<const int>) {
   return absent();
 }
 

@@ -69,22 +69,23 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int r
                                                       std::span<const int> world_ranks, Session& session,
                                                       std::shared_ptr<UcxContext> context,
                                                       std::chrono::milliseconds timeout, Env& env,
-                                                      PayloadMemory payloads,
-                                                      const StillWanted& still_wanted) {
+                                                      PayloadMemory payloads, const StillWanted& still_wanted,
+                                                      std::span<const int> called) {
   auto worker = UcxWorker::make(std::move(context), rank, ucx_memory(payloads));
   if (!worker.ok()) return worker.status();
   auto own = (*worker)->identity();
   if (!own.ok()) return own.status();
   auto addresses = exchange(session, env, "ucx/" + std::to_string(group), encode(*own), world_ranks,
-                            "the UCX addresses", timeout, still_wanted);
+                            "the UCX addresses", timeout, still_wanted, called);
   if (!addresses.ok()) return addresses.status();
   for (std::size_t peer = 0; peer < addresses->size(); ++peer) {
     auto identity = decode_ucx_identity((*addresses)[peer]);
     if (!identity) {
-      return Status(
-          ErrorCode::internal,
-          who_is(session, world_ranks[peer]) + " told no UCX address: check that all ranks run one version",
-          world_ranks[peer]);
+      const int number = called.empty() ? world_ranks[peer] : called[peer];
+      const Member& member = session.members()[static_cast<std::size_t>(world_ranks[peer])];
+      return Status(ErrorCode::internal,
+                    who_is(number, member) + " told no UCX address: check that all ranks run one version",
+                    number);
     }
     (*worker)->add_peer(std::move(*identity), is_watched(session, world_ranks[peer]));
   }

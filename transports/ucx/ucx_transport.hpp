@@ -27,12 +27,14 @@ bool ucx_moves(const UcxContext& context, PayloadMemory payloads);
 
 /// The transport of the group `group`, in which this process is `rank` and member i has the session's rank
 /// world_ranks[i]. Workers' addresses travel through the session's store: blocks until all members are there,
-/// at most `timeout`, and not when that is not `still_wanted`. Links connect when they are first used.
+/// at most `timeout`, and not when that is not `still_wanted`. Errors here call them as `called` says (empty:
+/// as the session does). Links connect when they are first used.
 Result<std::unique_ptr<Transport>> make_ucx_transport(std::uint64_t group, int rank,
                                                       std::span<const int> world_ranks, Session& session,
                                                       std::shared_ptr<UcxContext> context,
                                                       std::chrono::milliseconds timeout, Env& env,
                                                       PayloadMemory payloads = PayloadMemory::host,
-                                                      const StillWanted& still_wanted = {});
+                                                      const StillWanted& still_wanted = {},
+                                                      std::span<const int> called = {});
 
 }  // namespace lockstep::internal
