@@ -56,11 +56,12 @@ Status DeviceCore::note_last(DeviceStream stream) {
 }
 
 /// The first of the streams runs it; the others wait for that. The worker has it before anything of it is
-/// enqueued, so that it is bounded as long as that takes.
+/// enqueued, so that it is bounded as long as that takes; and lets go of the hold at its end.
 Status DeviceCore::start_on_stream(const std::shared_ptr<DeviceTask>& task,
                                    std::span<const DeviceStream> streams, bool captured) {
   if (captured) return record_in_graph(*task, streams);
   LOCKSTEP_RETURN_IF_ERROR(prepare_watch(*task, streams));
+  held_.hold();
   worker_->push(task);
   Status status = enqueue_watched(*task, streams);
   WatchedCall& watched = *task->watched;

@@ -44,8 +44,7 @@ class SharedBuffers {
   Result<DeviceLease> lease(int member, const SegmentRef& ref, std::size_t bytes);
   /// No operation is under way: peers' memory that was withdrawn is let go, when no stream is held.
   void forget_peers();
-  /// Leases went: mappings that nothing uses any more go when no stream is held. For the caller's thread, as
-  /// this may wait for the device, and in stream_sync and device_sync streams wait for peers.
+  /// Leases went: mappings that nothing uses any more go when no stream is held.
   void drop_unused();
 
  private:

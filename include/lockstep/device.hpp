@@ -212,9 +212,9 @@ class LOCKSTEP_API DeviceBatch {
 /// of 2 MiB, so allocate much at once. Not zeroed. Throws Error(out_of_memory), or Error(not_supported) where
 /// there is no device. Thread-safe.
 [[nodiscard]] LOCKSTEP_API void* allocate_device(std::size_t bytes, int device);
-/// Frees memory of allocate_device(); waits until the device has passed what uses it. nullptr is ignored, any
-/// other pointer throws Error(invalid_argument), or Error(not_supported) where there is no device.
-/// Thread-safe.
+/// Frees memory of allocate_device() when the device has passed what uses it, for which it waits; while calls
+/// are under way on the device, when these have ended, for which it does not. nullptr is ignored, any other
+/// pointer throws Error(invalid_argument), or Error(not_supported) where there is no device. Thread-safe.
 LOCKSTEP_API void free_device(void* pointer);
 
 }  // namespace lockstep

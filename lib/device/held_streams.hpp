@@ -1,6 +1,7 @@
 // HeldStreams: streams of a device that wait for a thread of the library, which may have more to enqueue
-// before it lets them go. Whatever gives memory back may wait for all streams of its device, and keep that
-// thread from the device meanwhile; so it is put off until none is held.
+// before it lets them go, or for peers, whose loss such a thread has to find out. Whatever gives memory back
+// may wait for all streams of its device, and keep that thread from the device meanwhile; so it is put off
+// until none is held.
 #pragma once
 
 #include <functional>

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -49,6 +50,68 @@ TEST(DeviceDriver, MemoryIsFreedWhileStreamsWait) {
     all_reduce(self, arena);
     free_device(other);
     self.synchronize();
+    EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  });
+}
+
+/// A call of another communicator holds the free back, and its end does not let it go where a stream waits
+/// for a peer: who frees keeps the device from the thread that would end that wait.
+TEST(DeviceDriver, MemoryIsNotFreedWhileAStreamWaitsForAPeerThatIsGone) {
+  if (mode_is("host_sync")) GTEST_SKIP() << "there no stream waits for a peer";
+  Shared<std::atomic<bool>> enqueued;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceOptions by_thread;
+    by_thread.mode = DeviceMode::host_sync;
+    DeviceCommunicator other(self.host, self.device(), by_thread);
+    std::optional<DeviceCommunicator> waiting(std::in_place, self.host, self.device());
+    DeviceArena arena(4096, self.device());
+    const auto reduce = [&](DeviceCommunicator& ranks, std::size_t place, Stream stream) {
+      std::byte* const at = arena.device() + place;
+      ranks.all_reduce(at, at, 100, DataType::i32, ReduceOp::sum, stream);
+    };
+    const internal::TestStream beside(self.device());
+    if (self.rank() == 0) {
+      void* const memory = allocate_device(4096, self.device());
+      reduce(other, 0, self.stream);
+      free_device(memory);
+      reduce(*waiting, 2048, beside);
+      enqueued->store(true);
+    } else {
+      wait_until([&] { return enqueued->load(); });
+      reduce(other, 0, self.stream);
+    }
+    self.stream.synchronize();
+    other.wait();
+    a_moment();
+    if (self.rank() == 1) return waiting.reset();
+    beside.synchronize();
+    wait_until([&] { return waiting->state() != ErrorCode::ok; });
+    EXPECT_EQ(waiting->state(), ErrorCode::peer_lost) << waiting->error_text();
+    EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  });
+}
+
+/// Such a call holds its stream until all of it is enqueued.
+TEST(DeviceDriver, MemoryIsFreedBesideAThreadThatCallsOnAWindow) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    self.communicator.register_window(arena.device(), arena.size(), true);
+    void* const other = allocate_device(4096, self.device());
+    std::atomic<bool> freed{false};
+    std::thread frees;
+    self.recorder.before = [&](const Enqueued& next) {
+      if (next.what == "reduce" && !frees.joinable()) {
+        frees = std::thread([&] {
+          free_device(other);
+          freed = true;
+        });
+        EXPECT_TRUE(testing::eventually([&] { return freed.load(); })) << "it waits for the stream";
+      }
+      return Status();
+    };
+    all_reduce(self, arena);
+    self.synchronize();
+    frees.join();
     EXPECT_EQ(internal::HostBackend::hangs(), 0);
   });
 }
