@@ -311,7 +311,7 @@ DeviceCore::~DeviceCore() {
   across_.reset();
   far_mail_.reset();
   steps_.reset();
-  windows_.clear();  // Before the buffers, which see to it that nothing is unmapped while streams are held.
+  if (buffers_ != nullptr) buffers_->let_go(windows_.remove_all());
   buffers_.reset();
   for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
   if (stream_ != nullptr) static_cast<void>(backend_.destroy_stream(stream_));

@@ -57,7 +57,7 @@ Status DeviceCore::deregister(void* pointer) {
   const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
   LOCKSTEP_RETURN_IF_ERROR(buffers_->remove(pointer));
-  if (!buffers_->begins_at(pointer) && windows_.remove(pointer)) buffers_->drop_unused();
+  if (!buffers_->begins_at(pointer)) buffers_->let_go(windows_.remove(pointer));
   return {};
 }
 

@@ -35,8 +35,8 @@ void DeviceCore::run(DeviceTask& task) {
   }
   if (task.watched) let_pass(task);
   if (task.ticket != 0) gate_->release(task.ticket);
-  if (task.watched || task.ticket != 0) held_.release();
   buffers_->forget_peers();
+  if (task.watched || task.ticket != 0) held_.release();
   give_back_events(task);
 }
 

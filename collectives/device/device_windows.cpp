@@ -1,6 +1,7 @@
 #include "collectives/device/device_windows.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "collectives/programs/blocks.hpp"
@@ -39,9 +40,23 @@ void DeviceWindows::add(std::byte* base, std::size_t bytes, std::vector<std::byt
   windows_.emplace(base, Window{++added_, bytes, std::move(members), std::move(leases)});
 }
 
-bool DeviceWindows::remove(const void* base) {
+std::vector<DeviceLease> DeviceWindows::remove(const void* base) {
   const std::lock_guard lock(mutex_);
-  return windows_.erase(static_cast<const std::byte*>(base)) > 0;
+  const auto [from, to] = windows_.equal_range(static_cast<const std::byte*>(base));
+  return remove(from, to);
+}
+
+std::vector<DeviceLease> DeviceWindows::remove_all() {
+  const std::lock_guard lock(mutex_);
+  return remove(windows_.begin(), windows_.end());
+}
+
+std::vector<DeviceLease> DeviceWindows::remove(Windows::iterator from, Windows::iterator to) {
+  std::vector<DeviceLease> leases;
+  for (auto one = from; one != to; ++one)
+    std::move(one->second.leases.begin(), one->second.leases.end(), std::back_inserter(leases));
+  windows_.erase(from, to);
+  return leases;
 }
 
 std::optional<WindowUse> DeviceWindows::find(const Call& call) const {

@@ -26,12 +26,9 @@ class DeviceWindows {
   /// are added in the same order on all ranks.
   void add(std::byte* base, std::size_t bytes, std::vector<std::byte*> members,
            std::vector<DeviceLease> leases);
-  /// All that begin at `base`; whether there was one.
-  bool remove(const void* base);
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    windows_.clear();
-  }
+  /// All that begin at `base`. Gives their leases, which end a mapping with the last.
+  std::vector<DeviceLease> remove(const void* base);
+  std::vector<DeviceLease> remove_all();
   /// Of windows that overlap the one that was added last. Nothing where this rank's buffers lie in no window,
   /// or the collective has members whose buffers others cannot know of.
   std::optional<WindowUse> find(const Call& call) const;
@@ -47,11 +44,13 @@ class DeviceWindows {
     std::vector<std::byte*> members;
     std::vector<DeviceLease> leases;
   };
+  using Windows = std::multimap<const std::byte*, Window>;
+  std::vector<DeviceLease> remove(Windows::iterator from, Windows::iterator to);
   bool locate(const void* pointer, std::size_t bytes, std::vector<std::byte*>& members,
               std::uint64_t& places) const;
 
   mutable std::mutex mutex_;
-  std::multimap<const std::byte*, Window> windows_;  ///< By address.
+  Windows windows_;  ///< By address.
   std::uint64_t added_ = 0;
 };
 

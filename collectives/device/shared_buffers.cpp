@@ -1,6 +1,7 @@
 #include "collectives/device/shared_buffers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -24,13 +25,14 @@ SharedBuffers::~SharedBuffers() {
     if (owner.process != process_token()) imports_.drop_owner(owner.process);
   }
   for (const auto& [address, whole] : wholes_) exports_.unshare(whole.ref);
-  leases_.clear();
-  kept_leases_.clear();
-  static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
-    static_cast<void>(kept->drop_if([](const auto&) { return true; }));
-    imports.drop_withdrawn();
-    return {};
-  }));
+  static_cast<void>(HeldStreams::of(device_).when_none(
+      [&imports = imports_, kept = kept_,
+       leases = std::array{std::move(leases_), std::move(kept_leases_)}]() mutable -> Status {
+        leases = {};
+        static_cast<void>(kept->drop_if([](const auto&) { return true; }));
+        imports.drop_withdrawn();
+        return {};
+      }));
 }
 
 Status SharedBuffers::add(void* pointer, std::size_t bytes) {
@@ -175,15 +177,19 @@ void SharedBuffers::Kept::add(const std::shared_ptr<const ImportedAllocation>& a
   allocations.insert(allocation);
 }
 
-/// Such a mapping is here and in the table of imports. Another communicator's stays until that lets go of it.
-void SharedBuffers::drop_unused() {
-  static_cast<void>(HeldStreams::of(device_).when_none([&imports = imports_, kept = kept_]() -> Status {
-    const auto unused =
-        kept->drop_if([](const auto& one) { return one->withdrawn() || one.use_count() <= 2; });
-    for (const auto& one : unused) imports.drop_unused(one);
-    imports.drop_withdrawn();
-    return {};
-  }));
+/// A mapping that nothing uses is here and in the table of imports. Another communicator's stays until that
+/// lets go of it.
+void SharedBuffers::let_go(std::vector<DeviceLease> leases) {
+  if (leases.empty()) return;
+  static_cast<void>(HeldStreams::of(device_).when_none(
+      [&imports = imports_, kept = kept_, leases = std::move(leases)]() mutable -> Status {
+        leases.clear();
+        const auto unused =
+            kept->drop_if([](const auto& one) { return one->withdrawn() || one.use_count() <= 2; });
+        for (const auto& one : unused) imports.drop_unused(one);
+        imports.drop_withdrawn();
+        return {};
+      }));
 }
 
 template <typename Condition>

@@ -42,10 +42,11 @@ class SharedBuffers {
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes, bool for_ever = false);
   /// The same for as long as the lease lives.
   Result<DeviceLease> lease(int member, const SegmentRef& ref, std::size_t bytes);
-  /// No operation is under way: peers' memory that was withdrawn is let go, when no stream is held.
+  /// An operation has ended, whose stream still counts as held (HeldStreams): peers' memory that was
+  /// withdrawn is let go, when no stream is.
   void forget_peers();
-  /// Leases went: mappings that nothing uses any more go when no stream is held.
-  void drop_unused();
+  /// The leases end, and with them mappings that nothing uses any more, when no stream is held.
+  void let_go(std::vector<DeviceLease> leases);
 
  private:
   Result<bool> lies_over_mappings(const void* pointer, std::size_t bytes) const;
@@ -54,7 +55,8 @@ class SharedBuffers {
   int take_parts_of(std::uintptr_t begin, std::size_t bytes);
 
   /// Mappings of peers' memory that this has used: while they are here, none of them ends where somebody lets
-  /// go of it, but when no stream is held, for that waits for streams.
+  /// go of it, but when no stream is held, for that waits for streams. What was withdrawn may end with its
+  /// last lease: so leases end then, too.
   struct Kept {
     std::mutex mutex;
     std::set<std::shared_ptr<const ImportedAllocation>> allocations;

@@ -143,6 +143,30 @@ TEST(DeviceDriver, AFreedBufferOfAPeerIsUnmappedWhileStreamsWait) {
   });
 }
 
+/// Which its owner withdrew first, so that nothing here has it beside the window.
+TEST(DeviceDriver, AWindowIsUnmappedWhenNoStreamWaits) {
+  Shared<std::atomic<bool>> deregistered;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena first(1 << 20, self.device()), second(1 << 20, self.device()), plain(4096, self.device());
+    for (DeviceArena* const arena : {&first, &second})
+      self.communicator.register_window(arena->device(), arena->size(), true);
+    self.host.barrier();
+    if (self.rank() == 0) self.communicator.deregister(first.device());
+    self.host.barrier();
+    self.communicator.deregister(second.device());
+    if (self.rank() == 0) {
+      EXPECT_TRUE(testing::eventually([&] { return deregistered->load(); })) << "it waits for the stream";
+      all_reduce(self, plain);
+    } else {
+      all_reduce(self, plain);
+      self.communicator.deregister(first.device());
+      deregistered->store(true);
+    }
+    self.synchronize();
+    EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  });
+}
+
 /// torch.cuda.graph captures so while other streams have calls in flight.
 TEST(DeviceDriver, CallsInFlightAndACaptureOfTheProcessDoNotMind) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
