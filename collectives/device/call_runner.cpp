@@ -51,10 +51,9 @@ Result<const Algorithm*> CallRunner::choose(const Call& call, const Shape& shape
     return selection->registered;
   }
   if (selection->staged != nullptr) return selection->staged;
-  return Status(ErrorCode::not_supported,
-                "algorithm " + std::string(selection->registered->name) +
-                    " needs buffers that lie at the same places of windows (register_window) in this mode; "
-                    "leave the choice to the library");
+  return refuse_buffers(*selection->registered, call.facts.op,
+                        "buffers that lie at the same places of windows (register_window) in this mode; "
+                        "leave the choice to the library");
 }
 
 }  // namespace lockstep::internal

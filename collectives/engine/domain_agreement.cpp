@@ -116,9 +116,8 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
 Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
   const Algorithm* algorithm = way == Way::staged ? choice_.staged : choice_.registered;
   if (algorithm == nullptr) {
-    return Status(ErrorCode::not_supported,
-                  "algorithm " + std::string(choice_.registered->name) +
-                      " needs buffers from lockstep::allocate() or register_buffer() on every rank");
+    return refuse_buffers(*choice_.registered, combine_.op,
+                          "buffers from lockstep::allocate() or register_buffer() on every rank");
   }
   if (const auto& program = cache.get(*algorithm, *choice_.shape); program_ != program) program_ = program;
   const auto members = static_cast<std::size_t>(domain.size());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "collectives/programs/algorithms.hpp"
+#include "collectives/programs/blocks.hpp"
 #include "collectives/programs/domain/pulled.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
 #include "collectives/select/names.hpp"
@@ -165,6 +166,16 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
     return Status(ErrorCode::internal, "no algorithm for " + std::string(name_of(facts.collective)));
   }
   return selection;
+}
+
+Status refuse_buffers(const Algorithm& named, ReduceOp op, std::string_view needs) {
+  const std::string algorithm = "algorithm " + std::string(named.name);
+  if (op == ReduceOp::premul_sum && is_reduction(named.collective))
+    return Status(ErrorCode::not_supported,
+                  algorithm +
+                      " has ranks read each other's inputs where they lie, but premul_sum scales each first; "
+                      "leave the choice to the library");
+  return Status(ErrorCode::not_supported, algorithm + " needs " + std::string(needs));
 }
 
 }  // namespace lockstep::internal

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "collectives/programs/program.hpp"
 #include "collectives/select/choice_table.hpp"
@@ -30,6 +31,10 @@ struct Selection {
 /// algorithm needs a domain, or does not support the shape. `shape` gives counts and world.
 Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities,
                          ChoiceTable& table);
+
+/// Why ranks cannot run `named`, an algorithm of registered memory, on the buffers of a call with `op`: these
+/// lack what it `needs`, or each rank's is scaled first.
+Status refuse_buffers(const Algorithm& named, ReduceOp op, std::string_view needs);
 
 /// Bytes of a call as sizes are meant here: its count, or the mean of `counts` that all ranks know (those of
 /// all_gather_v and reduce_scatter_v). 0 for the other v-collectives, whose counts no two ranks may share.

@@ -296,6 +296,30 @@ TEST(DeviceFailure, AFactorThatTheDeviceCannotReadIsRefused) {
   });
 }
 
+/// It has peers read inputs where they lie, unscaled: no registration of these would help.
+TEST(DeviceFailure, AFactorIsNamedWhereAnAlgorithmCannotApplyIt) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    self.communicator.register_window(arena.device(), arena.size(), true);
+    DeviceCallOptions options;
+    options.algorithm = "fused";
+    std::string text;
+    try {
+      self.communicator.all_reduce(arena.device(), arena.device(), arena.size() / 4, DataType::f32,
+                                   ReduceOp::premul_sum, self.stream, options);
+      self.stream.synchronize();
+      wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+      text = self.communicator.error_text();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::not_supported);
+      text = error.what();
+    }
+    EXPECT_NE(text.find("premul_sum scales"), std::string::npos) << text;
+    EXPECT_EQ(text.find("register_"), std::string::npos) << text;
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+  });
+}
+
 TEST(DeviceFailure, AUsersOperatorIsRefused) {
   run_on_devices(1, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, 0);
