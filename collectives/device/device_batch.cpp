@@ -20,7 +20,7 @@ static DeviceMessage checked(DeviceCore& core, bool is_send, void* buffer, std::
   if (!is_send && peer == kAnySource)
     throw Error(ErrorCode::not_supported, "a receive on a device needs its source: name a rank");
   internal::check_message(message, core.engine().group().size()).throw_if_error();
-  return {is_send, buffer, count * size_of(type), peer, stream};
+  return {is_send, buffer, count * size_of(type), peer, stream, type};
 }
 
 void DeviceCommunicator::send(const void* buffer, std::size_t count, DataType type, int destination,

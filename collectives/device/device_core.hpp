@@ -126,6 +126,8 @@ class DeviceCore {
   void run(DeviceTask& task);
   Status run_collective(DeviceTask& task);
   Status run_as_messages(const Call& call);
+  Status run_messages(const DeviceTask& task);
+  Status failed_here(const Status& why, const std::string& what);
   Status wait_until_ready(const DeviceTask& task);
   Status explained(Status status);
   void fail(const Status& why);

@@ -24,8 +24,7 @@ void DeviceCore::run(DeviceTask& task) {
   if (status.ok()) {
     status = task.watched ? watch(task) : task.refusal;
     if (status.ok() && !task.watched) status = wait_until_ready(task);
-    if (status.ok() && !task.watched)
-      status = task.call ? run_collective(task) : messenger_->run(task.messages, task.timeout);
+    if (status.ok() && !task.watched) status = task.call ? run_collective(task) : run_messages(task);
     // Alone nobody was told of a refused call, and nobody is out of step.
     const bool harmless = task.call && task.ticket == 0 && engine().group().size() == 1;
     if (!status.ok() && !harmless) {
@@ -95,10 +94,21 @@ Status DeviceCore::run_collective(DeviceTask& task) {
 
 /// After a barrier in which the ranks found out whether they all called the same.
 Status DeviceCore::run_as_messages(const Call& call) {
-  const int self = engine().group().rank;
-  Status status = messenger_->run(messages_of(call, self, engine().group().size()), call.timeout);
-  return status.with_context("lockstep: " + internal::describe(call.facts) + " failed on rank " +
-                             std::to_string(self));
+  const EngineGroup& group = engine().group();
+  return failed_here(messenger_->run(messages_of(call, group.rank, group.size()), call.timeout),
+                     internal::describe(call.facts));
+}
+
+Status DeviceCore::run_messages(const DeviceTask& task) {
+  const Status status = messenger_->run(task.messages, task.timeout);
+  if (status.ok()) return status;
+  const DeviceMessage* const one = messenger_->unfinished(status.culprit());
+  return failed_here(status,
+                     one != nullptr ? internal::describe({one, 1}) : internal::describe(task.messages));
+}
+
+Status DeviceCore::failed_here(const Status& why, const std::string& what) {
+  return why.with_context("lockstep: " + what + " failed on rank " + std::to_string(engine().group().rank));
 }
 
 // ---- ends ----

@@ -22,8 +22,9 @@ bool is_elsewhere(CallFacts theirs, CallFacts mine, const CallFacts& call) {
   return !counted && theirs == mine;
 }
 
-std::string name_of(const DeviceTask& task) {
-  return task.call ? internal::describe(task.call->call().facts) : "messages";
+/// What has to do with `peer`, where it is known who is waited for.
+std::string name_of(const DeviceTask& task, int peer = -1) {
+  return task.call ? internal::describe(task.call->call().facts) : internal::describe(task.messages, peer);
 }
 
 }  // namespace
@@ -240,7 +241,8 @@ void DeviceCore::tell_reached(const DeviceTask& task) {
 Status DeviceCore::gave_up(const DeviceTask& task) {
   const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
   if (found)
-    return found->is_late && task.call ? late(task, found->member) : explained(*found, name_of(task));
+    return found->is_late && task.call ? late(task, found->member)
+                                       : explained(*found, name_of(task, found->member));
   return task.call ? compare_calls(task) : Status();
 }
 

@@ -19,6 +19,7 @@ struct DeviceMessage {
   std::uint64_t bytes = 0;
   int peer = 0;
   DeviceStream stream = nullptr;
+  DataType type = DataType::u8;  ///< As the caller counts, for the words of an error.
 };
 
 /// What the caller's stream runs itself; the worker only watches it, while it is being enqueued as well: a

@@ -39,6 +39,16 @@ std::vector<DeviceMessage> messages_of(const Call& call, int self, int world) {
   return messages;
 }
 
+std::string describe(std::span<const DeviceMessage> messages, int peer) {
+  const auto is_meant = [peer](const DeviceMessage& one) { return peer < 0 || one.peer == peer; };
+  const auto meant = std::count_if(messages.begin(), messages.end(), is_meant);
+  if (meant != 1) return "a batch of " + std::to_string(messages.size()) + " messages";
+  const DeviceMessage& one = *std::find_if(messages.begin(), messages.end(), is_meant);
+  return std::string(one.is_send ? "send(" : "recv(") + std::string(name_of(one.type)) + " x " +
+         std::to_string(one.bytes / size_of(one.type)) + (one.is_send ? ") to rank " : ") from rank ") +
+         std::to_string(one.peer);
+}
+
 Status fit_one_kernel(std::span<const DeviceMessage> messages, int self) {
   const auto placed = std::count_if(messages.begin(), messages.end(),
                                     [self](const DeviceMessage& message) { return message.peer != self; });

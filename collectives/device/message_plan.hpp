@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "collectives/device/device_task.hpp"
@@ -15,6 +16,9 @@ bool passes_as_messages(Collective collective);
 
 /// scatter_v, gather_v, all_to_all_v: a message for every block, also those that are empty, without streams.
 std::vector<DeviceMessage> messages_of(const Call& call, int self, int world);
+
+/// As their caller made them: the one that has to do with `peer` (-1: with anybody), else how many there are.
+std::string describe(std::span<const DeviceMessage> messages, int peer = -1);
 
 /// Whether rank `self` can pass them in one kernel; not_supported otherwise.
 Status fit_one_kernel(std::span<const DeviceMessage> messages, int self);

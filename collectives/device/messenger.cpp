@@ -274,8 +274,7 @@ bool DeviceMessenger::finished() const {
 
 Status DeviceMessenger::wait_a_moment(Nanos end) {
   const Nanos now = control_.env().now();
-  if (end != kForever && now >= end)
-    return Status(ErrorCode::timeout, "the deadline of its messages passed; " + waiting_text());
+  if (end != kForever && now >= end) return late();
   for (int peer = 0; peer < size(); ++peer) {
     Operation* const words = in(peer).noticed != nullptr ? in(peer).noticed : out(peer).acknowledgement;
     if (words == nullptr && in(peer).data == nullptr) continue;
@@ -291,14 +290,24 @@ Status DeviceMessenger::wait_a_moment(Nanos end) {
   return {};
 }
 
-std::string DeviceMessenger::waiting_text() const {
-  for (std::size_t peer = 0; peer < in_.size(); ++peer) {
-    const auto rank = static_cast<int>(peer);
-    if (in_[peer].next < in_[peer].messages.size()) return "it waits for a send of " + control_.who(rank);
-    if (out_[peer].next < out_[peer].messages.size())
-      return "it waits for a receive of " + control_.who(rank);
+Status DeviceMessenger::late() const {
+  const std::string passed = "the deadline of messages of " + control_.who(self_) + " passed; it waits for ";
+  const DeviceMessage* const one = unfinished(-1);
+  if (one == nullptr) return Status(ErrorCode::timeout, passed + "nobody");
+  return Status(ErrorCode::timeout,
+                passed + (one->is_send ? "a receive of " : "a send of ") + control_.who(one->peer),
+                one->peer);
+}
+
+const DeviceMessage* DeviceMessenger::unfinished(int peer) const {
+  for (int one = 0; one < static_cast<int>(in_.size()); ++one) {
+    if (peer >= 0 && one != peer) continue;
+    const Inbox& from = in_[static_cast<std::size_t>(one)];
+    const Outbox& to = out_[static_cast<std::size_t>(one)];
+    if (from.next < from.messages.size()) return &from.messages[from.next];
+    if (to.next < to.messages.size()) return &to.messages[to.next];
   }
-  return "it waits for nobody";
+  return nullptr;
 }
 
 Status DeviceMessenger::fail(Status why) {
@@ -311,7 +320,7 @@ Status DeviceMessenger::fail(Status why) {
 // ---- small messages ----
 
 Operation* DeviceMessenger::expect(Engine& engine, int peer, int tag, void* bytes, std::size_t size) {
-  return engine.start(Message{false, bytes, size, DataType::u8, peer, tag, 0});
+  return engine.start(Message{false, bytes, size, DataType::u8, peer, tag, 0, true});
 }
 
 void DeviceMessenger::post(int peer, int tag, Outgoing message) {
@@ -319,7 +328,7 @@ void DeviceMessenger::post(int peer, int tag, Outgoing message) {
   const bool notice = tag == kNoticeTag;
   void* const bytes = notice ? static_cast<void*>(&kept.notice) : &kept.taken;
   const std::size_t size = notice ? sizeof kept.notice : sizeof kept.taken;
-  kept.operation = control_.start(Message{true, bytes, size, DataType::u8, peer, tag, 0});
+  kept.operation = control_.start(Message{true, bytes, size, DataType::u8, peer, tag, 0, true});
 }
 
 /// The peer acknowledges it before its slot, or its buffer, is used again.
@@ -327,8 +336,8 @@ void DeviceMessenger::post_data(int peer, const std::byte* data, std::size_t byt
   Outgoing& kept = outgoing_.emplace_back();
   kept.is_data = true;
   kept.from_buffer = from_buffer;
-  kept.operation =
-      far_mail().start(Message{true, const_cast<std::byte*>(data), bytes, DataType::u8, peer, kDataTag, 0});
+  kept.operation = far_mail().start(
+      Message{true, const_cast<std::byte*>(data), bytes, DataType::u8, peer, kDataTag, 0, true});
 }
 
 /// Whether the operation ended, which is then forgotten; false where there is none.

@@ -39,6 +39,8 @@ class DeviceMessenger {
   /// Blocks until all messages are sent and received, or one of them failed: then `control` is revoked.
   /// Messages to the own rank have their receive among them.
   Status run(std::span<const DeviceMessage> messages, Nanos timeout);
+  /// Of a run that failed: the message that it was at, of those with `peer` (-1: with anybody); null: none.
+  const DeviceMessage* unfinished(int peer) const;
 
  private:
   /// Where a chunk lies, and which part of its message it is.
@@ -92,7 +94,7 @@ class DeviceMessenger {
   void take(int peer);
   bool finished() const;
   Status wait_a_moment(Nanos end);
-  std::string waiting_text() const;
+  Status late() const;
   Status fail(Status why);
 
   Operation* expect(Engine& engine, int peer, int tag, void* bytes, std::size_t size);

@@ -69,6 +69,7 @@ struct Message {
   int peer = kAnySource;
   int tag = 0;
   Nanos timeout = 0;
+  bool is_inner = false;  ///< Serves an operation that its caller knows: it fails with the cause alone.
 };
 
 }  // namespace lockstep::internal

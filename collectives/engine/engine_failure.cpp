@@ -58,6 +58,7 @@ std::string Engine::who(int rank) const {
 
 /// Without memory for more words the cause must do.
 Status Engine::failure(const Operation& operation, const Status& cause) const try {
+  if (operation.kind == Operation::Kind::message && operation.message.is_inner) return cause;
   const bool started = operation.path != Operation::Path::none;
   std::string text = "lockstep: " + operation.describe() + " failed on rank " + std::to_string(group_.rank) +
                      " of " + std::to_string(group_.size()) + " in group \"" + group_.name +

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/must.hpp"
@@ -34,8 +35,10 @@ void pass_on(DeviceRank& self, const DeviceArena& arena) {
   batch.submit();
 }
 
-/// Rank 1 of three leaves; the others make `call`, in which each waits for it at the end.
-void expect_peer_lost(const std::function<void(DeviceRank&, const DeviceArena&)>& call) {
+/// Rank 1 of three leaves; the others make `call`, in which each waits for it at the end. The error tells
+/// what is `named`.
+void expect_peer_lost(const std::function<void(DeviceRank&, const DeviceArena&)>& call,
+                      const std::string& named = "rank 1") {
   ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);
   Shared<std::atomic<bool>> left;
   testing::use_host_backend(kMode);
@@ -64,7 +67,7 @@ void expect_peer_lost(const std::function<void(DeviceRank&, const DeviceArena&)>
     }
     self->stream.synchronize();
     EXPECT_EQ(self->communicator.state(), ErrorCode::peer_lost) << self->communicator.error_text();
-    EXPECT_NE(self->communicator.error_text().find("rank 1"), std::string::npos)
+    EXPECT_NE(self->communicator.error_text().find(named), std::string::npos)
         << self->communicator.error_text();
     host.barrier();
   });
@@ -84,15 +87,19 @@ TEST(DeviceLeaving, EndsLargeCollectives) {
 }
 
 TEST(DeviceLeaving, EndsAReceive) {
-  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) {
-    self.communicator.recv(arena.device(), 100, DataType::u8, kLeaver, self.stream);
-  });
+  expect_peer_lost(
+      [](DeviceRank& self, const DeviceArena& arena) {
+        self.communicator.recv(arena.device(), 100, DataType::f32, kLeaver, self.stream);
+      },
+      "recv(f32 x 100) from rank 1");
 }
 
 TEST(DeviceLeaving, EndsASendThatWaitsForItsReceiver) {
-  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) {
-    self.communicator.send(arena.device(), kArena, DataType::u8, kLeaver, self.stream);
-  });
+  expect_peer_lost(
+      [](DeviceRank& self, const DeviceArena& arena) {
+        self.communicator.send(arena.device(), kArena, DataType::u8, kLeaver, self.stream);
+      },
+      "send(u8 x 1048576) to rank 1");
 }
 
 TEST(DeviceLeaving, EndsReplays) {

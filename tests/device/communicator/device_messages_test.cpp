@@ -2,6 +2,9 @@
 // errors that name both sides.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/test_run.hpp"
@@ -172,6 +175,30 @@ TEST(DeviceMessages, ThatAreRefusedCanBeMadeAgain) {
   });
 }
 
+/// That of the batch which did not come, as its caller made it.
+TEST(DeviceMessages, ThatAreLateAreNamed) {
+  internal::testing::Shared<std::atomic<bool>> over;
+  run_on_devices(3, kMode, [&](DeviceRank& self) {
+    DeviceArena memory(4096, self.device());
+    if (self.rank() == 0) {
+      DeviceCallOptions options;
+      options.timeout = std::chrono::milliseconds(200);
+      DeviceBatch batch = self.communicator.batch();
+      batch.recv(memory.device(), 50, DataType::i32, 1, self.stream);
+      batch.recv(memory.device() + 1024, 60, DataType::f64, 2, self.stream);
+      batch.submit(options);
+      self.stream.synchronize();
+      EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+      EXPECT_NE(self.communicator.error_text().find("recv(f64 x 60) from rank 2"), std::string::npos)
+          << self.communicator.error_text();
+      over->store(true);
+    } else {
+      if (self.rank() == 1) self.communicator.send(memory.device(), 50, DataType::i32, 0, self.stream);
+      internal::testing::wait_until([&] { return over->load(); });
+    }
+  });
+}
+
 TEST(DeviceMessages, OfDifferentSizesNameBothSides) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena memory(4096, self.device());
@@ -186,6 +213,9 @@ TEST(DeviceMessages, OfDifferentSizesNameBothSides) {
     EXPECT_NE(self.communicator.error_text().find("sends 100 bytes"), std::string::npos)
         << self.communicator.error_text();
     EXPECT_NE(self.communicator.error_text().find("receives 200"), std::string::npos)
+        << self.communicator.error_text();
+    EXPECT_TRUE(self.rank() == 0 ||
+                self.communicator.error_text().find("recv(u8 x 200) from rank 0") != std::string::npos)
         << self.communicator.error_text();
   });
 }
