@@ -46,7 +46,7 @@ int run_rank(int rank, const std::function<int()>& body, SharedPages* pages) {
 class MeetingPlace {
  public:
   MeetingPlace() {
-    std::string path = (std::filesystem::temp_directory_path() / "lockstep-bench-XXXXXX").string();
+    std::string path = absolute(std::filesystem::temp_directory_path() / "lockstep-bench-XXXXXX").string();
     if (mkdtemp(path.data()) == nullptr) {
       throw std::system_error(errno, std::generic_category(), "cannot create " + path);
     }

@@ -77,6 +77,11 @@ void check_unheeded(const Options& options) {
     throw CLI::ValidationError("--algorithm is heeded on host memory only: leave it out beside --device");
   if (!options.json.empty() && shows)
     throw CLI::ValidationError("--list, --programs, --explain and --topology print text: leave --json out");
+  const bool asks_for_ranks = options.ranks > 0 || options.threads > 0 || options.transport != "auto";
+  if (options.calibrate && (shows || options.startup || asks_for_ranks || !options.operations.empty()))
+    throw CLI::ValidationError(
+        "--calibrate measures all operations with 2 and 4 ranks over shared memory and TCP: leave all but -n "
+        "and --json out");
 }
 
 void check_together(const Options& options) {

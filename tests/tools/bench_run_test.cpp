@@ -21,8 +21,8 @@ struct Outcome {
 };
 
 // Standard output and standard error together, unless the arguments say otherwise.
-Outcome bench(const std::string& arguments) {
-  FILE* pipe = popen((std::string(LOCKSTEP_BENCH) + " " + arguments).c_str(), "r");
+Outcome bench(const std::string& arguments, const std::string& variables = "") {
+  FILE* pipe = popen((variables + " " + LOCKSTEP_BENCH + " " + arguments).c_str(), "r");
   std::string output;
   std::array<char, 4096> part;
   while (const std::size_t n = fread(part.data(), 1, part.size(), pipe)) output.append(part.data(), n);
@@ -110,7 +110,9 @@ TEST(LockstepBench, RefusesWhatWouldHaveNoEffect) {
   for (const char* arguments :
        {"all_reduce --ranks 2 --explain --json x.json", "--list --json -", "--topology --json x.json",
         "all_reduce --programs --json x.json", "all_reduce --ranks 2 --device host --algorithm ring",
-        "--startup --ranks 2 --device host", "all_reduce --ranks 2 --device host --explain"}) {
+        "--startup --ranks 2 --device host", "all_reduce --ranks 2 --device host --explain",
+        "--calibrate --ranks 8 --json x.json", "all_reduce --calibrate --json x.json",
+        "--calibrate --transport tcp --json x.json"}) {
     const Outcome outcome = bench(std::string(arguments) + " 2>&1");
     EXPECT_NE(outcome.status, 0) << arguments;
     EXPECT_NE(outcome.output.find("leave "), std::string::npos) << arguments << "\n" << outcome.output;
@@ -140,6 +142,12 @@ TEST(LockstepBench, FailsWhereWhatItPrintsIsLost) {
     EXPECT_EQ(outcome.status, 1) << arguments;
     EXPECT_NE(outcome.output.find("standard output cannot be written"), std::string::npos) << outcome.output;
   }
+}
+
+// Where the ranks meet must be one place whatever the variable says.
+TEST(LockstepBench, RunsWhereTheDirectoryOfTemporaryFilesIsRelative) {
+  const Outcome outcome = bench("all_reduce --ranks 2 -b 8 -e 8 -n 1 2>&1", "TMPDIR=.");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
 }
 
 TEST(LockstepBench, ListsAndPrintsPrograms) {
