@@ -126,6 +126,14 @@ Result<std::string> master_rendezvous(const Environment& environment, int add_to
   return "tcp://" + at.text();
 }
 
+/// Of the two variables that say it together, the one that was forgotten.
+std::string half_of_master(const Environment& environment) {
+  const bool has_address = !value_of(environment, "MASTER_ADDR").empty();
+  if (has_address == !value_of(environment, "MASTER_PORT").empty()) return "";
+  return has_address ? ": MASTER_ADDR is set, but MASTER_PORT is not"
+                     : ": MASTER_PORT is set, but MASTER_ADDR is not";
+}
+
 Result<std::string> torchrun_rendezvous(const LaunchClaim& claim, const Environment& environment) {
   if (!claim.on_one_host()) return master_rendezvous(environment, 1);
   const std::string job = text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
@@ -158,10 +166,11 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
   if (claim && claim->on_one_host()) return "local://" + local_name(std::string(claim->source->id), job);
   if (claim && claim->is_slurm_step && !value_of(environment, "SLURM_STEP_NODELIST").empty())
     return slurm_rendezvous(environment);
-  return configuration_error(
-      "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT on all "
-      "ranks, with the host of rank 0 and a free port there, or LOCKSTEP_RENDEZVOUS=local://NAME where all "
-      "are on one host");
+  return configuration_error("the group has several ranks but no place to meet" +
+                             half_of_master(environment) +
+                             "; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT on all ranks, with the host of rank "
+                             "0 and a free port there, "
+                             "or LOCKSTEP_RENDEZVOUS=local://NAME where all are on one host");
 }
 
 }  // namespace

@@ -223,6 +223,12 @@ TEST(Launch, PlainVariables) {
             "the group has several ranks but no place to meet; set LOCKSTEP_RENDEZVOUS=tcp://HOST:PORT on "
             "all ranks, with the host of rank 0 and a free port there, or LOCKSTEP_RENDEZVOUS=local://NAME "
             "where all are on one host");
+  EXPECT_NE(refuse({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}})
+                .find("but MASTER_PORT is not; set"),
+            std::string::npos);
+  EXPECT_NE(
+      refuse({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "50"}}).find("but MASTER_ADDR is not; set"),
+      std::string::npos);
 }
 
 TEST(Launch, TheNumberOfRanksOnThisHostMayBeSaidBesideAnyLauncher) {
