@@ -112,7 +112,11 @@ std::vector<std::uint64_t> ClosingExchange::gather_words(GatheringCall call,
   std::vector<std::uint64_t> mine{number_ * kGatheringCalls.size() + static_cast<std::uint64_t>(call)};
   mine.insert(mine.end(), words.begin(), words.end());
   std::vector<std::uint64_t> gathered(records_.size() * mine.size());
-  communicator_.all_gather(mine.data(), gathered.data(), mine.size(), DataType::u64);
+  try {
+    communicator_.all_gather(mine.data(), gathered.data(), mine.size(), DataType::u64);
+  } catch (const Error& error) {  // Of an all_gather the caller knows nothing.
+    throw Error(error.code(), name_of_call(mine.front()) + ": " + error.what(), error.culprit());
+  }
   std::vector<std::uint64_t> calls, all;
   for (auto from = gathered.begin(); from != gathered.end();
        from += static_cast<std::ptrdiff_t>(mine.size())) {

@@ -221,6 +221,21 @@ TEST(Misuse, BeginStepBesideFreezeOrThatOfAnotherReducerIsNamedAndChangesNothing
   });
 }
 
+TEST(Misuse, BeginStepOnSomeRanksIsNamedToThem) {
+  on_ranks(kRanks, "auto", [](Communicator& communicator) {
+    Model model(12, 1);
+    Reducer reducer(communicator, model.list());
+    const bool begins = communicator.rank() != kCulprit;
+    const Error error = thrown_by([&] {
+      if (begins) reducer.begin_step(4);
+      reducer.wait();
+    });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+    EXPECT_EQ(std::string(error.what()).find(begins ? "begin_step: " : "gradients of step 1: "), 0u)
+        << error.what();
+  });
+}
+
 // ---- values that are not finite
 
 TEST(NonFinite, GradientsAreNamedOnEveryRankAndDoNotSpread) {
