@@ -167,7 +167,7 @@ class LOCKSTEP_API Reducer {
 
   // ---- what happened
 
-  /// Memory of the copies that ReducerOptions::undo asks for; those of the gradients that travel, with views.
+  /// Memory of what ReducerOptions::undo copies: gradients that travel, with views. 0 before the first step.
   std::size_t undo_bytes() const noexcept;
   const BucketPlan& plan() const noexcept;
   StepStatistics statistics() const;
