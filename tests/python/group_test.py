@@ -96,6 +96,9 @@ class Refusals(unittest.TestCase):
         self.refused(lambda ranks: ranks.barrier(algorith="ring"), "unexpected keyword argument 'algorith'", TypeError)
 
         self.refused(lambda ranks: ranks.barrier(timeout=-0.0001), "timeout is -0.0001, and must not be negative")
+        self.refused(lambda ranks: ranks.barrier(timeout=math.nan), "timeout is nan")
+        self.refused(lambda ranks: ranks.barrier(timeout="a"), "timeout is 'a', which is no number", TypeError)
+        self.refused(lambda ranks: ranks.barrier(scale="a"), "scale is 'a', which is no number", TypeError)
         self.refused(lambda ranks: ranks.barrier(priority=2**32), "priority is 4294967296")
         self.refused(lambda ranks: ranks.barrier(algorithm=5), "algorithm is of type int, and must be a str", TypeError)
         self.refused(lambda ranks: ranks.barrier(algorithm="ring\0"), "algorithm has a zero character")

@@ -18,12 +18,20 @@ def whole_number(value, name, least=-_MOST_INT - 1, most=_MOST_INT):
     return number
 
 
+def real_number(value, name):
+    """`value`; TypeError says by `name` that it is none."""
+    try:
+        math.isnan(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, which is no number") from None
+    return value
+
+
 def milliseconds(timeout):
     """Of seconds. Less than a millisecond would become 0, which is none."""
-    result = math.ceil(timeout * 1000)
-    if timeout < 0:
+    if not real_number(timeout, "timeout") >= 0:
         raise ValueError(f"timeout is {timeout!r}, and must not be negative")
-    return min(result, MOST_SIZE)
+    return min(math.ceil(timeout * 1000), MOST_SIZE)
 
 
 def text(value, name):

@@ -10,7 +10,7 @@ import weakref
 from ctypes import byref, c_int, c_size_t, c_void_p
 
 from ._library import Init, Options, library
-from .arguments import MOST_SIZE, message, milliseconds, text, whole_number
+from .arguments import MOST_SIZE, message, milliseconds, real_number, text, whole_number
 from .buffers import Buffer
 from .errors import Error
 from .handles import CommunicatorHandle, WorkHandle
@@ -25,7 +25,8 @@ ANY_TAG = -1
 def _options(timeout=None, priority=0, algorithm=None, scale=1.0):
     """Options of one call. timeout: seconds from its start, 0 = none, None = LOCKSTEP_TIMEOUT; the others as CallOptions says."""
     limit = -1 if timeout is None else milliseconds(timeout)
-    return Options(limit, whole_number(priority, "priority"), text(algorithm, "algorithm"), scale)
+    return Options(limit, whole_number(priority, "priority"), text(algorithm, "algorithm"),
+                   real_number(scale, "scale"))
 
 
 class Communicator:
