@@ -1,7 +1,7 @@
 // Permission to write to other ranks' memory, asked for in a kernel just before. A writer tells each owner
 // that it writes, and then looks whether that owner has closed its memory; an owner closes, and then looks
 // who writes. So either the writer sees that it is closed, or the owner sees the writer and waits for its
-// end.
+// end. Who has closed its own memory has given up, and its waits were let pass: it writes to nobody's.
 //
 // What lies between the writer's look and its end are kernels that are in the stream already: they run to
 // their end however long the writer's process is stopped.
@@ -35,6 +35,7 @@ struct PermitBody {
 
   // The writer's side. Whether it may write follows from all parts.
   static LOCKSTEP_BOTH bool enter(const PermitArguments& a, int peer) {
+    if (peer == a.rank) return load_ordered(closed(a, peer)) == 0;
     return !is_peer(a, peer) || store_then_load(writes(a, peer, a.rank), 1, closed(a, peer)) == 0;
   }
   static LOCKSTEP_BOTH void leave(const PermitArguments& a, int peer) {

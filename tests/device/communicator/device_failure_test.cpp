@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -334,6 +335,44 @@ TEST(DeviceFailure, AUsersOperatorIsRefused) {
     }
     all_reduce(self, arena, 1);  // Alone nobody is out of step after that.
     self.synchronize();
+  });
+}
+
+/// Its waits were let pass, those for a rank among them that never came, and knows of no operation under way.
+TEST(DeviceFailure, ARankThatGaveUpWritesNothingIntoTheMemoryOfOneThatDidNotCome) {
+  struct Stage {
+    std::atomic<bool> called{false}, marked{false}, passed{false};
+  };
+  Shared<Stage> stage;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(1 << 20, self.device());
+    self.communicator.register_window(arena.device(), arena.size(), true);
+    internal::Backend& backend = *must(internal::device_backend());
+    auto* const word = static_cast<std::uint32_t*>(must(backend.allocate_pinned(4)));
+    if (self.rank() == 0) {
+      wait_until([&] { return stage->called.load(); });
+      self.communicator.abort("enough");
+      std::fill(arena.host().begin(), arena.host().end(), std::byte{0x5a});
+      arena.upload(arena.size(), self.stream);
+      self.stream.synchronize();
+      stage->marked.store(true);
+      wait_until([&] { return stage->passed.load(); });
+      arena.download(arena.size(), self.stream);
+      self.stream.synchronize();
+      EXPECT_EQ(std::count(arena.host().begin(), arena.host().end(), std::byte{0x5a}),
+                static_cast<std::ptrdiff_t>(arena.size()));
+    } else {
+      std::fill(arena.host().begin(), arena.host().end(), std::byte{0x5b});  // A late sum would show.
+      arena.upload(arena.size(), self.stream);
+      must(backend.wait_value(word, 1, self.stream));  // It comes to its call when the other has marked.
+      all_reduce(self, arena, arena.size() / sizeof(float));
+      stage->called.store(true);
+      wait_until([&] { return self.communicator.state() != ErrorCode::ok && stage->marked.load(); });
+      std::atomic_ref(*word).store(1);
+      self.stream.synchronize();
+      stage->passed.store(true);
+    }
+    must(backend.free_pinned(word));
   });
 }
 
