@@ -122,11 +122,14 @@ void DeviceCore::fail(const Status& why) {
   revoke(why);
 }
 
-/// Who failed is told to all by the number that it has among all.
+/// Who failed is told to all by the number that it has among all. A call that was refused is an error of its
+/// own to its caller: the peers hear the same by all groups.
 void DeviceCore::revoke(const Status& why) {
+  const Status reason = engine().reason();
+  const Status& told = reason.code() == ErrorCode::refused ? reason : why;
   for (CommunicatorCore* const group : groups()) {
     const bool has_all = group->size() == control_->size();
-    group->engine().request_revoke(has_all ? why : Status(why.code(), why.message()));
+    group->engine().request_revoke(has_all ? told : Status(told.code(), told.message()));
   }
 }
 

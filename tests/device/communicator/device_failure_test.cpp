@@ -253,6 +253,26 @@ TEST(DeviceFailure, WrongArgumentsAreRefusedHereAndToldThere) {
   });
 }
 
+TEST(DeviceFailure, ARefusedCallIsToldToWhoWaitsForAMessage) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    if (self.rank() == 0) {
+      EXPECT_EQ(testing::error_of([&] {
+                  self.communicator.all_reduce(&arena, &arena, 100, DataType::f32, ReduceOp::sum,
+                                               self.stream);
+                }).first,
+                ErrorCode::invalid_argument);
+    } else {
+      self.communicator.recv(arena.device(), 100, DataType::f32, 0, self.stream);
+    }
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    if (self.rank() == 1) {
+      EXPECT_EQ(self.communicator.state(), ErrorCode::refused) << self.communicator.error_text();
+    }
+  });
+}
+
 TEST(DeviceFailure, ABroadcastsRootIsRefusedBuffersThatOverlap) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, self.device());
