@@ -134,6 +134,9 @@ class DeviceCore {
   void revoke(const Status& why);
   Status failure();
   void heed_kernels();
+  void let_worker_look();
+  /// What this rank has heard of so far. For the worker, and who holds the order of the calls.
+  Status known_state();
 
   Backend& backend_;
   const int device_;
@@ -175,7 +178,9 @@ class DeviceCore {
   DeviceEvent last_end_ = nullptr;
   std::mutex state_mutex_;  ///< Guards the next two. Taken last.
   Status failure_;
-  std::vector<DeviceEvent> events_;  ///< Not in use.
+  std::vector<DeviceEvent> events_;        ///< Not in use.
+  std::atomic<std::uint64_t> looks_{0};    ///< The worker's, at calls that their stream had not passed.
+  std::atomic<bool> works_itself_{false};  ///< It runs an operation, and watches none.
   std::unique_ptr<DeviceWorker> worker_;
 };
 

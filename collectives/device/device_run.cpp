@@ -20,6 +20,7 @@ Status reason_of(Engine& engine) {
 
 void DeviceCore::run(DeviceTask& task) {
   const BesideCaptures beside(backend_);
+  works_itself_ = task.watched == nullptr;
   Status status = failure();
   if (status.ok()) {
     status = task.watched ? watch(task) : task.refusal;
@@ -37,6 +38,7 @@ void DeviceCore::run(DeviceTask& task) {
   buffers_->forget_peers();
   if (task.watched || task.ticket != 0) held_.release();
   give_back_events(task);
+  works_itself_ = false;
 }
 
 /// A peer that revoked a group and left may be missed before its words are heard.
@@ -154,7 +156,22 @@ void DeviceCore::heed_kernels() {
   if (failure().ok()) fail(explained(*trouble, "a call"));
 }
 
+/// The worker may be about to see what the streams have passed, and whoever saw that asks at once. No call
+/// to the driver: another one may keep its caller.
+void DeviceCore::let_worker_look() {
+  if (runner_ == nullptr) return;
+  const std::uint64_t fresh = looks_ + 2;  // One may have begun before.
+  for (const Nanos end = real_env().now() + kVerdict; real_env().now() < end; sleep_for(kPause)) {
+    if (!failure().ok() || worker_->idle() || works_itself_ || looks_ >= fresh) return;
+  }
+}
+
 Status DeviceCore::state() {
+  let_worker_look();
+  return known_state();
+}
+
+Status DeviceCore::known_state() {
   if (Status status = failure(); !status.ok()) return status;
   heed_kernels();
   for (CommunicatorCore* const group : groups()) {

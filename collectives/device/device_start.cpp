@@ -103,7 +103,7 @@ Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<co
   const std::lock_guard lock(start_mutex_);
   if (Status status = failure(); !status.ok()) return status;
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
-  if (engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok) return state();
+  if (engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok) return known_state();
   const auto captured = is_any_captured(streams);
   const bool can_be_captured = runs_on_stream(*task) && capturer_ != nullptr;
   if (captured.ok() && captured.value() && !can_be_captured) return refuse_capture(*task);

@@ -141,7 +141,7 @@ Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStrea
 
 void DeviceCore::look_after_graphs() {
   heed_leavers();
-  if (state().ok()) return;
+  if (known_state().ok()) return;
   const BesideCaptures beside(backend_);
   close();
   static_cast<void>(capturer_->let_pass(stream_));
@@ -198,6 +198,7 @@ Status DeviceCore::watch(const DeviceTask& task) {
       looked = now;
       LOCKSTEP_RETURN_IF_ERROR(look_after(task, now, begun));
     }
+    ++looks_;
     now - watched < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
   }
 }

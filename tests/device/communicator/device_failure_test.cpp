@@ -206,6 +206,19 @@ TEST(DeviceFailure, DifferentCallsNameBothSides) {
   });
 }
 
+/// The streams pass, with wrong results, while the threads that would see why are asleep.
+TEST(DeviceFailure, WhoAsksWhenItsStreamHasPassedHearsOfDifferentCalls) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 16, self.device());
+    if (self.rank() == 1) internal::sleep_for(std::chrono::milliseconds(20));
+    self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32,
+                                 self.rank() == 0 ? ReduceOp::sum : ReduceOp::max, self.stream);
+    self.stream.synchronize();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    self.host.barrier();
+  });
+}
+
 /// All ranks have made more calls since than they keep in mind, and no stream has come to the one that
 /// differs.
 TEST(DeviceFailure, DifferentCallsAreFoundHoweverFarBehindTheStreamsAre) {
