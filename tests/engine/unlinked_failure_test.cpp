@@ -84,7 +84,9 @@ void expect_rank_1_to_hear(int rank, const std::string& rendezvous) {
     EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
     EXPECT_EQ(error.culprit(), 1 - rank) << error.what();
     const std::string said = error.what();
-    EXPECT_NE(said.find(rank == 0 ? "): cannot connect to 127" : "is gone: it"), std::string::npos) << said;
+    EXPECT_NE(said.find(rank == 0 ? ") cannot be reached: cannot connect to 127" : "is gone: it"),
+              std::string::npos)
+        << said;
   }
 }
 

@@ -9,13 +9,11 @@
 namespace lockstep::internal {
 
 AddressRace::AddressRace(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
-                         std::vector<HostPort> addresses, std::string peer_name,
-                         std::function<void(Outcome, Status)> done)
+                         std::vector<HostPort> addresses, std::function<void(Outcome, Status)> done)
     : reactor_(reactor),
       key_(key),
       hello_(hello),
       addresses_(std::move(addresses)),
-      peer_name_(std::move(peer_name)),
       done_(std::move(done)),
       failures_(addresses_.size()) {}
 
@@ -29,7 +27,7 @@ void AddressRace::call_next() {
     timer_ = reactor_.at(real_env().now() + to_nanos(kNextAddressDelay), [this] { call_next(); });
   }
   calls_.push_back(std::make_unique<OutgoingCall>(
-      reactor_, key_, hello_, addresses_[which], peer_name_,
+      reactor_, key_, hello_, addresses_[which],
       [this, which](Outcome outcome, Status why) { called(which, outcome, std::move(why)); },
       [this, which] { passed(which); }));
   calls_.back()->start();  // May end the race, and this with it.
@@ -73,7 +71,7 @@ Status AddressRace::all_failed() const try {
   const auto own = std::find_if(failures_.begin(), failures_.end(),
                                 [](const Status& failure) { return failure.culprit() < 0; });
   if (own != failures_.end()) return *own;  // The peer may well be there.
-  std::string text = peer_name_ + " cannot be reached at any of its addresses:";
+  std::string text = "none of its addresses answers:";
   ErrorCode code = ErrorCode::peer_lost;
   for (const Status& failure : failures_) {
     text += "\n  " + failure.message();

@@ -20,8 +20,7 @@ class AddressRace {
   /// `done` is called once, perhaps before start() returned, and may destroy the race. When every address
   /// failed, its status says what happened at each; `broken` when one of them might do better next time.
   AddressRace(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
-              std::vector<HostPort> addresses, std::string peer_name,
-              std::function<void(Outcome, Status)> done);
+              std::vector<HostPort> addresses, std::function<void(Outcome, Status)> done);
   ~AddressRace();
   AddressRace(const AddressRace&) = delete;
   AddressRace& operator=(const AddressRace&) = delete;
@@ -40,7 +39,6 @@ class AddressRace {
   const HandshakeKey key_;
   const HandshakeHello hello_;
   const std::vector<HostPort> addresses_;
-  const std::string peer_name_;
   std::function<void(Outcome, Status)> done_;
   std::vector<std::unique_ptr<OutgoingCall>> calls_;  // Of the first addresses; null once another passed.
   std::vector<Status> failures_;                      // In the order of the addresses.

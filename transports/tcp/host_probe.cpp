@@ -51,7 +51,7 @@ void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::mill
 void HostProbe::begin(Effort& effort, Call& call) {
   ++call.attempts;
   call.call = std::make_unique<OutgoingCall>(
-      reactor_, key_, effort.hello, call.address, effort.name,
+      reactor_, key_, effort.hello, call.address,
       [this, &effort, &call](OutgoingCall::Outcome outcome, const Status& why) {
         called(effort, call, outcome, why);
       });
@@ -66,7 +66,7 @@ void HostProbe::called(Effort& effort, Call& call, OutgoingCall::Outcome outcome
     return begin(effort, call);
   }
   if (outcome != OutgoingCall::Outcome::connected) {
-    call.failure = why.message();
+    call.failure = effort.name + ": " + why.message();
     effort.untried |= why.culprit() < 0;  // This side's own lack.
     ++effort.failed;
   } else {

@@ -13,12 +13,11 @@
 namespace lockstep::internal {
 
 OutgoingCall::OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
-                           const HostPort& to, std::string peer_name,
-                           std::function<void(Outcome, Status)> done, std::function<void()> passed)
+                           const HostPort& to, std::function<void(Outcome, Status)> done,
+                           std::function<void()> passed)
     : reactor_(reactor),
-      handshake_(key, hello, peer_name + " at " + to.text()),
+      handshake_(key, hello, to.text()),
       to_(to),
-      peer_name_(std::move(peer_name)),
       peer_(hello.peer),
       done_(std::move(done)),
       passed_(std::move(passed)) {}
@@ -35,17 +34,17 @@ void OutgoingCall::start() {
 
 Status OutgoingCall::open() {
   auto socket = start_connect(to_);
-  if (!socket.ok()) return socket.status().with_context(peer_name_).blamed_on(peer_);
+  if (!socket.ok()) return socket.status().blamed_on(peer_);
   socket_ = std::move(*socket);
   events_ = EPOLLOUT;
   watch_ = reactor_.watch(socket_.get(), events_, [this](std::uint32_t) { step(); });
   if (watch_ == 0) return system_error("cannot watch a connection", errno);
   timer_ = reactor_.at(real_env().now() + to_nanos(kConnectDeadline), [this] {
-    finish(Outcome::broken, Status(ErrorCode::peer_lost,
-                                   "no answer from " + peer_name_ + " at " + to_.text() + " within " +
-                                       std::to_string(kConnectDeadline.count()) +
-                                       " s: check that the hosts can reach each other (LOCKSTEP_IFNAME)",
-                                   peer_));
+    finish(Outcome::broken,
+           Status(ErrorCode::peer_lost,
+                  "no answer from " + to_.text() + " within " + std::to_string(kConnectDeadline.count()) +
+                      " s: check that the hosts can reach each other (LOCKSTEP_IFNAME)",
+                  peer_));
   });
   return {};
 }
@@ -79,8 +78,7 @@ void OutgoingCall::step() try {
       const std::string evidence =
           error == ECONNREFUSED ? "nobody listens there any more" : std::strerror(error);
       return finish(Outcome::refused,
-                    Status(ErrorCode::peer_lost,
-                           "cannot connect to " + peer_name_ + " at " + to_.text() + ": " + evidence, peer_));
+                    Status(ErrorCode::peer_lost, "cannot connect to " + to_.text() + ": " + evidence, peer_));
     }
     connected_ = true;
   }
@@ -137,8 +135,7 @@ std::size_t OutgoingCall::receive(std::span<std::byte> into) {
 
 void OutgoingCall::broken_off(const std::string& evidence) {
   finish(Outcome::broken,
-         Status(ErrorCode::peer_lost,
-                peer_name_ + " at " + to_.text() + " broke the handshake off: " + evidence, peer_));
+         Status(ErrorCode::peer_lost, to_.text() + " broke the handshake off: " + evidence, peer_));
 }
 
 void OutgoingCall::wait_for(std::uint32_t events) {

@@ -28,11 +28,11 @@ class OutgoingCall {
     broken,   ///< The connection ended or time ran out: another attempt may succeed.
   };
 
-  /// `done` is called once, perhaps before start() returned, and may destroy the call. With `passed`, which
-  /// is called when the peer has passed the handshake and may not, it comes with the receipt, and else then.
+  /// `done` is called once, with words that name no rank, perhaps before start() returned, and may destroy
+  /// the call. With `passed`, which is called when the peer has passed the handshake and may not, it comes
+  /// with the receipt, and else then.
   OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello, const HostPort& to,
-               std::string peer_name, std::function<void(Outcome, Status)> done,
-               std::function<void()> passed = {});
+               std::function<void(Outcome, Status)> done, std::function<void()> passed = {});
   ~OutgoingCall() { stop(); }
   OutgoingCall(const OutgoingCall&) = delete;
   OutgoingCall& operator=(const OutgoingCall&) = delete;
@@ -56,7 +56,6 @@ class OutgoingCall {
   Reactor& reactor_;
   HandshakeClient handshake_;
   const HostPort to_;
-  const std::string peer_name_;
   const int peer_;
   std::function<void(Outcome, Status)> done_;
   const std::function<void()> passed_;

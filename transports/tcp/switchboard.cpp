@@ -20,6 +20,8 @@
 namespace lockstep::internal {
 namespace {
 
+constexpr const char* kUnreached = "cannot be reached";  // Who it is stands in front.
+
 Result<int> sockets_of_link(int usual) {
   if (config_is_set("LOCKSTEP_TCP_SOCKETS")) return static_cast<int>(config_integer("LOCKSTEP_TCP_SOCKETS"));
   if (usual >= 1 && usual <= kMaxSockets) return usual;
@@ -130,7 +132,7 @@ void Switchboard::post(std::function<void()> task) {
   });
 }
 
-Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel) {
+Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel, std::optional<int> called) {
   std::lock_guard lock(mutex_);
   const auto found = slots_.find({peer, channel});
   if (found == slots_.end()) return std::optional<Fd>();
@@ -139,7 +141,7 @@ Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel) {
     slot.taken = true;
     return std::exchange(slot.socket, std::nullopt);
   }
-  if (!slot.failure.ok()) return slot.failure;
+  if (!slot.failure.ok()) return named(slot.failure, peer, called.value_or(peer));
   return std::optional<Fd>();
 }
 
@@ -213,7 +215,7 @@ void Switchboard::call(Key key) {
   effort.called = env_.now();
   if (effort.attempts == 0) effort.began = effort.called;
   effort.call = std::make_unique<AddressRace>(
-      reactor_, key_, hello, ways_to(peer, effort.rail), name_of(peer),
+      reactor_, key_, hello, ways_to(peer, effort.rail),
       [this, key](AddressRace::Outcome outcome, Status why) { called(key, outcome, std::move(why)); });
   effort.call->start();
 }
@@ -228,7 +230,7 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) try 
   }
   ++effort.attempts;
   if (outcome == AddressRace::Outcome::broken && tries_again(effort)) return call(key);
-  fail(key, std::move(why));
+  fail(key, why.with_context(kUnreached));
 } catch (const std::bad_alloc&) {  // The race that called is over: nobody would try again.
   fail_without_memory(key);
 }
@@ -277,7 +279,8 @@ void Switchboard::connected(Key key, Fd socket) {
   options.congestion = congestion_;
   options.congestion_required = !congestion_.empty();
   options.between_hosts = !on_this_host(key.first);
-  if (Status set = set_stream_options(socket, options); !set.ok()) return fail(key, std::move(set));
+  if (Status set = set_stream_options(socket, options); !set.ok())
+    return fail(key, set.with_context(kUnreached));
   std::lock_guard lock(mutex_);
   if (forgotten_.has(key.second)) return;  // Nobody will take it: hang up.
   Slot& slot = slots_[key];
@@ -297,7 +300,8 @@ void Switchboard::fail(Key key, Status why) {
 }
 
 void Switchboard::fail_without_memory(Key key) try {
-  fail(key, Status(ErrorCode::out_of_memory, words_of([] { return "memory ran out for a connection"; })));
+  fail(key, Status(ErrorCode::out_of_memory,
+                   words_of([] { return std::string(kUnreached) + ": memory ran out for a connection"; })));
 } catch (const std::bad_alloc&) {  // Nobody here wants it yet.
 }
 
@@ -309,7 +313,7 @@ void Switchboard::give_up_effort(Key key) {
 }
 
 void Switchboard::on_loss(const Loss& loss) {
-  const Status why(ErrorCode::peer_lost, name_of(loss.rank) + " is gone: " + loss.evidence, loss.rank);
+  const Status why(ErrorCode::peer_lost, "is gone: " + loss.evidence, loss.rank);
   std::vector<Key> pending;
   {
     std::lock_guard lock(mutex_);
@@ -326,19 +330,10 @@ bool Switchboard::on_this_host(int peer) const {
   return members[static_cast<std::size_t>(peer)].host_id == members[static_cast<std::size_t>(rank_)].host_id;
 }
 
-std::string Switchboard::name_of(int peer) const { return who_is(session_, peer); }
-
-Status in_group(const Status& why, int peer) {
-  if (why.culprit() < 0 || why.culprit() == peer) return why;
-  const auto called = [](int rank) { return "rank " + std::to_string(rank) + " ("; };  // As who_is() begins.
-  const auto words = [&] {
-    std::string text = why.message();
-    const std::string in_job = called(why.culprit());
-    if (const auto at = text.find(in_job); at != std::string::npos)
-      text.replace(at, in_job.size(), called(peer));
-    return text;
-  };
-  return Status(why.code(), words_of(words), peer);
+Status Switchboard::named(const Status& why, int peer, int number) const {
+  const Member& member = session_.members()[static_cast<std::size_t>(peer)];
+  return Status(why.code(), words_of([&] { return who_is(number, member) + " " + why.message(); }),
+                why.culprit() < 0 ? why.culprit() : number);
 }
 
 }  // namespace lockstep::internal

@@ -53,8 +53,9 @@ class Switchboard {
   void want(int peer, std::uint64_t channel, int rail = 0);
   /// The connection, once: with the options of a data connection set, nothing read from it yet. Nothing while
   /// it is not here (also when the peer wanted it and this rank did not). Error: peer_lost, or unauthorized,
-  /// naming the peer; system, naming nobody, where this side lacks what it takes; final.
-  Result<std::optional<Fd>> take(int peer, std::uint64_t channel);
+  /// naming the peer; system, blaming nobody, where this side lacks what it takes; final. `called`: the
+  /// peer's number in the group that asks, where that has others than the session.
+  Result<std::optional<Fd>> take(int peer, std::uint64_t channel, std::optional<int> called = {});
   /// Nobody here asks for this channel any more, unless by want(): what is under way or not taken is dropped.
   /// Peers whose connections come later see them end at once.
   void forget(std::uint64_t channel);
@@ -90,7 +91,7 @@ class Switchboard {
     bool wanted = false;
     bool taken = false;
     std::optional<Fd> socket;
-    Status failure;
+    Status failure;  // Without the name of the peer, which its words go on from.
   };
   // Reactor's thread only: what this rank does for a wanted connection.
   struct Effort {
@@ -122,7 +123,7 @@ class Switchboard {
   void announce_change();  // mutex_ held.
   void post(std::function<void()> task);
   bool on_this_host(int peer) const;
-  std::string name_of(int peer) const;
+  Status named(const Status& why, int peer, int number) const;
 
   Session& session_;
   Env& env_;
@@ -149,8 +150,5 @@ class Switchboard {
   std::set<int> attached_;
   std::atomic<std::uint64_t> changes_{0};
 };
-
-/// An error of take() for a group in which the peer is number `peer`, which its words then call it too.
-Status in_group(const Status& why, int peer);
 
 }  // namespace lockstep::internal

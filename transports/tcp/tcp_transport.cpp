@@ -95,9 +95,9 @@ Status TcpTransport::collect(int peer, Channel channel) try {
   if (!slot.failure.ok()) return slot.failure;
   while (static_cast<int>(slot.sockets.size()) < switchboard_.sockets_per_link()) {
     const int next = static_cast<int>(slot.sockets.size());
-    auto socket = switchboard_.take(world_rank(peer), wire_channel(group_, channel, next));
+    auto socket = switchboard_.take(world_rank(peer), wire_channel(group_, channel, next), peer);
     if (!socket.ok()) {
-      slot.failure = in_group(socket.status(), peer);
+      slot.failure = socket.status();
       return slot.failure;
     }
     if (!*socket) return {};

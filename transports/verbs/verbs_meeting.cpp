@@ -58,15 +58,16 @@ void VerbsMeeting::watch(int socket) {
 std::vector<VerbsMeeting::Met> VerbsMeeting::met() {
   std::vector<Met> all;
   if (closed_ || !bell_->changed()) return all;
-  for (std::size_t peer = 0; peer < met_.size(); ++peer) {
-    if (met_[peer] || static_cast<int>(peer) == rank_) continue;
-    auto socket = switchboard_.take(world_ranks_[peer], channel_);
+  for (std::size_t place = 0; place < met_.size(); ++place) {
+    const int peer = static_cast<int>(place);
+    if (met_[place] || peer == rank_) continue;
+    auto socket = switchboard_.take(world_ranks_[place], channel_, peer);
     if (socket.ok() && !*socket) continue;
-    met_[peer] = true;
+    met_[place] = true;
     if (socket.ok()) {
-      all.push_back({static_cast<int>(peer), std::move(**socket)});
+      all.push_back({peer, std::move(**socket)});
     } else {
-      all.push_back({static_cast<int>(peer), in_group(socket.status(), static_cast<int>(peer))});
+      all.push_back({peer, socket.status()});
     }
   }
   return all;
