@@ -108,8 +108,8 @@ Made make_verbs(const Wanted& wanted) {
 Made make_shm(const Wanted& wanted) {
   const EngineGroup& group = wanted.group;
   if (on_one_host(group.members))
-    return make_shm_transport(group.id, group.rank, group.members, wanted.timeout, real_env(), wanted.called,
-                              wanted.still_wanted);
+    return make_shm_transport(group.id, group.rank, group.members, wanted.timeout, real_env(), {},
+                              wanted.still_wanted, wanted.called);
   return Status(ErrorCode::configuration,
                 "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
 }
@@ -146,8 +146,8 @@ Made make_mixed(const Wanted& wanted) {
   const std::uint64_t id = hash_combine(group.id, static_cast<std::uint64_t>(ranks.front()));
   left = deadline.left_for("sharing memory inside this host");
   if (!left.ok()) return left.status();
-  auto near =
-      make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), called, wanted.still_wanted);
+  auto near = make_shm_transport(id, static_cast<int>(own), members, *left, real_env(), ranks,
+                                 wanted.still_wanted, called);
   if (!near.ok()) return near.status();
   return make_mixed_transport(std::move(*near), ranks, std::move(*far), group.size());
 }

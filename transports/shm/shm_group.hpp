@@ -16,13 +16,13 @@ namespace lockstep::internal {
 
 /// Who forms a group. All members on one host, of one user.
 struct ShmGroup {
-  std::uint64_t id = 0;         ///< Equal on all members; of no other group that any of them is setting up.
-  int rank = -1;                ///< This rank's place in `members`.
-  std::vector<Member> members;  ///< In the group's order.
-  Nanos deadline = kForever;    ///< On env's clock: when set-up gives up.
-  std::vector<int> ranks = {};  ///< What members are called in errors; empty: their places.
+  std::uint64_t id = 0;          ///< Equal on all members; of no other group that any of them is setting up.
+  int rank = -1;                 ///< This rank's place in `members`.
+  std::vector<Member> members;   ///< In the group's order.
+  Nanos deadline = kForever;     ///< On env's clock: when set-up gives up.
+  std::vector<int> called = {};  ///< What members are called in errors of the set-up; empty: their places.
   StillWanted still_wanted = {};
-  int name_of(int member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
+  int name_of(int member) const { return called.empty() ? member : called[static_cast<std::size_t>(member)]; }
 };
 
 /// A member as seen from this process.

@@ -12,8 +12,8 @@ namespace {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(const ShmGroup& group, std::vector<Attachment> attachments, Env& env)
-      : ranks_(group.ranks), env_(env), domain_(group.rank, group.members, std::move(attachments)) {
+  ShmTransport(const ShmGroup& group, std::vector<int> ranks, std::vector<Attachment> attachments, Env& env)
+      : ranks_(std::move(ranks)), env_(env), domain_(group.rank, group.members, std::move(attachments)) {
     for (Links& links : links_) links.resize(group.members.size());
   }
 
@@ -73,12 +73,15 @@ void ShmTransport::close() {
 Result<std::unique_ptr<Transport>> make_shm_transport(std::uint64_t id, int rank,
                                                       const std::vector<Member>& members,
                                                       std::chrono::milliseconds timeout, Env& env,
-                                                      std::vector<int> ranks, StillWanted still_wanted) {
+                                                      std::vector<int> ranks, StillWanted still_wanted,
+                                                      std::vector<int> called) {
   const Nanos deadline = timeout.count() == 0 ? kForever : env.now() + to_nanos(timeout);
-  const ShmGroup group{id, rank, members, deadline, std::move(ranks), std::move(still_wanted)};
+  if (called.empty()) called = ranks;
+  const ShmGroup group{id, rank, members, deadline, std::move(called), std::move(still_wanted)};
   auto attachments = attach_group(group, env);
   if (!attachments.ok()) return attachments.status().with_context("setting up shared memory");
-  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(group, std::move(*attachments), env));
+  return std::unique_ptr<Transport>(
+      std::make_unique<ShmTransport>(group, std::move(ranks), std::move(*attachments), env));
 }
 
 }  // namespace lockstep::internal
