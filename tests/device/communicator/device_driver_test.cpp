@@ -35,11 +35,6 @@ bool mode_is(const char* name) { return std::string_view(kMode) == name; }
 Backend& backend() { return *must(internal::device_backend()); }
 void a_moment() { internal::sleep_for(std::chrono::milliseconds(50)); }
 
-void all_reduce(DeviceRank& self, DeviceArena& arena) {
-  self.communicator.all_reduce(arena.device(), arena.device(), arena.size() / 4, DataType::i32, ReduceOp::sum,
-                               self.stream);
-}
-
 /// torch.cuda.graph captures so while other streams have calls in flight.
 TEST(DeviceDriver, CallsInFlightAndACaptureOfTheProcessDoNotMind) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
@@ -47,9 +42,9 @@ TEST(DeviceDriver, CallsInFlightAndACaptureOfTheProcessDoNotMind) {
     internal::TestStream captured(self.device());
     if (self.rank() == 1) {
       internal::sleep_for(std::chrono::milliseconds(100));
-      all_reduce(self, arena);
+      self.all_reduce(arena, arena.size() / 4);
     } else {
-      all_reduce(self, arena);
+      self.all_reduce(arena, arena.size() / 4);
       must(backend().begin_capture(captured, CaptureScope::process));
       a_moment();
       must(backend().destroy_graph(must(backend().end_capture(captured))));
@@ -72,7 +67,7 @@ TEST(DeviceDriver, ACallThatBlocksWhileItIsEnqueuedIsEndedByAnAbort) {
       if (next.what == "reduce") wait_until([&] { return must(backend().idle(self.stream)); });
       return Status();
     };
-    all_reduce(self, arena);
+    self.all_reduce(arena, arena.size() / 4);
     self.stream.synchronize();
     wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
     EXPECT_EQ(self.communicator.state(), ErrorCode::aborted) << self.communicator.error_text();
@@ -87,9 +82,9 @@ TEST(DeviceDriver, WhatTheDriverRefusesInTheMiddleOfACallIsToldToThePeers) {
       self.recorder.before = [&](const Enqueued& next) {
         return next.what == refused ? Status(ErrorCode::system, "a fault of the test") : Status();
       };
-      EXPECT_THROW(all_reduce(self, arena), Error);
+      EXPECT_THROW(self.all_reduce(arena, arena.size() / 4), Error);
     } else {
-      all_reduce(self, arena);
+      self.all_reduce(arena, arena.size() / 4);
     }
     self.stream.synchronize();
     wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
@@ -126,9 +121,9 @@ TEST(DeviceDriver, AStreamGoesOnWhereTheDriverRefusesWhatAsksForThePeersMemory) 
     }
     const bool is_told = self.rank() == 0 && !mode_is("host_sync");
     if (is_told) {
-      EXPECT_THROW(all_reduce(self, arena), Error);
+      EXPECT_THROW(self.all_reduce(arena, arena.size() / 4), Error);
     } else {
-      all_reduce(self, arena);
+      self.all_reduce(arena, arena.size() / 4);
     }
     self.stream.synchronize();
     wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
@@ -314,13 +309,13 @@ TEST(DeviceDriver, AThreadWithoutTheDeviceDoesNothing) {
     EXPECT_THROW(self.communicator.send(arena.device(), 64, DataType::u8, 1 - self.rank(), self.stream),
                  Error);
     self.recorder.lets_enter = true;
-    all_reduce(self, arena);
+    self.all_reduce(arena, arena.size() / 4);
     self.synchronize();
     self.communicator.register_buffer(arena.device(), arena.size());
     self.host.barrier();  // From here on a call that is refused ends the group.
     self.recorder.lets_enter = false;
     EXPECT_THROW(self.communicator.deregister(arena.device()), Error);
-    EXPECT_THROW(all_reduce(self, arena), Error);
+    EXPECT_THROW(self.all_reduce(arena, arena.size() / 4), Error);
     self.recorder.lets_enter = true;
     wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
   });
@@ -331,11 +326,11 @@ TEST(DeviceDriver, ACaptureThatTheModeCannotReplayIsRefusedAndNobodyElseHears) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, self.device());
     must(backend().begin_capture(self.stream));
-    EXPECT_THROW(all_reduce(self, arena), Error);
+    EXPECT_THROW(self.all_reduce(arena, arena.size() / 4), Error);
     EXPECT_THROW(self.communicator.send(arena.device(), 64, DataType::u8, 1 - self.rank(), self.stream),
                  Error);
     must(backend().destroy_graph(must(backend().end_capture(self.stream))));
-    all_reduce(self, arena);
+    self.all_reduce(arena, arena.size() / 4);
     self.synchronize();
   });
 }

@@ -35,12 +35,6 @@ using Clock = std::chrono::steady_clock;
 
 const char* const kMode = testing::test_run("stream_sync");
 
-void all_reduce(DeviceRank& self, DeviceArena& arena, std::size_t count,
-                const DeviceCallOptions& options = {}) {
-  self.communicator.all_reduce(arena.device(), arena.device(), count, DataType::f32, ReduceOp::sum,
-                               self.stream, options);
-}
-
 struct KillBoard {
   std::array<std::atomic<int>, 3> running{};
   std::atomic<std::int64_t> killed_at{0};
@@ -60,7 +54,7 @@ void survive_a_kill(bool registered) {
     if (registered) self.communicator.register_buffer(arena.device(), arena.size());
     try {
       while (true) {
-        for (int ahead = 0; ahead < 4; ++ahead) all_reduce(self, arena, kCount);
+        for (int ahead = 0; ahead < 4; ++ahead) self.all_reduce(arena, kCount);
         self.synchronize();
         board->running[static_cast<std::size_t>(rank)].fetch_add(1);
       }
@@ -70,7 +64,7 @@ void survive_a_kill(bool registered) {
       EXPECT_LT(late, allowed(std::chrono::seconds(2)));
       EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
       EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
-      EXPECT_THROW(all_reduce(self, arena, 8), Error);
+      EXPECT_THROW(self.all_reduce(arena, 8), Error);
       board->named.fetch_add(1);
     }
   });
@@ -98,7 +92,7 @@ TEST(DeviceFailure, ARankThatLacksDescriptorsIsNamed) {
     std::optional<testing::NoDescriptorsLeft> none;
     if (self.rank() == 1) none.emplace();
     try {
-      all_reduce(self, arena, kCount);
+      self.all_reduce(arena, kCount);
       self.synchronize();
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
@@ -112,7 +106,7 @@ TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena arena(4096, self.device());
     if (self.rank() == 0) {
-      for (int i = 0; i < 5; ++i) all_reduce(self, arena, 100);  // Rank 1 never comes.
+      for (int i = 0; i < 5; ++i) self.all_reduce(arena, 100);  // Rank 1 never comes.
       internal::sleep_for(std::chrono::milliseconds(20));
       self.communicator.abort("enough");
     } else {
@@ -123,7 +117,7 @@ TEST(DeviceFailure, AnAbortReleasesTheStreamsOfAllRanks) {
     EXPECT_EQ(self.communicator.state(), ErrorCode::aborted) << self.communicator.error_text();
     EXPECT_NE(self.communicator.error_text().find("enough"), std::string::npos)
         << self.communicator.error_text();
-    EXPECT_THROW(all_reduce(self, arena, 1), Error);
+    EXPECT_THROW(self.all_reduce(arena, 1), Error);
   });
 }
 
@@ -158,7 +152,7 @@ TEST(DeviceFailure, ADeadlineNamesWhoIsAwaited) {
     if (self.rank() == 0) {
       DeviceCallOptions options;
       options.timeout = std::chrono::milliseconds(200);
-      all_reduce(self, arena, 100, options);
+      self.all_reduce(arena, 100, options);
       self.stream.synchronize();
       EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
       EXPECT_NE(self.communicator.error_text().find("rank 1"), std::string::npos)
@@ -180,7 +174,7 @@ TEST(DeviceFailure, ADeadlineNamesWhoseStreamHasNotCome) {
     DeviceCallOptions options;
     options.timeout = std::chrono::milliseconds(500);
     if (self.rank() == 1) must(backend.wait_value(word, 1, self.stream));
-    all_reduce(self, arena, 1 << 18, options);
+    self.all_reduce(arena, 1 << 18, options);
     wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
     std::atomic_ref(*word).store(1);
     self.stream.synchronize();
@@ -188,186 +182,6 @@ TEST(DeviceFailure, ADeadlineNamesWhoseStreamHasNotCome) {
     EXPECT_NE(self.communicator.error_text().find("rank 1 ("), std::string::npos)
         << self.communicator.error_text();
     must(backend.free_pinned(word));
-  });
-}
-
-TEST(DeviceFailure, DifferentCallsNameBothSides) {
-  run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(1 << 16, self.device());
-    all_reduce(self, arena, 100);
-    all_reduce(self, arena, self.rank() == 0 ? 100 : 101);
-    self.stream.synchronize();
-    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
-    for (const char* part : {"f32 x 100", "f32 x 101", "rank 0", "rank 1"}) {
-      EXPECT_NE(self.communicator.error_text().find(part), std::string::npos)
-          << self.communicator.error_text();
-    }
-  });
-}
-
-/// The streams pass, with wrong results, while the threads that would see why are asleep.
-TEST(DeviceFailure, WhoAsksWhenItsStreamHasPassedHearsOfDifferentCalls) {
-  run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(1 << 16, self.device());
-    if (self.rank() == 1) internal::sleep_for(std::chrono::milliseconds(20));
-    self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32,
-                                 self.rank() == 0 ? ReduceOp::sum : ReduceOp::max, self.stream);
-    self.stream.synchronize();
-    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
-    self.host.barrier();
-  });
-}
-
-/// All ranks have made more calls since than they keep in mind, and no stream has come to the one that
-/// differs.
-TEST(DeviceFailure, DifferentCallsAreFoundHoweverFarBehindTheStreamsAre) {
-  run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, self.device());
-    internal::Backend& backend = *must(internal::device_backend());
-    auto* const word = static_cast<std::uint32_t*>(must(backend.allocate_pinned(4)));
-    must(backend.wait_value(word, 1, self.stream));
-    const auto call = [&](ReduceOp op) {
-      self.communicator.all_reduce(arena.device(), arena.device(), 10, DataType::i32, op, self.stream);
-    };
-    call(ReduceOp::sum);
-    call(self.rank() == 0 ? ReduceOp::sum : ReduceOp::max);
-    // No more: a stream of a GPU that waits takes about a thousand operations.
-    for (std::size_t i = 0; i <= internal::kRecentCalls; ++i) call(ReduceOp::sum);
-    self.host.barrier();
-    std::atomic_ref(*word).store(1);
-    self.stream.synchronize();
-    EXPECT_THROW(self.communicator.wait(), Error);
-    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
-    must(backend.free_pinned(word));
-  });
-}
-
-TEST(DeviceFailure, WrongArgumentsAreRefusedHereAndToldThere) {
-  run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, self.device());
-    std::vector<float> host(100);
-    if (self.rank() == 0) {
-      const auto [code, text] = testing::error_of([&] {
-        self.communicator.all_reduce(host.data(), arena.device(), 100, DataType::f32, ReduceOp::sum,
-                                     self.stream);
-      });
-      EXPECT_EQ(code, ErrorCode::invalid_argument);
-      EXPECT_NE(text.find("input is not memory of a device"), std::string::npos) << text;
-    } else {
-      all_reduce(self, arena, 100);
-    }
-    self.stream.synchronize();
-    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-    // The rank itself may hear first of its own error or of the group's end by it.
-    const ErrorCode state = self.communicator.state();
-    EXPECT_TRUE(state == ErrorCode::refused || (self.rank() == 0 && state == ErrorCode::invalid_argument))
-        << self.communicator.error_text();
-  });
-}
-
-TEST(DeviceFailure, ARefusedCallIsToldToWhoWaitsForAMessage) {
-  run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, self.device());
-    if (self.rank() == 0) {
-      EXPECT_EQ(testing::error_of([&] {
-                  self.communicator.all_reduce(&arena, &arena, 100, DataType::f32, ReduceOp::sum,
-                                               self.stream);
-                }).first,
-                ErrorCode::invalid_argument);
-    } else {
-      self.communicator.recv(arena.device(), 100, DataType::f32, 0, self.stream);
-    }
-    self.stream.synchronize();
-    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-    if (self.rank() == 1) {
-      EXPECT_EQ(self.communicator.state(), ErrorCode::refused) << self.communicator.error_text();
-    }
-  });
-}
-
-TEST(DeviceFailure, ABroadcastsRootIsRefusedBuffersThatOverlap) {
-  run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, self.device());
-    const auto broadcast = [&](std::size_t apart) {
-      self.communicator.broadcast(arena.device(), arena.device() + apart, 100, DataType::f32, 0, self.stream);
-    };
-    broadcast(0);
-    broadcast(400);
-    self.synchronize();
-    self.host.barrier();
-    if (self.rank() == 0) {
-      const auto [code, text] = testing::error_of([&] { broadcast(396); });
-      EXPECT_EQ(code, ErrorCode::invalid_argument);
-      EXPECT_NE(text.find("overlap"), std::string::npos) << text;
-    } else {
-      broadcast(396);  // Its input counts for nothing.
-    }
-    self.stream.synchronize();
-    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-  });
-}
-
-/// A kernel that read it would end the whole process's use of the device.
-TEST(DeviceFailure, AFactorThatTheDeviceCannotReadIsRefused) {
-  run_on_devices(1, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, 0);
-    const float host = 2;
-    const auto scaled_by = [&](const void* factor) {
-      DeviceCallOptions options;
-      options.device_scale = factor;
-      self.communicator.all_reduce(arena.device(), arena.device(), 100, DataType::f32, ReduceOp::premul_sum,
-                                   self.stream, options);
-    };
-    for (const void* const factor :
-         {static_cast<const void*>(&host), static_cast<const void*>(arena.device() + 2)}) {
-      const auto [code, text] = testing::error_of([&] { scaled_by(factor); });
-      EXPECT_EQ(code, ErrorCode::invalid_argument);
-      EXPECT_NE(text.find("device_scale is not"), std::string::npos) << text;
-    }
-    scaled_by(arena.device() + 400);
-    self.synchronize();
-  });
-}
-
-/// It has peers read inputs where they lie, unscaled: no registration of these would help.
-TEST(DeviceFailure, AFactorIsNamedWhereAnAlgorithmCannotApplyIt) {
-  run_on_devices(2, kMode, [](DeviceRank& self) {
-    DeviceArena arena(1 << 20, self.device());
-    self.communicator.register_window(arena.device(), arena.size(), true);
-    DeviceCallOptions options;
-    options.algorithm = "fused";
-    std::string text;
-    try {
-      self.communicator.all_reduce(arena.device(), arena.device(), arena.size() / 4, DataType::f32,
-                                   ReduceOp::premul_sum, self.stream, options);
-      self.stream.synchronize();
-      wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-      text = self.communicator.error_text();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::not_supported);
-      text = error.what();
-    }
-    EXPECT_NE(text.find("premul_sum scales"), std::string::npos) << text;
-    EXPECT_EQ(text.find("register_"), std::string::npos) << text;
-    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-  });
-}
-
-TEST(DeviceFailure, AUsersOperatorIsRefused) {
-  run_on_devices(1, kMode, [](DeviceRank& self) {
-    DeviceArena arena(4096, 0);
-    DeviceCallOptions options;
-    for (const bool given : {false, true}) {  // That none was given is not what is wrong.
-      if (given) options.user_op.combine = [](const void*, void*, std::size_t, void*) {};
-      const auto [code, text] = testing::error_of([&] {
-        self.communicator.all_reduce(arena.device(), arena.device(), 1, DataType::f32, ReduceOp::user,
-                                     self.stream, options);
-      });
-      EXPECT_EQ(code, ErrorCode::not_supported) << text;
-    }
-    all_reduce(self, arena, 1);  // Alone nobody is out of step after that.
-    self.synchronize();
   });
 }
 
@@ -398,7 +212,7 @@ TEST(DeviceFailure, ARankThatGaveUpWritesNothingIntoTheMemoryOfOneThatDidNotCome
       std::fill(arena.host().begin(), arena.host().end(), std::byte{0x5b});  // A late sum would show.
       arena.upload(arena.size(), self.stream);
       must(backend.wait_value(word, 1, self.stream));  // It comes to its call when the other has marked.
-      all_reduce(self, arena, arena.size() / sizeof(float));
+      self.all_reduce(arena, arena.size() / sizeof(float));
       stage->called.store(true);
       wait_until([&] { return self.communicator.state() != ErrorCode::ok && stage->marked.load(); });
       std::atomic_ref(*word).store(1);
@@ -437,7 +251,7 @@ void stop_and_resume(const std::string& stops_at) {
             return internal::Status();
           };
         }
-        all_reduce(self, arena, kCount, options);
+        self.all_reduce(arena, kCount, options);
         self.synchronize();
       }
     } catch (const Error&) {

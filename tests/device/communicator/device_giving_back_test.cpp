@@ -28,17 +28,12 @@ const char* const kMode = testing::test_run("stream_sync");
 
 void a_moment() { internal::sleep_for(std::chrono::milliseconds(50)); }
 
-void all_reduce(DeviceRank& self, DeviceArena& arena) {
-  self.communicator.all_reduce(arena.device(), arena.device(), arena.size() / 4, DataType::i32, ReduceOp::sum,
-                               self.stream);
-}
-
 TEST(DeviceGivingBack, MemoryIsFreedWhileStreamsWait) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena arena(1 << 20, self.device());
     void* const other = allocate_device(4096, self.device());
     if (self.rank() == 1) a_moment();  // Rank 0's stream waits meanwhile.
-    all_reduce(self, arena);
+    self.all_reduce(arena, arena.size() / 4);
     free_device(other);
     self.synchronize();
     EXPECT_EQ(internal::HostBackend::hangs(), 0);
@@ -100,7 +95,7 @@ TEST(DeviceGivingBack, MemoryIsFreedBesideAThreadThatCallsOnAWindow) {
       }
       return Status();
     };
-    all_reduce(self, arena);
+    self.all_reduce(arena, arena.size() / 4);
     self.synchronize();
     frees.join();
     EXPECT_EQ(internal::HostBackend::hangs(), 0);
@@ -116,7 +111,7 @@ TEST(DeviceGivingBack, AFreedBufferOfAPeerIsUnmappedWhileStreamsWait) {
     {
       DeviceArena freed(1 << 20, self.device());
       self.communicator.register_buffer(freed.device(), freed.size());
-      all_reduce(self, freed);
+      self.all_reduce(freed, freed.size() / 4);
       self.synchronize();
       self.host.barrier();
       if (self.rank() == 1) wait_until([&] { return enqueued->load() == 1; });
@@ -127,7 +122,7 @@ TEST(DeviceGivingBack, AFreedBufferOfAPeerIsUnmappedWhileStreamsWait) {
       wait_until([&] { return enqueued->load() == 2; });
       a_moment();
     }
-    for (int i = 0; i < 4; ++i) all_reduce(self, kept);
+    for (int i = 0; i < 4; ++i) self.all_reduce(kept, kept.size() / 4);
     enqueued->store(2);
     self.synchronize();
     EXPECT_EQ(internal::HostBackend::hangs(), 0);
@@ -147,9 +142,9 @@ TEST(DeviceGivingBack, AWindowIsUnmappedWhenNoStreamWaits) {
     self.communicator.deregister(second.device());
     if (self.rank() == 0) {
       EXPECT_TRUE(testing::eventually([&] { return deregistered->load(); })) << "it waits for the stream";
-      all_reduce(self, plain);
+      self.all_reduce(plain, plain.size() / 4);
     } else {
-      all_reduce(self, plain);
+      self.all_reduce(plain, plain.size() / 4);
       self.communicator.deregister(first.device());
       deregistered->store(true);
     }

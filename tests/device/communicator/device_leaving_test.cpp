@@ -73,17 +73,12 @@ void expect_peer_lost(const std::function<void(DeviceRank&, const DeviceArena&)>
   });
 }
 
-void all_reduce(DeviceRank& self, const DeviceArena& arena, std::size_t count) {
-  self.communicator.all_reduce(arena.device(), arena.device(), count, DataType::f32, ReduceOp::sum,
-                               self.stream);
-}
-
 TEST(DeviceLeaving, EndsSmallCollectives) {
-  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) { all_reduce(self, arena, 50); });
+  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) { self.all_reduce(arena, 50); });
 }
 
 TEST(DeviceLeaving, EndsLargeCollectives) {
-  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) { all_reduce(self, arena, 100'000); });
+  expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) { self.all_reduce(arena, 100'000); });
 }
 
 TEST(DeviceLeaving, EndsAReceive) {
@@ -107,7 +102,7 @@ TEST(DeviceLeaving, EndsReplays) {
   expect_peer_lost([](DeviceRank& self, const DeviceArena& arena) {
     Backend& backend = *must(internal::device_backend());
     must(backend.begin_capture(self.stream));
-    all_reduce(self, arena, 50);
+    self.all_reduce(arena, 50);
     const internal::DeviceGraph graph = must(backend.end_capture(self.stream));
     must(backend.replay(graph, self.stream));
     must(backend.destroy_graph(graph));

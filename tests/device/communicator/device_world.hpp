@@ -54,6 +54,12 @@ struct DeviceRank {
   int rank() const { return communicator.rank(); }
   int size() const { return communicator.size(); }
   int device() const { return communicator.device(); }
+  /// The sum of the first `count` f32 there, in place.
+  void all_reduce(const internal::DeviceArena& arena, std::size_t count,
+                  const DeviceCallOptions& options = {}) {
+    communicator.all_reduce(arena.device(), arena.device(), count, DataType::f32, ReduceOp::sum, stream,
+                            options);
+  }
   /// Waits for the stream, and throws what the communicator failed with.
   void synchronize() {
     stream.synchronize();
