@@ -165,7 +165,8 @@ class LOCKSTEP_API DeviceCommunicator {
 
   /// Blocks until every operation started so far ended here. Throws the Error of a failure.
   void wait();
-  /// ok while usable; otherwise why it was revoked. Looks at what peers have told meanwhile.
+  /// ok while usable; otherwise why it was revoked. Looks at what peers have told meanwhile; while calls are
+  /// under way, when their streams were looked at once more, for which it waits a second at most.
   ErrorCode state() const noexcept;
   /// The text of that failure, as Error::what(); empty while ok.
   std::string error_text() const;

@@ -67,7 +67,7 @@ struct Layout {
   int hosts;
 };
 
-/// Not over UCX: a survivor that leaves is blamed there by another one in one of some 50 runs, for a cause
+/// Not over UCX: a survivor that leaves is blamed there by another one in one of some 40 runs, for a cause
 /// not found yet.
 std::vector<Layout> layouts() {
   std::vector<Layout> all{{"auto", 2}};
