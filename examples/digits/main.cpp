@@ -68,13 +68,13 @@ void print_start(const lockstep::Communicator& communicator, const Trainer& trai
 }
 
 /// What there was to hide, as the closing line says it. Where synchronisation costs more than the
-/// communication alone, because ranks wait for each other, nothing is hidden; the line before says how much
-/// it costs.
+/// communication alone, because ranks wait for each other, nothing is hidden; where steps with it were the
+/// faster ones, as on a busy machine, all of it. The line before says how much it costs.
 std::string hidden_share(const Overlap& overlap, int ranks) {
   if (ranks == 1) return "no communication";
   char text[64];
   std::snprintf(text, sizeof text, "%.0f %% of communication hidden",
-                100.0 * std::max(0.0, overlap.hidden()));
+                100.0 * std::clamp(overlap.hidden(), 0.0, 1.0));
   return text;
 }
 
