@@ -121,6 +121,12 @@ class Transport {
   /// Links that exist already (for revokes and any-source receives). Indexed by peer; nullptr where none.
   virtual Link* existing_link(int peer, Channel channel) = 0;
 
+  /// Whether a link that this rank or `peer` has asked for is neither here nor known to fail: what `peer`
+  /// says on it may be on its way. For transports that set links up by and by.
+  virtual bool link_is_under_way([[maybe_unused]] int peer, [[maybe_unused]] Channel channel) {
+    return false;
+  }
+
   /// Descriptors beyond the links' own that a sleeping waiter should watch (a pending connection).
   virtual void append_poll_entries(std::vector<pollfd>& entries) = 0;
 

@@ -163,8 +163,12 @@ std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   bool may_say_more = false;
   for (const Channel channel : {Channel::collective, Channel::urgent}) {
     Link* link = transport_->existing_link(peer, channel);
-    auto head = link != nullptr ? link->peek() : nullptr;
-    if (link == nullptr || !head.ok()) continue;
+    if (link == nullptr) {
+      may_say_more |= transport_->link_is_under_way(peer, channel);
+      continue;
+    }
+    auto head = link->peek();
+    if (!head.ok()) continue;
     may_say_more = true;
     if (heard_.ok() && *head != nullptr && (*head)->kind == FrameKind::revoke)
       heard_ = on_revoke(peer, **head, *link).status();

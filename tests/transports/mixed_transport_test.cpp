@@ -27,6 +27,10 @@ class Part final : public Transport {
     note("existing link", peer);
     return nullptr;
   }
+  bool link_is_under_way(int peer, Channel) override {
+    note("link under way", peer);
+    return false;
+  }
   Status service() override {
     asked_.push_back(name_ + " service");
     return state;
@@ -71,10 +75,11 @@ TEST_F(Mixed, EachPartNumbersItsPeersItself) {
   for (const int peer : {3, 2}) {
     EXPECT_TRUE(mixed_->link(peer, Channel::collective).ok());
     EXPECT_EQ(mixed_->existing_link(peer, Channel::collective), nullptr);
+    EXPECT_FALSE(mixed_->link_is_under_way(peer, Channel::collective));
     EXPECT_TRUE(mixed_->withdraw(peer, false));
   }
-  EXPECT_EQ(asked(), (Asked{"near link 1", "near existing link 1", "near withdraw 1", "far link 2",
-                            "far existing link 2", "far withdraw 2"}));
+  EXPECT_EQ(asked(), (Asked{"near link 1", "near existing link 1", "near link under way 1", "near withdraw 1",
+                            "far link 2", "far existing link 2", "far link under way 2", "far withdraw 2"}));
 }
 
 TEST_F(Mixed, BothAreServedAndClosedAndWatched) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "lib/bootstrap/local_session.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/transports/link_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -186,6 +187,31 @@ TEST(TcpTransport, CloseStillDeliversWhatWasSent) {
   auto end = pull(to, cut_off);
   while (end.ok()) end = pull(to, cut_off);
   EXPECT_EQ(end.status().code(), ErrorCode::peer_lost);
+}
+
+/// What a peer says on a link of its own may come after the end of another.
+TEST(TcpTransport, WhoDidNotAskForALinkKnowsThatItIsUnderWay) {
+  for (const int asked : {0, 1}) {  // The one that calls, and the one that is asked to.
+    Job job(2);
+    const auto who = job.transport(1, 1 - asked, {0, 1});
+    const auto other = job.transport(1, asked, {0, 1});
+    EXPECT_FALSE(other->link_is_under_way(1 - asked, Channel::collective));
+    await_link(*who, asked, Channel::collective);
+    EXPECT_FALSE(who->link_is_under_way(asked, Channel::collective));
+    EXPECT_TRUE(lockstep::testing::eventually(
+        [&] { return other->link_is_under_way(1 - asked, Channel::collective); }));
+    EXPECT_FALSE(other->link_is_under_way(1 - asked, Channel::urgent));
+    while (other->existing_link(1 - asked, Channel::collective) == nullptr) sleep_on(*other);
+    EXPECT_FALSE(other->link_is_under_way(1 - asked, Channel::collective));
+  }
+}
+
+TEST(TcpTransport, ALinkThatCannotBeIsNotUnderWay) {
+  Job job(2);
+  const auto transport = job.transport(1, 0, {0, 1});
+  job.boards[1].reset();
+  EXPECT_TRUE(lockstep::testing::eventually([&] { return !transport->link(1, Channel::collective).ok(); }));
+  EXPECT_FALSE(transport->link_is_under_way(1, Channel::collective));
 }
 
 TEST(TcpTransport, NeedsNoSwitchboardOnceItIsClosed) {

@@ -28,6 +28,10 @@ class MixedTransport final : public Transport {
   Link* existing_link(int peer, Channel channel) override {
     return is_near(peer) ? near_->existing_link(number(peer), channel) : far_->existing_link(peer, channel);
   }
+  bool link_is_under_way(int peer, Channel channel) override {
+    return is_near(peer) ? near_->link_is_under_way(number(peer), channel)
+                         : far_->link_is_under_way(peer, channel);
+  }
   Status service() override {
     Status status = near_->service();
     Status other = far_->service();

@@ -145,6 +145,14 @@ Result<std::optional<Fd>> Switchboard::take(int peer, std::uint64_t channel, std
   return std::optional<Fd>();
 }
 
+bool Switchboard::is_under_way(int peer, std::uint64_t channel) {
+  std::lock_guard lock(mutex_);
+  const auto found = slots_.find({peer, channel});
+  if (found == slots_.end()) return false;
+  const Slot& slot = found->second;
+  return slot.socket || (slot.wanted && !slot.taken && slot.failure.ok());
+}
+
 void Switchboard::forget(std::uint64_t channel) {
   std::lock_guard lock(mutex_);
   forgotten_.add(channel);

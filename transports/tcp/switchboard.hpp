@@ -56,6 +56,8 @@ class Switchboard {
   /// naming the peer; system, blaming nobody, where this side lacks what it takes; final. `called`: the
   /// peer's number in the group that asks, where that has others than the session.
   Result<std::optional<Fd>> take(int peer, std::uint64_t channel, std::optional<int> called = {});
+  /// Whether a connection that either side wants can still be expected from take().
+  bool is_under_way(int peer, std::uint64_t channel);
   /// Nobody here asks for this channel any more, unless by want(): what is under way or not taken is dropped.
   /// Peers whose connections come later see them end at once.
   void forget(std::uint64_t channel);

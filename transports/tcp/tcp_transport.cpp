@@ -41,6 +41,7 @@ class TcpTransport final : public Transport {
   Result<Link*> link(int peer, Channel channel) override;
   Status service() override;
   Link* existing_link(int peer, Channel channel) override { return slot(peer, channel).link.get(); }
+  bool link_is_under_way(int peer, Channel channel) override;
   void append_poll_entries(std::vector<pollfd>& entries) override {
     entries.push_back({bell_->descriptor(), POLLIN, 0});
   }
@@ -86,6 +87,13 @@ Result<Link*> TcpTransport::link(int peer, Channel channel) {
   }
   LOCKSTEP_RETURN_IF_ERROR(collect(peer, channel));
   return slot.link.get();
+}
+
+bool TcpTransport::link_is_under_way(int peer, Channel channel) {
+  const Slot& slot = this->slot(peer, channel);
+  if (closed_ || slot.link || !slot.failure.ok()) return false;
+  const int next = static_cast<int>(slot.sockets.size());
+  return next > 0 || switchboard_.is_under_way(world_rank(peer), wire_channel(group_, channel, next));
 }
 
 // Takes what the switchboard has for one link, and builds the link when that is all.
