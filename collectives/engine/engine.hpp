@@ -230,6 +230,7 @@ class Engine final : public Progressor,
   bool is_of_this_process(int member) const;
   void tell_peers();
   bool has_posted() const;
+  bool awaits_links() const;
   bool flush_posted();
   void drop_posted();
   void mark_domain();

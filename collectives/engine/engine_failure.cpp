@@ -306,6 +306,11 @@ bool Engine::has_posted() const {
   return (peers_ && peers_->has_posted()) || (urgent_peers_ && urgent_peers_->has_posted());
 }
 
+/// Whether what is posted has yet to get a link.
+bool Engine::awaits_links() const {
+  return (peers_ && peers_->awaits_link()) || (urgent_peers_ && urgent_peers_->awaits_link());
+}
+
 /// What there is no memory for stays posted.
 bool Engine::flush_posted() try {
   const bool moved = peers_->flush();
@@ -371,8 +376,9 @@ void Engine::give_up_calls() {
 /// A rank that ends because of a failure is the first that its peers miss: they must have heard why by then.
 /// Without the lock in between: the reactor's thread takes it, and makes the links that are still lacking.
 void Engine::tell_before_leaving(Contender& lock) {
-  const Nanos end = env_.now() + kLastWords;
-  while (reactor_ != nullptr && has_posted() && env_.now() < end) {
+  const Nanos begin = env_.now();
+  while (reactor_ != nullptr && has_posted()) {
+    if (env_.now() - begin >= (awaits_links() ? kLastLinks : kLastWords)) return;
     if (!flush_posted()) lock.make_way();
   }
 }

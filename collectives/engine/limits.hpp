@@ -46,6 +46,8 @@ inline constexpr Nanos kLongestSleep = 100'000'000;
 inline constexpr Nanos kQuiesceWait = 500'000'000;
 /// How long the end of a communicator waits for peers that have not taken in why it was revoked.
 inline constexpr Nanos kLastWords = 200'000'000;
+/// As much where links to them are still being made, which takes longer on a busy machine.
+inline constexpr Nanos kLastLinks = 2'000'000'000;
 /// How long a revoked communicator goes on telling its peers why. Some it has to connect to first, which may
 /// take seconds on a busy machine; a rank that is not told waits until its own deadline.
 inline constexpr Nanos kDrainTime = 10'000'000'000;

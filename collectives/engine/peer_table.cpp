@@ -91,6 +91,15 @@ bool PeerTable::has_posted() const {
   return false;
 }
 
+bool PeerTable::awaits_link() const {
+  for (int peer = 0; peer < size(); ++peer) {
+    const Peer& entry = peers_[static_cast<std::size_t>(peer)];
+    if (!entry.posted.empty() && entry.link == nullptr && transport_.link_is_under_way(peer, channel_))
+      return true;
+  }
+  return false;
+}
+
 void PeerTable::drop_posted() {
   for (Peer& peer : peers_) peer.late |= drop_posted(peer);
 }

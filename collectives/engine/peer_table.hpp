@@ -42,6 +42,8 @@ class PeerTable {
   bool flush();
   bool has_posted() const;
   bool has_posted(int peer) const { return !peers_[static_cast<std::size_t>(peer)].posted.empty(); }
+  /// Whether something is queued for a peer to which a link is being made.
+  bool awaits_link() const;
   void drop_posted();
   /// Whether something queued for `peer` was given up, and it sees no end of a link here either.
   bool has_missed(int peer) const { return peers_[static_cast<std::size_t>(peer)].missed; }

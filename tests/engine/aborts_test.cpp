@@ -88,12 +88,15 @@ TEST_P(Aborts, AreHeardByGroupsThatOnlyExchangeMessages) {
 
 // As above, by a receive from anybody.
 TEST_P(Aborts, AreTheCauseWhereNobodyIsLeft) {
+  std::atomic<bool> received{false};
   on_ranks(2, GetParam(), [&](Communicator& comm) {
     float x = 0;
     comm.barrier();
     if (comm.rank() == 1) comm.send(&x, 1, DataType::f32, 0);
     if (comm.rank() == 0) comm.recv(&x, 1, DataType::f32, 1);
+    if (comm.rank() == 0) received.store(true);
     if (comm.rank() == 1) {
+      EXPECT_TRUE(eventually([&] { return received.load(); }));
       static_cast<void>(comm.broadcast_async(&x, 1, DataType::f32, 1));
       comm.abort("enough");
       const Communicator leaving = std::move(comm);

@@ -91,6 +91,21 @@ TEST_F(EndedMessage, IsToldWhyOnAnotherLinkAndEndsTheCommunicator) {
   expect_enough(engine_->reason());
 }
 
+// As the end of the one link and the word on the other come, each when it does.
+TEST_F(EndedMessage, IsToldWhyOnALinkThatIsBeingMade) {
+  make(2);
+  transport_->under_way.insert({1, Channel::collective});
+  link(1, Channel::point_to_point).ended = true;
+  Message message;
+  message.peer = 1;
+  Operation& waiting = start(message);
+  pass(kExplanationWait);
+  EXPECT_FALSE(waiting.done);
+  say_enough(link(1));
+  pass(0);
+  expect_enough(error_of(waiting));
+}
+
 TEST_F(EndedMessage, WaitsAWhileToBeToldAndHarmsNothingElse) {
   for (const int peer : {1, kAnySource}) expect_end(receive(0, peer), kExplanationWait);
 }

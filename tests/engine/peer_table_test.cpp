@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/engine/reason.hpp"
+#include "tests/engine/scripted_links.hpp"
 #include "tests/transports/link_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -128,6 +129,22 @@ TEST(PeerTable, TheRestOfAMessageGoesFirstUnlessItIsTooLong) {
     EXPECT_EQ(link.sent.size(), adopted ? 1u : 0u);
     EXPECT_EQ(table.has_posted(), !adopted) << "nothing may be put between its bytes";
   }
+}
+
+/// Who leaves has more patience then.
+TEST(PeerTable, KnowsThatWhatIsQueuedAwaitsALink) {
+  testing::ScriptedTransport transport;
+  PeerTable table(transport, Channel::urgent, 3, 0);
+  for (const int peer : {1, 2}) transport.under_way.insert({peer, Channel::collective});
+  transport.under_way.insert({2, Channel::urgent});
+  EXPECT_FALSE(table.awaits_link()) << "nothing is queued";
+  table.post(1, {});
+  EXPECT_FALSE(table.awaits_link()) << "another link is under way";
+  table.post(2, {});
+  EXPECT_TRUE(table.awaits_link());
+  transport.at(2, Channel::urgent);
+  table.flush();
+  EXPECT_FALSE(table.awaits_link());
 }
 
 TEST(PeerTable, WhoWasNeverReachedHasMissedWhatWasGivenUp) {

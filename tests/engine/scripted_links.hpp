@@ -86,6 +86,7 @@ class ScriptedTransport final : public Transport {
     const auto found = links_.find({peer, channel});
     return found != links_.end() ? &found->second : nullptr;
   }
+  bool link_is_under_way(int peer, Channel channel) override { return under_way.contains({peer, channel}); }
   void append_poll_entries(std::vector<pollfd>&) override {}
   Domain* domain() override { return nullptr; }
   void close() override {}
@@ -96,7 +97,7 @@ class ScriptedTransport final : public Transport {
   ScriptedLink& at(int peer, Channel channel) { return links_[{peer, channel}]; }
 
   bool reaches = true;
-  std::set<std::pair<int, Channel>> wanted;
+  std::set<std::pair<int, Channel>> wanted, under_way;
   std::set<int> forced;  // Whose links were withdrawn by force.
   int held = 0;          // So many withdrawals without force are in vain.
   int withdrawals = 0;
