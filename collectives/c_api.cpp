@@ -159,22 +159,31 @@ lockstep_error_t lockstep_batch_create(lockstep_comm_t comm, lockstep_batch_t* b
   });
 }
 lockstep_error_t lockstep_batch_all_reduce(lockstep_batch_t batch, const void* input, void* output,
-                                           size_t count, lockstep_type_t type, lockstep_op_t op) {
-  return guarded(
-      [&] { required(batch, "batch").batch.all_reduce(input, output, count, to_type(type), to_op(op)); });
+                                           size_t count, lockstep_type_t type, lockstep_op_t op,
+                                           const lockstep_options_t* options) {
+  return guarded([&] {
+    required(batch, "batch")
+        .batch.all_reduce(input, output, count, to_type(type), to_op(op), to_options(options));
+  });
 }
 lockstep_error_t lockstep_batch_broadcast(lockstep_batch_t batch, void* buffer, size_t count,
-                                          lockstep_type_t type, int root) {
-  return guarded([&] { required(batch, "batch").batch.broadcast(buffer, count, to_type(type), root); });
+                                          lockstep_type_t type, int root, const lockstep_options_t* options) {
+  return guarded([&] {
+    required(batch, "batch").batch.broadcast(buffer, count, to_type(type), root, to_options(options));
+  });
 }
 lockstep_error_t lockstep_batch_send(lockstep_batch_t batch, const void* buffer, size_t count,
-                                     lockstep_type_t type, int destination, int tag) {
-  return guarded(
-      [&] { required(batch, "batch").batch.send(buffer, count, to_type(type), destination, tag); });
+                                     lockstep_type_t type, int destination, int tag,
+                                     const lockstep_options_t* options) {
+  return guarded([&] {
+    required(batch, "batch").batch.send(buffer, count, to_type(type), destination, tag, to_options(options));
+  });
 }
 lockstep_error_t lockstep_batch_recv(lockstep_batch_t batch, void* buffer, size_t count, lockstep_type_t type,
-                                     int source, int tag) {
-  return guarded([&] { required(batch, "batch").batch.recv(buffer, count, to_type(type), source, tag); });
+                                     int source, int tag, const lockstep_options_t* options) {
+  return guarded([&] {
+    required(batch, "batch").batch.recv(buffer, count, to_type(type), source, tag, to_options(options));
+  });
 }
 lockstep_error_t lockstep_batch_submit(lockstep_batch_t batch, lockstep_work_t* work) {
   return guarded([&] { hand_out(required(batch, "batch").batch.submit(), work); });

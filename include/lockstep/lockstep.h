@@ -231,13 +231,17 @@ LOCKSTEP_C_API lockstep_error_t lockstep_recv(lockstep_comm_t comm, void* buffer
 LOCKSTEP_C_API lockstep_error_t lockstep_batch_create(lockstep_comm_t comm, lockstep_batch_t* batch);
 LOCKSTEP_C_API lockstep_error_t lockstep_batch_all_reduce(lockstep_batch_t batch, const void* input,
                                                           void* output, size_t count, lockstep_type_t type,
-                                                          lockstep_op_t op);
+                                                          lockstep_op_t op,
+                                                          const lockstep_options_t* options);
 LOCKSTEP_C_API lockstep_error_t lockstep_batch_broadcast(lockstep_batch_t batch, void* buffer, size_t count,
-                                                         lockstep_type_t type, int root);
+                                                         lockstep_type_t type, int root,
+                                                         const lockstep_options_t* options);
 LOCKSTEP_C_API lockstep_error_t lockstep_batch_send(lockstep_batch_t batch, const void* buffer, size_t count,
-                                                    lockstep_type_t type, int destination, int tag);
+                                                    lockstep_type_t type, int destination, int tag,
+                                                    const lockstep_options_t* options);
 LOCKSTEP_C_API lockstep_error_t lockstep_batch_recv(lockstep_batch_t batch, void* buffer, size_t count,
-                                                    lockstep_type_t type, int source, int tag);
+                                                    lockstep_type_t type, int source, int tag,
+                                                    const lockstep_options_t* options);
 LOCKSTEP_C_API lockstep_error_t lockstep_batch_submit(lockstep_batch_t batch, lockstep_work_t* work);
 LOCKSTEP_C_API void lockstep_batch_free(lockstep_batch_t batch);
 

@@ -120,10 +120,10 @@ TEST(CApiArguments, NoHandleOfAnOperation) {
     float x = 0;
     int done = 0;
     lockstep_work_t work = nullptr;
-    EXPECT_TRUE(refuses_null(lockstep_batch_all_reduce(nullptr, &x, &x, 1, kF32, kSum), "batch"));
-    EXPECT_TRUE(refuses_null(lockstep_batch_broadcast(nullptr, &x, 1, kF32, 0), "batch"));
-    EXPECT_TRUE(refuses_null(lockstep_batch_send(nullptr, &x, 1, kF32, 0, 0), "batch"));
-    EXPECT_TRUE(refuses_null(lockstep_batch_recv(nullptr, &x, 1, kF32, 0, 0), "batch"));
+    EXPECT_TRUE(refuses_null(lockstep_batch_all_reduce(nullptr, &x, &x, 1, kF32, kSum, nullptr), "batch"));
+    EXPECT_TRUE(refuses_null(lockstep_batch_broadcast(nullptr, &x, 1, kF32, 0, nullptr), "batch"));
+    EXPECT_TRUE(refuses_null(lockstep_batch_send(nullptr, &x, 1, kF32, 0, 0, nullptr), "batch"));
+    EXPECT_TRUE(refuses_null(lockstep_batch_recv(nullptr, &x, 1, kF32, 0, 0, nullptr), "batch"));
     EXPECT_TRUE(refuses_null(lockstep_batch_submit(nullptr, nullptr), "batch"));
     EXPECT_TRUE(refuses_null(lockstep_batch_submit(nullptr, &work), "batch"));
     EXPECT_TRUE(refuses_null(lockstep_plan_start(nullptr, nullptr), "plan"));
@@ -271,8 +271,8 @@ TEST(CApiArguments, OfMessages) {
             "no element type 99");
     lockstep_batch_t batch = nullptr;
     ok(lockstep_batch_create(comm, &batch));
-    refused(lockstep_batch_send(batch, &x, 1, kF32, 1, 0), "destination 1");
-    refused(lockstep_batch_recv(batch, nullptr, 1, kF32, 0, 0), "the buffer is null");
+    refused(lockstep_batch_send(batch, &x, 1, kF32, 1, 0, nullptr), "destination 1");
+    refused(lockstep_batch_recv(batch, nullptr, 1, kF32, 0, 0, nullptr), "the buffer is null");
     ok(lockstep_batch_submit(batch, nullptr));  // Neither is in it.
     lockstep_batch_free(batch);
     EXPECT_EQ(work, nullptr);
@@ -295,11 +295,13 @@ TEST(CApiArguments, OfWhatStartsLater) {
       return result;
     };
     expect_refused("input is null", [&](Comm c, float* x) {
-      return submitted(
-          c, [&](auto batch) { return lockstep_batch_all_reduce(batch, nullptr, x, 1, kF32, kSum); });
+      return submitted(c, [&](auto batch) {
+        return lockstep_batch_all_reduce(batch, nullptr, x, 1, kF32, kSum, nullptr);
+      });
     });
     expect_refused("root 1 is out of range", [&](Comm c, float* x) {
-      return submitted(c, [&](auto batch) { return lockstep_batch_broadcast(batch, x, 1, kF32, 1); });
+      return submitted(c,
+                       [&](auto batch) { return lockstep_batch_broadcast(batch, x, 1, kF32, 1, nullptr); });
     });
     const auto run = [](lockstep_error_t made, lockstep_plan_t plan) {
       ok(made);

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -157,6 +158,43 @@ TEST_P(CApiFailures, ADeadlineOfACallEndsIt) {
     }
     board->meet(2);
     lockstep_comm_free(comm);
+  });
+}
+
+// Each kind of operation by its own options, as alone.
+TEST_P(CApiFailures, ADeadlineInABatchEndsIt) {
+  const CMeetingPlace place;
+  Shared<Board> board;
+  run_forked(2, [&](int rank) {
+    std::vector<float> x(5000);  // Too many to be sent with nobody there.
+    lockstep_options_t soon = LOCKSTEP_OPTIONS_INIT;
+    soon.timeout_ms = 20;
+    const auto each = {std::function([&](lockstep_batch_t batch) {
+                         return lockstep_batch_all_reduce(batch, x.data(), x.data(), x.size(), LOCKSTEP_F32,
+                                                          LOCKSTEP_SUM, &soon);
+                       }),
+                       std::function([&](lockstep_batch_t batch) {
+                         return lockstep_batch_broadcast(batch, x.data(), x.size(), LOCKSTEP_F32, 1, &soon);
+                       }),
+                       std::function([&](lockstep_batch_t batch) {
+                         return lockstep_batch_send(batch, x.data(), x.size(), LOCKSTEP_F32, 1, 0, &soon);
+                       }),
+                       std::function([&](lockstep_batch_t batch) {
+                         return lockstep_batch_recv(batch, x.data(), x.size(), LOCKSTEP_F32, 1, 0, &soon);
+                       })};
+    for (const auto& add : each) {
+      lockstep_comm_t comm = place.join(rank, 2, GetParam());
+      if (rank == 0) {
+        lockstep_batch_t batch = nullptr;
+        ok(lockstep_batch_create(comm, &batch));
+        ok(add(batch));
+        EXPECT_EQ(lockstep_batch_submit(batch, nullptr), LOCKSTEP_TIMEOUT);
+        EXPECT_TRUE(last_error_says("the deadline of 20 ms")) << lockstep_last_error();
+        lockstep_batch_free(batch);
+      }
+      board->meet(2);
+      lockstep_comm_free(comm);
+    }
   });
 }
 

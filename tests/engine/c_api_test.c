@@ -196,10 +196,10 @@ static void batches(lockstep_comm_t comm, int rank) {
   fill(a, kCount, 1);
   fill(b, kCount, 2);
   OK(lockstep_batch_create(comm, &batch));
-  OK(lockstep_batch_all_reduce(batch, a, a, kCount, LOCKSTEP_F32, LOCKSTEP_SUM));
-  OK(lockstep_batch_send(batch, b, kCount, LOCKSTEP_F32, 1 - rank, 0));
-  OK(lockstep_batch_recv(batch, c, kCount, LOCKSTEP_F32, 1 - rank, 0));
-  CHECK(lockstep_batch_send(batch, b, kCount, LOCKSTEP_F32, kRanks, 0) == LOCKSTEP_INVALID_ARGUMENT);
+  OK(lockstep_batch_all_reduce(batch, a, a, kCount, LOCKSTEP_F32, LOCKSTEP_SUM, NULL));
+  OK(lockstep_batch_send(batch, b, kCount, LOCKSTEP_F32, 1 - rank, 0, NULL));
+  OK(lockstep_batch_recv(batch, c, kCount, LOCKSTEP_F32, 1 - rank, 0, NULL));
+  CHECK(lockstep_batch_send(batch, b, kCount, LOCKSTEP_F32, kRanks, 0, NULL) == LOCKSTEP_INVALID_ARGUMENT);
   CHECK(strstr(lockstep_last_error(), "destination 2 is out of range") != NULL);
   CHECK(a[0] == 1); /* Nothing starts before submit. */
   OK(lockstep_batch_submit(batch, &work));
@@ -209,7 +209,7 @@ static void batches(lockstep_comm_t comm, int rank) {
   lockstep_work_free(work);
   /* What was submitted is in it no more. */
   fill(b, kCount, (float)rank);
-  OK(lockstep_batch_broadcast(batch, b, kCount, LOCKSTEP_F32, 1));
+  OK(lockstep_batch_broadcast(batch, b, kCount, LOCKSTEP_F32, 1, NULL));
   OK(lockstep_batch_submit(batch, NULL));
   CHECK(a[0] == 2 && b[0] == 1 && b[kCount - 1] == 1);
   OK(lockstep_batch_submit(batch, NULL));
