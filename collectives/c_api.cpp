@@ -33,7 +33,7 @@ lockstep_error_t remember(ErrorCode code, const char* text, int culprit) noexcep
 CallOptions to_options(const lockstep_options_t* options) {
   CallOptions result;
   if (options == nullptr) return result;
-  if (options->timeout_ms >= 0) result.timeout = std::chrono::milliseconds(options->timeout_ms);
+  if (options->timeout_ms != -1) result.timeout = std::chrono::milliseconds(options->timeout_ms);
   result.priority = options->priority;
   if (options->algorithm != nullptr) result.algorithm = options->algorithm;
   result.scale = options->scale;
@@ -104,7 +104,9 @@ lockstep_error_t lockstep_create(const lockstep_init_t* init, lockstep_comm_t* c
       if (init->job_id != nullptr) options.job_id = init->job_id;
       if (init->secret != nullptr) options.secret = init->secret;
       if (init->transports != nullptr) options.transports = init->transports;
-      if (init->timeout_ms > 0) options.timeout = std::chrono::milliseconds(init->timeout_ms);
+      // A zeroed struct asks for the default, so that C++'s 0 has another number here.
+      if (init->timeout_ms != 0)
+        options.timeout = std::chrono::milliseconds(init->timeout_ms == -1 ? 0 : init->timeout_ms);
     }
     *comm = new lockstep_comm{Communicator::create(options)};
   });

@@ -63,7 +63,8 @@ inline constexpr int kAnySource = -1;
 
 /// Options of one call; the defaults are right for almost everyone.
 struct CallOptions {
-  /// Deadline of the operation, from its start; 0 = none. Unset: LOCKSTEP_TIMEOUT (30 minutes).
+  /// Deadline of the operation, from its start; 0 = none, below 0: it has passed. Unset: LOCKSTEP_TIMEOUT
+  /// (30 minutes).
   std::optional<std::chrono::milliseconds> timeout;
   /// Above 0: urgent, on all ranks or on none (otherwise an ErrorCode::mismatch). Among several hosts, or
   /// over any links, urgent calls travel on links of their own, made at the first one, and have an order of

@@ -97,13 +97,13 @@ typedef struct {
   const char* rendezvous; /* as lockstep::InitOptions says; NULL: from the environment */
   const char* job_id;
   const char* secret;
-  int64_t timeout_ms;     /* 0: LOCKSTEP_START_TIMEOUT (120 s) */
+  int64_t timeout_ms;     /* 0: LOCKSTEP_START_TIMEOUT (120 s); -1: none; below -1: it has passed */
   const char* transports; /* as LOCKSTEP_TRANSPORTS; NULL: from the environment */
 } lockstep_init_t;
 
 /* Options of one call; start from LOCKSTEP_OPTIONS_INIT. */
 typedef struct {
-  int64_t timeout_ms; /* -1: LOCKSTEP_TIMEOUT; 0: none */
+  int64_t timeout_ms; /* -1: LOCKSTEP_TIMEOUT; 0: none; below -1: it has passed */
   int priority;
   const char* algorithm;                                                     /* NULL: chosen by the library */
   double scale;                                                              /* premul_sum */

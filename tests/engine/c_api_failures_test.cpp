@@ -161,6 +161,24 @@ TEST_P(CApiFailures, ADeadlineOfACallEndsIt) {
   });
 }
 
+// As in C++, and no default: what is left of a caller's own limit may be less than nothing.
+TEST_P(CApiFailures, ADeadlineThatHasPassedEndsACall) {
+  const CMeetingPlace place;
+  Shared<Board> board;
+  run_forked(2, [&](int rank) {
+    setenv("LOCKSTEP_TIMEOUT", "10s", 1);  // The end of this test where the default counted.
+    lockstep_comm_t comm = place.join(rank, 2, GetParam());
+    if (rank == 0) {
+      lockstep_options_t options = LOCKSTEP_OPTIONS_INIT;
+      options.timeout_ms = -2;
+      EXPECT_EQ(lockstep_barrier(comm, &options, nullptr), LOCKSTEP_TIMEOUT);
+      EXPECT_TRUE(last_error_says("the deadline of 0 ms")) << lockstep_last_error();
+    }
+    board->meet(2);
+    lockstep_comm_free(comm);
+  });
+}
+
 // Each kind of operation by its own options, as alone.
 TEST_P(CApiFailures, ADeadlineInABatchEndsIt) {
   const CMeetingPlace place;

@@ -200,6 +200,30 @@ TEST(CApiCreate, GivesUpOnARankThatDoesNotCome) {
   });
 }
 
+// What 0 is in C++ is -1 here, where a zeroed struct asks for the default.
+TEST(CApiCreate, WaitsHoweverLongItTakes) {
+  const CMeetingPlace place;
+  run_forked(2, [&](int rank) {
+    setenv("LOCKSTEP_START_TIMEOUT", "1ms", 1);
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    lockstep_init_t init = place.init(rank, 2);
+    init.timeout_ms = -1;
+    lockstep_comm_t comm = nullptr;
+    ok(lockstep_create(&init, &comm));
+    lockstep_comm_free(comm);
+  });
+}
+
+TEST(CApiCreate, HasNoTimeLeftForADeadlineThatHasPassed) {
+  const CMeetingPlace place;
+  run_forked(1, [&](int) {
+    lockstep_init_t init = place.init(0, 2);
+    init.timeout_ms = -2;
+    lockstep_comm_t comm = nullptr;
+    EXPECT_EQ(lockstep_create(&init, &comm), LOCKSTEP_TIMEOUT) << lockstep_last_error();
+  });
+}
+
 TEST(CApiCreate, KeepsStrangersOut) {
   Shared<Board> board;
   run_forked(2, [&](int process) {

@@ -243,6 +243,17 @@ class Errors(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "together"):
             lockstep.Communicator.create(rank=0)
 
+    def test_a_start_without_a_limit(self):
+        place = lockstep.Rendezvous("a job", "a secret")
+
+        def rank(number):
+            time.sleep(0.05 * number)
+            with lockstep.Communicator.create(number, 2, place.address, "a job", "a secret", timeout=0) as ranks:
+                return ranks.size
+        with mock.patch.dict(os.environ, LOCKSTEP_START_TIMEOUT="1ms"), ThreadPoolExecutor(2) as pool:
+            self.assertEqual(list(pool.map(rank, range(2))), [2, 2])
+        place.close()
+
 
 class Memory(unittest.TestCase):
     def test_buffers_of_a_dropped_work_live_until_it_has_ended(self):

@@ -41,12 +41,13 @@ class Communicator:
     @classmethod
     def create(cls, rank=None, world_size=None, rendezvous=None, job_id=None, secret=None, timeout=None, transports=None):
         """Joins the group that the arguments describe; what is not given comes from the environment, as InitOptions in
-        <lockstep/communicator.hpp> says: lockstep-run, torchrun, mpirun, srun. Blocks until all ranks are there. timeout: seconds."""
+        <lockstep/communicator.hpp> says: lockstep-run, torchrun, mpirun, srun. Blocks until all ranks are there. timeout: seconds,
+        0 = none, None = LOCKSTEP_START_TIMEOUT."""
         if (rank is None) != (world_size is None):
             raise ValueError("give rank and world_size together, or neither")
         init = Init(rank is not None, whole_number(rank or 0, "rank"), whole_number(world_size or 0, "world_size"),
-                    text(rendezvous, "rendezvous"), text(job_id, "job_id"), text(secret, "secret"), milliseconds(timeout or 0),
-                    text(transports, "transports"))
+                    text(rendezvous, "rendezvous"), text(job_id, "job_id"), text(secret, "secret"),
+                    0 if timeout is None else milliseconds(timeout) or -1, text(transports, "transports"))
         handle = c_void_p()
         library.lockstep_create(byref(init), byref(handle))
         return cls(handle.value)
