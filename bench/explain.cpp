@@ -133,7 +133,7 @@ class Table {
   }
 
   void finish() {
-    if (is_another_at_ > 0)
+    if (is_another_at_ != kNone)
       return void(out_ << "# the choice is none of these (at " << is_another_at_ << " bytes)\n");
     if (worst_ <= 1) return void(out_ << "# the choice is the best measured at every size\n");
     char text[120];
@@ -147,7 +147,8 @@ class Table {
   std::ostream& out_;
   double worst_ = 1;
   std::uint64_t worst_at_ = 0;
-  std::uint64_t is_another_at_ = 0;  // The last of such sizes.
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  std::uint64_t is_another_at_ = kNone;  // The last of such sizes.
 };
 
 }  // namespace
@@ -167,7 +168,8 @@ void explain(Communicator& communicator, Board& board, const Options& options, s
         if (comparison.lines.empty()) continue;
         const std::vector<double> seconds = sampler.measure(comparison.candidates, kEffort);
         for (std::size_t i = 0; i < seconds.size(); ++i) comparison.lines[i].measured = seconds[i];
-        if (prints) table.add(size, comparison.lines);
+        const std::uint64_t count = operation->count(size, type, communicator.size());
+        if (prints) table.add(operation->bytes(count, type, communicator.size()), comparison.lines);
       }
       if (prints) table.finish();
     });

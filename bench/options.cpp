@@ -105,7 +105,10 @@ struct Spelled {
 void add_measuring(CLI::App& app, Options& options, Spelled& spelled) {
   const auto size = as_size();
   app.add_option("operation", spelled.names, "what to measure; several, or all")->default_str("");
-  app.add_option("-b,--minbytes", options.min_bytes, "smallest size, e.g. 8, 64K")->transform(size);
+  app.add_option("-b,--minbytes", options.min_bytes,
+                 "smallest size, e.g. 8, 64K; as in nccl-tests every size is rounded\n"
+                 "down to whole elements, equally many of each rank, be it to none")
+      ->transform(size);
   app.add_option("-e,--maxbytes", options.max_bytes, "largest size, e.g. 64M, 1G")->transform(size);
   app.add_option("-f,--stepfactor", options.factor, "from one size to the next")
       ->check(CLI::Range(1.01, 1e9));

@@ -172,6 +172,15 @@ TEST(LockstepBench, ExplainsByPredictionAndMeasurement) {
     EXPECT_NE(shared.output.find(word), std::string::npos) << word << "\n" << shared.output;
 }
 
+// As the rows of a measurement: no size that was not measured.
+TEST(LockstepBench, ExplainsTheSizesThatItMeasures) {
+  const Outcome outcome = bench("all_gather --ranks 3 -b 13 -e 13 --explain");
+  EXPECT_EQ(outcome.output.find("\n        13 "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("\n        12 "), std::string::npos) << outcome.output;
+  const Outcome none = bench("all_reduce --ranks 1 -b 3 -e 3 --explain");
+  EXPECT_NE(none.output.find("# the choice is none of these (at 0 bytes)"), std::string::npos) << none.output;
+}
+
 // Of threads any memory is addressable.
 TEST(LockstepBench, WhatIsChosenIsAmongWhatIsExplained) {
   const Outcome threads = bench("all_reduce --threads 2 -b 2M -e 2M --explain");
