@@ -109,7 +109,7 @@ inline RaceResult race_for(std::vector<HostPort> addresses, const std::string& s
   std::unique_ptr<AddressRace> race;
   reactor.run_there([&] {
     race = std::make_unique<AddressRace>(
-        reactor, make_handshake_key("job", secret), hello, std::move(addresses),
+        reactor, real_env(), make_handshake_key("job", secret), hello, std::move(addresses),
         [&](AddressRace::Outcome outcome, Status why) {
           const bool connected = outcome == AddressRace::Outcome::connected;
           promise.set_value(

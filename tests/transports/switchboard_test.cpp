@@ -306,6 +306,30 @@ TEST(Switchboard, CallsAgainWhereItsHelloWasLate) {
   EXPECT_EQ(calls_of_a_peer_that_hangs_up_after(kHelloPatience), kLateHelloPatience / kHelloPatience);
 }
 
+/// A peer that is stopped, say: what counts is the deadline of who waits for it.
+TEST(Switchboard, CallsALateOneAsLongAsSomebodyWaits) {
+  auto silent = tcp_listen({"127.0.0.1", 0});
+  std::vector<Result<std::optional<Fd>>> callers;  // To whom nobody ever says a word.
+  for (const int rank : {0, 1}) {                  // Who calls, and who asks to be called.
+    StaticSession session(rank, 2, fresh_store());
+    ASSERT_TRUE(session.store().set_one(address_key(1 - rank), local_address(*silent).text() + " 1").ok());
+    AdvancedEnv env;
+    auto board = Switchboard::make(session, env, std::chrono::seconds(60));
+    ASSERT_TRUE(board.ok()) << board.status().message();
+    env.advance(std::chrono::milliseconds(20) - kConnectDeadline);  // That is over so soon.
+    (*board)->want(1 - rank, 1);
+    for (int calls = 0; calls < 3 * kConnectAttempts; ++calls) {
+      pollfd entry{silent->get(), POLLIN, 0};
+      ASSERT_EQ(poll(&entry, 1, 20'000), 1) << (*board)->take(1 - rank, 1).status().message();
+      callers.push_back(accept_connection(*silent));
+      ASSERT_TRUE(callers.back().ok());
+      const auto still = (*board)->take(1 - rank, 1);
+      ASSERT_TRUE(still.ok()) << still.status().message();
+    }
+    (*board)->forget(1);
+  }
+}
+
 TEST(Switchboard, NamesAPeerByItsNumberInTheGroupThatAsked) {
   auto ranks = meet({"s", "s"});
   ranks[1].board.reset();

@@ -8,9 +8,10 @@
 
 namespace lockstep::internal {
 
-AddressRace::AddressRace(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
+AddressRace::AddressRace(Reactor& reactor, Env& env, const HandshakeKey& key, const HandshakeHello& hello,
                          std::vector<HostPort> addresses, std::function<void(Outcome, Status)> done)
     : reactor_(reactor),
+      env_(env),
       key_(key),
       hello_(hello),
       addresses_(std::move(addresses)),
@@ -24,10 +25,10 @@ void AddressRace::call_next() {
   const std::size_t which = calls_.size();
   if (which == addresses_.size()) return;
   if (which + 1 < addresses_.size()) {
-    timer_ = reactor_.at(real_env().now() + to_nanos(kNextAddressDelay), [this] { call_next(); });
+    timer_ = reactor_.at(env_.now() + to_nanos(kNextAddressDelay), [this] { call_next(); });
   }
   calls_.push_back(std::make_unique<OutgoingCall>(
-      reactor_, key_, hello_, addresses_[which],
+      reactor_, env_, key_, hello_, addresses_[which],
       [this, which](Outcome outcome, Status why) { called(which, outcome, std::move(why)); },
       [this, which] { passed(which); }));
   calls_.back()->start();  // May end the race, and this with it.
@@ -49,9 +50,8 @@ void AddressRace::called(std::size_t which, Outcome outcome, Status why) {
   if (any_passed_) return finish(outcome, std::move(why));
   // The call is still running this function: it ends with the race.
   failures_[which] = std::move(why);
-  any_broken_ |= outcome == Outcome::broken;
-  if (++failed_ == addresses_.size())
-    return finish(any_broken_ ? Outcome::broken : Outcome::refused, all_failed());
+  hope_ = std::max(hope_, outcome);
+  if (++failed_ == addresses_.size()) return finish(hope_, all_failed());
   if (failed_ < calls_.size()) return;
   try {
     call_next();

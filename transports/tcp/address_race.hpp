@@ -18,8 +18,8 @@ class AddressRace {
   using Outcome = OutgoingCall::Outcome;
 
   /// `done` is called once, perhaps before start() returned, and may destroy the race. When every address
-  /// failed, its status says what happened at each; `broken` when one of them might do better next time.
-  AddressRace(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
+  /// failed, its status says what happened at each; the outcome is of the one that leaves most hope.
+  AddressRace(Reactor& reactor, Env& env, const HandshakeKey& key, const HandshakeHello& hello,
               std::vector<HostPort> addresses, std::function<void(Outcome, Status)> done);
   ~AddressRace();
   AddressRace(const AddressRace&) = delete;
@@ -36,6 +36,7 @@ class AddressRace {
   Status all_failed() const;
 
   Reactor& reactor_;
+  Env& env_;
   const HandshakeKey key_;
   const HandshakeHello hello_;
   const std::vector<HostPort> addresses_;
@@ -43,7 +44,7 @@ class AddressRace {
   std::vector<std::unique_ptr<OutgoingCall>> calls_;  // Of the first addresses; null once another passed.
   std::vector<Status> failures_;                      // In the order of the addresses.
   std::size_t failed_ = 0;
-  bool any_broken_ = false;
+  Outcome hope_ = Outcome::refused;  // The most of any that failed.
   bool any_passed_ = false;
   Reactor::Handle timer_ = 0;
   Fd socket_;

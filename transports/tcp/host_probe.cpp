@@ -51,7 +51,7 @@ void HostProbe::start(const std::vector<ProbeTarget>& targets, std::chrono::mill
 void HostProbe::begin(Effort& effort, Call& call) {
   ++call.attempts;
   call.call = std::make_unique<OutgoingCall>(
-      reactor_, key_, effort.hello, call.address,
+      reactor_, real_env(), key_, effort.hello, call.address,
       [this, &effort, &call](OutgoingCall::Outcome outcome, const Status& why) {
         called(effort, call, outcome, why);
       });

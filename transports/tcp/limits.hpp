@@ -49,7 +49,8 @@ inline constexpr std::size_t kMatrixHosts = 16;
 /// Gaps that an error explains, address by address.
 inline constexpr std::size_t kExplainedGaps = 8;
 /// Connecting and its handshake: longer than the accepting side's deadline, because a whole job may stand in
-/// its queue.
+/// its queue. A peer that has taken so long for the handshake alone is late and not lost: it is called again,
+/// as long as somebody waits for it.
 inline constexpr std::chrono::seconds kConnectDeadline{30};
 /// A connection that broke in the handshake is tried so often; a refused one never again, because peers
 /// listen before they publish.

@@ -12,10 +12,11 @@
 
 namespace lockstep::internal {
 
-OutgoingCall::OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello,
+OutgoingCall::OutgoingCall(Reactor& reactor, Env& env, const HandshakeKey& key, const HandshakeHello& hello,
                            const HostPort& to, std::function<void(Outcome, Status)> done,
                            std::function<void()> passed)
     : reactor_(reactor),
+      env_(env),
       handshake_(key, hello, to.text()),
       to_(to),
       peer_(hello.peer),
@@ -39,8 +40,8 @@ Status OutgoingCall::open() {
   events_ = EPOLLOUT;
   watch_ = reactor_.watch(socket_.get(), events_, [this](std::uint32_t) { step(); });
   if (watch_ == 0) return system_error("cannot watch a connection", errno);
-  timer_ = reactor_.at(real_env().now() + to_nanos(kConnectDeadline), [this] {
-    finish(Outcome::broken,
+  timer_ = reactor_.at(env_.now() + to_nanos(kConnectDeadline), [this] {
+    finish(connected_ ? Outcome::silent : Outcome::broken,
            Status(ErrorCode::peer_lost,
                   "no answer from " + to_.text() + " within " + std::to_string(kConnectDeadline.count()) +
                       " s: check that the hosts can reach each other (LOCKSTEP_IFNAME)",

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "lib/base/env.hpp"
 #include "lib/bootstrap/handshake.hpp"
 #include "lib/net/fd.hpp"
 #include "lib/net/reactor.hpp"
@@ -21,18 +22,22 @@ namespace lockstep::internal {
 /// Lives on the reactor's thread: constructed, used and destroyed there, and calls back there.
 class OutgoingCall {
  public:
+  /// Of those that failed each leaves more hope than the one before.
   enum class Outcome : std::uint8_t {
     connected,  ///< take_socket() is an authenticated connection.
     refused,  ///< The other side's system or its handshake said no, or this side's system (`system`): another
               ///< attempt would end the same way.
-    broken,   ///< The connection ended or time ran out: another attempt may succeed.
+    broken,   ///< The connection ended or none came about in time: another attempt may succeed.
+    silent,  ///< The peer's system has a connection that the peer has not answered in time: the peer is late,
+             ///< stopped perhaps, or its host has vanished since. Another attempt tells which.
   };
 
   /// `done` is called once, with words that name no rank, perhaps before start() returned, and may destroy
   /// the call. With `passed`, which is called when the peer has passed the handshake and may not, it comes
   /// with the receipt, and else then.
-  OutgoingCall(Reactor& reactor, const HandshakeKey& key, const HandshakeHello& hello, const HostPort& to,
-               std::function<void(Outcome, Status)> done, std::function<void()> passed = {});
+  OutgoingCall(Reactor& reactor, Env& env, const HandshakeKey& key, const HandshakeHello& hello,
+               const HostPort& to, std::function<void(Outcome, Status)> done,
+               std::function<void()> passed = {});
   ~OutgoingCall() { stop(); }
   OutgoingCall(const OutgoingCall&) = delete;
   OutgoingCall& operator=(const OutgoingCall&) = delete;
@@ -54,6 +59,7 @@ class OutgoingCall {
   void finish(Outcome outcome, Status why);
 
   Reactor& reactor_;
+  Env& env_;
   HandshakeClient handshake_;
   const HostPort to_;
   const int peer_;

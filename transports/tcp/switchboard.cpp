@@ -223,7 +223,7 @@ void Switchboard::call(Key key) {
   effort.called = env_.now();
   if (effort.attempts == 0) effort.began = effort.called;
   effort.call = std::make_unique<AddressRace>(
-      reactor_, key_, hello, ways_to(peer, effort.rail),
+      reactor_, env_, key_, hello, ways_to(peer, effort.rail),
       [this, key](AddressRace::Outcome outcome, Status why) { called(key, outcome, std::move(why)); });
   effort.call->start();
 }
@@ -235,6 +235,10 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) try 
   if (outcome == AddressRace::Outcome::connected) {
     if (!knocked) connected(key, ended->take_socket());
     return;
+  }
+  if (outcome == AddressRace::Outcome::silent) {  // Only who waits knows for how long.
+    effort.attempts = 0;
+    return call(key);
   }
   ++effort.attempts;
   if (outcome == AddressRace::Outcome::broken && tries_again(effort)) return call(key);
