@@ -216,6 +216,7 @@ class Engine final : public Progressor,
   bool has_unattended() const;
 
   // engine_failure.cpp
+  Status requested();
   void apply_requests();
   void revoke(const Status& why);
   void begin_to_fail();
@@ -317,7 +318,7 @@ class Engine final : public Progressor,
   std::atomic<int> state_{0};   // ErrorCode; != 0 once revoked or closed.
   Status reason_;               // Guarded by mutex_.
   const Status out_of_memory_;  // This rank's, from when there was memory for it.
-  Status heard_;                // A peer's reason, found where its link ends; not revoked yet.
+  Status heard_;                // A peer's reason, which it says once; not revoked yet.
   std::vector<bool> lost_;
   std::vector<Nanos> links_ended_;  // When the link for messages to a peer was first found to have; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.

@@ -103,16 +103,19 @@ void Engine::on_loss(int rank, const std::string& evidence) {
       Status(ErrorCode::peer_lost, words_of([&] { return who(rank) + " is gone: " + evidence; }), rank));
 }
 
+/// What other threads know: who is lost, and why the communicator is to end; ok when nobody asks for it. That
+/// stays, since it may explain what a call finds before it is carried out.
+Status Engine::requested() {
+  std::lock_guard guard(request_mutex_);
+  for (std::size_t rank = 0; rank < lost_.size(); ++rank)
+    lost_[rank] = lost_[rank] || requested_losses_[rank];
+  return requested_;
+}
+
 void Engine::apply_requests() {
   if (!has_request_.load(std::memory_order_acquire)) return;
-  Status why;
-  {
-    std::lock_guard guard(request_mutex_);
-    has_request_.store(false, std::memory_order_relaxed);
-    for (std::size_t rank = 0; rank < lost_.size(); ++rank)
-      lost_[rank] = lost_[rank] || requested_losses_[rank];
-    why = std::exchange(requested_, Status());
-  }
+  has_request_.store(false, std::memory_order_relaxed);
+  Status why = requested();
   if (why.ok()) why = heard_;
   if (why.ok()) return;
   // A peer that has done its part and gone may be reported before this rank has looked at what it left.

@@ -94,7 +94,8 @@ Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) 
     text.append(reinterpret_cast<const char*>(piece), *got);
   }
   link.pop();
-  return decode_reason(text.c_str(), group_.size());
+  if (heard_.ok()) heard_ = decode_reason(text.c_str(), group_.size());
+  return heard_;
 }
 
 /// Looks at the head of every link for what no running step would find: probes, revokes, data of a call that
@@ -134,8 +135,10 @@ bool Engine::listen(Nanos now) {
 }
 
 /// A peer that left may have done so because of another's failure. It then said so in shared memory, or on
-/// its links for collectives, behind what it sent before: that is the cause, and not that it is gone.
+/// its links for collectives, behind what it sent before: that is the cause, and not that it is gone. Else
+/// the session may know already whose death made it leave.
 Status Engine::true_cause(const Status& why) try {
+  const Status known = requested();
   if (!heard_.ok()) return heard_;
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
   if (left && domain_ != nullptr) {
@@ -146,7 +149,7 @@ Status Engine::true_cause(const Status& why) try {
     if (link == nullptr) continue;
     if (Status said = last_words(why.culprit(), channel, *link); !said.ok()) return said;
   }
-  return why;
+  return left && !known.ok() ? known : why;
 } catch (const std::bad_alloc&) {
   return why;
 }

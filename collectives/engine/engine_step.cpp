@@ -90,9 +90,6 @@ bool Engine::advance(Operation& operation) try {
   auto progress = advance_run(operation);
   if (!progress.ok()) {
     if (domain_ != nullptr && check_domain()) return true;  // A peer's reason came first.
-    // The session may know already whose death made that peer leave.
-    if (progress.status().code() == ErrorCode::peer_lost) apply_requests();
-    if (state() != ErrorCode::ok) return true;
     Status cause = true_cause(progress.status());
     // Without words, but with a name: of a run that found another fingerprint.
     if (cause.code() == ErrorCode::mismatch && cause.message().empty() && domain_ != nullptr &&

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
 #include "tests/engine/failing_engine.hpp"
 
@@ -54,6 +55,47 @@ TEST_F(LastWords, FindsTheReasonBehindWhatAPeerHasGoneOnTo) {
   link(1).text = std::string(200, 'x') + link(1).text;
   pass(0);
   expect_enough(error_of(waiting));
+}
+
+class Lost : public FailingEngine {
+ protected:
+  /// A barrier that has yet to hear from rank 1, whose link has ended, while rank 2 is lost.
+  Operation& start_without_end() {
+    make(3);
+    link(1);
+    link(2).heads.push_back(frame(FrameKind::data));
+    return start(barrier());
+  }
+  void lose() { engine_->on_loss(2, "its process ended"); }
+  /// As the session's thread does while the call looks at the link: it finds the engine's lock taken.
+  Status error_of_call_meanwhile(Operation& call) {
+    link(1).ended = true;
+    link(1).in_next_peek = [this] { std::thread([this] { lose(); }).join(); };
+    pass(0);
+    return error_of(call);
+  }
+};
+
+TEST_F(Lost, MadeTheOtherPeerLeave) {
+  Operation& waiting = start_without_end();
+  link(1).ended = true;
+  lose();
+  EXPECT_EQ(error_of(waiting).culprit(), 2) << error_of(waiting).message();
+}
+
+TEST_F(Lost, MadeTheOtherPeerLeaveThatIsFoundToHaveLeftMeanwhile) {
+  const Status error = error_of_call_meanwhile(start_without_end());
+  EXPECT_EQ(error.culprit(), 2) << error.message();
+}
+
+// It says it once.
+TEST_F(Lost, IsNamedByTheOtherPeersLastWordsToo) {
+  Operation& waiting = start_without_end();
+  link(1).heads.push_back(frame(FrameKind::revoke, 0, 10));
+  link(1).text = "3 2 no way";
+  const Status error = error_of_call_meanwhile(waiting);
+  EXPECT_EQ(error.culprit(), 2) << error.message();
+  EXPECT_NE(error.message().find("no way"), std::string::npos) << error.message();
 }
 
 class EndedMessage : public FailingEngine {

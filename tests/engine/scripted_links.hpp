@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -39,6 +40,7 @@ class ScriptedLink final : public Link {
   }
   bool may_begin() const override { return begins; }
   Result<const FrameHeader*> peek(const Awaited*) override {
+    if (const auto meanwhile = std::exchange(in_next_peek, nullptr)) meanwhile();
     if (!heads.empty()) return &heads.front();
     if (ended) return kEnded;
     return nullptr;
@@ -66,6 +68,7 @@ class ScriptedLink final : public Link {
   std::size_t room = 2 * kEagerBytes;
   bool here = true;  // Payloads.
   bool ended = false, reaches = true;
+  std::function<void()> in_next_peek;
   std::string text;
   std::deque<FrameHeader> heads, sent;
   std::vector<std::span<std::byte>> expected;
