@@ -67,13 +67,9 @@ struct Layout {
   int hosts;
 };
 
-/// Not over UCX: a survivor that leaves is blamed there by another one in one of some 40 runs, for a cause
-/// not found yet.
 std::vector<Layout> layouts() {
   std::vector<Layout> all{{"auto", 2}};
-  for (const std::string transports : testing::transports_here()) {
-    if (transports != "ucx") all.push_back({transports, 1});
-  }
+  for (const char* const transports : testing::transports_here()) all.push_back({transports, 1});
   return all;
 }
 
