@@ -249,6 +249,7 @@ class Engine final : public Progressor,
   bool heed_domain();
   Status on_probe(int peer, Channel channel, const FrameHeader& header);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
+  void take_up_links_of(int peer);
   Status true_cause(const Status& why);
   bool may_await_cause(int peer);
   Status last_words(int peer, Channel channel, Link& link);

@@ -134,6 +134,13 @@ bool Engine::listen(Nanos now) {
   return status.ok();
 }
 
+/// Before the links of a peer that is gone are looked at: its word may have come on one that nobody here has
+/// asked for yet.
+void Engine::take_up_links_of(int peer) {
+  if (transport_->existing_link(peer, Channel::collective) == nullptr)
+    static_cast<void>(transport_->service());
+}
+
 /// A peer that left may have done so because of another's failure. It then said so in shared memory, or on
 /// its links for collectives, behind what it sent before: that is the cause, and not that it is gone. Else
 /// the session may know already whose death made it leave.
@@ -144,6 +151,7 @@ Status Engine::true_cause(const Status& why) try {
   if (left && domain_ != nullptr) {
     if (Status said = reason_in_domain(); !said.ok()) return said;
   }
+  if (left && transport_) take_up_links_of(why.culprit());
   for (const Channel channel : {Channel::collective, Channel::urgent}) {
     Link* link = left && transport_ ? transport_->existing_link(why.culprit(), channel) : nullptr;
     if (link == nullptr) continue;
@@ -160,9 +168,7 @@ Status Engine::true_cause(const Status& why) try {
 std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   if (why.code() != ErrorCode::peer_lost || peer < 0) return why;
   if (domain_ != nullptr) return true_cause(why);
-  // Its word may have come on a link that nobody has asked for yet.
-  if (transport_->existing_link(peer, Channel::collective) == nullptr)
-    static_cast<void>(transport_->service());
+  take_up_links_of(peer);
   bool may_say_more = false;
   for (const Channel channel : {Channel::collective, Channel::urgent}) {
     Link* link = transport_->existing_link(peer, channel);

@@ -36,6 +36,16 @@ TEST_F(LastWords, FindsTheReasonOnAnyLinkWhereOneHasEnded) {
   expect_enough(error_of(waiting));
 }
 
+TEST_F(LastWords, FindsTheReasonOnALinkThatNobodyHasAskedForYet) {
+  make(2);
+  link(1, Channel::urgent).ended = true;
+  say_enough(link(1));
+  transport_->unasked.insert({1, Channel::collective});
+  Call urgent = barrier();
+  urgent.priority = 1;
+  expect_enough(error_of(start(urgent)));
+}
+
 TEST_F(LastWords, FindsTheReasonBehindAMessageThatIsHalfTaken) {
   make(2);
   link(1).heads.push_back(frame(FrameKind::data, 3, 100));

@@ -84,9 +84,12 @@ class ScriptedTransport final : public Transport {
     if (known == nullptr) wanted.insert({peer, channel});
     return known;
   }
-  Status service() override { return {}; }
+  Status service() override {
+    unasked.clear();
+    return {};
+  }
   Link* existing_link(int peer, Channel channel) override {
-    const auto found = links_.find({peer, channel});
+    const auto found = unasked.contains({peer, channel}) ? links_.end() : links_.find({peer, channel});
     return found != links_.end() ? &found->second : nullptr;
   }
   bool link_is_under_way(int peer, Channel channel) override { return under_way.contains({peer, channel}); }
@@ -101,8 +104,9 @@ class ScriptedTransport final : public Transport {
 
   bool reaches = true;
   std::set<std::pair<int, Channel>> wanted, under_way;
-  std::set<int> forced;  // Whose links were withdrawn by force.
-  int held = 0;          // So many withdrawals without force are in vain.
+  std::set<std::pair<int, Channel>> unasked;  // Of the links those that are there from the next service() on.
+  std::set<int> forced;                       // Whose links were withdrawn by force.
+  int held = 0;                               // So many withdrawals without force are in vain.
   int withdrawals = 0;
 
  private:
