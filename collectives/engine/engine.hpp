@@ -4,13 +4,14 @@
 // Progress is made by whoever calls: a thread in wait() drives every operation; operations that nobody waits
 // for are stepped by the reactor's thread; a simulator calls step(). One lock guards everything; it is never
 // held while sleeping.
-//   engine.cpp          starting operations: validation, order
-//   engine_launch.cpp   from a call to what runs: shape, selection, program
-//   engine_attempt.cpp  the short path of blocking and small calls: attempts before anybody waits
-//   engine_step.cpp     one pass over what is in flight
-//   engine_wait.cpp     waiting: spin, yield, sleep; the reactor's side
-//   engine_failure.cpp  revokes: loss, deadline, abort; what operations end with and survivors are told
-//   engine_peers.cpp    what peers tell and are asked: revokes, probes, mismatches
+//   engine.cpp            starting operations: validation, order
+//   engine_launch.cpp     from a call to what runs: shape, selection, program
+//   engine_attempt.cpp    the short path of blocking and small calls: attempts before anybody waits
+//   engine_step.cpp       one pass over what is in flight
+//   engine_wait.cpp       waiting: spin, yield, sleep; the reactor's side
+//   engine_failure.cpp    revokes: loss, deadline, abort; what operations end with and survivors are told
+//   engine_peers.cpp      what peers tell and are asked: revokes, probes, mismatches
+//   engine_last_words.cpp whose doing it is that a peer has left
 #pragma once
 
 #include <array>
@@ -243,16 +244,20 @@ class Engine final : public Progressor,
   void revoke_without_memory();
   Status of_this_rank(const Status& cause) const;
 
+  // engine_last_words.cpp
+  void take_up_links_of(int peer);
+  Status true_cause(const Status& why);
+  bool awaits_word(const Status& why);
+  bool has_link_under_way(int peer) const;
+  bool may_await_cause(int peer);
+  Status last_words(int peer, Channel channel, Link& link);
+
   // engine_peers.cpp
   Status reason_in_domain() const;
   bool check_domain();
   bool heed_domain();
   Status on_probe(int peer, Channel channel, const FrameHeader& header);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
-  void take_up_links_of(int peer);
-  Status true_cause(const Status& why);
-  bool may_await_cause(int peer);
-  Status last_words(int peer, Channel channel, Link& link);
   Status scan_links();
   bool listen(Nanos now);
   void ask_around(Nanos now);
@@ -321,7 +326,7 @@ class Engine final : public Progressor,
   const Status out_of_memory_;  // This rank's, from when there was memory for it.
   Status heard_;                // A peer's reason, which it says once; not revoked yet.
   std::vector<bool> lost_;
-  std::vector<Nanos> links_ended_;  // When the link for messages to a peer was first found to have; 0: not.
+  std::vector<Nanos> links_ended_;  // When one to a peer was first found to have without a word; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
   bool failing_ = false;              // The communicator has ended, and what is under way is about to.
