@@ -6,13 +6,6 @@
 
 namespace lockstep::internal {
 
-/// Before the links of a peer that is gone are looked at: its word may have come on one that nobody here has
-/// asked for yet.
-void Engine::take_up_links_of(int peer) {
-  if (transport_->existing_link(peer, Channel::collective) == nullptr)
-    static_cast<void>(transport_->service());
-}
-
 /// A peer that left may have done so because of another's failure. It then said so in shared memory, or on
 /// its links for collectives, behind what it sent before: that is the cause, and not that it is gone. Else
 /// the session may know already whose death made it leave.
@@ -23,7 +16,8 @@ Status Engine::true_cause(const Status& why) try {
   if (left && domain_ != nullptr) {
     if (Status said = reason_in_domain(); !said.ok()) return said;
   }
-  if (left && transport_) take_up_links_of(why.culprit());
+  // Its word may have come on a link that nobody has asked for yet.
+  if (left && transport_) static_cast<void>(transport_->service());
   for (const Channel channel : {Channel::collective, Channel::urgent}) {
     Link* link = left && transport_ ? transport_->existing_link(why.culprit(), channel) : nullptr;
     if (link == nullptr) continue;
@@ -34,29 +28,18 @@ Status Engine::true_cause(const Status& why) try {
   return why;
 }
 
-/// Whether a call that failed so waits a moment, since the word of the peer that left may come on a link that
-/// is being made.
-bool Engine::awaits_word(const Status& why) {
-  return why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size() &&
-         transport_ && has_link_under_way(why.culprit()) && may_await_cause(why.culprit());
-}
-
-bool Engine::has_link_under_way(int peer) const {
-  return transport_->link_is_under_way(peer, Channel::collective) ||
-         transport_->link_is_under_way(peer, Channel::urgent);
-}
-
 /// As true_cause(), where messages alone need the peer: the calls under way may yet end well with what it has
 /// sent them, so nothing of that is dropped. The link for collectives may also be the later one to end. What
 /// it says it says once, so the communicator is revoked for it.
 std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   if (why.code() != ErrorCode::peer_lost || peer < 0) return why;
   if (domain_ != nullptr) return true_cause(why);
-  take_up_links_of(peer);
-  bool may_say_more = has_link_under_way(peer);
+  static_cast<void>(transport_->service());
+  bool may_say_more = false;
   for (const Channel channel : {Channel::collective, Channel::urgent}) {
     Link* link = transport_->existing_link(peer, channel);
     auto head = link != nullptr ? link->peek() : nullptr;
+    if (link == nullptr) may_say_more |= transport_->link_is_under_way(peer, channel);
     if (link == nullptr || !head.ok()) continue;
     may_say_more = true;
     if (heard_.ok() && *head != nullptr && (*head)->kind == FrameKind::revoke)
@@ -69,8 +52,8 @@ std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   return may_say_more && may_await_cause(peer) ? std::nullopt : std::optional(why);
 }
 
-/// Whether what needs `peer`, which has left, may still wait to be told why: for a while, and not until the
-/// deadlines of messages, which would end the whole communicator.
+/// Whether messages that need `peer`, which has left, may still wait to be told why: for a while, and not
+/// until their own deadlines, which would end the whole communicator.
 bool Engine::may_await_cause(int peer) {
   Nanos& since = links_ended_[static_cast<std::size_t>(peer)];
   const Nanos now = env_.now();

@@ -91,7 +91,6 @@ bool Engine::advance(Operation& operation) try {
   if (!progress.ok()) {
     if (domain_ != nullptr && check_domain()) return true;  // A peer's reason came first.
     Status cause = true_cause(progress.status());
-    if (awaits_word(cause)) return false;
     // Without words, but with a name: of a run that found another fingerprint.
     if (cause.code() == ErrorCode::mismatch && cause.message().empty() && domain_ != nullptr &&
         cause.culprit() >= 0) {

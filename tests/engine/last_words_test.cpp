@@ -46,29 +46,6 @@ TEST_F(LastWords, FindsTheReasonOnALinkThatNobodyHasAskedForYet) {
   expect_enough(error_of(start(urgent)));
 }
 
-TEST_F(LastWords, AwaitsTheReasonWhereALinkIsBeingMade) {
-  for (const bool comes : {true, false}) {
-    make(2);
-    link(1, Channel::urgent).ended = true;
-    transport_->under_way.insert({1, Channel::collective});
-    Call urgent = barrier();
-    urgent.priority = 1;
-    const Operation& waiting = start(urgent);
-    pass(0);
-    pass(kExplanationWait);
-    EXPECT_FALSE(waiting.done);
-    if (comes) say_enough(link(1));
-    pass(1);
-    if (comes) {
-      expect_enough(error_of(waiting));
-    } else {
-      EXPECT_EQ(error_of(waiting).code(), ErrorCode::peer_lost);
-    }
-    engine_->release(operations_.back());
-    operations_.pop_back();
-  }
-}
-
 TEST_F(LastWords, FindsTheReasonBehindAMessageThatIsHalfTaken) {
   make(2);
   link(1).heads.push_back(frame(FrameKind::data, 3, 100));
