@@ -51,7 +51,9 @@ void AddressRace::called(std::size_t which, Outcome outcome, Status why) {
   // The call is still running this function: it ends with the race.
   failures_[which] = std::move(why);
   hope_ = std::max(hope_, outcome);
-  if (++failed_ == addresses_.size()) return finish(hope_, all_failed());
+  any_refused_ |= outcome == Outcome::refused;
+  if (++failed_ == addresses_.size())
+    return finish(any_refused_ ? std::min(hope_, Outcome::broken) : hope_, all_failed());
   if (failed_ < calls_.size()) return;
   try {
     call_next();

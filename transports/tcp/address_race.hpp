@@ -18,7 +18,8 @@ class AddressRace {
   using Outcome = OutgoingCall::Outcome;
 
   /// `done` is called once, perhaps before start() returned, and may destroy the race. When every address
-  /// failed, its status says what happened at each; the outcome is of the one that leaves most hope.
+  /// failed, its status says what happened at each; the outcome is of the one that leaves most hope, but no
+  /// silence counts where another address refused.
   AddressRace(Reactor& reactor, Env& env, const HandshakeKey& key, const HandshakeHello& hello,
               std::vector<HostPort> addresses, std::function<void(Outcome, Status)> done);
   ~AddressRace();
@@ -45,6 +46,7 @@ class AddressRace {
   std::vector<Status> failures_;                      // In the order of the addresses.
   std::size_t failed_ = 0;
   Outcome hope_ = Outcome::refused;  // The most of any that failed.
+  bool any_refused_ = false;
   bool any_passed_ = false;
   Reactor::Handle timer_ = 0;
   Fd socket_;

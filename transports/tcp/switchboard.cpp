@@ -150,7 +150,7 @@ bool Switchboard::is_under_way(int peer, std::uint64_t channel) {
   const auto found = slots_.find({peer, channel});
   if (found == slots_.end()) return false;
   const Slot& slot = found->second;
-  return slot.socket || (slot.wanted && !slot.taken && slot.failure.ok());
+  return slot.socket || ((slot.wanted || slot.coming) && !slot.taken && slot.failure.ok());
 }
 
 void Switchboard::forget(std::uint64_t channel) {
@@ -164,6 +164,11 @@ void Switchboard::forget(std::uint64_t channel) {
     slots_.erase(found);
     if (under_way) post([this, key] { give_up_effort(key); });
   }
+}
+
+bool Switchboard::is_forgotten(std::uint64_t channel) {
+  std::lock_guard lock(mutex_);
+  return forgotten_.has(channel);
 }
 
 void Switchboard::Forgotten::add(std::uint64_t channel) {
@@ -182,6 +187,13 @@ void Switchboard::attach(int eventfd) {
 void Switchboard::detach(int eventfd) {
   std::lock_guard lock(mutex_);
   attached_.erase(eventfd);
+}
+
+std::uint64_t Switchboard::drain(int eventfd) {
+  std::lock_guard lock(mutex_);
+  std::uint64_t rung = 0;
+  [[maybe_unused]] const ssize_t drained = ::read(eventfd, &rung, sizeof rung);
+  return changes();
 }
 
 void Switchboard::announce_change() {
@@ -237,6 +249,7 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) try 
     return;
   }
   if (outcome == AddressRace::Outcome::silent) {  // Only who waits knows for how long.
+    if (is_forgotten(key.second)) return give_up_effort(key);
     effort.attempts = 0;
     return call(key);
   }
@@ -262,18 +275,28 @@ HandshakeStatus Switchboard::admit(const HandshakeHello& hello) const {
 }
 
 void Switchboard::accepted(Fd socket, const HandshakeHello& hello) try {
+  if (hello.service == HandshakeService::link)
+    return accepted_link({hello.rank, hello.channel}, std::move(socket));
   if (!send_receipt(socket)) return;                     // The peer calls again.
   if (hello.service == HandshakeService::probe) return;  // It knows by now.
-  if (hello.service == HandshakeService::knock) {
-    // Who knocks comes by the rail on which it wants to be called.
-    const std::string here = local_address(socket).host;
-    const auto at = std::find_if(addresses().begin(), addresses().end(),
-                                 [&](const HostPort& address) { return address.host == here; });
-    return knocked({hello.rank, hello.channel}, static_cast<int>(at - addresses().begin()));
-  }
-  connected({hello.rank, hello.channel}, std::move(socket));
+  // Who knocks comes by the rail on which it wants to be called.
+  const std::string here = local_address(socket).host;
+  const auto at = std::find_if(addresses().begin(), addresses().end(),
+                               [&](const HostPort& address) { return address.host == here; });
+  knocked({hello.rank, hello.channel}, static_cast<int>(at - addresses().begin()));
 } catch (const std::bad_alloc&) {  // The peer has a connection that ended.
   fail_without_memory({hello.rank, hello.channel});
+}
+
+// From the receipt on the peer may speak, and end another link: whoever sees that shall find this one under
+// way.
+void Switchboard::accepted_link(Key key, Fd socket) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!send_receipt(socket)) return;  // The peer calls again.
+    if (!forgotten_.has(key.second)) slots_[key].coming = true;
+  }
+  connected(key, std::move(socket));
 }
 
 // A peer that asks for a forgotten channel is called, too: it shall see the connection end.

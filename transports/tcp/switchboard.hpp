@@ -67,6 +67,8 @@ class Switchboard {
   /// `eventfd` is written to whenever changes() rises, until detach() returned.
   void attach(int eventfd);
   void detach(int eventfd);
+  /// Empties `eventfd` of what was written to it for all changes so far, and returns changes().
+  std::uint64_t drain(int eventfd);
 
   /// What connections to `peer` are to be watched by; null inside a host, whose kernel does not fall silent.
   SilenceWatch* silence_watch(int peer) { return on_this_host(peer) ? nullptr : &silence_watch_; }
@@ -91,6 +93,7 @@ class Switchboard {
   };
   struct Slot {
     bool wanted = false;
+    bool coming = false;  // The peer knows that it is connected.
     bool taken = false;
     std::optional<Fd> socket;
     Status failure;  // Without the name of the peer, which its words go on from.
@@ -117,11 +120,13 @@ class Switchboard {
   void called(Key key, AddressRace::Outcome outcome, Status why);
   HandshakeStatus admit(const HandshakeHello& hello) const;
   void accepted(Fd socket, const HandshakeHello& hello);
+  void accepted_link(Key key, Fd socket);
   void knocked(Key key, int rail);
   void connected(Key key, Fd socket);
   void fail(Key key, Status why);
   void fail_without_memory(Key key);
   void give_up_effort(Key key);
+  bool is_forgotten(std::uint64_t channel);
   void announce_change();  // mutex_ held.
   void post(std::function<void()> task);
   bool on_this_host(int peer) const;

@@ -15,11 +15,8 @@ Result<std::unique_ptr<SwitchboardBell>> SwitchboardBell::hang(Switchboard& swit
 }
 
 bool SwitchboardBell::changed() {
-  if (switchboard_ == nullptr) return false;
-  const std::uint64_t changes = switchboard_->changes();
-  if (changes == std::exchange(seen_, changes)) return false;
-  std::uint64_t rung = 0;
-  [[maybe_unused]] const ssize_t drained = ::read(fd_.get(), &rung, sizeof rung);
+  if (switchboard_ == nullptr || switchboard_->changes() == seen_) return false;
+  seen_ = switchboard_->drain(fd_.get());
   return true;
 }
 

@@ -92,8 +92,11 @@ Result<Link*> TcpTransport::link(int peer, Channel channel) {
 bool TcpTransport::link_is_under_way(int peer, Channel channel) {
   const Slot& slot = this->slot(peer, channel);
   if (closed_ || slot.link || !slot.failure.ok()) return false;
-  const int next = static_cast<int>(slot.sockets.size());
-  return next > 0 || switchboard_.is_under_way(world_rank(peer), wire_channel(group_, channel, next));
+  if (!slot.sockets.empty()) return true;
+  for (int i = 0; i < switchboard_.sockets_per_link(); ++i) {
+    if (switchboard_.is_under_way(world_rank(peer), wire_channel(group_, channel, i))) return true;
+  }
+  return false;
 }
 
 // Takes what the switchboard has for one link, and builds the link when that is all.
