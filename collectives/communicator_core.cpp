@@ -143,7 +143,7 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   });
   auto part = color < 0 ? std::shared_ptr<CommunicatorCore>() : make_part(color, ranks);
   if (!part.ok()) {
-    end_without_part(part.status());
+    end_as_unable("split", part.status());
     return part;
   }
   CallBuilder barrier(Collective::barrier, *engine_, {});
@@ -166,11 +166,11 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make_part(int color,
   return make(world_, id, name, world_ranks, timeout, still_wanted(), ranks);
 }
 
-/// The others would wait for this rank until then. Of a loss the engine has heard by itself.
-void CommunicatorCore::end_without_part(const Status& why) {
+/// Of a loss the engine has heard by itself, unless by a message.
+void CommunicatorCore::end_as_unable(const char* act, const Status& why) {
   const int culprit = why.culprit() < 0 ? rank() : why.culprit();
   engine_->request_revoke(
-      Status(why.code(), engine_->who(rank()) + " cannot split: " + why.message(), culprit));
+      Status(why.code(), engine_->who(rank()) + " cannot " + act + ": " + why.message(), culprit));
 }
 
 /// Of those whom the end of this one found behind its barrier some may use the part: they hear why this rank

@@ -83,6 +83,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   Status finalize();
   /// Ends it on all ranks, and what is being set up on it.
   void abort(std::string_view reason);
+  /// As abort(), by a rank that cannot `act` as all of them do, because of `why`: the others may wait for it.
+  void end_as_unable(const char* act, const Status& why);
 
   /// While it lives, an abort of `whole` ends `part` too, which nobody else can name yet.
   class SetUp {
@@ -102,7 +104,6 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
                    std::vector<int> world_ranks);
   void watch_losses();
   Result<std::shared_ptr<CommunicatorCore>> make_part(int color, const std::vector<int>& ranks);
-  void end_without_part(const Status& why);
   void give_up(CommunicatorCore& part);
 
   std::shared_ptr<World> world_;

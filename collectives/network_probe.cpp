@@ -156,7 +156,10 @@ Result<Network> measure_network(const std::shared_ptr<World>& world, std::uint64
   auto left = deadline.left_for("measuring the network");
   if (!left.ok()) return left.status();
   auto measured = NetworkProbe((*core)->engine(), *left).run();
-  if (!measured.ok()) return measured.status();
+  if (!measured.ok()) {  // A message of its own may have failed, of which the others know nothing.
+    (*core)->end_as_unable("measure the network", measured.status());
+    return measured.status();
+  }
   LOCKSTEP_RETURN_IF_ERROR((*core)->finalize());
   return coarse(*measured);
 }
