@@ -115,6 +115,7 @@ void FaultRank::run_first(const MeetingPlace& place) {
     if (!at_start) throw;
     const std::string wrong = round_.judge(error, rank_, round_.victim);
     if (!wrong.empty()) ADD_FAILURE() << "rank " << rank_ << ": " << wrong;
+    board_.heard.fetch_add(1);  // Others may have their group already.
     return;
   }
   // What may come from others is waited for when one has left, or is lost and only its links say so.
