@@ -8,10 +8,12 @@
 #include "lib/net/stream_io.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/transports/switchboard_fixtures.hpp"
+#include "transports/tcp/limits.hpp"
 
 namespace lockstep::internal {
 namespace {
 
+using testing::AdvancedEnv;
 using testing::hello_of;
 using testing::meet;
 using testing::race_for;
@@ -42,6 +44,19 @@ TEST(AddressRace, SaysWhatHappenedAtEveryAddress) {
   EXPECT_EQ(lost.why.message(), "none of its addresses answers:" + line + line);
   const RaceResult refused = race_for({nobody, ranks[1].board->addresses().front()}, "wrong");
   EXPECT_EQ(refused.why.code(), ErrorCode::unauthorized) << refused.why.message();
+}
+
+// Behind a silent address may be somebody else, and the peer gone.
+TEST(AddressRace, IsSilentWhereNoAddressRefused) {
+  auto silent = tcp_listen({"127.0.0.1", 0}), too = tcp_listen({"127.0.0.1", 0});
+  const HostPort nobody = local_address(tcp_listen({"127.0.0.1", 0}).value());
+  AdvancedEnv env;
+  env.advance(std::chrono::milliseconds(500) - kConnectDeadline);  // That is over so soon.
+  const auto outcome = [&](const HostPort& other) {
+    return race_for({local_address(*silent), other}, "s", hello_of(0, 1), env).outcome;
+  };
+  EXPECT_EQ(outcome(local_address(*too)), AddressRace::Outcome::silent);
+  EXPECT_EQ(outcome(nobody), AddressRace::Outcome::broken);
 }
 
 // Somebody may be there, and too busy: it is called again.

@@ -102,14 +102,26 @@ inline HandshakeHello hello_of(int rank, int peer) {
   return hello;
 }
 
+/// Real time, but for what a test adds.
+class AdvancedEnv final : public Env {
+ public:
+  Nanos now() noexcept override { return real_env().now() + ahead_.load(); }
+  std::uint64_t random() noexcept override { return real_env().random(); }
+  void wake_at(Nanos when) noexcept override { real_env().wake_at(when); }
+  void advance(std::chrono::nanoseconds by) { ahead_ += to_nanos(by); }
+
+ private:
+  std::atomic<Nanos> ahead_{0};
+};
+
 inline RaceResult race_for(std::vector<HostPort> addresses, const std::string& secret,
-                           const HandshakeHello& hello = hello_of(0, 1)) {
+                           const HandshakeHello& hello = hello_of(0, 1), Env& env = real_env()) {
   Reactor& reactor = Reactor::instance();
   std::promise<RaceResult> promise;
   std::unique_ptr<AddressRace> race;
   reactor.run_there([&] {
     race = std::make_unique<AddressRace>(
-        reactor, real_env(), make_handshake_key("job", secret), hello, std::move(addresses),
+        reactor, env, make_handshake_key("job", secret), hello, std::move(addresses),
         [&](AddressRace::Outcome outcome, Status why) {
           const bool connected = outcome == AddressRace::Outcome::connected;
           promise.set_value(

@@ -23,6 +23,7 @@ namespace lockstep::internal {
 namespace {
 
 using testing::address_key;
+using testing::AdvancedEnv;
 using testing::await;
 using testing::expect_connected;
 using testing::fresh_store;
@@ -265,18 +266,6 @@ TEST(Switchboard, BlamesNobodyForItsOwnLackOfDescriptors) {
             std::string::npos)
       << taken.status().message();
 }
-
-/// Real time, but for what a test adds.
-class AdvancedEnv final : public Env {
- public:
-  Nanos now() noexcept override { return real_env().now() + ahead_.load(); }
-  std::uint64_t random() noexcept override { return real_env().random(); }
-  void wake_at(Nanos when) noexcept override { real_env().wake_at(when); }
-  void advance(std::chrono::nanoseconds by) { ahead_ += to_nanos(by); }
-
- private:
-  std::atomic<Nanos> ahead_{0};
-};
 
 /// How often rank 0 calls a peer that hangs up, each time after `patience`.
 int calls_of_a_peer_that_hangs_up_after(std::chrono::milliseconds patience) {
