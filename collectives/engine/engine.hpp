@@ -245,7 +245,10 @@ class Engine final : public Progressor,
   Status of_this_rank(const Status& cause) const;
 
   // engine_last_words.cpp
+  enum class LastWord : std::uint8_t { none, awaited, behind_data, heard };
   Status true_cause(const Status& why);
+  LastWord last_word_of(int peer);
+  bool awaits_word(const Status& why);
   bool may_await_cause(int peer);
   Status last_words(int peer, Channel channel, Link& link);
 
@@ -323,7 +326,7 @@ class Engine final : public Progressor,
   const Status out_of_memory_;  // This rank's, from when there was memory for it.
   Status heard_;                // A peer's reason, which it says once; not revoked yet.
   std::vector<bool> lost_;
-  std::vector<Nanos> links_ended_;  // When the link for messages to a peer was first found to have; 0: not.
+  std::vector<Nanos> links_ended_;  // When one to a peer was first found to have without a word; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
   bool failing_ = false;              // The communicator has ended, and what is under way is about to.

@@ -28,42 +28,67 @@ Status Engine::true_cause(const Status& why) try {
   return why;
 }
 
+/// What `peer`, which has left, may still say, on links that are here or being made. Takes a word that is at
+/// the head of one, and nothing else.
+Engine::LastWord Engine::last_word_of(int peer) {
+  static_cast<void>(transport_->service());
+  LastWord most = LastWord::none;
+  for (const Channel channel : {Channel::collective, Channel::urgent}) {
+    Link* link = transport_->existing_link(peer, channel);
+    auto head = link != nullptr ? link->peek() : nullptr;
+    const bool may_come = link != nullptr ? head.ok() : transport_->link_is_under_way(peer, channel);
+    if (!may_come) continue;
+    const bool is_here = link != nullptr && *head != nullptr;
+    const bool is_word = is_here && (*head)->kind == FrameKind::revoke;
+    most = std::max(most, is_here && !is_word ? LastWord::behind_data : LastWord::awaited);
+    if (is_word && heard_.ok()) heard_ = on_revoke(peer, **head, *link).status();
+  }
+  return heard_.ok() ? most : LastWord::heard;
+}
+
+/// Whether a call that has failed so waits a moment, since the word of the peer that left may be on its way.
+/// What lies behind data is for true_cause() to find, which drops them.
+bool Engine::awaits_word(const Status& why) try {
+  const int peer = why.culprit();
+  return why.code() == ErrorCode::peer_lost && peer >= 0 && peer < group_.size() && domain_ == nullptr &&
+         transport_ && requested().ok() && last_word_of(peer) == LastWord::awaited && may_await_cause(peer);
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
 /// As true_cause(), where messages alone need the peer: the calls under way may yet end well with what it has
 /// sent them, so nothing of that is dropped. The link for collectives may also be the later one to end. What
 /// it says it says once, so the communicator is revoked for it.
 std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   if (why.code() != ErrorCode::peer_lost || peer < 0) return why;
   if (domain_ != nullptr) return true_cause(why);
-  static_cast<void>(transport_->service());
-  bool may_say_more = false;
-  for (const Channel channel : {Channel::collective, Channel::urgent}) {
-    Link* link = transport_->existing_link(peer, channel);
-    auto head = link != nullptr ? link->peek() : nullptr;
-    if (link == nullptr) may_say_more |= transport_->link_is_under_way(peer, channel);
-    if (link == nullptr || !head.ok()) continue;
-    may_say_more = true;
-    if (heard_.ok() && *head != nullptr && (*head)->kind == FrameKind::revoke)
-      heard_ = on_revoke(peer, **head, *link).status();
-  }
-  if (!heard_.ok()) {
+  const LastWord word = last_word_of(peer);
+  if (word == LastWord::heard) {
     has_request_.store(true, std::memory_order_release);
     return heard_;
   }
-  return may_say_more && may_await_cause(peer) ? std::nullopt : std::optional(why);
+  return word != LastWord::none && may_await_cause(peer) ? std::nullopt : std::optional(why);
 }
 
-/// Whether messages that need `peer`, which has left, may still wait to be told why: for a while, and not
-/// until their own deadlines, which would end the whole communicator.
+/// Whether what needs `peer`, which has left, may still wait to be told why: for a while, and not until
+/// deadlines, which would end the whole communicator.
 bool Engine::may_await_cause(int peer) {
   Nanos& since = links_ended_[static_cast<std::size_t>(peer)];
   const Nanos now = env_.now();
   if (since == 0) since = now;
+  const auto ends_soon = [now](const Operation& operation, Nanos timeout) {
+    const Nanos end = operation.deadline != 0 ? operation.deadline : now + timeout;
+    return timeout > 0 && end - now < kProbeAfter;
+  };
   return now - since <= kExplanationWait &&
-         std::none_of(messages_.begin(), messages_.end(), [&](const Operation* operation) {
-           const Message& message = operation->message;
-           const Nanos end = operation->deadline != 0 ? operation->deadline : now + message.timeout;
-           return message.timeout > 0 && (message.peer == peer || message.peer == kAnySource) &&
-                  end - now < kProbeAfter;
+         std::none_of(messages_.begin(), messages_.end(),
+                      [&](const Operation* operation) {
+                        const Message& message = operation->message;
+                        return (message.peer == peer || message.peer == kAnySource) &&
+                               ends_soon(*operation, message.timeout);
+                      }) &&
+         std::none_of(active_.begin(), active_.end(), [&](const Operation* operation) {
+           return ends_soon(*operation, operation->call.timeout);
          });
 }
 

@@ -90,6 +90,7 @@ bool Engine::advance(Operation& operation) try {
   auto progress = advance_run(operation);
   if (!progress.ok()) {
     if (domain_ != nullptr && check_domain()) return true;  // A peer's reason came first.
+    if (awaits_word(progress.status())) return false;
     Status cause = true_cause(progress.status());
     // Without words, but with a name: of a run that found another fingerprint.
     if (cause.code() == ErrorCode::mismatch && cause.message().empty() && domain_ != nullptr &&

@@ -1,5 +1,5 @@
 // What a peer that has gone said last, wherever it lies: that is the cause, and not that it is gone. And how
-// long a message waits for it.
+// long a call or a message waits for it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -106,6 +106,67 @@ TEST_F(Lost, IsNamedByTheOtherPeersLastWordsToo) {
   const Status error = error_of_call_meanwhile(waiting);
   EXPECT_EQ(error.culprit(), 2) << error.message();
   EXPECT_NE(error.message().find("no way"), std::string::npos) << error.message();
+}
+
+class EndedCall : public FailingEngine {
+ protected:
+  /// Whose link has ended, while another one is being made.
+  Operation& call(Nanos timeout = 0) {
+    make(2);
+    link(1).ended = true;
+    transport_->under_way.insert({1, Channel::urgent});
+    Operation& waiting = start(barrier(timeout));
+    pass(0);
+    return waiting;
+  }
+  void expect_waits(const Operation& waiting, Nanos wait) {
+    pass(wait);
+    EXPECT_FALSE(waiting.done);
+    EXPECT_EQ(engine_->state(), ErrorCode::ok);
+  }
+};
+
+TEST_F(EndedCall, IsToldWhyOnALinkThatIsBeingMade) {
+  Operation& waiting = call();
+  expect_waits(waiting, kExplanationWait / 2);
+  ScriptedLink& made = link(1, Channel::urgent);  // Whose word comes a little later.
+  expect_waits(waiting, kExplanationWait / 2);
+  say_enough(made);
+  pass(0);
+  expect_enough(error_of(waiting));
+}
+
+TEST_F(EndedCall, WaitsAWhileToBeTold) {
+  Operation& waiting = call();
+  expect_waits(waiting, kExplanationWait);
+  pass(1);
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::peer_lost);
+}
+
+TEST_F(EndedCall, DoesNotWaitForItsDeadline) {
+  constexpr Nanos kSoon = kExplanationWait / 2;
+  Operation& waiting = call(kSoon);
+  expect_waits(waiting, kSoon - kProbeAfter);
+  pass(1);
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::peer_lost);
+}
+
+// Where sending has failed: what there is to read is looked through at once.
+TEST_F(EndedCall, DoesNotWaitWhereTheWordMayLieBehindData) {
+  make(2);
+  link(1).sends = false;
+  link(1).heads = {frame(FrameKind::data, 1, 100)};
+  transport_->under_way.insert({1, Channel::urgent});
+  Operation& waiting = start(barrier());
+  pass(0);
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::peer_lost);
+}
+
+TEST_F(EndedCall, DoesNotWaitForWhatTheSessionKnows) {
+  Operation& waiting = call();
+  engine_->on_loss(1, "its process ended");
+  pass(0);
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::peer_lost);
 }
 
 class EndedMessage : public FailingEngine {
