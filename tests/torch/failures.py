@@ -1,9 +1,12 @@
 """What a rank does to the others: each case is a job of its own, of processes that run one of the functions below."""
+import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from datetime import timedelta
 
@@ -81,6 +84,72 @@ def thrown(rank):
     dist.all_reduce(torch.ones(8))
 
 
+def thrown_before_the_end(rank):
+    """As where destroy_process_group() stands in a `finally`."""
+    try:
+        thrown(rank)
+    finally:
+        dist.destroy_process_group()
+
+
+def handled_by_all(rank):
+    """What one has sent, the others still get."""
+    x = torch.full((8,), float(rank))
+    try:
+        if rank == 0:
+            dist.broadcast(x, 0)
+        raise StopIteration
+    except StopIteration:
+        if rank > 0:
+            time.sleep(0.1)
+            dist.broadcast(x, 0)
+        dist.destroy_process_group()
+    print(x[0].item())
+
+
+def in_children(function):
+    """`function`, as a child of multiprocessing that each rank has forked, and which is the rank."""
+    def parent(rank):
+        child = multiprocessing.get_context("fork").Process(target=child_of, args=(function, rank))
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+    return parent
+
+
+def child_of(function, rank):
+    initialize()
+    function(rank)
+
+
+def last_words(rank):
+    """Of rank 0, which has ended before the others look."""
+    x = torch.full((8,), float(rank))
+    if rank > 0:
+        time.sleep(1)
+    dist.broadcast(x, 0)
+    print(x[0].item(), flush=True)
+
+
+def spawned(rank):
+    """One that torch.multiprocessing.spawn has started: it catches what the function throws."""
+    with contextlib.suppress(torch.multiprocessing.ProcessExitedException, torch.multiprocessing.ProcessRaisedException):
+        torch.multiprocessing.spawn(spawned_child, (sys.argv[2], rank, int(sys.argv[4])), nprocs=1)
+
+
+def spawned_child(_index, folder, rank, size):
+    take_part(folder, rank, size)
+    initialize()
+    try:
+        thrown(rank)
+    except lockstep.Error as error:
+        print(error, flush=True)
+
+
+forked_last_words, forked_thrown = in_children(last_words), in_children(thrown)
+STARTS_WITHOUT_A_GROUP = "forked_last_words", "forked_thrown", "spawned"
+
+
 def twice(_rank):
     """Another group after the first, by the same store."""
     dist.all_reduce(torch.ones(8))
@@ -131,7 +200,8 @@ class Failures(unittest.TestCase):
     def job(self, function, ranks=3):
         """The exit codes and outputs of the ranks. None of them is left."""
         with tempfile.TemporaryDirectory() as folder:
-            processes = [subprocess.Popen([sys.executable, "-Wignore", __file__, function.__name__, folder, str(rank), str(ranks)],
+            processes = [subprocess.Popen([sys.executable, "-Wignore", __file__, function if isinstance(function, str) else function.__name__,
+                                           folder, str(rank), str(ranks)],
                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                          for rank in range(ranks)]
             try:
@@ -194,6 +264,26 @@ class Failures(unittest.TestCase):
         for output in outputs:
             self.assertIn("a mistake in the program", output)
 
+    def test_an_exception_is_told_where_the_group_is_destroyed_on_its_way(self):
+        codes, outputs = self.job(thrown_before_the_end)
+        self.assertEqual(codes, [1, 1, 1], outputs)
+        for output in outputs:
+            self.assertIn("a mistake in the program", output)
+
+    def test_an_exception_that_all_handle_disturbs_nobody(self):
+        codes, outputs = self.job(handled_by_all)
+        self.assertEqual((codes, outputs), ([0] * 3, ["0.0\n"] * 3))
+
+    def test_children_of_multiprocessing_leave_in_order(self):
+        codes, outputs = self.job("forked_last_words")
+        self.assertEqual((codes, outputs), ([0] * 3, ["0.0\n"] * 3))
+
+    def test_an_exception_in_a_child_of_multiprocessing_is_told(self):
+        for function in "forked_thrown", "spawned":
+            _, outputs = self.job(function)
+            for output in outputs[0], outputs[2]:
+                self.assertIn("a mistake in the program", output, function)
+
     def test_groups_that_nobody_destroys_end(self):
         for function in forgotten, twice:
             codes, outputs = self.job(function)
@@ -206,11 +296,16 @@ def initialize():
     dist.init_process_group("lockstep", store=STORE, rank=RANK, world_size=SIZE)
 
 
+def take_part(folder, rank, size):
+    global RANK, SIZE, STORE  # pylint: disable=global-statement
+    RANK, SIZE, STORE = rank, size, dist.FileStore(f"{folder}/store", size)
+
+
 if __name__ == "__main__":
     if len(sys.argv) == 5:
-        RANK, SIZE = int(sys.argv[3]), int(sys.argv[4])
-        STORE = dist.FileStore(f"{sys.argv[2]}/store", SIZE)
-        initialize()
+        take_part(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        if sys.argv[1] not in STARTS_WITHOUT_A_GROUP:
+            initialize()
         globals()[sys.argv[1]](RANK)
     else:
         unittest.main()

@@ -35,6 +35,6 @@ done
 for ranks in 2 4; do
   check 300 "training on $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/training.py"
 done
-check 300 "failures" python3 "$tests/failures.py"
+check 600 "failures" python3 "$tests/failures.py"
 check 3000 "PyTorch's own tests, 2 ranks" env WORLD_SIZE=2 python3 "$tests/pytorch_suite.py"
 echo "torch: $passed passed, $failed failed"

@@ -4,6 +4,7 @@ Every call starts its operations at once and returns a LockstepWork; the ranks m
 torch calls some of them by an older and some by a newer name, as its version goes.
 """
 import re
+import sys
 from datetime import timedelta
 
 import torch
@@ -30,6 +31,8 @@ def create(options, _backend_options):
 
 class ProcessGroupLockstep(dist.ProcessGroup):
     """A group of ranks whose tensors are in host memory."""
+
+    supports_splitting = False  # torch asks groups that are a backend of their own as well, 2.4 for every new_group()
 
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
@@ -219,9 +222,14 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         self._leaving("the process group was aborted")
 
     def shutdown(self):
-        """The orderly end, which waits for the other ranks; torch calls it for destroy_process_group()."""
+        """The orderly end, which waits for the other ranks; torch calls it for destroy_process_group(), which often stands in a
+        `finally`."""
         self.futures.close()
-        self._leaving()
+        error = sys.exc_info()[1]
+        if error is None:
+            self._leaving()
+        else:
+            self._leaving.beside(error)
 
     def set_timeout(self, timeout):
         self._timeout = timeout
