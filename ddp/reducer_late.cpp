@@ -8,9 +8,9 @@
 namespace lockstep {
 
 /// Whether the step under way ends before its buckets do. All ranks decide alike. Buckets that are about to
-/// be laid out anew come to rest first.
+/// be laid out anew come to rest first; where there are none (all parameters are frozen) it ends at once.
 bool Reducer::State::leaves_buckets() const {
-  return options.overlap_forward && !plan.rebuilds_after(step.number);
+  return options.overlap_forward && !plan.buckets().empty() && !plan.rebuilds_after(step.number);
 }
 
 void Reducer::State::leave_buckets() {

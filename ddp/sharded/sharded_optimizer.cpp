@@ -231,11 +231,7 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
   State& s = *state_;
   s.reducer.state_->require_between_steps("add_parameters");
   s.reducer.state_->require_usable();
-  if (s.reduced) {
-    throw Error(ErrorCode::invalid_argument, "add_parameters: the gradients of step " +
-                                                 std::to_string(s.reducer.steps()) +
-                                                 " are reduced and not stepped; call step() first");
-  }
+  s.reduced = false;  // A step that was left out.
   wait_parameters();
   internal::check_joining(s.communicator, s.parameters, added, reducer_options(s.options), {kOwner});
   if (added.empty()) return;

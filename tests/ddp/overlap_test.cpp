@@ -231,6 +231,19 @@ TEST_P(OverlappedForward, WhatIsOnItsWayBelongsToTheRunBeforeACheckpoint) {
   });
 }
 
+TEST_P(OverlappedForward, StepsOfFrozenParametersAreCountedAsTheyEnd) {
+  on_ranks(2, GetParam(), [](Communicator& communicator) {
+    Model model(3, 5);
+    Reducer reducer(communicator, model.list(), overlapping());
+    const std::size_t all[] = {0, 1, 2};
+    reducer.freeze(all);
+    for (std::uint64_t step = 1; step <= 2; ++step) {
+      reducer.wait();
+      EXPECT_EQ(reducer.statistics().step, step);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, OverlappedForward, ::testing::Values("tcp", "shm"),
                          [](const auto& tested) { return std::string(tested.param); });
 
