@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <mutex>
 #include <utility>
 
 #include "collectives/device/device_domain.hpp"
@@ -50,6 +51,18 @@ void print_decision(const ModeDecision& decision, int ranks) {
         stderr,
         "lockstep: messages, scatter_v, gather_v and all_to_all_v pass by a thread of each rank as in "
         "mode host_sync\n");
+}
+
+/// Once in a process. The variable is set at the first use of CUDA, unless that came before the library's.
+void warn_of_late_loading() {
+  static std::once_flag once;
+  if (config_text("LOCKSTEP_LOG") == "off") return;
+  std::call_once(once, [] {
+    std::fprintf(stderr,
+                 "lockstep: kernels of this program are loaded when they are first started, which beside a "
+                 "collective in mode host_sync may hang: set CUDA_MODULE_LOADING=EAGER before the process "
+                 "uses CUDA, or run each kernel once before the first collective (docs/gpu.md)\n");
+  });
 }
 
 /// Packets are for kernels that wait: in calls, or in graphs.
@@ -101,6 +114,7 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communica
   auto decision = decide_mode(*facts, (*control)->engine().group());
   if (!decision.ok()) return decision.status();
   if ((*control)->rank() == 0) print_decision(*decision, (*control)->size());
+  if (decision->mode == DeviceMode::host_sync && (*backend)->loads_kernels_late()) warn_of_late_loading();
   std::shared_ptr<CommunicatorCore> near = *control;
   std::optional<CommunicatorCore::SetUp> near_under_way;
   if (decision->several_hosts) {
@@ -138,8 +152,11 @@ Status DeviceCore::make_gate() {
   return dispensable ? Status() : gate_fault_;
 }
 
-/// Makes what this rank needs for itself.
+/// Makes what this rank needs for itself. One rank of a process after the other: while a stream waits in the
+/// gate's probe, the driver may keep another's allocation, and that one keeps the driver from the probe.
 Status DeviceCore::make_own_staging() {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   LOCKSTEP_RETURN_IF_ERROR(backend_.prepare(device_));
   auto stream = backend_.create_stream(Backend::Priority::high);
   if (!stream.ok()) return stream.status();

@@ -4,11 +4,11 @@
 namespace lockstep::nccl {
 namespace {
 
-/// Streams that share a connection wait for one another, and one that waits for a word never ends then; by
-/// default eight have their own. A program that is preloaded with this library, or linked, makes its context
-/// before the first call of NCCL.
-[[gnu::constructor]] void give_streams_connections() {
+/// As the library does where it comes first (docs/gpu.md, "What may block"). A program that is preloaded with
+/// this one, or linked, makes its context before the first call of NCCL.
+[[gnu::constructor]] void set_driver_variables() {
   static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0));
+  static_cast<void>(::setenv("CUDA_MODULE_LOADING", "EAGER", 0));
 }
 
 }  // namespace

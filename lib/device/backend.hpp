@@ -145,6 +145,9 @@ class Backend {
   /// Loads what a first use would load. Call it before anything waits on a stream of this device: a first use
   /// may itself wait until all streams have run.
   virtual Status prepare(int device) = 0;
+  /// Whether other kernels of the program are loaded when they are first started, which may wait for all
+  /// streams and keep other threads from the driver meanwhile.
+  virtual bool loads_kernels_late() { return false; }
   /// Whether kernels and copies of `device` can reach memory of `peer` directly; enable_peer lets them reach
   /// this process's (again is fine), which takes memory of both. Imported memory needs no more than that it
   /// can. A device is its own peer.

@@ -2,6 +2,14 @@
 # preload_test.sh LIBRARY: a program that it is loaded into finds what the driver reads when the context is made, unless the user
 # said otherwise.
 set -euo pipefail
-connections() { env -u CUDA_DEVICE_MAX_CONNECTIONS "$@" env | sed -n 's/^CUDA_DEVICE_MAX_CONNECTIONS=//p'; }
-[[ $(connections LD_PRELOAD="$1") == 32 ]] || { echo "CUDA_DEVICE_MAX_CONNECTIONS is '$(connections LD_PRELOAD="$1")', not 32"; exit 1; }
-[[ $(connections LD_PRELOAD="$1" CUDA_DEVICE_MAX_CONNECTIONS=4) == 4 ]] || { echo "what the user has set is overwritten"; exit 1; }
+library=$1
+# is NAME VALUE [SETTING...]: what a program that is preloaded finds
+is() {
+  local found
+  found=$(env -u "$1" LD_PRELOAD="$library" "${@:3}" env | sed -n "s/^$1=//p")
+  [[ $found == "$2" ]] || { echo "with '${*:3}' $1 is '$found', not $2"; exit 1; }
+}
+is CUDA_DEVICE_MAX_CONNECTIONS 32
+is CUDA_DEVICE_MAX_CONNECTIONS 4 CUDA_DEVICE_MAX_CONNECTIONS=4
+is CUDA_MODULE_LOADING EAGER
+is CUDA_MODULE_LOADING LAZY CUDA_MODULE_LOADING=LAZY

@@ -37,6 +37,8 @@ class RecordingBackend final : public Backend {
   std::atomic<bool> lets_enter{true};
   /// Whether devices reach one another's memory.
   std::atomic<bool> reaches{true};
+  /// Whether kernels are loaded when they are first started.
+  bool loads_late = false;
   /// Pairs that were told to.
   std::atomic<int> peers_enabled{0};
   /// Of all allocations, instead of their own.
@@ -59,6 +61,7 @@ class RecordingBackend final : public Backend {
   }
   void leave(ThreadDevice device) noexcept override { real_.leave(device); }
   Status prepare(int device) override { return real_.prepare(device); }
+  bool loads_kernels_late() override { return loads_late; }
   Result<bool> can_access(int device, int peer) override {
     if (device != peer && !reaches) return false;
     return real_.can_access(device, peer);

@@ -63,7 +63,13 @@ class CudaBackend final : public CudaStreams {
   Status prepare(int device) override {
     const DeviceScope scope(*this, device);
     LOCKSTEP_RETURN_IF_ERROR(scope.status());
-    return ready_device().status();
+    LOCKSTEP_RETURN_IF_ERROR(ready_device().status());
+    return known_.load_copies(device);
+  }
+
+  bool loads_kernels_late() override {
+    CUmoduleLoadingMode mode{};
+    return driver_.loading_mode(&mode) == CUDA_SUCCESS && mode == CU_MODULE_LAZY_LOADING;
   }
 
   Result<bool> can_access(int device, int peer) override {

@@ -9,6 +9,22 @@
 #include "lib/reduce/cuda/cuda_errors.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+/// On a stream of its own: the default one waits for others.
+cudaError_t copy_and_fill(cudaStream_t stream) {
+  constexpr std::size_t kBytes = 256;
+  void* memory = nullptr;
+  if (const cudaError_t error = ::cudaMalloc(&memory, 2 * kBytes); error != cudaSuccess) return error;
+  auto* const half = static_cast<std::byte*>(memory) + kBytes;
+  cudaError_t error = ::cudaMemsetAsync(memory, 0, kBytes, stream);
+  if (error == cudaSuccess) error = ::cudaMemcpyAsync(half, memory, kBytes, cudaMemcpyDeviceToDevice, stream);
+  if (error == cudaSuccess) error = ::cudaStreamSynchronize(stream);
+  const cudaError_t freed = ::cudaFree(memory);
+  return error == cudaSuccess ? freed : error;
+}
+
+}  // namespace
 
 CudaDevices::CudaDevices(const CudaDriver& driver, int count)
     : driver_(driver), count_(count), facts_(new Facts[static_cast<std::size_t>(count)]) {}
@@ -106,6 +122,20 @@ Result<CudaDevices::Ready> CudaDevices::make_ready(int device) {
   facts.residency = std::move(*residency);
   facts.multiprocessors.store(count);
   return ready();
+}
+
+Status CudaDevices::load_copies(int device) {
+  const auto found = facts_of(device);
+  if (!found.ok()) return found.status();
+  const std::lock_guard lock(learning_);
+  if (found.value()->copies_are_loaded) return Status();
+  cudaStream_t stream = nullptr;
+  cudaError_t error = ::cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error == cudaSuccess) error = copy_and_fill(stream);
+  if (stream != nullptr) static_cast<void>(::cudaStreamDestroy(stream));
+  LOCKSTEP_RETURN_IF_ERROR(cuda_status(error, "copying on a device for the first time"));
+  found.value()->copies_are_loaded = true;
+  return Status();
 }
 
 }  // namespace lockstep::internal

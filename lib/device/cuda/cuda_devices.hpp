@@ -32,11 +32,15 @@ class CudaDevices {
   };
   /// The selected device, whose number is `device`: the first call loads its kernels.
   Result<Ready> make_ready(int device);
+  /// Of the selected device, too: the driver has kernels of its own for copies and fills, and loads them with
+  /// the first ones.
+  Status load_copies(int device);
 
  private:
   struct Facts {
     std::atomic<int> multiprocessors{0};
     cuda::Residency residency;  ///< From when the number above is known.
+    bool copies_are_loaded = false;
     std::optional<DeviceIdentity> identity;
     std::atomic<CUcontext> context{nullptr};
   };

@@ -54,12 +54,21 @@ Status check_devices() {
   return Status();
 }
 
+/// What the driver reads when the process first uses it, and not again. What the user has set stays.
+void set_driver_variables() {
+  // Streams that share a connection wait for one another, which a stream that waits for a word makes a hang;
+  // by default eight have their own.
+  static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0));
+  // A kernel that is loaded when it is first started may wait for all that the device has to do, and keeps
+  // other threads' calls from the driver meanwhile (CUDA Programming Guide, "Lazy Loading"): a hang where a
+  // stream waits for one of them, as in host_sync.
+  static_cast<void>(::setenv("CUDA_MODULE_LOADING", "EAGER", 0));
+}
+
 }  // namespace
 
 Result<CudaDriver> load_cuda_driver() {
-  // Read when a device is first used. Streams that share a connection wait for one another, which a stream
-  // that waits for a word makes a hang; by default eight have their own.
-  static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0));
+  set_driver_variables();
   const DynamicLibrary library("libcuda.so.1");
   if (!library.loaded()) {
     return no_device("the NVIDIA driver cannot be loaded (" + library.error() + "). Install it");
@@ -75,6 +84,7 @@ Result<CudaDriver> load_cuda_driver() {
   functions.get(driver.current_context, "cuCtxGetCurrent");
   functions.get(driver.set_context, "cuCtxSetCurrent");
   functions.get(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
+  functions.get(driver.loading_mode, "cuModuleGetLoadingMode");
   functions.get(driver.pointer_attributes, "cuPointerGetAttributes");
   functions.get(driver.pointer_attribute, "cuPointerGetAttribute");
   functions.get(driver.address_range, "cuMemGetAddressRange");

@@ -19,6 +19,7 @@ struct CudaDriver {
   decltype(&::cuCtxGetCurrent) current_context;
   decltype(&::cuCtxSetCurrent) set_context;
   decltype(&::cuThreadExchangeStreamCaptureMode) exchange_capture_mode;
+  decltype(&::cuModuleGetLoadingMode) loading_mode;
   decltype(&::cuPointerGetAttributes) pointer_attributes;
   decltype(&::cuPointerGetAttribute) pointer_attribute;
   decltype(&::cuMemGetAddressRange) address_range;

@@ -211,7 +211,7 @@ Result<MemoryExport> CudaMemory::export_memory(const void* memory) const {
     std::memcpy(exported.legacy.data(), &handle, sizeof handle);
     exported.has_legacy = true;
   }
-  if ((facts.handles & kDescriptor) != 0) {
+  if (!facts.legacy && (facts.handles & kDescriptor) != 0) {
     CUmemGenericAllocationHandle handle = 0;
     int descriptor = -1;
     if (driver_.retain(&handle, base) == CUDA_SUCCESS) {  // Memory of a pool has no handle of its own.

@@ -117,7 +117,11 @@ Result<DeviceGraph> CudaStreams::end_capture(DeviceStream stream) {
   const cudaError_t error = ::cudaGraphInstantiate(&ready, graph, 0);
   static_cast<void>(::cudaGraphDestroy(graph));
   LOCKSTEP_RETURN_IF_ERROR(cuda_status(error, "making a graph ready to run"));
-  return DeviceGraph{ready};
+  // Now, and not with its first replay, beside which kernels of this process may wait already.
+  const cudaError_t sent = ::cudaGraphUpload(ready, native_stream(stream));
+  if (sent == cudaSuccess) return DeviceGraph{ready};
+  static_cast<void>(::cudaGraphExecDestroy(ready));
+  return cuda_status(sent, "bringing a graph to the device");
 }
 
 Status CudaStreams::replay(DeviceGraph graph, DeviceStream stream) {

@@ -300,6 +300,18 @@ TEST(DeviceDriver, KernelsThatWaitNeedNoStreamBesideAnother) {
   });
 }
 
+/// Where streams wait for a thread, which such a load keeps from the driver.
+TEST(DeviceDriver, KernelsThatAreLoadedLateAreWarnedOf) {
+  ::testing::internal::CaptureStderr();
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    self.recorder.loads_late = true;
+    DeviceRank::make(self.host, self.recorder, self.device(), {}).finalize();
+  });
+  const bool warned =
+      ::testing::internal::GetCapturedStderr().find("CUDA_MODULE_LOADING") != std::string::npos;
+  EXPECT_EQ(warned, mode_is("host_sync"));
+}
+
 /// A thread that does not get the device would work on another.
 TEST(DeviceDriver, AThreadWithoutTheDeviceDoesNothing) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
