@@ -45,7 +45,7 @@ struct Loaders {
       of[rank] = child;
       return;
     }
-    ::alarm(internal::testing::kChildSeconds);
+    ::alarm(internal::testing::child_seconds());
     for (;;) ::pause();
   }
   void end() {
@@ -144,7 +144,7 @@ void play(const Round& r) {
     ::kill(children[static_cast<std::size_t>(r.culprit)], SIGKILL);
   }
   if (r.fault == Fault::paused) see_to_its_end(r, r.culprit, children[static_cast<std::size_t>(r.culprit)]);
-  internal::testing::report_hangs(children, internal::testing::kHangAfter);
+  internal::testing::report_hangs(children, internal::testing::hang_after());
   for (int rank = 0; rank < r.ranks; ++rank) {
     if (r.fault != Fault::paused || rank != r.culprit)
       see_to_its_end(r, rank, children[static_cast<std::size_t>(rank)]);

@@ -213,7 +213,7 @@ TEST(GpuProcessesDeathTest, MapEachOthersMemoryInBothForms) {
     meeting.device.store(true);
     Backend& backend = **opened;
     const MemoryKind kinds[] = {MemoryKind::plain, MemoryKind::shareable};
-    constexpr std::size_t kBytes = 5 << 20;
+    constexpr std::size_t kBytes = 6 << 20;
     DeviceExports exports(backend);
     DeviceImports imports(backend, exports);
     if (rank == 0) {

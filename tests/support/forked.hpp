@@ -9,10 +9,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,15 @@
 namespace lockstep::internal::testing {
 
 /// A child that takes longer is killed by its alarm, so that a hang is a failure and not a hang. Nothing here
-/// takes a minute; a machine with much else to do gets four.
-inline constexpr unsigned kChildSeconds = 240;
+/// takes a minute; a machine with much else to do gets four, unless a tool that runs the tests gives less.
+inline unsigned child_seconds() {
+  const char* const given = std::getenv("TEST_CHILD_SECONDS");
+  return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : 240;
+}
 /// Before that the parent says where a child hangs.
-inline constexpr std::chrono::seconds kHangAfter{kChildSeconds - 10};
+inline std::chrono::seconds hang_after() { return std::chrono::seconds(child_seconds() - 10); }
+/// So long may children go on when one of them has failed, for which the others may wait.
+inline constexpr std::chrono::seconds kAfterFailure{10};
 
 /// Starts `count` children that run body(rank). A child exits 0, or 1 when one of its expectations failed.
 /// The calling process must not have used the library (lockstep refuses to work in a child forked after
@@ -35,7 +42,7 @@ inline std::vector<pid_t> start_forked(int count, const std::function<void(int r
   for (int rank = 0; rank < count; ++rank) {
     const pid_t pid = ::fork();
     if (pid == 0) {
-      ::alarm(kChildSeconds);
+      ::alarm(child_seconds());
       try {
         body(rank);
       } catch (const std::exception& error) {  // Else the child would go on with the parent's next test.
@@ -56,10 +63,14 @@ inline int wait_for(pid_t child) {
   return status;
 }
 
-/// Runs body(rank) in `count` processes, all of which must succeed.
+/// Runs body(rank) in `count` processes, all of which must succeed. Says where those hang that do not end,
+/// and ends them.
 inline void run_forked(int count, const std::function<void(int rank)>& body) {
   const std::vector<pid_t> children = start_forked(count, body);
-  report_hangs(children, kHangAfter);
+  for (const pid_t child : await_ends(children, hang_after(), kAfterFailure)) {
+    print_stacks(child);
+    ::kill(child, SIGKILL);
+  }
   for (int rank = 0; rank < count; ++rank) {
     EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)]), 0) << "rank " << rank;
   }
@@ -82,10 +93,14 @@ class Shared {
   T* value_;
 };
 
-/// Polls until `condition()` holds; the child's alarm bounds it.
+/// Polls until `condition()` holds, no longer than a child may take: a parent has no alarm.
 template <typename Condition>
 void wait_until(Condition condition) {
-  while (!condition()) sleep_for(std::chrono::microseconds(200));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(child_seconds());
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("what is waited for does not come");
+    sleep_for(std::chrono::microseconds(200));
+  }
 }
 
 /// Where ranks leave each other short texts, and meet.

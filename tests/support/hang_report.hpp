@@ -2,6 +2,7 @@
 #pragma once
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,26 +30,45 @@ inline void print_stacks(pid_t process) {
   ::waitpid(tool, nullptr, 0);
 }
 
-/// Returns when all children have ended, which it leaves to be waited for, or after `patience`, and then it
-/// has printed the stacks of those that have not.
-inline void report_hangs(const std::vector<pid_t>& children, std::chrono::milliseconds patience) {
+/// Whether `child` has ended badly; it is left to be waited for.
+inline bool has_failed(pid_t child) {
+  siginfo_t end{};
+  const bool ended = ::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                     end.si_pid == child;
+  return ended && (end.si_code != CLD_EXITED || end.si_status != 0);
+}
+
+/// Waits until all children have ended, which it leaves to be waited for, or for `patience`; or, once one has
+/// failed, for `after_failure`. Those that have not ended then.
+inline std::vector<pid_t> await_ends(const std::vector<pid_t>& children, std::chrono::milliseconds patience,
+                                     std::chrono::milliseconds after_failure) {
+  using Clock = std::chrono::steady_clock;
   std::vector<pollfd> ends;
   for (const pid_t child : children)
     ends.push_back({static_cast<int>(::syscall(SYS_pidfd_open, child, 0)), POLLIN, 0});
-  const auto until = std::chrono::steady_clock::now() + patience;
+  auto until = Clock::now() + patience;
   const auto has_ended = [](const pollfd& end) { return end.fd < 0; };
   while (!std::all_of(ends.begin(), ends.end(), has_ended)) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
     if (::poll(ends.data(), ends.size(), static_cast<int>(std::max<long>(left.count(), 0))) == 0) break;
-    for (pollfd& end : ends) {
-      if (end.fd >= 0 && end.revents != 0) ::close(std::exchange(end.fd, -1));
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      if (has_ended(ends[i]) || ends[i].revents == 0) continue;
+      ::close(std::exchange(ends[i].fd, -1));
+      if (has_failed(children[i])) until = std::min(until, Clock::now() + after_failure);
     }
   }
+  std::vector<pid_t> left;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     if (has_ended(ends[i])) continue;
-    print_stacks(children[i]);
+    left.push_back(children[i]);
     ::close(ends[i].fd);
   }
+  return left;
+}
+
+/// Where some have not ended after `patience`, prints the stacks of those.
+inline void report_hangs(const std::vector<pid_t>& children, std::chrono::milliseconds patience) {
+  for (const pid_t child : await_ends(children, patience, patience)) print_stacks(child);
 }
 
 }  // namespace lockstep::internal::testing

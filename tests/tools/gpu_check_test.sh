@@ -80,6 +80,7 @@ clean, dirty = "========= ERROR SUMMARY: 0 errors\n", "========= ERROR SUMMARY: 
 summaries = {clean: True, clean + clean: True, clean + dirty: False, dirty + clean: False, "": False}
 assert all(steps.is_clean(Outcome(0, text, 1.0)) == is_clean for text, is_clean in summaries.items())
 assert not steps.is_clean(Outcome(99, clean, 1.0))
+assert steps.mode_of({"name": "device_graph_device_sync_test"}) == "device_sync" and steps.mode_of({"name": "gpu_test"}) is None
 # What the goals need comes as soon as anything can be measured at all.
 tests = [{"name": name, "command": [], "environment": {}} for name in ("a_test", "device_operations_host_sync_test", "gpu_test")]
 planned = [step.name for step in steps.plan(Kit(Path("/nowhere"), tests, ""), SimpleNamespace(device="host", ranks=[2]), {"gpu": None, "torch": None, "compute_sanitizer": None})]
@@ -120,6 +121,16 @@ steps.TEST_SECONDS = steps.BENCH_SECONDS = steps.TORCH_SECONDS = 2  # The first 
 for number, step in enumerate(every()):
     ended = result(step)
     assert ended.status == "failed" and (number > 1 or "in A.Test" in ended.why), (ended.name, ended.status, ended.why)
+# What hangs is looked into, and its mode is given up after the second time; what goes wrong in the check itself ends one step alone.
+hanging = {"name": "a_host_sync_test", "command": ["bin/lockstep-bench"], "environment": {}}
+running = runner.Runner(kit, options)
+outcomes = [steps.test_step(hanging, about).run(running) for _ in range(3)]
+assert [outcome.status for outcome in outcomes] == ["failed", "failed", "unmeasured"], [outcome.why for outcome in outcomes]
+assert "does not end" in outcomes[0].why and "sleep" in outcomes[0].why, outcomes[0].why
+assert "hung in mode host_sync" in outcomes[2].why, outcomes[2].why
+assert steps.test_step(test, about).run(running).status == "failed"  # Of no mode.
+broken = steps.Step("broken", lambda _: {}["nothing"]).run(running)
+assert broken.status == "failed" and "KeyError" in broken.why, (broken.status, broken.why)
 # A communicator that could not be made is no gap in the measurements.
 (folder / "bin/lockstep-bench").write_text("#!/bin/sh\nwhile [ \"$1\" != --json ]; do shift; done\n"
     "echo '{\"notes\": [\"unmeasured: lockstep: no way\"], \"rows\": []}' >\"$2\"\n")
@@ -146,6 +157,23 @@ END
 # Out of time: what was not begun is unmeasured, and nothing hangs.
 "$check" --device host --kit "$build" --out "$folder/short" --ranks 2 --limit 5 >"$folder/log" 2>&1 || fail "a short run failed"
 grep -q 'unmeasured  every operation.*the time was over' "$folder/log" || fail "a short run measured everything"
+
+# Asked to end, it writes what it has; and a later run goes on from there.
+"$check" --device host --kit "$build" --out "$folder/cut" --ranks 2 >"$folder/log" 2>&1 &
+until grep -q 'passed  floors' "$folder/log"; do
+  kill -0 $! || fail "it ended before it could be asked to"
+  sleep 0.1
+done
+kill -TERM $!
+wait $! || fail "what was cut off has failed"
+cut=("$folder"/cut/gpu-*.json)
+grep -q 'was asked to end' "$folder/log" || fail "it does not say that it was asked to end"
+grep -q '| every operation | unmeasured |' "${cut[0]%.json}.md" || fail "the report lacks what was not begun"
+"$check" --device host --kit "$build" --out "$folder/after" --ranks 2 --limit 5 --after "${cut[0]}" >"$folder/log" 2>&1 || fail "a run after another failed"
+grep -q 'passed  floors' "$folder/log" && fail "what had passed was run again"
+grep -q '| floors | passed |' "$folder"/after/gpu-*.md || fail "what had passed is not taken over"
+sed -i 's/"commit": "/"commit": "x/' "${cut[0]}"
+refused "is of other programs" --kit "$build" --after "${cut[0]}"
 
 if ! command -v nvidia-smi >/dev/null; then
   "$check" --kit "$build" --out "$folder/cuda" >"$folder/log" 2>&1 || fail "without a GPU there is nothing that can fail"

@@ -1,4 +1,6 @@
 """tools/gpu-check. See --help."""
+import json
+import signal
 import sys
 from pathlib import Path
 
@@ -12,25 +14,70 @@ from options import Problem, parse
 from runner import Runner
 
 
+class Interrupted(BaseException):
+    """The caller's time is over: what was measured is written."""
+
+
+def interrupt(_number, _frame):
+    raise Interrupted()
+
+
+def identity(document):
+    return document["commit"], document["device"], (document["gpu"] or {}).get("name")
+
+
+def passed_before(path, about):
+    """{name: step} of an earlier report."""
+    if path is None:
+        return {}
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+        same = identity(earlier) == identity(about)
+    except (OSError, ValueError, KeyError) as error:
+        raise Problem(f"{path} is no report of gpu-check: {error!r}") from error
+    if not same:
+        raise Problem(f"{path} is of other programs or of another GPU: run without --after")
+    return {step["name"]: step for step in earlier["steps"] if step["status"] == "passed"}
+
+
+def document_of(about, runner, results, rest):
+    """As far as the run has come; `rest` are the steps that have not been run."""
+    entries = [result.as_json() for result in results] + [steps.Result(step.name, "unmeasured", "the time was over").as_json() for step in rest]
+    document = {"schema": "lockstep-gpu-check", **about, "seconds": round(runner.elapsed(), 1), "steps": entries}
+    return {**document, "goals": goals.judge(document)}
+
+
 def check(options):
     parts = kit.find(options)
     runner = Runner(parts, options)
     about = facts.describe(parts, options)
-    print(facts.headline(about))
-    results = [step.run(runner) for step in steps.plan(parts, options, about)]
-    document = {"schema": "lockstep-gpu-check", **about, "seconds": round(runner.elapsed(), 1),
-                "steps": [result.as_json() for result in results]}
-    document["goals"] = goals.judge(document)
+    before = passed_before(options.after, about)
+    print(facts.headline(about), flush=True)
+    signal.signal(signal.SIGTERM, interrupt)
+    results, planned = [], steps.plan(parts, options, about)
+    try:
+        for number, step in enumerate(planned, 1):
+            known = before.get(step.name)
+            results.append(steps.Result(**known) if known else step.run(runner))
+            # After each: the machine may be taken away.
+            report.write(document_of(about, runner, results, planned[number:]), options.out)
+    except Interrupted:
+        print("gpu-check: was asked to end", flush=True)
+    document = document_of(about, runner, results, planned[len(results):])
     for path in report.write(document, options.out):
         print(f"written: {path}")
-    failed = [result.name for result in results if result.status == "failed"]
-    counts = {status: sum(result.status == status for result in results) for status in ("passed", "failed", "unmeasured")}
-    print("gpu-check: " + ", ".join(f"{count} {status}" for status, count in counts.items())
-          + f", {runner.elapsed():.0f} s" + ("" if about["gpu"] else "; NO GPU WAS HERE: the host backend shows what is right, not what is fast"))
+    return tell(document)
+
+
+def tell(document):
+    """The exit status."""
+    found = [step["status"] for step in document["steps"]]
+    print("gpu-check: " + ", ".join(f"{found.count(status)} {status}" for status in ("passed", "failed", "unmeasured"))
+          + f", {document['seconds']:.0f} s" + ("" if document["gpu"] else "; NO GPU WAS HERE: the host backend shows what is right, not what is fast"))
     for goal in document["goals"]:
         if goal["result"] == "missed":
             print(f"gpu-check: goal missed: {goal['what']}: {100 * goal['share']:.0f} % of the copy rate, not {100 * goal['goal']:.0f} %")
-    return 1 if failed else 0
+    return 1 if "failed" in found else 0
 
 
 def main():

@@ -1,4 +1,5 @@
 """Runs programs, each within its limit and all within one."""
+import collections
 import contextlib
 import glob
 import itertools
@@ -7,10 +8,13 @@ import signal
 import subprocess
 import time
 
+import hang
+
 LEAST_SECONDS = 5  # What would get less is not begun.
 # A kernel that is loaded when it is first started may wait for all streams, and streams that share a connection wait for one another.
 USUAL = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 ASKED_SECONDS = 3  # From the request to end to the end.
+MOST_LOOKS = 3  # So many hangs are looked into: each takes seconds.
 # Without persistence mode the driver takes a GPU down when its last user goes, and up again in seconds for the next.
 DEVICES = "/dev/nvidiactl", "/dev/nvidia[0-9]*"
 
@@ -54,6 +58,8 @@ class Runner:
         self.kit, self.device, self.limit = kit, options.device, options.limit
         self.began = time.monotonic()
         self.held = hold_devices() if options.device == "cuda" else []
+        self.mode, self.where_it_hung = None, ""  # Of the step that runs.
+        self.hangs = collections.Counter()  # By mode.
 
     def elapsed(self):
         return time.monotonic() - self.began
@@ -73,7 +79,13 @@ class Runner:
             output, _ = process.communicate(timeout=min(seconds, left))
             status = process.returncode
         except subprocess.TimeoutExpired:
-            output, status = end(process), TOOK_TOO_LONG
             if left < seconds:
+                end(process)
                 raise OutOfTime(f"the time was over after {left:.0f} s of it") from None
+            self.where_it_hung = hang.describe(process.pid) if self.hangs.total() < MOST_LOOKS else ""
+            self.hangs[self.mode] += 1
+            output, status = end(process), TOOK_TOO_LONG
+        except BaseException:  # A request to end, too: no process of it stays.
+            end(process)
+            raise
         return Outcome(status, output, time.monotonic() - began)

@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import facts
@@ -15,14 +16,19 @@ TEST_SECONDS = 90
 LONG_TEST_SECONDS = {"device_operations_host_sync_test": 180, "device_matrix_host_sync_test": 180}
 BENCH_SECONDS = 60
 TORCH_SECONDS = 120  # Each of its processes imports PyTorch, and loads its kernels.
-PATIENCE = {"LOCKSTEP_TIMEOUT": "45s"}  # A wait that hangs names what it waits for, before the test is ended.
+# A wait that hangs names what it waits for, before the program is ended; and a test whose rank has failed goes on to the next.
+PATIENCE = {"LOCKSTEP_TIMEOUT": "45s", "TEST_CHILD_SECONDS": "75"}
+BENCH_PATIENCE = {"LOCKSTEP_TIMEOUT": "20s"}
+MOST_HANGS = 2  # After so many in one mode nothing more of it is tried.
 WRONG_DATA = 3  # lockstep-bench's exit status
 MODES = ["host_sync", "stream_sync", "device_sync"]
 # Those with kernels that wait. They have no memory shared in a block, at which racecheck looks.
-SANITIZED = re.compile(r"^device_(sync|graph_device_sync|messages_device_sync)_test$|^nccl_groups_test$")
+SANITIZED = ["device_messages_device_sync_test", "device_sync_test", "device_graph_device_sync_test", "nccl_groups_device_sync_test"]
+NOT_SANITIZED = "*Killed*"  # The tool takes a process that a test ends for one that has failed.
 GRAPH_MODES = ["stream_sync", "device_sync"]
 TORCH_MODES = ["host_sync", "stream_sync"]  # Those that several processes on one GPU may take.
-BASIC = ["gpu_test", "device_matrix_host_sync_test"]  # Where these fail no figure means anything.
+BASIC = ["gpu_test", "gpu_processes_test"]  # Where these fail no figure means anything.
+FORCED = re.compile(r"_(stream_sync|device_sync)_test$")  # Between processes of one GPU, where every wait may cost a time slice.
 MIB = 1 << 20
 ROOMY_MIB = 60_000  # Eight ranks on it have buffers of 1 GiB.
 
@@ -36,20 +42,28 @@ class Result:
 
 
 class Step:
-    """`body(runner)` gives a Result. A line is printed for each."""
+    """`body(runner)` gives a Result. A line is printed for each. `mode`: in which its ranks wait for one another, where it is said."""
 
-    def __init__(self, name, body):
-        self.name, self.body = name, body
+    def __init__(self, name, body, mode=None):
+        self.name, self.body, self.mode = name, body, mode
 
     def run(self, runner):
-        began = runner.elapsed()
-        try:
-            result = self.body(runner)
-        except OutOfTime as over:
-            result = Result(self.name, "unmeasured", str(over) or "the time was over")
+        began, runner.mode, runner.where_it_hung = runner.elapsed(), self.mode, ""
+        result = self.outcome(runner)
+        result.why = "\n".join(filter(None, [runner.where_it_hung, result.why]))
         result.name, result.seconds = self.name, runner.elapsed() - began
         print(f"{result.status:>10}  {self.name}  ({result.seconds:.1f} s)" + (f": {result.why.splitlines()[-1]}" if result.why else ""), flush=True)
         return result
+
+    def outcome(self, runner):
+        if self.mode and runner.hangs[self.mode] >= MOST_HANGS:
+            return Result(self.name, "unmeasured", f"not tried: {MOST_HANGS} programs hung in mode {self.mode}")
+        try:
+            return self.body(runner)
+        except OutOfTime as over:
+            return Result(self.name, "unmeasured", str(over) or "the time was over")
+        except Exception:  # pylint: disable=broad-exception-caught  # What is measured already must not be lost.
+            return Result(self.name, "failed", traceback.format_exc())
 
 
 def unmeasured(name, why):
@@ -95,8 +109,13 @@ def test_step(test, about):
     limit = LONG_TEST_SECONDS.get(test["name"], TEST_SECONDS)
 
     def body(runner):
-        return judge_test(runner.run(command_of(test, runner), limit, {**PATIENCE, **environment_of(test)}), bool(about["gpu"]) and test["name"] == "gpu_test")
-    return Step(f"test {test['name']}", body)
+        return judge_test(runner.run(command_of(test, runner), limit, {**PATIENCE, **environment_of(test)}), bool(about["gpu"]) and test["name"] in BASIC)
+    return Step(f"test {test['name']}", body, mode_of(test))
+
+
+def mode_of(test):
+    named = re.search("|".join(MODES), test["name"])
+    return named[0] if named else None
 
 
 def is_clean(outcome):
@@ -115,13 +134,19 @@ def sanitizer_step(about, tool, test):
     def body(runner):
         command = [about["compute_sanitizer"], "--tool", tool, "--target-processes", "all", "--require-cuda-init", "no",
                    "--error-exitcode", "99"] + command_of(test, runner)
-        outcome = runner.run(command, TEST_SECONDS, {**environment_of(test), "LOCKSTEP_TIMEOUT": "5m"})
+        outcome = runner.run(command, TEST_SECONDS, {**environment_of(test), "LOCKSTEP_TIMEOUT": "5m", "GTEST_FILTER": "-" + NOT_SANITIZED})
         if outcome.status == TOOK_TOO_LONG:
             return Result("", "unmeasured", f"{too_long(outcome)} under {tool}")
-        if "Device not supported" in outcome.output:
-            return Result("", "unmeasured", "compute-sanitizer cannot work with this device")
+        for words in ("Device not supported", "before first instrumented API call"):
+            if words in outcome.output:
+                return Result("", "unmeasured", f"compute-sanitizer cannot work here: {words}")
         return Result("", "passed") if is_clean(outcome) else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
     return Step(name, body)
+
+
+def sanitizer_steps(kit, about):
+    tests = {test["name"]: test for test in kit.tests}
+    return [sanitizer_step(about, tool, tests[name]) for tool in ("memcheck", "synccheck") for name in SANITIZED if name in tests]
 
 
 def sizes(options, about):
@@ -151,7 +176,7 @@ def bench_step(name, options, arguments, environment=None):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "rows.json"
             command = [runner.kit.program("lockstep-bench"), "--device", options.device, "--json", path] + arguments
-            outcome = runner.run(command, BENCH_SECONDS, environment)
+            outcome = runner.run(command, BENCH_SECONDS, {**BENCH_PATIENCE, **(environment or {})})
             if outcome.status == WRONG_DATA:
                 return Result("", "failed", "wrong data: " + outcome.tail())
             if outcome.status == TOOK_TOO_LONG:
@@ -163,7 +188,7 @@ def bench_step(name, options, arguments, environment=None):
             rows = json.loads(path.read_text(encoding="utf-8"))
             refused = next((note for note in rows["notes"] if note.startswith("unmeasured: lockstep: ")), None)
             return Result("", "failed" if refused else "passed", refused or "", rows)
-    return Step(name, body)
+    return Step(name, body, (environment or {}).get("LOCKSTEP_DEVICE_MODE"))
 
 
 def few(ranks):
@@ -177,19 +202,18 @@ def goal_steps(options, about):
     return [floors_step(options, about)] + [bench_step(f"all_reduce registered, {ranks} ranks", options, arguments + few(ranks)) for ranks in options.ranks]
 
 
+def latency_steps(options, ranks):
+    arguments = ["all_reduce", "-b", "8", "-f", "8"] + few(ranks)
+    return ([bench_step(f"latency {mode}, {ranks} ranks", options, arguments + ["-e", "64K"], {"LOCKSTEP_DEVICE_MODE": mode}) for mode in MODES]
+            + [bench_step(f"graph replay {mode}, {ranks} ranks", options, arguments + ["-e", "1M", "--graph"], {"LOCKSTEP_DEVICE_MODE": mode}) for mode in GRAPH_MODES])
+
+
 def bench_steps(options, about):
     nccl = [path for _, path in facts.libraries_of_nccl(options)] if about["gpu"] else []
     beside = [word for path in nccl[:1] for word in ("--lib", str(path), "--lib-apart")]
     # NCCL from 2.30 lets several ranks on one GPU in when asked to.
     ask = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_SOCKET_IFNAME": "lo"}
     steps = []
-    for ranks in options.ranks:
-        for mode in MODES:
-            steps.append(bench_step(f"latency {mode}, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", "64K", "-f", "8"] + few(ranks),
-                                    {"LOCKSTEP_DEVICE_MODE": mode}))
-        for mode in GRAPH_MODES:
-            steps.append(bench_step(f"graph replay {mode}, {ranks} ranks", options, ["all_reduce", "-b", "8", "-e", "1M", "-f", "8", "--graph"] + few(ranks),
-                                    {"LOCKSTEP_DEVICE_MODE": mode}))
     ranks = ["--ranks", str(options.ranks[0]), "-n", "10", "-w", "2"]
     steps.append(bench_step("every operation", options, ["all", "-b", "4K", "-e", "1M", "-f", "256"] + ranks))
     steps.append(bench_step("every type and operator", options, ["all_reduce", "reduce_scatter", "-b", "4001", "-e", "4001", "-d", "all", "-o", "all"] + ranks))
@@ -254,22 +278,25 @@ def torch_step(about, mode):
         return unmeasured(name, "there is no PyTorch")
 
     def body(runner):
-        # PyTorch has thousands of kernels, which nobody loads all at once; the library loads its own.
         outcome = runner.run([sys.executable, HERE / "torch_ddp.py"], TORCH_SECONDS,
-                             {"CUDA_MODULE_LOADING": None, "LD_PRELOAD": str(runner.kit.library()), "LOCKSTEP_DEVICE_MODE": mode})
+                             {"LD_PRELOAD": str(runner.kit.library()), "LOCKSTEP_DEVICE_MODE": mode})
         trained = outcome.status == 0 and "trained" in outcome.output
         return Result("", "passed" if trained else "failed", outcome.tail(3 if trained else 12))
-    return Step(name, body)
+    return Step(name, body, mode)
 
 
 def plan(kit, options, about):
     if options.device == "cuda" and not about["gpu"]:
         return [unmeasured("everything", "no GPU was found (nvidia-smi names none); --device host runs what can be run without")]
-    basic = [test_step(test, about) for test in kit.tests if test["name"] in BASIC]
-    long = [test_step(test, about) for test in kit.tests if test["name"] in LONG_TEST_SECONDS and test["name"] not in BASIC]
-    tests = [test_step(test, about) for test in kit.tests if test["name"] not in [*BASIC, *LONG_TEST_SECONDS]]
-    sanitizers = [sanitizer_step(about, tool, test) for test in kit.tests if SANITIZED.search(test["name"]) for tool in ("memcheck", "synccheck")]
+    def tests(wanted):
+        return [test_step(test, about) for test in kit.tests if wanted(test["name"])]
+    usual = {test["name"] for test in kit.tests} - {*BASIC, *LONG_TEST_SECONDS}
+    forced = set(filter(FORCED.search, usual))
+    first, *more = options.ranks  # What more ranks take is worth less.
     nccl_tests = nccl_tests_steps(kit, about, options.ranks)
-    first = -(-len(nccl_tests) // len(options.ranks))  # Those with the fewest ranks; the others are worth least.
-    return (basic + goal_steps(options, about) + bench_steps(options, about) + tests + training_steps(kit)
-            + [torch_step(about, mode) for mode in TORCH_MODES] + long + nccl_tests[:first] + sanitizers + nccl_tests[first:])
+    of_first = -(-len(nccl_tests) // len(options.ranks))
+    sanitizers = sanitizer_steps(kit, about)
+    return (tests(lambda name: name in BASIC) + goal_steps(options, about) + latency_steps(options, first) + bench_steps(options, about)
+            + [torch_step(about, mode) for mode in TORCH_MODES] + training_steps(kit) + nccl_tests[:of_first] + sanitizers[:1]
+            + tests(lambda name: name in usual - forced) + [step for ranks in more for step in latency_steps(options, ranks)]
+            + tests(lambda name: name in forced) + sanitizers[1:] + tests(lambda name: name in LONG_TEST_SECONDS) + nccl_tests[of_first:])

@@ -16,6 +16,7 @@ using internal::Status;
 
 constexpr int kRepeats = 20;
 constexpr std::size_t kLeastBytes = 1 << 20;
+constexpr std::size_t kRowBytes = 128 << 20;  // Copied or reduced one behind the other.
 
 /// Memory as the backend gives it.
 class Block {
@@ -35,10 +36,14 @@ class Block {
   void* data_ = nullptr;
 };
 
-double median_us(const Stopwatch& watch, const std::function<Status()>& enqueue) {
+/// Of one in a row of `each`: what starts behind another costs no time of its own.
+double median_us(const Stopwatch& watch, std::size_t each, const std::function<Status()>& enqueue) {
   std::vector<double> times(kRepeats);
   enqueue().throw_if_error();
-  for (double& time : times) time = watch.time([&] { enqueue().throw_if_error(); });
+  const auto row = [&] {
+    for (std::size_t i = 0; i < each; ++i) enqueue().throw_if_error();
+  };
+  for (double& time : times) time = watch.time(row) / static_cast<double>(each);
   std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
   return times[kRepeats / 2];
 }
@@ -51,7 +56,8 @@ double flag_kernel_us(Backend& backend, const Stopwatch& watch) {
   auto* const word = static_cast<std::uint32_t*>(block.data());
   backend.fill(word, 0, sizeof *word, watch.stream()).throw_if_error();
   std::uint32_t wanted = 0;
-  return median_us(watch, [&] { return pass_on(backend, Waiting::kernel, word, wanted++, watch.stream()); });
+  return median_us(watch, 1,
+                   [&] { return pass_on(backend, Waiting::kernel, word, wanted++, watch.stream()); });
 }
 
 }  // namespace
@@ -63,9 +69,10 @@ nlohmann::ordered_json measure_rates(Backend& backend, std::size_t most_bytes) {
   for (std::size_t i = 0; i <= kSources; ++i) buffers.push_back(std::make_unique<Block>(backend, most_bytes));
   nlohmann::ordered_json copies = nlohmann::ordered_json::array(), reductions = copies;
   for (std::size_t bytes = kLeastBytes; bytes <= most_bytes; bytes *= 4) {
+    const std::size_t each = std::max<std::size_t>(kRowBytes / bytes, 1);
     void* const output = buffers[kSources]->data();
-    const double copy_us =
-        median_us(watch, [&] { return backend.copy(output, buffers[0]->data(), bytes, watch.stream()); });
+    const double copy_us = median_us(
+        watch, each, [&] { return backend.copy(output, buffers[0]->data(), bytes, watch.stream()); });
     const double copy_gbs = gbs(2 * bytes, copy_us);
     copies.push_back({{"bytes", bytes}, {"gbs", copy_gbs}});
     for (std::size_t sources = 2; sources <= kSources; sources *= 2) {
@@ -75,7 +82,7 @@ nlohmann::ordered_json measure_rates(Backend& backend, std::size_t most_bytes) {
       job.count = bytes / sizeof(float);
       job.sources = from;
       job.destinations = {&output, 1};
-      const double us = median_us(watch, [&] { return backend.reduce(job, watch.stream()); });
+      const double us = median_us(watch, each, [&] { return backend.reduce(job, watch.stream()); });
       const double rate = gbs((sources + 1) * bytes, us);
       reductions.push_back(
           {{"bytes", bytes}, {"sources", sources}, {"gbs", rate}, {"of_copy", rate / copy_gbs}});

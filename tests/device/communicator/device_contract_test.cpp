@@ -65,7 +65,7 @@ TEST(DeviceContract, AForkedChildMayDropItsHandleAndTheGroupGoesOn) {
   run_ranks(2, [](DeviceRank& self) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(internal::testing::kChildSeconds);
+      alarm(internal::testing::child_seconds());
       bool good = false;
       {
         DeviceCommunicator inherited(std::move(self.communicator));
