@@ -35,10 +35,10 @@ std::vector<std::string> all_kept(const Optimizer& optimizer) {
 }
 
 ParameterShards::ParameterShards(Communicator& communicator, const ShardLayout& layout,
-                                 const Optimizer& optimizer, bool views)
+                                 const Optimizer& optimizer, const Rules& rules, bool views)
     : communicator_(communicator),
       layout_(layout),
-      optimizer_(optimizer),
+      rules_(rules),
       views_(views),
       slot_names_(optimizer.slots()) {}
 
@@ -83,22 +83,38 @@ std::byte* ParameterShards::value(std::size_t parameter) const {
 }
 
 void ParameterShards::step(std::size_t b, std::uint64_t step, std::byte* gradients) {
-  std::vector<std::span<float>> slots;
-  for (std::size_t s = 0; s < slot_names_.size(); ++s) slots.push_back(kept(b, s));
   step -= joined_[layout_.bucket(b).parts.front().parameter];
   const std::size_t count = layout_.shard(b);
-  if (!has_master(b)) {
-    optimizer_.step({step,
-                     {reinterpret_cast<float*>(shard(b)), count},
-                     {reinterpret_cast<const float*>(gradients), count},
-                     slots});
-  } else {
+  std::span<float> values{reinterpret_cast<float*>(shard(b)), count};
+  std::span<const float> wide{reinterpret_cast<const float*>(gradients), count};
+  if (has_master(b)) {
     gradients_.resize(std::max(gradients_.size(), count));
     widen(layout_.type(b), gradients, gradients_.data(), count, 1);
-    optimizer_.step({step, master(b), {gradients_.data(), count}, slots});
-    narrow(layout_.type(b), master(b).data(), shard(b), count, 1);
+    values = master(b);
+    wide = {gradients_.data(), count};
   }
+  std::vector<std::span<float>> slots(slot_names_.size());
+  for (const Run& run : runs(b)) {
+    for (std::size_t s = 0; s < slots.size(); ++s) slots[s] = kept(b, s).subspan(run.first, run.count);
+    run.rule->step({step, values.subspan(run.first, run.count), wide.subspan(run.first, run.count), slots});
+  }
+  if (has_master(b)) narrow(layout_.type(b), values.data(), shard(b), count, 1);
   start_gather(b);
+}
+
+/// The whole shard: what lies between parameters goes with the one before it.
+std::vector<ParameterShards::Run> ParameterShards::runs(std::size_t b) const {
+  const std::size_t start = layout_.shard_start(b), end = start + layout_.shard(b);
+  std::vector<Run> runs;
+  for (const GradientPart& part : layout_.bucket(b).parts) {
+    const Optimizer* const rule = rules_[part.parameter].get();
+    if (part.offset <= start) runs.clear();
+    if (part.offset < end && (runs.empty() || runs.back().rule != rule))
+      runs.push_back({rule, std::max(part.offset, start) - start, 0});
+  }
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    runs[r].count = (r + 1 < runs.size() ? runs[r + 1].first : end - start) - runs[r].first;
+  return runs;
 }
 
 void ParameterShards::start_gather(std::size_t b) {

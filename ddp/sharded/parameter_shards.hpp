@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ddp/registered_block.hpp"
+#include "ddp/sharded/settings_check.hpp"
 #include "ddp/sharded/shard_layout.hpp"
 #include "lockstep/communicator.hpp"
 #include "lockstep/ddp/optimizer.hpp"
@@ -24,9 +25,10 @@ std::vector<std::string> all_kept(const Optimizer& optimizer);
 /// One thread at a time. All ranks start gathers in the same order. The references outlive it.
 class ParameterShards {
  public:
-  /// Of no parameters yet. `views`: the caller reads values here, and Parameter::value is not written to.
+  /// Of no parameters yet. `rules` steps each, all as `optimizer` has slots. `views`: the caller reads values
+  /// here, and Parameter::value is not written to.
   ParameterShards(Communicator& communicator, const ShardLayout& layout, const Optimizer& optimizer,
-                  bool views);
+                  const Rules& rules, bool views);
   /// Returns when no gather runs on its memory any more.
   ~ParameterShards();
   ParameterShards(const ParameterShards&) = delete;
@@ -79,11 +81,17 @@ class ParameterShards {
   std::span<float> master(std::size_t b) const { return kept(b, slot_names_.size()); }
   bool has_master(std::size_t b) const { return layout_.type(b) != DataType::f32; }
   void copy_out(std::size_t bucket);
+  /// Of a shard, what one optimizer steps in one go.
+  struct Run {
+    const Optimizer* rule;
+    std::size_t first, count;
+  };
+  std::vector<Run> runs(std::size_t b) const;
 
   Communicator& communicator_;
   std::span<const Parameter> parameters_;
   const ShardLayout& layout_;
-  const Optimizer& optimizer_;
+  const Rules& rules_;
   const bool views_;
   const std::vector<std::string> slot_names_;
   std::vector<std::unique_ptr<Memory>> memory_;  // The last that came hold the first buckets.

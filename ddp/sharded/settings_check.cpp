@@ -1,5 +1,6 @@
 #include "ddp/sharded/settings_check.hpp"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,9 +16,12 @@
 namespace lockstep::internal {
 namespace {
 
+std::string text_of(const Optimizer& optimizer) {
+  return optimizer.name() + ", rate " + exact(optimizer.rate());
+}
+
 std::string text_of(const Optimizer* optimizer, const ShardedOptions& options) {
-  std::string text =
-      optimizer != nullptr ? optimizer->name() + ", rate " + exact(optimizer->rate()) : "no optimizer";
+  std::string text = optimizer != nullptr ? text_of(*optimizer) : "no optimizer";
   text += ", stage " + std::to_string(static_cast<int>(options.stage));
   return text + (options.values_as_views ? ", values_as_views" : ", no values_as_views");
 }
@@ -40,6 +44,47 @@ void require_one_text(Communicator& communicator, const std::string& text) {
               "ShardedOptimizer: rank " + std::to_string(rank) + " has " + there + "; rank 0 has " + first +
                   "; use the same on every rank",
               rank);
+}
+
+/// What must be equal of a parameter's optimizer; empty for the usual one.
+std::string rule_text(const std::shared_ptr<const Optimizer>& rule,
+                      const std::shared_ptr<const Optimizer>& usual) {
+  if (rule == usual) return {};
+  std::string text = text_of(*rule);
+  for (const std::string& slot : rule->slots()) text += ", " + slot;
+  return text;
+}
+
+/// Some ranks step a parameter by another optimizer than rank 0; `texts` are this rank's, by parameter.
+[[noreturn]] void throw_rule_mismatch(Communicator& communicator, std::span<const Parameter> parameters,
+                                      const std::vector<std::string>& texts, int rank) {
+  std::vector<std::uint64_t> first, own;
+  for (const std::string& text : texts) own.push_back(fnv1a(text));
+  first = own;
+  communicator.broadcast(first.data(), first.size(), DataType::u64, 0);
+  auto which =
+      static_cast<std::uint64_t>(std::mismatch(own.begin(), own.end(), first.begin()).first - own.begin());
+  communicator.broadcast(&which, 1, DataType::u64, rank);
+  const auto of_rank = [&](int one) {
+    const std::string text = broadcast(communicator, texts[which], one);
+    return text.empty() ? std::string("the constructor's optimizer") : text;
+  };
+  const std::string there = of_rank(rank), at_first = of_rank(0);
+  throw Error(ErrorCode::mismatch,
+              "ShardedOptimizer: " + describe(parameters[which]) + " is stepped by " + there + " on rank " +
+                  std::to_string(rank) + ", by " + at_first + " on rank 0; use the same on every rank",
+              rank);
+}
+
+/// Of the first parameter whose optimizer keeps something else; empty when there is none.
+std::string find_other_slots(std::span<const Parameter> parameters, const Rules& rules,
+                             const Optimizer& usual) {
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (rules[i]->slots() == usual.slots()) continue;
+    return "the optimizer of " + describe(parameters[i]) + ", " + rules[i]->name() +
+           ", keeps other slots than " + usual.name() + "; use one kind with other settings";
+  }
+  return {};
 }
 
 void check_types(std::span<const Parameter> parameters) {
@@ -103,6 +148,25 @@ void check_shardable(Communicator& communicator, std::span<const Parameter> befo
   telling_peers(communicator, "ShardedOptimizer",
                 [&] { problem = find_shared_name(before, added, all_kept(optimizer)); });
   if (!problem.empty()) throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: " + problem);
+}
+
+Rules rules_for(Communicator& communicator, std::span<const Parameter> parameters,
+                const std::shared_ptr<const Optimizer>& usual, const ShardedOptions& options) {
+  Rules rules(parameters.size(), usual);
+  std::vector<std::string> texts(parameters.size());
+  std::string all, problem;
+  telling_peers(communicator, "ShardedOptimizer", [&] {
+    for (std::size_t i = 0; i < parameters.size() && options.optimizer_of; ++i) {
+      if (auto rule = options.optimizer_of(parameters[i])) rules[i] = std::move(rule);
+      texts[i] = rule_text(rules[i], usual);
+    }
+    for (const std::string& text : texts) all += text + "\n";
+    problem = find_other_slots(parameters, rules, *usual);
+  });
+  if (const int rank = first_to_differ(communicator, fnv1a(all)); rank >= 0)
+    throw_rule_mismatch(communicator, parameters, texts, rank);
+  if (!problem.empty()) throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: " + problem);
+  return rules;
 }
 
 }  // namespace lockstep::internal

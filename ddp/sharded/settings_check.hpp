@@ -2,7 +2,9 @@
 // on every rank.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "lockstep/ddp/sharded_optimizer.hpp"
 
@@ -17,5 +19,13 @@ void check_settings(Communicator& communicator, const Optimizer* optimizer, cons
 void check_shardable(Communicator& communicator, std::span<const Parameter> before,
                      std::span<const Parameter> added, const Optimizer& optimizer,
                      const ShardedOptions& options);
+
+/// Which optimizer steps which parameter, by its number.
+using Rules = std::vector<std::shared_ptr<const Optimizer>>;
+
+/// Those of `parameters`, which all ranks have: what the options say, else `usual`. Throws unless all ranks
+/// have the same, and all keep what `usual` does.
+Rules rules_for(Communicator& communicator, std::span<const Parameter> parameters,
+                const std::shared_ptr<const Optimizer>& usual, const ShardedOptions& options);
 
 }  // namespace lockstep::internal

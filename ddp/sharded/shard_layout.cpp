@@ -19,7 +19,7 @@ ShardLayout::ShardLayout(const BucketPlan& plan, std::size_t parameters, int ran
       places_(places_of(plan, parameters)) {}
 
 ShardLayout::Share ShardLayout::share(const PartPlace& place) const noexcept {
-  const std::size_t start = rank_ * shard(place.bucket);
+  const std::size_t start = shard_start(place.bucket);
   const std::size_t first = std::max(place.part.offset, start);
   const std::size_t end = std::min(place.part.offset + place.part.count, start + shard(place.bucket));
   if (first >= end) return {};

@@ -34,6 +34,8 @@ class ShardLayout {
   std::size_t shard(std::size_t b) const noexcept { return bucket(b).count / ranks_; }
   std::size_t shard_bytes(std::size_t b) const noexcept { return shard(b) * size_of(type(b)); }
   std::size_t shard_offset(std::size_t b) const noexcept { return rank_ * shard_bytes(b); }
+  /// The same in elements.
+  std::size_t shard_start(std::size_t b) const noexcept { return rank_ * shard(b); }
 
   const std::vector<PartPlace>& places(std::size_t parameter) const noexcept { return places_[parameter]; }
   /// This rank's part of a place.

@@ -46,7 +46,7 @@ ReducerOptions reducer_options(const ShardedOptions& options) {
 }  // namespace
 
 struct ShardedOptimizer::State {
-  State(Communicator& c, std::span<const Parameter> p, std::shared_ptr<const Optimizer> o,
+  State(Communicator& c, std::span<const Parameter> p, std::shared_ptr<const Optimizer> o, internal::Rules r,
         const ShardedOptions& given);
 
   Reducer make_reducer();
@@ -64,6 +64,7 @@ struct ShardedOptimizer::State {
   Communicator communicator;  // A handle of its own: the caller may move or drop the other one.
   std::vector<Parameter> parameters;
   const std::shared_ptr<const Optimizer> optimizer;
+  internal::Rules rules;
   const ShardedOptions options;
   ShardLayout layout;
   internal::ParameterShards values;
@@ -74,13 +75,15 @@ struct ShardedOptimizer::State {
 };
 
 ShardedOptimizer::State::State(Communicator& c, std::span<const Parameter> p,
-                               std::shared_ptr<const Optimizer> o, const ShardedOptions& given)
+                               std::shared_ptr<const Optimizer> o, internal::Rules r,
+                               const ShardedOptions& given)
     : communicator(c.core().shared_from_this()),
       parameters(p.begin(), p.end()),
       optimizer(std::move(o)),
+      rules(std::move(r)),
       options(given),
       layout(padded_plan(p), p.size(), c.size(), c.rank()),
-      values(communicator, layout, *optimizer, given.values_as_views),
+      values(communicator, layout, *optimizer, rules, given.values_as_views),
       reducer(make_reducer()) {
   values.add(parameters, layout.buckets(), 0);
 }
@@ -124,8 +127,10 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::span<const P
   internal::telling_peers(communicator, kOwner, [&] { claim = internal::HookClaim(options.hook.get()); });
   internal::check_parameters(communicator, parameters, reducer_options(options), {kOwner, claim.problem()});
   internal::check_shardable(communicator, {}, parameters, *optimizer, options);
+  internal::Rules rules = internal::rules_for(communicator, parameters, optimizer, options);
   internal::telling_peers(communicator, kOwner, [&] {
-    state_ = std::make_unique<State>(communicator, parameters, std::move(optimizer), options);
+    state_ =
+        std::make_unique<State>(communicator, parameters, std::move(optimizer), std::move(rules), options);
     state_->reducer.state_->hook_claim = std::move(claim);
     state_->values.broadcast(state_->layout.buckets());
     state_->reducer.state_->use_plan(internal::MarkCounts::anew);
@@ -236,7 +241,11 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
   internal::check_joining(s.communicator, s.parameters, added, reducer_options(s.options), {kOwner});
   if (added.empty()) return;
   internal::check_shardable(s.communicator, s.parameters, added, *s.optimizer, s.options);
-  s.reducer.state_->plan.change(s.communicator, "ShardedOptimizer::add_parameters", [&] { s.grow(added); });
+  const internal::Rules rules = internal::rules_for(s.communicator, added, s.optimizer, s.options);
+  s.reducer.state_->plan.change(s.communicator, "ShardedOptimizer::add_parameters", [&] {
+    s.rules.insert(s.rules.end(), rules.begin(), rules.end());
+    s.grow(added);
+  });
 }
 
 void ShardedOptimizer::State::grow(std::span<const Parameter> added) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,11 @@ struct ShardedOptions {
   /// Parameters live where value(i) says, and Parameter::value is only read by the constructor. Otherwise
   /// wait_parameters() copies them to Parameter::value. Equal on all ranks.
   bool values_as_views = false;
+
+  /// Which optimizer steps a parameter, instead of the constructor's: one without decay for biases and norms,
+  /// another rate for a head. Null for the constructor's. It must keep the same slots; ranks are compared.
+  /// Called once for each parameter, by the constructor and by add_parameters().
+  std::function<std::shared_ptr<const Optimizer>(const Parameter&)> optimizer_of = nullptr;
 
   bool weighted = false;
   bool find_unused = false;

@@ -205,6 +205,27 @@ TEST(ShardedAdd, ListsThatDifferAreNamedAndTheOptimizerIsAsBefore) {
   });
 }
 
+TEST(ShardedAdd, WhatJoinsHasAnOptimizerOfItsOwn) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Model model(kTensors, 3);
+    ShardedOptions options;
+    const auto still = std::make_shared<AdamW>(0.0, 0.0);
+    options.optimizer_of = [&](const Parameter& parameter) -> std::shared_ptr<const Optimizer> {
+      return parameter.name == "tensor12" ? still : nullptr;
+    };
+    ShardedOptimizer sharded(communicator, first_of(model), optimizer(), options);
+    sharded.add_parameters(rest_of(model));
+    const auto copy = [&](std::size_t i) {
+      return std::vector<float>(floats(sharded.value(i)), floats(sharded.value(i)) + model.elements(i));
+    };
+    const auto before = copy(12), moving = copy(13);
+    step(sharded, model, communicator.rank(), kTensors);
+    sharded.wait_parameters();
+    EXPECT_EQ(copy(12), before);
+    EXPECT_NE(copy(13), moving);
+  });
+}
+
 TEST(ShardedAdd, AStepMayBeLeftOutBefore) {
   on_ranks(2, "auto", [](Communicator& communicator) {
     Model model(kTensors, 3);
