@@ -244,6 +244,70 @@ TEST_F(MatcherTest, AHalfReceivedOneEndsWithItsLink) {
   EXPECT_TRUE(matcher_.idle());
 }
 
+TEST_F(MatcherTest, WhatHasEndedIsNotEndedOnceMore) {
+  Letter come, later;
+  receive(come, kLong);
+  arrive(offer(kLong));
+  matcher_.step();
+  arrive(frame(FrameKind::message, 0, kLong));
+  matcher_.step();
+  expect_received(come, kLong);
+  receive(later, 10);
+  link_.ended = true;
+  matcher_.step();
+  EXPECT_EQ(code_of(later), ErrorCode::peer_lost);
+}
+
+// A link that sends nothing more may still be read.
+TEST_F(MatcherTest, AHalfStoredOneIsForgottenWhereASendFails) {
+  arrive(offer(10, 1));
+  link_.come = 4;
+  matcher_.take_in();
+  Letter sent, half, next;
+  link_.sends = false;
+  send(sent, 10);
+  matcher_.step();
+  EXPECT_EQ(code_of(sent), ErrorCode::peer_lost);
+  link_.come = 100;
+  arrive(offer(5, 2));
+  receive(half, 10, 1);
+  receive(next, 10, 2);
+  matcher_.step();
+  EXPECT_FALSE(half.end);
+  expect_received(next, 5, 2);
+  for (std::size_t i = 0; i < kMaxUnexpected; ++i) {  // It takes no room.
+    Letter own;
+    post(own, true, 1, 3, 0);
+    EXPECT_EQ(code_of(own), ErrorCode::ok) << i;
+  }
+}
+
+TEST_F(MatcherTest, WhatIsAbandonedIsTouchedNoMore) {
+  Letter accepted, half, offered, queued;
+  receive(accepted, kLong, 1);
+  receive(half, 10, 2);
+  send(offered, kLong);
+  arrive(offer(kLong, 1));
+  arrive(offer(10, 2));
+  link_.come = 4;
+  matcher_.step();
+  matcher_.step();
+  link_.room = 0;
+  send(queued, 10);
+  matcher_.abandon();
+  EXPECT_TRUE(matcher_.idle());
+  EXPECT_FALSE(matcher_.owes());
+  link_.come = 2 * kLong;
+  arrive(frame(FrameKind::message, 0, kLong));
+  arrive(frame(FrameKind::accept, 0));
+  matcher_.take_in();
+  EXPECT_TRUE(link_.heads.empty());
+  for (const Letter* letter : {&accepted, &half, &offered, &queued}) EXPECT_FALSE(letter->end);
+  EXPECT_EQ(accepted.memory[0], std::byte{1});
+  EXPECT_EQ(half.memory[3], std::byte{7});
+  EXPECT_EQ(half.memory[4], std::byte{1});
+}
+
 TEST_F(MatcherTest, WhatIsStoredWholeIsThereAfterItsLinkHasEndedAndNoHalf) {
   arrive(offer(10, 1));
   matcher_.take_in();

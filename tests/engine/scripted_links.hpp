@@ -5,7 +5,9 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -48,6 +50,8 @@ class ScriptedLink final : public Link {
   Result<std::size_t> read(std::span<std::byte> into) override {
     if (!here && ended) return kEnded;
     if (!here) return std::size_t{0};
+    into = into.first(std::min(into.size(), come));
+    come -= into.size();
     const std::size_t told = std::min(text.size(), into.size());
     std::memcpy(into.data(), text.data(), told);
     text.erase(0, told);
@@ -66,7 +70,8 @@ class ScriptedLink final : public Link {
 
   bool sends = true, ends_sends = true, begins = false;
   std::size_t room = 2 * kEagerBytes;
-  bool here = true;  // Payloads.
+  bool here = true;                                            // Payloads,
+  std::size_t come = std::numeric_limits<std::size_t>::max();  // and so many bytes of them.
   bool ended = false, reaches = true;
   std::function<void()> in_next_peek;
   std::string text;
@@ -94,7 +99,7 @@ class ScriptedTransport final : public Transport {
   }
   bool link_is_under_way(int peer, Channel channel) override { return under_way.contains({peer, channel}); }
   void append_poll_entries(std::vector<pollfd>&) override {}
-  Domain* domain() override { return nullptr; }
+  Domain* domain() override { return memory.get(); }
   void close() override {}
   bool withdraw(int peer, bool force) override {
     if (force) forced.insert(peer);
@@ -108,6 +113,7 @@ class ScriptedTransport final : public Transport {
   std::set<int> forced;                       // Whose links were withdrawn by force.
   int held = 0;                               // So many withdrawals without force are in vain.
   int withdrawals = 0;
+  std::unique_ptr<Domain> memory;  // That the ranks share, if they do.
 
  private:
   std::map<std::pair<int, Channel>, ScriptedLink> links_;
