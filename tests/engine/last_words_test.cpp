@@ -4,6 +4,8 @@
 
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/engine/failing_engine.hpp"
 
@@ -15,6 +17,7 @@ using testing::expect_enough;
 using testing::FailingEngine;
 using testing::frame;
 using testing::say_enough;
+using testing::ScriptedLink;
 
 class LastWords : public FailingEngine {};
 
@@ -46,13 +49,58 @@ TEST_F(LastWords, FindsTheReasonOnALinkThatNobodyHasAskedForYet) {
   expect_enough(error_of(start(urgent)));
 }
 
-TEST_F(LastWords, FindsTheReasonBehindAMessageThatIsHalfTaken) {
+/// Of a call, the rest of which is here when the link is looked at once more.
+class HalfTaken : public FailingEngine {
+ protected:
+  /// Rank 0's call takes some of what rank `from` has sent for it.
+  void take_half(int from, Channel channel) {
+    Call call;
+    call.facts.collective = Collective::broadcast;
+    call.facts.type = DataType::u8;
+    call.facts.count = call.output_elements = taken_.size();
+    call.facts.root = from;
+    call.output = taken_.data();
+    call.priority = channel == Channel::urgent ? 1 : 0;
+    FrameHeader half = frame(FrameKind::data, 0, taken_.size());
+    half.facts = call.facts;
+    link(from, channel).heads.push_front(half);
+    link(from, channel).come = taken_.size() / 3;
+    start(call);
+    EXPECT_EQ(link(from, channel).come, 0u);
+  }
+  /// Behind a message that nobody took anything of.
+  void say_enough_behind(ScriptedLink& link, std::size_t bytes) {
+    link.heads.push_back(frame(FrameKind::data, 3, bytes));
+    say_enough(link);
+    link.text = std::string(bytes, 'x') + link.text;
+  }
+  Status lose() {
+    engine_->on_loss(1, "its process ended");
+    return engine_->reason();
+  }
+
+  std::vector<std::byte> taken_ = std::vector<std::byte>(99);
+};
+
+TEST_F(HalfTaken, IsDroppedToItsEndForTheReasonBehindIt) {
   make(2);
-  link(1).heads.push_back(frame(FrameKind::data, 3, 100));
-  say_enough(link(1));
-  link(1).text = std::string(100, 'x') + link(1).text;
-  engine_->on_loss(1, "its process ended");
-  expect_enough(engine_->reason());
+  ScriptedLink& half = link(1);
+  say_enough_behind(half, 50);
+  half.text = std::string(taken_.size(), 'x') + half.text;
+  take_half(1, Channel::collective);
+  half.in_next_peek = [&half] { half.come = 1'000; };
+  expect_enough(lose());
+}
+
+TEST_F(HalfTaken, IsNotOfAnotherLink) {
+  for (const auto& [from, channel] : {std::pair(1, Channel::urgent), std::pair(2, Channel::collective)}) {
+    make(3);
+    say_enough_behind(link(1), 100);
+    take_half(from, channel);
+    expect_enough(lose());
+    engine_->release(operations_.back());
+    operations_.pop_back();
+  }
 }
 
 // Whatever the peer sent meanwhile.
