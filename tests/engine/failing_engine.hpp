@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/engine/engine.hpp"
@@ -33,9 +34,10 @@ inline Call barrier(Nanos timeout = 0) {
 
 class FailingEngine : public ::testing::Test {
  protected:
-  void make(int size) {
+  void make(int size, std::unique_ptr<Domain> memory = nullptr) {
     auto transport = std::make_unique<ScriptedTransport>();
     transport_ = transport.get();
+    transport->memory = std::move(memory);
     engine_ =
         std::make_shared<Engine>(made_up_group(0, size, "scripted"), std::move(transport), env_, nullptr);
   }

@@ -1,0 +1,204 @@
+// What ranks that share memory tell each other there of failures, leaving, and calls that differ: rank 0,
+// whose peer's part of the memory is written by the test.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "collectives/engine/call_identity.hpp"
+#include "tests/engine/failing_engine.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+using testing::barrier;
+using testing::expect_enough;
+using testing::FailingEngine;
+
+class ScriptedDomain final : public Domain {
+ public:
+  explicit ScriptedDomain(std::vector<MemberControl*> controls) : Domain(0, std::move(controls)) {}
+  std::byte* staging(int) override { return nullptr; }
+  Result<std::byte*> resolve(int, const SegmentRef&, std::size_t) override {
+    return Status(ErrorCode::internal, "nothing is registered");
+  }
+  void ring(int member) override { rung.insert(member); }
+  int bell_fd() override { return -1; }
+
+  std::set<int> rung;
+};
+
+class ToldInMemory : public FailingEngine {
+ protected:
+  ToldInMemory() {
+    auto domain = std::make_unique<ScriptedDomain>(std::vector{&mine_, &theirs_});
+    domain_ = domain.get();
+    make(2, std::move(domain));
+  }
+  /// The peer's part of the first barrier, once that is started here.
+  void come_to_barrier() {
+    theirs_.inline_line[0].fingerprint = mine_.inline_line[0].fingerprint;
+    theirs_.inline_line[0].flag.store(1);
+  }
+  void revoke_with_enough() {
+    std::strcpy(mine_.reason, "5 1 enough");
+    mine_.revoked.store(2);
+  }
+  Operation& receive() {
+    Message message;
+    message.peer = 1;
+    return start(message);
+  }
+
+  MemberControl mine_{}, theirs_{};
+  ScriptedDomain* domain_ = nullptr;
+};
+
+// ---- revokes ----
+
+TEST_F(ToldInMemory, IsAReasonToWhoWaits) {
+  Operation& waiting = start(barrier());
+  revoke_with_enough();
+  pass(0);
+  expect_enough(error_of(waiting));
+}
+
+TEST_F(ToldInMemory, IsAReasonToTheCaller) {
+  engine_->request_revoke(Status(ErrorCode::aborted, "enough", 0));
+  EXPECT_EQ(theirs_.revoked.load(), 2u);
+  EXPECT_STREQ(theirs_.reason, "5 0 enough");
+  EXPECT_EQ(domain_->rung, std::set<int>{1}) << "it may sleep";
+}
+
+TEST_F(ToldInMemory, TheFirstReasonStays) {
+  theirs_.revoked.store(2);
+  std::strcpy(theirs_.reason, "3 1 first");
+  engine_->request_revoke(Status(ErrorCode::aborted, "enough", 0));
+  EXPECT_STREQ(theirs_.reason, "3 1 first");
+}
+
+// By who only asks for the state, too.
+TEST_F(ToldInMemory, WhatThePeerDidBeforeItRevokedEndsWell) {
+  Operation &call = start(barrier()), &message = receive();
+  come_to_barrier();
+  FrameHeader offer = testing::frame(FrameKind::offer);
+  offer.index = 1;
+  link(1, Channel::point_to_point).heads.push_back(offer);
+  revoke_with_enough();
+  EXPECT_EQ(engine_->poll_state(), ErrorCode::aborted);
+  for (const Operation* one : {&call, &message})
+    EXPECT_TRUE(one->done && one->status.ok()) << one->status.message();
+}
+
+TEST_F(ToldInMemory, IsWhyAPeerHasGone) {
+  revoke_with_enough();
+  engine_->on_loss(1, "its process ended");
+  expect_enough(engine_->reason());
+}
+
+TEST_F(ToldInMemory, IsWhyTheLinkOfAMessageHasEnded) {
+  link(1, Channel::point_to_point).ended = true;
+  revoke_with_enough();
+  expect_enough(error_of(receive()));
+}
+
+TEST_F(ToldInMemory, IsWhyACallEndsWhoseRankLeaves) {
+  const Operation& waiting = start(barrier());
+  revoke_with_enough();
+  engine_->close();
+  expect_enough(error_of(waiting));
+}
+
+TEST_F(ToldInMemory, WhoIsStoppedBeforeItHasSaidWhyIsWaitedForAWhile) {
+  const Operation& waiting = start(barrier());
+  mine_.revoked.store(1);
+  engine_->step();
+  env_.time += kExplanationWait;
+  engine_->step();
+  EXPECT_FALSE(waiting.done);
+  env_.time += 1;
+  engine_->step();
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::aborted);
+  EXPECT_NE(error_of(waiting).message().find("stopped before it said why"), std::string::npos)
+      << error_of(waiting).message();
+}
+
+// ---- leaving ----
+
+TEST_F(ToldInMemory, HowManyCallsALeaverHasMade) {
+  Operation& first = start(barrier());
+  come_to_barrier();
+  pass(0);
+  EXPECT_TRUE(first.done && first.status.ok());
+  theirs_.doorbell.asleep.store(1);
+  engine_->close();
+  EXPECT_EQ(mine_.left.load(), 2u);
+  EXPECT_EQ(domain_->rung, std::set<int>{1});
+}
+
+TEST_F(ToldInMemory, ThatAPeerHasLeftBeforeACallAndNotAfterIt) {
+  const Operation& waiting = start(barrier());
+  theirs_.left.store(2);
+  pass(0);
+  pass(kProbeAfter);
+  EXPECT_FALSE(waiting.done) << "it has made the call";
+  theirs_.left.store(1);
+  pass(kProbeAfter);
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::peer_lost);
+  EXPECT_EQ(error_of(waiting).culprit(), 1);
+}
+
+// ---- differences ----
+
+// Also where the call ended at once.
+TEST_F(ToldInMemory, WhatACallIs) {
+  for (const std::uint64_t sequence : {0, 1}) {
+    theirs_.inline_line[sequence].fingerprint = fingerprint_of(hash_of(barrier().facts), sequence);
+    theirs_.inline_line[sequence].flag.store(sequence + 1);
+    EXPECT_TRUE(engine_->run(barrier()).ok());
+    EXPECT_TRUE(mine_.recent[sequence].read(sequence)) << sequence;
+  }
+}
+
+class DiffersInMemory : public ToldInMemory {
+ protected:
+  Operation& start_another_call() {
+    theirs_.inline_line[0].fingerprint = 1;
+    theirs_.inline_line[0].flag.store(1);
+    return start(barrier());
+  }
+};
+
+TEST_F(DiffersInMemory, WhoDoesNotRecordItsCallIsWaitedForAWhile) {
+  Operation& mine = start_another_call();
+  engine_->step();
+  env_.time += kRecordWait - 1;
+  engine_->step();
+  EXPECT_FALSE(mine.done);
+  env_.time += 1;
+  engine_->step();
+  EXPECT_EQ(error_of(mine).code(), ErrorCode::mismatch);
+}
+
+TEST_F(DiffersInMemory, WhoHasGoneOnIsNotWaitedFor) {
+  theirs_.recent[0].write(kRecentCalls, {});
+  Operation& mine = start_another_call();
+  engine_->step();
+  EXPECT_EQ(error_of(mine).code(), ErrorCode::mismatch);
+}
+
+TEST_F(DiffersInMemory, AReasonCountsMore) {
+  CallFacts theirs;
+  theirs.collective = Collective::all_gather;
+  theirs_.recent[0].write(0, theirs);
+  revoke_with_enough();
+  Operation& mine = start_another_call();
+  engine_->step();
+  expect_enough(error_of(mine));
+}
+
+}  // namespace
+}  // namespace lockstep::internal
