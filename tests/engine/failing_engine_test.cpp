@@ -49,6 +49,8 @@ TEST_F(FailingEngine, InALargeGroupTellsWhomItIsLinkedToAndAFewMore) {
   }
   EXPECT_TRUE(transport_->wanted.contains({1, Channel::urgent})) << "it may wait there";
   EXPECT_FALSE(transport_->wanted.contains({3, Channel::urgent}));
+  EXPECT_FALSE(transport_->wanted.contains({2, Channel::urgent}))
+      << "nothing lies in front of the first word";
 }
 
 TEST_F(FailingEngine, GoesOnTellingForAWhileAndNotForEver) {
@@ -61,6 +63,27 @@ TEST_F(FailingEngine, GoesOnTellingForAWhileAndNotForEver) {
   EXPECT_FALSE(engine_->left_untold()) << "it may still be told";
   pass(1);
   EXPECT_TRUE(engine_->left_untold());
+}
+
+// Peers read no word in the midst of a message.
+TEST_F(FailingEngine, FinishesWhatItHadBegunToSendAndThenTells) {
+  make(2);
+  link(1).ends_sends = false;
+  std::byte sent[99] = {};
+  Call call;
+  call.facts.collective = Collective::broadcast;
+  call.facts.type = DataType::u8;
+  call.facts.count = call.input_elements = call.output_elements = sizeof sent;
+  call.input = call.output = sent;
+  const Operation& begun = start(call);
+  EXPECT_EQ(count_sent(1, FrameKind::data), 1u);
+  engine_->request_revoke(Status(ErrorCode::aborted, "enough"));
+  expect_enough(error_of(begun));
+  pass(0);
+  EXPECT_EQ(count_sent(1, FrameKind::revoke), 0u);
+  link(1).ends_sends = true;
+  pass(0);
+  EXPECT_EQ(count_sent(1, FrameKind::revoke), 1u);
 }
 
 // The thread that finds a failure, or aborts, may be one that others wait for.
