@@ -34,12 +34,12 @@ inline Call barrier(Nanos timeout = 0) {
 
 class FailingEngine : public ::testing::Test {
  protected:
-  void make(int size, std::unique_ptr<Domain> memory = nullptr) {
+  void make(int size, std::unique_ptr<Domain> memory = nullptr, Reactor* reactor = nullptr) {
     auto transport = std::make_unique<ScriptedTransport>();
     transport_ = transport.get();
     transport->memory = std::move(memory);
     engine_ =
-        std::make_shared<Engine>(made_up_group(0, size, "scripted"), std::move(transport), env_, nullptr);
+        std::make_shared<Engine>(made_up_group(0, size, "scripted"), std::move(transport), env_, reactor);
   }
   ~FailingEngine() override {
     for (Operation* operation : operations_) engine_->release(operation);

@@ -101,6 +101,7 @@ class ScriptedTransport final : public Transport {
   void append_poll_entries(std::vector<pollfd>&) override {}
   Domain* domain() override { return memory.get(); }
   void close() override {}
+  bool unfinished() override { return owes; }
   bool withdraw(int peer, bool force) override {
     if (force) forced.insert(peer);
     return force || ++withdrawals > held;
@@ -108,6 +109,7 @@ class ScriptedTransport final : public Transport {
   ScriptedLink& at(int peer, Channel channel) { return links_[{peer, channel}]; }
 
   bool reaches = true;
+  bool owes = false;  // Of messages that have ended, something to a peer.
   std::set<std::pair<int, Channel>> wanted, under_way;
   std::set<std::pair<int, Channel>> unasked;  // Of the links those that are there from the next service() on.
   std::set<int> forced;                       // Whose links were withdrawn by force.
