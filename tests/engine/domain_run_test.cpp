@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/engine/domain_memory.hpp"
 #include "collectives/engine/limits.hpp"
 #include "lib/memory/segment.hpp"
 #include "lockstep/memory.hpp"
@@ -203,6 +204,42 @@ TEST(DomainRun, StopsWritingWithinALongMessage) {
   common->control[1].revoked.store(1);
   EXPECT_EQ(second.step().status().code(), ErrorCode::aborted);
   EXPECT_EQ(first.numbers.back(), 1.0f);
+}
+
+/// A device that is lost with a step enqueued.
+class LostMemory final : public DomainMemory {
+ public:
+  explicit LostMemory(const MemberControl& own) : own_(own) {}
+  Status run(const Program&, const Step&, const Buffers&, const Combine&) override {
+    return Status(ErrorCode::system, "the device is lost");
+  }
+  Status complete() override {
+    EXPECT_NE(own_.in_use.load(), 0u) << "what is enqueued may use the members' memory";
+    ++completed;
+    return {};
+  }
+  SegmentRef reference(const void*, std::size_t) override { return {}; }
+  Result<Selection> choose(const CallFacts&, const Shape&) override { return Selection{}; }
+
+  int completed = 0;
+
+ private:
+  const MemberControl& own_;
+};
+
+TEST(DomainRun, WhatADeviceMayStillRunIsAwaitedBeforeItsUseIsOver) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
+  LostMemory memory(common->control[1]);
+  second.choice.memory = &memory;
+  Combine combine;
+  combine.type = DataType::f32;
+  second.begin(combine);
+  EXPECT_FALSE(must(first.step()).done);
+  EXPECT_EQ(second.step().status().code(), ErrorCode::system);
+  second.run.abandon(second.domain);
+  EXPECT_EQ(memory.completed, 1);
+  EXPECT_EQ(common->control[1].in_use.load(), 0u);
 }
 
 /// A member that gives up marks all, and its caller may then write at once.
