@@ -231,6 +231,26 @@ TEST_F(MatcherTest, NobodyIsLeftWhereNobodyCanBeReached) {
   EXPECT_EQ(code_of(any), ErrorCode::peer_lost);
 }
 
+TEST_F(MatcherTest, WhoLeftLastIsNamedWhereNobodyIsLeft) {
+  other_link_.ending = Status(ErrorCode::peer_lost, "it left later", 2);
+  link_.ended = true;
+  for (const int peer : {1, 2, 1}) {
+    Letter letter;
+    receive(letter, 10, 0, peer);
+    matcher_.step();
+    EXPECT_EQ(code_of(letter), peer == 1 ? ErrorCode::peer_lost : ErrorCode::ok);
+    if (peer == 1) continue;
+    other_link_.ended = true;
+    matcher_.step();
+    EXPECT_EQ(code_of(letter), ErrorCode::peer_lost);
+  }
+  Letter any;
+  receive(any, 10, 0, kAnySource);
+  matcher_.step();
+  ASSERT_EQ(code_of(any), ErrorCode::peer_lost);
+  EXPECT_EQ(any.end->culprit(), 2) << any.end->message();
+}
+
 TEST_F(MatcherTest, AHalfReceivedOneEndsWithItsLink) {
   Letter half;
   receive(half, 10);

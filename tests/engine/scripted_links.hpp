@@ -44,7 +44,7 @@ class ScriptedLink final : public Link {
   Result<const FrameHeader*> peek(const Awaited*) override {
     if (const auto meanwhile = std::exchange(in_next_peek, nullptr)) meanwhile();
     if (!heads.empty()) return &heads.front();
-    if (ended) return kEnded;
+    if (ended) return ending;
     return nullptr;
   }
   Result<std::size_t> read(std::span<std::byte> into) override {
@@ -73,6 +73,7 @@ class ScriptedLink final : public Link {
   bool here = true;                                            // Payloads,
   std::size_t come = std::numeric_limits<std::size_t>::max();  // and so many bytes of them.
   bool ended = false, reaches = true;
+  Status ending = kEnded;
   std::function<void()> in_next_peek;
   std::string text;
   std::deque<FrameHeader> heads, sent;
