@@ -170,6 +170,32 @@ TEST(DeviceFreeze, WhatIsWrittenToAFrozenGradientCountsForNothing) {
   }
 }
 
+/// It takes its block along, and the next step begins with what lies between the gradients.
+TEST(DeviceCompression, ANaNIsGoneWithItsStep) {
+  on_forked_ranks(2, [](Communicator& host) {
+    constexpr std::size_t kCount = 20;  // A gap of alignment lies behind it.
+    DeviceCommunicator device(host, 0);
+    auto* const values = static_cast<float*>(allocate_device(2 * kCount * sizeof(float), 0));
+    std::vector<Parameter> parameters;
+    for (std::size_t i = 0; i < 2; ++i)
+      parameters.push_back({"p" + std::to_string(i), DataType::f32, {kCount}, values + i * kCount, nullptr});
+    std::optional<DeviceReducer> reducer(std::in_place, host, device, parameters,
+                                         compressed(DeviceCompression::i8));
+    const Stream stream = must(backend().create_stream());
+    const auto gradient = [&](std::size_t i) { return static_cast<float*>(reducer->gradient(i)); };
+    for (const float value : {std::nanf(""), 1.0f}) {
+      for (std::size_t i = 0; i < 2; ++i) std::fill_n(gradient(i), kCount, value);
+      for (std::size_t i = 0; i < 2; ++i) reducer->mark_ready(i, stream);
+      reducer->wait(stream);
+      must(backend().synchronize(stream));
+    }
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(gradient(i)[0], 1, 1e-6) << i;
+    reducer.reset();
+    must(backend().destroy_stream(stream));
+    free_device(values);
+  });
+}
+
 TEST(DeviceFreeze, ListsThatDifferAreNamed) {
   on_forked_ranks(2, [](Communicator& host) {
     Twins twins(host, {});
@@ -218,6 +244,23 @@ TEST(DeviceAddParameters, CountAsIfTheyHadBeenThere) {
       }
     });
   }
+}
+
+TEST(DeviceAddParameters, AreLaidOutAsTheNextStepMarksThem) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceReducerOptions options;
+    int moved = 0;
+    options.gradients_moved = [&] { ++moved; };
+    Twins twins(host, options, 3);
+    step(twins, 1, 3);
+    EXPECT_EQ(moved, 2);  // Here and there.
+    twins.on_device->add_parameters(std::span(twins.there).subspan(3));
+    twins.on_host->add_parameters(std::span(twins.here).subspan(3));
+    step(twins, 2);
+    EXPECT_EQ(moved, 4);
+    EXPECT_EQ(twins.on_device->plan(), twins.on_host->plan());
+    twins.expect_equal("where they have moved");
+  });
 }
 
 TEST(DeviceAddParameters, ThatDifferAreNamedAndTheReducerIsAsBefore) {
