@@ -2,12 +2,16 @@
 // forked ranks over the host backend.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "ddp/device/device_undo.hpp"
+#include "ddp/device/gradient_kernels.hpp"
 #include "lib/device/host/host_backend.hpp"
 #include "tests/ddp/forked_twins.hpp"
 #include "tests/support/recording_backend.hpp"
@@ -82,6 +86,17 @@ TEST(DeviceUndo, PutsBackTheBucketsThatHaveStartedAsTheyWereLast) {
   EXPECT_EQ(data[100], std::byte{3});
   must(backend.destroy_stream(stream));
   must(backend.free(data));
+}
+
+TEST(DeviceUndo, HasRoomForWhatJoins) {
+  internal::HostBackend host;
+  internal::DeviceUndo undo(host, 0);
+  BucketPlan plan;
+  for (std::size_t i = 0; i < 3; ++i) {
+    plan.buckets.push_back({DataType::u8, {{i, 0, 0, 100}}, 100});
+    undo.use_plan(plan);
+    EXPECT_GE(undo.bytes(), 100 * (i + 1));
+  }
 }
 
 struct Way {
@@ -170,6 +185,26 @@ TEST(DeviceCheckFirst, LooksAtGradientsThatTakePartOnly) {
   });
 }
 
+TEST(DeviceCheckFirst, LooksAtNothingBetweenGradientsThatTakePart) {
+  constexpr std::size_t kCount = 64;
+  internal::HostBackend host;
+  internal::GradientKernels kernels(host, 0, 1, 3);
+  auto* const data =
+      static_cast<float*>(must(host.allocate(0, 3 * kCount * sizeof(float), internal::MemoryKind::plain)));
+  std::fill_n(data, 3 * kCount, 1.0f);
+  data[kCount] = std::numeric_limits<float>::infinity();
+  BucketPlan::Bucket bucket{DataType::f32, {}, 3 * kCount};
+  for (std::size_t i = 0; i < 3; ++i) bucket.parts.push_back({i, i * kCount, 0, kCount});
+  const internal::DeviceStream stream = must(host.create_stream(internal::Backend::Priority::normal));
+  for (const std::uint8_t middle : {0, 1}) {
+    const std::vector<std::uint8_t> has_gradient{1, middle, 1};
+    kernels.look(0, bucket, reinterpret_cast<std::byte*>(data), has_gradient, stream);
+    EXPECT_EQ(kernels.found(stream).front(), middle != 0 ? kCount : internal::GradientKernels::kNone);
+  }
+  must(host.destroy_stream(stream));
+  must(host.free(data));
+}
+
 TEST(DeviceCheckFirst, WaitsForTheGradientsThatItLooksAt) {
   on_forked_ranks(2, [](Communicator& host) {
     DeviceReducerOptions options;
@@ -186,6 +221,28 @@ TEST(DeviceCheckFirst, WaitsForTheGradientsThatItLooksAt) {
       slow.open();
     });
     EXPECT_THROW(twins.on_device->wait(twins.stream), NonFiniteGradient);
+    opener.join();
+  });
+}
+
+// What backward leaves in the view of a frozen gradient lies between those it looks at, and is marked
+// nowhere.
+TEST(DeviceCheckFirst, WaitsForTheStreamOfWaitToo) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceReducerOptions options;
+    options.check_first = options.check_finite = true;
+    Twins twins(host, options);
+    testing::GatedStream slow;
+    slow.close();
+    for (std::size_t i = 0; i < kParameters; ++i) twins.on_device->mark_ready(i, twins.stream);
+    std::atomic<bool> opened{false};
+    std::thread opener([&] {
+      internal::sleep_for(std::chrono::milliseconds(20));
+      opened = true;
+      slow.open();
+    });
+    twins.on_device->wait(slow.get());
+    EXPECT_TRUE(opened);
     opener.join();
   });
 }
