@@ -56,16 +56,19 @@ std::string Engine::who(int rank) const {
   return who_is(rank, group_.members[static_cast<std::size_t>(rank)]);
 }
 
-/// Without memory for more words the cause must do.
+/// Without memory for more words the cause must do. A collective that fails ends the communicator, at the
+/// latest in a moment; a message may not.
 Status Engine::failure(const Operation& operation, const Status& cause) const try {
   if (operation.kind == Operation::Kind::message && operation.message.is_inner) return cause;
   const bool started = operation.path != Operation::Path::none;
+  const bool ended =
+      state() != ErrorCode::ok || (operation.kind == Operation::Kind::collective && group_.size() > 1);
   std::string text = "lockstep: " + operation.describe() + " failed on rank " + std::to_string(group_.rank) +
                      " of " + std::to_string(group_.size()) + " in group \"" + group_.name +
                      "\"\n  cause : " + cause.message() + "\n  yours : " +
                      (started ? "an input that is not also the output is unchanged; the output is undefined"
                               : "the buffers are unchanged") +
-                     "\n  next  : " + next_step(cause.code(), state() != ErrorCode::ok);
+                     "\n  next  : " + next_step(cause.code(), ended);
   return Status(cause.code(), std::move(text), cause.culprit());
 } catch (const std::bad_alloc&) {
   return cause;

@@ -141,6 +141,51 @@ TEST_F(FailingEngine, HasToldWhomItReachedOnTheUrgentLink) {
   }
 }
 
+// ---- what callers are told ----
+
+bool says(const Operation& failed, const char* words) {
+  return failed.status.message().find(words) != std::string::npos;
+}
+
+TEST_F(FailingEngine, SaysWhatHasBecomeOfTheBuffers) {
+  make(2);
+  link(1);
+  const Operation& started = start(barrier());
+  for (std::size_t i = 1; i < kMaxInFlight; ++i) start(barrier());
+  const Operation& queued = start(barrier());
+  engine_->request_revoke(Status(ErrorCode::aborted, "enough"));
+  EXPECT_TRUE(says(started, "the output is undefined")) << started.status.message();
+  EXPECT_TRUE(says(queued, "the buffers are unchanged")) << queued.status.message();
+}
+
+TEST_F(FailingEngine, SaysWhetherItHasEndedWithTheCall) {
+  Call refused = barrier();
+  refused.refusal = Status(ErrorCode::invalid_argument, "no");
+  for (const int ranks : {1, 2}) {
+    make(ranks);
+    const Operation& call = start(refused);
+    EXPECT_TRUE(says(call, "correct the arguments of that call")) << call.status.message();
+    EXPECT_EQ(says(call, "this communicator has ended"), ranks == 2) << call.status.message();
+    EXPECT_EQ(engine_->state() != ErrorCode::ok, ranks == 2);
+    engine_->release(operations_.back());
+    operations_.pop_back();
+  }
+}
+
+TEST_F(FailingEngine, GoesOnAfterAMessageThatIsTooLong) {
+  make(2);
+  FrameHeader offer = frame(FrameKind::offer);
+  offer.index = 1;
+  offer.facts.count = offer.bytes = 10;
+  link(1, Channel::point_to_point).heads.push_back(offer);
+  Message message;
+  message.peer = 1;
+  const Operation& received = start(message);
+  EXPECT_EQ(error_of(received).code(), ErrorCode::invalid_argument);
+  EXPECT_FALSE(says(received, "this communicator has ended")) << received.status.message();
+  EXPECT_EQ(engine_->state(), ErrorCode::ok);
+}
+
 // ---- what peers tell ----
 
 TEST_F(FailingEngine, HearsAReasonAndWhoIsToBlame) {
