@@ -101,6 +101,15 @@ TEST_F(UnattendedEngine, TellsWhoHasNoLinkYetThatACallWasRefused) {
   EXPECT_EQ(count_sent(1, FrameKind::revoke), 1u);
 }
 
+TEST_F(UnattendedEngine, TellsBeforeItLeaves) {
+  Call refused = barrier();
+  refused.refusal = Status(ErrorCode::invalid_argument, "no");
+  start(refused);
+  link(1);
+  engine_->close();
+  EXPECT_EQ(count_sent(1, FrameKind::revoke), 1u);
+}
+
 TEST_F(UnattendedEngine, LetsGoOfMemoryThatPeersHeldWhenItFailed) {
   link(1), link(1, Channel::urgent);
   transport_->held = 1'000;

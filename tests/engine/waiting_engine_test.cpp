@@ -168,6 +168,33 @@ TEST_F(WaitingEngine, HoldsOthersWhileAnUrgentCallMovesAndForAMoment) {
 
 // ---- one call after another ----
 
+TEST_F(WaitingEngine, AQueuedCallHasCountsOfItsOwn) {
+  make(2);
+  link(1);
+  for (std::size_t i = 0; i < kMaxInFlight; ++i) {
+    start(barrier());
+    link(1).heads.push_back(frame(FrameKind::data, i));
+  }
+  Call call;
+  call.facts.collective = Collective::all_to_all_v;
+  call.facts.type = DataType::u8;
+  std::vector<std::size_t> counts{1, 2}, recv_counts{1, 3};
+  call.input_elements = 3;
+  call.output_elements = 4;
+  call.input = memory_.data();
+  call.output = memory_.data() + 50;
+  call.counts = counts;
+  call.recv_counts = recv_counts;
+  const Operation& queued = start(call);
+  counts = recv_counts = {20, 20};  // The caller uses the lists for something else.
+  FrameHeader theirs = frame(FrameKind::data, kMaxInFlight, 3);
+  theirs.facts = call.facts;
+  link(1).heads.push_back(theirs);
+  pass(0);
+  EXPECT_TRUE(queued.done && queued.status.ok()) << queued.status.message();
+  EXPECT_EQ(link(1).sent.back().bytes, 2u);
+}
+
 TEST_F(WaitingEngine, ACallHasNotTheDeadlineOfOneBefore) {
   make(2);
   link(1);
