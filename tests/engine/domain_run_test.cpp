@@ -294,6 +294,23 @@ TEST(DomainRun, WhoseMemoryWasTakenSaysSoEachTime) {
   EXPECT_FALSE(must(second.step()).done) << "the first has told of a result";
 }
 
+// Its own part was done before: the other may have written to what is not its memory any more.
+TEST(DomainRun, WhoseMemoryIsTakenWhileItWaitsForOthersSaysSoToo) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
+  const std::size_t bytes = second.numbers.size() * sizeof(float);
+  const std::unique_ptr<void, decltype(&lockstep::free)> block(lockstep::allocate(bytes), &lockstep::free);
+  const SegmentRef place = direct_ref(block.get());
+  second.run.begin_again(block.get(), block.get(), {}, {place, place, bytes, bytes});
+  second.run.enter({});
+  EXPECT_FALSE(must(first.step()).done);
+  EXPECT_FALSE(must(second.step()).done);
+  ASSERT_TRUE(make_private(block.get(), bytes).ok());
+  must(first.step());
+  const Status status = second.step().status();
+  EXPECT_NE(status.message().find("made memory private"), std::string::npos) << status.message();
+}
+
 // Its owner may have freed it: nothing of what it has to do waits for this rank.
 TEST(DomainRun, MemoryThatTheProgramDoesNotTouchIsNotMapped) {
   const auto common = std::make_unique<Common>();
