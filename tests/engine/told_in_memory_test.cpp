@@ -3,46 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <memory>
 #include <set>
-#include <utility>
-#include <vector>
 
-#include "collectives/engine/call_identity.hpp"
-#include "tests/engine/failing_engine.hpp"
+#include "tests/engine/scripted_domain.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 using testing::barrier;
+using testing::DomainEngine;
 using testing::expect_enough;
-using testing::FailingEngine;
 
-class ScriptedDomain final : public Domain {
- public:
-  explicit ScriptedDomain(std::vector<MemberControl*> controls) : Domain(0, std::move(controls)) {}
-  std::byte* staging(int) override { return nullptr; }
-  Result<std::byte*> resolve(int, const SegmentRef&, std::size_t) override {
-    return Status(ErrorCode::internal, "nothing is registered");
-  }
-  void ring(int member) override { rung.insert(member); }
-  int bell_fd() override { return -1; }
-
-  std::set<int> rung;
-};
-
-class ToldInMemory : public FailingEngine {
+class ToldInMemory : public DomainEngine {
  protected:
-  ToldInMemory() {
-    auto domain = std::make_unique<ScriptedDomain>(std::vector{&mine_, &theirs_});
-    domain_ = domain.get();
-    make(2, std::move(domain));
-  }
-  /// The peer's part of the first barrier, once that is started here.
-  void come_to_barrier() {
-    theirs_.inline_line[0].fingerprint = mine_.inline_line[0].fingerprint;
-    theirs_.inline_line[0].flag.store(1);
-  }
   void revoke_with_enough() {
     std::strcpy(mine_.reason, "5 1 enough");
     mine_.revoked.store(2);
@@ -52,9 +25,6 @@ class ToldInMemory : public FailingEngine {
     message.peer = 1;
     return start(message);
   }
-
-  MemberControl mine_{}, theirs_{};
-  ScriptedDomain* domain_ = nullptr;
 };
 
 // ---- revokes ----
@@ -83,7 +53,7 @@ TEST_F(ToldInMemory, TheFirstReasonStays) {
 // By who only asks for the state, too.
 TEST_F(ToldInMemory, WhatThePeerDidBeforeItRevokedEndsWell) {
   Operation &call = start(barrier()), &message = receive();
-  come_to_barrier();
+  answer(barrier().facts, 0);
   FrameHeader offer = testing::frame(FrameKind::offer);
   offer.index = 1;
   link(1, Channel::point_to_point).heads.push_back(offer);
@@ -130,7 +100,7 @@ TEST_F(ToldInMemory, WhoIsStoppedBeforeItHasSaidWhyIsWaitedForAWhile) {
 
 TEST_F(ToldInMemory, HowManyCallsALeaverHasMade) {
   Operation& first = start(barrier());
-  come_to_barrier();
+  answer(barrier().facts, 0);
   pass(0);
   EXPECT_TRUE(first.done && first.status.ok());
   theirs_.doorbell.asleep.store(1);
@@ -156,8 +126,7 @@ TEST_F(ToldInMemory, ThatAPeerHasLeftBeforeACallAndNotAfterIt) {
 // Also where the call ended at once.
 TEST_F(ToldInMemory, WhatACallIs) {
   for (const std::uint64_t sequence : {0, 1}) {
-    theirs_.inline_line[sequence].fingerprint = fingerprint_of(hash_of(barrier().facts), sequence);
-    theirs_.inline_line[sequence].flag.store(sequence + 1);
+    answer(barrier().facts, sequence);
     EXPECT_TRUE(engine_->run(barrier()).ok());
     EXPECT_TRUE(mine_.recent[sequence].read(sequence)) << sequence;
   }
