@@ -7,6 +7,7 @@
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
@@ -129,6 +130,36 @@ TEST(DeviceMessages, OfABatchDoNotWaitForOneAnother) {
       for (std::size_t i = 0; i < kEach; ++i)
         ASSERT_EQ(theirs.host()[block * kEach + i], static_cast<std::byte>((i * 7 + seed) % 251)) << block;
     }
+  });
+}
+
+// Each has come to the batch before any of it runs.
+TEST(DeviceMessages, OfABatchAreSentAsTheirOwnStreamsLeaveThem) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kEach = 3'000;
+    const int peer = 1 - self.rank();
+    internal::Backend& backend = *internal::testing::must(internal::device_backend());
+    DeviceArena soon(kEach, self.device()), late(kEach, self.device());
+    DeviceArena first(kEach, self.device()), second(kEach, self.device());
+    internal::TestStream other(self.device());
+    auto* const gate = static_cast<std::uint32_t*>(internal::testing::must(backend.allocate_pinned(4)));
+    self.host.barrier();
+    fill(soon, kEach, self.rank(), self.stream);
+    internal::testing::must(backend.wait_value(gate, 1, other));
+    fill(late, kEach, self.rank() + 2, other);
+    DeviceBatch batch = self.communicator.batch();
+    batch.send(soon.device(), kEach, DataType::u8, peer, self.stream);
+    batch.recv(first.device(), kEach, DataType::u8, peer, self.stream);
+    batch.send(late.device(), kEach, DataType::u8, peer, other);
+    batch.recv(second.device(), kEach, DataType::u8, peer, other);
+    batch.submit();
+    internal::sleep_for(std::chrono::milliseconds(20));  // What does not wait has time to show it.
+    std::atomic_ref(*gate).store(1);
+    second.download(kEach, other);
+    other.synchronize();
+    self.synchronize();
+    EXPECT_EQ(first_wrong(second, kEach, peer + 2), kEach);
+    internal::testing::must(backend.free_pinned(gate));
   });
 }
 
