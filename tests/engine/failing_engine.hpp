@@ -22,8 +22,9 @@ class StandingEnv final : public Env {
  public:
   Nanos now() noexcept override { return time; }
   std::uint64_t random() noexcept override { return 7; }
-  void wake_at(Nanos) noexcept override {}
+  void wake_at(Nanos when) noexcept override { wake = when; }
   Nanos time = 1'000 * kMilli;
+  Nanos wake = 0;  // What was asked for last.
 };
 
 inline Call barrier(Nanos timeout = 0) {

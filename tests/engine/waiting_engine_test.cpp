@@ -157,6 +157,7 @@ TEST_F(WaitingEngine, HoldsOthersWhileAnUrgentCallMovesAndForAMoment) {
   arrive(call, 0);
   engine_->step();
   EXPECT_FALSE(other.done);
+  EXPECT_EQ(env_.wake, env_.time + kUrgentPause);
   env_.time += kUrgentPause - 1;
   engine_->step();
   EXPECT_FALSE(other.done);
