@@ -23,6 +23,7 @@ class Leaving:
 
     def __init__(self):
         self._joined = []
+        self._older = _remembered()
         self._number = next(_numbers)
         _open[self._number] = self
         _leave_at_end_of_process()
@@ -33,18 +34,39 @@ class Leaving:
 
     def __call__(self, reason=None):
         """In order; or, with a reason, by an abort, which ends the peers' calls as well and tells them the reason."""
-        self._end(lambda communicator: reason is None and _all_leave(communicator, _PATIENCE), reason)
+        self._end(None if reason is not None else _PATIENCE, reason)
 
-    def beside(self, error):
-        """In order where all come soon, as where all handle the same exception; else as by a call with `error` for the reason."""
-        self._end(lambda communicator: _all_leave(communicator, _PATIENCE_AFTER_ERROR), _reason_of(error))
+    def leave(self):
+        """In order. On the way of an exception all may come here, as where all handle the same one, or this rank alone: then soon by an
+        abort that tells it."""
+        reason = self._reason(sys.exc_info()[1])
+        self._end(_PATIENCE if reason is None else _PATIENCE_AFTER_ERROR, reason)
 
-    def _end(self, in_order, reason):
+    def at_end_of_process(self):
+        """Python tells of the exception that ends a program, but for its own sys.exit(); to 3.12 also of the one that ends a child of
+        multiprocessing."""
+        self(self._reason(sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)))
+
+    def _reason(self, error):
+        """What the peers are told of an exception that ends this rank. None: it does not, or was there before the group."""
+        if error is None or id(error) in self._older or isinstance(error, GeneratorExit):
+            return None
+        if isinstance(error, SystemExit):
+            if error.code in (None, 0):
+                return None
+            error = error.__context__ or error  # torch.multiprocessing.spawn ends its children so, after an exception
+        try:
+            return f"this rank ended by {type(error).__name__}: {error}"
+        except Exception:  # pylint: disable=broad-except  # of the exception's own words
+            return f"this rank ended by {type(error).__name__}"
+
+    def _end(self, patience, reason):
+        """In order where all come within `patience`, if there is any."""
         _open.pop(self._number, None)
         joined, self._joined = self._joined, []
         for communicator, place in joined:
             with contextlib.suppress(lockstep.Error):  # a peer was lost, or the group had failed: that was told before
-                if communicator.usable and in_order(communicator):
+                if communicator.usable and patience is not None and _all_leave(communicator, patience):
                     communicator.finalize()
                 elif reason is not None:
                     communicator.abort(reason)
@@ -53,46 +75,37 @@ class Leaving:
                 place.close()
 
 
-def _reason_of(error):
-    return f"this rank ended by {type(error).__name__}: {error}"
+def _remembered():
+    """By their numbers: what is kept would keep all that an exception has passed through."""
+    return {id(error) for error in (sys.exc_info()[1], getattr(sys, "last_exc", None), getattr(sys, "last_value", None)) if error}
 
 
 def _all_leave(communicator, patience):
     """Whether all ranks come here within `patience`. Not by a barrier, whose deadline would be the end of what others still have to
     tell each other."""
     end = time.monotonic() + patience
-    if communicator.rank > 0:
-        communicator.send(bytearray(1), 0, _TAG, wait=False)
     others = range(1, communicator.size) if communicator.rank == 0 else [0]
-    heard = [communicator.recv(bytearray(1), other, _TAG, wait=False) for other in others]
     try:
+        if communicator.rank > 0:
+            communicator.send(bytearray(1), 0, _TAG, wait=False)
+        heard = [communicator.recv(bytearray(1), other, _TAG, wait=False) for other in others]
         for work in heard:
             work.wait(max(0, end - time.monotonic()))
-    except TimeoutError:
+        if communicator.rank == 0:
+            for other in others:
+                communicator.send(bytearray(1), other, _TAG, wait=False)
+    except (TimeoutError, lockstep.Error):
         return False
-    if communicator.rank == 0:
-        for other in others:
-            communicator.send(bytearray(1), other, _TAG, wait=False)
     return True
 
 
-def _ended_by():
-    """The exception that ends this process, as far as Python tells: what is under way in a child of multiprocessing, and what has come
-    to the end of a program, but for its own sys.exit()."""
-    error = sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if isinstance(error, SystemExit):  # torch.multiprocessing.spawn ends its children by one, after an exception
-        return None if error.code in (None, 0) else error.__context__ or error
-    return error
-
-
 def _leave_all():
-    error = _ended_by()
     for leaving in list(_open.values()):
-        leaving(None if error is None else _reason_of(error))
+        leaving.at_end_of_process()
 
 
 def _leave_at_end_of_process():
-    """Children of multiprocessing end without atexit, and forget at their start what their parent had for their end."""
+    """Children of multiprocessing end without atexit to Python 3.12, and forget at their start what their parent had for their end."""
     global _process  # pylint: disable=global-statement
     if _process == os.getpid():
         return

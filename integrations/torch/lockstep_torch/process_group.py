@@ -4,7 +4,6 @@ Every call starts its operations at once and returns a LockstepWork; the ranks m
 torch calls some of them by an older and some by a newer name, as its version goes.
 """
 import re
-import sys
 from datetime import timedelta
 
 import torch
@@ -225,11 +224,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         """The orderly end, which waits for the other ranks; torch calls it for destroy_process_group(), which often stands in a
         `finally`."""
         self.futures.close()
-        error = sys.exc_info()[1]
-        if error is None:
-            self._leaving()
-        else:
-            self._leaving.beside(error)
+        self._leaving.leave()
 
     def set_timeout(self, timeout):
         self._timeout = timeout
