@@ -1,5 +1,5 @@
-// What later versions of NCCL (to 2.30) added to the interface. A program that was built with their header
-// finds the symbols, and is told by each call that this library has the older interface.
+// What later versions of NCCL (to 2.30) added to the interface, and what they take away. A program that was
+// built with their header finds the symbols, and is told by each call that this library has it not.
 //
 // Neither arguments nor types are named, because the installed nccl.h may or may not know these functions: it
 // is not included here. A function that ignores its arguments may be called with any.
@@ -43,3 +43,9 @@ LOCKSTEP_NCCL_LATER(ParamGetU16);
 LOCKSTEP_NCCL_LATER(ParamGetU32);
 LOCKSTEP_NCCL_LATER(ParamGetU64);
 LOCKSTEP_NCCL_LATER(ParamGetU8);
+
+// Macros in some headers. Nothing is read from NCCL's logging variables, so there is nothing to read again.
+extern "C" __attribute__((visibility("default"))) void pncclResetDebugInit() {}
+extern "C" __attribute__((visibility("default"), weak, alias("pncclResetDebugInit"))) void
+ncclResetDebugInit();
+extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInternal() {}

@@ -81,9 +81,3 @@ ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
   return guarded("ncclCommUserRank", [&] { required(rank, "rank") = Handles::find(comm)->rank(); });
 }
 LOCKSTEP_NCCL_ALIAS(CommUserRank);
-
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-// Nothing is read from NCCL's logging variables, so there is nothing to read again.
-void pncclResetDebugInit() {}
-LOCKSTEP_NCCL_ALIAS(ResetDebugInit);
-extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInternal() {}

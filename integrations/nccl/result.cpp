@@ -72,9 +72,8 @@ std::string last_text() {
 
 int refuse_later_call(const char* function) noexcept {
   return remember(ncclInvalidUsage, function,
-                  "this function is of a later version of NCCL than this library's interface, which "
-                  "is " LOCKSTEP_NCCL_HEADER
-                  "; build the program with that version's header, or do without the call");
+                  "this function came with a later version of NCCL than 2.28, whose calls this library has; "
+                  "build the program with the header of 2.28, or do without the call");
 }
 
 ncclResult_t handle_exception(const char* function) noexcept {
