@@ -129,6 +129,14 @@ assert [outcome.status for outcome in outcomes] == ["failed", "failed", "unmeasu
 assert "does not end" in outcomes[0].why and "sleep" in outcomes[0].why, outcomes[0].why
 assert "hung in mode host_sync" in outcomes[2].why, outcomes[2].why
 assert steps.test_step(test, about).run(running).status == "failed"  # Of no mode.
+# Whatever goes wrong meanwhile, no process of the program stays.
+import hang
+looked = []
+def fails(session, seconds):
+    looked.append(session)
+    raise ValueError("no way to look")
+hang.describe, running.hangs = fails, type(running.hangs)()
+assert steps.test_step(test, about).run(running).status == "failed" and hang.processes(looked[0]) == [], looked
 broken = steps.Step("broken", lambda _: {}["nothing"]).run(running)
 assert broken.status == "failed" and "KeyError" in broken.why, (broken.status, broken.why)
 # A communicator that could not be made is no gap in the measurements.
@@ -172,6 +180,14 @@ grep -q '| every operation | unmeasured |' "${cut[0]%.json}.md" || fail "the rep
 "$check" --device host --kit "$build" --out "$folder/after" --ranks 2 --limit 5 --after "${cut[0]}" >"$folder/log" 2>&1 || fail "a run after another failed"
 grep -q 'passed  floors' "$folder/log" && fail "what had passed was run again"
 grep -q '| floors | passed |' "$folder"/after/gpu-*.md || fail "what had passed is not taken over"
+# Also where the run ends before it comes to it.
+"$check" --device host --kit "$build" --out "$folder/again" --ranks 2 --limit 5 --after "$folder"/after/gpu-*.json >"$folder/log" 2>&1 &
+until [[ -e $(echo "$folder"/again/gpu-*.md) ]]; do
+  kill -0 $! || fail "it ended before it could be asked to"
+  sleep 0.1
+done
+grep -q '| floors | passed |' "$folder"/again/gpu-*.md || fail "what had passed is lost in the first report"
+wait $!
 sed -i 's/"commit": "/"commit": "x/' "${cut[0]}"
 refused "is of other programs" --kit "$build" --after "${cut[0]}"
 

@@ -40,9 +40,10 @@ def passed_before(path, about):
     return {step["name"]: step for step in earlier["steps"] if step["status"] == "passed"}
 
 
-def document_of(about, runner, results, rest):
-    """As far as the run has come; `rest` are the steps that have not been run."""
-    entries = [result.as_json() for result in results] + [steps.Result(step.name, "unmeasured", "the time was over").as_json() for step in rest]
+def document_of(about, runner, results, rest, before):
+    """As far as the run has come; `rest` are the steps that have not been run, `before` what passed in an earlier run."""
+    entries = [result.as_json() for result in results]
+    entries += [before.get(step.name) or steps.Result(step.name, "unmeasured", "the time was over").as_json() for step in rest]
     document = {"schema": "lockstep-gpu-check", **about, "seconds": round(runner.elapsed(), 1), "steps": entries}
     return {**document, "goals": goals.judge(document)}
 
@@ -60,10 +61,10 @@ def check(options):
             known = before.get(step.name)
             results.append(steps.Result(**known) if known else step.run(runner))
             # After each: the machine may be taken away.
-            report.write(document_of(about, runner, results, planned[number:]), options.out)
+            report.write(document_of(about, runner, results, planned[number:], before), options.out)
     except Interrupted:
         print("gpu-check: was asked to end", flush=True)
-    document = document_of(about, runner, results, planned[len(results):])
+    document = document_of(about, runner, results, planned[len(results):], before)
     for path in report.write(document, options.out):
         print(f"written: {path}")
     return tell(document)

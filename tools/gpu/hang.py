@@ -3,6 +3,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 # The first that is here says where a process's threads are; those of CUDA know no other name for what waits in the driver.
@@ -30,18 +31,20 @@ def threads(process):
             yield f"  {(task / 'comm').read_text(encoding='utf-8').strip()} ({task.name}): in {place}, system call {' '.join(call)}"
 
 
-def backtrace(process):
-    for command in DEBUGGERS:
-        if not shutil.which(command[0]):
-            continue
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            said = subprocess.run([*command, str(process)], text=True, capture_output=True, errors="replace", timeout=DEBUGGER_SECONDS, check=False)
-            return said.stdout.strip().splitlines()[-MOST_LINES:]
+def backtrace(process, seconds):
+    debugger = next((command for command in DEBUGGERS if shutil.which(command[0])), None)
+    if debugger is None or seconds <= 0:
+        return []
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        said = subprocess.run([*debugger, str(process)], text=True, stdin=subprocess.DEVNULL, capture_output=True, errors="replace",
+                              timeout=min(seconds, DEBUGGER_SECONDS), check=False)
+        return said.stdout.strip().splitlines()[-MOST_LINES:]
     return []
 
 
-def describe(session):
-    lines = []
-    for process in processes(session):
-        lines += [f"process {process} does not end:", *threads(process), *backtrace(process)]
-    return "\n".join(lines)
+def describe(session, seconds):
+    """Takes that long at most."""
+    end = time.monotonic() + seconds
+    found = processes(session)
+    lines = [line for process in found for line in (f"process {process} does not end:", *threads(process))]
+    return "\n".join(lines + [line for process in found for line in backtrace(process, end - time.monotonic())])

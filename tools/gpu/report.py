@@ -118,6 +118,8 @@ def write(document, folder):
     device = document["gpu"]["name"] if document["gpu"] else f"no-gpu-{document['device']}"
     name = f"gpu-{document['date'][:10]}-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
     paths = [folder / f"{name}.json", folder / f"{name}.md"]
-    paths[0].write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    paths[1].write_text(markdown(document), encoding="utf-8")
+    for path, text in zip(paths, (json.dumps(document, indent=1) + "\n", markdown(document)), strict=True):
+        part = path.with_suffix(".part")  # The machine may be taken away in the midst.
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
     return paths

@@ -14,7 +14,7 @@ LEAST_SECONDS = 5  # What would get less is not begun.
 # A kernel that is loaded when it is first started may wait for all streams, and streams that share a connection wait for one another.
 USUAL = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 ASKED_SECONDS = 3  # From the request to end to the end.
-MOST_LOOKS = 3  # So many hangs are looked into: each takes seconds.
+MOST_LOOKS, LOOK_SECONDS = 3, 30  # So many hangs are looked into, for so long each.
 # Without persistence mode the driver takes a GPU down when its last user goes, and up again in seconds for the next.
 DEVICES = "/dev/nvidiactl", "/dev/nvidia[0-9]*"
 
@@ -44,7 +44,8 @@ def hold_devices():
 
 def end(process):
     """Its output. Programs are asked first: they remove what they have made."""
-    os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
     try:
         output, _ = process.communicate(timeout=ASKED_SECONDS)
     except subprocess.TimeoutExpired:
@@ -80,12 +81,15 @@ class Runner:
             status = process.returncode
         except subprocess.TimeoutExpired:
             if left < seconds:
-                end(process)
                 raise OutOfTime(f"the time was over after {left:.0f} s of it") from None
-            self.where_it_hung = hang.describe(process.pid) if self.hangs.total() < MOST_LOOKS else ""
-            self.hangs[self.mode] += 1
+            self.look_into(process)
             output, status = end(process), TOOK_TOO_LONG
-        except BaseException:  # A request to end, too: no process of it stays.
-            end(process)
-            raise
+        finally:  # After whatever it was, a request to end among them, no process of it stays.
+            if process.returncode is None:
+                end(process)
         return Outcome(status, output, time.monotonic() - began)
+
+    def look_into(self, process):
+        self.hangs[self.mode] += 1
+        if self.hangs.total() <= MOST_LOOKS:
+            self.where_it_hung = hang.describe(process.pid, min(LOOK_SECONDS, self.limit - self.elapsed()))

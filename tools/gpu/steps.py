@@ -17,7 +17,8 @@ LONG_TEST_SECONDS = {"device_operations_host_sync_test": 180, "device_matrix_hos
 BENCH_SECONDS = 60
 TORCH_SECONDS = 120  # Each of its processes imports PyTorch, and loads its kernels.
 # A wait that hangs names what it waits for, before the program is ended; and a test whose rank has failed goes on to the next.
-PATIENCE = {"LOCKSTEP_TIMEOUT": "45s", "TEST_CHILD_SECONDS": "75"}
+PATIENCE = {"LOCKSTEP_TIMEOUT": "45s"}
+SPARE_SECONDS = 15
 BENCH_PATIENCE = {"LOCKSTEP_TIMEOUT": "20s"}
 MOST_HANGS = 2  # After so many in one mode nothing more of it is tried.
 WRONG_DATA = 3  # lockstep-bench's exit status
@@ -109,7 +110,8 @@ def test_step(test, about):
     limit = LONG_TEST_SECONDS.get(test["name"], TEST_SECONDS)
 
     def body(runner):
-        return judge_test(runner.run(command_of(test, runner), limit, {**PATIENCE, **environment_of(test)}), bool(about["gpu"]) and test["name"] in BASIC)
+        environment = {**PATIENCE, "TEST_CHILD_SECONDS": str(limit - SPARE_SECONDS), **environment_of(test)}
+        return judge_test(runner.run(command_of(test, runner), limit, environment), bool(about["gpu"]) and test["name"] in BASIC)
     return Step(f"test {test['name']}", body, mode_of(test))
 
 
