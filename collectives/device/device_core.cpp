@@ -154,6 +154,8 @@ Status DeviceCore::make_gate() {
 
 /// Makes what this rank needs for itself. One rank of a process after the other: while a stream waits in the
 /// gate's probe, the driver may keep another's allocation, and that one keeps the driver from the probe.
+/// (What other communicators do meanwhile, which are made at the same time, may still fail the probe by
+/// name.)
 Status DeviceCore::make_own_staging() {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);

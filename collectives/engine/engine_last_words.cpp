@@ -76,20 +76,20 @@ bool Engine::may_await_cause(int peer) {
   Nanos& since = links_ended_[static_cast<std::size_t>(peer)];
   const Nanos now = env_.now();
   if (since == 0) since = now;
-  const auto ends_soon = [now](const Operation& operation, Nanos timeout) {
-    const Nanos end = operation.deadline != 0 ? operation.deadline : now + timeout;
+  const auto ends_soon = [now](const Operation* operation, Nanos timeout) {
+    const Nanos end = operation->deadline != 0 ? operation->deadline : now + timeout;
     return timeout > 0 && end - now < kProbeAfter;
   };
-  return now - since <= kExplanationWait &&
-         std::none_of(messages_.begin(), messages_.end(),
-                      [&](const Operation* operation) {
-                        const Message& message = operation->message;
-                        return (message.peer == peer || message.peer == kAnySource) &&
-                               ends_soon(*operation, message.timeout);
-                      }) &&
-         std::none_of(active_.begin(), active_.end(), [&](const Operation* operation) {
-           return ends_soon(*operation, operation->call.timeout);
-         });
+  const auto call_ends_soon = [&](const Operation* operation) {
+    return ends_soon(operation, operation->call.timeout);
+  };
+  const auto message_ends_soon = [&](const Operation* operation) {
+    const Message& message = operation->message;
+    return (message.peer == peer || message.peer == kAnySource) && ends_soon(operation, message.timeout);
+  };
+  return now - since <= kExplanationWait && std::none_of(active_.begin(), active_.end(), call_ends_soon) &&
+         std::none_of(pending_.begin(), pending_.end(), call_ends_soon) &&
+         std::none_of(messages_.begin(), messages_.end(), message_ends_soon);
 }
 
 /// The reason that a peer's link ends with; ok when it ends without one.

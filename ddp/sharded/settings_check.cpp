@@ -152,10 +152,12 @@ void check_shardable(Communicator& communicator, std::span<const Parameter> befo
 
 Rules rules_for(Communicator& communicator, std::span<const Parameter> parameters,
                 const std::shared_ptr<const Optimizer>& usual, const ShardedOptions& options) {
-  Rules rules(parameters.size(), usual);
-  std::vector<std::string> texts(parameters.size());
+  Rules rules;
+  std::vector<std::string> texts;
   std::string all, problem;
   telling_peers(communicator, "ShardedOptimizer", [&] {
+    rules.assign(parameters.size(), usual);
+    texts.resize(parameters.size());
     for (std::size_t i = 0; i < parameters.size() && options.optimizer_of; ++i) {
       if (auto rule = options.optimizer_of(parameters[i])) rules[i] = std::move(rule);
       texts[i] = rule_text(rules[i], usual);

@@ -236,12 +236,12 @@ void ShardedOptimizer::add_parameters(std::span<const Parameter> added) {
   State& s = *state_;
   s.reducer.state_->require_between_steps("add_parameters");
   s.reducer.state_->require_usable();
-  s.reduced = false;  // A step that was left out.
   wait_parameters();
   internal::check_joining(s.communicator, s.parameters, added, reducer_options(s.options), {kOwner});
   if (added.empty()) return;
   internal::check_shardable(s.communicator, s.parameters, added, *s.optimizer, s.options);
   const internal::Rules rules = internal::rules_for(s.communicator, added, s.optimizer, s.options);
+  s.reduced = false;  // A step that was left out.
   s.reducer.state_->plan.change(s.communicator, "ShardedOptimizer::add_parameters", [&] {
     s.rules.insert(s.rules.end(), rules.begin(), rules.end());
     s.grow(added);

@@ -185,6 +185,8 @@ TEST(DeviceCheckFirst, LooksAtGradientsThatTakePartOnly) {
   });
 }
 
+// What backward leaves in the view of a frozen gradient lies between those it looks at, and is marked
+// nowhere.
 TEST(DeviceCheckFirst, LooksAtNothingBetweenGradientsThatTakePart) {
   constexpr std::size_t kCount = 64;
   internal::HostBackend host;
@@ -225,8 +227,6 @@ TEST(DeviceCheckFirst, WaitsForTheGradientsThatItLooksAt) {
   });
 }
 
-// What backward leaves in the view of a frozen gradient lies between those it looks at, and is marked
-// nowhere.
 TEST(DeviceCheckFirst, WaitsForTheStreamOfWaitToo) {
   on_forked_ranks(2, [](Communicator& host) {
     DeviceReducerOptions options;

@@ -11,17 +11,16 @@
 namespace lockstep::internal {
 namespace {
 
-/// On a stream of its own: the default one waits for others.
+/// On a stream of its own: the default one waits for others. The few bytes are kept: to free them may wait
+/// for all streams of the device.
 cudaError_t copy_and_fill(cudaStream_t stream) {
   constexpr std::size_t kBytes = 256;
   void* memory = nullptr;
-  if (const cudaError_t error = ::cudaMalloc(&memory, 2 * kBytes); error != cudaSuccess) return error;
-  auto* const half = static_cast<std::byte*>(memory) + kBytes;
-  cudaError_t error = ::cudaMemsetAsync(memory, 0, kBytes, stream);
+  cudaError_t error = ::cudaMalloc(&memory, 2 * kBytes);
+  if (error == cudaSuccess) error = ::cudaMemsetAsync(memory, 0, kBytes, stream);
+  void* const half = static_cast<std::byte*>(memory) + kBytes;
   if (error == cudaSuccess) error = ::cudaMemcpyAsync(half, memory, kBytes, cudaMemcpyDeviceToDevice, stream);
-  if (error == cudaSuccess) error = ::cudaStreamSynchronize(stream);
-  const cudaError_t freed = ::cudaFree(memory);
-  return error == cudaSuccess ? freed : error;
+  return error == cudaSuccess ? ::cudaStreamSynchronize(stream) : error;
 }
 
 }  // namespace

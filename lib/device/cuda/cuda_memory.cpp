@@ -211,6 +211,7 @@ Result<MemoryExport> CudaMemory::export_memory(const void* memory) const {
     std::memcpy(exported.legacy.data(), &handle, sizeof handle);
     exported.has_legacy = true;
   }
+  // What cudaMalloc has cut from a block would be exported in a size that is none of a mapping.
   if (!facts.legacy && (facts.handles & kDescriptor) != 0) {
     CUmemGenericAllocationHandle handle = 0;
     int descriptor = -1;

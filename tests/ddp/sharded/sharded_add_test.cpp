@@ -270,6 +270,7 @@ TEST(ShardedAdd, CallsInTheWrongOrderAreRefused) {
               "add_parameters was called in the midst of step 1; call wait() first");
     for (std::size_t i = 1; i < kAtFirst; ++i) sharded.mark_ready(i);
     sharded.wait();
+    sharded.add_parameters({});  // Nothing joins, and nothing is left out.
     sharded.step();
     EXPECT_NE(message([&] { sharded.step(); }).find("no reduced gradients"), std::string::npos);
     sharded.add_parameters(rest_of(model));  // Waits for the values.
