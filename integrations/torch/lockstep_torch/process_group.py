@@ -249,6 +249,10 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     def getGroupDesc(self):
         return self._description
 
+    # By these torch asks in Python; 2.4 would look for the name in a backend, which this group has not.
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+
     # pylint: enable=invalid-name
 
     @property
