@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-# The first that is here says where a process's threads are; those of CUDA know no other name for what waits in the driver.
+# The first that is here is asked where a process's threads are.
 DEBUGGERS = [["cuda-gdb", "--batch", "-ex", "thread apply all backtrace 12", "-p"], ["gdb", "--batch", "-ex", "thread apply all backtrace 12", "-p"],
              ["eu-stack", "-n", "12", "-p"]]
 DEBUGGER_SECONDS = 15

@@ -57,31 +57,6 @@ TEST(ShardedMisuse, AStepThatIsBadAnywhereIsTheSameErrorEverywhereAndTheNextOneW
   }
 }
 
-TEST(ShardedMisuse, OptimizersOfParametersThatDoNotGoTogetherAreRefused) {
-  on_ranks(3, "auto", [](Communicator& communicator) {
-    Model model(8, 2);
-    const auto usual = std::make_shared<AdamW>(0.01);
-    const auto refusal = [&](std::shared_ptr<const Optimizer> of_third) {
-      ShardedOptions options = small_buckets(kArrangements[0]);
-      options.optimizer_of = [&](const Parameter& parameter) {
-        return parameter.name == "tensor3" ? of_third : nullptr;
-      };
-      return thrown_by(
-          [&] { ShardedOptimizer(communicator, model.list(ZeroStage::optimizer), usual, options); });
-    };
-    const bool culprit = communicator.rank() == 2;
-    const Error differs = refusal(culprit ? std::make_shared<AdamW>(0.25) : nullptr);
-    EXPECT_EQ(differs.code(), ErrorCode::mismatch);
-    EXPECT_EQ(differs.culprit(), 2);
-    for (const char* text :
-         {"\"tensor3\"", "rate 0.25", "on rank 2", "the constructor's optimizer on rank 0"})
-      EXPECT_NE(std::string(differs.what()).find(text), std::string::npos) << differs.what();
-    const Error slots = refusal(std::make_shared<SgdMomentum>(0.01));
-    EXPECT_EQ(slots.code(), ErrorCode::invalid_argument);
-    EXPECT_NE(std::string(slots.what()).find("\"tensor3\""), std::string::npos) << slots.what();
-  });
-}
-
 TEST(ShardedMisuse, GradientsThatAreNotFiniteAreNamedAndLeftOut) {
   for (const Arrangement& arrangement : kArrangements) {
     on_ranks(2, "auto", [&](Communicator& communicator) {

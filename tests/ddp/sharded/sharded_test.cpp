@@ -12,6 +12,7 @@
 #include "tests/ddp/digits_data.hpp"
 #include "tests/ddp/hooks/every_hook.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
+#include "tests/ddp/sharded/single_process.hpp"
 #include "tests/engine/local_ranks.hpp"
 
 namespace lockstep {
@@ -23,38 +24,8 @@ using testing::floats;
 using testing::kArrangements;
 using testing::on_ranks;
 using testing::run_step;
+using testing::SingleProcess;
 using testing::small_buckets;
-
-using Rule = std::shared_ptr<const Optimizer>;
-
-/// What one process computes from the average of the gradients: exact, as that of whole numbers by 2 or 4
-/// ranks is.
-class SingleProcess {
- public:
-  SingleProcess(const Model& model, const Rule& optimizer)
-      : SingleProcess(model, std::vector<Rule>(model.tensors(), optimizer)) {}
-  SingleProcess(const Model& model, std::vector<Rule> optimizers) : optimizers_(std::move(optimizers)) {
-    for (std::size_t i = 0; i < model.tensors(); ++i) {
-      values_.emplace_back(model.elements(i));
-      slots_.emplace_back(optimizers_[i]->slots().size(), std::vector<float>(model.elements(i)));
-    }
-  }
-  void step(int ranks, std::size_t step, float scale = 1) {
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      std::vector<float> gradient(values_[i].size());
-      for (std::size_t e = 0; e < gradient.size(); ++e)
-        gradient[e] = summed_gradient(ranks, step, i, e) / static_cast<float>(ranks) * scale;
-      std::vector<std::span<float>> slots(slots_[i].begin(), slots_[i].end());
-      optimizers_[i]->step({step + 1, values_[i], gradient, slots});
-    }
-  }
-  const std::vector<float>& values(std::size_t i) const { return values_[i]; }
-
- private:
-  const std::vector<Rule> optimizers_;
-  std::vector<std::vector<float>> values_;
-  std::vector<std::vector<std::vector<float>>> slots_;
-};
 
 TEST(Sharded, TakesTheStepsOfASingleProcessBitForBit) {
   const std::shared_ptr<const Optimizer> optimizers[] = {std::make_shared<SgdMomentum>(0.01, 0.9, 0.001),
@@ -81,39 +52,6 @@ TEST(Sharded, TakesTheStepsOfASingleProcessBitForBit) {
           }
         });
       }
-    }
-  }
-}
-
-/// Every third of them by another rule, which the first of a bucket or of a shard may be, or not.
-TEST(Sharded, StepsEachParameterByItsOwnOptimizer) {
-  const Rule usual = std::make_shared<AdamW>(0.01, 0.1), other = std::make_shared<AdamW>(0.002, 0.0);
-  for (const Arrangement& arrangement : kArrangements) {
-    for (const int ranks : {1, 2, 4}) {
-      on_ranks(ranks, "auto", [&](Communicator& communicator) {
-        Model model(20, 5);
-        const std::vector<Parameter> list = model.list(arrangement.stage);
-        std::vector<Rule> rules;
-        for (std::size_t i = 0; i < list.size(); ++i) rules.push_back(i % 3 == 0 ? other : usual);
-        ShardedOptions options = small_buckets(arrangement);
-        options.optimizer_of = [&](const Parameter& asked) -> Rule {
-          const auto is_it = [&](const Parameter& one) { return one.name == asked.name; };
-          const auto i = std::find_if(list.begin(), list.end(), is_it) - list.begin();
-          return i % 3 == 0 ? other : nullptr;
-        };
-        SingleProcess single(model, rules);
-        ShardedOptimizer sharded(communicator, list, usual, options);
-        for (std::size_t step = 0; step < 4; ++step) {
-          run_step(sharded, model, communicator.rank(), step);
-          sharded.step();
-          single.step(ranks, step);
-        }
-        sharded.wait_parameters();
-        for (std::size_t i = 0; i < model.tensors(); ++i) {
-          for (std::size_t e = 0; e < model.elements(i); ++e)
-            ASSERT_EQ(floats(sharded.value(i))[e], single.values(i)[e]) << "tensor " << i << " of " << ranks;
-        }
-      });
     }
   }
 }
