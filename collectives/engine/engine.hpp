@@ -245,6 +245,7 @@ class Engine final : public Progressor,
   Status of_this_rank(const Status& cause) const;
 
   // engine_last_words.cpp
+  /// What may still come of a peer that has left; the later ones count before the others.
   enum class LastWord : std::uint8_t { none, awaited, behind_data, heard };
   Status true_cause(const Status& why);
   LastWord last_word_of(int peer);
