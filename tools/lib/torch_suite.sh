@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# torch_suite.sh REPOSITORY: the tests of the PyTorch process group, with the PyTorch that python3 finds and what is in build/release. For
-# each an ok or a FAILED line; the last line counts them.
+# torch_suite.sh REPOSITORY: the tests of the PyTorch process group, and of the reducer for PyTorch's C++ interface, with the PyTorch that
+# python3 finds, what is in build/release, and that installed in build/installed. For each an ok or a FAILED line; the last line counts them.
 set -euo pipefail
 repository=$1
 tests=$repository/tests/torch bin=$repository/build/release/bin
 export PYTHONPATH=$repository/build/release/lib/python PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
 passed=0 failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$(mktemp) folder=$(mktemp -d)
+trap 'rm -rf "$log" "$folder"' EXIT
 
 # check SECONDS NAME COMMAND...: runs it, for so long at most; its output is shown when it fails.
 check() {
@@ -35,6 +35,12 @@ done
 for ranks in 2 4; do
   check 300 "training on $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/training.py"
 done
+# Wheels to 2.6 have the C++ library's old strings, with which nothing else links.
+if python3 -c 'import torch; assert torch.compiled_with_cxx11_abi()' 2>/dev/null; then
+  check 1200 "LibTorch" "$repository/tools/lib/libtorch_suite.sh" "$repository" "$repository/build/installed" "$folder"
+else
+  echo "skipped LibTorch: this PyTorch has the old C++ ABI"
+fi
 check 600 "failures" python3 "$tests/failures.py"
 check 3000 "PyTorch's own tests, 2 ranks" env WORLD_SIZE=2 python3 "$tests/pytorch_suite.py"
 echo "torch: $passed passed, $failed failed"
