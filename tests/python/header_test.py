@@ -6,20 +6,21 @@ import re
 import struct
 import sys
 import unittest
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 
 import lockstep
 from lockstep import _library
 
-# What a plan or a batch saves is less than a call from Python costs; gradients are PyTorch's affair, which has a reducer.
-NOT_BOUND = re.compile("lockstep_(batch|plan|reducer)_")
+# What a plan or a batch saves is less than a call from Python costs; models that grow are for other languages.
+NOT_BOUND = re.compile("lockstep_(batch_|plan_|reducer_add_)")
 
 CODE = re.sub(r"/\*.*?\*/|^#.*?(?<!\\)$", "", Path(sys.argv[1]).read_text(), flags=re.S | re.M)
-SCALARS = {"int": c_int, "int64_t": c_int64, "size_t": c_size_t, "double": c_double, "char*": c_char_p,
+SCALARS = {"int": c_int, "int64_t": c_int64, "uint64_t": c_uint64, "size_t": c_size_t, "double": c_double, "char*": c_char_p,
            "void*": c_void_p, "void": None, "lockstep_error_t": c_int, "lockstep_type_t": c_uint, "lockstep_op_t": c_uint,
-           "size_t*": POINTER(c_size_t), "int*": POINTER(c_int), "void**": POINTER(c_void_p)}
-STRUCTS = {"lockstep_init_t": _library.Init, "lockstep_options_t": _library.Options}
+           "size_t*": POINTER(c_size_t), "int*": POINTER(c_int), "double*": POINTER(c_double), "void**": POINTER(c_void_p)}
+STRUCTS = {"lockstep_init_t": _library.Init, "lockstep_options_t": _library.Options,
+           "lockstep_parameter_t": _library.Parameter, "lockstep_reducer_options_t": _library.ReducerOptions}
 
 
 def ctype(text):

@@ -3,7 +3,7 @@
 A test compares PROTOTYPES with the header, so the table can be relied on.
 """
 import ctypes
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 
 from ._version import LIBRARY
@@ -22,6 +22,20 @@ class Options(ctypes.Structure):
     """lockstep_options_t"""
     _fields_ = [("timeout_ms", c_int64), ("priority", c_int), ("algorithm", c_char_p), ("scale", c_double),
                 ("combine", CombineFunction), ("context", c_void_p)]
+
+
+class Parameter(ctypes.Structure):
+    """lockstep_parameter_t"""
+    _fields_ = [("name", c_char_p), ("type", c_uint), ("shape", POINTER(c_size_t)), ("dimensions", c_size_t), ("value", c_void_p),
+                ("gradient", c_void_p)]
+
+
+class ReducerOptions(ctypes.Structure):
+    """lockstep_reducer_options_t"""
+    _fields_ = [("bucket_bytes", c_size_t), ("first_bucket_bytes", c_size_t), ("own_gradients", c_int), ("sum", c_int),
+                ("weighted", c_int), ("find_unused", c_int), ("static_graph", c_int), ("check_finite", c_int),
+                ("check_first", c_int), ("no_undo", c_int), ("check_replicas_every", c_uint64), ("hook", c_char_p),
+                ("overlap_forward", c_int)]
 
 
 # Handles are void*; so are the places where a new handle is put, and arrays of counts.
@@ -59,6 +73,15 @@ PROTOTYPES = {
     "lockstep_send": (_handle, _data, c_size_t, _type, c_int, c_int, *_end),
     "lockstep_recv": (_handle, _data, c_size_t, _type, c_int, c_int, _options, _int_result, _int_result, _size_result,
                       _new_handle),
+    "lockstep_reducer_create": (_handle, POINTER(Parameter), c_size_t, POINTER(ReducerOptions), _new_handle),
+    "lockstep_reducer_gradient": (_handle, c_size_t, POINTER(c_void_p)),
+    "lockstep_reducer_mark_ready": (_handle, c_size_t),
+    "lockstep_reducer_mark_unused": (_handle, c_size_t),
+    "lockstep_reducer_wait": (_handle,),
+    "lockstep_reducer_wait_gradients": (_handle, c_size_t),
+    "lockstep_reducer_no_sync": (_handle, c_int),
+    "lockstep_reducer_begin_step": (_handle, c_uint64, _int_result),
+    "lockstep_reducer_clip": (_handle, c_double, POINTER(c_double)),
     "lockstep_work_wait": (_handle,),
     "lockstep_work_wait_for": (_handle, c_int64, _int_result),
     "lockstep_work_test": (_handle, _int_result),
@@ -79,6 +102,8 @@ PLAIN_PROTOTYPES = {
     "lockstep_size": (c_int, _handle),
     "lockstep_describe": (c_char_p, _handle),
     "lockstep_state": (c_int, _handle),
+    "lockstep_reducer_free": (None, _handle),
+    "lockstep_reducer_report": (c_char_p, _handle),
     "lockstep_work_free": (None, _handle),
 }
 

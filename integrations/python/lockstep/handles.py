@@ -38,3 +38,14 @@ class CommunicatorHandle(c_void_p):
             library.lockstep_work_test(entry[0], byref(done))
             if not done:
                 self._dropped.append(entry)
+
+
+class ReducerHandle(c_void_p):
+    """Of a reducer, and the parameters that it may read and write as long as it is there."""
+
+    def __init__(self, value, owners):
+        super().__init__(value)
+        self._owners = owners
+
+    def __del__(self, free=library.lockstep_reducer_free):
+        free(self)
