@@ -51,9 +51,11 @@ Status StreamRunner::enqueue_phase(const Step& step, DeviceStream stream) {
 
 Status StreamRunner::let_pass(DeviceStream stream) {
   std::vector<WordOperation> writes;
-  for (int member = 0; member < areas_.world(); ++member)
+  for (int member = 0; member < areas_.world(); ++member) {
+    if (member == areas_.rank) continue;  // Alone there are no words.
     writes.push_back({WordOperation::Kind::write, word(areas_.rank, member), base_ + kFarAhead});
-  return backend_.operate(writes, stream);
+  }
+  return writes.empty() ? Status() : backend_.operate(writes, stream);
 }
 
 }  // namespace lockstep::internal

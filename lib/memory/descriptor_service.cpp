@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "lib/base/random_text.hpp"
 #include "lib/memory/descriptor_packet.hpp"
@@ -80,11 +81,12 @@ Status DescriptorService::start() {
   if (!bind_abstract(listener_, at)) return system_error("binding the descriptor service's socket", errno);
   if (::listen(listener_.get(), SOMAXCONN) != 0)
     return system_error("listening for descriptor requests", errno);
-  name_ = {at, random_word()};
+  ServiceName name{at, random_word()};
   Reactor::serving().post([this] {
     listening_ =
         Reactor::serving().watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
   });
+  name_ = std::move(name);  // Last: the thread may not have started, and peers would wait for who is named.
   return Status();
 }
 

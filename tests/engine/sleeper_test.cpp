@@ -78,6 +78,7 @@ TEST_P(Asleep, TheDescriptorTellsTheSame) {
 
 TEST_P(Asleep, WhoWaitsForRoomIsWoken) {
   Outgoing large = message(64 << 20, 1);
+  sleeper_.declare(false, false);  // Watched already for what comes.
   for (std::size_t before = 1; before != large.cursor.payload_bytes;) {
     before = large.cursor.payload_bytes;
     ASSERT_TRUE(push(*pair_.a, large).ok());
@@ -95,6 +96,9 @@ TEST_P(Asleep, AWakerWakesWhateverLiesUnread) {
   sleeper_.wake();
   EXPECT_LT(slept(kForAll), kForAll);
   sleeper_.undeclare();
+  sleeper_.declare(true, false);
+  pollfd entry{sleeper_.descriptor(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 0), 0) << "woken again by what woke before";
 }
 
 /// No links, but descriptors that come and go.

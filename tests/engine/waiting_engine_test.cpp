@@ -73,6 +73,20 @@ TEST_F(WaitingEngine, AsksOnceWhereItsQuestionCannotLeave) {
   EXPECT_EQ(count_sent(1, FrameKind::probe), 1u);
 }
 
+// Its bytes would lie between those of the message.
+TEST_F(WaitingEngine, AsksWhenTheMessageThatItHasBegunIsOut) {
+  make(2);
+  link(1).ends_sends = false;
+  start(barrier());
+  pass(0);
+  EXPECT_EQ(count_sent(1, FrameKind::data), 1u);
+  pass(kProbeAfter);
+  EXPECT_EQ(count_sent(1, FrameKind::probe), 0u);
+  link(1).ends_sends = true;
+  pass(0);
+  EXPECT_EQ(count_sent(1, FrameKind::probe), 1u);
+}
+
 TEST_F(WaitingEngine, HearsAReasonOnTheOtherLink) {
   make(2);
   link(1);

@@ -13,6 +13,7 @@
 #include "lockstep/error.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/no_descriptors_left.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -93,6 +94,22 @@ TEST(ForkedMemory, AFetchFromAKilledProcessEndsAtOnce) {
   });
   EXPECT_EQ(WTERMSIG(testing::wait_for(children[0])), SIGKILL);
   EXPECT_EQ(testing::wait_for(children[1]), 0);
+}
+
+// The thread that serves needs two descriptors beside the socket's own.
+TEST(ForkedMemory, AServiceWhoseThreadCouldNotStartHasNoNameYet) {
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  run_forked(1, [](int) {
+    {
+      lockstep::testing::NoDescriptorsLeft none;
+      none.give_back_one();
+      none.give_back_one();
+      EXPECT_THROW((void)descriptor_service_name(), Error);
+    }
+    const std::string service = *descriptor_service_name();
+    const Status status = fetch_descriptors(service, "never offered", IfAbsent::fail, 10'000).status();
+    EXPECT_EQ(status.code(), ErrorCode::internal) << "nobody serves: " << status.message();
+  });
 }
 
 TEST(ForkedMemory, AChildForkedLaterIsRefusedByName) {

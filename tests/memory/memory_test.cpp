@@ -321,6 +321,16 @@ TEST(MakePrivate, ItsBlockIsFreedForGood) {
   EXPECT_NE(find_segment(again.get(), bytes)->segment, segment);
 }
 
+TEST(MakePrivate, WhatIsFreedForGoodTakesNoMemoryThoughPeersHaveItMapped) {
+  std::byte* block = make(2 * page_size()).release();
+  const Mapping peers = peer_view(*find_segment(block, 1), 2 * page_size());
+  ASSERT_TRUE(make_private(block, 1).ok());
+  block[page_size()] = std::byte{1};
+  EXPECT_EQ(peers.data()[page_size()], std::byte{1});
+  lockstep::free(block);
+  EXPECT_EQ(peers.data()[page_size()], std::byte{0}) << "its pages are there still";
+}
+
 TEST_F(RegisteredBuffer, IsGivenBackWholeAfterAPartWasMadePrivate) {
   register_buffer(data_, kBytes);
   ASSERT_TRUE(make_private(data_ + kBytes / 2, page_size()).ok());

@@ -11,10 +11,12 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <future>
 #include <new>
 #include <thread>
 
+#include "lib/net/progress_roster.hpp"
 #include "tests/support/eventually.hpp"
 
 namespace lockstep::internal {
@@ -295,6 +297,51 @@ TEST(Reactor, RemoveByAnotherProgressorLetsGoOfOneThatIsArmed) {
   Reactor::instance().add(&remover);
   EXPECT_TRUE(lockstep::testing::eventually([&] { return remover.done.load(); }));
   Reactor::instance().remove(&remover);
+}
+
+/// As where the work that it has just ended has begun another's.
+class NotifiesOnce final : public Progressor {
+ public:
+  Outcome progress() override {
+    if (++calls == 1) Reactor::instance().notify();
+    return Outcome::idle;
+  }
+  int arm() override { return -1; }
+  void disarm() override {}
+  std::atomic<int> calls{0};
+};
+
+TEST(Reactor, ANotificationOnItsOwnThreadIsNotLostWhenItGoesToSleep) {
+  flush();
+  NotifiesOnce progressor;
+  Reactor::instance().add(&progressor);
+  EXPECT_TRUE(testing::eventually([&] { return progressor.calls.load() >= 2; }));
+  Reactor::instance().remove(&progressor);
+}
+
+class Removes final : public Progressor {
+ public:
+  std::function<void()> then;
+  int calls = 0;
+  Outcome progress() override {
+    ++calls;
+    if (then) then();
+    return Outcome::stuck;
+  }
+  int arm() override { return -1; }
+  void disarm() override {}
+};
+
+// It may be gone.
+TEST(ProgressRoster, CallsNobodyWhomAnotherHasRemovedInTheSameStep) {
+  ProgressRoster roster;
+  Removes first, second;
+  first.then = [&] { roster.remove(&second, {}); };
+  roster.add(&first);
+  roster.add(&second);
+  roster.step();
+  EXPECT_EQ(first.calls, 1);
+  EXPECT_EQ(second.calls, 0);
 }
 
 TEST(Reactor, NotifyWakesAnIdleProgressor) {

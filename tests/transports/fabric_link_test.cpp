@@ -1,6 +1,9 @@
 // Links over a fabric, of which there is one in memory: no device and no library is needed.
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "tests/transports/failing_allocations.hpp"
 #include "tests/transports/link_fixtures.hpp"
@@ -223,6 +226,63 @@ TEST(FabricLink, MemoryThatIsBeingFilledIsGivenBackByForceAlone) {
     EXPECT_TRUE(end->withdraw(true));
   }
   under_way.expect_cut();
+}
+
+// As a revoked call does, whose buffer is its caller's again: what is left is dropped piece by piece.
+TEST(FabricLink, WhatIsLeftOfAMessageThatWasGivenUpIsReadElsewhere) {
+  FabricPair pair;
+  constexpr std::size_t kOpen = kLandings * kDirectLandingBytes, kLeft = 100'000;
+  Outgoing out;
+  out.payload.resize(kOpen + kLeft);
+  out.header.bytes = out.payload.size();
+  std::vector<std::byte> first(out.payload.size());
+  ASSERT_TRUE(push(*pair.a, out).ok());
+  ASSERT_NE(*pair.b->peek(), nullptr);
+  ASSERT_EQ(*pair.b->read(first), 0u);
+  ASSERT_TRUE(push(*pair.a, out).ok());
+  EXPECT_TRUE(pair.b->withdraw(false));
+  std::array<std::byte, 1000> elsewhere;
+  std::size_t got = 0;
+  for (int steps = 0; got < kLeft && steps < 1000; ++steps) {
+    auto more = pair.b->read(elsewhere);
+    ASSERT_TRUE(more.ok()) << more.status().message();
+    got += *more;
+    ASSERT_TRUE(push(*pair.a, out).ok());
+  }
+  EXPECT_EQ(got, kLeft);
+  pair.b->pop();
+  exchange(*pair.a, *pair.b, 100, 0);
+}
+
+// Whom it concerns may have looked before.
+TEST(FabricDriver, WhatMovesWhenItIsArmedRingsTheBell) {
+  FabricPair pair;
+  std::vector<pollfd> entries;
+  pair.driver->append_poll_entries(entries);
+  ASSERT_EQ(entries.size(), 2u);
+  const auto rings = [&] { return poll(&entries[1], 1, 0) == 1; };
+  pair.driver->arm();
+  pair.driver->progress();
+  EXPECT_FALSE(rings());
+  pair.fabric->moves = true;
+  pair.driver->progress();
+  EXPECT_TRUE(rings());
+  pair.driver->arm();
+  EXPECT_FALSE(rings());
+}
+
+// A link by which the peer has said nothing has nothing more to come, either.
+TEST(FabricDriver, AFarewellEndsAllLinksOfAPeerWhereThereIsOneOrder) {
+  for (const bool order : {false, true}) {
+    FabricPair pair;
+    pair.fabric->keeps_order = order;
+    FabricLink other(*pair.driver, std::make_unique<testing::MemoryWire>(), 1, PayloadMemory::host);
+    FabricLink anothers(*pair.driver, std::make_unique<testing::MemoryWire>(), 2, PayloadMemory::host);
+    pair.b->say_farewell();
+    EXPECT_EQ(pair.a->peek().status().code(), ErrorCode::peer_lost);
+    EXPECT_EQ(other.peek().status().code(), order ? ErrorCode::peer_lost : ErrorCode::ok);
+    EXPECT_TRUE(anothers.peek().ok());
+  }
 }
 
 TEST(FabricLink, ABrokenWireEndsWhoReadsAndWhoBorrows) {

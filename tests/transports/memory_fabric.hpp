@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "transports/fabric/fabric_driver.hpp"
@@ -105,11 +106,14 @@ class MemoryWire final : public Wire {
 
 class MemoryFabric final : public Fabric {
  public:
+  bool moves = false;        ///< What the next progress() says.
+  bool keeps_order = false;  ///< Over all links.
+
   explicit MemoryFabric(bool is_direct) : direct_(is_direct) {}
   std::string_view name() const override { return "memory"; }
   Result<std::unique_ptr<Wire>> wire(int, Channel) override { return std::unique_ptr<Wire>(); }
   std::optional<std::pair<int, Channel>> caller() override { return std::nullopt; }
-  bool progress() override { return false; }
+  bool progress() override { return std::exchange(moves, false); }
   int descriptor() const override { return -1; }
   void arm() override {}
   bool flushed() override { return true; }
@@ -119,6 +123,7 @@ class MemoryFabric final : public Fabric {
   }
   bool direct(const void*, std::size_t) override { return direct_; }
   bool takes_back() const override { return direct_; }
+  bool in_one_order() const override { return keeps_order; }
 
  private:
   struct Free {
@@ -131,14 +136,16 @@ class MemoryFabric final : public Fabric {
 /// Two ends of a link over such a fabric, which writes straight into the callers' memory, or does not. a's
 /// peer is rank 1, b's is rank 0.
 struct FabricPair {
-  explicit FabricPair(bool direct = true)
-      : driver(std::move(*FabricDriver::make(std::make_unique<MemoryFabric>(direct)))) {
+  explicit FabricPair(bool direct = true) : FabricPair(std::make_unique<MemoryFabric>(direct)) {}
+  explicit FabricPair(std::unique_ptr<MemoryFabric> made)
+      : fabric(made.get()), driver(std::move(*FabricDriver::make(std::move(made)))) {
     auto to_b = std::make_unique<MemoryWire>(), to_a = std::make_unique<MemoryWire>();
     wire_a = to_b.get(), wire_b = to_a.get();
     wire_a->peer = wire_b, wire_b->peer = wire_a;
     a = std::make_unique<FabricLink>(*driver, std::move(to_b), 1, PayloadMemory::host);
     b = std::make_unique<FabricLink>(*driver, std::move(to_a), 0, PayloadMemory::host);
   }
+  MemoryFabric* const fabric;
   std::unique_ptr<FabricDriver> driver;
   MemoryWire *wire_a, *wire_b;
   std::unique_ptr<FabricLink> a, b;

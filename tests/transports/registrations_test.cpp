@@ -2,6 +2,7 @@
 #include "transports/fabric/registrations.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <memory>
 #include <vector>
@@ -65,6 +66,22 @@ TEST(OwnRegistrations, HoldTheirMemoryAndNoMore) {
   ASSERT_TRUE(memory.ok());
   EXPECT_NE(registrations.find(memory->data() + 1, page_size() - 1), nullptr);
   EXPECT_EQ(registrations.find(memory->data() + 1, page_size()), nullptr);
+}
+
+// A device would go on with pages that are nobody's any more.
+TEST_F(KeptRegistrations, AreNotUsedForAnotherSegmentAtTheSameAddress) {
+  void* const memory = mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  lockstep::register_buffer(memory, page_size());
+  const auto before = registrations_.find(memory, 1);
+  lockstep::deregister_buffer(memory);
+  EXPECT_EQ(registrations_.find(memory, 1), nullptr);
+  lockstep::register_buffer(memory, page_size());
+  const auto now = registrations_.find(memory, 1);
+  EXPECT_NE(now, nullptr);
+  EXPECT_NE(now, before);
+  lockstep::deregister_buffer(memory);
+  munmap(memory, page_size());
 }
 
 TEST_F(KeptRegistrations, EndWithMemoryThatWasMadePrivate) {

@@ -100,6 +100,15 @@ TEST_F(RingTest, CountersFromAStrangerAreNotBelieved) {
   EXPECT_EQ(backwards.state(), RingState::corrupt);
 }
 
+TEST_F(RingTest, AReaderThatGoesBackIsNotGivenARingOfRoom) {
+  put(kRingBytes, 1);
+  take(kRingBytes, 1);
+  put(kRingGranule, 2);
+  control_.consumed.store(0);
+  EXPECT_EQ(writer_.room(kRingBytes), 0u);
+  EXPECT_EQ(writer_.state(), RingState::corrupt);
+}
+
 TEST_F(RingTest, WhatWasThereBeforeIsNotReadAgainWhereTheWriterLeavesPaddingOut) {
   put(kRingBytes, 1);
   take(kRingBytes, 1);

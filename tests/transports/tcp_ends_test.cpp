@@ -5,6 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "lib/net/reactor.hpp"
+#include "lib/net/silence_watch.hpp"
 #include "tests/transports/link_fixtures.hpp"
 #include "transports/tcp/tcp_link.hpp"
 
@@ -37,6 +43,44 @@ TEST(TcpLink, ReadsTheReasonAfterItsOwnSendsFailed) {
   auto got = pull(link, in);
   ASSERT_TRUE(got.ok()) << got.status().message();
   EXPECT_TRUE(in.payload == reason.payload);
+}
+
+/// A reactor that keeps what it is to call later.
+class Timers final : public Reactor {
+ public:
+  Handle watch(int, std::uint32_t, std::function<void(std::uint32_t)>) override { return 0; }
+  void modify(Handle, std::uint32_t) override {}
+  Handle at(Nanos, std::function<void()> fire) override {
+    kept.push_back(std::move(fire));
+    return kept.size();
+  }
+  void remove(Handle) override {}
+  void post(std::function<void()> task) override { task(); }
+  void run_there(const std::function<void()>& task) override { task(); }
+  void add(Progressor*) override {}
+  void remove(Progressor*) override {}
+  void notify() override {}
+
+  std::vector<std::function<void()>> kept;
+};
+
+// What was watched on would be the descriptor that has its number next.
+TEST(TcpLink, IsWatchedForSilenceAsLongAsItHasItsSocket) {
+  Timers timers;
+  SilenceWatch watch(timers, real_env());
+  const auto looks_again = [&] {
+    const std::size_t before = timers.kept.size();
+    const auto look = timers.kept.back();
+    look();
+    return timers.kept.size() > before;
+  };
+  SocketPair pair = connected_sockets();
+  std::optional<TcpLink> link;
+  link.emplace(std::move(pair.a), 1, std::make_shared<Bounce>(), &watch);
+  ASSERT_EQ(timers.kept.size(), 1u);
+  EXPECT_TRUE(looks_again());
+  link.reset();
+  EXPECT_FALSE(looks_again());
 }
 
 TEST(TcpLink, NamesNoAddressWhereTheConnectionWasResetBefore) {

@@ -181,6 +181,30 @@ TEST_P(Links, EndInTheMiddleOfAMessage) {
   EXPECT_EQ(got.status().culprit(), 0);
 }
 
+// To where it is wanted, and not to where another one was: receives of the two may have different places.
+TEST(TcpLink, WhatComesInPlaceOfWhatIsAwaitedIsReadWhole) {
+  LinkPair pair = connected_links();
+  Outgoing sent = message(8 << 10, 1);
+  while (!sent.done) ASSERT_TRUE(push(*pair.a, sent).ok());
+  std::vector<std::byte> elsewhere(sent.payload.size()), here(sent.payload.size());
+  Awaited other{sent.header, elsewhere};
+  ++other.header.sequence;
+  const FrameHeader* header = nullptr;
+  while (header == nullptr) {
+    await_something(*pair.b);
+    auto head = pair.b->peek(&other);
+    ASSERT_TRUE(head.ok());
+    header = *head;
+  }
+  EXPECT_EQ(header->sequence, sent.header.sequence);
+  for (std::size_t got = 0; got < here.size();) {
+    auto more = pair.b->read(std::span(here).subspan(got));
+    ASSERT_TRUE(more.ok());
+    got += *more;
+  }
+  EXPECT_TRUE(here == sent.payload);
+}
+
 TEST(TcpLink, WorksOverIpv6) {
   LinkPair pair = connected_links(1, "::1");
   exchange(*pair.a, *pair.b, {message(1'000'000, 1)}, 0);

@@ -149,6 +149,29 @@ TEST(DeviceContract, OperationsRunInTheOrderOfCallsOverStreams) {
   });
 }
 
+/// It is written by what the stream does before, and of the host's nothing counts.
+TEST(DeviceContract, AFactorOnTheDeviceIsThatOfTheStream) {
+  run_ranks(2, [](DeviceRank& self) {
+    constexpr std::size_t kMost = 200'000;  // Small calls go another way than large ones.
+    DeviceArena numbers(kMost * sizeof(float), self.device()), factor(sizeof(float), self.device());
+    auto* const values = reinterpret_cast<float*>(numbers.host().data());
+    *reinterpret_cast<float*>(factor.host().data()) = static_cast<float>(self.rank() + 2);
+    factor.upload(sizeof(float), self.stream);
+    DeviceCallOptions options;
+    options.device_scale = factor.device();
+    options.scale = 100;
+    for (const std::size_t count : {std::size_t{7}, std::size_t{3'000}, kMost}) {
+      std::fill_n(values, kMost, 3.0f);
+      numbers.upload(numbers.size(), self.stream);
+      self.communicator.all_reduce(numbers.device(), numbers.device(), count, DataType::f32,
+                                   ReduceOp::premul_sum, self.stream, options);
+      numbers.download(numbers.size(), self.stream);
+      self.synchronize();
+      EXPECT_EQ(std::count(values, values + count, 15.0f), static_cast<std::ptrdiff_t>(count));
+    }
+  });
+}
+
 /// Every pointer that the communicator's operations moved data from or to is device memory.
 void expect_on_device(DeviceRank& self, const std::vector<Enqueued>& list) {
   for (const Enqueued& one : list) {

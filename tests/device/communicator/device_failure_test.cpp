@@ -245,7 +245,10 @@ void stop_and_resume(const std::string& stops_at) {
         if (rank == 1 && call == 4) {
           if (stops_at.empty()) raise(SIGSTOP);
           self.recorder.before = [&](const internal::testing::Enqueued& next) {
-            if (next.what == stops_at) raise(SIGSTOP);
+            if (next.what == stops_at) {
+              internal::sleep_for(std::chrono::milliseconds(20));  // What does not wait has time to run.
+              raise(SIGSTOP);
+            }
             return internal::Status();
           };
         }

@@ -129,6 +129,33 @@ TEST(DeviceHosts, OnlyARanksShareLeavesItsDevice) {
   });
 }
 
+/// In calls whose ranks of a host work together, and in others.
+TEST(DeviceHosts, AFactorOnTheDeviceIsThatOfTheStream) {
+  run_on_hosts([](DeviceRank& self) {
+    constexpr std::size_t kCount = 5'000;
+    DeviceArena numbers(kCount * sizeof(float), self.device()), factor(sizeof(float), self.device());
+    fill(factor, static_cast<float>(self.rank() + 2), self.stream);
+    DeviceCallOptions options;
+    options.device_scale = factor.device();
+    options.scale = 100;
+    fill(numbers, 1, self.stream);
+    self.communicator.all_reduce(numbers.device(), numbers.device(), kCount, DataType::f32,
+                                 ReduceOp::premul_sum, self.stream, options);
+    numbers.download(numbers.size(), self.stream);
+    self.synchronize();
+    EXPECT_EQ(at(numbers, 0), 2 + 3 + 4 + 5);
+    EXPECT_EQ(at(numbers, kCount - 1), 2 + 3 + 4 + 5);
+    fill(numbers, 1, self.stream);
+    self.communicator.reduce(numbers.device(), numbers.device(), kCount, DataType::f32, ReduceOp::premul_sum,
+                             2, self.stream, options);
+    numbers.download(numbers.size(), self.stream);
+    self.synchronize();
+    if (self.rank() == 2) {
+      EXPECT_EQ(at(numbers, kCount - 1), 2 + 3 + 4 + 5);
+    }
+  });
+}
+
 TEST(DeviceHosts, MessagesOfAnySizeGoRound) {
   ::setenv("LOCKSTEP_DEVICE_STAGING", "128K", 1);  // Most messages take several slots.
   run_on_hosts([](DeviceRank& self) {

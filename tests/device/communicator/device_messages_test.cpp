@@ -103,6 +103,78 @@ TEST(DeviceMessages, ToTheOwnRankMeetInABatch) {
   });
 }
 
+/// They would be written beyond the smaller buffer. The stream, which is busy, is let pass; alone it has
+/// nobody's words to wait for.
+TEST(DeviceMessages, ToTheOwnRankOfDifferentSizesAreAnError) {
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    DeviceArena mine(512, 0), theirs(512, 0);
+    internal::Backend& backend = *internal::testing::must(internal::device_backend());
+    auto* const gate = static_cast<std::uint32_t*>(internal::testing::must(backend.allocate_pinned(4)));
+    fill(mine, 512, 3, self.stream);
+    fill(theirs, 512, 4, self.stream);
+    internal::testing::must(backend.wait_value(gate, 1, self.stream));
+    DeviceBatch batch = self.communicator.batch();
+    batch.send(mine.device(), 512, DataType::u8, 0, self.stream);
+    batch.recv(theirs.device(), 500, DataType::u8, 0, self.stream);
+    try {
+      batch.submit();
+    } catch (const Error& error) {  // At once where the stream itself copies.
+      EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+    }
+    internal::sleep_for(std::chrono::milliseconds(20));  // What lets the stream pass comes before it has.
+    std::atomic_ref(*gate).store(1);
+    internal::testing::wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("512 bytes"), std::string::npos)
+        << self.communicator.error_text();
+    theirs.download(512, self.stream);
+    self.stream.synchronize();
+    EXPECT_EQ(first_wrong(theirs, 512, 4), 512u);
+    internal::testing::must(backend.free_pinned(gate));
+  });
+}
+
+/// Long enough to be seen under way.
+TEST(DeviceMessages, ALongOneToTheOwnRankIsThereWhenTheStreamGoesOn) {
+  run_on_devices(1, kMode, [](DeviceRank& self) {
+    constexpr std::size_t kBytes = 16 << 20;
+    DeviceArena mine(kBytes, 0), theirs(kBytes, 0);
+    fill(mine, kBytes, 3, self.stream);
+    DeviceBatch batch = self.communicator.batch();
+    batch.send(mine.device(), kBytes, DataType::u8, 0, self.stream);
+    batch.recv(theirs.device(), kBytes, DataType::u8, 0, self.stream);
+    batch.submit();
+    theirs.download(kBytes, self.stream);
+    self.synchronize();
+    EXPECT_EQ(first_wrong(theirs, kBytes, 3), kBytes);
+  });
+}
+
+/// Its buffer is the sender's again when the stream goes on.
+TEST_P(DeviceMessages, ALongOneIsReadBeforeItsBufferIsUsedAgain) {
+  internal::testing::Shared<std::atomic<bool>> used;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    constexpr std::size_t kBytes = 4 << 20;
+    DeviceArena arena(kBytes, self.device());
+    if (GetParam()) self.communicator.register_buffer(arena.device(), kBytes);
+    if (self.rank() == 0) {
+      fill(arena, kBytes, 0, self.stream);
+      self.stream.synchronize();  // The host's copy is filled again.
+      self.communicator.send(arena.device(), kBytes, DataType::u8, 1, self.stream);
+      fill(arena, kBytes, 5, self.stream);
+      self.synchronize();
+      used->store(true);
+    } else {
+      // Who does not wait for this rank has time to show it.
+      for (int i = 0; i < 100 && !used->load(); ++i) internal::sleep_for(std::chrono::milliseconds(1));
+      self.communicator.recv(arena.device(), kBytes, DataType::u8, 0, self.stream);
+      arena.download(kBytes, self.stream);
+      self.synchronize();
+      EXPECT_EQ(first_wrong(arena, kBytes, 0), kBytes);
+    }
+  });
+}
+
 /// Many messages, some of them several to one peer, in an order of its own on each rank.
 TEST(DeviceMessages, OfABatchDoNotWaitForOneAnother) {
   run_on_devices(3, kMode, [](DeviceRank& self) {

@@ -254,6 +254,30 @@ TEST_F(DeviceWindows, NothingIsLeftOfThoseThatWereDeregistered) {
       2, [&](int rank) { testing::run_rank(rank, 2, place, body, *internal::device_backend()); });
 }
 
+/// All ranks add windows in the same order, while a newer one may begin before an older one or behind it.
+TEST_F(DeviceWindows, OfThoseThatHoldABufferTheNewestCountsOnAllRanks) {
+  std::byte mine[128], older[64], newer[128];
+  internal::DeviceWindows windows;
+  windows.add(mine + 16, 64, {mine + 16, older}, {});
+  windows.add(mine, 128, {mine, newer}, {});
+  internal::Call call;
+  call.facts.collective = Collective::all_reduce;
+  call.facts.type = DataType::u8;
+  const auto find = [&](std::byte* at, std::size_t bytes) {
+    call.input = call.output = at;
+    call.input_elements = call.output_elements = bytes;
+    return windows.find(call);
+  };
+  ASSERT_TRUE(find(mine + 20, 8));
+  EXPECT_EQ(find(mine + 20, 8)->input[1], newer + 20);
+  static_cast<void>(windows.remove(mine));
+  ASSERT_TRUE(find(mine + 20, 8));
+  EXPECT_EQ(find(mine + 20, 8)->output[1], older + 4);
+  EXPECT_TRUE(find(mine + 20, 60));
+  EXPECT_FALSE(find(mine + 20, 61)) << "its last byte is in no window";
+  EXPECT_FALSE(find(mine + 15, 8));
+}
+
 TEST_F(DeviceWindows, OtherPlacesAreNamed) {
   internal::testing::Shared<internal::testing::Board> board;
   run_on_devices(2, kMode, [&](DeviceRank& self) {
