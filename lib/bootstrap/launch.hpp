@@ -4,8 +4,9 @@
 // Sources, the first that speaks wins: InitOptions, LOCKSTEP_RANK/LOCKSTEP_WORLD_SIZE (lockstep-run),
 // torchrun, PMIx/Open MPI, PMI (MPICH, Intel MPI), a Slurm step, plain RANK/WORLD_SIZE. Variables of two
 // sources that disagree are an error naming both; LOCKSTEP_LAUNCHER chooses one. Agents of torchrun or mpirun
-// may be tasks of a Slurm step: its numbers are theirs then, and count for nothing. A source that knows a
-// rank but no size is an error, never a silent group of one. Without any source the group has one rank.
+// may be tasks of a Slurm step: its numbers are theirs then, and count for nothing, also where Slurm tells
+// them by PMI or PMIx once more. A source that knows a rank but no size is an error, never a silent group of
+// one. Without any source the group has one rank.
 //
 // Where the ranks meet, when neither InitOptions nor LOCKSTEP_RENDEZVOUS says so:
 // - torchrun: its agent holds MASTER_PORT already. Ranks of one host meet at local://NAME, named from

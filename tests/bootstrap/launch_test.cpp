@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <vector>
 
 #include "tests/support/temporary_directory.hpp"
 
@@ -145,6 +146,45 @@ TEST(Launch, PmixUnderSlurmTakesTheStepsSize) {
   const Launch launch = resolve(environment);
   EXPECT_EQ(launch.rank, 1);
   EXPECT_EQ(launch.world_size, 6);
+}
+
+/// What Slurm's own service adds to slurm_step(): srun --mpi=pmix, and --mpi=pmi2.
+const std::vector<Environment>& slurms_own_services() {
+  static const std::vector<Environment> services{
+      {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.1234.0"}},
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "6"}, {"PMI_FD", "5"}, {"PMI_JOBID", "1234.0"}}};
+  return services;
+}
+
+TEST(Launch, WhatSlurmTellsByPmiOrPmixIsTheStepOnceMore) {
+  for (const char* nodes : {"1", "2"}) {
+    Environment plain = slurm_step();
+    plain["SLURM_STEP_NUM_NODES"] = nodes;
+    for (const std::string task : {"4712", "4711"}) {  // The rank itself, or a script that started it.
+      plain["SLURM_TASK_PID"] = task;
+      for (Environment told : slurms_own_services()) {
+        told.insert(plain.begin(), plain.end());
+        EXPECT_EQ(resolve(told).rendezvous, resolve(plain).rendezvous);
+        EXPECT_EQ(resolve(told).job_id, "1234.0");
+        EXPECT_EQ(resolve(told).source, "Slurm");
+      }
+    }
+  }
+}
+
+TEST(Launch, AgentsThatSlurmTellsOfByPmiOrPmixAreNotAskedForRanks) {
+  const Environment hydra{{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}};
+  for (const Environment& agents : {torchrun(), hydra}) {
+    for (const Environment& service : slurms_own_services()) {
+      Environment environment = agents;
+      environment.insert(service.begin(), service.end());
+      environment.merge(slurm_step());
+      environment["SLURM_TASK_PID"] = std::to_string(kProcess.parent);
+      environment["LOCKSTEP_RENDEZVOUS"] = "tcp://h:1";
+      EXPECT_EQ(resolve(environment).rank, 3);
+      EXPECT_EQ(resolve(environment).world_size, 8);
+    }
+  }
 }
 
 TEST(Launch, MpichIsNamedAfterItsParent) {
