@@ -25,11 +25,14 @@ std::optional<std::string> after(const std::string& address, std::string_view sc
   return address.substr(scheme.size());
 }
 
-Result<Meeting> open_file_meeting(const std::string& path, const Deadline& deadline, Env& env) {
+/// `elsewhere`: whose file of that name is another one.
+Result<Meeting> open_file_meeting(const std::string& path, const std::string& elsewhere,
+                                  const Deadline& deadline, Env& env) {
   auto store = open_file_store(path, deadline.left(), env);
   if (!store.ok()) return store.status();
   Meeting meeting;
   meeting.store = std::move(*store);
+  meeting.hint = "these ranks meet in the file " + path + "; " + elsewhere;
   return meeting;
 }
 
@@ -40,7 +43,8 @@ Result<Meeting> open_named_file_meeting(const std::string& path, const Deadline&
                       " is not a rendezvous: ranks that are started in several directories would wait at "
                       "several files; write file:///path, from the root");
   }
-  return open_file_meeting(path, deadline, env);
+  return open_file_meeting(path, "on several hosts it must be on a file system that they share", deadline,
+                           env);
 }
 
 Result<Meeting> open_local_meeting(const std::string& name, const Deadline& deadline, Env& env) {
@@ -49,7 +53,9 @@ Result<Meeting> open_local_meeting(const std::string& name, const Deadline& dead
   }
   auto directory = runtime_directory();
   if (!directory.ok()) return directory.status();
-  return open_file_meeting(*directory + "/" + name, deadline, env);
+  return open_file_meeting(*directory + "/" + name,
+                           "ranks of another user or host, or with another XDG_RUNTIME_DIR, look elsewhere",
+                           deadline, env);
 }
 
 /// Why such ranks may wait for each other in vain.
@@ -75,8 +81,10 @@ Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const s
     return host_is + " is missing after " + std::to_string(deadline.seconds_waited()) +
            " s: " + why.message();
   };
-  // One voice is enough.
-  const bool speaks = client.rank == 1 && config_text("LOCKSTEP_LOG") != "off";
+  // Two voices are enough, one of them on the last host: rank 1 may have been meant for the one that is
+  // missing.
+  const bool is_voice = client.rank == 1 || client.rank == client.world - 1;
+  const bool speaks = is_voice && config_text("LOCKSTEP_LOG") != "off";
   Deadline next_report(env, kReportEvery);
   const auto report = [&](const Status& why) {
     if (!speaks || !next_report.passed()) return;

@@ -177,6 +177,15 @@ TEST_P(LocalSessionTest, RanksMeetInTheUsersDirectoryAndLeaveNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(directory_.path() + "/lockstep"));
 }
 
+TEST_P(LocalSessionTest, WhoWaitsInVainIsToldWhere) {
+  const std::string line = start(environment(0, 2), 50).read_line();
+  EXPECT_NE(line.find("; these ranks meet in the file " + directory_.path() +
+                      "/lockstep/session-test; ranks of another user or host, or with another "
+                      "XDG_RUNTIME_DIR, look elsewhere"),
+            std::string::npos)
+      << line;
+}
+
 TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {
   const std::string path = directory_.path() + "/lockstep";
   ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
