@@ -105,12 +105,23 @@ Status await_name(const std::string& host, const Deadline& start, Env& env) {
   return known.with_context("rank 0 cannot host the meeting of the ranks");
 }
 
+/// Why rank 0 cannot listen, and the way out where not even another port would do.
+Status explain_deafness(const Status& cannot_listen, const HostPort& at) {
+  std::string text = "rank 0 cannot host the meeting of the ranks: " + cannot_listen.message();
+  if (!tcp_listen_everywhere({at.host, 0}).ok())
+    text +=
+        "; start rank 0 on the host that the rendezvous names, or, where the others reach it by an address "
+        "that is translated on the way, give rank 0 alone tcp://0.0.0.0:" +
+        std::to_string(at.port);
+  return Status(cannot_listen.code(), std::move(text));
+}
+
 /// The port is taken: by another process that is rank 0 of this job, who is met there and told, or by a
 /// stranger.
 Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client, const Status& cannot_listen,
                                const Deadline& deadline, Env& env) {
   auto store = open_tcp_store(client, std::min(deadline.left(), kHandshakeDeadline), env);
-  if (!store.ok()) return cannot_listen.with_context("rank 0 cannot host the meeting of the ranks");
+  if (!store.ok()) return explain_deafness(cannot_listen, client.server);
   meeting.store = std::move(*store);
   meeting.client = client;
   return meeting;

@@ -142,5 +142,21 @@ TEST(Run, OnATerminalRanksSeeATerminal) {
   EXPECT_EQ(exit_code(process.wait()), 0);
 }
 
+// As in a root that somebody changed to without mounting /dev/pts.
+TEST(Run, WhereThereAreNoPseudoTerminalsRanksDoWithout) {
+  const std::string command = std::string(LOCKSTEP_RUN) + " -n 1 /bin/sh -c 'test -t 1 || echo none'";
+  const std::string hidden =
+      "mount -t tmpfs none /dev/pts 2>/dev/null && test ! -e /dev/pts/ptmx || exit 99; ";
+  ChildProcess process(
+      {"/usr/bin/script", "-qec", "unshare -rm /bin/sh -c \"" + hidden + command + "\"", "/dev/null"},
+      kEnvironment);
+  const std::string output = process.read_output();
+  const int code = exit_code(process.wait());
+  if (code == 99 || output.find("unshare") != std::string::npos)
+    GTEST_SKIP() << "no mounts of its own: " << output;
+  EXPECT_EQ(output, "[0] none\r\n");
+  EXPECT_EQ(code, 0);
+}
+
 }  // namespace
 }  // namespace lockstep::internal
