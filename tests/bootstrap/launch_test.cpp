@@ -108,6 +108,21 @@ TEST(Launch, TorchrunOnOneHostMeetsLocally) {
   EXPECT_NE(resolve(other).rendezvous, launch.rendezvous);
 }
 
+// Two containers may have one /tmp, and each a torchrun with port 29500, or a first process with children.
+TEST(Launch, WhereNumbersNameThePlaceItIsAnotherInAnotherNetwork) {
+  const Environment mpich{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
+  const auto place = [](const Environment& environment, const char* network) {
+    return resolve_launch({}, environment, {4712, 4711, network}).value().rendezvous;
+  };
+  for (const Environment& environment : {torchrun(), mpich}) {
+    EXPECT_EQ(place(environment, "one"), place(environment, "one"));
+    EXPECT_NE(place(environment, "one"), place(environment, "other"));
+  }
+  Environment named = mpich;
+  named["LOCKSTEP_JOB_ID"] = "job";  // That is the user's, who may mean both.
+  EXPECT_EQ(place(named, "one"), place(named, "other"));
+}
+
 TEST(Launch, TorchrunOnSeveralHostsLeavesTheAgentsPortAlone) {
   Environment environment = torchrun();
   environment["LOCAL_WORLD_SIZE"] = "4";
