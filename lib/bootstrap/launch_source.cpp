@@ -120,10 +120,7 @@ Result<std::vector<LaunchClaim>> all_claims(const Environment& environment, cons
   for (const LaunchSource& source : sources()) {
     auto claim = read_claim(source, environment);
     if (!claim.ok()) return claim.status();
-    const bool counted = source.id == "env" && std::any_of(claims.begin(), claims.end(), [](auto& c) {
-                           return c.source->id == "torchrun";
-                         });
-    if (speaks(source, *claim, environment) && !counted) claims.push_back(std::move(*claim));
+    if (speaks(source, *claim, environment)) claims.push_back(std::move(*claim));
   }
   // A lone LOCKSTEP_RENDEZVOUS under torchrun is advice, not a source beside it.
   const auto is_empty = [](const LaunchClaim& claim) { return !claim.rank && !claim.size; };

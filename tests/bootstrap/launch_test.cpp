@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "tests/support/temporary_directory.hpp"
@@ -96,6 +97,35 @@ TEST(Launch, LockstepRun) {
   EXPECT_EQ(launch.source, "lockstep-run");
 }
 
+// What the program itself says of the place is not the launcher's.
+TEST(Launch, APlaceThatTheProgramNamesIsServedByRank0UnlessItSaysOtherwise) {
+  const Environment environment{{"LOCKSTEP_RANK", "2"},
+                                {"LOCKSTEP_WORLD_SIZE", "4"},
+                                {"LOCKSTEP_RENDEZVOUS", "tcp://127.0.0.1:4000"},
+                                {"LOCKSTEP_STORE", "launcher"}};
+  InitOptions options;
+  options.rendezvous = "tcp://127.0.0.1:5000";
+  EXPECT_FALSE(resolve(environment, options).store_is_served);
+  options.rendezvous = "served://127.0.0.1:5000";
+  const Launch launch = resolve(environment, options);
+  EXPECT_TRUE(launch.store_is_served);
+  EXPECT_EQ(launch.rendezvous, "tcp://127.0.0.1:5000");
+}
+
+TEST(Launch, NumbersAreTheProgramsOwnWhereOneOfTheTwoIs) {
+  const Environment environment{
+      {"LOCKSTEP_RANK", "2"}, {"LOCKSTEP_WORLD_SIZE", "4"}, {"LOCKSTEP_RENDEZVOUS", "tcp://h:1"}};
+  InitOptions options;
+  EXPECT_FALSE(resolve(environment, options).own_numbers);
+  options.rank = 2;
+  EXPECT_FALSE(resolve(environment, options).own_numbers);
+  options.world_size = 3;
+  EXPECT_TRUE(resolve(environment, options).own_numbers);
+  options.rank = 1;
+  options.world_size = 4;
+  EXPECT_TRUE(resolve(environment, options).own_numbers);
+}
+
 TEST(Launch, TorchrunOnOneHostMeetsLocally) {
   const Launch launch = resolve(torchrun());
   EXPECT_EQ(launch.rank, 3);
@@ -129,6 +159,8 @@ TEST(Launch, TorchrunOnSeveralHostsLeavesTheAgentsPortAlone) {
   EXPECT_EQ(resolve(environment).rendezvous, "tcp://localhost:29501");
   environment["MASTER_PORT"] = "65535";
   EXPECT_EQ(refuse(environment), "MASTER_PORT=65535 is not a port that can be used");
+  environment["MASTER_PORT"] = "0";
+  EXPECT_EQ(refuse(environment), "MASTER_PORT=0 is not a port that can be used");
   environment["MASTER_PORT"] = "9223372036854775807";
   EXPECT_EQ(refuse(environment), "MASTER_PORT=9223372036854775807 is not a port that can be used");
 }
@@ -202,6 +234,36 @@ TEST(Launch, AgentsThatSlurmTellsOfByPmiOrPmixAreNotAskedForRanks) {
   }
 }
 
+TEST(Launch, MpirunWithinAStepIsNoServiceOfSlurms) {
+  Environment environment{{"PMI_RANK", "1"}, {"PMI_SIZE", "6"}, {"MPI_LOCALNRANKS", "6"}};  // By chance.
+  environment.merge(slurm_step());
+  environment["SLURM_TASK_PID"] = std::to_string(kProcess.parent);
+  EXPECT_EQ(resolve(environment).source, "MPICH");
+  EXPECT_EQ(resolve(environment).rendezvous.rfind("local://mpich-parent4711-", 0), 0u);
+}
+
+TEST(Launch, OtherNumbersThanTheStepsAreNotSlurms) {
+  const Environment other_rank{{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}},
+      other_size{{"PMI_RANK", "1"}, {"PMI_SIZE", "8"}};
+  for (Environment environment : {other_rank, other_size, Environment{{"PMIX_RANK", "2"}}}) {
+    environment.merge(slurm_step());
+    EXPECT_NE(refuse(environment).find("but Slurm says rank 1 of 6"), std::string::npos);
+  }
+}
+
+TEST(Launch, WhatOneSourceLacksTheNextAdds) {
+  const Environment pmix{{"PMIX_RANK", "1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(resolve(pmix).world_size, 2);
+  EXPECT_EQ(resolve(pmix).rendezvous.rfind("local://openmpi-", 0), 0u);
+  EXPECT_EQ(
+      refuse({{"LOCKSTEP_WORLD_SIZE", "2"}, {"RANK", "5"}, {"WORLD_SIZE", "2"}}),
+      "rank 5 (from RANK and LOCKSTEP_WORLD_SIZE) is out of range for world size 2; ranks count from 0 to 1");
+  Environment step = slurm_step();
+  step.merge(Environment{{"LOCKSTEP_RANK", "1"}, {"LOCKSTEP_WORLD_SIZE", "6"}});
+  EXPECT_EQ(resolve(step).source, "lockstep-run");
+  EXPECT_EQ(resolve(step).rendezvous.rfind("tcp://node07:", 0), 0u);
+}
+
 TEST(Launch, MpichIsNamedAfterItsParent) {
   const Environment environment{{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}};
   EXPECT_EQ(resolve(environment).rendezvous.rfind("local://mpich-parent4711-", 0), 0u);
@@ -223,6 +285,20 @@ TEST(Launch, SlurmStepOnSeveralNodes) {
   Environment plain = slurm_step();
   plain["SLURM_STEP_NODELIST"] = "alpha,beta";
   EXPECT_EQ(resolve(plain).rendezvous.rfind("tcp://alpha:", 0), 0u);
+}
+
+// Above the ports of services, below those that the kernel gives away.
+TEST(Launch, StepsOfSlurmDrawPortsOfTheirOwn) {
+  std::set<int> ports;
+  for (int step = 0; step < 20; ++step) {
+    Environment environment = slurm_step();
+    environment["SLURM_STEP_ID"] = std::to_string(step);
+    const std::string rendezvous = resolve(environment).rendezvous;
+    ports.insert(std::stoi(rendezvous.substr(rendezvous.rfind(':') + 1)));
+  }
+  EXPECT_GT(ports.size(), 15u);
+  EXPECT_GE(*ports.begin(), 20'000);
+  EXPECT_LT(*ports.rbegin(), 32'000);
 }
 
 TEST(Launch, TheFirstHostOfASlurmList) {
@@ -261,6 +337,9 @@ TEST(Launch, SlurmBatchScriptWithoutSrunIsNoSilentGroupOfOne) {
             "several tasks; start it with srun, or set LOCKSTEP_RANK=0 and LOCKSTEP_WORLD_SIZE=1 for a group "
             "of one");
   EXPECT_EQ(resolve({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}).world_size, 1);
+  // Where nobody asked for tasks there is one a node.
+  EXPECT_EQ(resolve({{"SLURM_PROCID", "0"}, {"SLURM_JOB_NUM_NODES", "1"}}).world_size, 1);
+  EXPECT_EQ(refuse({{"SLURM_PROCID", "0"}, {"SLURM_JOB_NUM_NODES", "2"}}), refuse(batch));
   Environment torchrun_in_batch = torchrun();
   torchrun_in_batch.insert(batch.begin(), batch.end());
   EXPECT_EQ(resolve(torchrun_in_batch).source, "torchrun");
@@ -377,6 +456,8 @@ TEST(Launch, RanksAndSizesOutOfRange) {
             "rank -1 (from PMI_RANK and PMI_SIZE) is out of range for world size 2; ranks count from 0 to 1");
   EXPECT_EQ(refuse({{"RANK", "0"}, {"WORLD_SIZE", "0"}}),
             "world size 0 (from RANK and WORLD_SIZE) is out of range; it counts the ranks, from 1 to 16384");
+  EXPECT_EQ(refuse({{"RANK", "4294967296"}, {"WORLD_SIZE", "2"}}),
+            "RANK=4294967296 in the environment is not a number");
   EXPECT_EQ(refuse({{"RANK", "0x1"}, {"WORLD_SIZE", "2"}}), "RANK=0x1 in the environment is not a number");
   InitOptions options;
   options.rank = 5;
@@ -397,6 +478,19 @@ TEST(Secret, OptionsThenVariableThenFile) {
   InitOptions options;
   options.secret = "from options";
   EXPECT_EQ(load_secret(options, environment).value(), "from options");
+}
+
+TEST(Secret, TheEndOfItsLineIsNotOfIt) {
+  const TemporaryDirectory directory;
+  const std::string longest(4096, 's');
+  for (const std::string& secret : {std::string("secret"), longest}) {
+    for (const char* end : {"", "\n", "\r\n"}) {
+      if (secret == longest && *end != '\0') continue;
+      const std::string path = directory.write("secret", secret + end);
+      ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+      EXPECT_EQ(load_secret({}, {{"LOCKSTEP_SECRET_FILE", path}}).value(), secret);
+    }
+  }
 }
 
 TEST(Secret, FilesThatOthersMayReadAreRefused) {

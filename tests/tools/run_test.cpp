@@ -164,6 +164,23 @@ TEST(Run, IsContentWithTheLoopbackOfIPv6) {
   if (!tried->load()) GTEST_SKIP() << "no network of its own, or no IPv6";
 }
 
+// Its variables are still there, and say other numbers.
+TEST(Run, RunsWithinAnotherLaunchersJob) {
+  Environment environment = kEnvironment;
+  environment.insert(
+      {{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
+  const Outcome outcome = run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize"}, environment);
+  EXPECT_EQ(sorted(outcome.output), "[0] done\n[0] rank 0: 3\n[1] done\n[1] rank 1: 3\n");
+  EXPECT_EQ(outcome.error, "");
+}
+
+// As after a parent that ignores it (Python's subprocess may): else yes(1) would complain.
+TEST(Run, RanksEndByABrokenPipeAsUsual) {
+  const Outcome outcome = run_shell(1, "yes | head -n 1");
+  EXPECT_EQ(outcome.output, "[0] y\n");
+  EXPECT_EQ(outcome.error, "");
+}
+
 TEST(Run, RanksFormGroupsOneAfterAnother) {
   const Outcome outcome =
       run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize", "-mismatch", "abort", "-finalize", "finalize"});
