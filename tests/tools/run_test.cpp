@@ -164,6 +164,20 @@ TEST(Run, IsContentWithTheLoopbackOfIPv6) {
   if (!tried->load()) GTEST_SKIP() << "no network of its own, or no IPv6";
 }
 
+// On each of several hosts it would be a job by itself.
+TEST(Run, SaysThatItsRanksMeetNowhereElse) {
+  Environment environment = kEnvironment;
+  environment["LOCKSTEP_RENDEZVOUS"] = "tcp://node0:29500";
+  const Outcome outcome = run({"-n", "1", "/bin/true"}, environment);
+  EXPECT_EQ(outcome.error,
+            "lockstep-run: its ranks do not meet at LOCKSTEP_RENDEZVOUS=tcp://node0:29500 but by themselves, "
+            "on this "
+            "host: unset it, or start ranks of several hosts otherwise\n");
+  EXPECT_EQ(outcome.code, 0);
+  environment["LOCKSTEP_STORE"] = "launcher";  // A rank of another lockstep-run starts this one.
+  EXPECT_EQ(run({"-n", "1", "/bin/true"}, environment).error, "");
+}
+
 // Its variables are still there, and say other numbers.
 TEST(Run, RunsWithinAnotherLaunchersJob) {
   Environment environment = kEnvironment;
