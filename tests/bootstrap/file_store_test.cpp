@@ -115,6 +115,16 @@ TEST(FileStore, ForeignFilesAreLeftAlone) {
   EXPECT_EQ(text, "years of work, not a store");
 }
 
+// Another user may have put it into /tmp, to have a file made or emptied elsewhere.
+TEST(FileStore, ALinkIsNotFollowed) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store", elsewhere = directory.path() + "/elsewhere";
+  std::filesystem::create_symlink(elsewhere, path);
+  EXPECT_EQ(open_file_store(path, kSoon, real_env()).status().message(),
+            "cannot open the rendezvous file " + path + ": Too many levels of symbolic links");
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
+}
+
 // The job's secret is drawn into it.
 TEST(FileStore, FilesOpenToOthersAreRefused) {
   TemporaryDirectory directory;
