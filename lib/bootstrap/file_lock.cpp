@@ -3,6 +3,8 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstring>
+#include <string>
 
 namespace lockstep::internal {
 namespace {
@@ -19,6 +21,12 @@ int apply(const Fd& file, std::int64_t at, short type) {
   }
 }
 
+/// gVisor has no locks of open file descriptions; a mount of Lustre, or of NFS without its lock daemon, may
+/// have no locks at all.
+bool has_no_locks(int error) {
+  return error == EINVAL || error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP;
+}
+
 short type_of(LockKind kind) { return kind == LockKind::shared ? F_RDLCK : F_WRLCK; }
 
 }  // namespace
@@ -27,10 +35,11 @@ Result<bool> try_lock_byte(const Fd& file, std::int64_t at, LockKind kind) {
   const int error = apply(file, at, type_of(kind));
   if (error == 0) return true;
   if (error == EAGAIN || error == EACCES) return false;
-  if (error == EINVAL)
-    return Status(
-        ErrorCode::not_supported,
-        "this system has no locks of open file descriptions (gVisor has none): meet at tcp://host:port");
+  if (has_no_locks(error)) {
+    return Status(ErrorCode::not_supported,
+                  std::string("its file system has no such locks (") + std::strerror(error) +
+                      "): meet at tcp://host:port, or in a file of another file system");
+  }
   return system_error("cannot lock the file", error);
 }
 

@@ -267,7 +267,7 @@ Status start_anew(const Fd& file, const std::string& path) {
 /// Joins the users of the file. False: it was removed meanwhile.
 Result<bool> join_users(const Fd& file, const std::string& path, const Deadline& deadline) {
   auto alone = try_lock_byte(file, kUsersLock, LockKind::exclusive);
-  if (!alone.ok()) return alone;
+  if (!alone.ok()) return alone.status().with_context("cannot lock the rendezvous file " + path);
   if (*alone) {
     if (!is_same_file(file, path)) return false;
     LOCKSTEP_RETURN_IF_ERROR(start_anew(file, path));

@@ -78,8 +78,8 @@ std::string default_job_id(const LaunchClaim& claim, const Environment& environm
   return "";
 }
 
-/// A file name that keeps `parts` apart: readable at first, exact in the hash.
-std::string local_name(const std::string& source, const std::string& parts) {
+/// A file name that keeps `parts`, and networks, apart: readable at first, exact in the hash.
+std::string local_name(const std::string& source, const std::string& parts, const std::string& network = "") {
   std::string readable = parts.substr(0, kReadableName);
   for (char& c : readable) {
     const bool plain =
@@ -87,7 +87,7 @@ std::string local_name(const std::string& source, const std::string& parts) {
     if (!plain) c = '_';
   }
   std::array<char, 17> hash{};
-  const auto end = std::to_chars(hash.data(), hash.data() + hash.size(), fnv1a(parts), 16).ptr;
+  const auto end = std::to_chars(hash.data(), hash.data() + hash.size(), fnv1a(parts + network), 16).ptr;
   return source + "-" + readable + "-" + std::string(hash.data(), end);
 }
 
@@ -134,12 +134,13 @@ std::string half_of_master(const Environment& environment) {
                      : ": MASTER_PORT is set, but MASTER_ADDR is not";
 }
 
-Result<std::string> torchrun_rendezvous(const LaunchClaim& claim, const Environment& environment) {
+Result<std::string> torchrun_rendezvous(const LaunchClaim& claim, const Environment& environment,
+                                        const ProcessIds& process) {
   if (!claim.on_one_host()) return master_rendezvous(environment, 1);
   const std::string job = text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
                           text_of(environment, "MASTER_PORT") + "." +
                           text_of(environment, "TORCHELASTIC_RESTART_COUNT");
-  return "local://" + local_name("torchrun", job);
+  return "local://" + local_name("torchrun", job, process.network);
 }
 
 std::string slurm_rendezvous(const Environment& environment) {
@@ -150,7 +151,8 @@ std::string slurm_rendezvous(const Environment& environment) {
 
 /// Ranks of one host whose job has no name: those that one process started.
 std::string parent_rendezvous(const LaunchClaim& claim, const ProcessIds& process) {
-  return "local://" + local_name(std::string(claim.source->id), "parent" + std::to_string(process.parent));
+  return "local://" + local_name(std::string(claim.source->id), "parent" + std::to_string(process.parent),
+                                 process.network);
 }
 
 Result<std::string> find_rendezvous(const InitOptions& options, const std::optional<LaunchClaim>& claim,
@@ -158,7 +160,7 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
                                     const ProcessIds& process) {
   if (!options.rendezvous.empty()) return options.rendezvous;
   if (auto text = text_of(environment, "LOCKSTEP_RENDEZVOUS"); !text.empty()) return text;
-  if (claim && claim->source->id == "torchrun") return torchrun_rendezvous(*claim, environment);
+  if (claim && claim->source->id == "torchrun") return torchrun_rendezvous(*claim, environment, process);
   if (!value_of(environment, "MASTER_ADDR").empty() && !value_of(environment, "MASTER_PORT").empty()) {
     return master_rendezvous(environment, 0);
   }

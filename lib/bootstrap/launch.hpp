@@ -4,13 +4,14 @@
 // Sources, the first that speaks wins: InitOptions, LOCKSTEP_RANK/LOCKSTEP_WORLD_SIZE (lockstep-run),
 // torchrun, PMIx/Open MPI, PMI (MPICH, Intel MPI), a Slurm step, plain RANK/WORLD_SIZE. Variables of two
 // sources that disagree are an error naming both; LOCKSTEP_LAUNCHER chooses one. Agents of torchrun or mpirun
-// may be tasks of a Slurm step: its numbers are theirs then, and count for nothing. A source that knows a
-// rank but no size is an error, never a silent group of one. Without any source the group has one rank.
+// may be tasks of a Slurm step: its numbers are theirs then, and count for nothing, also where Slurm tells
+// them by PMI or PMIx once more. A source that knows a rank but no size is an error, never a silent group of
+// one. Without any source the group has one rank.
 //
 // Where the ranks meet, when neither InitOptions nor LOCKSTEP_RENDEZVOUS says so:
 // - torchrun: its agent holds MASTER_PORT already. Ranks of one host meet at local://NAME, named from
-//   TORCHELASTIC_RUN_ID, MASTER_PORT and the restart count; ranks of several hosts at MASTER_PORT + 1 on
-//   MASTER_ADDR, where rank 0 listens.
+//   TORCHELASTIC_RUN_ID, MASTER_PORT, the network that has this port, and the restart count; ranks of several
+//   hosts at MASTER_PORT + 1 on MASTER_ADDR, where rank 0 listens.
 // - others: at MASTER_ADDR:MASTER_PORT if both are set; else at local://NAME named from the job when all
 //   ranks are on one host; else, under Slurm, at the step's first host and a port drawn from the job's
 //   number; else it is an error that asks for LOCKSTEP_RENDEZVOUS.
@@ -49,8 +50,10 @@ struct Launch {
 };
 
 struct ProcessIds {
-  int own = 0;     ///< Tells whether this process is the task that Slurm counts.
-  int parent = 0;  ///< Tells jobs of one host apart whose launcher gives them no name.
+  int own = 0;            ///< Tells whether this process is the task that Slurm counts.
+  int parent = 0;         ///< Tells jobs of one host apart whose launcher gives them no name.
+  std::string network{};  ///< Tells containers apart that share a folder: ports and processes of both have
+                          ///< the same numbers.
 };
 
 Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment,

@@ -89,6 +89,22 @@ bool is_below_slurm_task(const Environment& environment, const ProcessIds& proce
   return !task.empty() && task != std::to_string(process.own);
 }
 
+/// Slurm serves PMI and PMIx to the tasks of a step (srun --mpi=pmi2, pmix): with these it tells its own
+/// numbers once more, in variables that mpirun has, too. But mpirun says how many of its ranks a host has.
+void drop_claims_that_slurm_makes(std::vector<LaunchClaim>& claims, const Environment& environment) {
+  const auto step = std::find_if(claims.begin(), claims.end(),
+                                 [](const LaunchClaim& claim) { return claim.is_slurm_step; });
+  if (step == claims.end()) return;
+  std::erase_if(claims, [&environment, slurm = *step](const LaunchClaim& claim) {
+    const bool says_more =
+        std::any_of(claim.source->local_size.begin(), claim.source->local_size.end(),
+                    [&](std::string_view variable) { return !value_of(environment, variable).empty(); });
+    const bool is_the_same =
+        claim.rank && claim.rank == slurm.rank && (!claim.size || claim.size == slurm.size);
+    return claim.source->has_agents && !says_more && is_the_same;
+  });
+}
+
 /// `srun torchrun` and `srun mpirun`: the step counts their agents, so its numbers are not the ranks'.
 void drop_claim_on_agents(std::vector<LaunchClaim>& claims, const Environment& environment,
                           const ProcessIds& process) {
@@ -104,14 +120,12 @@ Result<std::vector<LaunchClaim>> all_claims(const Environment& environment, cons
   for (const LaunchSource& source : sources()) {
     auto claim = read_claim(source, environment);
     if (!claim.ok()) return claim.status();
-    const bool counted = source.id == "env" && std::any_of(claims.begin(), claims.end(), [](auto& c) {
-                           return c.source->id == "torchrun";
-                         });
-    if (speaks(source, *claim, environment) && !counted) claims.push_back(std::move(*claim));
+    if (speaks(source, *claim, environment)) claims.push_back(std::move(*claim));
   }
   // A lone LOCKSTEP_RENDEZVOUS under torchrun is advice, not a source beside it.
   const auto is_empty = [](const LaunchClaim& claim) { return !claim.rank && !claim.size; };
   if (!std::all_of(claims.begin(), claims.end(), is_empty)) std::erase_if(claims, is_empty);
+  drop_claims_that_slurm_makes(claims, environment);
   drop_claim_on_agents(claims, environment, process);
   return claims;
 }
@@ -152,7 +166,7 @@ Status merge(LaunchClaim& claim, const LaunchClaim& other) {
     return Status(ErrorCode::configuration, disagreement(claim, other));
   }
   claim.is_slurm_step |= other.is_slurm_step;
-  if (!claim.size && other.size) {  // PMIx names no size; the Slurm step that serves it does.
+  if (!claim.size && other.size) {  // PMIx names no size.
     claim.size = other.size;
     claim.size_variable = other.size_variable;
     claim.local_size = other.local_size;

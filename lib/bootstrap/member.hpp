@@ -48,6 +48,9 @@ Member this_member(int rank);
 /// to hear of it.
 bool has_ended(const Member& member);
 
+/// Equal for processes that see the same ports and abstract sockets: boot id and network namespace.
+std::string this_network();
+
 /// A hash of what must be equal for two processes to pass each other descriptors over abstract sockets and to
 /// know each other's pids: boot id, network and pid namespace, user.
 std::string this_host_id();

@@ -1,7 +1,9 @@
 #include "lib/bootstrap/rendezvous.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "lib/base/config.hpp"
@@ -25,11 +27,14 @@ std::optional<std::string> after(const std::string& address, std::string_view sc
   return address.substr(scheme.size());
 }
 
-Result<Meeting> open_file_meeting(const std::string& path, const Deadline& deadline, Env& env) {
+/// `elsewhere`: whose file of that name is another one.
+Result<Meeting> open_file_meeting(const std::string& path, const std::string& elsewhere,
+                                  const Deadline& deadline, Env& env) {
   auto store = open_file_store(path, deadline.left(), env);
   if (!store.ok()) return store.status();
   Meeting meeting;
   meeting.store = std::move(*store);
+  meeting.hint = "these ranks meet in the file " + path + "; " + elsewhere;
   return meeting;
 }
 
@@ -40,7 +45,8 @@ Result<Meeting> open_named_file_meeting(const std::string& path, const Deadline&
                       " is not a rendezvous: ranks that are started in several directories would wait at "
                       "several files; write file:///path, from the root");
   }
-  return open_file_meeting(path, deadline, env);
+  return open_file_meeting(path, "on several hosts it must be on a file system that they share", deadline,
+                           env);
 }
 
 Result<Meeting> open_local_meeting(const std::string& name, const Deadline& deadline, Env& env) {
@@ -49,7 +55,9 @@ Result<Meeting> open_local_meeting(const std::string& name, const Deadline& dead
   }
   auto directory = runtime_directory();
   if (!directory.ok()) return directory.status();
-  return open_file_meeting(*directory + "/" + name, deadline, env);
+  return open_file_meeting(*directory + "/" + name,
+                           "ranks of another user or host, or with another XDG_RUNTIME_DIR, look elsewhere",
+                           deadline, env);
 }
 
 /// Why such ranks may wait for each other in vain.
@@ -75,8 +83,10 @@ Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const s
     return host_is + " is missing after " + std::to_string(deadline.seconds_waited()) +
            " s: " + why.message();
   };
-  // One voice is enough.
-  const bool speaks = client.rank == 1 && config_text("LOCKSTEP_LOG") != "off";
+  // Two voices are enough, one of them on the last host: rank 1 may have been meant for the one that is
+  // missing.
+  const bool is_voice = client.rank == 1 || client.rank == client.world - 1;
+  const bool speaks = is_voice && config_text("LOCKSTEP_LOG") != "off";
   Deadline next_report(env, kReportEvery);
   const auto report = [&](const Status& why) {
     if (!speaks || !next_report.passed()) return;
@@ -97,12 +107,23 @@ Status await_name(const std::string& host, const Deadline& start, Env& env) {
   return known.with_context("rank 0 cannot host the meeting of the ranks");
 }
 
+/// Why rank 0 cannot listen, and the way out where the place is none of its host's.
+Status explain_deafness(const Status& cannot_listen, const HostPort& at) {
+  std::string text = "rank 0 cannot host the meeting of the ranks: " + cannot_listen.message();
+  if (text.find(std::strerror(EADDRNOTAVAIL)) != std::string::npos)
+    text +=
+        "; start rank 0 on the host that the rendezvous names, or, where the others reach it by an address "
+        "that is translated on the way, give rank 0 alone tcp://0.0.0.0:" +
+        std::to_string(at.port);
+  return Status(cannot_listen.code(), std::move(text));
+}
+
 /// The port is taken: by another process that is rank 0 of this job, who is met there and told, or by a
 /// stranger.
 Result<Meeting> join_as_second(Meeting meeting, const StoreClientOptions& client, const Status& cannot_listen,
                                const Deadline& deadline, Env& env) {
   auto store = open_tcp_store(client, std::min(deadline.left(), kHandshakeDeadline), env);
-  if (!store.ok()) return cannot_listen.with_context("rank 0 cannot host the meeting of the ranks");
+  if (!store.ok()) return explain_deafness(cannot_listen, client.server);
   meeting.store = std::move(*store);
   meeting.client = client;
   return meeting;

@@ -13,6 +13,7 @@
 #include "lib/bootstrap/group_number.hpp"
 #include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/launch.hpp"
+#include "lib/bootstrap/launch_source.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/bootstrap/loss_board.hpp"
@@ -193,6 +194,22 @@ std::string meeting_place(const Launch& launch) {
                                                  : launch.rendezvous;
 }
 
+/// A launcher knows the ranks of its store by its own words for the job, which the program may have replaced.
+Status explain_refusal(const Status& why, const InitOptions& options, const Environment& environment) {
+  const auto replaces = [&](const std::string& option, std::string_view variable) {
+    return !option.empty() && option != value_of(environment, variable);
+  };
+  const bool is_of_launcher =
+      value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty();
+  const bool other =
+      replaces(options.job_id, "LOCKSTEP_JOB_ID") || replaces(options.secret, "LOCKSTEP_SECRET");
+  if (why.code() != ErrorCode::unauthorized || !is_of_launcher || !other) return why;
+  return Status(why.code(),
+                why.message() +
+                    "; the program's InitOptions have a job_id or a secret, and the launcher serves this "
+                    "store under its own: leave them empty, or give InitOptions a rendezvous as well");
+}
+
 struct Place {
   Meeting meeting;
   std::uint64_t group = 0;  ///< That comes together there.
@@ -237,7 +254,7 @@ std::string wanted_transports(std::string_view asked) {
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
                                               const std::function<std::string(int)>& notice) {
   const Environment environment = current_environment();
-  auto launch = resolve_launch(options, environment, {getpid(), getppid()});
+  auto launch = resolve_launch(options, environment, {getpid(), getppid(), this_network()});
   if (!launch.ok()) return launch.status();
   std::string own_notice = notice ? notice(launch->rank) : std::string();
   if (launch->world_size == 1)
@@ -247,7 +264,7 @@ Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& e
   const Deadline deadline(env, start_timeout(options));
   const std::string place = meeting_place(*launch);
   auto found = find_place(*launch, *secret, groups_met(place), deadline, env);
-  if (!found.ok()) return found.status();
+  if (!found.ok()) return explain_refusal(found.status(), options, environment);
   const std::uint64_t group = found->group;
   auto session = std::make_unique<JoinedSession>(std::move(*launch), std::move(*secret),
                                                  std::move(found->meeting), group);

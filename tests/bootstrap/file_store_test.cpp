@@ -2,18 +2,28 @@
 // files.
 #include "lib/bootstrap/file_store.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "tests/bootstrap/store_fixtures.hpp"
+#include "tests/support/forked.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
@@ -25,6 +35,35 @@ std::unique_ptr<Store> open_or_die(const std::string& path) {
   auto store = open_file_store(path, kSoon, real_env());
   if (!store.ok()) ADD_FAILURE() << store.status().message();
   return store.ok() ? std::move(*store) : nullptr;
+}
+
+/// From now on this process sees every file as on a file system without locks.
+bool refuse_locks(unsigned error) {
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_OFD_SETLK, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(steps), steps};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Lustre is often mounted without them, and NFS can be.
+TEST(FileStore, AFileSystemWithoutLocksIsNamedWithTheWayOut) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP, EINVAL}) {
+    testing::run_forked(1, [&](int) {
+      ASSERT_TRUE(refuse_locks(static_cast<unsigned>(error)));
+      EXPECT_EQ(open_file_store(path, kSoon, real_env()).status().message(),
+                "cannot lock the rendezvous file " + path + ": its file system has no such locks (" +
+                    std::strerror(error) + "): meet at tcp://host:port, or in a file of another file system");
+    });
+  }
 }
 
 TEST(FileStore, ContentEndsWithItsUsers) {
@@ -74,6 +113,16 @@ TEST(FileStore, ForeignFilesAreLeftAlone) {
   std::string text;
   std::getline(std::ifstream(path), text);
   EXPECT_EQ(text, "years of work, not a store");
+}
+
+// Another user may have put it into /tmp, to have a file made or emptied elsewhere.
+TEST(FileStore, ALinkIsNotFollowed) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store", elsewhere = directory.path() + "/elsewhere";
+  std::filesystem::create_symlink(elsewhere, path);
+  EXPECT_EQ(open_file_store(path, kSoon, real_env()).status().message(),
+            "cannot open the rendezvous file " + path + ": Too many levels of symbolic links");
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
 // The job's secret is drawn into it.

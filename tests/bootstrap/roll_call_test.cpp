@@ -5,6 +5,7 @@
 
 #include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/memory_store.hpp"
+#include "lib/bootstrap/store_server.hpp"
 #include "tests/bootstrap/store_fixtures.hpp"
 
 namespace lockstep::internal {
@@ -40,6 +41,24 @@ TEST(RollCall, AProcessCountsTheGroupsThatItCameToItself) {
   GroupStore third(whole, 3);
   ASSERT_TRUE(RollCall(third, this_member(0), 2, "", "").arrive().ok());
   EXPECT_EQ(next_group(*whole, 0, 2, 0).value(), 4u);
+}
+
+// More would hide the cause.
+TEST(RollCall, OfManyMissingRanksTheFirstAreNamedAndFewerExplained) {
+  GroupStore store(open_memory_store("roll call"), 1);
+  for (int rank = 1; rank < 7; ++rank) ASSERT_TRUE(store.set_one(refusal_key(rank), "why").ok());
+  RollCall roll_call(store, this_member(0), 40, "", "");
+  ASSERT_TRUE(roll_call.arrive().ok());
+  ASSERT_TRUE(roll_call.publish().ok());
+  const Deadline now(real_env(), std::chrono::milliseconds(0));
+  const auto members = roll_call.await_all(now, [] { return std::optional<Loss>(); });
+  EXPECT_EQ(members.status().message().rfind("1 of 40 ranks is here, missing: rank 1 (why), rank 2 (why), "
+                                             "rank 3 (why), rank 4 (why), rank 5, rank 6, rank 7, ",
+                                             0),
+            0u)
+      << members.status().message();
+  EXPECT_NE(members.status().message().find(", rank 16 and 23 more after "), std::string::npos)
+      << members.status().message();
 }
 
 TEST(RollCall, AnErrorThatIsNoneIsDamaged) {

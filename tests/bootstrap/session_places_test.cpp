@@ -14,12 +14,13 @@
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "tests/bootstrap/session_ranks.hpp"
+#include "tests/support/scoped_variable.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 class TcpSessionTest : public SessionTest {};
-INSTANTIATE_TEST_SUITE_P(Tcp, TcpSessionTest, testing::Values("tcp"));
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpSessionTest, ::testing::Values("tcp"));
 
 TEST_P(TcpSessionTest, TakenPortIsNamedWithItsHolder) {
   auto holder = tcp_listen({"127.0.0.1", 0});
@@ -32,6 +33,27 @@ TEST_P(TcpSessionTest, TakenPortIsNamedWithItsHolder) {
                       std::to_string(getpid()) + " (session_places_)"),
             std::string::npos)
       << line;
+}
+
+TEST_P(TcpSessionTest, AnAddressThatIsNotOfRank0sHostIsNamedWithTheWayOut) {
+  rendezvous_ = "tcp://203.0.113.7:29500";  // RFC 5737: nobody's.
+  EXPECT_EQ(
+      start(environment(0, 2), 300).read_line(),
+      "error 7 culprit -1: rank 0 cannot host the meeting of the ranks: cannot listen on "
+      "203.0.113.7:29500: Cannot assign requested address; start rank 0 on the host that the rendezvous "
+      "names, or, where the others reach it by an address that is translated on the way, give rank 0 alone "
+      "tcp://0.0.0.0:29500");
+}
+
+TEST_P(TcpSessionTest, Rank0MayListenWhereTheOthersDoNotCall) {
+  const std::string port = rendezvous_.substr(rendezvous_.rfind(':'));
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    Environment variables = environment(rank, 2);
+    if (rank == 0) variables["LOCKSTEP_RENDEZVOUS"] = "tcp://0.0.0.0" + port;
+    ranks.push_back(start(variables));
+  }
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
 }
 
 TEST_P(TcpSessionTest, ARankThatDiesWhileOthersMeetIsNamed) {
@@ -141,8 +163,32 @@ TEST(ServedSessions, ARankThatEndedIsNoLossToAGroupWithOtherNumbers) {
   sessions[1]->remove_loss_callback(1);
 }
 
+TEST(ServedSessions, WhoReplacesTheLaunchersWordsForTheJobIsToldSo) {
+  StoreServerOptions options;
+  options.key = make_handshake_key("run", "s3cret");
+  auto server = StoreServer::start(std::move(options));
+  ASSERT_TRUE(server.ok());
+  const testing::ScopedVariable variables[] = {
+      {"LOCKSTEP_RANK", "0"},
+      {"LOCKSTEP_WORLD_SIZE", "2"},
+      {"LOCKSTEP_RENDEZVOUS", "tcp://" + server.value()->address().text()},
+      {"LOCKSTEP_STORE", "launcher"},
+      {"LOCKSTEP_JOB_ID", "run"},
+      {"LOCKSTEP_SECRET", "s3cret"}};
+  InitOptions of_program[2];
+  of_program[0].job_id = "mine";
+  of_program[1].secret = "mine";
+  for (const InitOptions& own : of_program) {
+    const auto session = join_session(own, real_env());
+    EXPECT_NE(
+        session.status().message().find("; the program's InitOptions have a job_id or a secret, and the"),
+        std::string::npos)
+        << session.status().message();
+  }
+}
+
 class FileSessionTest : public SessionTest {};
-INSTANTIATE_TEST_SUITE_P(File, FileSessionTest, testing::Values("file"));
+INSTANTIATE_TEST_SUITE_P(File, FileSessionTest, ::testing::Values("file"));
 
 // The first rank draws the secret, for which all others wait.
 TEST_P(FileSessionTest, AFirstRankThatDiesWhileOthersMeetIsNamed) {
@@ -165,7 +211,7 @@ TEST_P(FileSessionTest, AFirstRankThatDiesWhileOthersMeetIsNamed) {
 }
 
 class LocalSessionTest : public SessionTest {};
-INSTANTIATE_TEST_SUITE_P(Local, LocalSessionTest, testing::Values("local"));
+INSTANTIATE_TEST_SUITE_P(Local, LocalSessionTest, ::testing::Values("local"));
 
 TEST_P(LocalSessionTest, RanksMeetInTheUsersDirectoryAndLeaveNoFile) {
   auto ranks = start_all(2);
@@ -175,6 +221,15 @@ TEST_P(LocalSessionTest, RanksMeetInTheUsersDirectoryAndLeaveNoFile) {
   ranks[0].close_input();
   EXPECT_EQ(ranks[0].wait(), 0);
   EXPECT_TRUE(std::filesystem::is_empty(directory_.path() + "/lockstep"));
+}
+
+TEST_P(LocalSessionTest, WhoWaitsInVainIsToldWhere) {
+  const std::string line = start(environment(0, 2), 50).read_line();
+  EXPECT_NE(line.find("; these ranks meet in the file " + directory_.path() +
+                      "/lockstep/session-test; ranks of another user or host, or with another "
+                      "XDG_RUNTIME_DIR, look elsewhere"),
+            std::string::npos)
+      << line;
 }
 
 TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {

@@ -7,13 +7,17 @@
 #include <string>
 
 #include "tests/bootstrap/child_process.hpp"
+#include "tests/bootstrap/own_address.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
 
+// And the place where they may look in vain: a file of this host alone, say.
 TEST(SessionReport, MissingRanksAreNamedEveryFiveSeconds) {
   TemporaryDirectory directory;
+  const std::string hint = "; these ranks meet in the file " + directory.path() +
+                           "/store; on several hosts it must be on a file system that they share";
   std::vector<ChildProcess> ranks;
   for (const char* rank : {"0", "2"}) {
     const Environment environment{{"RANK", rank},
@@ -23,16 +27,32 @@ TEST(SessionReport, MissingRanksAreNamedEveryFiveSeconds) {
   }
   const std::regex end(
       "error 4 culprit -1: 2 of 3 ranks are here, missing: rank 1 after [0-9]+ s; look at the output of what "
-      "should have started there");
+      "should have started there" +
+      hint);
   for (ChildProcess& rank : ranks) {
     const std::string line = rank.read_line();
     EXPECT_TRUE(std::regex_match(line, end)) << line;
   }
   const std::string report = ranks[0].read_error();
   EXPECT_TRUE(std::regex_match(
-      report, std::regex("lockstep: 2 of 3 ranks are here, missing: rank 1 after [5-8] s\n")))
+      report, std::regex("lockstep: 2 of 3 ranks are here, missing: rank 1 after [5-8] s" + hint + "\n")))
       << report;
   EXPECT_EQ(ranks[1].read_error(), "");
+}
+
+// The first host has not started, and rank 1 with it.
+TEST(SessionReport, AMissingHostOfTheStoreIsNamedByTheLastRankToo) {
+  const std::string rendezvous = "tcp://" + own_address();
+  std::vector<ChildProcess> ranks;
+  for (const char* rank : {"2", "3"}) {
+    const Environment environment{{"RANK", rank}, {"WORLD_SIZE", "4"}, {"LOCKSTEP_RENDEZVOUS", rendezvous}};
+    ranks.push_back(ChildProcess({LOCKSTEP_SESSION_RANK, "9000"}, environment));
+  }
+  EXPECT_EQ(ranks[0].read_error(), "");
+  const std::string report = ranks[1].read_error();
+  EXPECT_TRUE(std::regex_match(report, std::regex("lockstep: rank 0 is missing after [5-8] s: the store at "
+                                                  ".* could not be reached: .*\n")))
+      << report;
 }
 
 // Of ranks with starters of their own each waits alone, at a place of its own.

@@ -147,5 +147,20 @@ TEST_F(StoreServerTest, AGroupWithNumbersOfItsOwnHearsNothingOfTheLaunchers) {
   EXPECT_EQ(next_loss(own).evidence, "its link was reset");
 }
 
+// Ranks come first, and say a moment later whose numbers they have.
+TEST_F(StoreServerTest, TheLaunchersWordWaitsUntilItIsKnownWhoseNumbersAGroupHas) {
+  auto comer = open_tcp_store(client(0, 2), kSoon, real_env());
+  ASSERT_TRUE(comer.ok()) << comer.status().message();
+  server_->report_end({1, "exited with code 0"});
+  server_->report_loss({2, "killed by SIGKILL"});
+  ASSERT_TRUE(comer.value()->set_one(group_prefix(2) + kOwnNumbersKey, "1").ok());
+  const Fd own = watch(0, 2), other = watch(3, 2);
+  StoreRequest report;
+  report.verb = StoreVerb::lost;
+  report.loss = {2, "its link was reset"};
+  say(other, encode(report));
+  EXPECT_EQ(next_loss(own).evidence, "its link was reset");
+}
+
 }  // namespace
 }  // namespace lockstep::internal

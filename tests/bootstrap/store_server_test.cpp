@@ -5,6 +5,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
@@ -45,6 +48,17 @@ TEST_F(StoreServerTest, WrongSecretIsRefusedAndNoted) {
   EXPECT_NE(note.value().find("calls itself rank 2 was refused: wrong secret"), std::string::npos);
 }
 
+TEST_F(StoreServerTest, AStrangersRefusalIsNotKeptInsteadOfARanks) {
+  for (const auto& [job, secret] : {std::pair("job", "guess"), std::pair("another job", "secret")}) {
+    StoreClientOptions liar = client(2);
+    liar.key = make_handshake_key(job, secret);
+    EXPECT_FALSE(open_tcp_store(liar, kSoon, real_env()).ok());
+  }
+  const auto note = open(0)->get_one(group_prefix(1) + refusal_key(2), milliseconds(0));
+  ASSERT_TRUE(note.ok()) << note.status().message();
+  EXPECT_NE(note.value().find("was refused: wrong secret"), std::string::npos) << note.value();
+}
+
 /// Each hello claims another rank.
 TEST_F(StoreServerTest, StrangersHideNoRefusalOfARank) {
   constexpr int kMoreThanAreRemembered = 80;
@@ -56,6 +70,11 @@ TEST_F(StoreServerTest, StrangersHideNoRefusalOfARank) {
   };
   for (int rank = 0; rank < kMoreThanAreRemembered; ++rank)
     knock(rank, make_handshake_key("another job", "secret"));
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < kMoreThanAreRemembered; ++rank)
+    keys.push_back(group_prefix(1) + refusal_key(rank));
+  const auto kept = open(0)->wait(keys, milliseconds(0)).value();
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), true), 64);
   knock(kMoreThanAreRemembered, make_handshake_key("job", "guess"));
   knock(kMoreThanAreRemembered, make_handshake_key("another job", "secret"));
   const auto note = open(0)->get_one(group_prefix(1) + refusal_key(kMoreThanAreRemembered), milliseconds(0));

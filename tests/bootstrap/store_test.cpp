@@ -153,7 +153,7 @@ TEST_P(StoreContract, FullStoreRefusesAndGoesOn) {
   EXPECT_TRUE(store->set_one("small", "1").ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StoreContract, testing::ValuesIn(store_kinds()),
+INSTANTIATE_TEST_SUITE_P(Kinds, StoreContract, ::testing::ValuesIn(store_kinds()),
                          [](const auto& kind) { return kind.param; });
 
 TEST(StoreTable, HasRoomForTheLargestWorldAndNotForMore) {
@@ -200,7 +200,7 @@ TEST_P(StoreBetweenProcesses, ForkedChildrenAreRefusedAndDoNoHarm) {
   EXPECT_EQ(store->get_one("x", kSoon).value(), "1");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StoreBetweenProcesses, testing::Values("file", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Kinds, StoreBetweenProcesses, ::testing::Values("file", "tcp"),
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace

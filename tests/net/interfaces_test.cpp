@@ -47,6 +47,7 @@ TEST(UsableInterfaces, SpeakTheFilterSyntaxOfNccl) {
   EXPECT_EQ(usable(kNode, "^ib,eth1"), "10.2.0.1");
   EXPECT_EQ(usable(kNode, "^=ib0,eth1"), "10.10.0.2 10.2.0.1");
   EXPECT_EQ(usable(kNode, "nosuch,veth"), "10.2.0.1");
+  for (const char* commas : {"ib0,", ",ib0", "ib0,,=none"}) EXPECT_EQ(usable(kNode, commas), "10.9.0.2");
 }
 
 TEST(UsableInterfaces, LoopbackAndBridgesOnlyByName) {

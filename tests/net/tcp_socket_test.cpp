@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -62,6 +63,26 @@ TEST(TcpSocket, TakenPortNamesItsHolder) {
   EXPECT_EQ(second.status().message(),
             "cannot listen on " + at.text() + ": the port is already taken by process " +
                 std::to_string(getpid()) + " (tcp_socket_test); end that process, or choose another port");
+}
+
+// The kernel keeps a connection for a minute on the side that ended it first.
+TEST(TcpSocket, APortIsFreeAsSoonAsItsListenerIsGone) {
+  auto listener = tcp_listen({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  const HostPort at = local_address(*listener);
+  auto caller = tcp_connect(at, std::chrono::seconds(60), real_env());
+  ASSERT_TRUE(caller.ok()) << caller.status().message();
+  pollfd entry{listener->get(), POLLIN, 0};
+  ASSERT_EQ(poll(&entry, 1, 60'000), 1);
+  Fd called(accept(listener->get(), nullptr, nullptr));
+  ASSERT_TRUE(called);
+  called.reset();
+  entry = {caller->get(), POLLIN, 0};
+  ASSERT_EQ(poll(&entry, 1, 60'000), 1);
+  caller->reset();
+  listener->reset();
+  const auto again = tcp_listen(at);
+  EXPECT_TRUE(again.ok()) << again.status().message();
 }
 
 // Another process has the same port of another address of this host.

@@ -81,6 +81,26 @@ TEST(Run, RanksMayEndInOrderDuringTheGraceTime) {
   EXPECT_EQ(outcome.code, 4);
 }
 
+// A stopped process sleeps through SIGTERM.
+TEST(Run, StoppedRanksGoOnToEndInOrder) {
+  const TemporaryDirectory directory;
+  const std::string pid = directory.path() + "/pid";
+  const Outcome outcome = run_shell(2,
+                                    "if [ $RANK = 1 ]; then until grep -qs '^State:.T' /proc/$(cat " + pid +
+                                        ")/status; do sleep 0.01; done 2>&-; exit 4; fi; "
+                                        "trap 'echo saved; exit 0' TERM; echo $$ >" +
+                                        pid + "; kill -STOP $$; while :; do sleep 0.01; done",
+                                    {"--grace", "60s"});
+  EXPECT_EQ(outcome.output, "[0] saved\n");
+  EXPECT_EQ(outcome.code, 4);
+}
+
+TEST(Run, AJobOfOneHasNoOtherRanksToSpeakOf) {
+  const Outcome outcome = run_shell(1, "exit 3");
+  EXPECT_NE(outcome.error.find(") exited with code 3\n"), std::string::npos) << outcome.error;
+  EXPECT_EQ(outcome.code, 3);
+}
+
 TEST(Run, ProgramsThatCannotRunAreNamed) {
   EXPECT_EQ(run({"-n", "2", "no-such-program"}).error,
             "lockstep-run: cannot find the program \"no-such-program\" in PATH\n");

@@ -26,6 +26,13 @@ TEST(Run, FilesHoldEachRanksOutputAsItIs) {
   EXPECT_EQ(read_file(directory.path() + "/logs/rank-1.log"), "out 1\r\nno newline");
 }
 
+TEST(Run, FilesOfAnEarlierJobAreBegunAnew) {
+  TemporaryDirectory directory;
+  for (const char* text : {"the first job said more", "less"})
+    run_shell(1, std::string("echo ") + text, {"--output-dir", directory.path(), "-q"});
+  EXPECT_EQ(read_file(directory.path() + "/rank-0.log"), "less\n");
+}
+
 // -q shows nothing else of it.
 TEST(Run, AFileThatCannotTakeARanksOutputIsNamedAndTheJobGoesOn) {
   TemporaryDirectory directory;
@@ -134,12 +141,31 @@ TEST(Run, NothingIsLostWhereOutputDoesNotBlock) {
   EXPECT_EQ(exit_code(status), 0);
 }
 
+// Which changes no byte of what they write: \n stays \n.
 TEST(Run, OnATerminalRanksSeeATerminal) {
-  const std::string command =
-      std::string(LOCKSTEP_RUN) + " -n 1 /bin/sh -c 'test -t 1 && test -t 2 && echo terminal'";
+  const TemporaryDirectory directory;
+  const std::string command = std::string(LOCKSTEP_RUN) + " -n 1 --output-dir " + directory.path() +
+                              " /bin/sh -c 'test -t 1 && test -t 2 && echo terminal'";
   ChildProcess process({"/usr/bin/script", "-qec", command, "/dev/null"}, kEnvironment);
   EXPECT_NE(process.read_output().find("[0] terminal"), std::string::npos);
   EXPECT_EQ(exit_code(process.wait()), 0);
+  EXPECT_EQ(read_file(directory.path() + "/rank-0.log"), "terminal\n");
+}
+
+// As in a root that somebody changed to without mounting /dev/pts.
+TEST(Run, WhereThereAreNoPseudoTerminalsRanksDoWithout) {
+  const std::string command = std::string(LOCKSTEP_RUN) + " -n 1 /bin/sh -c 'test -t 1 || echo none'";
+  const std::string hidden =
+      "mount -t tmpfs none /dev/pts 2>/dev/null && test ! -e /dev/pts/ptmx || exit 99; ";
+  ChildProcess process(
+      {"/usr/bin/script", "-qec", "unshare -rm /bin/sh -c \"" + hidden + command + "\"", "/dev/null"},
+      kEnvironment);
+  const std::string output = process.read_output();
+  const int code = exit_code(process.wait());
+  if (code == 99 || output.find("unshare") != std::string::npos)
+    GTEST_SKIP() << "no mounts of its own: " << output;
+  EXPECT_EQ(output, "[0] none\r\n");
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace

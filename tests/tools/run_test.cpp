@@ -164,6 +164,37 @@ TEST(Run, IsContentWithTheLoopbackOfIPv6) {
   if (!tried->load()) GTEST_SKIP() << "no network of its own, or no IPv6";
 }
 
+// On each of several hosts it would be a job by itself.
+TEST(Run, SaysThatItsRanksMeetNowhereElse) {
+  Environment environment = kEnvironment;
+  environment["LOCKSTEP_RENDEZVOUS"] = "tcp://node0:29500";
+  const Outcome outcome = run({"-n", "1", "/bin/true"}, environment);
+  EXPECT_EQ(outcome.error,
+            "lockstep-run: its ranks do not meet at LOCKSTEP_RENDEZVOUS=tcp://node0:29500 but by themselves, "
+            "on this "
+            "host: unset it, or start ranks of several hosts otherwise\n");
+  EXPECT_EQ(outcome.code, 0);
+  environment["LOCKSTEP_STORE"] = "launcher";  // A rank of another lockstep-run starts this one.
+  EXPECT_EQ(run({"-n", "1", "/bin/true"}, environment).error, "");
+}
+
+// Its variables are still there, and say other numbers.
+TEST(Run, RunsWithinAnotherLaunchersJob) {
+  Environment environment = kEnvironment;
+  environment.insert(
+      {{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
+  const Outcome outcome = run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize"}, environment);
+  EXPECT_EQ(sorted(outcome.output), "[0] done\n[0] rank 0: 3\n[1] done\n[1] rank 1: 3\n");
+  EXPECT_EQ(outcome.error, "");
+}
+
+// As after a parent that ignores it (Python's subprocess may): else yes(1) would complain.
+TEST(Run, RanksEndByABrokenPipeAsUsual) {
+  const Outcome outcome = run_shell(1, "yes | head -n 1");
+  EXPECT_EQ(outcome.output, "[0] y\n");
+  EXPECT_EQ(outcome.error, "");
+}
+
 TEST(Run, RanksFormGroupsOneAfterAnother) {
   const Outcome outcome =
       run({"-n", "2", LOCKSTEP_GROUP_RANK, "finalize", "-mismatch", "abort", "-finalize", "finalize"});

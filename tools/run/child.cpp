@@ -110,8 +110,9 @@ struct Image {
   _exit(127);
 }
 
+/// Where there are no pseudo terminals (a root without /dev/pts, or none left), ranks do without.
 Status make_stream(Channel& channel, bool terminal, int like) {
-  LOCKSTEP_RETURN_IF_ERROR(terminal ? channel.open_terminal(like) : channel.open_pipe());
+  if (!terminal || !channel.open_terminal(like).ok()) LOCKSTEP_RETURN_IF_ERROR(channel.open_pipe());
   if (fcntl(channel.reading.get(), F_SETFL, O_NONBLOCK) != 0) return system_error("fcntl", errno);
   return Status();
 }

@@ -44,6 +44,18 @@ int print_environments(const JobFacts& facts) {
   return 0;
 }
 
+/// Who starts lockstep-run on each of several hosts, and says where all shall meet, would get a job a host.
+void warn_of_a_place_in_vain() {
+  const std::string place = internal::config_text("LOCKSTEP_RENDEZVOUS");
+  const bool is_of_another_run = internal::config_text("LOCKSTEP_STORE") == "launcher";
+  if (place.empty() || is_of_another_run || internal::config_text("LOCKSTEP_LOG") == "off") return;
+  std::fprintf(
+      stderr,
+      "lockstep-run: its ranks do not meet at LOCKSTEP_RENDEZVOUS=%s but by themselves, on this host: unset "
+      "it, or start ranks of several hosts otherwise\n",
+      place.c_str());
+}
+
 int run_job(const RunOptions& options, const rlimit& usual, Guardian& guardian) {
   auto signals = take_signals();
   if (!signals.ok()) return complain(signals.status());
@@ -57,6 +69,7 @@ int run_job(const RunOptions& options, const rlimit& usual, Guardian& guardian) 
   if (!store.ok()) return complain(store.status());
   const JobFacts facts = new_job(options.ranks, store.value()->address(), secret, job_id);
   if (options.dry_run) return print_environments(facts);
+  warn_of_a_place_in_vain();
   Job job(options, guardian, **store, *signals);
   if (const Status status = job.start(facts, usual); !status.ok()) return complain(status);
   return job.run();

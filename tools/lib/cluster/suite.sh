@@ -103,6 +103,8 @@ slurm() {
   check "srun, on two nodes" trained 4 2 srun -N 2 --ntasks-per-node=2 "${train[@]}"
   check "srun, on one node" trained 2 1 srun -N 1 -n 2 "${train[@]}"
   check "srun, a script that starts the rank" trained 4 2 srun -N 2 --ntasks-per-node=2 sh -c '"$@"; exit' script "${train[@]}"
+  check "srun whose PMI tells the numbers once more, to a script" \
+    trained 4 2 srun --mpi=pmi2 -N 2 --ntasks-per-node=2 sh -c '"$@"; exit' script "${train[@]}"
   check "srun with a rank from elsewhere is refused" \
     refused "but Slurm says rank" srun -N 2 -n 4 env LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=8 "${train[@]}"
   check "sbatch without srun is refused" refused "was not started by srun" sbatch_alone "${train[@]}"
@@ -165,6 +167,8 @@ torchrun_agents() {
     trained 4 2 torchrun_on_both --rdzv_backend=c10d --rdzv_endpoint=node0:29506 --rdzv_id=digits "${command[@]}"
   check "torchrun's agents as tasks of srun" trained 4 2 srun -N 2 -n 2 torchrun --nnodes=2 --nproc_per_node=2 \
     --rdzv_backend=c10d --rdzv_endpoint=node0:29508 --rdzv_id=nested "${command[@]}"
+  check "torchrun's agents as tasks of srun, which tells them their numbers by PMI" trained 4 2 srun --mpi=pmi2 -N 2 -n 2 \
+    torchrun --nnodes=2 --nproc_per_node=2 --rdzv_backend=c10d --rdzv_endpoint=node0:29512 --rdzv_id=pmi "${command[@]}"
 }
 
 # misspelt_manifests: each change to the manifest must be found.
