@@ -218,6 +218,47 @@ TEST_F(LibtorchReducerTest, GradientsOutliveIt) {
   EXPECT_EQ(model->bias.grad()[0].item<float>(), 4);
 }
 
+TEST_F(LibtorchReducerTest, AFrozenParameterHasNoGradientForTheOptimizer) {
+  TwoWays model;
+  LibtorchReducer reducer(ranks_, model);
+  reducer.reducer().freeze(std::vector<std::size_t>{2, 3, 4, 5});
+  torch::optim::SGD optimizer(model.parameters(), 0.1);
+  for (const bool away : {true, false}) {
+    optimizer.zero_grad(away);
+    const Tensor x = torch::randn({5, 3});
+    (model.left->forward(x) + model.right->forward(x)).pow(2).sum().backward();
+    reducer.wait();
+    EXPECT_TRUE(model.left->weight.grad().defined());
+    EXPECT_FALSE(model.right->weight.grad().defined());
+    optimizer.step();
+  }
+  for (const Tensor& p : model.parameters())
+    EXPECT_TRUE(torch::allclose(average(p), p.to(torch::kDouble), 0, 1e-7));
+}
+
+TEST_F(LibtorchReducerTest, GradientsStillOnTheirWayAreAwaitedAtItsEnd) {
+  InitOptions slow;
+  slow.transports = "tcp";  // Over which they are on their way for long.
+  Communicator links = Communicator::create(slow);
+  torch::nn::Sequential model;
+  for (int i = 0; i < 4; ++i) model->push_back(torch::nn::Linear(512, 512));
+  for (int round = 0; round < 5; ++round) {
+    model->zero_grad();
+    std::vector<Tensor> expected;
+    {
+      ReducerOptions options;
+      options.overlap_forward = true;
+      LibtorchReducer reducer(links, *model, options);
+      const Tensor loss = model->forward(torch::randn({4, 512})).pow(2).mean();
+      expected = averages(loss, model->parameters());
+      loss.backward();
+      reducer.wait();
+    }
+    expect_gradients(model->parameters(), expected);
+  }
+  links.finalize();
+}
+
 TEST_F(LibtorchReducerTest, ABackwardTooManyIsToldByName) {
   torch::nn::Linear model(4, 3);
   LibtorchReducer reducer(ranks_, *model);

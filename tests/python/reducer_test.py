@@ -1,4 +1,5 @@
 """The reducer: gradients of ranks that are threads of this process."""
+import ctypes
 import gc
 import unittest
 from array import array
@@ -101,6 +102,63 @@ class Steps(unittest.TestCase):
             return gradient[1]
         self.assertEqual(in_threads(function), [7, 7])
 
+    def test_gradients_have_the_form_of_their_parameters(self):
+        def function(ranks):
+            block = memoryview(array("f", [1.0] * 6)).cast("B").cast("f", (2, 3))
+            reducer = lockstep.Reducer(ranks, {"of C": (ctypes.c_float * 6)(), "block": block, "nothing": array("f")})
+            return [g.shape for g in reducer.gradients.values()]
+        self.assertEqual(in_threads(function), [[(6,), (2, 3), (0,)]] * 2)
+
+    def test_a_gradient_cannot_be_replaced(self):
+        ranks, = lockstep.Communicator.local_group(1)
+        reducer = lockstep.Reducer(ranks, parameters())
+        with self.assertRaises(TypeError):
+            reducer.gradients["bias"] = array("d", [1.0] * 2)
+
+    def test_gradients_of_the_caller_in_another_order(self):
+        def function(ranks):
+            gradients = dict(reversed(parameters(ranks.rank).items()))
+            reducer = lockstep.Reducer(ranks, parameters(), gradients)
+            for name in gradients:
+                reducer.mark_ready(name)
+            reducer.wait()
+            return gradients["weight"][0], gradients["bias"][0]
+        self.assertEqual(in_threads(function), [(1.5, 5.5)] * 2)
+
+    def test_accumulation_within_accumulation(self):
+        def function(ranks):
+            reducer = lockstep.Reducer(ranks, {"bias": array("d", [0.0])})
+            with reducer.no_sync():
+                with reducer.no_sync():
+                    pass
+                reducer.gradients["bias"][0] = ranks.rank
+                reducer.mark_ready("bias")
+                reducer.wait()
+                alone = reducer.gradients["bias"][0]
+            reducer.mark_ready("bias")
+            reducer.wait()
+            return alone, reducer.gradients["bias"][0]
+        self.assertEqual(in_threads(function), [(0, 0.5), (1, 0.5)])
+
+    @unittest.skipIf(numpy is None, "needs NumPy")
+    def test_all_gradients_at_once_waits_for_all(self):
+        def function(ranks):
+            reducer = lockstep.Reducer(ranks, parameters(), overlap_forward=True)
+            for step in range(3):
+                averages = reducer.average({"weight": [step] * 6, "bias": [ranks.rank + step] * 2})
+            return averages["weight"][0], averages["bias"][0]
+        self.assertEqual(in_threads(function), [(2, 2.5)] * 2)
+
+    @unittest.skipIf(numpy is None, "needs NumPy")
+    def test_gradients_that_do_not_fit_begin_no_step(self):
+        def function(ranks):
+            reducer = lockstep.Reducer(ranks, parameters())
+            for bias, kind in ([1.0], ValueError), ([1j, 1j], TypeError):
+                with self.assertRaisesRegex(kind, "the gradient of 'bias'"):
+                    reducer.average({"weight": [1.0] * 6, "bias": bias})
+            return reducer.average({"weight": [1.0] * 6, "bias": [2.0] * 2})["bias"][0]
+        self.assertEqual(in_threads(function), [2, 2])
+
     @unittest.skipIf(numpy is None, "needs NumPy")
     def test_all_gradients_at_once(self):
         def function(ranks):
@@ -132,6 +190,9 @@ class Failures(unittest.TestCase):
         values = parameters()
         with self.assertRaisesRegex(ValueError, "must be those of weight, bias"):
             lockstep.Reducer(ranks, values, {"weight": values["weight"]})
+        ranks, = lockstep.Communicator.local_group(1)
+        with self.assertRaisesRegex(TypeError, "gradients are list, and must be a dict"):
+            lockstep.Reducer(ranks, values, list(values.values()))
         ranks, = lockstep.Communicator.local_group(1)
         with self.assertRaisesRegex(ValueError, "'bias' differs"):
             lockstep.Reducer(ranks, values, {"weight": values["weight"], "bias": array("d", [0.0])})

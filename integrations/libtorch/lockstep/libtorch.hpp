@@ -28,7 +28,9 @@ namespace lockstep {
 /// zero_grad(false) backward adds to it in place, which spares a copy.
 ///
 /// The parameters that require a gradient when this is constructed take part, one that the module has under
-/// several names under the first. The module must outlive this object, and stay of its types and on the CPU.
+/// several names under the first. The module must outlive this object, and stay of its types, in its memory
+/// (torch::load gives it other) and on the CPU. When this goes, gradients are copied out of the buckets,
+/// which go with it.
 ///
 /// Thread safety: as Reducer.
 class LibtorchReducer {
@@ -40,7 +42,8 @@ class LibtorchReducer {
       : state_(std::make_unique<libtorch::ModuleState>(communicator, module, std::move(options))) {}
 
   /// Ends the step: all gradients are averaged, as Reducer::wait() says. A parameter that another rank
-  /// reached and this one did not (ReducerOptions::find_unused) then has a gradient, too.
+  /// reached and this one did not (ReducerOptions::find_unused) then has a gradient, too; a frozen one that
+  /// backward reached (Reducer::freeze) has none, so that optimizers pass it over.
   void wait() { state_->wait(); }
 
   /// Collective; between steps. The module's buffers (running statistics) become those of rank `root`.

@@ -5,6 +5,7 @@ Contracts and errors are those of <lockstep/ddp/reducer.hpp>, which docs/ddp.md 
 import contextlib
 import ctypes
 import math
+import types
 from ctypes import byref, c_double, c_int, c_size_t, c_void_p
 
 from ._library import Parameter, ReducerOptions, library
@@ -24,9 +25,9 @@ class Reducer:
             reducer.wait()
             weight -= rate * reducer.gradients["weight"]
 
-    `gradients[name]` is an array in memory that travels without a copy, zero at first; it is valid as long as anybody holds it. Who
-    has gradients of its own gives them as `gradients`: they are averaged where they lie. The other options are those of
-    ReducerOptions.
+    `gradients[name]` is an array in memory that travels without a copy, zero at first; write into it, it cannot be replaced. It is
+    valid as long as anybody holds it. Who has gradients of its own gives them as `gradients`: they are averaged where they lie. The
+    order of `parameters`, equal on all ranks, is that of the forward. The other options are those of ReducerOptions.
     """
 
     def __init__(self, communicator, parameters, gradients=None, *, bucket_bytes=0, first_bucket_bytes=0, average=True,
@@ -46,8 +47,10 @@ class Reducer:
                                         byref(options), byref(handle))
         self._handle = ReducerHandle(handle.value, (values, own))
         self._numbers = {name: i for i, name in enumerate(values)}
-        self.gradients = dict(gradients) if own is not None else {
-            name: self._view(i, parameters[name], value) for i, (name, value) in enumerate(values.items())}
+        self._pauses = 0
+        # Read only: an array put in the place of one here would never travel.
+        self.gradients = types.MappingProxyType(dict(gradients) if own is not None else {
+            name: self._view(i, parameters[name], value) for i, (name, value) in enumerate(values.items())})
 
     def mark_ready(self, parameter):
         """The gradient of `parameter` (its name, or its place) is complete: leave it alone until wait(). From any thread."""
@@ -66,28 +69,40 @@ class Reducer:
         library.lockstep_reducer_wait_gradients(self._open(), _ALL_GRADIENTS if parameter is None else self._number(parameter))
 
     def average(self, gradients):
-        """A whole step for who gets all gradients at once: copies them in, marks them, waits. Returns self.gradients, which the next
-        step changes. Of what is left out (with find_unused) this rank has none."""
+        """A whole step for who gets all gradients at once: copies them in, marks them, waits for all. Returns self.gradients, which
+        the next step changes. Of what is left out (with find_unused) this rank has none. What does not fit is refused before the
+        step begins."""
         import numpy  # pylint: disable=import-outside-toplevel
+        places, fitting = {}, {}
         for name, gradient in gradients.items():
-            number, view = self._number(name), self.gradients[name]
-            if numpy.shape(gradient) != numpy.shape(view):
-                raise ValueError(f"the gradient of {name!r} has the shape {numpy.shape(gradient)} and the parameter "
-                                 f"{numpy.shape(view)}")
-            numpy.copyto(numpy.asarray(view), gradient, casting="same_kind")
-            library.lockstep_reducer_mark_ready(self._open(), number)
+            self._number(name)
+            places[name], gradient = numpy.asarray(self.gradients[name]), numpy.asarray(gradient)
+            if gradient.shape != places[name].shape:
+                raise ValueError(f"the gradient of {name!r} has the shape {gradient.shape} and the parameter {places[name].shape}")
+            if not numpy.can_cast(gradient.dtype, places[name].dtype, "same_kind"):
+                raise TypeError(f"the gradient of {name!r} is of {gradient.dtype} and the parameter of {places[name].dtype}")
+            fitting[name] = gradient
+        self.wait_gradients()  # Of the step before.
+        for name, gradient in fitting.items():
+            numpy.copyto(places[name], gradient, casting="same_kind")
+            self.mark_ready(name)
         self.wait()
+        self.wait_gradients()
         return self.gradients
 
     @contextlib.contextmanager
     def no_sync(self):
         """Gradients stay on this rank in here, for accumulation: around all micro-batches but the last."""
         handle = self._open()
-        library.lockstep_reducer_no_sync(handle, 1)
+        if self._pauses == 0:  # C knows one at a time.
+            library.lockstep_reducer_no_sync(handle, 1)
+        self._pauses += 1
         try:
             yield
         finally:
-            library.lockstep_reducer_no_sync(handle, 0)
+            self._pauses -= 1
+            if self._pauses == 0:
+                library.lockstep_reducer_no_sync(handle, 0)
 
     def begin_step(self, samples):
         """Collective, before each step, where ranks have different numbers of batches: whether the step goes on. samples: of this
@@ -107,9 +122,9 @@ class Reducer:
         return library.lockstep_reducer_report(self._open()).decode()
 
     def close(self):
-        """The end, between steps; in the midst of one it aborts the communicator. Arrays of `gradients` that are held elsewhere
-        remain."""
-        self._handle, self.gradients = None, {}
+        """The end, between steps; in the midst of one it aborts the communicator, once no array of `gradients` is held elsewhere:
+        those remain, and the reducer with them."""
+        self._handle, self.gradients = None, types.MappingProxyType({})
 
     # ---- inside
 
@@ -135,20 +150,30 @@ class Reducer:
         if hasattr(like, "dtype"):
             import numpy  # pylint: disable=import-outside-toplevel
             return numpy.frombuffer(memory, like.dtype, value.count).reshape(like.shape)
-        return memoryview(memory).cast("B").cast(memoryview(like).format)
+        like = memoryview(like)
+        view = memoryview(memory).cast("B").cast(like.format.lstrip("@=<"))  # ctypes says "<f"
+        return view if like.ndim == 1 else view.cast("B").cast(view.format, like.shape)
+
+
+def _shape(array):
+    if isinstance(array, Buffer):
+        return (array.count,)
+    return tuple(array.shape if hasattr(array, "dtype") else memoryview(array).shape)
 
 
 def _described(parameters, gradients):
     """The values' buffers by name, those of the gradients that the caller keeps, and both as C knows them."""
     if not hasattr(parameters, "items"):
         raise TypeError(f"parameters are {type(parameters).__name__}, and must be a dict of arrays by their names")
+    if gradients is not None and not hasattr(gradients, "items"):
+        raise TypeError(f"gradients are {type(gradients).__name__}, and must be a dict of arrays by the names of the parameters")
     values = {name: Buffer.of(array, writable=True) for name, array in parameters.items()}
     own = None if gradients is None else {name: Buffer.of(array, writable=True) for name, array in gradients.items()}
-    if own is not None and list(own) != list(values):
+    if own is not None and set(own) != set(values):
         raise ValueError(f"gradients are those of {', '.join(own)}, and must be those of {', '.join(values)}")
     described = (Parameter * len(values))()
     for c, (name, value) in zip(described, values.items()):
-        shape = tuple(getattr(parameters[name], "shape", (value.count,)))
+        shape = _shape(parameters[name])
         if own is not None and (own[name].type, own[name].count) != (value.type, math.prod(shape)):
             raise ValueError(f"the gradient of {name!r} differs from the parameter in type or size")
         c.name, c.type, c.value = text(name, "a name"), value.type, value.address

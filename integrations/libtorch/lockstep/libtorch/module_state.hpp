@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,13 +26,15 @@ class ModuleState {
   ModuleState(Communicator& communicator, const torch::nn::Module& module, ReducerOptions options)
       : module_(module),
         tensors_(described(communicator, module, options)),
-        reducer_(communicator, tensors_.parameters, followed(std::move(options))) {
+        reducer_(communicator, tensors_.parameters, followed(std::move(options))),
+        marked_(tensors_.trained.size(), 0) {
     reducer_.broadcast(tensors_.others);
     look_at_buckets();
     for (std::size_t i = 0; i < tensors_.trained.size(); ++i) hook(i);
   }
   ~ModuleState() {
     for (const Hooked& h : hooked_) h.accumulator->del_post_hook(h.key);
+    await_late();
     for (std::size_t i = 0; i < views_.size(); ++i) {  // The buckets go; gradients stay.
       torch::Tensor& gradient = tensors_.trained[i].mutable_grad();
       if (is_view(gradient, i)) gradient = gradient.clone();
@@ -44,8 +47,15 @@ class ModuleState {
     const std::uint64_t steps = reducer_.steps();
     reducer_.wait();
     if (reducer_.steps() == steps) return;  // Within no_sync() gradients stay as they are.
-    for (std::size_t i = 0; i < views_.size(); ++i)
-      if (reducer_.used(i)) tensors_.trained[i].mutable_grad() = views_[i];
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      torch::Tensor& gradient = tensors_.trained[i].mutable_grad();
+      if (reducer_.used(i)) {
+        gradient = views_[i];
+      } else if (marked_[i] != 0) {  // Frozen: an optimizer would step it by what this rank alone has.
+        gradient.reset();
+      }
+      marked_[i] = 0;
+    }
   }
 
   void broadcast_buffers(int root) { reducer_.broadcast(describe_buffers(module_), root); }
@@ -115,6 +125,13 @@ class ModuleState {
     hooked_.push_back({std::move(accumulator), key});
   }
 
+  /// Gradients that overlap_forward left on their way have come; in a forked child, which gets none, they do
+  /// not. Where the group ended before, what is there is undefined.
+  void await_late() noexcept try {
+    if (::getpid() == process_) reducer_.wait_gradients();
+  } catch (const Error&) {
+  }
+
   bool is_view(const torch::Tensor& gradient, std::size_t parameter) const {
     return gradient.defined() && gradient.has_storage() && gradient.is_alias_of(views_[parameter]);
   }
@@ -131,13 +148,16 @@ class ModuleState {
       views_[parameter].copy_(gradient);
     }
     gradient = views_[parameter];
+    marked_[parameter] = 1;
     reducer_.mark_ready(parameter);
   }
 
+  const pid_t process_ = ::getpid();
   const torch::nn::Module& module_;
   ModuleTensors tensors_;
   Reducer reducer_;
   std::vector<torch::Tensor> views_;
+  std::vector<char> marked_;  // In this step, by one thread each.
   std::vector<Hooked> hooked_;
 };
 
