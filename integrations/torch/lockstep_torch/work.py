@@ -5,9 +5,12 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import Work
 
+from .untraced import untraced
+
 _NO_LIMIT = timedelta(0)
 
 
+@untraced
 class LockstepWork(Work):
     """The operations of one call of torch.distributed, which end together.
 
