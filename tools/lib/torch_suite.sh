@@ -16,7 +16,7 @@ check() {
   shift 2
   timeout "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
   if ((status == 77)); then
-    echo "skipped $name: $(tail -n 1 "$log")"
+    echo "skipped $name: $(tail -n 1 "$log" | sed "s/^skipped: //")"
   elif ((status == 0)); then
     echo "ok      $name ($((SECONDS - start)) s): $(sed -nE 's/^(\[0\] )?(Ran [0-9]+ tests?) in.*/\2/p;s/^(\[0\] )?OK( \(.*\))/,\2/p' "$log" |
       tr -d '\n')"
