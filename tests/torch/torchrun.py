@@ -12,7 +12,8 @@ if os.environ.get("USE_LIBUV") == "0":
     sys.modules["torch.distributed.rendezvous"].TCPStore = dist.TCPStore  # the module: dist.rendezvous is a function
 
 if sys.argv[1] == "--rank":
-    runpy.run_path(sys.argv[2], run_name="__main__")
+    del sys.argv[:2]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 else:
     from torch.distributed.run import main
     main([*sys.argv[1:-1], __file__, "--rank", sys.argv[-1]])

@@ -123,6 +123,16 @@ class Ddp(Case):
                 optimizer.step()
         self.expect(model, [parameter.detach() for parameter in model.parameters()])
 
+    def test_compiled(self):
+        """With a buffer, which DDP broadcasts from within what is compiled."""
+        if not torch._dynamo.is_dynamo_supported():
+            self.skipTest("this torch compiles nothing with this Python")
+        self.model.register_buffer("steps", torch.full((1,), float(self.rank)))
+        model = torch.compile(DistributedDataParallel(self.model), backend="aot_eager")
+        self.train(model, lambda model, batch: model(self.mine(batch), True).square().mean())
+        self.expect(self.model, self.alone(rarely=True))
+        self.assertEqual(self.model.steps.item(), 0)
+
     def test_sparse_gradients(self):
         torch.manual_seed(7)
         model = DistributedDataParallel(torch.nn.Embedding(10, 4, sparse=True))
@@ -143,15 +153,28 @@ class Sharded(Case):
         self.train(model, lambda model, batch: model(self.mine(batch), True).square().mean(), optimizer)
         self.expect(model, self.alone(True, lambda model: torch.optim.Adam(model.parameters(), lr=0.01)), 1e-4)
 
-    def test_fully_sharded(self):
+    def sharder(self):
         try:
             from torch.distributed.fsdp import fully_shard  # pylint: disable=import-outside-toplevel
         except ImportError:
             self.skipTest("this torch has no fully_shard")
         if not hasattr(torch.cpu.Stream, "record_event"):
             self.skipTest("this torch cannot shard on the CPU, over any backend")
+        return fully_shard
+
+    def test_fully_sharded(self):
+        fully_shard = self.sharder()
         for module in (self.model.first, self.model.second, self.model.rare, self.model):
             fully_shard(module, mesh=dist.init_device_mesh("cpu", (self.size,)))
+        self.train(self.model, lambda model, batch: model(self.mine(batch), True).square().mean())
+        for parameter, value in zip(self.model.parameters(), self.alone(rarely=True)):
+            torch.testing.assert_close(parameter.full_tensor().detach(), value, atol=1e-5, rtol=1e-5)
+
+    def test_sharded_within_groups_and_alike_across_them(self):
+        fully_shard = self.sharder()
+        if self.size % 2:
+            self.skipTest("for an even number of ranks")
+        fully_shard(self.model, mesh=dist.init_device_mesh("cpu", (2, self.size // 2), mesh_dim_names=("alike", "sharded")))
         self.train(self.model, lambda model, batch: model(self.mine(batch), True).square().mean())
         for parameter, value in zip(self.model.parameters(), self.alone(rarely=True)):
             torch.testing.assert_close(parameter.full_tensor().detach(), value, atol=1e-5, rtol=1e-5)

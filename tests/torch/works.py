@@ -3,6 +3,7 @@
 Runs in each rank of a job (lockstep-run, torchrun), as collectives.py.
 """
 import gc
+import itertools
 import threading
 import time
 import unittest
@@ -78,6 +79,18 @@ class Works(Ours):
         later.append(second.get_future().then(lambda future: future.value()[0]))
         known.set()
         self.assertTrue((both.wait() == 2 * self.size).all())
+
+    def test_a_callback_of_what_was_waited_for_has_run(self):
+        def slowly(future):
+            time.sleep(0.2)
+            y = future.value()[0] / self.size
+            dist.all_reduce(y)
+            ran.append(y[0].item())
+        for waits_for_the_future in False, True:
+            ran, work = [], dist.all_reduce(torch.ones(2), async_op=True)
+            (work.get_future() if waits_for_the_future else work).wait()
+            work.get_future().then(slowly).then(lambda _, ran=ran: ran.append("the next"))
+            self.assertEqual(ran, [self.size, "the next"])
 
     def test_a_callback_after_the_end_of_its_group(self):
         group = dist.new_group(backend="lockstep")
@@ -159,6 +172,20 @@ class Groups(Ours):
             self.assertTrue((x == len(ranks)).all())
             self.assertEqual(dist.get_backend(group), "lockstep")
             dist.destroy_process_group(group)
+
+    def test_every_pair(self):
+        """The ranks of which may be on one host or on two, rank 0 of the job among them or not."""
+        for pair in itertools.combinations(range(self.size), 2):
+            group = dist.new_group(pair, backend="lockstep")
+            if self.rank in pair:
+                x = torch.full((3,), float(self.rank))
+                dist.all_reduce(x, group=group)
+                self.assertTrue((x == sum(pair)).all())
+                y = torch.empty(2)
+                dist.all_gather_into_tensor(y, x[:1], group)
+                dist.broadcast(x.fill_(self.rank), pair[1], group)
+                self.assertTrue((x == pair[1]).all())
+                dist.destroy_process_group(group)
 
     def test_many_groups(self):
         for _ in range(10):

@@ -4,8 +4,10 @@
 # ROOT is made when it is not there, or has other packages than these, and kept.
 set -euo pipefail
 repository=$1 release=$2 root=$3
-# PyTorch, what its own tests import, the libraries that the build may stand on, and what programs in C++ are built with.
-packages=(python3-torch python3-numpy python3-setuptools libssl3 libhwy1t64 libucx0 libibverbs1 libtorch-dev libgtest-dev g++ cmake ninja-build)
+# PyTorch, what its own tests import, the libraries that the build may stand on, what programs in C++ are built with, and what makes hosts of
+# namespaces.
+packages=(python3-torch python3-numpy python3-setuptools libssl3 libhwy1t64 libucx0 libibverbs1 libtorch-dev libgtest-dev g++ cmake ninja-build
+  iproute2)
 # A proxy is this machine's affair, as its name server is; nothing else of the caller's environment goes along.
 in_root() {
   env -i HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin http_proxy="${http_proxy:-}" chroot "$@" </dev/null
@@ -29,11 +31,15 @@ if [[ ! -e $root/packages || $(<"$root/packages") != "${packages[*]}" ]]; then
   mv "$root.part" "$root"
 fi
 echo "127.0.0.1 localhost $(uname -n)" >"$root/etc/hosts"  # torchrun and Gloo look their host up
-# These mounts lie in this process's namespace, and end with it.
+# These mounts lie in this process's namespace, and end with it. ROOT becomes its root: below a chroot no hosts can be made of namespaces.
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mkdir -p "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/tmp"
 mount --bind "$repository" "$root/lockstep"
+cd "$root"
+pivot_root . .
+umount -l .
 # Debian builds PyTorch without libuv, which torchrun's store would take.
-in_root "$root" env USE_LIBUV=0 /lockstep/tools/lib/torch_suite.sh /lockstep
+in_root / env USE_LIBUV=0 /lockstep/tools/lib/torch_suite.sh /lockstep

@@ -9,16 +9,20 @@ passed=0 failed=0
 log=$(mktemp) folder=$(mktemp -d)
 trap 'rm -rf "$log" "$folder"' EXIT
 
-# check SECONDS NAME COMMAND...: runs it, for so long at most; its output is shown when it fails.
+# check SECONDS NAME COMMAND...: runs it, for so long at most; its output is shown when it fails. With 77 it says in its last line why it
+# cannot run here.
 check() {
-  local limit=$1 name=$2 start=$SECONDS
+  local limit=$1 name=$2 start=$SECONDS status=0
   shift 2
-  if timeout "$limit" "$@" >"$log" 2>&1 </dev/null; then
+  timeout "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+  if ((status == 77)); then
+    echo "skipped $name: $(tail -n 1 "$log" | sed "s/^skipped: //")"
+  elif ((status == 0)); then
     echo "ok      $name ($((SECONDS - start)) s): $(sed -nE 's/^(\[0\] )?(Ran [0-9]+ tests?) in.*/\2/p;s/^(\[0\] )?OK( \(.*\))/,\2/p' "$log" |
       tr -d '\n')"
     passed=$((passed + 1))
   else
-    echo "FAILED  $name: ended with $?"
+    echo "FAILED  $name: ended with $status"
     grep -vE 'Warning|^$' "$log" | tail -n 100
     failed=$((failed + 1))
   fi
@@ -42,5 +46,6 @@ else
   echo "skipped LibTorch: this PyTorch has the old C++ ABI"
 fi
 check 600 "failures" python3 "$tests/failures.py"
+check 900 "several hosts" python3 "$tests/several_hosts.py"
 check 3000 "PyTorch's own tests, 2 ranks" env WORLD_SIZE=2 python3 "$tests/pytorch_suite.py"
 echo "torch: $passed passed, $failed failed"

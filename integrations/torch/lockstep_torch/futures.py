@@ -4,12 +4,16 @@ A callback may start collectives (PowerSGD's do), and the ranks have to start th
 depend on who was first, its operation or the program that attaches it. So callbacks run in one thread, in the order in which the
 program attached them, and the collectives that they start go to a communicator of their own: they cannot come between those of
 the other threads.
+
+torch runs a callback at once where it is attached to a future that is complete, and programs rely on it (torchft). So who attaches one
+after having waited for the operation finds it run, unless there are others before it.
 """
 import contextlib
 import functools
 import logging
 import queue
 import threading
+import weakref
 
 import torch
 
@@ -45,11 +49,12 @@ def _call_alone(callback, future):
 class Future(torch.futures.Future):
     """Its callbacks, and those of what then() returns, run as the module says; without `futures` where torch runs them."""
 
-    def __init__(self, futures=None, job=None):
-        """job(future) completes it, once it is this future's turn."""
+    def __init__(self, futures=None, job=None, awaited=False):
+        """job(future) completes it, once it is this future's turn. awaited: the program has waited for what it tells of."""
         super().__init__()
         self._futures = futures
         self._job = job
+        self.awaited = awaited
 
     def set_exception(self, result):
         self._set_unwrap_func(_value)
@@ -58,8 +63,8 @@ class Future(torch.futures.Future):
     def then(self, callback):
         if self._futures is None:
             return super().then(callback)
-        result = Future(self._futures, lambda result: self._call(callback, result))
-        self._futures.run(result.complete)
+        result = Future(self._futures, lambda result: self._call(callback, result), self.awaited)
+        self._futures.run(result, at_once=self.awaited)
         return result
 
     def add_done_callback(self, callback):
@@ -70,9 +75,13 @@ class Future(torch.futures.Future):
 
     def wait(self):
         # A callback that waits for a future whose turn comes after it would wait for itself.
-        if self._futures is not None and self._futures.is_current_thread():
+        in_callback = self._futures is not None and self._futures.is_current_thread()
+        if in_callback:
             self.complete()
-        return super().wait()
+        try:
+            return super().wait()
+        finally:
+            self.awaited = self.awaited or not in_callback
 
     def complete(self):
         job, self._job = self._job, None
@@ -94,6 +103,7 @@ class Futures:
     def __init__(self):
         self._ordered = queue.SimpleQueue()
         self._thread = None
+        self._last = None  # of those that were put there, weakly
         self._closed = False
         self._change = threading.Lock()
 
@@ -106,28 +116,36 @@ class Futures:
             future = Future()
             threading.Thread(target=work.settle, args=(future,), name="lockstep-message", daemon=True).start()
             return future
-        future = Future(self, work.settle)
+        future = Future(self, work.settle, work.awaited)
         if work.is_completed():
             future.complete()
         else:
-            self.run(future.complete)
+            self.run(future)
         return future
 
-    def run(self, job):
-        """In the thread of the callbacks, after what was given before; at once where that is this thread, or has no more to do."""
-        if self.is_current_thread() or not self._put(job):
-            job()
+    def run(self, future, at_once=False):
+        """Completes it in the thread of the callbacks, after what was given before; here where that is this thread, or has no more to do.
+        at_once: returns after that, unless it comes after others, which may wait for what the caller does next."""
+        is_first = None if self.is_current_thread() else self._put(future)
+        if is_first is None:
+            future.complete()
+        elif at_once and is_first:
+            with contextlib.suppress(Exception):  # who asks for the value gets it
+                torch.futures.Future.wait(future)
 
-    def _put(self, job):
+    def _put(self, future):
+        """Whether nothing is before it; None: it was not put."""
         with self._change:
             if self._closed:
-                return False
+                return None
             if self._thread is None:
                 # Not of this object, which would live as long as the thread.
                 self._thread = threading.Thread(target=_run, args=(self._ordered,), name="lockstep-futures", daemon=True)
                 self._thread.start()
-            self._ordered.put(job)
-            return True
+            last = self._last and self._last()
+            self._last = weakref.ref(future)
+            self._ordered.put(future)
+            return last is None or last.done()
 
     def is_current_thread(self):
         return threading.current_thread() is self._thread
@@ -140,6 +158,6 @@ class Futures:
 
 
 def _run(ordered):
-    while (job := ordered.get()) is not None:
-        job()
-        del job  # It may be what keeps the group.
+    while (future := ordered.get()) is not None:
+        future.complete()
+        del future  # It may be what keeps the group.

@@ -18,6 +18,7 @@ from .leaving import Leaving
 from .operators import operator_of
 from .rendezvous import join
 from .tensors import Flat
+from .untraced import untraced
 from .work import LockstepWork
 
 _UNSET = timedelta(0)  # torch gives a negative time where the caller gave none
@@ -28,6 +29,7 @@ def create(options, _backend_options):
     return ProcessGroupLockstep(options.store, options.group_rank, options.group_size, options.timeout)
 
 
+@untraced
 class ProcessGroupLockstep(dist.ProcessGroup):
     """A group of ranks whose tensors are in host memory."""
 

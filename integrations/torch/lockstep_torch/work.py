@@ -5,9 +5,12 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import Work
 
+from .untraced import untraced
+
 _NO_LIMIT = timedelta(0)
 
 
+@untraced
 class LockstepWork(Work):
     """The operations of one call of torch.distributed, which end together.
 
@@ -23,6 +26,7 @@ class LockstepWork(Work):
         self._copies = copies
         self._after = after
         self.collective = collective
+        self.awaited = False  # by the program
         self._ended = False
         self._error = None
         self._received = None
@@ -36,6 +40,10 @@ class LockstepWork(Work):
             return self._outcome(end)
         except TimeoutError:
             raise TimeoutError(f"the operation still runs after {timeout.total_seconds():g} s, and goes on") from None
+        finally:
+            self.awaited = self._ended
+            if self._future is not None:
+                self._future.awaited = self._ended
 
     def is_completed(self):
         if not self._ended and self._lock.acquire(blocking=False):
@@ -74,7 +82,7 @@ class LockstepWork(Work):
     def settle(self, future):
         """For Futures: waits, and hands the outcome to the future."""
         try:
-            self.wait()
+            self._outcome(None)
         except Exception as error:  # pylint: disable=broad-except  # whoever waits for the future gets it
             future.set_exception(error)
         else:
