@@ -18,5 +18,5 @@ def _leave_out(code):
     if hasattr(frames, "set_code_exec_strategy"):  # from 2.7 on
         skip = frames._FrameAction.SKIP
         frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
-    else:
+    elif hasattr(frames, "skip_code"):  # A version that has neither is used without torch.compile.
         frames.skip_code(code)
