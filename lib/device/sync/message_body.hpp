@@ -68,7 +68,7 @@ class MessageBody {
   }
 
   LOCKSTEP_BOTH void differ(std::uint64_t sent, std::uint64_t expected) const {
-    if (!block_.first()) return;
+    if (!block_.first() || !Report::is_first(call_.bounds.report)) return;
     call_.sizes->sent = sent;
     call_.sizes->expected = expected;
     store_word(call_.bounds.report, Report::make(Report::Why::sizes, peer_));

@@ -30,6 +30,8 @@ struct Report {
   }
   static Why why(std::uint32_t report) { return static_cast<Why>(report & ((1u << kMemberShift) - 1)); }
   static int awaited(std::uint32_t report) { return static_cast<int>(report >> kMemberShift); }
+  /// The first one stays: kernels behind it in the stream find what it left undone, and would accuse others.
+  static LOCKSTEP_BOTH bool is_first(const std::uint32_t* report) { return load_word(report) == 0; }
 };
 
 /// One thread's waits of one kernel. After the first that gave up all give up at once.
@@ -87,7 +89,7 @@ class Spin {
   }
   LOCKSTEP_BOTH bool give_up(Report::Why why, int awaited) {
     over_ = true;
-    store_word(bounds_.report, Report::make(why, awaited));
+    if (Report::is_first(bounds_.report)) store_word(bounds_.report, Report::make(why, awaited));
     return false;
   }
 

@@ -300,6 +300,27 @@ TEST(DeviceMessages, ThatAreLateAreNamed) {
   });
 }
 
+/// A receive behind one that was given up finds what that one left, which is not of its size.
+TEST(DeviceMessages, ThatAreLateAreNotTakenForThoseOfTheNextCall) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena memory(4096, self.device());
+    if (self.rank() == 0) {
+      DeviceCallOptions options;
+      options.timeout = std::chrono::milliseconds(200);
+      DeviceBatch batch = self.communicator.batch();
+      batch.recv(memory.device(), 50, DataType::u8, 1, self.stream);
+      batch.recv(memory.device() + 1024, 60, DataType::u8, 1, self.stream);
+      batch.submit(options);
+      self.communicator.recv(memory.device() + 2048, 70, DataType::u8, 1, self.stream);
+      self.stream.synchronize();
+      EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+    } else {
+      self.communicator.send(memory.device(), 50, DataType::u8, 0, self.stream);
+      internal::testing::wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    }
+  });
+}
+
 TEST(DeviceMessages, OfDifferentSizesNameBothSides) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
     DeviceArena memory(4096, self.device());
