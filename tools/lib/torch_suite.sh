@@ -39,12 +39,8 @@ done
 for ranks in 2 4; do
   check 300 "training on $ranks ranks" "$bin/lockstep-run" -n "$ranks" python3 "$tests/training.py"
 done
-# Wheels to 2.6 have the C++ library's old strings, with which nothing else links.
-if python3 -c 'import torch; assert torch.compiled_with_cxx11_abi()' 2>/dev/null; then
-  check 1200 "LibTorch" "$repository/tools/lib/libtorch_suite.sh" "$repository" "$repository/build/installed" "$folder"
-else
-  echo "skipped LibTorch: this PyTorch has the old C++ ABI"
-fi
+check 1200 "LibTorch" "$repository/tools/lib/libtorch_suite.sh" "$repository" "$repository/build/installed" "$folder"
+check 300 "Python's reducer, with NumPy" python3 "$repository/tests/python/reducer_test.py"
 check 600 "failures" python3 "$tests/failures.py"
 check 900 "several hosts" python3 "$tests/several_hosts.py"
 check 3000 "PyTorch's own tests, 2 ranks" env WORLD_SIZE=2 python3 "$tests/pytorch_suite.py"
