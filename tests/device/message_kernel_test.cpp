@@ -106,7 +106,13 @@ TEST(MessageKernel, EndsByItsDeadlineOrAnAbort) {
   world.enqueue(0, {&one, 1});
   std::atomic_ref(world[0].abort).store(1);
   world.synchronize(0);
-  EXPECT_EQ(world.why(0), sync::Report::Why::aborted);
+  EXPECT_EQ(world.why(0), sync::Report::Why::late);  // The first reason stays.
+
+  World other(2);
+  other.enqueue(0, {&one, 1});
+  std::atomic_ref(other[0].abort).store(1);
+  other.synchronize(0);
+  EXPECT_EQ(other.why(0), sync::Report::Why::aborted);
 }
 
 TEST(MessageKernel, TellsOfSizesThatDiffer) {
