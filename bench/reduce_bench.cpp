@@ -59,7 +59,7 @@ void bench_reduce(benchmark::State& state, DataType type, ReduceOp op, Shape sha
   Buffers buffers(shape, bytes);
   // An average of equal values stays what it is, so that repeated calls in place do not drift into
   // subnormals.
-  const auto world = static_cast<std::uint32_t>(shape.sources);
+  const auto world = static_cast<double>(shape.sources);
   const Reduction reduction{type, op, nullptr, bytes / size_of(type), world};
   for (auto _ : state) {
     reduce(reduction, buffers.sources, buffers.destinations);

@@ -27,8 +27,8 @@ Buffers buffers_of(const Call& call, int rank) {
 }
 
 Combine combine_of(const Call& call, int world) {
-  return {call.facts.type, call.facts.op,    {}, static_cast<std::uint32_t>(world), false,
-          call.scale,      call.device_scale};
+  const double divisor = world;
+  return {call.facts.type, call.facts.op, {}, divisor, false, call.scale, call.device_scale};
 }
 
 Status enqueue_alone(Backend& backend, const Call& call, DeviceStream stream) {

@@ -79,7 +79,7 @@ class Planner {
     const std::vector<const void*> sources(2);  // More than one: not a copy.
     const std::vector<ScaleFactor> factors(2);
     job.sources = sources;
-    job.divisor = static_cast<std::uint32_t>(shape_.world);
+    job.divisor = shape_.world;
     plan_.scaled = facts.op == ReduceOp::premul_sum;
     if (plan_.scaled) job.factors = factors;
     const cuda::Work work = cuda::work_of(job);

@@ -46,12 +46,12 @@ struct Buffers {
   }
 };
 
-/// The reduction of an operation; `divisor` for the steps that finish an avg.
+/// The reduction of an operation.
 struct Combine {
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
   UserOp user;
-  std::uint32_t world = 1;
+  double divisor = 1;        ///< Of an avg, in the steps that finish it.
   bool past_caches = false;  ///< As in Reduction.
   /// premul_sum on a device, where inputs are scaled as they are first read: as in Call.
   double scale = 1.0;
@@ -59,7 +59,7 @@ struct Combine {
 
   Reduction reduction(std::uint64_t count, bool finish) const {
     const bool divide = finish && op == ReduceOp::avg;
-    return {type, op, op == ReduceOp::user ? &user : nullptr, count, divide ? world : 0, past_caches};
+    return {type, op, op == ReduceOp::user ? &user : nullptr, count, divide ? divisor : 0, past_caches};
   }
 };
 

@@ -167,6 +167,8 @@ class Engine final : public Progressor,
   void set_shape(Operation& operation) const;
   Buffers buffers_of(const Call& call);
   Combine combine_of(const Call& call) const;
+  bool reduces_here(const Call& call) const;
+  const std::byte* scaled_input(Operation& operation, double factor);
 
   // engine_attempt.cpp
   bool recall(const CallFacts& facts);

@@ -6,6 +6,7 @@
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/domain/staging_window.hpp"
 #include "lib/memory/segment.hpp"
+#include "lib/reduce/average.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
@@ -57,22 +58,23 @@ Buffers Engine::buffers_of(const Call& call) {
 }
 
 Combine Engine::combine_of(const Call& call) const {
-  const auto world = static_cast<std::uint32_t>(group_.size());
+  const double world = group_.size();
   return {call.facts.type, call.facts.op, call.user_op, world, false, call.scale, call.device_scale};
 }
 
 Status Engine::launch(Operation& operation) try {
   const Call& call = operation.call;
-  Buffers buffers = buffers_of(call);
-  if (call.facts.op == ReduceOp::premul_sum && is_reduction(call.facts.collective) && memory_ == nullptr) {
-    scratch_.take(operation.scaled, call.input_elements * buffers.element);
-    buffers.input = operation.scaled.memory.get();
-    scale_copy(call.facts.type, call.input, operation.scaled.memory.get(), call.input_elements, call.scale);
+  const bool alone = group_.size() == 1;
+  Result<Selection> selection = Selection();
+  if (!alone) {
+    set_shape(operation);
+    selection = selection_for(call.facts, operation.shape);
+    if (!selection.ok()) return selection.status();
   }
-  if (group_.size() == 1) return launch_alone(operation, buffers, combine_of(call));
-  set_shape(operation);
-  auto selection = selection_for(call.facts, operation.shape);
-  if (!selection.ok()) return selection.status();
+  Buffers buffers = buffers_of(call);
+  if (reduces_here(call) && call.facts.op == ReduceOp::premul_sum)
+    buffers.input = scaled_input(operation, call.scale);
+  if (alone) return launch_alone(operation, buffers, combine_of(call));
   if (selection->links != nullptr)
     return launch_links(operation, *selection->links, buffers, combine_of(call));
   in_domain_.push_back(&operation);
@@ -80,6 +82,23 @@ Status Engine::launch(Operation& operation) try {
   return {};
 } catch (const std::bad_alloc&) {
   return out_of_memory_;
+}
+
+/// A device does it itself.
+bool Engine::reduces_here(const Call& call) const {
+  return is_reduction(call.facts.collective) && memory_ == nullptr;
+}
+
+/// A copy of the input. Of an all_reduce it lies in the output, where the call goes on in place.
+const std::byte* Engine::scaled_input(Operation& operation, double factor) {
+  const Call& call = operation.call;
+  void* copy = call.output;
+  if (call.facts.collective != Collective::all_reduce) {
+    scratch_.take(operation.scaled, call.input_elements * size_of(call.facts.type));
+    copy = operation.scaled.memory.get();
+  }
+  scale_copy(call.facts.type, call.input, copy, call.input_elements, factor);
+  return static_cast<const std::byte*>(copy);
 }
 
 /// A group of one: the output is the input.
@@ -100,7 +119,7 @@ Status Engine::launch_alone(Operation& operation, const Buffers& buffers, const 
 }
 
 Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& plain,
-                            const Combine& combine) {
+                            const Combine& whole) {
   operation.path = Operation::Path::links;
   auto program = programs_.get(algorithm, operation.shape);
   Buffers buffers = plain;
@@ -108,6 +127,12 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   if (bytes > 0) {
     scratch_.take(operation.scratch, sizeof(FrameHeader) + bytes);
     buffers.scratch = operation.scratch.memory.get() + sizeof(FrameHeader);
+  }
+  Combine combine = whole;
+  if (reduces_here(operation.call) && combine.op == ReduceOp::avg) {
+    const AverageSteps steps = average_steps(combine.type, group_.size());
+    if (steps.factor != 1) buffers.input = scaled_input(operation, steps.factor);
+    combine.divisor = steps.divisor;
   }
   peers_of(operation.urgent).enter(operation.sequence, program->send_peers);
   operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence);

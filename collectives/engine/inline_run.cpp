@@ -121,7 +121,7 @@ void InlineRun::reduce_from(std::span<const void* const> sources) const {
                             .op = call_.facts.op,
                             .user = call_.user,
                             .count = call_.facts.count,
-                            .divisor = static_cast<std::uint32_t>(sources.size())};
+                            .divisor = static_cast<double>(sources.size())};
   reduce(reduction, sources, {&call_.output, 1});
 }
 

@@ -13,7 +13,7 @@ void run_copy(const Step& step, const Buffers& buffers, const Combine& combine, 
               std::uint64_t count) {
   const std::byte* from = buffers.read(step.src) + first * buffers.element;
   std::byte* to = buffers.write(step.dst) + first * buffers.element;
-  if (step.finish && combine.op == ReduceOp::avg) {
+  if (step.finish && combine.op == ReduceOp::avg && combine.divisor != 1) {
     const void* source = from;
     void* destination = to;
     reduce(combine.reduction(count, true), {&source, 1}, {&destination, 1});

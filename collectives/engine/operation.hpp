@@ -53,7 +53,7 @@ class Operation {
   DomainRun domain_run;
   InlineRun inline_run;
   Scratch scratch;  ///< Room for a frame's header, then what the program needs.
-  Scratch scaled;   ///< premul_sum: this rank's input times its factor.
+  Scratch scaled;   ///< This rank's input times a factor, where its output has no room for it.
 
   Message message;
   RecvStatus received;

@@ -130,7 +130,7 @@ struct Xor {
 
 /// For avg.
 template <typename T>
-LOCKSTEP_BOTH T divided(T value, std::uint32_t divisor) {
+LOCKSTEP_BOTH T divided(T value, double divisor) {
   if constexpr (std::is_integral_v<T>) {
     using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
     return static_cast<T>(value / static_cast<Wide>(divisor));

@@ -47,7 +47,7 @@ struct ByteProd {
 /// number, and double rounds by 2^-53.
 template <typename T>
 struct DivideLanes {
-  std::uint32_t divisor;
+  double divisor;
   explicit HWY_INLINE DivideLanes(const Pass& pass) : divisor(pass.divisor) {}
   /// `sum` holds unsigned lanes because that is how they wrap; T says how to read them.
   template <class V>

@@ -25,8 +25,8 @@ struct ReduceJob {
   std::size_t count = 0;        ///< Elements.
   std::span<const void* const> sources;
   std::span<void* const> destinations;
-  /// For avg: the value is divided by this before it is stored when > 1; else avg is sum.
-  std::uint32_t divisor = 0;
+  /// For avg: the value is divided by this before it is stored, as by Reduction's; 0 or 1: avg is sum.
+  double divisor = 0;
   /// Empty, or one for each source, for real floats and integers: the source is multiplied, rounded to its
   /// type, and then reduced, with the same bits as if it had been scaled beforehand.
   std::span<const ScaleFactor> factors = {};

@@ -16,7 +16,7 @@ struct Pass {
   void* const* destinations;
   std::size_t destination_count;  ///< At least 1.
   std::size_t count;              ///< Elements.
-  std::uint32_t divisor = 1;      ///< Of the avg kernels; at least 1.
+  double divisor = 1;             ///< Of the avg kernels; above 0, whole for integers.
   double factor = 1;              ///< Of the scale kernels.
   bool past_caches = false;       ///< The destinations will not be read again from the caches.
   bool ends_backwards = false;    ///< As in Reduction.

@@ -95,7 +95,7 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
   if (reduction.op == ReduceOp::user) return reduce_user(reduction, sources, destinations);
   const std::size_t bytes = reduction.count * size_of(reduction.type);
   const bool past_caches = reduction.past_caches || bytes >= nontemporal_threshold();
-  const bool divides = reduction.op == ReduceOp::avg && reduction.divisor > 1;
+  const bool divides = reduction.op == ReduceOp::avg && reduction.divisor != 0 && reduction.divisor != 1;
   if (sources.size() == 1 && !divides) {
     for (void* destination : destinations) copy_bytes(destination, sources[0], bytes, past_caches);
     return;

@@ -24,8 +24,8 @@ struct Reduction {
   ReduceOp op = ReduceOp::sum;
   const UserOp* user = nullptr;  ///< For ReduceOp::user.
   std::size_t count = 0;
-  /// For avg: the value written is divided by this (the world size) when > 1; 0 or 1 = no division yet.
-  std::uint32_t divisor = 0;
+  /// For avg: what the value written is divided by, whole for integers; 0 or 1 = no division (yet).
+  double divisor = 0;
   /// The operation that this is a part of moves too much (nontemporal_threshold()) for its results to be read
   /// again from the caches: write past them. Has no effect in place.
   bool past_caches = false;

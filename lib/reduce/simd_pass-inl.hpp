@@ -332,10 +332,12 @@ void run_often(const Pass& pass) {
   }
 }
 
+inline bool is_power_of_two(double positive) { return std::bit_cast<std::uint64_t>(positive) << 12 == 0; }
+
 template <class Element>
 void run_average(const Pass& pass) {
   using D = typename Element::D;
-  if (!std::has_single_bit(pass.divisor)) return run_often<Element, Sum, Divide<D>>(pass);
+  if (!is_power_of_two(pass.divisor)) return run_often<Element, Sum, Divide<D>>(pass);
   // The reciprocal of a power of two is exact, so that the product is rounded as the quotient would be, and
   // costs a tenth.
   Pass scaled = pass;

@@ -51,7 +51,7 @@ struct Case {
   ReduceOp op;
   std::size_t count;
   std::vector<std::size_t> sources, destinations;  ///< Each buffer's `past`.
-  std::uint32_t divisor = 3;
+  double divisor = 3;
 };
 
 class Buffer {

@@ -240,7 +240,8 @@ TEST(Kernels, ResultsOfPassesThatEndBackwardsAreTheSame) { check_all_with(&Reduc
 /// Every bit pattern as the first operand; as the second, every pattern again for 8 bits, and a random one
 /// for 16.
 template <typename Bits>
-void check_all_patterns(const KernelTable& table, DataType type, ReduceOp op, Generator& generator) {
+void check_all_patterns(const KernelTable& table, DataType type, ReduceOp op, double divisor,
+                        Generator& generator) {
   constexpr std::size_t kCount = 65536;
   std::vector<Bits> a(kCount), b(kCount), result(kCount);
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -254,9 +255,9 @@ void check_all_patterns(const KernelTable& table, DataType type, ReduceOp op, Ge
                       .destinations = &destination,
                       .destination_count = 1,
                       .count = kCount,
-                      .divisor = 3});
+                      .divisor = divisor});
   for (std::size_t i = 0; i < kCount; ++i) {
-    const Bits expected = expected_element<Bits>(type, op, {a[i], b[i]}, 3);
+    const Bits expected = expected_element<Bits>(type, op, {a[i], b[i]}, divisor);
     ASSERT_TRUE(same_element(type, result[i], expected))
         << name_of(type) << " " << name_of(op) << " of " << +a[i] << " and " << +b[i] << " gives "
         << +result[i];
@@ -270,12 +271,14 @@ TEST(Kernels, SmallFloatsAreRightForEveryBitPattern) {
     const OnlyTarget only(targets & -targets);
     const KernelTable table = build_kernel_table();
     SCOPED_TRACE(simd_target());
-    for (const ReduceOp op : built_in_ops(DataType::f16)) {
-      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint16_t>(table, DataType::f16, op, generator));
-      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint16_t>(table, DataType::bf16, op, generator));
-      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint8_t>(table, DataType::f8e4m3, op, generator));
-      ASSERT_NO_FATAL_FAILURE(check_all_patterns<std::uint8_t>(table, DataType::f8e5m2, op, generator));
-    }
+    const auto check_all = [&](ReduceOp op, double divisor) {
+      check_all_patterns<std::uint16_t>(table, DataType::f16, op, divisor, generator);
+      check_all_patterns<std::uint16_t>(table, DataType::bf16, op, divisor, generator);
+      check_all_patterns<std::uint8_t>(table, DataType::f8e4m3, op, divisor, generator);
+      check_all_patterns<std::uint8_t>(table, DataType::f8e5m2, op, divisor, generator);
+    };
+    for (const ReduceOp op : built_in_ops(DataType::f16)) ASSERT_NO_FATAL_FAILURE(check_all(op, 3));
+    ASSERT_NO_FATAL_FAILURE(check_all(ReduceOp::avg, 0.75));  // What is left of 3: average_steps().
   }
 }
 
@@ -305,7 +308,7 @@ TEST(Reduce, CombinesFromLeftToRight) {
 TEST(Reduce, AvgWithoutADivisorIsASum) {
   const std::array<std::int32_t, 2> values{5, 6};
   const std::array<const void*, 2> sources{&values[0], &values[1]};
-  for (const std::uint32_t divisor : {0u, 1u}) {
+  for (const double divisor : {0.0, 1.0}) {
     std::int32_t result = 0;
     void* const destination = &result;
     reduce({DataType::i32, ReduceOp::avg, nullptr, 1, divisor}, sources, {&destination, 1});

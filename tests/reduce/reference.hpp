@@ -176,7 +176,7 @@ std::complex<Part> combine_complex(ReduceOp op, std::complex<Part> a, std::compl
 }
 
 /// `values` from left to right, in f32 by way of double; `divisor` 0 divides nothing.
-inline float expected_f32(ReduceOp op, const std::vector<float>& values, std::uint32_t divisor) {
+inline float expected_f32(ReduceOp op, const std::vector<float>& values, double divisor) {
   float value = values[0];
   for (std::size_t s = 1; s < values.size(); ++s) {
     value = static_cast<float>(combine_floats<double>(op, value, values[s]));
@@ -186,8 +186,8 @@ inline float expected_f32(ReduceOp op, const std::vector<float>& values, std::ui
 
 /// The value of one element: `values` combined from left to right, and divided for avg.
 template <typename T>
-T expected_element(DataType type, ReduceOp op, const std::vector<T>& values, std::uint32_t world) {
-  const std::uint32_t divisor = op == ReduceOp::avg && world > 1 ? world : 0;
+T expected_element(DataType type, ReduceOp op, const std::vector<T>& values, double by) {
+  const double divisor = op == ReduceOp::avg && by != 1 ? by : 0;
   if (values.size() == 1 && divisor == 0) return values[0];
   const auto fold = [&values](auto combine) {
     return std::accumulate(values.begin() + 1, values.end(), values[0], combine);
@@ -209,7 +209,8 @@ T expected_element(DataType type, ReduceOp op, const std::vector<T>& values, std
     return fold([op](T a, T b) { return static_cast<T>(combine_booleans(op, a != 0, b != 0)); });
   } else {
     const T value = fold([op](T a, T b) { return combine_integers(op, a, b); });
-    return divisor == 0 ? value : static_cast<T>(static_cast<__int128>(value) / divisor);
+    return divisor == 0 ? value
+                        : static_cast<T>(static_cast<__int128>(value) / static_cast<__int128>(divisor));
   }
 }
 

@@ -40,7 +40,7 @@ Bytes reduce_one_by_one(const Call& call, const std::vector<int>& order, std::ui
     reduction.op = call.op;
     reduction.count = call.count;
     if (call.op == ReduceOp::avg && k + 1 == order.size())
-      reduction.divisor = static_cast<std::uint32_t>(call.world);
+      reduction.divisor = call.world;
     const void* sources[] = {sum.data(), next.data()};
     void* destination = next.data();
     internal::reduce(reduction, k == 0 ? std::span(sources).subspan(1) : std::span(sources),
@@ -119,7 +119,7 @@ TEST(BenchData, NeutralDataSurviveInPlace) {
     Data(call).fill_neutral(input.data(), 100);
     const void* sources[] = {input.data(), input.data(), input.data()};
     void* destination = output.data();
-    internal::reduce({DataType::i32, op, nullptr, 100, op == ReduceOp::avg ? 3u : 0u}, sources,
+    internal::reduce({DataType::i32, op, nullptr, 100, op == ReduceOp::avg ? 3.0 : 0.0}, sources,
                      {&destination, 1});
     EXPECT_EQ(input, output) << name_of(op);
   }

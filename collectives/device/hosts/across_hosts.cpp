@@ -12,6 +12,7 @@
 #include "collectives/engine/group_hosts.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
 #include "lib/base/element_types.hpp"
+#include "lib/reduce/average.hpp"
 #include "lib/reduce/element.hpp"
 #include "lib/reduce/reduce.hpp"
 
@@ -180,26 +181,27 @@ Status AcrossHosts::all_reduce(const Call& call, Nanos end) {
   std::byte* const own = at(call.output, before, element);
   const std::size_t count = shares[static_cast<std::size_t>(local())];
   const bool averages = facts.op == ReduceOp::avg;
+  const AverageSteps average = averages ? average_steps(facts.type, wire_->size()) : AverageSteps();
+  const ReduceOp op = !averages ? facts.op : average.factor == 1 ? ReduceOp::sum : ReduceOp::premul_sum;
 
-  CallBuilder near = near_call(call, Collective::reduce_scatter_v);
-  near.counts(shares).reduction(averages ? ReduceOp::sum : facts.op).buffers(call.input, own);
-  near.on_device(call.device_scale);
+  CallBuilder near = near_call(call, Collective::reduce_scatter_v, averages ? average.factor : call.scale);
+  near.counts(shares).reduction(op).buffers(call.input, own).on_device(call.device_scale);
   LOCKSTEP_RETURN_IF_ERROR(run_near(std::move(near), end));
 
-  StagedCall row{Collective::all_reduce, facts.type, facts.op, -1, 1, call.priority, {}, {}, {}};
-  if (averages || facts.op == ReduceOp::premul_sum) row.op = ReduceOp::sum;
+  StagedCall row{Collective::all_reduce, facts.type, op, -1, 1, call.priority, {}, {}, {}};
+  if (op == ReduceOp::premul_sum) row.op = ReduceOp::sum;
   row.input = row.output = DeviceBlocks::even(own, count, count);
   row.longest = count;
   LOCKSTEP_RETURN_IF_ERROR(run_row(row, end));
-  if (averages) LOCKSTEP_RETURN_IF_ERROR(divide(call, own, count, end));
+  if (average.divisor != 1) LOCKSTEP_RETURN_IF_ERROR(divide(call, own, count, average.divisor, end));
 
   CallBuilder gather = near_call(call, Collective::all_gather_v);
   gather.counts(shares).buffers(own, call.output);
   return run_near(std::move(gather), end);
 }
 
-/// By the number of all ranks.
-Status AcrossHosts::divide(const Call& call, std::byte* data, std::uint64_t count, Nanos end) {
+Status AcrossHosts::divide(const Call& call, std::byte* data, std::uint64_t count, double divisor,
+                           Nanos end) {
   if (count == 0) return {};
   const void* const source = data;
   void* const destination = data;
@@ -209,7 +211,7 @@ Status AcrossHosts::divide(const Call& call, std::byte* data, std::uint64_t coun
   job.count = count;
   job.sources = {&source, 1};
   job.destinations = {&destination, 1};
-  job.divisor = static_cast<std::uint32_t>(wire_->size());
+  job.divisor = divisor;
   LOCKSTEP_RETURN_IF_ERROR(backend_.reduce(job, stream_));
   return await_stream(backend_, stream_, end == 0 ? kForever : end);
 }
@@ -258,9 +260,9 @@ Status AcrossHosts::all_gather(const Call& call, Nanos end) {
   return {};
 }
 
-CallBuilder AcrossHosts::near_call(const Call& call, Collective collective) const {
+CallBuilder AcrossHosts::near_call(const Call& call, Collective collective, double scale) const {
   CallOptions options;
-  options.scale = call.scale;
+  options.scale = scale;
   CallBuilder near(collective, near_->engine(), options);
   near.elements(call.facts.type, 0);
   return near;

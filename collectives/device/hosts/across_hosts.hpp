@@ -70,10 +70,10 @@ class AcrossHosts {
   Status all_reduce(const Call& call, Nanos end);
   Status broadcast(const Call& call, Nanos end);
   Status all_gather(const Call& call, Nanos end);
-  Status divide(const Call& call, std::byte* data, std::uint64_t count, Nanos end);
+  Status divide(const Call& call, std::byte* data, std::uint64_t count, double divisor, Nanos end);
   Status run_near(CallBuilder call, Nanos end);
   Status run_row(const StagedCall& call, Nanos end);
-  CallBuilder near_call(const Call& call, Collective collective) const;
+  CallBuilder near_call(const Call& call, Collective collective, double scale = 1) const;
   Result<double> scale_of(const Call& call, Nanos end);
   int local() const { return near_->rank(); }
   std::size_t ranks_here() const { return static_cast<std::size_t>(near_->size()); }

@@ -170,7 +170,7 @@ class StraightCalls::Call {
     job.count = count;
     job.sources = sources;
     job.destinations = {&destination, 1};
-    if (what_.op == ReduceOp::avg) job.divisor = static_cast<std::uint32_t>(size_);
+    if (what_.op == ReduceOp::avg) job.divisor = static_cast<double>(size_);
     LOCKSTEP_RETURN_IF_ERROR(owner_.backend_.reduce(job, owner_.stream_));
     return await_stream(owner_.backend_, owner_.stream_, end_ == 0 ? kForever : end_);
   }

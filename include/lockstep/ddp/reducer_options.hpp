@@ -61,8 +61,8 @@ struct ReducerOptions {
 
   // ---- types
   /// f16 and bf16 gradients are weighted and added up in f32 on the whole way, rounded once. Without it the
-  /// sums of some ranks, over links, are f16 as well: above 65504 they are infinite where the average of all
-  /// would not be. Not together with `hook`.
+  /// sums of some ranks, over links, are rounded as well, and without `average` those of f16 above 65504 are
+  /// infinite. Not together with `hook`.
   bool half_in_f32 = false;
 
   // ---- checks
@@ -81,8 +81,7 @@ struct ReducerOptions {
   std::optional<bool> check_first = std::nullopt;
   /// A gradient with an infinity or a NaN is taken for zero, and wait() throws NonFiniteGradient on every
   /// rank. Costs one read of each gradient where it is marked. Not looked at is what becomes of them: where
-  /// sums may overflow (f16 without `half_in_f32`, a hook of f16) the norm that clip_gradients() returns
-  /// tells.
+  /// sums may overflow (f16 without `average` and `half_in_f32`) the norm that clip_gradients() returns tells.
   bool check_finite = false;
   /// Every so many steps wait() compares the parameters of all ranks; 0 = never. Costs one read of all.
   std::uint64_t check_replicas_every = 0;

@@ -174,7 +174,8 @@ class CudaBackend final : public CudaStreams {
 
   Status reduce(const ReduceJob& job, DeviceStream stream) override {
     const bool copies = job.sources.size() == 1 && job.destinations.size() == 1 && job.factors.empty() &&
-                        job.permit == nullptr && (job.op != ReduceOp::avg || job.divisor <= 1);
+                        job.permit == nullptr &&
+                        (job.op != ReduceOp::avg || job.divisor == 0 || job.divisor == 1);
     if (copies) {
       LOCKSTEP_RETURN_IF_ERROR(check_job(job));
       if (job.sources[0] == job.destinations[0]) return Status();

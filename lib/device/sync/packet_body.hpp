@@ -105,7 +105,7 @@ class PacketBody : PacketThread {
     for (std::size_t k = 0; k < kLanes; ++k) {
       Value value = values[k];
       if constexpr (kFinishes) {
-        if (call_.divisor > 1) value = element::divided(value, call_.divisor);
+        if (call_.divisor != 1) value = element::divided(value, call_.divisor);
       }
       lanes[k] = Element::store(value);
     }

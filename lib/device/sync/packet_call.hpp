@@ -39,7 +39,7 @@ struct PacketArguments {
   DataType type;  ///< Of the kernel; small enough to be an operator's (PlannedPass).
   ReduceOp op;
   int rank, world, blocks;
-  std::uint32_t divisor;  ///< 1 unless the result is divided.
+  double divisor;  ///< 1 unless the result is divided.
   bool forward, scaled;
   double factor;
   const void* device_factor;  ///< Not null: one element in place of the factor.

@@ -22,11 +22,11 @@ struct PassArguments {
   const void* sources[kMaxPassBuffers];
   void* destinations[kMaxPassBuffers];
   int source_count, destination_count;
-  std::size_t count;      ///< Elements.
-  std::size_t head;       ///< Elements before the first 16 aligned bytes of every buffer.
-  std::size_t vectors;    ///< Of 16 bytes, after the head. 0: the buffers do not lie alike.
-  std::uint32_t divisor;  ///< 1 unless the result is divided.
-  bool scaled;            ///< The sources have factors.
+  std::size_t count;    ///< Elements.
+  std::size_t head;     ///< Elements before the first 16 aligned bytes of every buffer.
+  std::size_t vectors;  ///< Of 16 bytes, after the head. 0: the buffers do not lie alike.
+  double divisor;       ///< 1 unless the result is divided.
+  bool scaled;          ///< The sources have factors.
   double factors[kMaxPassBuffers];
   const void* device_factors[kMaxPassBuffers];  ///< Where not null: one element in place of the factor.
   const std::uint32_t* permit;                  ///< Not null: nothing is done while the word is 0.
@@ -95,7 +95,7 @@ class PassBody {
 
   static LOCKSTEP_BOTH Stored finished(const PassArguments& pass, Value value) {
     if constexpr (kFinishes) {
-      if (pass.divisor > 1) value = element::divided(value, pass.divisor);
+      if (pass.divisor != 1) value = element::divided(value, pass.divisor);
     }
     return Element::store(value);
   }

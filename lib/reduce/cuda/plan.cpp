@@ -39,7 +39,7 @@ ReduceOp of_bits(ReduceOp op) {
 
 Work work_of(const ReduceJob& job) {
   Work work{job.type, job.op, job.count, 1, !job.factors.empty()};
-  if (job.op == ReduceOp::avg) work.divisor = std::max(job.divisor, 1u);
+  if (job.op == ReduceOp::avg) work.divisor = job.divisor == 0 ? 1 : job.divisor;
   if (job.op == ReduceOp::avg || job.op == ReduceOp::premul_sum) work.op = ReduceOp::sum;
   if (job.sources.size() == 1 && work.divisor == 1 && !work.scaled) {  // A copy of bytes.
     return {DataType::u8, ReduceOp::bor, job.count * size_of(job.type), 1, false};
@@ -50,7 +50,7 @@ Work work_of(const ReduceJob& job) {
     work.type = parts.type;
     work.count *= parts.count;
   }
-  const bool ordered = work.op == ReduceOp::min || work.op == ReduceOp::max || work.divisor > 1;
+  const bool ordered = work.op == ReduceOp::min || work.op == ReduceOp::max || work.divisor != 1;
   if (!ordered) work.type = without_sign(work.type);
   return work;
 }

@@ -21,9 +21,9 @@ struct PlannedPass {
 struct Work {
   DataType type;
   ReduceOp op;
-  std::size_t count;      ///< Elements of `type`.
-  std::uint32_t divisor;  ///< Of the last pass.
-  bool scaled;            ///< In the first use of each source.
+  std::size_t count;  ///< Elements of `type`.
+  double divisor;     ///< Of the last pass.
+  bool scaled;        ///< In the first use of each source.
 };
 Work work_of(const ReduceJob& job);
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
+#include "lib/base/float16.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/host_of_rank.hpp"
 #include "tests/support/test_run.hpp"
@@ -126,6 +128,34 @@ TEST(DeviceHosts, OnlyARanksShareLeavesItsDevice) {
     self.synchronize();
     EXPECT_EQ(at(arena, 0), 1.5f);
     EXPECT_EQ(at(arena, kCount - 1), 1.5f);
+  });
+}
+
+/// Its sum would be infinite: in calls whose ranks of a host work together, and in others.
+TEST(DeviceHosts, AnAverageOfALargeNumberIsThatNumber) {
+  run_on_hosts([](DeviceRank& self) {
+    constexpr std::size_t kCount = 5'000;
+    constexpr std::uint16_t kLarge = internal::F16::from_float(0x1p15f);
+    DeviceArena arena(kCount * sizeof kLarge, self.device());
+    const std::span numbers(reinterpret_cast<std::uint16_t*>(arena.host().data()), kCount);
+    const auto expect_average = [&](const char* what) {
+      arena.download(arena.size(), self.stream);
+      self.synchronize();
+      EXPECT_EQ(std::count(numbers.begin(), numbers.end(), kLarge), kCount) << what;
+      std::fill(numbers.begin(), numbers.end(), std::uint16_t{0});
+    };
+    const auto upload = [&] {
+      std::fill(numbers.begin(), numbers.end(), kLarge);
+      arena.upload(arena.size(), self.stream);
+    };
+    upload();
+    self.communicator.all_reduce(arena.device(), arena.device(), kCount, DataType::f16, ReduceOp::avg,
+                                 self.stream);
+    expect_average("all_reduce");
+    upload();
+    self.communicator.reduce(arena.device(), arena.device(), kCount, DataType::f16, ReduceOp::avg, 2,
+                             self.stream);
+    if (self.rank() == 2) expect_average("reduce");
   });
 }
 
