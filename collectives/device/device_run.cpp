@@ -68,6 +68,8 @@ Status DeviceCore::wait_until_ready(const DeviceTask& task) {
           if (group->engine().poll_state() != ErrorCode::ok)
             return in_ranks_of(*control_, *group, reason_of(group->engine()));
         }
+        const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
+        if (found) return explained(*found, "a call in a graph");  // Whose kernels may hold this stream.
       }
       if (engine().state() != ErrorCode::ok) return reason_of(engine());
       if (now - start < kBusyWait) continue;
