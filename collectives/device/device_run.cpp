@@ -28,11 +28,9 @@ void DeviceCore::run(DeviceTask& task) {
     if (status.ok() && !task.watched) status = task.call ? run_collective(task) : run_messages(task);
     // Alone nobody was told of a refused call, and nobody is out of step.
     const bool harmless = task.call && task.ticket == 0 && engine().group().size() == 1;
-    if (!status.ok() && !harmless) {
-      fail(explained(std::move(status)));
-      close();
-    }
+    if (!status.ok() && !harmless) fail(explained(std::move(status)));
   }
+  if (!failure().ok()) close();  // Also where another thread knew of it first.
   if (task.watched) let_pass(task);
   if (task.ticket != 0) gate_->release(task.ticket);
   buffers_->forget_peers();

@@ -1,5 +1,5 @@
 // Ranks that write into a peer's window after the call has failed: whoever is under way is awaited, however
-// long it takes.
+// long it takes, and nobody else begins.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr std::size_t kBytes = 2 << 20;  // Too large for packets.
 constexpr std::byte kMark{0x5a};
 
 struct Stage {
-  std::atomic<bool> passed{false};
+  std::atomic<bool> called{false}, marked{false}, passed{false};
 };
 
 Backend& backend() { return *must(internal::device_backend()); }
@@ -111,6 +111,32 @@ TEST(DeviceWriters, AreAwaitedHoweverLongTheyTake) { starve_a_writer(false); }
 TEST(DeviceWriters, AreAwaitedByReplays) {
   if (kMode == std::string_view("host_sync") || testing::take_time_slices(2)) GTEST_SKIP();
   starve_a_writer(true);
+}
+
+/// Another thread may hear of a failure just before the call is in its stream, whose waits are let pass.
+TEST(DeviceWriters, DoNotBeginWhereTheFailureIsOlderThanTheCall) {
+  Shared<Stage> stage;
+  run_on_devices(2, kMode, [&](DeviceRank& self) {
+    Window window(self);
+    if (self.rank() == 0) {
+      wait_until([&] { return stage->called.load(); });
+      self.communicator.abort("enough");
+      window.mark();
+      stage->marked.store(true);
+      wait_until([&] { return stage->passed.load(); });
+      window.expect_marked();
+      return;
+    }
+    self.recorder.before = [&](const Enqueued& next) {
+      if (next.what != "record" || stage->called.exchange(true)) return Status();
+      wait_until([&] { return stage->marked.load() && self.communicator.state() != ErrorCode::ok; });
+      return Status();
+    };
+    EXPECT_NO_THROW(window.all_reduce());
+    self.stream.synchronize();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::aborted) << self.communicator.error_text();
+    stage->passed.store(true);
+  });
 }
 
 }  // namespace
