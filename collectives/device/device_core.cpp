@@ -210,7 +210,9 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
   }
   LOCKSTEP_RETURN_IF_ERROR(make_runners(members));
   if (group.size() > 1 && group.size() <= sync::kMaxPhaseRanks) {
-    auto guard = WriteGuard::make(backend_, device_, group.rank, members);
+    auto guard = WriteGuard::make(backend_, device_, group.rank, members, [all = group.members](int member) {
+      return has_ended(all[static_cast<std::size_t>(member)]);
+    });
     if (!guard.ok()) return guard.status();
     steps_->set_guard(std::move(*guard));
     for (CallRunner* const runner : {runner_, static_cast<CallRunner*>(capturer_)}) {

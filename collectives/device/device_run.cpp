@@ -28,11 +28,9 @@ void DeviceCore::run(DeviceTask& task) {
     if (status.ok() && !task.watched) status = task.call ? run_collective(task) : run_messages(task);
     // Alone nobody was told of a refused call, and nobody is out of step.
     const bool harmless = task.call && task.ticket == 0 && engine().group().size() == 1;
-    if (!status.ok() && !harmless) {
-      fail(explained(std::move(status)));
-      close();
-    }
+    if (!status.ok() && !harmless) fail(explained(std::move(status)));
   }
+  if (!failure().ok()) close();  // Also where another thread knew of it first.
   if (task.watched) let_pass(task);
   if (task.ticket != 0) gate_->release(task.ticket);
   buffers_->forget_peers();
@@ -68,6 +66,8 @@ Status DeviceCore::wait_until_ready(const DeviceTask& task) {
           if (group->engine().poll_state() != ErrorCode::ok)
             return in_ranks_of(*control_, *group, reason_of(group->engine()));
         }
+        const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
+        if (found) return explained(*found, "a call in a graph");  // Whose kernels may hold this stream.
       }
       if (engine().state() != ErrorCode::ok) return reason_of(engine());
       if (now - start < kBusyWait) continue;

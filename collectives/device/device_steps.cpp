@@ -89,9 +89,11 @@ Status DeviceSteps::run(const Program& program, const Step& step, const Buffers&
   return enqueue_step(backend_, stream_, program, step, buffers, combine, guard_.get());
 }
 
-void DeviceSteps::close() {
+Status DeviceSteps::close() {
+  if (guard_ == nullptr) return {};
   const DeviceScope scope(backend_, device_);
-  if (guard_ != nullptr && scope.status().ok()) static_cast<void>(guard_->close(stream_));
+  LOCKSTEP_RETURN_IF_ERROR(scope.status());
+  return guard_->close(stream_);
 }
 
 Status DeviceSteps::complete() {

@@ -31,8 +31,8 @@ class DeviceSteps final : public DomainMemory {
   WriteGuard* guard() { return guard_.get(); }
   /// Of the operations from here on.
   void set_end(Nanos end) { end_ = end; }
-  /// The operation failed: nobody writes to this rank's memory any more.
-  void close();
+  /// The operation failed: nobody writes to this rank's memory any more, unless it says that it cannot tell.
+  Status close();
 
   Status run(const Program& program, const Step& step, const Buffers& buffers,
              const Combine& combine) override;

@@ -324,11 +324,17 @@ Status DeviceCore::late(const DeviceTask& task, int awaited) {
                                         " ms for " + name_of(task) + " passed" + who);
 }
 
-/// Nobody writes to this rank's memory any more. Where nobody could, kernels that wait are let go first,
-/// which needs no call of the driver.
+/// Nobody writes to this rank's memory any more, or the error says that it may be so. Where nobody could,
+/// kernels that wait are let go first, which needs no call of the driver.
 void DeviceCore::close() {
   if (windows_.empty() && sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
-  steps_->close();
+  const Status closed = in_ranks_of(*control_, *near_, steps_->close());
+  if (closed.code() != ErrorCode::timeout) return;
+  const std::lock_guard lock(state_mutex_);
+  failure_ = Status(
+      failure_.code(),
+      failure_.message() + "; what is under way may still write to buffers of this rank: " + closed.message(),
+      failure_.culprit());
 }
 
 /// After a failure the stream's waits are let pass, again and again: peers that are still alive go on writing

@@ -13,8 +13,6 @@ namespace {
 
 /// An inbox is cleared once, and no call fills more of it.
 constexpr std::size_t kMostInbox = 8 << 20;
-/// More than the worker needs to see a deadline and to wait for writers.
-constexpr Nanos kClosingTime = 2'000'000'000;
 /// Of a word's line: the other belongs to mode stream_sync.
 constexpr std::size_t kPhaseWord = kWordStride / 2;
 
@@ -120,9 +118,8 @@ Status SyncRunner::enqueue_program(const Call& call, DeviceStream stream) {
   buffers.member_staging = areas_.staging.data();
   const Combine combine = combine_of(call, areas_.world());
   const std::span<const Step> steps(program->program.lanes.front().steps);
-  // The worker closes this rank's windows before the call ends by its deadline.
-  const Nanos limit = call.timeout == 0 || !windows ? call.timeout : call.timeout + kClosingTime;
-  sync::PhaseArguments phase = phase_arguments(static_cast<std::uint64_t>(limit));
+  sync::PhaseArguments phase = phase_arguments(static_cast<std::uint64_t>(call.timeout));
+  phase.bounds.holds = windows.has_value();  // Until the worker has closed them.
   if (opens_ && !windows) {
     phase.publish = phase.await = phase.advance = 1;
     LOCKSTEP_RETURN_IF_ERROR(sync::start(backend_, phase, stream));

@@ -256,7 +256,7 @@ class Engine final : public Progressor,
   Status last_words(int peer, Channel channel, Link& link);
 
   // engine_peers.cpp
-  Status reason_in_domain() const;
+  Status reason_in_domain(int member) const;
   bool check_domain();
   bool heed_domain();
   Status on_probe(int peer, Channel channel, const FrameHeader& header);

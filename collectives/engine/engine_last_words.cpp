@@ -14,7 +14,9 @@ Status Engine::true_cause(const Status& why) try {
   if (!heard_.ok()) return heard_;
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
   if (left && domain_ != nullptr) {
-    if (Status said = reason_in_domain(); !said.ok()) return said;
+    if (Status said = reason_in_domain(group_.rank); !said.ok()) return said;
+    // It may have left for what is on its way to this rank.
+    if (Status said = reason_in_domain(why.culprit()); !said.ok()) return said;
   }
   // Its word may have come on a link that nobody has asked for yet.
   if (left && transport_) static_cast<void>(transport_->service());

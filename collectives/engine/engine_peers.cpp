@@ -9,21 +9,21 @@
 
 namespace lockstep::internal {
 
-/// Why a peer has revoked the communicator, as shared memory says; ok when none has.
-Status Engine::reason_in_domain() const {
-  MemberControl& own = domain_->control(group_.rank);
+/// Why the communicator is revoked, as `member` was told in shared memory; ok when it was not.
+Status Engine::reason_in_domain(int member) const {
+  const MemberControl& told = domain_->control(member);
   // 1: the reason is being written, which takes a moment; unless its writer died there, then the loss is the
   // reason.
-  for (int i = 0; i < 1000 && own.revoked.load(std::memory_order_acquire) == 1; ++i) sched_yield();
-  return own.revoked.load(std::memory_order_acquire) == 2 ? decode_reason(own.reason, group_.size())
-                                                          : Status();
+  for (int i = 0; i < 1000 && told.revoked.load(std::memory_order_acquire) == 1; ++i) sched_yield();
+  return told.revoked.load(std::memory_order_acquire) == 2 ? decode_reason(told.reason, group_.size())
+                                                           : Status();
 }
 
 /// Whether there is a revoke in shared memory, which is carried out then. Who writes its reason may have been
 /// stopped in the midst, and keeps all others from writing theirs: it ends without one after a while.
 bool Engine::check_domain() {
   if (domain_->control(group_.rank).revoked.load(std::memory_order_acquire) == 0) return false;
-  Status why = reason_in_domain();
+  Status why = reason_in_domain(group_.rank);
   if (why.ok()) {
     const Nanos now = env_.now();
     if (unexplained_ == 0) unexplained_ = now;

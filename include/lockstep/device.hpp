@@ -11,7 +11,9 @@
 //   and the peer waits for that, an abort or its deadline. What fails later ends the operation: the stream
 //   drains, the contents of its output are undefined, state() tells, and every later call throws the same
 //   Error. No stream stays blocked: every wait ends by result, abort or deadline.
-// - After an operation ended, with success or an error, no byte of the caller's memory is touched any more.
+// - After an operation ended, with success or an error, no byte of the caller's memory is touched any more. A
+//   peer's kernel that is writing there is waited for, for a minute at most; where that was not enough the
+//   error says that it may still write.
 // - Thread safety: every member may be called from any thread; threads that start operations on one
 //   communicator must agree on the order across ranks themselves.
 #pragma once

@@ -69,6 +69,14 @@ TEST_F(ToldInMemory, IsWhyAPeerHasGone) {
   expect_enough(engine_->reason());
 }
 
+// Whoever revokes tells one rank after the other, and may lose its processor in between.
+TEST_F(ToldInMemory, IsWhyAPeerHasGoneThatWasToldBefore) {
+  std::strcpy(theirs_.reason, "5 1 enough");
+  theirs_.revoked.store(2);
+  engine_->on_loss(1, "its process ended");
+  expect_enough(engine_->reason());
+}
+
 TEST_F(ToldInMemory, IsWhyTheLinkOfAMessageHasEnded) {
   link(1, Channel::point_to_point).ended = true;
   revoke_with_enough();

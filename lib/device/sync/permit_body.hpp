@@ -4,7 +4,8 @@
 // end. Who has closed its own memory has given up, and its waits were let pass: it writes to nobody's.
 //
 // What lies between the writer's look and its end are kernels that are in the stream already: they run to
-// their end however long the writer's process is stopped.
+// their end however long the writer's process is stopped, but when is up to its device. So the owner waits by
+// looking again, and not by a clock.
 #pragma once
 
 #include "lib/device/sync/phase_body.hpp"
@@ -18,7 +19,7 @@ struct PermitArguments {
   std::uint32_t writes_at;           ///< Where in these: the writer writes.
   std::uint32_t closed_at;           ///< In the owner's own: nobody may write any more.
   std::uint32_t* permit;             ///< This rank's, in device memory.
-  SpinBounds bounds;                 ///< Of the wait for writers.
+  std::uint32_t* writers;            ///< By member, in pinned memory: 1 if close() found that it writes.
 };
 
 /// Member `peer` is the part of thread `peer`.
@@ -42,15 +43,12 @@ struct PermitBody {
     if (is_peer(a, peer)) store_word(writes(a, peer, a.rank), 0);
   }
 
-  // The owner's side: after close() of one thread all wait.
+  // The owner's side: after close() of one thread all look.
   static LOCKSTEP_BOTH void close(const PermitArguments& a) {
     static_cast<void>(store_then_load(closed(a, a.rank), 1, closed(a, a.rank)));
   }
-  static LOCKSTEP_BOTH void await_writer(const PermitArguments& a, int peer) {
-    if (!is_peer(a, peer)) return;
-    const std::uint32_t* const its = writes(a, a.rank, peer);
-    Spin spin(a.bounds);
-    spin.until(peer, [&] { return load_ordered(its) == 0; });
+  static LOCKSTEP_BOTH void note_writer(const PermitArguments& a, int peer) {
+    if (is_peer(a, peer)) store_word(a.writers + peer, load_ordered(writes(a, a.rank, peer)));
   }
 
  private:

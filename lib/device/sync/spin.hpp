@@ -19,6 +19,8 @@ struct SpinBounds {
   std::uint32_t* report = nullptr;       ///< Takes a Report.
   std::uint64_t limit = 0;               ///< Nanoseconds from the kernel's start; 0 = none.
   const std::uint32_t* left = nullptr;   ///< A bit for each rank: it has left. Null: nobody does.
+  /// Who gives up for another reason than the abort reports it, and waits for that.
+  bool holds = false;
 };
 
 /// Why a kernel gave up.
@@ -84,12 +86,16 @@ class Spin {
       give_up(Report::Why::late, awaited);
     }
   }
+  LOCKSTEP_BOTH bool aborted(std::uint32_t polls) const {
+    return polls % kPollsPerCheck == 0 && load_word(bounds_.abort) != 0;
+  }
   LOCKSTEP_BOTH bool has_left(int rank) const {
     return bounds_.left != nullptr && (load_word(bounds_.left + rank / 32) >> rank % 32 & 1) != 0;
   }
   LOCKSTEP_BOTH bool give_up(Report::Why why, int awaited) {
     over_ = true;
     if (Report::is_first(bounds_.report)) store_word(bounds_.report, Report::make(why, awaited));
+    for (std::uint32_t polls = 1; bounds_.holds && !aborted(polls); ++polls) pause(polls);
     return false;
   }
 

@@ -114,7 +114,7 @@ void run_leave(const void* arguments) {
 void run_close(const void* arguments) {
   run_permit(arguments, [](const PermitArguments& a) {
     PermitBody::close(a);
-    for (int peer = 0; peer < a.world; ++peer) PermitBody::await_writer(a, peer);
+    for (int peer = 0; peer < a.world; ++peer) PermitBody::note_writer(a, peer);
   });
 }
 

@@ -20,7 +20,7 @@ Status start(Backend& backend, const MessageArguments& call, DeviceStream stream
 /// back.
 Status enter(Backend& backend, const PermitArguments& permit, DeviceStream stream);
 Status leave(Backend& backend, const PermitArguments& permit, DeviceStream stream);
-/// Ends when nobody writes to this rank's memory any more, or by the bounds.
+/// From here on nobody begins to write to this rank's memory. Who writes still is noted; again, in each call.
 Status close(Backend& backend, const PermitArguments& permit, DeviceStream stream);
 
 /// Which kernels a rank may start.

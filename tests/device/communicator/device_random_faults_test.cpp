@@ -1,7 +1,7 @@
 // Faults at random moments of random operations on devices (random_device_rank.hpp): a rank is killed,
 // stopped, aborts, leaves, calls something else or nothing. What had ended well until then is right; on all
 // others every stream comes to its end, the error names that rank, and nobody writes to their memory
-// afterwards.
+// afterwards, unless it says so.
 //
 // `TEST_RUN=device_sync device_random_faults_test --operations 1000` makes that many faults, and
 // `--gtest_random_seed=2` others.
@@ -19,12 +19,14 @@
 #include "tests/device/communicator/random_device_rank.hpp"
 #include "tests/support/bounds.hpp"
 #include "tests/support/count_option.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 using lockstep::testing::allowed;
+using lockstep::testing::eventually;
 using lockstep::testing::MeetingPlace;
 using testing::Shared;
 using testing::wait_until;
@@ -115,10 +117,15 @@ class Play {
     self_->mark_memory();
     board_.survivors_done.fetch_add(1);
     wait_until([&] { return board_.is_over.load(); });
+    if (may_be_written()) return;
     EXPECT_EQ(self_->check_marks(), "") << life_;
   }
 
  private:
+  /// On the host backend a kernel is a thread, which may get no core for long.
+  bool may_be_written() {
+    return self_->communicator().error_text().find("may still write") != std::string::npos;
+  }
   void before_operation() {
     if (!is_victim_ || self_->done() != life_.operation) return;
     board_.happened_at = Clock::now().time_since_epoch().count();
@@ -185,7 +192,13 @@ void live(const Life& life) {
   const std::vector<pid_t> children =
       testing::start_forked(life.world, [&](int rank) { Play(life, place, *board, rank).run(); });
   const pid_t victim = children[static_cast<std::size_t>(life.victim)];
-  wait_until([&] { return board->survivors_done.load() == life.world - 1; });
+  const auto survivors_are_done = [&] { return board->survivors_done.load() == life.world - 1; };
+  // On the host backend a kernel stops with its process: a victim in the midst of one that writes is awaited.
+  if (life.fault == Fault::stopped && !eventually(survivors_are_done, allowed(kPatience))) {
+    board->happened_at = Clock::now().time_since_epoch().count();
+    kill(victim, SIGCONT);
+  }
+  wait_until(survivors_are_done);
   if (life.fault == Fault::stopped) {
     kill(victim, SIGCONT);
     wait_until([&] { return board->is_victim_done.load(); });

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kMaxPhaseRanks)
     close_kernel(const __grid_constant__ PermitArguments permit) {
   if (threadIdx.x == 0) PermitBody::close(permit);
   __syncthreads();
-  PermitBody::await_writer(permit, static_cast<int>(threadIdx.x));
+  PermitBody::note_writer(permit, static_cast<int>(threadIdx.x));
 }
 
 const PacketKernels& packet_kernels() {
