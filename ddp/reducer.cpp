@@ -79,6 +79,8 @@ Reducer::~Reducer() {
 
 Reducer::Reducer(Reducer&&) noexcept = default;
 
+void Reducer::abort(std::string_view reason) { state_->communicator.abort(reason); }
+
 void* Reducer::gradient(std::size_t parameter) const {
   state_->check_index("gradient", parameter);
   return state_->gradient(parameter);

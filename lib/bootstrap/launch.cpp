@@ -219,6 +219,7 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   launch.source = claim ? std::string(claim->source->name) : "explicit arguments";
   launch.store_is_served =
       value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty();
+  if (launch.store_is_served) launch.server = "the launcher";
   launch.own_numbers = options.rank && (text_of(environment, "LOCKSTEP_RANK") != std::to_string(*rank) ||
                                         text_of(environment, "LOCKSTEP_WORLD_SIZE") != std::to_string(*size));
   if (launch.world_size == 1) return launch;
@@ -230,6 +231,7 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   if (launch.rendezvous.starts_with(kServedScheme)) {
     launch.rendezvous.replace(0, kServedScheme.size(), "tcp://");
     launch.store_is_served = true;
+    launch.server = "the server of the rendezvous";
   }
   return launch;
 }

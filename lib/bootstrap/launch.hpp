@@ -43,6 +43,7 @@ struct Launch {
   std::string rendezvous;        ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
                                  ///< local://name. Empty for a single process.
   bool store_is_served = false;  ///< Somebody listens at the rendezvous already; else rank 0 has to.
+  std::string server = "rank 0";  ///< Who listens there, for messages.
   bool own_numbers = false;  ///< The caller gave a rank that is not lockstep-run's number of this process.
   std::string job_id;        ///< May be empty.
   /// For lack of a job's name: ranks with another parent would meet elsewhere.

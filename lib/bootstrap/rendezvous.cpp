@@ -182,7 +182,7 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
     if (!meeting.hint.empty())
       meeting.hint += "; set LOCKSTEP_SECRET_FILE and rank 0 listens on all addresses";
   }
-  auto store = connect(client, launch.store_is_served ? "the launcher" : "rank 0", deadline, env);
+  auto store = connect(client, launch.server, deadline, env);
   if (!store.ok()) return with_hint(store.status(), meeting.hint);
   meeting.store = std::move(*store);
   meeting.client = std::move(client);

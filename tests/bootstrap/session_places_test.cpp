@@ -84,6 +84,18 @@ TEST_P(TcpSessionTest, MissingHostIsNamed) {
       << line;
 }
 
+TEST_P(TcpSessionTest, AMissingServerIsCalledTheLauncherOnlyWhereThereIsOne) {
+  Environment variables = environment(1, 2);
+  variables["LOCKSTEP_STORE"] = "launcher";
+  EXPECT_EQ(start(variables, 300).read_line().rfind("error 4 culprit -1: the launcher is missing after ", 0),
+            0u);
+  rendezvous_.replace(0, 3, "served");
+  EXPECT_EQ(start(environment(1, 2), 300)
+                .read_line()
+                .rfind("error 4 culprit -1: the server of the rendezvous is missing after ", 0),
+            0u);
+}
+
 TEST_P(TcpSessionTest, AnotherJobAtTheAddressIsNoticed) {
   StoreServerOptions options;
   options.key = make_handshake_key("theirs", "s3cret");

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/model.hpp"
@@ -172,6 +173,24 @@ TEST(Misuse, WhoLeavesAfterItsErrorTellsThePeersWhy) {
                         "\"tensor5\" (5) once too often"),
               std::string::npos)
         << error.what();
+  });
+}
+
+/// Whose handle of the communicator is gone.
+TEST(Misuse, WhoCannotGoOnTellsThePeersWhy) {
+  on_ranks(kRanks, "auto", [](Communicator& communicator) {
+    Model model(2, 1);
+    const int rank = communicator.rank();
+    Reducer reducer = [&] {
+      Communicator own = std::move(communicator);
+      return Reducer(own, model.list());
+    }();
+    if (rank == kCulprit) return reducer.abort("the loss is no number");
+    mark_all_but(reducer, model, {});
+    const Error error = thrown_by([&] { reducer.wait(); });
+    EXPECT_EQ(error.code(), ErrorCode::aborted);
+    EXPECT_EQ(error.culprit(), kCulprit);
+    EXPECT_NE(std::string(error.what()).find("the loss is no number"), std::string::npos) << error.what();
   });
 }
 

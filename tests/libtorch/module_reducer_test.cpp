@@ -4,6 +4,7 @@
 
 #include <lockstep/libtorch.hpp>
 #include <lockstep/lockstep.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -268,12 +269,109 @@ TEST_F(LibtorchReducerTest, ABackwardTooManyIsToldByName) {
   EXPECT_NE(std::string(e.what()).find("already marked"), std::string::npos) << e.what();
 }
 
-TEST_F(LibtorchReducerTest, ASparseGradientIsRefusedByName) {
-  torch::nn::Embedding model(torch::nn::EmbeddingOptions(10, 4).sparse(true));
+/// What a model of other numbers has saved, which may differ between ranks.
+void load_other_values(torch::nn::Sequential& model, float value) {
+  torch::nn::Sequential saved = convolutions();
+  const torch::NoGradGuard values_only;
+  for (const Tensor& p : saved->parameters()) p.fill_(value);
+  std::stringstream file;
+  torch::save(saved, file);
+  torch::load(model, file);
+}
+
+TEST_F(LibtorchReducerTest, WhatIsLoadedLaterIsTrainedInTheMemoryThatTheReducerKnows) {
+  torch::nn::Sequential model = convolutions();
+  model[0]->as<torch::nn::Conv2d>()->weight.set_data(
+      model[0]->as<torch::nn::Conv2d>()->weight.contiguous(torch::MemoryFormat::ChannelsLast));
   LibtorchReducer reducer(ranks_, *model);
-  const Error e = error_of([&] { model->forward(torch::tensor({1, 2})).sum().backward(); });
-  EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+  std::vector<Tensor> before;
+  for (const Tensor& p : model->parameters()) before.push_back(p.variable_data());
+  load_other_values(model, 0.5);
+  const Tensor loss = model->forward(images()).pow(2).mean();
+  const std::vector<Tensor> expected = averages(loss, model->parameters());
+  loss.backward();
+  reducer.wait();
+  expect_gradients(model->parameters(), expected);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(model->parameters()[i].data_ptr(), before[i].data_ptr());
+    EXPECT_EQ(model->parameters()[i].strides(), before[i].strides());
+    EXPECT_TRUE((before[i] == 0.5).all().item<bool>());
+  }
+}
+
+TEST_F(LibtorchReducerTest, RanksThatLoadOtherValuesLaterAreTold) {
+  if (ranks_.size() == 1) GTEST_SKIP() << "needs two ranks";
+  torch::nn::Sequential model = convolutions();
+  const std::vector<Tensor> alive = [&] {
+    std::vector<Tensor> tensors;
+    for (const Tensor& p : model->parameters()) tensors.push_back(p.variable_data());
+    return tensors;
+  }();
+  ReducerOptions options;
+  options.check_replicas_every = 1;
+  LibtorchReducer reducer(ranks_, *model, options);
+  load_other_values(model, rank() == last() ? 1.0F : 0.5F);
+  model->forward(images()).pow(2).mean().backward();
+  const Error e = error_of([&] { reducer.wait(); });
+  EXPECT_EQ(e.code(), ErrorCode::mismatch) << e.what();
+  EXPECT_NE(std::string(e.what()).find("\"0.weight\""), std::string::npos) << e.what();
+}
+
+TEST_F(LibtorchReducerTest, AParameterOfAnotherTypeIsRefusedByNameOnAllRanks) {
+  torch::nn::Linear model(4, 3);
+  LibtorchReducer reducer(ranks_, *model);
+  if (rank() == last()) model->to(torch::kDouble);
+  const Error e = error_of([&] {
+    model->forward(torch::ones({2, 4}, model->weight.options().requires_grad(false))).sum().backward();
+    reducer.wait();
+  });
+  EXPECT_EQ(e.code(), rank() == last() ? ErrorCode::invalid_argument : ErrorCode::aborted) << e.what();
+  EXPECT_NE(std::string(e.what()).find("was CPUFloatType of ["), std::string::npos) << e.what();
+}
+
+TEST_F(LibtorchReducerTest, ABufferThatOneRankCannotSendAllAreTold) {
+  if (ranks_.size() == 1) GTEST_SKIP() << "needs two ranks";
+  torch::nn::Sequential model = convolutions();
+  LibtorchReducer reducer(ranks_, *model);
+  if (rank() == last()) model[1]->named_buffers()["running_mean"].set_data(torch::zeros({4}, torch::kShort));
+  const Error e = error_of([&] { reducer.broadcast_buffers(); });
+  EXPECT_EQ(e.code(), rank() == last() ? ErrorCode::invalid_argument : ErrorCode::aborted) << e.what();
+  EXPECT_NE(std::string(e.what()).find("\"1.running_mean\" is of Short"), std::string::npos) << e.what();
+}
+
+TEST_F(LibtorchReducerTest, ASparseGradientIsRefusedByNameOnAllRanks) {
+  torch::nn::Embedding model(torch::nn::EmbeddingOptions(10, 4).sparse(rank() == last()));
+  LibtorchReducer reducer(ranks_, *model);
+  const Error e = error_of([&] {
+    model->forward(torch::tensor({1, 2})).sum().backward();
+    reducer.wait();
+  });
+  EXPECT_EQ(e.code(), rank() == last() ? ErrorCode::invalid_argument : ErrorCode::aborted) << e.what();
   EXPECT_NE(std::string(e.what()).find("\"weight\" has a sparse gradient"), std::string::npos) << e.what();
+}
+
+/// Adds `bias`, for which backward has no gradient.
+struct Untrained : torch::autograd::Function<Untrained> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x, const Tensor& bias) {
+    return x + bias;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0], Tensor()};
+  }
+};
+
+TEST_F(LibtorchReducerTest, AGradientThatBackwardLeavesOutIsZero) {
+  torch::nn::Linear model(4, 3);
+  LibtorchReducer reducer(ranks_, *model);
+  for (int step = 0; step < 3; ++step) {
+    model->zero_grad();
+    if (step == 1) model->weight.set_data(model->weight.detach().clone());
+    Untrained::apply(torch::ones({2, 4}).matmul(model->weight.t()), model->bias).sum().backward();
+    reducer.wait();
+    EXPECT_TRUE((model->weight.grad() == 2).all().item<bool>());
+    EXPECT_TRUE((model->bias.grad() == 0).all().item<bool>());
+  }
 }
 
 TEST_F(LibtorchReducerTest, RanksThatLayTensorsOutDifferentlyAreTold) {

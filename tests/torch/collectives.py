@@ -38,6 +38,14 @@ class Reductions(Ours):
             dist.all_reduce(x)
             self.assertTrue((x.float() == self.size).all(), dtype)
 
+    @unittest.skipUnless(hasattr(torch, "uint64"), "this torch has no such types")
+    def test_unsigned(self):
+        for dtype, most in ((torch.uint32, 2**32 - 1), (torch.uint64, 2**64 - 1)):
+            least, total = torch.tensor([most - self.rank], dtype=dtype), torch.tensor([2**31], dtype=dtype)
+            dist.all_reduce(least, dist.ReduceOp.MIN)
+            dist.all_reduce(total)
+            self.assertEqual((least.item(), total.item()), (most - self.size + 1, self.size * 2**31 & most))
+
     def test_a_factor(self):
         x = torch.ones(9)
         dist.all_reduce(x, dist._make_nccl_premul_sum(self.rank + 1.0))

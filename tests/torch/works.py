@@ -135,6 +135,17 @@ class Works(Ours):
         self.assertLess(limits[1], limits[0])
         self.assertTrue(LockstepWork(dist.group.WORLD, [Slow], []).wait(timedelta.max))
 
+    def test_a_limit_that_has_passed(self):
+        x = torch.empty(1)
+        late = dist.irecv(x, (self.rank + 1) % self.size, tag=8)
+        for kind in TimeoutError, RuntimeError:  # as Gloo's
+            with self.assertRaisesRegex(kind, "still runs after 0.001 s, and goes on"):
+                late.wait(timedelta(milliseconds=1))
+        dist.barrier()
+        dist.isend(torch.ones(1), (self.rank - 1) % self.size, tag=8).wait()
+        self.assertTrue(late.wait())
+        self.assertEqual(x.item(), 1)
+
     def test_dropped(self):
         x = torch.ones(100000)
         dist.all_reduce(x, async_op=True)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/communicator.hpp"
@@ -35,8 +36,8 @@ class LOCKSTEP_API NonFiniteGradient : public Error {
 /// Averages gradients over all ranks while backward runs. Construct once; then per step: run backward,
 /// calling mark_ready(i) when gradient i is complete; wait(); step the optimizer. docs/ddp.md is the guide.
 ///
-/// Thread safety: gradient(), mark_ready(), mark_unused() and plan() from any thread while backward runs;
-/// everything else from one thread at a time, and while no other thread is in a call.
+/// Thread safety: gradient(), mark_ready(), mark_unused() and plan() from any thread while backward runs,
+/// abort() at any time; everything else from one thread at a time, and while no other thread is in a call.
 ///
 /// Errors of use (a gradient marked twice, or never; a hook's result of the wrong size) fail the step on
 /// every rank: wait() throws the same Error(invalid_argument) everywhere, naming rank and parameters;
@@ -164,6 +165,12 @@ class LOCKSTEP_API Reducer {
   void restored(std::uint64_t steps);
   /// Steps ended so far, those before a checkpoint included.
   std::uint64_t steps() const noexcept;
+
+  // ---- the end
+
+  /// As Communicator::abort(), whose handle may be gone: for a rank that cannot go on, and whose peers would
+  /// wait for its gradients. From any thread.
+  void abort(std::string_view reason);
 
   // ---- what happened
 

@@ -28,16 +28,18 @@ namespace lockstep {
 /// zero_grad(false) backward adds to it in place, which spares a copy.
 ///
 /// The parameters that require a gradient when this is constructed take part, one that the module has under
-/// several names under the first. The module must outlive this object, and stay of its types, in its memory
-/// (torch::load gives it other) and on the CPU. When this goes, gradients are copied out of the buckets,
-/// which go with it.
+/// several names under the first. The module must outlive this object, and stay on the CPU and of its types
+/// and shapes. A parameter that is given other memory (by torch::load) is in its own again, with its new
+/// values, when wait() returns. When this goes, gradients are copied out of the buckets, which go with it.
+///
+/// What one rank refuses (a sparse gradient, a parameter or a buffer that has changed) throws
+/// Error(invalid_argument) there and aborts the communicator, with the reason for the peers.
 ///
 /// Thread safety: as Reducer.
 class LibtorchReducer {
  public:
   /// Collective, as Reducer's constructor, with its errors: all parameters and buffers become rank 0's. What
-  /// cannot take part (libtorch::describe says which tensors; gradients that are no views) throws
-  /// Error(invalid_argument) here and aborts the communicator, with the reason for the peers.
+  /// cannot take part (libtorch::describe says which tensors; gradients that are no views) is refused.
   LibtorchReducer(Communicator& communicator, const torch::nn::Module& module, ReducerOptions options = {})
       : state_(std::make_unique<libtorch::ModuleState>(communicator, module, std::move(options))) {}
 

@@ -9,6 +9,8 @@ TYPES = {
     torch.bool: DataType.BOOL, torch.complex64: DataType.COMPLEX64, torch.complex128: DataType.COMPLEX128,
     torch.float8_e4m3fn: DataType.F8E4M3, torch.float8_e5m2: DataType.F8E5M2,
 }
+if hasattr(torch, "uint32"):  # from 2.3 on
+    TYPES |= {torch.uint32: DataType.U32, torch.uint64: DataType.U64}
 
 
 class Flat:

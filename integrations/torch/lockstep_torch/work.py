@@ -10,6 +10,10 @@ from .untraced import untraced
 _NO_LIMIT = timedelta(0)
 
 
+class StillRunning(TimeoutError, RuntimeError):
+    """Of a wait() whose time has passed: what Python calls it, and what programs catch of PyTorch's own backends."""
+
+
 @untraced
 class LockstepWork(Work):
     """The operations of one call of torch.distributed, which end together.
@@ -39,7 +43,7 @@ class LockstepWork(Work):
         try:
             return self._outcome(end)
         except TimeoutError:
-            raise TimeoutError(f"the operation still runs after {timeout.total_seconds():g} s, and goes on") from None
+            raise StillRunning(f"the operation still runs after {timeout.total_seconds():g} s, and goes on") from None
         finally:
             self.awaited = self._ended
             if self._future is not None:

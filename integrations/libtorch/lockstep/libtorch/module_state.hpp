@@ -2,8 +2,6 @@
 // every parameter.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 #include <unistd.h>
@@ -17,7 +15,9 @@
 
 #include "lockstep/communicator.hpp"
 #include "lockstep/ddp/reducer.hpp"
+#include "lockstep/libtorch/gradient_hook.hpp"
 #include "lockstep/libtorch/module_tensors.hpp"
+#include "lockstep/libtorch/telling_peers.hpp"
 
 namespace lockstep::libtorch {
 
@@ -25,15 +25,18 @@ class ModuleState {
  public:
   ModuleState(Communicator& communicator, const torch::nn::Module& module, ReducerOptions options)
       : module_(module),
+        rank_(communicator.rank()),
         tensors_(described(communicator, module, options)),
         reducer_(communicator, tensors_.parameters, followed(std::move(options))),
         marked_(tensors_.trained.size(), 0) {
     reducer_.broadcast(tensors_.others);
+    for (const torch::Tensor& parameter : tensors_.trained) values_.push_back(parameter.variable_data());
     look_at_buckets();
-    for (std::size_t i = 0; i < tensors_.trained.size(); ++i) hook(i);
+    for (std::size_t i = 0; i < tensors_.trained.size(); ++i)
+      hooks_.push_back(std::make_unique<GradientHook>(tensors_.trained[i], [this, i] { mark(i); }));
   }
   ~ModuleState() {
-    for (const Hooked& h : hooked_) h.accumulator->del_post_hook(h.key);
+    hooks_.clear();
     await_late();
     for (std::size_t i = 0; i < views_.size(); ++i) {  // The buckets go; gradients stay.
       torch::Tensor& gradient = tensors_.trained[i].mutable_grad();
@@ -45,6 +48,9 @@ class ModuleState {
 
   void wait() {
     const std::uint64_t steps = reducer_.steps();
+    telling_peers(reducer_, rank_, [this] {
+      for (std::size_t i = 0; i < values_.size(); ++i) bring_back(i);
+    });
     reducer_.wait();
     if (reducer_.steps() == steps) return;  // Within no_sync() gradients stay as they are.
     for (std::size_t i = 0; i < views_.size(); ++i) {
@@ -58,44 +64,21 @@ class ModuleState {
     }
   }
 
-  void broadcast_buffers(int root) { reducer_.broadcast(describe_buffers(module_), root); }
+  void broadcast_buffers(int root) {
+    reducer_.broadcast(telling_peers(reducer_, rank_, [this] { return describe_buffers(module_); }), root);
+  }
 
   Reducer& reducer() noexcept { return reducer_; }
   const std::vector<torch::Tensor>& parameters() const noexcept { return tensors_.trained; }
 
  private:
-  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()));
-  struct Hooked {
-    Accumulator accumulator;  // A tensor only knows it while somebody holds it.
-    std::uintptr_t key;
-  };
-
-  /// Runs when backward has added a parameter's gradient to grad().
-  class Mark : public torch::autograd::FunctionPostHook {
-   public:
-    Mark(ModuleState& state, std::size_t parameter) : state_(state), parameter_(parameter) {}
-    torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                              const torch::autograd::variable_list&) override {
-      state_.mark(parameter_);
-      return outputs;
-    }
-
-   private:
-    ModuleState& state_;
-    std::size_t parameter_;
-  };
-
   static ModuleTensors described(Communicator& communicator, const torch::nn::Module& module,
                                  const ReducerOptions& options) {
-    try {
+    return telling_peers(communicator, communicator.rank(), [&] {
       if (!options.gradients_as_views)
         throw Error(ErrorCode::invalid_argument, "gradients are views here; leave gradients_as_views true");
       return ModuleTensors(module);
-    } catch (const Error& e) {
-      const std::string text = std::string("LibtorchReducer: ") + e.what();
-      communicator.abort(text);
-      throw Error(e.code(), text, communicator.rank());
-    }
+    });
   }
 
   /// Whoever allows the buckets to be laid out anew has the views follow.
@@ -119,12 +102,6 @@ class ModuleState {
     views_ = std::move(views);
   }
 
-  void hook(std::size_t parameter) {
-    Accumulator accumulator = torch::autograd::impl::grad_accumulator(tensors_.trained[parameter]);
-    const std::uintptr_t key = accumulator->add_post_hook(std::make_unique<Mark>(*this, parameter));
-    hooked_.push_back({std::move(accumulator), key});
-  }
-
   /// Gradients that overlap_forward left on their way have come; in a forked child, which gets none, they do
   /// not. Where the group ended before, what is there is undefined.
   void await_late() noexcept try {
@@ -136,9 +113,38 @@ class ModuleState {
     return gradient.defined() && gradient.has_storage() && gradient.is_alias_of(views_[parameter]);
   }
 
+  /// The reducer's hooks and checks read a parameter where it was. One that has other memory since then
+  /// (torch::load) gets its own again, with the values that it has now.
+  void bring_back(std::size_t parameter) {
+    require_kind(parameter);
+    torch::Tensor& moved = tensors_.trained[parameter];
+    torch::Tensor& own = values_[parameter];
+    if (moved.data_ptr() == own.data_ptr() && moved.strides() == own.strides()) return;
+    own.copy_(moved.detach());
+    moved.set_data(own);
+    hooks_[parameter]->renew();
+  }
+
+  void require_kind(std::size_t parameter) const {
+    const torch::Tensor& now = tensors_.trained[parameter];
+    const torch::Tensor& own = values_[parameter];
+    if (now.layout() == own.layout() && now.device() == own.device() &&
+        now.scalar_type() == own.scalar_type() && now.sizes() == own.sizes())
+      return;
+    refuse(tensors_.parameters[parameter].name, "was " + own.toString() + shape_of(own) + " and is " +
+                                                    now.toString() + shape_of(now) +
+                                                    " now; make a new reducer after such a change");
+  }
+
   /// The gradient is complete, in the bucket or, where grad() was empty, elsewhere.
   void mark(std::size_t parameter) {
+    telling_peers(reducer_, rank_, [&] { put(parameter); });
+    reducer_.mark_ready(parameter);
+  }
+
+  void put(std::size_t parameter) {
     const torch::NoGradGuard numbers_only;
+    require_kind(parameter);
     torch::Tensor& gradient = tensors_.trained[parameter].mutable_grad();
     if (!gradient.defined()) {
       views_[parameter].zero_();
@@ -149,16 +155,17 @@ class ModuleState {
     }
     gradient = views_[parameter];
     marked_[parameter] = 1;
-    reducer_.mark_ready(parameter);
   }
 
   const pid_t process_ = ::getpid();
   const torch::nn::Module& module_;
+  const int rank_;
   ModuleTensors tensors_;
+  std::vector<torch::Tensor> values_;  // Of the trained, where the reducer knows them.
   Reducer reducer_;
   std::vector<torch::Tensor> views_;
   std::vector<char> marked_;  // In this step, by one thread each.
-  std::vector<Hooked> hooked_;
+  std::vector<std::unique_ptr<GradientHook>> hooks_;
 };
 
 }  // namespace lockstep::libtorch

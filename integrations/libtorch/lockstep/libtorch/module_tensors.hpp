@@ -52,6 +52,13 @@ inline std::optional<DataType> data_type_of(const torch::Tensor& tensor) {
   throw Error(ErrorCode::invalid_argument, "\"" + name + "\" " + why);
 }
 
+/// " of [3, 4]"
+inline std::string shape_of(const torch::Tensor& tensor) {
+  std::string text;
+  for (const std::int64_t n : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(n);
+  return " of [" + text + "]";
+}
+
 /// The dimensions as they lie in memory, the outermost first.
 inline std::vector<std::int64_t> memory_order(const torch::Tensor& tensor) {
   std::vector<std::int64_t> dimensions(static_cast<std::size_t>(tensor.dim()));
