@@ -32,7 +32,7 @@ inline constexpr int kDataTypeCount = 15;
 /// Reduction operator.
 /// - sum, prod, min, max, avg on every arithmetic type. Integer arithmetic wraps. `avg` of integers is the
 ///   wrapped sum divided by the world size, truncated toward zero. min and max of floats give NaN when any
-///   operand is NaN.
+///   operand is NaN; of zeros with both signs they give either, on all ranks the same.
 /// - band, bor, bxor on integers and boolean; a float type is refused by name.
 /// - f16, bf16 and fp8 accumulate in f32 inside one reduction step and round once when it is stored.
 /// - sum, prod and avg on complex types; min and max of complex are refused.
