@@ -8,6 +8,7 @@
 
 #include "ddp/gradient_math.hpp"
 #include "lib/base/element_types.hpp"
+#include "lib/base/standard_floats.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep {
@@ -55,6 +56,7 @@ GradientSpan as_real(GradientSpan span) {
 }  // namespace
 
 double squared_norm(std::span<const GradientSpan> gradients) {
+  const internal::StandardFloats floats;
   double sum = 0;
   for (const GradientSpan& span : gradients) {
     require_gradient_type(span.type);
@@ -73,6 +75,7 @@ void scale_gradients(std::span<const GradientSpan> gradients, double factor) {
 
 double clip_by_global_norm(std::span<const GradientSpan> gradients, double max_norm,
                            Communicator* communicator) {
+  const internal::StandardFloats floats;
   const std::string problem = problem_of(gradients, max_norm);
   if (communicator == nullptr && !problem.empty()) throw Error(ErrorCode::invalid_argument, problem);
   double squared = problem.empty() ? squared_norm(gradients) : 0;

@@ -11,6 +11,7 @@
 #include "collectives/communicator_core.hpp"
 #include "ddp/bucket_carrier.hpp"
 #include "ddp/bucket_gaps.hpp"
+#include "lib/base/standard_floats.hpp"
 #include "lib/base/threads.hpp"
 
 namespace lockstep::internal {
@@ -115,7 +116,9 @@ std::optional<Error> HookCarrier::end_step(bool good) {
   return std::exchange(failure_, std::nullopt);
 }
 
+/// Ranks encode and decode alike whatever the mode of the thread that made this one, which it inherits.
 void HookCarrier::run() {
+  const StandardFloats floats;
   std::unique_lock lock(mutex_);
   for (;;) {
     work_arrived_.wait(lock, [&] { return stopping_ || has_to_do(); });

@@ -11,6 +11,10 @@
 // - The plain call blocks until the local result is there and throws Error. The `_async` call returns a Work
 //   at once; the buffers belong to the library until the Work is done, and input may not be written, output
 //   not touched meanwhile.
+// - What a reduction gives has equal bits on all ranks that get it, and the same ones in every run: they
+//   depend on the values, the count, the operator, the ranks and their hosts, the transports, the tuning and
+//   CallOptions::algorithm, and not on which memory is used, its alignment, in place or not, the priority, or
+//   whether the call is plain, async, in a batch or a plan. Only which NaN comes out is left open.
 // - After an operation returned, with success or an error, no byte of the caller's memory is touched any
 //   more.
 // - Thread safety: every member may be called from any thread; threads that start collectives on one

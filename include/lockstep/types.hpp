@@ -34,9 +34,11 @@ inline constexpr int kDataTypeCount = 15;
 ///   wrapped sum divided by the world size, truncated toward zero. `avg` of f16 and fp8 does not overflow
 ///   where sums of some ranks would: over links, which store those, each input is made smaller by a power of
 ///   two first (as small as a subnormal number, it loses digits). min and max of floats give NaN when any
-///   operand is NaN.
+///   operand is NaN; of zeros with both signs they give either, on all ranks the same.
 /// - band, bor, bxor on integers and boolean; a float type is refused by name.
 /// - f16, bf16 and fp8 accumulate in f32 inside one reduction step and round once when it is stored.
+/// - Floats are rounded to nearest and subnormals kept, whatever mode the calling thread is in, and which it
+///   keeps: ranks in different modes get equal bits. What overflows is infinite, in f8e4m3 NaN.
 /// - sum, prod and avg on complex types; min and max of complex are refused.
 /// - On boolean: sum, max, bor are logical or; prod, min, band are logical and; bxor is exclusive or; avg is
 ///   refused.
@@ -88,9 +90,10 @@ LOCKSTEP_API std::string_view name_of(Collective collective) noexcept;
 
 /// A reduction written by the user: must be associative and commutative up to rounding.
 /// `combine(in, inout, count, context)` stores `inout[i] = in[i] op inout[i]` for `count` elements of the
-/// call's type. It is called on whichever thread makes progress, never twice at once for one operation. It
-/// may throw: that ends the operation with ErrorCode::aborted and revokes the communicator. It may not
-/// call the library, which waits for it. `combine` and `context` must outlive the operation.
+/// call's type. It is called on whichever thread makes progress, in the standard mode of floats (rounding to
+/// nearest, subnormals kept, no traps), never twice at once for one operation. It may throw: that ends the
+/// operation with ErrorCode::aborted and revokes the communicator. It may not call the library, which waits
+/// for it. `combine` and `context` must outlive the operation.
 struct UserOp {
   void (*combine)(const void* in, void* inout, std::size_t count, void* context) = nullptr;
   void* context = nullptr;

@@ -1,6 +1,7 @@
 // Conversions between f32 and the types of the wire.
 #include "lib/reduce/convert.hpp"
 
+#include "lib/base/standard_floats.hpp"
 #include "lib/reduce/simd.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/reduce/convert.cpp"
@@ -179,20 +180,24 @@ Conversion conversion(DataType type) { return HWY_DYNAMIC_DISPATCH(conversion_of
 bool is_narrow(DataType type) noexcept { return conversion(type).narrow != nullptr; }
 
 void narrow(DataType to, const float* input, void* output, std::size_t count, float factor) {
+  const StandardFloats floats;
   conversion(to).narrow(input, output, count, factor);
 }
 
 void widen(DataType from, const void* input, float* output, std::size_t count, float factor) {
+  const StandardFloats floats;
   conversion(from).widen(input, output, count, factor);
 }
 
 void quantise(DataType to, const float* input, std::size_t count, std::size_t block, float* scales,
               void* codes) {
+  const StandardFloats floats;
   conversion(to).quantise(input, count, block, scales, codes);
 }
 
 void dequantise(DataType from, const float* scales, const void* codes, std::size_t count, std::size_t block,
                 float factor, float* output, Into into) {
+  const StandardFloats floats;
   conversion(from).dequantise(scales, codes, count, block, factor, output, into);
 }
 

@@ -1,6 +1,6 @@
 // f32 to and from what is smaller on the wire: f16, bf16, the 8-bit floats, and i8; one factor for all
 // elements, or one scale for each block of them. SIMD chosen at run time; every result is the same on every
-// instruction set.
+// instruction set, and in whatever mode the calling thread's arithmetic is.
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lib/base/element_types.hpp"
+#include "lib/base/standard_floats.hpp"
 #include "lib/reduce/copy.hpp"
 #include "lib/reduce/kernel.hpp"
 
@@ -92,6 +93,7 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
             std::span<void* const> destinations) {
   assert(!sources.empty() && !destinations.empty());
   if (reduction.count == 0) return;
+  const StandardFloats floats;
   if (reduction.op == ReduceOp::user) return reduce_user(reduction, sources, destinations);
   const std::size_t bytes = reduction.count * size_of(reduction.type);
   const bool past_caches = reduction.past_caches || bytes >= nontemporal_threshold();
@@ -116,6 +118,7 @@ void reduce(const Reduction& reduction, std::span<const void* const> sources,
 void scale_copy(DataType type, const void* input, void* output, std::size_t count, double factor) {
   const Kernel kernel = kernel_table().scale(type);
   assert(kernel != nullptr && "callers ask check_reduction(type, premul_sum) first");
+  const StandardFloats floats;
   // The kernels count on a NaN of the common kind, whose low bits are zero.
   if (std::isnan(factor)) factor = std::numeric_limits<double>::quiet_NaN();
   kernel({.sources = &input,

@@ -36,7 +36,7 @@ struct Reduction {
 };
 
 /// k >= 1 sources, m >= 1 destinations. k == 1 copies (and divides). No exceptions but those of a user's op
-/// pass through.
+/// pass through. Like scale_copy() in standard arithmetic (lib/base/standard_floats.hpp), a user's op too.
 void reduce(const Reduction& reduction, std::span<const void* const> sources,
             std::span<void* const> destinations);
 

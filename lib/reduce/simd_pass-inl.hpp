@@ -89,30 +89,32 @@ struct Prod {
   }
 };
 
-/// `chosen`, or the operand that is NaN. What Min and Max themselves give for NaN depends on the instruction
-/// set. The instructions of x86 give the second operand (Intel SDM, MINPS), so that only the first has to be
-/// looked at; Highway's loops for a processor without them (EMU128) give the number.
+/// Whether Min and Max of floats are `a < b ? a : b` and `b < a ? a : b`, as those of x86 are (Intel SDM,
+/// MINPS): the second operand where one is NaN, and of two zeros whatever their signs. 64-bit ARM's give the
+/// negative or the positive zero, and Highway's loops for a processor without such instructions (EMU128) the
+/// number beside a NaN.
+inline constexpr bool kMinIsComparison = HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128;
 template <class V>
-HWY_INLINE V or_nan(V a, [[maybe_unused]] V b, V chosen) {
-  if constexpr (hwy::IsFloat<hn::TFromV<V>>()) {
-#if !HWY_ARCH_X86 || HWY_TARGET == HWY_EMU128
-    chosen = hn::IfThenElse(hn::IsNaN(b), b, chosen);
-#endif
-    return hn::IfThenElse(hn::IsNaN(a), a, chosen);
-  } else {
-    return chosen;
-  }
+inline constexpr bool kHasNan = hwy::IsFloat<hn::TFromV<V>>();
+
+/// `chosen`, or the first operand where that is NaN: all that a comparison leaves to be looked at.
+template <class V>
+HWY_INLINE V or_nan(V a, V chosen) {
+  if constexpr (kHasNan<V>) return hn::IfThenElse(hn::IsNaN(a), a, chosen);
+  return chosen;
 }
 struct Min {
   template <class V>
   static HWY_INLINE V apply(V a, V b) {
-    return or_nan(a, b, hn::Min(a, b));
+    if constexpr (kHasNan<V> && !kMinIsComparison) return or_nan(a, hn::IfThenElse(hn::Lt(a, b), a, b));
+    return or_nan(a, hn::Min(a, b));
   }
 };
 struct Max {
   template <class V>
   static HWY_INLINE V apply(V a, V b) {
-    return or_nan(a, b, hn::Max(a, b));
+    if constexpr (kHasNan<V> && !kMinIsComparison) return or_nan(a, hn::IfThenElse(hn::Lt(b, a), a, b));
+    return or_nan(a, hn::Max(a, b));
   }
 };
 

@@ -46,7 +46,8 @@ struct HookTensor {
 ///   comes after start(b), often after start(b + 1), so that encoding and decoding overlap with the wire;
 ///   at last end_step.
 /// Never two at once, but for bytes_on_wire(): attach, start and finish on a thread of the reducer's own,
-/// end_step and state on that of the caller.
+/// which rounds to nearest and keeps subnormals whatever the program's threads do; end_step and state on that
+/// of the caller.
 /// A hook belongs to one reducer at a time, which others are refused while it lives. It keeps its state
 /// (error feedback, warm starts) per bucket index. A bucket's data stays where it is from start(b) to
 /// finish(b); in ShardedOptimizer's stage 2 it is elsewhere in the next step.

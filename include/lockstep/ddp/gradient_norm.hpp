@@ -19,7 +19,8 @@ struct GradientSpan {
 };
 
 /// Sum of squares in f64, in an order that depends on the sizes only: equal bits on every rank that has equal
-/// gradients. Throws Error(invalid_argument) on a type without gradients.
+/// gradients, whatever its thread does with subnormals. Throws Error(invalid_argument) on a type without
+/// gradients.
 LOCKSTEP_API double squared_norm(std::span<const GradientSpan> gradients);
 
 /// Multiplies every element, in its type. Throws as squared_norm.
