@@ -1,7 +1,6 @@
 // What --calibrate measures: every algorithm at a few sizes, in one world of forked ranks.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "bench/options.hpp"

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "bench/board.hpp"
 #include "bench/options.hpp"

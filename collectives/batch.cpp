@@ -73,6 +73,10 @@ struct Batch::State {
   std::list<Entry> entries;
   std::vector<Message> messages;
 
+  Entry entry(const internal::CallFacts& facts, const void* input, void* output,
+              const CallOptions& options) const {
+    return {std::move(CallBuilder(facts, core->engine(), options).buffers(input, output))};
+  }
   void add(const Message& message) {
     internal::check_message(message, core->size()).throw_if_error();
     messages.push_back(message);
@@ -93,8 +97,8 @@ Batch Communicator::batch() {
 void Batch::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                        const CallOptions& options) {
   const Part part{input, output, count * size_of(type)};
-  Entry entry{CallBuilder(Collective::all_reduce, state_->core->engine(), options)};
-  entry.call.elements(type, count).reduction(op).buffers(input, output);
+  Entry entry =
+      state_->entry(internal::reduction(Collective::all_reduce, count, type, op), input, output, options);
   entry.refusal = refusal_of(entry.call);
   if (is_fusible(count, type, op)) entry.parts.push_back(part);
   if (!state_->entries.empty() && fuse_together(state_->entries.back(), entry)) {
@@ -105,9 +109,8 @@ void Batch::all_reduce(const void* input, void* output, std::size_t count, DataT
 }
 
 void Batch::broadcast(void* buffer, std::size_t count, DataType type, int root, const CallOptions& options) {
-  Entry entry{CallBuilder(Collective::broadcast, state_->core->engine(), options)};
-  entry.call.elements(type, count).root(root).buffers(buffer, buffer);
-  state_->entries.push_back(std::move(entry));
+  state_->entries.push_back(
+      state_->entry(internal::movement(Collective::broadcast, count, type, root), buffer, buffer, options));
 }
 
 void Batch::send(const void* buffer, std::size_t count, DataType type, int destination, int tag,

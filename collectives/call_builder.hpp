@@ -56,6 +56,15 @@ class CallBuilder {
   std::vector<std::size_t> counts_, recv_counts_;
 };
 
+/// Facts of a call without counts.
+constexpr CallFacts reduction(Collective collective, std::size_t count, DataType type, ReduceOp op,
+                              int root = 0) {
+  return {.collective = collective, .type = type, .op = op, .root = root, .count = count};
+}
+constexpr CallFacts movement(Collective collective, std::size_t count, DataType type, int root = 0) {
+  return {.collective = collective, .type = type, .root = root, .count = count};
+}
+
 /// The checks of a send or receive.
 Status check_message(const Message& message, int world);
 

@@ -13,17 +13,10 @@ using internal::CallBuilder;
 using internal::CallFacts;
 using internal::CommunicatorCore;
 using internal::Message;
+using internal::movement;
+using internal::reduction;
 using internal::refuse_in_forked_child;
 using Counts = std::span<const std::size_t>;
-using internal::Status;
-
-CallFacts reduction(Collective collective, std::size_t count, DataType type, ReduceOp op, int root = 0) {
-  return {.collective = collective, .type = type, .op = op, .root = root, .count = count};
-}
-
-CallFacts movement(Collective collective, std::size_t count, DataType type, int root = 0) {
-  return {.collective = collective, .type = type, .root = root, .count = count};
-}
 
 void run(CommunicatorCore& core, CallBuilder call) {
   refuse_in_forked_child();

@@ -8,7 +8,6 @@
 #include "lib/base/hash.hpp"
 #include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/exchange.hpp"
-#include "lib/bootstrap/limits.hpp"
 #include "transports/mixed/mixed_transport.hpp"
 #include "transports/shm/shm_transport.hpp"
 #include "transports/tcp/switchboard.hpp"

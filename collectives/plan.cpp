@@ -6,17 +6,21 @@
 
 namespace lockstep {
 
-using internal::CallBuilder;
+using internal::movement;
+using internal::reduction;
 
 struct Plan::State {
-  State(std::shared_ptr<internal::CommunicatorCore> owner, Collective collective, const CallOptions& options)
-      : core(std::move(owner)), builder(collective, core->engine(), options) {}
+  State(std::shared_ptr<internal::CommunicatorCore> owner, const internal::CallFacts& facts,
+        const void* input, void* output, const CallOptions& options)
+      : core(std::move(owner)), builder(facts, core->engine(), options) {
+    builder.buffers(input, output).build();
+  }
 
   std::shared_ptr<internal::CommunicatorCore> core;
-  CallBuilder builder;
+  internal::CallBuilder builder;
 };
 
-Plan::Plan(std::unique_ptr<State> state) noexcept : state_(std::move(state)) { state_->builder.build(); }
+Plan::Plan(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
@@ -33,30 +37,26 @@ void Plan::run() {
 
 Plan Communicator::plan_all_reduce(const void* input, void* output, std::size_t count, DataType type,
                                    ReduceOp op, const CallOptions& options) {
-  auto state = std::make_unique<Plan::State>(core_, Collective::all_reduce, options);
-  state->builder.elements(type, count).reduction(op).buffers(input, output);
-  return Plan(std::move(state));
+  return Plan(std::make_unique<Plan::State>(core_, reduction(Collective::all_reduce, count, type, op), input,
+                                            output, options));
 }
 
 Plan Communicator::plan_broadcast(void* buffer, std::size_t count, DataType type, int root,
                                   const CallOptions& options) {
-  auto state = std::make_unique<Plan::State>(core_, Collective::broadcast, options);
-  state->builder.elements(type, count).root(root).buffers(buffer, buffer);
-  return Plan(std::move(state));
+  return Plan(std::make_unique<Plan::State>(core_, movement(Collective::broadcast, count, type, root), buffer,
+                                            buffer, options));
 }
 
 Plan Communicator::plan_all_gather(const void* input, void* output, std::size_t count, DataType type,
                                    const CallOptions& options) {
-  auto state = std::make_unique<Plan::State>(core_, Collective::all_gather, options);
-  state->builder.elements(type, count).buffers(input, output);
-  return Plan(std::move(state));
+  return Plan(std::make_unique<Plan::State>(core_, movement(Collective::all_gather, count, type), input,
+                                            output, options));
 }
 
 Plan Communicator::plan_reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                        ReduceOp op, const CallOptions& options) {
-  auto state = std::make_unique<Plan::State>(core_, Collective::reduce_scatter, options);
-  state->builder.elements(type, count).reduction(op).buffers(input, output);
-  return Plan(std::move(state));
+  return Plan(std::make_unique<Plan::State>(core_, reduction(Collective::reduce_scatter, count, type, op),
+                                            input, output, options));
 }
 
 }  // namespace lockstep

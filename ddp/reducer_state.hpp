@@ -10,7 +10,6 @@
 // collectives in the same order.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -75,6 +74,8 @@ struct CallRecord {
   void clear() { sequence.store(0, std::memory_order_relaxed); }
   /// Its owner has gone on to calls that take this place.
   bool is_past(std::uint64_t of) const { return sequence.load(std::memory_order_relaxed) > of + 1; }
+  /// Its owner has written that call, or a later one of this place.
+  bool has_come_to(std::uint64_t of) const { return sequence.load(std::memory_order_acquire) >= of + 1; }
   /// Nothing when it is of another call.
   std::optional<CallFacts> read(std::uint64_t of) const {
     if (sequence.load(std::memory_order_acquire) != of + 1) return std::nullopt;

@@ -46,8 +46,9 @@ struct FrameHeader {
   std::uint32_t unused = 0;  ///< Reserved: 0.
   /// Of the call on this communicator; point to point: of the message on this link.
   std::uint64_t sequence = 0;
-  std::uint32_t index = 0;  ///< Which message of this call on this link (0, 1, ...).
-  std::int32_t tag = 0;     ///< Point to point.
+  /// Which message of this call on this link (0, 1, ...); point to point: as matcher.hpp says.
+  std::uint32_t index = 0;
+  std::int32_t tag = 0;  ///< Point to point.
   /// Payload bytes that follow (offer without payload: 0, and facts.count holds the size).
   std::uint64_t bytes = 0;
   CallFacts facts;

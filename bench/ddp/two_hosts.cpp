@@ -1,7 +1,6 @@
 #include "bench/ddp/two_hosts.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -11,7 +11,6 @@
 #include "bench/data.hpp"
 #include "bench/device/contender.hpp"
 #include "bench/device/nccl_functions.hpp"
-#include "lockstep/error.hpp"
 
 namespace lockstep::bench {
 namespace {

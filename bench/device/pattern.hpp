@@ -2,7 +2,6 @@
 // the host's compiler for the host backend.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "lib/base/both.hpp"

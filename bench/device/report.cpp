@@ -1,7 +1,5 @@
 #include "bench/device/report.hpp"
 
-#include <iostream>
-
 #include "bench/columns.hpp"
 #include "bench/json_file.hpp"
 #include "bench/report.hpp"

@@ -2,7 +2,6 @@
 // before each operation, what each rank saw, and the order that is being carried out.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -22,6 +22,9 @@ namespace {
 constexpr std::uint64_t kDeviceGroup = 0x6465766963650001, kFarGroup = 0x6465766963650002,
                         kStraightGroup = 0x6465766963650003;
 
+/// Device memory in which the messages of a rank wait for their receivers.
+constexpr std::size_t message_area_bytes(std::size_t staging_bytes) { return staging_bytes / 2; }
+
 /// Pinned memory for staged collectives between hosts.
 constexpr std::size_t pinned_bytes(std::size_t staging_bytes) { return staging_bytes / 2; }
 

@@ -184,7 +184,4 @@ class DeviceCore {
   std::unique_ptr<DeviceWorker> worker_;
 };
 
-/// Bytes of device memory in which the messages of a rank wait for their receivers.
-constexpr std::size_t message_area_bytes(std::size_t staging_bytes) { return staging_bytes / 2; }
-
 }  // namespace lockstep::internal

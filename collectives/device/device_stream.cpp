@@ -280,8 +280,7 @@ Status DeviceCore::compare_calls(const DeviceTask& task) {
                         engine().who(control_->rank()) + "; which is known of the last " +
                         std::to_string(kRecentCalls) + " only",
                     member);
-    if (told->left.load(std::memory_order_acquire) != 0 &&
-        record.sequence.load(std::memory_order_acquire) < sequence + 1)
+    if (told->left.load(std::memory_order_acquire) != 0 && !record.has_come_to(sequence))
       return Status(ErrorCode::peer_lost,
                     "lockstep: " + engine().who(member) + " left before its operation #" +
                         std::to_string(sequence - kFirstSequence) + ", " +
@@ -314,7 +313,7 @@ Status DeviceCore::late(const DeviceTask& task, int awaited) {
     const MemberControl* const told = told_by(member);
     if (told == nullptr) continue;
     const CallRecord& record = told->recent[sequence % kRecentCalls];
-    if (record.sequence.load(std::memory_order_acquire) < sequence + 1)
+    if (!record.has_come_to(sequence))
       who += "; " + engine().who(member) + " has not made it";
     else if (member != control_->rank() && told->reached.load(std::memory_order_acquire) < sequence + 1)
       who += "; " + engine().who(member) + " has made it, but its stream has not come to it";

@@ -10,7 +10,6 @@
 
 #include <list>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "collectives/device/device_task.hpp"

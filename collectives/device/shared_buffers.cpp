@@ -1,6 +1,5 @@
 #include "collectives/device/shared_buffers.hpp"
 
-#include <algorithm>
 #include <array>
 #include <iterator>
 #include <string>

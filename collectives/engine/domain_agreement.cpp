@@ -1,7 +1,6 @@
 // How the ranks of a call agree on its way, staged, pulled or registered, and find each other's memory.
 
 #include "collectives/engine/domain_run.hpp"
-#include "lib/base/prefetch.hpp"
 #include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {

@@ -314,8 +314,7 @@ void Engine::activate(Operation& operation) {
   active_.insert(place, &operation);
   ++in_flight_[operation.urgent];
   show_call(operation.sequence, operation.call.facts);
-  if (Status status = launch(operation); !status.ok()) {
-    const Status cause = status;
+  if (const Status cause = launch(operation); !cause.ok()) {
     complete(operation, failure(operation, cause));
     if (group_.size() > 1) revoke(of_this_rank(cause));
     return;

@@ -16,7 +16,6 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -123,6 +122,10 @@ class Engine final : public Progressor,
     std::uint64_t sequence_plus_one = 0;  // 0 = none.
     CallFacts facts;
     bool urgent = false;
+    /// A peer's, of a frame of it.
+    static CallNote of(const FrameHeader& header, Channel channel) {
+      return {header.sequence + 1, header.facts, channel == Channel::urgent};
+    }
     bool is_as(const CallNote& other) const { return facts == other.facts && urgent == other.urgent; }
   };
   struct KnownCall {  // One without counts that was made before.
@@ -263,6 +266,7 @@ class Engine final : public Progressor,
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
   Status scan_links();
   bool listen(Nanos now);
+  Operation* oldest_active(bool urgent) const;
   void ask_around(Nanos now);
   void ask_for(Operation& operation, Nanos now);
   const Operation* under_way(std::uint64_t sequence) const;
@@ -296,16 +300,16 @@ class Engine final : public Progressor,
   std::atomic<int> contenders_{0};           // Threads that want the lock while another makes progress.
   std::atomic<int> waiters_{0};              // Threads that wait in a call. Written under the lock.
   std::atomic<bool> still_declared_{false};  // Asleep, by the reactor, which is awake.
-  int sleepers_ = 0;                         // Of those, asleep: completions by other threads must wake them.
+  int sleepers_ = 0;                         // Waiters asleep: completions by other threads wake them.
   std::uint64_t sequence_ = 0;               // Of the next collective.
   std::vector<std::unique_ptr<Operation>> pool_;
   std::vector<Operation*> free_;
   ScratchPool scratch_;
   std::vector<Operation*> active_;           // Running collectives, by priority, then sequence.
-  std::array<std::size_t, 2> in_flight_{};   // Of those, by whether they are urgent.
+  std::array<std::size_t, 2> in_flight_{};   // How many of active_, by whether they are urgent.
   std::vector<Operation*> pending_;          // Started beyond kMaxInFlight.
   std::vector<Operation*> in_domain_;        // Active domain operations in order; the front runs.
-  std::vector<int> late_;                    // Of may_keep_processor(): has room for all.
+  std::vector<int> late_;                    // For may_keep_processor(), which never allocates.
   std::vector<Operation*> messages_;         // Point-to-point operations not ended.
   std::unique_ptr<PeerTable> peers_;         // Null in a group of one.
   std::unique_ptr<PeerTable> urgent_peers_;  // From the first urgent call on.
@@ -316,11 +320,11 @@ class Engine final : public Progressor,
   std::uint64_t inline_calls_ = 0;
   KnownCall* last_ = nullptr;  // Of the last call without counts.
   std::array<CallNote, kRecentCalls> history_{};
-  int probes_kept_ = 0;                // Of the next.
+  int probes_kept_ = 0;                // How many of the next are there.
   std::vector<CallNote> peer_probes_;  // Last probe of each peer for a call not made here yet.
   std::unique_ptr<Sleeper> sleeper_;
   Nanos urgent_moved_ = -kUrgentPause;  // When an urgent call did last.
-  bool others_held_ = false;            // For its sake.
+  bool others_held_ = false;            // Calls that are not urgent are, for its sake.
   Nanos listened_ = 0;                  // When listen() last did.
   unsigned messages_begun_ = 0;         // So far.
 
@@ -333,11 +337,11 @@ class Engine final : public Progressor,
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
   Nanos drain_until_ = 0;
   bool failing_ = false;              // The communicator has ended, and what is under way is about to.
-  Nanos quiet_by_ = 0;                // Until then peers that may use this rank's memory are awaited,
-  int withdrawn_ = 0;                 // those below it no more, as to links;
-  std::optional<Exposure> exposure_;  // and this is of the collective that ends next, once it was given up.
-  Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen whose reason is not there; 0: not.
-  Nanos unrecorded_ = 0;   // And another fingerprint whose call is not known.
+  Nanos quiet_by_ = 0;                // Until then peers that may use this rank's memory are awaited.
+  int withdrawn_ = 0;                 // The links to ranks below it have let go of the callers' memory.
+  std::optional<Exposure> exposure_;  // Of the collective that fails next, as it was when it was given up.
+  Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen without its reason; 0: never.
+  Nanos unrecorded_ = 0;   // When another's fingerprint was first seen without its call; 0: never.
   bool closed_ = false;
   std::mutex request_mutex_;  // Guards what is requested; never held with mutex_ wanted.
   std::atomic<bool> has_request_{false};

@@ -55,7 +55,7 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
       return on_revoke(peer, header, link);
     case FrameKind::data: {
       if (header.sequence >= sequence_) return false;
-      const CallNote theirs{header.sequence + 1, header.facts, channel == Channel::urgent};
+      const CallNote theirs = CallNote::of(header, channel);
       // A call takes all that its program has coming before it ends: what is left of one was not for it.
       if (under_way(header.sequence) == nullptr || !note_of(header.sequence).is_as(theirs))
         return explain_mismatch(peer, theirs);
@@ -71,7 +71,7 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
 
 Status Engine::on_probe(int peer, Channel channel, const FrameHeader& header) {
   const CallNote mine = note_of(header.sequence);
-  const CallNote theirs{header.sequence + 1, header.facts, channel == Channel::urgent};
+  const CallNote theirs = CallNote::of(header, channel);
   if (mine.sequence_plus_one == theirs.sequence_plus_one)
     return mine.is_as(theirs) ? Status() : explain_mismatch(peer, theirs);
   if (header.sequence >= sequence_) {
@@ -134,15 +134,20 @@ bool Engine::listen(Nanos now) {
   return status.ok();
 }
 
+Operation* Engine::oldest_active(bool urgent) const {
+  Operation* oldest = nullptr;
+  for (Operation* operation : active_) {
+    if (operation->urgent == urgent && (oldest == nullptr || operation->sequence < oldest->sequence))
+      oldest = operation;
+  }
+  return oldest;
+}
+
 /// Where the oldest call of either kind, for which all others may wait, has not moved for a while: looks for
 /// what peers tell, and asks.
 void Engine::ask_around(Nanos now) {
   for (const bool urgent : {true, false}) {
-    Operation* oldest = nullptr;
-    for (Operation* operation : active_) {
-      if (operation->urgent == urgent && (oldest == nullptr || operation->sequence < oldest->sequence))
-        oldest = operation;
-    }
+    Operation* const oldest = oldest_active(urgent);
     if (oldest == nullptr || now - oldest->last_moved < kProbeAfter) continue;
     // A peer that waits for this rank with another call, or has revoked, comes to it.
     if (!listen(now)) return;
@@ -280,7 +285,7 @@ Engine::CallNote Engine::missed_here(int peer) const {
     Link* link = transport_->existing_link(peer, channel);
     auto head = link != nullptr ? link->peek() : nullptr;
     if (head.ok() && *head != nullptr && (*head)->kind == FrameKind::data)
-      return {(*head)->sequence + 1, (*head)->facts, channel == Channel::urgent};
+      return CallNote::of(**head, channel);
   }
   return peer_probes_[static_cast<std::size_t>(peer)];
 }
@@ -306,11 +311,7 @@ std::string Engine::waiting_text(const Operation& operation) const {
            calls_missed(operation);
   }
   if (const std::string peers = peers_awaited(operation); !peers.empty()) return "it waits for " + peers;
-  const Operation* oldest = nullptr;
-  for (const Operation* other : active_) {
-    if (other->urgent == operation.urgent && (oldest == nullptr || other->sequence < oldest->sequence))
-      oldest = other;
-  }
+  const Operation* const oldest = oldest_active(operation.urgent);
   const std::string peers = oldest != nullptr ? peers_awaited(*oldest) : "";
   if (peers.empty()) return "it waits for an earlier operation";
   return "it waits for an earlier operation, " + oldest->describe() + ", which waits for " + peers;

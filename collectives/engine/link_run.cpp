@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/engine/limits.hpp"
 #include "collectives/engine/local_step.hpp"
 
 namespace lockstep::internal {

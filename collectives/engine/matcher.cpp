@@ -50,7 +50,7 @@ void Matcher::post_send(Operation& operation) {
   Outgoing offer;
   offer.header.kind = FrameKind::offer;
   offer.header.sequence = operation.message_id;
-  offer.header.index = eager ? 1 : 0;
+  offer.header.index = eager ? kWithPayload : 0;
   offer.header.tag = message.tag;
   offer.header.bytes = eager ? bytes : 0;
   offer.header.facts.type = message.type;
@@ -70,7 +70,7 @@ void Matcher::send_to_self(Operation& operation) {
   const Message& message = operation.message;
   FrameHeader offer;
   offer.tag = message.tag;
-  offer.index = 1;
+  offer.index = kWithPayload;
   offer.facts.type = message.type;
   offer.facts.count = message.count;
   const std::span data(static_cast<const std::byte*>(message.buffer), message.count * size_of(message.type));
@@ -134,7 +134,7 @@ void Matcher::match_stored() {
     }
     const Unexpected taken = std::move(*message);
     message = unexpected_.erase(message);
-    if (taken.offer.index == 1) {
+    if (taken.offer.index == kWithPayload) {
       deliver(*receive, taken.peer, taken.offer, taken.payload);
     } else {
       accept(*receive, taken.peer, taken.offer);
@@ -156,7 +156,7 @@ void Matcher::accept(Operation& receive, int peer, const FrameHeader& offer) {
   answer.header.kind = FrameKind::accept;
   answer.header.sequence = offer.sequence;
   if (Status fit = check_fit(receive, peer, offer); !fit.ok()) {
-    answer.header.index = 1;  // Refused.
+    answer.header.index = kRefused;
     answer.header.facts = {.type = receive.message.type, .count = receive.message.count};
     queue(peer, std::move(answer));
     return end(receive, std::move(fit));

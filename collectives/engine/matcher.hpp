@@ -17,6 +17,9 @@
 
 namespace lockstep::internal {
 
+/// FrameHeader::index of an offer that has its payload with it, and of an accept that says no; else it is 0.
+inline constexpr std::uint32_t kWithPayload = 1, kRefused = 1;
+
 class Matcher {
  public:
   /// What the engine does for it.

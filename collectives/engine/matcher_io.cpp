@@ -131,7 +131,7 @@ bool Matcher::begin_frame(int peer, const FrameHeader& header) {
 bool Matcher::begin_offer(int peer, const FrameHeader& header) {
   Incoming& incoming = peers_[static_cast<std::size_t>(peer)].incoming;
   const std::uint64_t payload = header.index == 0 ? 0 : header.facts.count * size_of(header.facts.type);
-  const bool honest = header.index <= 1 && header.bytes <= kEagerBytes && header.bytes == payload;
+  const bool honest = header.index <= kWithPayload && header.bytes <= kEagerBytes && header.bytes == payload;
   if (Operation* receive = honest ? take_posted(peer, header) : nullptr; receive != nullptr) {
     take_offer(*receive, peer, header);
     return true;
@@ -152,7 +152,7 @@ bool Matcher::begin_offer(int peer, const FrameHeader& header) {
 
 /// For a receive that is posted. Without payload it is accepted once the offer is out of the way.
 void Matcher::take_offer(Operation& receive, int peer, const FrameHeader& offer) {
-  if (offer.index == 1) {
+  if (offer.index == kWithPayload) {
     if (Status fit = check_fit(receive, peer, offer); !fit.ok())
       return end(receive, std::move(fit));  // The payload is read and dropped.
     receive.received = {peer, offer.tag, offer.facts.count};

@@ -3,6 +3,8 @@
 #include <cassert>
 #include <new>
 
+#include "collectives/engine/limits.hpp"
+
 namespace lockstep::internal {
 
 PeerTable::PeerTable(Transport& transport, Channel channel, int size, int self)

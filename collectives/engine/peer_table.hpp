@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "collectives/engine/limits.hpp"
 #include "transports/transport.hpp"
 
 namespace lockstep::internal {

@@ -135,9 +135,7 @@ void Sleeper::sleep(bool in_poll, Nanos timeout) {
 void Sleeper::undeclare() {
   declare_awake(bell());
   drain_bell(bell_fd());
-  if (watched_.size() > kWatchedForASleep) return;
-  for (const Watched& entry : watched_) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, entry.fd, nullptr);
-  watched_.clear();
+  if (watched_.size() <= kWatchedForASleep) unwatch([](const Watched&) { return true; });
 }
 
 void Sleeper::wake() { internal::wake(bell(), bell_fd()); }

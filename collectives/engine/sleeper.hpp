@@ -34,6 +34,8 @@ class Sleeper {
     int fd;
     std::uint32_t events;
   };
+  Doorbell& bell();
+  int bell_fd() const;
   void want(const pollfd& entry, std::uint32_t mode);
   void list_wanted(bool others_held);
   void watch_wanted();
@@ -50,9 +52,6 @@ class Sleeper {
   Fd epoll_;
   std::vector<Watched> watched_, wanted_;
   std::vector<pollfd> beyond_links_;
-
-  Doorbell& bell();
-  int bell_fd() const;
 };
 
 }  // namespace lockstep::internal

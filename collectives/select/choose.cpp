@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/domain/pulled.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"

@@ -9,7 +9,6 @@
 // parts: PlanInUse, marks.hpp, ClosingExchange, the verdict.
 #pragma once
 
-#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>

@@ -1,7 +1,6 @@
 // The k elements of largest magnitude, found exactly in a few passes.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -1,6 +1,5 @@
 // Collectives and messages: each call becomes one of the DeviceCommunicator's, now or at the end of its
 // group.
-#include <utility>
 
 #include "integrations/nccl/arguments.hpp"
 #include "integrations/nccl/comm.hpp"

@@ -1,8 +1,6 @@
 // NCCL's element types and operators in lockstep's terms.
 #pragma once
 
-#include <cstddef>
-
 #include "integrations/nccl/abi.hpp"
 #include "lockstep/types.hpp"
 

@@ -2,7 +2,6 @@
 // Constants: https://datatracker.ietf.org/doc/html/draft-eastlake-fnv
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 

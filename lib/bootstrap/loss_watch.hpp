@@ -5,7 +5,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/session.hpp"

@@ -27,8 +27,7 @@ constexpr int kRefusalsNamed = 4;  // Their reasons are sentences.
 constexpr std::string_view kProblem = "problem";
 constexpr const char* kStartedAnew =
     "; a process that was started anew cannot join the others: start all ranks again, or give the new group "
-    "a "
-    "rendezvous of its own";
+    "a rendezvous of its own";
 
 bool all(const std::vector<bool>& bits) { return std::find(bits.begin(), bits.end(), false) == bits.end(); }
 
@@ -217,9 +216,13 @@ Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
 
 /// Which ranks are ready, after at most `patience`.
 Result<std::vector<bool>> RollCall::who_is_here(milliseconds patience) {
+  return store_.wait(member_keys(), patience);
+}
+
+std::vector<std::string> RollCall::member_keys() const {
   std::vector<std::string> keys;
   for (int rank = 0; rank < world_; ++rank) keys.push_back(member_key(rank));
-  return store_.wait(keys, patience);
+  return keys;
 }
 
 bool RollCall::all_acknowledged() {
@@ -267,11 +270,10 @@ Status RollCall::tell_apart(const Latest& other) {
   return problem;
 }
 
-Status RollCall::explain_loss(const Loss& loss) {
-  // It may have died before it came.
-  return Status(ErrorCode::peer_lost,
-                who(loss.rank, milliseconds(0)) + " was lost while the ranks met: " + loss.evidence,
-                loss.rank);
+Status RollCall::end_by(const Loss& loss) {
+  const std::string name = who(loss.rank, milliseconds(0));  // It may have died before it came.
+  return declare(
+      Status(ErrorCode::peer_lost, name + " was lost while the ranks met: " + loss.evidence, loss.rank));
 }
 
 std::string RollCall::who(int rank, milliseconds patience) {
@@ -311,9 +313,7 @@ void RollCall::report_missing(const std::vector<bool>& present, std::int64_t sec
 }
 
 Result<std::vector<Member>> RollCall::collect() {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < world_; ++rank) keys.push_back(member_key(rank));
-  auto texts = store_.get(keys, kMoment);
+  auto texts = store_.get(member_keys(), kMoment);
   if (!texts.ok()) return texts.status();
   std::vector<Member> members;
   for (int rank = 0; rank < world_; ++rank) {

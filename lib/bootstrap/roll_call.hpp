@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
 #include "lib/bootstrap/deadline.hpp"
 #include "lib/bootstrap/group_store.hpp"
@@ -57,7 +56,7 @@ class RollCall {
                                         const std::function<std::optional<Loss>()>& lost);
 
   /// The error of a start that fails by this loss, also for the others.
-  Status end_by(const Loss& loss) { return declare(explain_loss(loss)); }
+  Status end_by(const Loss& loss);
 
   /// After a failure: this rank has read it.
   void acknowledge() { (void)store_.add("acknowledged", 1); }
@@ -66,6 +65,7 @@ class RollCall {
 
  private:
   static std::string member_key(int rank) { return "member/" + std::to_string(rank); }
+  std::vector<std::string> member_keys() const;
   Status explain_second();
   Status check_terms();
   Status declare(const Status& problem);
@@ -74,7 +74,6 @@ class RollCall {
   std::vector<bool> nobody() const { return std::vector<bool>(static_cast<std::size_t>(world_)); }
   Result<std::vector<bool>> who_is_here(std::chrono::milliseconds patience);
   Status known_problem();
-  Status explain_loss(const Loss& loss);
   std::string who(int rank, std::chrono::milliseconds patience);
   std::string missing_text(const std::vector<bool>& present);
   void report_missing(const std::vector<bool>& present, std::int64_t seconds);

@@ -26,6 +26,13 @@ bool may_be_strangers(HandshakeStatus verdict) {
          verdict == HandshakeStatus::wrong_byte_order || verdict == HandshakeStatus::wrong_job;
 }
 
+StoreRequest notice_of(const Loss& loss) {
+  StoreRequest notice;
+  notice.verb = StoreVerb::lost;
+  notice.loss = loss;
+  return notice;
+}
+
 Status protocol_breach() {
   return Status(ErrorCode::unauthorized, "a request that this connection is not for");
 }
@@ -62,20 +69,15 @@ StoreServer::~StoreServer() {
   });
 }
 
-void StoreServer::report_loss(const Loss& loss) {
-  reactor_.run_there([&] {
-    reported_.emplace(loss.rank, loss);
-    for (const auto& [number, group] : groups_) {
-      if (group.watched && !numbers_itself(number)) lose(number, loss);
-    }
-  });
-}
+void StoreServer::report_loss(const Loss& loss) { report(loss, true); }
+void StoreServer::report_end(const Loss& loss) { report(loss, false); }
 
-void StoreServer::report_end(const Loss& loss) {
+void StoreServer::report(const Loss& loss, bool to_those_it_left) {
   reactor_.run_there([&] {
     reported_.emplace(loss.rank, loss);
     for (const auto& [number, group] : groups_) {
-      if (group.watched && !numbers_itself(number) && !group.left.contains(loss.rank)) lose(number, loss);
+      if (!group.watched || numbers_itself(number)) continue;
+      if (to_those_it_left || !group.left.contains(loss.rank)) lose(number, loss);
     }
   });
 }
@@ -218,12 +220,7 @@ void StoreServer::add_client(Fd socket, const HandshakeHello& hello) {
   if (hello.service != HandshakeService::watch) return;
   if (!std::exchange(group.watched, true) && !numbers_itself(hello.channel))
     group.losses.insert(reported_.begin(), reported_.end());
-  for (const auto& [rank, loss] : group.losses) {
-    StoreRequest notice;
-    notice.verb = StoreVerb::lost;
-    notice.loss = loss;
-    client.connection->send(encode(notice));
-  }
+  for (const auto& [rank, loss] : group.losses) client.connection->send(encode(notice_of(loss)));
 }
 
 /// The latest of a rank counts, but no stranger's instead of its own.
@@ -267,10 +264,7 @@ void StoreServer::suspect(const Client& client, const std::string& evidence) {
 void StoreServer::lose(std::uint64_t number, const Loss& loss) {
   Group& group = group_of(number);
   if (!group.losses.contains(loss.rank)) {
-    StoreRequest notice;
-    notice.verb = StoreVerb::lost;
-    notice.loss = loss;
-    tell(number, notice);
+    tell(number, notice_of(loss));
     group.losses.emplace(loss.rank, loss);
   }
   // Last: without memory for the rest its timer tries again.

@@ -96,6 +96,7 @@ class StoreServer {
   explicit StoreServer(StoreServerOptions options)
       : options_(std::move(options)), reactor_(Reactor::instance()), silence_(reactor_, real_env()) {}
   void open(std::vector<Fd> listeners);
+  void report(const Loss& loss, bool to_those_it_left);
   Group& group_of(std::uint64_t number);
   bool numbers_itself(std::uint64_t group) const;
   void tell(std::uint64_t group, const StoreRequest& notice);

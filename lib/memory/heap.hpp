@@ -1,7 +1,6 @@
 // Heap: the process's registered memory. lockstep::allocate and its siblings are thin covers of it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>

@@ -22,7 +22,6 @@
 #include <set>
 #include <thread>
 #include <unordered_map>
-#include <vector>
 
 #include "lib/base/config.hpp"
 #include "lib/base/status.hpp"

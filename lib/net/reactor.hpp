@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 
 #include "lib/base/env.hpp"
 #include "lib/net/fd.hpp"

@@ -45,8 +45,6 @@ struct FaultRound {
 
   bool ends_process() const;
   bool has_deadline() const { return fault == Fault::stop || fault == Fault::never_call; }
-  /// Whether the whole group ends with the part where it happens.
-  bool ends_whole() const { return split == Split::none || ends_process(); }
   bool is_in_part(int rank) const { return split != Split::halves || rank % 2 == victim % 2; }
   /// Ranks of the part where it happens, and which of them a rank of the whole is.
   int part_size() const;

@@ -5,9 +5,6 @@
 // can tell whether it may free, without counting and without knowing anybody's process number.
 #pragma once
 
-#include <atomic>
-#include <vector>
-
 #include "lib/device/backend.hpp"
 #include "lib/memory/mapping.hpp"
 

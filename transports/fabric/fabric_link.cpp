@@ -27,10 +27,10 @@ Status FabricLink::broken() const { return protocol_failure_.ok() ? wire_->failu
 Result<bool> FabricLink::tell(Kind kind, std::span<const std::byte> body) {
   Note note;
   note.kind = kind;
-  note.credits = static_cast<std::uint8_t>(read_pieces_);
+  note.credits = static_cast<std::uint8_t>(untold_reads_);
   note.bytes = static_cast<std::uint32_t>(body.size());
   auto sent = wire_->send(std::as_bytes(std::span(&note, 1)), body);
-  if (sent.ok() && *sent) read_pieces_ = 0;
+  if (sent.ok() && *sent) untold_reads_ = 0;
   return sent;
 }
 
@@ -42,7 +42,7 @@ void FabricLink::return_credits() {
     if (!told.ok() || !told.value()) return;
     untold_.pop_front();
   }
-  if (read_pieces_ >= kPieceCredits / 2) static_cast<void>(tell(Kind::credits, {}));
+  if (untold_reads_ >= kPieceCredits / 2) static_cast<void>(tell(Kind::credits, {}));
 }
 
 void FabricLink::greet() { static_cast<void>(tell(Kind::credits, {})); }
@@ -115,13 +115,13 @@ Result<bool> FabricLink::send_piece(const FrameHeader* header, std::span<const s
     FrameHeader header;
   } head;
   static_assert(sizeof head == sizeof(Note) + sizeof(FrameHeader));
-  head.note.credits = static_cast<std::uint8_t>(read_pieces_);
+  head.note.credits = static_cast<std::uint8_t>(untold_reads_);
   head.note.bytes = static_cast<std::uint32_t>(payload.size() + (header != nullptr ? sizeof *header : 0));
   if (header != nullptr) head.header = *header;
   const auto front = std::as_bytes(std::span(&head, 1));
   auto sent = wire_->send(header != nullptr ? front : front.first(sizeof(Note)), payload);
   if (!sent.ok() || !*sent) return sent;
-  read_pieces_ = 0;
+  untold_reads_ = 0;
   --credits_;
   bytes_sent_ += head.note.bytes;
   return true;

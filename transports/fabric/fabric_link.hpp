@@ -8,7 +8,6 @@
 // landings then, and the sender need not wait for them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -117,9 +116,9 @@ class FabricLink final : public Link {
 
   // Receiving.
   std::deque<Arrival> pieces_;
-  std::size_t piece_at_ = 0;     // Consumed bytes of the first piece, its notes included.
-  std::size_t read_pieces_ = 0;  // Not told to the peer yet.
-  Status given_up_;              // Nothing is received any more: some of it has no place.
+  std::size_t piece_at_ = 0;      // Consumed bytes of the first piece, its notes included.
+  std::size_t untold_reads_ = 0;  // Pieces read, of which the peer was not told yet.
+  Status given_up_;               // Nothing is received any more: some of it has no place.
   FrameHeader header_;
   bool have_header_ = false;
   Way way_ = Way::undecided;

@@ -85,7 +85,7 @@ void FabricLink::consume_piece(std::size_t bytes) {
   wire_->release(pieces_.front());
   pieces_.pop_front();
   piece_at_ = 0;
-  ++read_pieces_;
+  ++untold_reads_;
   return_credits();
 }
 

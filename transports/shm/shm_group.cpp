@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
-#include <climits>
 #include <cstdio>
 #include <string>
 #include <utility>

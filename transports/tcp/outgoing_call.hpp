@@ -5,7 +5,6 @@
 // was called says one byte more, the receipt, before anything else.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>

@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "lib/base/config.hpp"
-#include "lib/bootstrap/exchange.hpp"
 #include "lib/net/interfaces.hpp"
 #include "lib/net/stream_io.hpp"
 #include "transports/tcp/limits.hpp"

@@ -26,7 +26,6 @@
 #include "lib/bootstrap/session.hpp"
 #include "lib/net/reactor.hpp"
 #include "lib/net/silence_watch.hpp"
-#include "lib/net/stream_io.hpp"
 #include "transports/tcp/address_race.hpp"
 #include "transports/tcp/published_address.hpp"
 #include "transports/tcp/ways.hpp"

@@ -1,7 +1,6 @@
 #include "transports/tcp/switchboard_bell.hpp"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "transports/verbs/limits.hpp"
 #include "transports/verbs/verbs_wire.hpp"
 
 namespace lockstep::internal {

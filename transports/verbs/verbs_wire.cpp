@@ -7,6 +7,7 @@
 
 #include "lib/reduce/copy.hpp"
 #include "transports/fabric/limits.hpp"
+#include "transports/verbs/limits.hpp"
 
 namespace lockstep::internal {
 

@@ -4,7 +4,6 @@
 
 #include <deque>
 
-#include "transports/verbs/limits.hpp"
 #include "transports/verbs/verbs_fabric.hpp"
 
 namespace lockstep::internal {

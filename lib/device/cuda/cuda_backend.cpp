@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "lib/device/cuda/cuda_devices.hpp"
 #include "lib/device/cuda/cuda_memory.hpp"

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <variant>
 
 #include "lib/device/backend.hpp"
 #include "lib/memory/mapping.hpp"
