@@ -116,7 +116,8 @@ class JoinedSession final : public Session {
     if (launch_.store_is_served && launch_.own_numbers)
       LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kOwnNumbersKey, "1"));
     if (meeting_.client) {
-      auto watch = connect_to_server(*meeting_.client, HandshakeService::watch, deadline.left(), env);
+      auto watch =
+          connect_to_server(*meeting_.client, HandshakeService::watch, deadline.left(), env, meeting_.report);
       if (!watch.ok()) return watch.status();
       channel_ = make_tcp_loss_channel(std::move(*watch), meeting_.server_rank, board_);
     }
@@ -164,12 +165,13 @@ class JoinedSession final : public Session {
   }
 
   void end_failed_start(RollCall& roll_call, const Status& why, Env& env) {
-    roll_call.acknowledge();
+    // Who has not come in time, or is dead, need not be waited for. Nor is a store asked once more that may
+    // be late itself.
+    const bool more_will_come = why.code() != ErrorCode::timeout && why.code() != ErrorCode::peer_lost;
+    if (more_will_come) roll_call.acknowledge();
     if (channel_) channel_->leave();
     if (!meeting_.hosted) return;
     const Deadline linger(env, kFailureLinger);
-    // Who has not come in time, or is dead, need not be waited for.
-    const bool more_will_come = why.code() != ErrorCode::timeout && why.code() != ErrorCode::peer_lost;
     // Its own connections: one for requests, and one to be missed by.
     const std::size_t own = channel_ ? 2 : 1;
     while (!linger.passed() && !roll_call.all_acknowledged()) {
