@@ -1,9 +1,7 @@
 #include "lib/bootstrap/rendezvous.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "lib/base/config.hpp"
@@ -110,7 +108,7 @@ Status await_name(const std::string& host, const Deadline& start, Env& env) {
 /// Why rank 0 cannot listen, and the way out where the place is none of its host's.
 Status explain_deafness(const Status& cannot_listen, const HostPort& at) {
   std::string text = "rank 0 cannot host the meeting of the ranks: " + cannot_listen.message();
-  if (text.find(std::strerror(EADDRNOTAVAIL)) != std::string::npos)
+  if (is_elsewhere(at.host))
     text +=
         "; start rank 0 on the host that the rendezvous names, or, where the others reach it by an address "
         "that is translated on the way, give rank 0 alone tcp://0.0.0.0:" +

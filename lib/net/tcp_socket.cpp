@@ -272,6 +272,16 @@ bool is_numeric_address(const std::string& host) { return look_up({host, 0}, AI_
 
 Status check_host(const std::string& host) { return look_up({host, 0}, 0).status(); }
 
+bool is_elsewhere(const std::string& host) {
+  auto addresses = look_up({host, 0}, AI_PASSIVE);
+  if (!addresses.ok()) return false;
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+    Fd fd;
+    if (listen_on(*address, fd) != EADDRNOTAVAIL) return false;
+  }
+  return true;
+}
+
 std::string loopback_address() {
   for (const char* host : {"127.0.0.1", "::1"}) {
     if (tcp_listen({host, 0}).ok()) return host;

@@ -57,6 +57,10 @@ bool is_numeric_address(const std::string& host);
 /// Whether an address of `host` can be found; the error says why not. May ask DNS.
 Status check_host(const std::string& host);
 
+/// Whether the kernel says of every address of `host` that it is none of this machine's; false where that
+/// cannot be found out. May ask DNS.
+bool is_elsewhere(const std::string& host);
+
 /// 127.0.0.1; ::1 where this machine has only that.
 std::string loopback_address();
 

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -60,6 +61,18 @@ TEST(HostNames, APortThatAnotherHasAtOneAddressIsTaken) {
   EXPECT_EQ(tcp_listen_everywhere(at).status().message(),
             "cannot listen on " + at.text() + " (127.3.0.2): the port is already taken by process " +
                 std::to_string(getpid()) + " (host_names_test); end that process, or choose another port");
+}
+
+TEST(HostNames, AreElsewhereWhereNoAddressIsOfThisHost) {
+  EXPECT_TRUE(is_elsewhere("elsewhere.test"));
+  for (const char* host : {"several.test", "127.0.0.1", "0.0.0.0", "::", "no.such.host.invalid"})
+    EXPECT_FALSE(is_elsewhere(host)) << host;
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_FALSE(is_elsewhere("203.0.113.1")) << "without a descriptor nobody knows";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 TEST(HostNames, WhatIsWrongWithEachAddressIsSaid) {
