@@ -78,8 +78,9 @@ std::string default_job_id(const LaunchClaim& claim, const Environment& environm
   return "";
 }
 
-/// A file name that keeps `parts`, and networks, apart: readable at first, exact in the hash.
-std::string local_name(const std::string& source, const std::string& parts, const std::string& network = "") {
+/// A file name that keeps `parts`, and containers, apart: readable at first, exact in the hash.
+std::string local_name(const std::string& source, const std::string& parts,
+                       const std::string& container = "") {
   std::string readable = parts.substr(0, kReadableName);
   for (char& c : readable) {
     const bool plain =
@@ -87,7 +88,7 @@ std::string local_name(const std::string& source, const std::string& parts, cons
     if (!plain) c = '_';
   }
   std::array<char, 17> hash{};
-  const auto end = std::to_chars(hash.data(), hash.data() + hash.size(), fnv1a(parts + network), 16).ptr;
+  const auto end = std::to_chars(hash.data(), hash.data() + hash.size(), fnv1a(parts + container), 16).ptr;
   return source + "-" + readable + "-" + std::string(hash.data(), end);
 }
 
@@ -140,7 +141,7 @@ Result<std::string> torchrun_rendezvous(const LaunchClaim& claim, const Environm
   const std::string job = text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
                           text_of(environment, "MASTER_PORT") + "." +
                           text_of(environment, "TORCHELASTIC_RESTART_COUNT");
-  return "local://" + local_name("torchrun", job, process.network);
+  return "local://" + local_name("torchrun", job, process.container);
 }
 
 std::string slurm_rendezvous(const Environment& environment) {
@@ -149,10 +150,19 @@ std::string slurm_rendezvous(const Environment& environment) {
   return "tcp://" + HostPort{first_host(value_of(environment, "SLURM_STEP_NODELIST")), port}.text();
 }
 
+/// Open MPI names a job after its host and the number of mpirun's process, which may be the same in two
+/// containers; the place where mpirun listens is not. Of a job that the user named: nothing.
+std::string pmix_server(const std::string& job, const Environment& environment) {
+  static constexpr std::string_view kAnyVersion = "PMIX_SERVER_URI";
+  const auto found = environment.lower_bound(kAnyVersion);
+  const bool is_known = found != environment.end() && found->first.starts_with(kAnyVersion);
+  return is_known && job == value_of(environment, "PMIX_NAMESPACE") ? found->second : "";
+}
+
 /// Ranks of one host whose job has no name: those that one process started.
 std::string parent_rendezvous(const LaunchClaim& claim, const ProcessIds& process) {
   return "local://" + local_name(std::string(claim.source->id), "parent" + std::to_string(process.parent),
-                                 process.network);
+                                 process.container);
 }
 
 Result<std::string> find_rendezvous(const InitOptions& options, const std::optional<LaunchClaim>& claim,
@@ -165,7 +175,8 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
     return master_rendezvous(environment, 0);
   }
   if (claim && claim->on_one_host() && job.empty()) return parent_rendezvous(*claim, process);
-  if (claim && claim->on_one_host()) return "local://" + local_name(std::string(claim->source->id), job);
+  if (claim && claim->on_one_host())
+    return "local://" + local_name(std::string(claim->source->id), job, pmix_server(job, environment));
   if (claim && claim->is_slurm_step && !value_of(environment, "SLURM_STEP_NODELIST").empty())
     return slurm_rendezvous(environment);
   return configuration_error("the group has several ranks but no place to meet" +

@@ -10,8 +10,8 @@
 //
 // Where the ranks meet, when neither InitOptions nor LOCKSTEP_RENDEZVOUS says so:
 // - torchrun: its agent holds MASTER_PORT already. Ranks of one host meet at local://NAME, named from
-//   TORCHELASTIC_RUN_ID, MASTER_PORT, the network that has this port, and the restart count; ranks of several
-//   hosts at MASTER_PORT + 1 on MASTER_ADDR, where rank 0 listens.
+//   TORCHELASTIC_RUN_ID, MASTER_PORT, the container that has this port, and the restart count; ranks of
+//   several hosts at MASTER_PORT + 1 on MASTER_ADDR, where rank 0 listens.
 // - others: at MASTER_ADDR:MASTER_PORT if both are set; else at local://NAME named from the job when all
 //   ranks are on one host; else, under Slurm, at the step's first host and a port drawn from the job's
 //   number; else it is an error that asks for LOCKSTEP_RENDEZVOUS.
@@ -50,10 +50,10 @@ struct Launch {
 };
 
 struct ProcessIds {
-  int own = 0;            ///< Tells whether this process is the task that Slurm counts.
-  int parent = 0;         ///< Tells jobs of one host apart whose launcher gives them no name.
-  std::string network{};  ///< Tells containers apart that share a folder: ports and processes of both have
-                          ///< the same numbers.
+  int own = 0;              ///< Tells whether this process is the task that Slurm counts.
+  int parent = 0;           ///< Tells jobs of one host apart whose launcher gives them no name.
+  std::string container{};  ///< Tells containers apart that share a folder: ports or processes of both have
+                            ///< the same numbers.
 };
 
 Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment,

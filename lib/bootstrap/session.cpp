@@ -256,7 +256,7 @@ std::string wanted_transports(std::string_view asked) {
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
                                               const std::function<std::string(int)>& notice) {
   const Environment environment = current_environment();
-  auto launch = resolve_launch(options, environment, {getpid(), getppid(), this_network()});
+  auto launch = resolve_launch(options, environment, {getpid(), getppid(), this_container()});
   if (!launch.ok()) return launch.status();
   std::string own_notice = notice ? notice(launch->rank) : std::string();
   if (launch->world_size == 1)

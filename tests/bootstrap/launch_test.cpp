@@ -100,10 +100,10 @@ TEST(Launch, TorchrunOnOneHostMeetsLocally) {
 }
 
 // Two containers may have one /tmp, and each a torchrun with port 29500, or a first process with children.
-TEST(Launch, WhereNumbersNameThePlaceItIsAnotherInAnotherNetwork) {
+TEST(Launch, WhereNumbersNameThePlaceItIsAnotherInAnotherContainer) {
   const Environment mpich{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
-  const auto place = [](const Environment& environment, const char* network) {
-    return resolve_launch({}, environment, {4712, 4711, network}).value().rendezvous;
+  const auto place = [](const Environment& environment, const char* container) {
+    return resolve_launch({}, environment, {4712, 4711, container}).value().rendezvous;
   };
   for (const Environment& environment : {torchrun(), mpich}) {
     EXPECT_EQ(place(environment, "one"), place(environment, "one"));
@@ -145,6 +145,22 @@ TEST(Launch, OpenMpi) {
   EXPECT_EQ(launch.world_size, 2);
   EXPECT_EQ(launch.job_id, "prterun-host-99@1");
   EXPECT_EQ(launch.rendezvous.rfind("local://openmpi-prterun-host-99_1-", 0), 0u) << launch.rendezvous;
+}
+
+// Two containers of one host name may have one /tmp, and each an mpirun of one pid.
+TEST(Launch, WhereTwoMpirunsHaveOneNameTheirJobsMeetApart) {
+  const auto place = [](const std::string& server, const std::string& job) {
+    return resolve({{"OMPI_COMM_WORLD_RANK", "1"},
+                    {"OMPI_COMM_WORLD_SIZE", "2"},
+                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                    {"PMIX_NAMESPACE", "prterun-host-7@1"},
+                    {"PMIX_SERVER_URI41", "prterun-host-7@0.0;tcp4://127.0.0.1:" + server},
+                    {"LOCKSTEP_JOB_ID", job}})
+        .rendezvous;
+  };
+  EXPECT_EQ(place("4001", ""), place("4001", ""));
+  EXPECT_NE(place("4001", ""), place("4002", ""));
+  EXPECT_EQ(place("4001", "job"), place("4002", "job"));
 }
 
 TEST(Launch, WhatOneSourceLacksTheNextAdds) {
