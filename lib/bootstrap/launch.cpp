@@ -19,10 +19,11 @@
 namespace lockstep::internal {
 namespace {
 
-// Under Slurm without a rendezvous, all nodes draw one port from the job's number: above the well-known ones,
-// below the kernel's ephemeral ones.
+// Under Slurm and torchrun without a rendezvous, all nodes draw one port from the job's name: above the
+// well-known ones, below those that users give torchrun (29400, 29500 and on) and the kernel's ephemeral
+// ones. A port beside torchrun's own may be the next job's.
 constexpr std::uint64_t kFirstDrawnPort = 20'000;
-constexpr std::uint64_t kDrawnPorts = 12'000;
+constexpr std::uint64_t kDrawnPorts = 9'000;
 constexpr std::size_t kReadableName = 48;  // Of a job's name in a file name; its hash follows.
 
 Status configuration_error(std::string message) {
@@ -66,12 +67,17 @@ std::string where_from(const InitOptions& options, const std::optional<LaunchCla
 
 // ---- names -----------------------------------------------------------------------------------------------
 
+/// Agents of several hosts count restarts each for itself: one whose ranks were well counts none when it
+/// starts them again for another's. There every attempt has a port of its own, where the agents draw one.
+std::string torchrun_job(const LaunchClaim& claim, const Environment& environment) {
+  const std::string job =
+      text_of(environment, "TORCHELASTIC_RUN_ID") + "." + text_of(environment, "MASTER_PORT");
+  return claim.on_one_host() ? job + "." + text_of(environment, "TORCHELASTIC_RESTART_COUNT") : job;
+}
+
 std::string default_job_id(const LaunchClaim& claim, const Environment& environment) {
   const std::string_view id = claim.source->id;
-  if (id == "torchrun") {
-    return text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
-           text_of(environment, "TORCHELASTIC_RESTART_COUNT");
-  }
+  if (id == "torchrun") return torchrun_job(claim, environment);
   if (id == "openmpi") return text_of(environment, "PMIX_NAMESPACE");
   if (id == "slurm")
     return text_of(environment, "SLURM_JOB_ID") + "." + text_of(environment, "SLURM_STEP_ID");
@@ -115,16 +121,24 @@ std::string without_brackets(std::string host) {
   return host;
 }
 
-Result<std::string> master_rendezvous(const Environment& environment, int add_to_port) {
+std::uint16_t drawn_port(const std::string& job) {
+  return static_cast<std::uint16_t>(kFirstDrawnPort + fnv1a(job) % kDrawnPorts);
+}
+
+Result<HostPort> master_of(const Environment& environment) {
   const std::string_view text = value_of(environment, "MASTER_PORT");
   const std::optional<std::int64_t> port = parse_integer(text);
   constexpr std::int64_t kLastPort = 65'535;
-  if (!port || *port < 1 || *port > kLastPort - add_to_port) {
+  if (!port || *port < 1 || *port > kLastPort) {
     return configuration_error("MASTER_PORT=" + std::string(text) + " is not a port that can be used");
   }
-  const HostPort at{without_brackets(text_of(environment, "MASTER_ADDR")),
-                    static_cast<std::uint16_t>(*port + add_to_port)};
-  return "tcp://" + at.text();
+  return HostPort{without_brackets(text_of(environment, "MASTER_ADDR")), static_cast<std::uint16_t>(*port)};
+}
+
+Result<std::string> master_rendezvous(const Environment& environment) {
+  const auto at = master_of(environment);
+  if (!at.ok()) return at.status();
+  return "tcp://" + at.value().text();
 }
 
 /// Of the two variables that say it together, the one that was forgotten.
@@ -137,17 +151,19 @@ std::string half_of_master(const Environment& environment) {
 
 Result<std::string> torchrun_rendezvous(const LaunchClaim& claim, const Environment& environment,
                                         const ProcessIds& process) {
-  if (!claim.on_one_host()) return master_rendezvous(environment, 1);
-  const std::string job = text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
-                          text_of(environment, "MASTER_PORT") + "." +
-                          text_of(environment, "TORCHELASTIC_RESTART_COUNT");
-  return "local://" + local_name("torchrun", job, process.container);
+  const std::string job = torchrun_job(claim, environment);
+  if (claim.on_one_host()) return "local://" + local_name("torchrun", job, process.container);
+  auto at = master_of(environment);
+  if (!at.ok()) return at.status();
+  const std::uint16_t drawn = drawn_port(job);
+  at->port = drawn == at->port ? drawn + 1 : drawn;
+  return "tcp://" + at->text();
 }
 
 std::string slurm_rendezvous(const Environment& environment) {
   const std::string job = text_of(environment, "SLURM_JOB_ID") + "." + text_of(environment, "SLURM_STEP_ID");
-  const auto port = static_cast<std::uint16_t>(kFirstDrawnPort + fnv1a(job) % kDrawnPorts);
-  return "tcp://" + HostPort{first_host(value_of(environment, "SLURM_STEP_NODELIST")), port}.text();
+  const HostPort at{first_host(value_of(environment, "SLURM_STEP_NODELIST")), drawn_port(job)};
+  return "tcp://" + at.text();
 }
 
 /// Open MPI names a job after its host and the number of mpirun's process, which may be the same in two
@@ -172,7 +188,7 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
   if (auto text = text_of(environment, "LOCKSTEP_RENDEZVOUS"); !text.empty()) return text;
   if (claim && claim->source->id == "torchrun") return torchrun_rendezvous(*claim, environment, process);
   if (!value_of(environment, "MASTER_ADDR").empty() && !value_of(environment, "MASTER_PORT").empty()) {
-    return master_rendezvous(environment, 0);
+    return master_rendezvous(environment);
   }
   if (claim && claim->on_one_host() && job.empty()) return parent_rendezvous(*claim, process);
   if (claim && claim->on_one_host())

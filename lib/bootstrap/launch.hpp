@@ -9,9 +9,9 @@
 // one. Without any source the group has one rank.
 //
 // Where the ranks meet, when neither InitOptions nor LOCKSTEP_RENDEZVOUS says so:
-// - torchrun: its agent holds MASTER_PORT already. Ranks of one host meet at local://NAME, named from
-//   TORCHELASTIC_RUN_ID, MASTER_PORT, the container that has this port, and the restart count; ranks of
-//   several hosts at MASTER_PORT + 1 on MASTER_ADDR, where rank 0 listens.
+// - torchrun: its agent may hold MASTER_PORT already. Ranks of one host meet at local://NAME, named from
+//   TORCHELASTIC_RUN_ID, MASTER_PORT, the restart count and the container that has this port; ranks of
+//   several hosts on MASTER_ADDR, where rank 0 listens at a port drawn from the first two.
 // - others: at MASTER_ADDR:MASTER_PORT if both are set; else at local://NAME named from the job when all
 //   ranks are on one host; else, under Slurm, at the step's first host and a port drawn from the job's
 //   number; else it is an error that asks for LOCKSTEP_RENDEZVOUS.

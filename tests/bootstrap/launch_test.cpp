@@ -92,7 +92,7 @@ TEST(Launch, TorchrunOnOneHostMeetsLocally) {
   EXPECT_EQ(launch.rank, 3);
   EXPECT_EQ(launch.world_size, 8);
   EXPECT_EQ(launch.source, "torchrun");
-  EXPECT_EQ(launch.job_id, "none.0");
+  EXPECT_EQ(launch.job_id, "none.29500.0");
   EXPECT_EQ(launch.rendezvous.rfind("local://torchrun-none.29500.0-", 0), 0u) << launch.rendezvous;
   Environment other = torchrun();
   other["MASTER_PORT"] = "29501";
@@ -114,12 +114,41 @@ TEST(Launch, WhereNumbersNameThePlaceItIsAnotherInAnotherContainer) {
   EXPECT_EQ(place(named, "one"), place(named, "other"));
 }
 
+int port_of(const Environment& environment) {
+  const std::string place = resolve(environment).rendezvous;
+  return std::stoi(place.substr(place.rfind(':') + 1));
+}
+
+// An agent whose own ranks were well counts no restart where another's were not.
+TEST(Launch, TorchrunsAgentsMayCountRestartsEachForItself) {
+  Environment environment = torchrun();
+  environment["LOCAL_WORLD_SIZE"] = "4";
+  const Launch well = resolve(environment);
+  environment["TORCHELASTIC_RESTART_COUNT"] = "1";
+  EXPECT_EQ(resolve(environment).rendezvous, well.rendezvous);
+  EXPECT_EQ(resolve(environment).job_id, well.job_id);
+  environment["MASTER_PORT"] = "29501";  // Another job, or attempt.
+  EXPECT_NE(resolve(environment).rendezvous, well.rendezvous);
+  EXPECT_NE(resolve(environment).job_id, well.job_id);
+}
+
 TEST(Launch, TorchrunOnSeveralHostsLeavesTheAgentsPortAlone) {
   Environment environment = torchrun();
   environment["LOCAL_WORLD_SIZE"] = "4";
-  EXPECT_EQ(resolve(environment).rendezvous, "tcp://localhost:29501");
-  environment["MASTER_PORT"] = "65535";
-  EXPECT_EQ(refuse(environment), "MASTER_PORT=65535 is not a port that can be used");
+  EXPECT_EQ(resolve(environment).rendezvous, "tcp://localhost:" + std::to_string(port_of(environment)));
+  // Two jobs of one name may have agents side by side.
+  std::set<int> ports;
+  for (int agent = 29'400; agent < 29'600; ++agent) {
+    environment["MASTER_PORT"] = std::to_string(agent);
+    ports.insert(port_of(environment));
+  }
+  EXPECT_EQ(ports.size(), 200u);
+  EXPECT_TRUE(*ports.begin() >= 20'000 && *ports.rbegin() < 29'400)
+      << *ports.begin() << ' ' << *ports.rbegin();
+  for (int agent = 20'000; agent < 29'400; ++agent) {
+    environment["MASTER_PORT"] = std::to_string(agent);
+    EXPECT_NE(port_of(environment), agent);
+  }
   environment["MASTER_PORT"] = "0";
   EXPECT_EQ(refuse(environment), "MASTER_PORT=0 is not a port that can be used");
   environment["MASTER_PORT"] = "9223372036854775807";
@@ -213,7 +242,7 @@ TEST(Launch, TheNumberOfRanksOnThisHostMayBeSaidBesideAnyLauncher) {
   EXPECT_EQ(resolve(plain).rendezvous.rfind("local://env-parent4711-", 0), 0u);
   Environment several = torchrun();
   several["LOCKSTEP_LOCAL_WORLD_SIZE"] = "4";
-  EXPECT_EQ(resolve(several).rendezvous, "tcp://localhost:29501");
+  EXPECT_EQ(resolve(several).rendezvous, "tcp://localhost:" + std::to_string(port_of(several)));
   Environment step = slurm_step();
   step["LOCKSTEP_LOCAL_WORLD_SIZE"] = "6";
   EXPECT_EQ(resolve(step).rendezvous.rfind("local://slurm-1234.0-", 0), 0u);
