@@ -244,8 +244,8 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   launch.rank = *rank;
   launch.world_size = *size;
   launch.source = claim ? std::string(claim->source->name) : "explicit arguments";
-  launch.store_is_served =
-      value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty();
+  if (value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty())
+    launch.served_by = "the launcher";
   launch.own_numbers = options.rank && (text_of(environment, "LOCKSTEP_RANK") != std::to_string(*rank) ||
                                         text_of(environment, "LOCKSTEP_WORLD_SIZE") != std::to_string(*size));
   if (launch.world_size == 1) return launch;
@@ -256,7 +256,7 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
       claim && launch.job_id.empty() && launch.rendezvous == parent_rendezvous(*claim, process);
   if (launch.rendezvous.starts_with(kServedScheme)) {
     launch.rendezvous.replace(0, kServedScheme.size(), "tcp://");
-    launch.store_is_served = true;
+    launch.served_by = "the job's Rendezvous";
   }
   return launch;
 }

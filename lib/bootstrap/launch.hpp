@@ -39,10 +39,12 @@ Environment current_environment();
 struct Launch {
   int rank = 0;
   int world_size = 1;
-  std::string source;            ///< "torchrun", "explicit arguments", "single process" ...
-  std::string rendezvous;        ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
-                                 ///< local://name. Empty for a single process.
-  bool store_is_served = false;  ///< Somebody listens at the rendezvous already; else rank 0 has to.
+  std::string source;      ///< "torchrun", "explicit arguments", "single process" ...
+  std::string rendezvous;  ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
+                           ///< local://name. Empty for a single process.
+  /// Who listens at the rendezvous already: "the launcher". Empty where rank 0 has to.
+  std::string served_by;
+  bool is_served() const { return !served_by.empty(); }
   bool own_numbers = false;  ///< The caller gave a rank that is not lockstep-run's number of this process.
   std::string job_id;        ///< May be empty.
   /// For lack of a job's name: ranks with another parent would meet elsewhere.

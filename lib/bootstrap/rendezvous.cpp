@@ -159,14 +159,14 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
   LOCKSTEP_RETURN_IF_ERROR(check_security(*at, secret));
   Meeting meeting;
   StoreClientOptions client{*at,
-                            launch.store_is_served ? "the launcher" : "rank 0",
+                            launch.is_served() ? launch.served_by : "rank 0",
                             make_handshake_key(launch.job_id, secret),
                             launch.rank,
                             launch.world_size,
                             process_token(),
                             group};
-  if (!launch.store_is_served) meeting.server_rank = 0;
-  meeting.report = make_report(launch, launch.store_is_served ? 0 : 1, env);
+  if (!launch.is_served()) meeting.server_rank = 0;
+  meeting.report = make_report(launch, launch.is_served() ? 0 : 1, env);
   const bool serves = launch.rank == meeting.server_rank;
   if (serves) LOCKSTEP_RETURN_IF_ERROR(await_name(at->host, deadline, env));
   const bool hidden = is_name_of_loopback(at->host);

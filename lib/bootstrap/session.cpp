@@ -85,8 +85,7 @@ class JoinedSession final : public Session {
   }
   void leave() override {
     channel_->leave();
-    if (launch_.store_is_served)
-      StoreServer::leave_here(meeting_.client->server, store_.number(), launch_.rank);
+    if (launch_.is_served()) StoreServer::leave_here(meeting_.client->server, store_.number(), launch_.rank);
   }
 
  private:
@@ -95,7 +94,7 @@ class JoinedSession final : public Session {
   bool tell_server_here(const Loss& own) {
     if (meeting_.hosted)
       return StoreServer::lose_here(meeting_.hosted->server().address(), store_.number(), own);
-    return launch_.store_is_served && StoreServer::lose_here(meeting_.client->server, store_.number(), own);
+    return launch_.is_served() && StoreServer::lose_here(meeting_.client->server, store_.number(), own);
   }
 
   /// Rank 0 may have met the others and failed since: of this the session hears when its store has ended.
@@ -113,7 +112,7 @@ class JoinedSession final : public Session {
 
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {
     LOCKSTEP_RETURN_IF_ERROR(roll_call.arrive());
-    if (launch_.store_is_served && launch_.own_numbers)
+    if (launch_.is_served() && launch_.own_numbers)
       LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kOwnNumbersKey, "1"));
     if (meeting_.client) {
       auto watch =
@@ -121,7 +120,7 @@ class JoinedSession final : public Session {
       if (!watch.ok()) return watch.status();
       channel_ = make_tcp_loss_channel(std::move(*watch), meeting_.server_rank, board_);
     }
-    if (launch_.store_is_served && StoreServer::is_here(meeting_.client->server))
+    if (launch_.is_served() && StoreServer::is_here(meeting_.client->server))
       LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kServerKey, std::to_string(launch_.rank)));
     LOCKSTEP_RETURN_IF_ERROR(roll_call.publish());
     auto members = roll_call.await_all(deadline, [this] { return board_->first(); });
@@ -129,7 +128,7 @@ class JoinedSession final : public Session {
     members_ = std::move(*members);
     LOCKSTEP_RETURN_IF_ERROR(check_transports(members_));
     if (!channel_) channel_ = make_store_loss_channel(store(), launch_.rank, members_, board_);
-    if (launch_.store_is_served) LOCKSTEP_RETURN_IF_ERROR(find_server());
+    if (launch_.is_served()) LOCKSTEP_RETURN_IF_ERROR(find_server());
     return meeting_.client ? Status() : agree_on_secret(roll_call, deadline);
   }
 

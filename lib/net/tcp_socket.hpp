@@ -15,11 +15,14 @@
 
 namespace lockstep::internal {
 
-/// A name or address, without the brackets of IPv6, and a port.
+inline constexpr char kBetweenHosts = ',';
+
+/// A name or address, without the brackets of IPv6, and a port. Several of one host may stand there: they
+/// count as one name that has all their addresses.
 struct HostPort {
   std::string host;
   std::uint16_t port = 0;
-  /// "10.0.0.1:5000", "[::1]:5000".
+  /// "10.0.0.1:5000", "[::1]:5000", "[fd00::1,10.0.0.1]:5000".
   std::string text() const;
 };
 
@@ -27,9 +30,9 @@ struct HostPort {
 Result<HostPort> parse_host_port(std::string_view text);
 
 /// Listens on every address of `at.host` that can be bound here, on one port: whoever looks the name up may
-/// take any of them, and hosts differ in what they find first. At least one socket. Port 0 takes a free one
-/// (see local_address). A port that is taken is an error that names the process which holds it, where /proc
-/// may be read. "::" hears IPv4 too.
+/// take any of them, and hosts differ in what they find first. At least one socket. Port 0 takes one that is
+/// free at all of them (see local_address). A port that is taken is an error that names the process which
+/// holds it, where /proc may be read. "::" hears IPv4 too.
 Result<std::vector<Fd>> tcp_listen_everywhere(const HostPort& at);
 
 /// As tcp_listen_everywhere, of a host that is an address and so has one.

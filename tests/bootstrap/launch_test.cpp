@@ -53,7 +53,7 @@ TEST(Launch, LockstepRun) {
   EXPECT_EQ(launch.rank, 2);
   EXPECT_EQ(launch.world_size, 4);
   EXPECT_EQ(launch.rendezvous, "tcp://127.0.0.1:4000");
-  EXPECT_TRUE(launch.store_is_served);
+  EXPECT_TRUE(launch.is_served());
   EXPECT_EQ(launch.job_id, "j");
   EXPECT_EQ(launch.source, "lockstep-run");
 }
@@ -66,10 +66,10 @@ TEST(Launch, APlaceThatTheProgramNamesIsServedByRank0UnlessItSaysOtherwise) {
                                 {"LOCKSTEP_STORE", "launcher"}};
   InitOptions options;
   options.rendezvous = "tcp://127.0.0.1:5000";
-  EXPECT_FALSE(resolve(environment, options).store_is_served);
+  EXPECT_FALSE(resolve(environment, options).is_served());
   options.rendezvous = "served://127.0.0.1:5000";
   const Launch launch = resolve(environment, options);
-  EXPECT_TRUE(launch.store_is_served);
+  EXPECT_TRUE(launch.is_served());
   EXPECT_EQ(launch.rendezvous, "tcp://127.0.0.1:5000");
 }
 
@@ -221,7 +221,7 @@ TEST(Launch, PlainVariables) {
   const Launch launch =
       resolve({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "5000"}});
   EXPECT_EQ(launch.rendezvous, "tcp://[::1]:5000");
-  EXPECT_FALSE(launch.store_is_served);
+  EXPECT_FALSE(launch.is_served());
   EXPECT_EQ(resolve({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[::1]"}, {"MASTER_PORT", "5000"}})
                 .rendezvous,
             "tcp://[::1]:5000");

@@ -84,6 +84,22 @@ TEST_P(TcpSessionTest, MissingHostIsNamed) {
       << line;
 }
 
+TEST_P(TcpSessionTest, WhoShouldServeIsNamedAsItIsCalled) {
+  const std::string at = rendezvous_.substr(6);
+  Environment served = environment(0, 2), launched = served;
+  served["LOCKSTEP_RENDEZVOUS"] = "served://" + at;
+  launched["LOCKSTEP_STORE"] = "launcher";
+  EXPECT_EQ(
+      start(served, 300)
+          .read_line()
+          .rfind("error 4 culprit -1: the job's Rendezvous is missing after 0 s: the store at " + at, 0),
+      0u);
+  EXPECT_EQ(start(launched, 300)
+                .read_line()
+                .rfind("error 4 culprit -1: the launcher is missing after 0 s: the store at " + at, 0),
+            0u);
+}
+
 TEST_P(TcpSessionTest, AnotherJobAtTheAddressIsNoticed) {
   StoreServerOptions options;
   options.key = make_handshake_key("theirs", "s3cret");
