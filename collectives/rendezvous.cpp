@@ -14,10 +14,11 @@ namespace {
 
 using internal::Result;
 
-// Those that the ranks have not reached share the time of an attempt.
-constexpr std::size_t kAddressesTold = 4;
+// What users keep in places of 64 bytes, as an ncclUniqueId has: "served://[]:65535" and this. One full
+// address of IPv6 fits, or three of IPv4.
+constexpr std::size_t kLongestHost = 46;
 
-/// Best first, as one host.
+/// Best first, as one host; those that fit.
 Result<std::string> own_addresses() {
   auto available = internal::interface_addresses();
   if (!available.ok()) return available.status();
@@ -25,10 +26,12 @@ Result<std::string> own_addresses() {
   auto usable = internal::usable_interfaces(*available, filter);
   if (!usable.ok() && !filter.text.empty()) return usable.status();
   if (!usable.ok() || usable->empty()) return internal::loopback_address();
-  if (usable->size() > kAddressesTold) usable->resize(kAddressesTold);
   std::string host;
-  for (const auto& one : *usable)
-    host += (host.empty() ? "" : std::string(1, internal::kBetweenHosts)) + one.address;
+  for (const auto& one : *usable) {
+    if (host.size() + 1 + one.address.size() > kLongestHost) continue;
+    if (!host.empty()) host += internal::kBetweenHosts;
+    host += one.address;
+  }
   return host;
 }
 

@@ -18,7 +18,7 @@ class StoreServer;
 class LOCKSTEP_API Rendezvous {
  public:
   /// `job_id` and `secret` are those of the ranks' InitOptions; the secret may not be empty. It is
-  /// served at up to four addresses that peers may connect to (LOCKSTEP_IFNAME chooses), at loopback where
+  /// served at the best addresses that peers may connect to (LOCKSTEP_IFNAME chooses), at loopback where
   /// there is no other. Throws Error.
   Rendezvous(const std::string& job_id, const std::string& secret);
   Rendezvous(Rendezvous&&) noexcept;
@@ -26,7 +26,7 @@ class LOCKSTEP_API Rendezvous {
   ~Rendezvous();
 
   /// For InitOptions::rendezvous of every rank, which tries the addresses in turn: "served://10.0.0.1:4711",
-  /// "served://[10.0.0.1,fd00::1]:4711".
+  /// "served://[10.0.0.1,fd00::1]:4711". At most 63 characters.
   const std::string& address() const noexcept { return address_; }
 
  private:
