@@ -118,7 +118,9 @@ Result<Fd> connect_to(const Address& address, const std::string& to, Nanos until
   int error = connect(fd.get(), &*address, address.bytes) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) error = finish_connect(fd, until, env);
   if (error == 0 && calls_itself(fd, *address)) error = ECONNREFUSED;
-  if (error == ETIMEDOUT) return Status(ErrorCode::timeout, "no answer from " + to);
+  if (error == ETIMEDOUT)
+    return Status(ErrorCode::timeout, "no answer from " + to +
+                                          " (its host is down or busy, or a firewall keeps the port closed)");
   if (error != 0) return system_error("cannot connect to " + to, error);
   set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
   return fd;
