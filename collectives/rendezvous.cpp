@@ -14,14 +14,25 @@ namespace {
 
 using internal::Result;
 
-Result<std::string> own_address() {
+// What users keep in places of 64 bytes, as an ncclUniqueId has: "served://[]:65535" and this. One full
+// address of IPv6 fits, or three of IPv4.
+constexpr std::size_t kLongestHost = 46;
+
+/// Best first, as one host; those that fit.
+Result<std::string> own_addresses() {
   auto available = internal::interface_addresses();
   if (!available.ok()) return available.status();
   const internal::InterfaceFilter filter = internal::interface_filter_from_environment();
   auto usable = internal::usable_interfaces(*available, filter);
-  if (usable.ok() && !usable->empty()) return usable->front().address;
   if (!usable.ok() && !filter.text.empty()) return usable.status();
-  return internal::loopback_address();
+  if (!usable.ok() || usable->empty()) return internal::loopback_address();
+  std::string host;
+  for (const auto& one : *usable) {
+    if (host.size() + 1 + one.address.size() > kLongestHost) continue;
+    if (!host.empty()) host += internal::kBetweenHosts;
+    host += one.address;
+  }
+  return host;
 }
 
 }  // namespace
@@ -30,7 +41,7 @@ Rendezvous::Rendezvous(const std::string& job_id, const std::string& secret) {
   internal::refuse_in_forked_child();
   if (secret.empty()) throw Error(ErrorCode::invalid_argument, "a served rendezvous needs a secret");
   internal::check_environment().throw_if_error();
-  auto host = own_address();
+  auto host = own_addresses();
   host.status().throw_if_error();
   internal::StoreServerOptions options;
   options.at = {*host, 0};

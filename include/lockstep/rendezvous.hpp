@@ -17,14 +17,16 @@ class StoreServer;
 /// there. Movable. Not thread-safe.
 class LOCKSTEP_API Rendezvous {
  public:
-  /// `job_id` and `secret` are those of the ranks' InitOptions; the secret may not be empty. The address is
-  /// the first that peers may connect to (LOCKSTEP_IFNAME), loopback where there is no other. Throws Error.
+  /// `job_id` and `secret` are those of the ranks' InitOptions; the secret may not be empty. It is
+  /// served at the best addresses that peers may connect to (LOCKSTEP_IFNAME chooses), at loopback where
+  /// there is no other. Throws Error.
   Rendezvous(const std::string& job_id, const std::string& secret);
   Rendezvous(Rendezvous&&) noexcept;
   Rendezvous& operator=(Rendezvous&&) noexcept;
   ~Rendezvous();
 
-  /// For InitOptions::rendezvous of every rank: "served://10.0.0.1:4711".
+  /// For InitOptions::rendezvous of every rank, which tries the addresses in turn: "served://10.0.0.1:4711",
+  /// "served://[10.0.0.1,fd00::1]:4711". At most 63 characters.
   const std::string& address() const noexcept { return address_; }
 
  private:

@@ -49,16 +49,20 @@ class ContentLock {
   Result<bool> held_;
 };
 
+Status locked(const std::string& path) {
+  return Status(ErrorCode::timeout, "another process keeps the store in " + path + " locked: is it stopped?");
+}
+
 /// Calls `attempt` until it is true, or time is over.
 template <typename Attempt>
-Status try_until(const Deadline& deadline, const std::string& path, Attempt attempt) {
+Status try_until(const Deadline& deadline, const std::string& path, Attempt attempt,
+                 const WhileWaiting& while_waiting = {}) {
   for (auto pause = kFirstTry;; pause = std::min(2 * pause, kSlowestTry)) {
     const Result<bool> done = attempt();
     if (!done.ok()) return done.status();
     if (done.value()) return Status();
-    if (deadline.passed())
-      return Status(ErrorCode::timeout,
-                    "another process keeps the store in " + path + " locked: is it stopped?");
+    if (deadline.passed()) return locked(path);
+    if (while_waiting) while_waiting(locked(path));
     sleep_for(std::min<std::chrono::microseconds>(pause, deadline.left()));
   }
 }
@@ -98,8 +102,8 @@ std::string header(std::uint64_t committed) {
 
 class FileStore final : public Store {
  public:
-  FileStore(Fd file, std::string path, Env& env)
-      : file_(std::move(file)), path_(std::move(path)), env_(env) {}
+  FileStore(Fd file, std::string path, Env& env, WhileWaiting while_waiting)
+      : file_(std::move(file)), path_(std::move(path)), env_(env), while_waiting_(std::move(while_waiting)) {}
   ~FileStore() override;
 
   Status set(std::span<const Entry> entries) override {
@@ -156,13 +160,17 @@ class FileStore final : public Store {
     if (owner_ != getpid()) return forked_child_error();
     const auto patience = patience_at(env_.now(), kStorePatience);
     const Deadline deadline(env_, on_reactor_thread() ? std::chrono::milliseconds(0) : patience);
-    return try_until(deadline, path_, [&]() -> Result<bool> {
+    const auto attempt = [&]() -> Result<bool> {
       std::lock_guard lock(mutex_);
       const ContentLock content(file_, kind);
       if (!content.held().ok() || !content.held().value()) return content.held();
       LOCKSTEP_RETURN_IF_ERROR(catch_up());
       LOCKSTEP_RETURN_IF_ERROR(use());
       return true;
+    };
+    const Deadline late(env_, kLateAfter);
+    return try_until(deadline, path_, attempt, [&](const Status& why) {
+      if (while_waiting_ && late.passed() && is_patient(env_.now())) while_waiting_(why);
     });
   }
 
@@ -223,6 +231,7 @@ class FileStore final : public Store {
   const Fd file_;
   const std::string path_;
   Env& env_;
+  const WhileWaiting while_waiting_;
   const pid_t owner_ = getpid();
   std::mutex mutex_;
   StoreTable table_;
@@ -290,7 +299,7 @@ FileStore::~FileStore() {
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chrono::milliseconds timeout,
-                                               Env& env) {
+                                               Env& env, const WhileWaiting& while_waiting) {
   const Deadline deadline(env, timeout);
   for (;;) {
     Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -298,7 +307,8 @@ Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chr
     LOCKSTEP_RETURN_IF_ERROR(check_private(file, path));
     auto joined = join_users(file, path, deadline);
     if (!joined.ok()) return joined.status();
-    if (*joined) return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(file), path, env));
+    if (*joined)
+      return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(file), path, env, while_waiting));
   }
 }
 

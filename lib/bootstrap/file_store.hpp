@@ -20,6 +20,6 @@ namespace lockstep::internal {
 /// belongs to another user or is open to others is left as it is, and is an error. On a reactor's thread no
 /// call waits: where another has the file locked, it ends with ErrorCode::timeout at once.
 Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chrono::milliseconds timeout,
-                                               Env& env);
+                                               Env& env, const WhileWaiting& while_waiting = {});
 
 }  // namespace lockstep::internal

@@ -19,10 +19,11 @@
 namespace lockstep::internal {
 namespace {
 
-// Under Slurm without a rendezvous, all nodes draw one port from the job's number: above the well-known ones,
-// below the kernel's ephemeral ones.
+// Under Slurm and torchrun without a rendezvous, all nodes draw one port from the job's name: above the
+// well-known ones, below those that users give torchrun (29400, 29500 and on) and the kernel's ephemeral
+// ones. A port beside torchrun's own may be the next job's.
 constexpr std::uint64_t kFirstDrawnPort = 20'000;
-constexpr std::uint64_t kDrawnPorts = 12'000;
+constexpr std::uint64_t kDrawnPorts = 9'000;
 constexpr std::size_t kReadableName = 48;  // Of a job's name in a file name; its hash follows.
 
 Status configuration_error(std::string message) {
@@ -66,20 +67,26 @@ std::string where_from(const InitOptions& options, const std::optional<LaunchCla
 
 // ---- names -----------------------------------------------------------------------------------------------
 
+/// Agents of several hosts count restarts each for itself: one whose ranks were well counts none when it
+/// starts them again for another's. There every attempt has a port of its own, where the agents draw one.
+std::string torchrun_job(const LaunchClaim& claim, const Environment& environment) {
+  const std::string job =
+      text_of(environment, "TORCHELASTIC_RUN_ID") + "." + text_of(environment, "MASTER_PORT");
+  return claim.on_one_host() ? job + "." + text_of(environment, "TORCHELASTIC_RESTART_COUNT") : job;
+}
+
 std::string default_job_id(const LaunchClaim& claim, const Environment& environment) {
   const std::string_view id = claim.source->id;
-  if (id == "torchrun") {
-    return text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
-           text_of(environment, "TORCHELASTIC_RESTART_COUNT");
-  }
+  if (id == "torchrun") return torchrun_job(claim, environment);
   if (id == "openmpi") return text_of(environment, "PMIX_NAMESPACE");
   if (id == "slurm")
     return text_of(environment, "SLURM_JOB_ID") + "." + text_of(environment, "SLURM_STEP_ID");
   return "";
 }
 
-/// A file name that keeps `parts`, and networks, apart: readable at first, exact in the hash.
-std::string local_name(const std::string& source, const std::string& parts, const std::string& network = "") {
+/// A file name that keeps `parts`, and containers, apart: readable at first, exact in the hash.
+std::string local_name(const std::string& source, const std::string& parts,
+                       const std::string& container = "") {
   std::string readable = parts.substr(0, kReadableName);
   for (char& c : readable) {
     const bool plain =
@@ -87,7 +94,7 @@ std::string local_name(const std::string& source, const std::string& parts, cons
     if (!plain) c = '_';
   }
   std::array<char, 17> hash{};
-  const auto end = std::to_chars(hash.data(), hash.data() + hash.size(), fnv1a(parts + network), 16).ptr;
+  const auto end = std::to_chars(hash.data(), hash.data() + hash.size(), fnv1a(parts + container), 16).ptr;
   return source + "-" + readable + "-" + std::string(hash.data(), end);
 }
 
@@ -114,16 +121,24 @@ std::string without_brackets(std::string host) {
   return host;
 }
 
-Result<std::string> master_rendezvous(const Environment& environment, int add_to_port) {
+std::uint16_t drawn_port(const std::string& job) {
+  return static_cast<std::uint16_t>(kFirstDrawnPort + fnv1a(job) % kDrawnPorts);
+}
+
+Result<HostPort> master_of(const Environment& environment) {
   const std::string_view text = value_of(environment, "MASTER_PORT");
   const std::optional<std::int64_t> port = parse_integer(text);
   constexpr std::int64_t kLastPort = 65'535;
-  if (!port || *port < 1 || *port > kLastPort - add_to_port) {
+  if (!port || *port < 1 || *port > kLastPort) {
     return configuration_error("MASTER_PORT=" + std::string(text) + " is not a port that can be used");
   }
-  const HostPort at{without_brackets(text_of(environment, "MASTER_ADDR")),
-                    static_cast<std::uint16_t>(*port + add_to_port)};
-  return "tcp://" + at.text();
+  return HostPort{without_brackets(text_of(environment, "MASTER_ADDR")), static_cast<std::uint16_t>(*port)};
+}
+
+Result<std::string> master_rendezvous(const Environment& environment) {
+  const auto at = master_of(environment);
+  if (!at.ok()) return at.status();
+  return "tcp://" + at.value().text();
 }
 
 /// Of the two variables that say it together, the one that was forgotten.
@@ -136,23 +151,34 @@ std::string half_of_master(const Environment& environment) {
 
 Result<std::string> torchrun_rendezvous(const LaunchClaim& claim, const Environment& environment,
                                         const ProcessIds& process) {
-  if (!claim.on_one_host()) return master_rendezvous(environment, 1);
-  const std::string job = text_of(environment, "TORCHELASTIC_RUN_ID") + "." +
-                          text_of(environment, "MASTER_PORT") + "." +
-                          text_of(environment, "TORCHELASTIC_RESTART_COUNT");
-  return "local://" + local_name("torchrun", job, process.network);
+  const std::string job = torchrun_job(claim, environment);
+  if (claim.on_one_host()) return "local://" + local_name("torchrun", job, process.container);
+  auto at = master_of(environment);
+  if (!at.ok()) return at.status();
+  const std::uint16_t drawn = drawn_port(job);
+  at->port = drawn == at->port ? drawn + 1 : drawn;
+  return "tcp://" + at->text();
 }
 
 std::string slurm_rendezvous(const Environment& environment) {
   const std::string job = text_of(environment, "SLURM_JOB_ID") + "." + text_of(environment, "SLURM_STEP_ID");
-  const auto port = static_cast<std::uint16_t>(kFirstDrawnPort + fnv1a(job) % kDrawnPorts);
-  return "tcp://" + HostPort{first_host(value_of(environment, "SLURM_STEP_NODELIST")), port}.text();
+  const HostPort at{first_host(value_of(environment, "SLURM_STEP_NODELIST")), drawn_port(job)};
+  return "tcp://" + at.text();
+}
+
+/// Open MPI names a job after its host and the number of mpirun's process, which may be the same in two
+/// containers; the place where mpirun listens is not. Of a job that the user named: nothing.
+std::string pmix_server(const std::string& job, const Environment& environment) {
+  static constexpr std::string_view kAnyVersion = "PMIX_SERVER_URI";
+  const auto found = environment.lower_bound(kAnyVersion);
+  const bool is_known = found != environment.end() && found->first.starts_with(kAnyVersion);
+  return is_known && job == value_of(environment, "PMIX_NAMESPACE") ? found->second : "";
 }
 
 /// Ranks of one host whose job has no name: those that one process started.
 std::string parent_rendezvous(const LaunchClaim& claim, const ProcessIds& process) {
   return "local://" + local_name(std::string(claim.source->id), "parent" + std::to_string(process.parent),
-                                 process.network);
+                                 process.container);
 }
 
 Result<std::string> find_rendezvous(const InitOptions& options, const std::optional<LaunchClaim>& claim,
@@ -162,10 +188,11 @@ Result<std::string> find_rendezvous(const InitOptions& options, const std::optio
   if (auto text = text_of(environment, "LOCKSTEP_RENDEZVOUS"); !text.empty()) return text;
   if (claim && claim->source->id == "torchrun") return torchrun_rendezvous(*claim, environment, process);
   if (!value_of(environment, "MASTER_ADDR").empty() && !value_of(environment, "MASTER_PORT").empty()) {
-    return master_rendezvous(environment, 0);
+    return master_rendezvous(environment);
   }
   if (claim && claim->on_one_host() && job.empty()) return parent_rendezvous(*claim, process);
-  if (claim && claim->on_one_host()) return "local://" + local_name(std::string(claim->source->id), job);
+  if (claim && claim->on_one_host())
+    return "local://" + local_name(std::string(claim->source->id), job, pmix_server(job, environment));
   if (claim && claim->is_slurm_step && !value_of(environment, "SLURM_STEP_NODELIST").empty())
     return slurm_rendezvous(environment);
   return configuration_error("the group has several ranks but no place to meet" +
@@ -217,9 +244,8 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   launch.rank = *rank;
   launch.world_size = *size;
   launch.source = claim ? std::string(claim->source->name) : "explicit arguments";
-  launch.store_is_served =
-      value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty();
-  if (launch.store_is_served) launch.server = "the launcher";
+  if (value_of(environment, "LOCKSTEP_STORE") == "launcher" && options.rendezvous.empty())
+    launch.served_by = "the launcher";
   launch.own_numbers = options.rank && (text_of(environment, "LOCKSTEP_RANK") != std::to_string(*rank) ||
                                         text_of(environment, "LOCKSTEP_WORLD_SIZE") != std::to_string(*size));
   if (launch.world_size == 1) return launch;
@@ -230,8 +256,7 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
       claim && launch.job_id.empty() && launch.rendezvous == parent_rendezvous(*claim, process);
   if (launch.rendezvous.starts_with(kServedScheme)) {
     launch.rendezvous.replace(0, kServedScheme.size(), "tcp://");
-    launch.store_is_served = true;
-    launch.server = "the server of the rendezvous";
+    launch.served_by = "the job's Rendezvous";
   }
   return launch;
 }

@@ -9,9 +9,9 @@
 // one. Without any source the group has one rank.
 //
 // Where the ranks meet, when neither InitOptions nor LOCKSTEP_RENDEZVOUS says so:
-// - torchrun: its agent holds MASTER_PORT already. Ranks of one host meet at local://NAME, named from
-//   TORCHELASTIC_RUN_ID, MASTER_PORT, the network that has this port, and the restart count; ranks of several
-//   hosts at MASTER_PORT + 1 on MASTER_ADDR, where rank 0 listens.
+// - torchrun: its agent may hold MASTER_PORT already. Ranks of one host meet at local://NAME, named from
+//   TORCHELASTIC_RUN_ID, MASTER_PORT, the restart count and the container that has this port; ranks of
+//   several hosts on MASTER_ADDR, where rank 0 listens at a port drawn from the first two.
 // - others: at MASTER_ADDR:MASTER_PORT if both are set; else at local://NAME named from the job when all
 //   ranks are on one host; else, under Slurm, at the step's first host and a port drawn from the job's
 //   number; else it is an error that asks for LOCKSTEP_RENDEZVOUS.
@@ -39,11 +39,12 @@ Environment current_environment();
 struct Launch {
   int rank = 0;
   int world_size = 1;
-  std::string source;            ///< "torchrun", "explicit arguments", "single process" ...
-  std::string rendezvous;        ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
-                                 ///< local://name. Empty for a single process.
-  bool store_is_served = false;  ///< Somebody listens at the rendezvous already; else rank 0 has to.
-  std::string server = "rank 0";  ///< Who listens there, for messages.
+  std::string source;      ///< "torchrun", "explicit arguments", "single process" ...
+  std::string rendezvous;  ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
+                           ///< local://name. Empty for a single process.
+  /// Who listens at the rendezvous already: "the launcher". Empty where rank 0 has to.
+  std::string served_by;
+  bool is_served() const { return !served_by.empty(); }
   bool own_numbers = false;  ///< The caller gave a rank that is not lockstep-run's number of this process.
   std::string job_id;        ///< May be empty.
   /// For lack of a job's name: ranks with another parent would meet elsewhere.
@@ -51,10 +52,10 @@ struct Launch {
 };
 
 struct ProcessIds {
-  int own = 0;            ///< Tells whether this process is the task that Slurm counts.
-  int parent = 0;         ///< Tells jobs of one host apart whose launcher gives them no name.
-  std::string network{};  ///< Tells containers apart that share a folder: ports and processes of both have
-                          ///< the same numbers.
+  int own = 0;              ///< Tells whether this process is the task that Slurm counts.
+  int parent = 0;           ///< Tells jobs of one host apart whose launcher gives them no name.
+  std::string container{};  ///< Tells containers apart that share a folder: ports or processes of both have
+                            ///< the same numbers.
 };
 
 Result<Launch> resolve_launch(const InitOptions& options, const Environment& environment,

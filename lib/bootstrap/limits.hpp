@@ -33,6 +33,8 @@ inline constexpr std::chrono::milliseconds kAcceptPause{50};
 /// How long a call waits for a store whose server, or whose file's lock, is not to be had: the process that
 /// keeps it is alive, but may be busy.
 inline constexpr std::chrono::milliseconds kStorePatience{10'000};
+/// After so long it is spoken of.
+inline constexpr std::chrono::milliseconds kLateAfter{5'000};
 
 /// A key is a name, not data.
 inline constexpr std::size_t kMaxKeyBytes = 1 << 10;

@@ -136,18 +136,18 @@ bool has_ended(const Member& member) {
   return poll(&entry, 1, 0) > 0;
 }
 
-std::string this_network() {
+std::string this_container() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   // Where there is no boot id to tell machines apart, their names have to.
   if (boot.empty()) boot = this_host_name();
-  return boot + " " + link_target("/proc/self/ns/net");
+  return boot + " " + link_target("/proc/self/ns/net") + " " + link_target("/proc/self/ns/pid");
 }
 
 // LOCKSTEP_HOST_ID can make two hosts of one, never one of two.
 std::string this_host_id() {
-  const std::string facts = this_network() + " " + link_target("/proc/self/ns/pid") + " " +
-                            std::to_string(geteuid()) + " " + config_text("LOCKSTEP_HOST_ID");
+  const std::string facts =
+      this_container() + " " + std::to_string(geteuid()) + " " + config_text("LOCKSTEP_HOST_ID");
   constexpr std::size_t kEnoughBytes = 16;
   const Digest digest = sha256(as_bytes(facts));
   return hexadecimal(std::span(digest).first(kEnoughBytes));

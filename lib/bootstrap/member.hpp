@@ -48,11 +48,12 @@ Member this_member(int rank);
 /// to hear of it.
 bool has_ended(const Member& member);
 
-/// Equal for processes that see the same ports and abstract sockets: boot id and network namespace.
-std::string this_network();
+/// Equal for processes to which ports, abstract sockets and pids mean the same: boot id, network and pid
+/// namespace.
+std::string this_container();
 
 /// A hash of what must be equal for two processes to pass each other descriptors over abstract sockets and to
-/// know each other's pids: boot id, network and pid namespace, user.
+/// know each other's pids: the container and the user.
 std::string this_host_id();
 
 }  // namespace lockstep::internal

@@ -1,9 +1,7 @@
 #include "lib/bootstrap/rendezvous.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "lib/base/config.hpp"
@@ -27,10 +25,22 @@ std::optional<std::string> after(const std::string& address, std::string_view sc
   return address.substr(scheme.size());
 }
 
+/// Says on stderr now and then for whom this rank waits. Two voices are enough: the first rank that may wait
+/// for the store, and one on the last host, since the first may have been meant for a host that is missing.
+WhileWaiting make_report(const Launch& launch, int first, Env& env) {
+  const bool is_voice = launch.rank == first || launch.rank == launch.world_size - 1;
+  if (!is_voice || config_text("LOCKSTEP_LOG") == "off") return {};
+  return [&env, next = Deadline(env, kReportEvery)](const Status& why) mutable {
+    if (!next.passed()) return;
+    std::fprintf(stderr, "lockstep: %s\n", why.message().c_str());
+    next = Deadline(env, kReportEvery);
+  };
+}
+
 /// `elsewhere`: whose file of that name is another one.
-Result<Meeting> open_file_meeting(const std::string& path, const std::string& elsewhere,
+Result<Meeting> open_file_meeting(const Launch& launch, const std::string& path, const std::string& elsewhere,
                                   const Deadline& deadline, Env& env) {
-  auto store = open_file_store(path, deadline.left(), env);
+  auto store = open_file_store(path, deadline.left(), env, make_report(launch, 0, env));
   if (!store.ok()) return store.status();
   Meeting meeting;
   meeting.store = std::move(*store);
@@ -38,24 +48,26 @@ Result<Meeting> open_file_meeting(const std::string& path, const std::string& el
   return meeting;
 }
 
-Result<Meeting> open_named_file_meeting(const std::string& path, const Deadline& deadline, Env& env) {
+Result<Meeting> open_named_file_meeting(const Launch& launch, const std::string& path,
+                                        const Deadline& deadline, Env& env) {
   if (!path.starts_with('/')) {
     return Status(ErrorCode::configuration,
                   "file://" + path +
                       " is not a rendezvous: ranks that are started in several directories would wait at "
                       "several files; write file:///path, from the root");
   }
-  return open_file_meeting(path, "on several hosts it must be on a file system that they share", deadline,
-                           env);
+  return open_file_meeting(launch, path, "on several hosts it must be on a file system that they share",
+                           deadline, env);
 }
 
-Result<Meeting> open_local_meeting(const std::string& name, const Deadline& deadline, Env& env) {
+Result<Meeting> open_local_meeting(const Launch& launch, const std::string& name, const Deadline& deadline,
+                                   Env& env) {
   if (name.find('/') != std::string::npos) {
     return Status(ErrorCode::configuration, "local://" + name + " is not a rendezvous: a name has no slash");
   }
   auto directory = runtime_directory();
   if (!directory.ok()) return directory.status();
-  return open_file_meeting(*directory + "/" + name,
+  return open_file_meeting(launch, *directory + "/" + name,
                            "ranks of another user or host, or with another XDG_RUNTIME_DIR, look elsewhere",
                            deadline, env);
 }
@@ -76,27 +88,13 @@ Status check_security(const HostPort& at, const std::string& secret) {
                     "all ranks, or LOCKSTEP_INSECURE=1 on a network that you trust");
 }
 
-/// Waits for the server, and talks about it.
-Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const std::string& host_is,
+/// Waits for the server.
+Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const WhileWaiting& report,
                                        const Deadline& deadline, Env& env) {
-  const auto missing = [&](const Status& why) {
-    return host_is + " is missing after " + std::to_string(deadline.seconds_waited()) +
-           " s: " + why.message();
-  };
-  // Two voices are enough, one of them on the last host: rank 1 may have been meant for the one that is
-  // missing.
-  const bool is_voice = client.rank == 1 || client.rank == client.world - 1;
-  const bool speaks = is_voice && config_text("LOCKSTEP_LOG") != "off";
-  Deadline next_report(env, kReportEvery);
-  const auto report = [&](const Status& why) {
-    if (!speaks || !next_report.passed()) return;
-    std::fprintf(stderr, "lockstep: %s\n", missing(why).c_str());
-    next_report = Deadline(env, kReportEvery);
-  };
   auto store = open_tcp_store(client, deadline.left(), env, report);
   if (store.ok() || store.status().code() != ErrorCode::timeout) return store;
   return Status(ErrorCode::timeout,
-                missing(store.status()) + "; look at the output of what should have started it");
+                store.status().message() + "; look at the output of what should have started it");
 }
 
 /// Until rank 0's own name is known.
@@ -110,7 +108,7 @@ Status await_name(const std::string& host, const Deadline& start, Env& env) {
 /// Why rank 0 cannot listen, and the way out where the place is none of its host's.
 Status explain_deafness(const Status& cannot_listen, const HostPort& at) {
   std::string text = "rank 0 cannot host the meeting of the ranks: " + cannot_listen.message();
-  if (text.find(std::strerror(EADDRNOTAVAIL)) != std::string::npos)
+  if (is_elsewhere(at.host))
     text +=
         "; start rank 0 on the host that the rendezvous names, or, where the others reach it by an address "
         "that is translated on the way, give rank 0 alone tcp://0.0.0.0:" +
@@ -160,9 +158,15 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
   }
   LOCKSTEP_RETURN_IF_ERROR(check_security(*at, secret));
   Meeting meeting;
-  StoreClientOptions client{
-      *at, make_handshake_key(launch.job_id, secret), launch.rank, launch.world_size, process_token(), group};
-  if (!launch.store_is_served) meeting.server_rank = 0;
+  StoreClientOptions client{*at,
+                            launch.is_served() ? launch.served_by : "rank 0",
+                            make_handshake_key(launch.job_id, secret),
+                            launch.rank,
+                            launch.world_size,
+                            process_token(),
+                            group};
+  if (!launch.is_served()) meeting.server_rank = 0;
+  meeting.report = make_report(launch, launch.is_served() ? 0 : 1, env);
   const bool serves = launch.rank == meeting.server_rank;
   if (serves) LOCKSTEP_RETURN_IF_ERROR(await_name(at->host, deadline, env));
   const bool hidden = is_name_of_loopback(at->host);
@@ -182,7 +186,7 @@ Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where,
     if (!meeting.hint.empty())
       meeting.hint += "; set LOCKSTEP_SECRET_FILE and rank 0 listens on all addresses";
   }
-  auto store = connect(client, launch.server, deadline, env);
+  auto store = connect(client, meeting.report, deadline, env);
   if (!store.ok()) return with_hint(store.status(), meeting.hint);
   meeting.store = std::move(*store);
   meeting.client = std::move(client);
@@ -205,9 +209,9 @@ Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, st
     return meeting;
   }
   if (const auto path = after(launch.rendezvous, "file://"))
-    return open_named_file_meeting(*path, deadline, env);
+    return open_named_file_meeting(launch, *path, deadline, env);
   if (const auto name = after(launch.rendezvous, "local://")) {
-    auto meeting = open_local_meeting(*name, deadline, env);
+    auto meeting = open_local_meeting(launch, *name, deadline, env);
     if (meeting.ok() && launch.named_by_parent) meeting->hint = parent_hint(launch.rendezvous);
     return meeting;
   }

@@ -20,6 +20,7 @@ struct Meeting {
   std::unique_ptr<HostedStore> hosted;       ///< Of a tcp:// rendezvous, in rank 0.
   std::shared_ptr<Store> store;              ///< Of all groups that meet there: see GroupStore.
   std::optional<StoreClientOptions> client;  ///< Of a tcp:// rendezvous: how to reach its server.
+  WhileWaiting report{};                     ///< What says on stderr for whom one waits.
   int server_rank = -1;  ///< The rank that hosts the store; -1 for a launcher, or no server.
   std::string hint;      ///< What to look at if ranks do not come. Mostly empty.
 };
@@ -28,7 +29,8 @@ struct Meeting {
 /// serves the last unless the launcher does: on the address given, or on all of the host's where that is a
 /// name, not "localhost", that leads to loopback (as Debian's 127.0.1.1 of a host's own name), and the job
 /// has a secret or LOCKSTEP_INSECURE=1. Waits until `deadline` for a server to come up, and says so on stderr
-/// now and then. `group` numbers the groups that meet there (lib/bootstrap/group_number.hpp).
+/// now and then, as of a store that is late afterwards. `group` numbers the groups that meet there
+/// (lib/bootstrap/group_number.hpp).
 Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, std::uint64_t group,
                              const Deadline& deadline, Env& env);
 

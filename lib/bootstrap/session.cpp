@@ -85,8 +85,7 @@ class JoinedSession final : public Session {
   }
   void leave() override {
     channel_->leave();
-    if (launch_.store_is_served)
-      StoreServer::leave_here(meeting_.client->server, store_.number(), launch_.rank);
+    if (launch_.is_served()) StoreServer::leave_here(meeting_.client->server, store_.number(), launch_.rank);
   }
 
  private:
@@ -95,7 +94,7 @@ class JoinedSession final : public Session {
   bool tell_server_here(const Loss& own) {
     if (meeting_.hosted)
       return StoreServer::lose_here(meeting_.hosted->server().address(), store_.number(), own);
-    return launch_.store_is_served && StoreServer::lose_here(meeting_.client->server, store_.number(), own);
+    return launch_.is_served() && StoreServer::lose_here(meeting_.client->server, store_.number(), own);
   }
 
   /// Rank 0 may have met the others and failed since: of this the session hears when its store has ended.
@@ -113,14 +112,15 @@ class JoinedSession final : public Session {
 
   Status meet(RollCall& roll_call, const Deadline& deadline, Env& env) {
     LOCKSTEP_RETURN_IF_ERROR(roll_call.arrive());
-    if (launch_.store_is_served && launch_.own_numbers)
+    if (launch_.is_served() && launch_.own_numbers)
       LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kOwnNumbersKey, "1"));
     if (meeting_.client) {
-      auto watch = connect_to_server(*meeting_.client, HandshakeService::watch, deadline.left(), env);
+      auto watch =
+          connect_to_server(*meeting_.client, HandshakeService::watch, deadline.left(), env, meeting_.report);
       if (!watch.ok()) return watch.status();
       channel_ = make_tcp_loss_channel(std::move(*watch), meeting_.server_rank, board_);
     }
-    if (launch_.store_is_served && StoreServer::is_here(meeting_.client->server))
+    if (launch_.is_served() && StoreServer::is_here(meeting_.client->server))
       LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kServerKey, std::to_string(launch_.rank)));
     LOCKSTEP_RETURN_IF_ERROR(roll_call.publish());
     auto members = roll_call.await_all(deadline, [this] { return board_->first(); });
@@ -128,7 +128,7 @@ class JoinedSession final : public Session {
     members_ = std::move(*members);
     LOCKSTEP_RETURN_IF_ERROR(check_transports(members_));
     if (!channel_) channel_ = make_store_loss_channel(store(), launch_.rank, members_, board_);
-    if (launch_.store_is_served) LOCKSTEP_RETURN_IF_ERROR(find_server());
+    if (launch_.is_served()) LOCKSTEP_RETURN_IF_ERROR(find_server());
     return meeting_.client ? Status() : agree_on_secret(roll_call, deadline);
   }
 
@@ -164,12 +164,13 @@ class JoinedSession final : public Session {
   }
 
   void end_failed_start(RollCall& roll_call, const Status& why, Env& env) {
-    roll_call.acknowledge();
+    // Who has not come in time, or is dead, need not be waited for. Nor is a store asked once more that may
+    // be late itself.
+    const bool more_will_come = why.code() != ErrorCode::timeout && why.code() != ErrorCode::peer_lost;
+    if (more_will_come) roll_call.acknowledge();
     if (channel_) channel_->leave();
     if (!meeting_.hosted) return;
     const Deadline linger(env, kFailureLinger);
-    // Who has not come in time, or is dead, need not be waited for.
-    const bool more_will_come = why.code() != ErrorCode::timeout && why.code() != ErrorCode::peer_lost;
     // Its own connections: one for requests, and one to be missed by.
     const std::size_t own = channel_ ? 2 : 1;
     while (!linger.passed() && !roll_call.all_acknowledged()) {
@@ -254,7 +255,7 @@ std::string wanted_transports(std::string_view asked) {
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
                                               const std::function<std::string(int)>& notice) {
   const Environment environment = current_environment();
-  auto launch = resolve_launch(options, environment, {getpid(), getppid(), this_network()});
+  auto launch = resolve_launch(options, environment, {getpid(), getppid(), this_container()});
   if (!launch.ok()) return launch.status();
   std::string own_notice = notice ? notice(launch->rank) : std::string();
   if (launch->world_size == 1)

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@
 #include "lib/bootstrap/limits.hpp"
 
 namespace lockstep::internal {
+
+/// Hears now and then, every few seconds at least, why a store is still waited for.
+using WhileWaiting = std::function<void(const Status& why)>;
 
 /// Thread-safe. Keys at most kMaxKeyBytes, values at most kMaxValueBytes (lib/bootstrap/limits.hpp).
 ///
@@ -50,7 +54,8 @@ class Store {
   }
 
   /// Until `when` all calls wait for a late store: a start, which waits so long for ranks as well, adds what
-  /// must not be added twice.
+  /// must not be added twice. Who opened it for that start hears (WhileWaiting) once one is later than
+  /// kLateAfter.
   void be_patient_until(Nanos when) { patient_until_ = when; }
 
  protected:
@@ -60,6 +65,8 @@ class Store {
     const Nanos until = patient_until_;
     return until <= now ? patience : std::max(patience, std::chrono::milliseconds((until - now) / kPerMilli));
   }
+
+  bool is_patient(Nanos now) const { return now < patient_until_; }
 
  private:
   std::atomic<Nanos> patient_until_{0};

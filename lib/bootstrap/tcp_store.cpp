@@ -111,7 +111,8 @@ class Connection {
  public:
   explicit Connection(Fd socket) : socket_(std::move(socket)) {}
 
-  Result<StoreReply> exchange(const StoreRequest& request, const Deadline& deadline) {
+  Result<StoreReply> exchange(const StoreRequest& request, const Deadline& deadline,
+                              const WhileWaiting& while_waiting) {
     LOCKSTEP_RETURN_IF_ERROR(send_all(socket_, as_bytes(encode(request)), deadline));
     std::string received;
     for (;;) {
@@ -119,7 +120,7 @@ class Connection {
       if (!body.ok()) return body.status();
       if (body.value()) return decode_reply(*body.value());
       std::array<std::byte, kAnswerBytes> bytes;
-      auto count = receive(socket_, bytes, deadline);
+      auto count = receive(socket_, bytes, deadline, while_waiting);
       if (!count.ok()) return count.status();
       received += as_text(std::span(bytes).first(*count));
     }
@@ -131,7 +132,8 @@ class Connection {
 
 class TcpStore final : public Store {
  public:
-  TcpStore(StoreClientOptions options, Fd socket, Env& env) : options_(std::move(options)), env_(env) {
+  TcpStore(StoreClientOptions options, Fd socket, Env& env, WhileWaiting while_waiting)
+      : options_(std::move(options)), env_(env), while_waiting_(std::move(while_waiting)) {
     idle_.emplace_back(std::move(socket));
   }
 
@@ -186,14 +188,29 @@ class TcpStore final : public Store {
     // There the connections are closed, and their numbers may be other files' by now.
     if (in_forked_child()) return forked_child_error();
     LOCKSTEP_RETURN_IF_ERROR(check(request));
+    const Deadline answer(env_, milliseconds(request.timeout_ms));
     const Deadline deadline(env_, patience_at(env_.now(), milliseconds(request.timeout_ms) + kStorePatience));
-    auto connection = take_connection(deadline);
+    const Deadline late(env_, milliseconds(request.timeout_ms) + kLateAfter);
+    const auto tell = [&](const Status&) {
+      if (while_waiting_ && late.passed() && is_patient(env_.now())) while_waiting_(silence(answer));
+    };
+    auto connection = take_connection(deadline, tell);
     if (!connection.ok()) return connection.status();
-    auto reply = connection->exchange(request, deadline);
+    auto reply = connection->exchange(request, deadline, tell);
+    if (!reply.ok() && reply.status().code() == ErrorCode::timeout) return silence(answer);
     if (!reply.ok()) return reply.status().with_context(server_text(options_));
     give_back(std::move(*connection));
     if (!reply->status.ok()) return reply->status;
     return reply;
+  }
+
+  /// Of one that let `answer` pass.
+  Status silence(const Deadline& answer) const {
+    const std::string& by = options_.served_by;
+    return Status(ErrorCode::timeout, server_text(options_) +
+                                          (by.empty() ? "" : ", which " + by + " serves,") +
+                                          " has not answered for " + std::to_string(answer.seconds_waited()) +
+                                          " s: is its process, or its host, stopped?");
   }
 
   /// What the server could not even read is refused here, by the same words.
@@ -213,7 +230,7 @@ class TcpStore final : public Store {
                                                    " are allowed");
   }
 
-  Result<Connection> take_connection(const Deadline& deadline) {
+  Result<Connection> take_connection(const Deadline& deadline, const WhileWaiting& while_waiting) {
     {
       std::lock_guard lock(mutex_);
       if (!idle_.empty()) {
@@ -222,7 +239,7 @@ class TcpStore final : public Store {
         return connection;
       }
     }
-    auto socket = connect_to_server(options_, HandshakeService::store, deadline.left(), env_);
+    auto socket = connect_to_server(options_, HandshakeService::store, deadline.left(), env_, while_waiting);
     if (!socket.ok()) return socket.status();
     return Connection(std::move(*socket));
   }
@@ -234,6 +251,7 @@ class TcpStore final : public Store {
 
   const StoreClientOptions options_;
   Env& env_;
+  const WhileWaiting while_waiting_;
   std::mutex mutex_;
   std::vector<Connection> idle_;
 };
@@ -244,7 +262,12 @@ Result<Fd> connect_to_server(const StoreClientOptions& options, HandshakeService
                              milliseconds timeout, Env& env, const WhileWaiting& while_waiting) {
   const Deadline deadline(env, timeout);
   const auto unreachable = [&](const Status& why) {
-    return Status(ErrorCode::timeout, server_text(options) + " could not be reached: " + why.message());
+    const std::string missing =
+        options.served_by.empty()
+            ? ""
+            : options.served_by + " is missing after " + std::to_string(deadline.seconds_waited()) + " s: ";
+    return Status(ErrorCode::timeout,
+                  missing + server_text(options) + " could not be reached: " + why.message());
   };
   const auto tell = [&](const Status& why) {
     if (while_waiting) while_waiting(unreachable(why));
@@ -265,7 +288,8 @@ Result<std::unique_ptr<Store>> open_tcp_store(StoreClientOptions options, millis
                                               const WhileWaiting& while_waiting) {
   auto socket = connect_to_server(options, HandshakeService::store, timeout, env, while_waiting);
   if (!socket.ok()) return socket.status();
-  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(options), std::move(*socket), env));
+  return std::unique_ptr<Store>(
+      std::make_unique<TcpStore>(std::move(options), std::move(*socket), env, while_waiting));
 }
 
 }  // namespace lockstep::internal

@@ -30,7 +30,8 @@ std::string encode_request(const DescriptorRequest& request);
 /// Refuses (internal) whatever is not a request: the bytes come from another process.
 Result<DescriptorRequest> decode_request(std::string_view packet);
 
-/// Sends an answer without blocking; no descriptors = "no such key". False when the peer is gone.
+/// Sends an answer without blocking; no descriptors = "no such key". False, with the reason in
+/// errno, when the peer is gone or descriptors cannot be sent now.
 bool send_answer(const Fd& socket, std::span<const Fd> descriptors);
 
 struct DescriptorAnswer {

@@ -26,6 +26,12 @@ namespace {
 
 std::string random_word() { return random_text(kDescriptorWordBytes / 2); }
 
+/// False where the kernel keeps too many descriptors for this user that nobody has taken yet, of whatever
+/// programs: the client waits. One that is gone needs no answer.
+bool hand_over(const Fd& socket, std::span<const Fd> descriptors) {
+  return send_answer(socket, descriptors) || errno != ETOOMANYREFS;
+}
+
 class DescriptorService {
  public:
   // Never destroyed: memory is freed by destructors of static objects.
@@ -55,6 +61,7 @@ class DescriptorService {
   void hear(Id id);
   bool answer_or_park(Client& client, const DescriptorRequest& request);
   void serve_parked(const std::string& key);
+  void serve_later(const std::string& key);
 
   std::mutex mutex_;  // Guards the next three.
   ServiceName name_;  // Never changed once it is there.
@@ -149,14 +156,20 @@ void DescriptorService::hear(Id id) try {
 bool DescriptorService::answer_or_park(Client& client, const DescriptorRequest& request) {
   std::lock_guard lock(mutex_);
   const auto offer = offers_.find(request.key);
-  if (offer == offers_.end() && request.if_absent == IfAbsent::wait) {
-    ++parked_[request.key];
-    client.parked_for = request.key;
-    return false;
+  const bool is_offered = offer != offers_.end();
+  if (!is_offered && request.if_absent == IfAbsent::fail) {
+    send_answer(client.socket, {});
+    return true;
   }
-  send_answer(client.socket,
-              offer == offers_.end() ? std::span<const Fd>() : std::span<const Fd>(offer->second));
-  return true;
+  if (is_offered && hand_over(client.socket, offer->second)) return true;
+  ++parked_[request.key];
+  client.parked_for = request.key;
+  if (is_offered) serve_later(request.key);
+  return false;
+}
+
+void DescriptorService::serve_later(const std::string& key) {
+  Reactor::serving().at(real_env().now() + kAcceptPauseNanos, [this, key] { serve_parked(key); });
 }
 
 void DescriptorService::serve_parked(const std::string& key) {
@@ -169,7 +182,7 @@ void DescriptorService::serve_parked(const std::string& key) {
       std::lock_guard lock(mutex_);
       const auto offer = offers_.find(key);
       if (offer == offers_.end()) return;
-      send_answer(clients_.at(id).socket, offer->second);
+      if (!hand_over(clients_.at(id).socket, offer->second)) return serve_later(key);
     }
     drop(id);
   }

@@ -25,24 +25,49 @@ constexpr int kBacklog = 4096;  // A whole large job may connect at once; the ke
 constexpr Nanos kPerMilli = 1'000'000;
 constexpr Nanos kLongestPoll = 1'000'000 * kPerMilli;  // poll(2) takes an int.
 
-using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  const sockaddr& operator*() const { return reinterpret_cast<const sockaddr&>(storage); }
+  bool operator==(const Address& other) const {
+    return bytes == other.bytes && std::memcmp(&storage, &other.storage, bytes) == 0;
+  }
+};
 
-Result<Addresses> look_up(const HostPort& where, int flags) {
+/// Adds those of one name, each once: a hosts file may name one twice.
+Status add_addresses(std::vector<Address>& found, const std::string& host, std::uint16_t port, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int error = getaddrinfo(where.host.c_str(), std::to_string(where.port).c_str(), &hints, &list);
-  if (error != 0) {
-    return Status(ErrorCode::system,
-                  "cannot find the address of \"" + where.host + "\": " + gai_strerror(error));
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error != 0)
+    return Status(ErrorCode::system, "cannot find the address of \"" + host + "\": " + gai_strerror(error));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    Address address;
+    address.bytes = entry->ai_addrlen;
+    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
+    if (std::find(found.begin(), found.end(), address) == found.end()) found.push_back(address);
   }
-  return Addresses(list, freeaddrinfo);
+  return Status();
 }
 
-Fd make_socket(const addrinfo& address) {
-  return Fd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+/// Of all names of `where`; an error where one cannot be found.
+Result<std::vector<Address>> look_up(const HostPort& where, int flags) {
+  std::vector<Address> found;
+  for (std::string_view left = where.host;;) {
+    const std::string_view name = left.substr(0, left.find(kBetweenHosts));
+    LOCKSTEP_RETURN_IF_ERROR(add_addresses(found, std::string(name), where.port, flags));
+    if (name.size() == left.size()) return found;
+    left.remove_prefix(name.size() + 1);
+  }
+}
+
+Fd make_socket(const Address& address) {
+  return Fd(socket((*address).sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
 }
 
 void set_flag(const Fd& socket, int level, int name, int value = 1) {
@@ -55,30 +80,20 @@ bool is_anywhere_v6(const sockaddr& address) {
 }
 
 /// The errno of what failed, or 0.
-int listen_on(const addrinfo& address, Fd& fd) {
+int listen_on(const Address& address, Fd& fd) {
   fd = make_socket(address);
   if (!fd) return errno;
   // Else a port is refused for a minute after its last connection ended.
   set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
   // Whatever net.ipv6.bindv6only says.
-  if (is_anywhere_v6(*address.ai_addr)) set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0) return errno;
+  if (is_anywhere_v6(*address)) set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (bind(fd.get(), &*address, address.bytes) != 0) return errno;
   return listen(fd.get(), kBacklog) == 0 ? 0 : errno;
 }
 
 void set_port(sockaddr& address, std::uint16_t port) {
   if (address.sa_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = htons(port);
   if (address.sa_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = htons(port);
-}
-
-/// A hosts file may name an address twice.
-bool comes_before(const addrinfo* list, const addrinfo& address) {
-  for (; list != &address; list = list->ai_next) {
-    if (list->ai_addrlen == address.ai_addrlen &&
-        std::memcmp(list->ai_addr, address.ai_addr, address.ai_addrlen) == 0)
-      return true;
-  }
-  return false;
 }
 
 /// Waits until a connect that is under way has ended; returns its errno, or ETIMEDOUT.
@@ -97,13 +112,15 @@ int finish_connect(const Fd& fd, Nanos until, Env& env) {
   return error;
 }
 
-Result<Fd> connect_to(const addrinfo& address, const std::string& to, Nanos until, Env& env) {
+Result<Fd> connect_to(const Address& address, const std::string& to, Nanos until, Env& env) {
   Fd fd = make_socket(address);
   if (!fd) return system_error("socket", errno);
-  int error = connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
+  int error = connect(fd.get(), &*address, address.bytes) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) error = finish_connect(fd, until, env);
-  if (error == 0 && calls_itself(fd, *address.ai_addr)) error = ECONNREFUSED;
-  if (error == ETIMEDOUT) return Status(ErrorCode::timeout, "no answer from " + to);
+  if (error == 0 && calls_itself(fd, *address)) error = ECONNREFUSED;
+  if (error == ETIMEDOUT)
+    return Status(ErrorCode::timeout, "no answer from " + to +
+                                          " (its host is down or busy, or a firewall keeps the port closed)");
   if (error != 0) return system_error("cannot connect to " + to, error);
   set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
   return fd;
@@ -131,9 +148,10 @@ HostPort describe(const sockaddr& address) {
   return describe(storage);
 }
 
-/// Of a name, which may have several addresses, with the one that is meant: "node-2:5000 (10.0.0.2)".
+/// Of a host that may have several addresses, with the one that is meant: "node-2:5000 (10.0.0.2)".
 std::string text_with_address(const HostPort& of, const sockaddr& address) {
-  return of.text() + (is_numeric_address(of.host) ? "" : " (" + describe(address).host + ")");
+  const bool is_only_one = is_numeric_address(of.host) && of.host.find(kBetweenHosts) == std::string::npos;
+  return of.text() + (is_only_one ? "" : " (" + describe(address).host + ")");
 }
 
 /// Adds what was wrong with one more address. Where time ran out on one only, the others say more.
@@ -198,20 +216,20 @@ Result<std::vector<Fd>> tcp_listen_everywhere(const HostPort& at) {
   if (!addresses.ok()) return addresses.status();
   std::vector<Fd> sockets;
   Status failures;
-  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    if (comes_before(addresses->get(), *address)) continue;
-    if (!sockets.empty()) set_port(*address->ai_addr, local_address(sockets.front()).port);
+  for (Address& address : *addresses) {
+    if (!sockets.empty()) set_port(*address.get(), local_address(sockets.front()).port);
     Fd fd;
-    const int error = listen_on(*address, fd);
+    const int error = listen_on(address, fd);
     if (error == 0) {
       sockets.push_back(std::move(fd));
       continue;
     }
-    const std::string what = "cannot listen on " + text_with_address(at, *address->ai_addr);
-    // Another program would hear those who take this address.
+    const std::string what = "cannot listen on " + text_with_address(at, *address);
+    // Another program would hear those who take this address. What is bound here is not drawn again.
+    if (error == EADDRINUSE && at.port == 0 && !sockets.empty()) return tcp_listen_everywhere(at);
     if (error == EADDRINUSE) {
       return Status(ErrorCode::system, what + ": the port is already taken by " +
-                                           describe_port_holder(*address->ai_addr) +
+                                           describe_port_holder(*address) +
                                            "; end that process, or choose another port");
     }
     add_failure(failures, system_error(what, error));
@@ -230,14 +248,13 @@ Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, En
   const Nanos until = env.now() + to_nanos(timeout);
   auto addresses = look_up(to, 0);
   if (!addresses.ok()) return addresses.status();
-  int untried = 0;
-  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) ++untried;
+  auto untried = static_cast<std::int64_t>(addresses->size());
   Status failures;
-  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+  for (const Address& address : *addresses) {
     // One that swallows what it is sent leaves the others their share.
     const Nanos now = env.now();
-    const std::string text = text_with_address(to, *address->ai_addr);
-    auto fd = connect_to(*address, text, now + (until - now) / untried--, env);
+    const std::string text = text_with_address(to, *address);
+    auto fd = connect_to(address, text, now + (until - now) / untried--, env);
     if (fd.ok()) return fd;
     add_failure(failures, fd.status());
   }
@@ -272,6 +289,16 @@ bool is_numeric_address(const std::string& host) { return look_up({host, 0}, AI_
 
 Status check_host(const std::string& host) { return look_up({host, 0}, 0).status(); }
 
+bool is_elsewhere(const std::string& host) {
+  auto addresses = look_up({host, 0}, AI_PASSIVE);
+  if (!addresses.ok()) return false;
+  for (const Address& address : *addresses) {
+    Fd fd;
+    if (listen_on(address, fd) != EADDRNOTAVAIL) return false;
+  }
+  return true;
+}
+
 std::string loopback_address() {
   for (const char* host : {"127.0.0.1", "::1"}) {
     if (tcp_listen({host, 0}).ok()) return host;
@@ -282,10 +309,8 @@ std::string loopback_address() {
 bool is_loopback(const std::string& host) {
   auto addresses = look_up({host, 0}, 0);
   if (!addresses.ok()) return false;
-  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    if (!is_loopback(*address->ai_addr)) return false;
-  }
-  return true;
+  return std::all_of(addresses->begin(), addresses->end(),
+                     [](const Address& address) { return is_loopback(*address); });
 }
 
 }  // namespace lockstep::internal

@@ -15,11 +15,14 @@
 
 namespace lockstep::internal {
 
-/// A name or address, without the brackets of IPv6, and a port.
+inline constexpr char kBetweenHosts = ',';
+
+/// A name or address, without the brackets of IPv6, and a port. Several of one host may stand there: they
+/// count as one name that has all their addresses.
 struct HostPort {
   std::string host;
   std::uint16_t port = 0;
-  /// "10.0.0.1:5000", "[::1]:5000".
+  /// "10.0.0.1:5000", "[::1]:5000", "[fd00::1,10.0.0.1]:5000".
   std::string text() const;
 };
 
@@ -27,9 +30,9 @@ struct HostPort {
 Result<HostPort> parse_host_port(std::string_view text);
 
 /// Listens on every address of `at.host` that can be bound here, on one port: whoever looks the name up may
-/// take any of them, and hosts differ in what they find first. At least one socket. Port 0 takes a free one
-/// (see local_address). A port that is taken is an error that names the process which holds it, where /proc
-/// may be read. "::" hears IPv4 too.
+/// take any of them, and hosts differ in what they find first. At least one socket. Port 0 takes one that is
+/// free at all of them (see local_address). A port that is taken is an error that names the process which
+/// holds it, where /proc may be read. "::" hears IPv4 too.
 Result<std::vector<Fd>> tcp_listen_everywhere(const HostPort& at);
 
 /// As tcp_listen_everywhere, of a host that is an address and so has one.
@@ -56,6 +59,10 @@ bool is_numeric_address(const std::string& host);
 
 /// Whether an address of `host` can be found; the error says why not. May ask DNS.
 Status check_host(const std::string& host);
+
+/// Whether the kernel says of every address of `host` that it is none of this machine's; false where that
+/// cannot be found out. May ask DNS.
+bool is_elsewhere(const std::string& host);
 
 /// 127.0.0.1; ::1 where this machine has only that.
 std::string loopback_address();

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <future>
+#include <mutex>
 #include <utility>
 
 #include "lib/bootstrap/exchange.hpp"
@@ -52,6 +53,33 @@ class SteppingEnv final : public Env {
   std::atomic<int> looks_{0};
 };
 
+/// What a store tells of itself while it is waited for.
+class Told {
+ public:
+  WhileWaiting ear() {
+    return [this](const Status& why) {
+      std::lock_guard lock(mutex_);
+      last_ = why.message();
+      if (!std::exchange(any_, true)) first_.set_value();
+    };
+  }
+  bool any() {
+    std::lock_guard lock(mutex_);
+    return any_;
+  }
+  std::string await() {
+    EXPECT_EQ(first_.get_future().wait_for(kSoon), std::future_status::ready) << "it tells nothing";
+    std::lock_guard lock(mutex_);
+    return last_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::promise<void> first_;
+  bool any_ = false;
+  std::string last_;
+};
+
 // ---- a server without a turn -----------------------------------------------------------------------------
 
 /// The process's reactor, which serves the store here, stands still.
@@ -84,12 +112,14 @@ class LateServer : public testing::Test {
     StoreClientOptions client;
     client.server = server_->address();
     client.key = options.key;
-    auto store = open_tcp_store(client, kSoon, env_);
+    client.served_by = "rank 0";
+    auto store = open_tcp_store(client, kSoon, env_, told_.ear());
     EXPECT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(*store);
   }
 
   SteppingEnv env_{milliseconds(0)};
+  Told told_;
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Store> store_;
 };
@@ -107,12 +137,26 @@ TEST_F(LateServer, IsWaitedForByAStart) {
   EXPECT_EQ(result.value(), 1);
 }
 
+TEST_F(LateServer, IsNamedToAStartAndInItsError) {
+  store_->be_patient_until(env_.now() + to_nanos(std::chrono::seconds(60)));
+  const StoppedReactor stopped;
+  auto sum = std::async(std::launch::async, [&] { return store_->add("arrivals", 1); });
+  env_.await_looks(6);  // The sixth is behind its first wait.
+  EXPECT_FALSE(told_.any());
+  env_.pass(kLateAfter);
+  const std::string name = "the store at " + server_->address().text() + ", which rank 0 serves, has not ";
+  EXPECT_EQ(told_.await(), name + "answered for 5 s: is its process, or its host, stopped?");
+  env_.pass(std::chrono::seconds(60));
+  EXPECT_EQ(sum.get().status().message(), name + "answered for 65 s: is its process, or its host, stopped?");
+}
+
 TEST_F(LateServer, IsATimeoutOtherwise) {
   const StoppedReactor stopped;
   auto sum = std::async(std::launch::async, [&] { return store_->add("arrivals", 1); });
-  env_.await_looks(3);  // The third is before it waits: by then its deadline is set.
+  env_.await_looks(5);  // The fifth is before it waits: by then its deadline is set.
   env_.pass(2 * kStorePatience);
   EXPECT_EQ(sum.get().status().code(), ErrorCode::timeout);
+  EXPECT_FALSE(told_.any());
 }
 
 // It stands in the queue of a server that others keep busy: another attempt would stand behind them all.
@@ -193,6 +237,19 @@ TEST_F(LockedFile, IsWaitedForByAStart) {
   env.await_looks(4);
   other.reset();
   EXPECT_EQ(sum.get().value(), 1);
+}
+
+TEST_F(LockedFile, IsNamedToAStart) {
+  SteppingEnv env(milliseconds(500));
+  Told told;
+  auto opened = open_file_store(path_, kSoon, env, told.ear());
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const LockedElsewhere other(path_);
+  EXPECT_EQ(opened.value()->set_one("x", "1").code(), ErrorCode::timeout);
+  EXPECT_FALSE(told.any());
+  opened.value()->be_patient_until(env.now() + to_nanos(std::chrono::seconds(60)));
+  EXPECT_EQ(opened.value()->set_one("x", "1").code(), ErrorCode::timeout);
+  EXPECT_EQ(told.await(), "another process keeps the store in " + path_ + " locked: is it stopped?");
 }
 
 TEST_F(LockedFile, IsLeftAloneByAReactor) {

@@ -53,7 +53,7 @@ TEST(Launch, LockstepRun) {
   EXPECT_EQ(launch.rank, 2);
   EXPECT_EQ(launch.world_size, 4);
   EXPECT_EQ(launch.rendezvous, "tcp://127.0.0.1:4000");
-  EXPECT_TRUE(launch.store_is_served);
+  EXPECT_TRUE(launch.is_served());
   EXPECT_EQ(launch.job_id, "j");
   EXPECT_EQ(launch.source, "lockstep-run");
 }
@@ -66,10 +66,10 @@ TEST(Launch, APlaceThatTheProgramNamesIsServedByRank0UnlessItSaysOtherwise) {
                                 {"LOCKSTEP_STORE", "launcher"}};
   InitOptions options;
   options.rendezvous = "tcp://127.0.0.1:5000";
-  EXPECT_FALSE(resolve(environment, options).store_is_served);
+  EXPECT_FALSE(resolve(environment, options).is_served());
   options.rendezvous = "served://127.0.0.1:5000";
   const Launch launch = resolve(environment, options);
-  EXPECT_TRUE(launch.store_is_served);
+  EXPECT_TRUE(launch.is_served());
   EXPECT_EQ(launch.rendezvous, "tcp://127.0.0.1:5000");
 }
 
@@ -92,7 +92,7 @@ TEST(Launch, TorchrunOnOneHostMeetsLocally) {
   EXPECT_EQ(launch.rank, 3);
   EXPECT_EQ(launch.world_size, 8);
   EXPECT_EQ(launch.source, "torchrun");
-  EXPECT_EQ(launch.job_id, "none.0");
+  EXPECT_EQ(launch.job_id, "none.29500.0");
   EXPECT_EQ(launch.rendezvous.rfind("local://torchrun-none.29500.0-", 0), 0u) << launch.rendezvous;
   Environment other = torchrun();
   other["MASTER_PORT"] = "29501";
@@ -100,10 +100,10 @@ TEST(Launch, TorchrunOnOneHostMeetsLocally) {
 }
 
 // Two containers may have one /tmp, and each a torchrun with port 29500, or a first process with children.
-TEST(Launch, WhereNumbersNameThePlaceItIsAnotherInAnotherNetwork) {
+TEST(Launch, WhereNumbersNameThePlaceItIsAnotherInAnotherContainer) {
   const Environment mpich{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
-  const auto place = [](const Environment& environment, const char* network) {
-    return resolve_launch({}, environment, {4712, 4711, network}).value().rendezvous;
+  const auto place = [](const Environment& environment, const char* container) {
+    return resolve_launch({}, environment, {4712, 4711, container}).value().rendezvous;
   };
   for (const Environment& environment : {torchrun(), mpich}) {
     EXPECT_EQ(place(environment, "one"), place(environment, "one"));
@@ -114,12 +114,41 @@ TEST(Launch, WhereNumbersNameThePlaceItIsAnotherInAnotherNetwork) {
   EXPECT_EQ(place(named, "one"), place(named, "other"));
 }
 
+int port_of(const Environment& environment) {
+  const std::string place = resolve(environment).rendezvous;
+  return std::stoi(place.substr(place.rfind(':') + 1));
+}
+
+// An agent whose own ranks were well counts no restart where another's were not.
+TEST(Launch, TorchrunsAgentsMayCountRestartsEachForItself) {
+  Environment environment = torchrun();
+  environment["LOCAL_WORLD_SIZE"] = "4";
+  const Launch well = resolve(environment);
+  environment["TORCHELASTIC_RESTART_COUNT"] = "1";
+  EXPECT_EQ(resolve(environment).rendezvous, well.rendezvous);
+  EXPECT_EQ(resolve(environment).job_id, well.job_id);
+  environment["MASTER_PORT"] = "29501";  // Another job, or attempt.
+  EXPECT_NE(resolve(environment).rendezvous, well.rendezvous);
+  EXPECT_NE(resolve(environment).job_id, well.job_id);
+}
+
 TEST(Launch, TorchrunOnSeveralHostsLeavesTheAgentsPortAlone) {
   Environment environment = torchrun();
   environment["LOCAL_WORLD_SIZE"] = "4";
-  EXPECT_EQ(resolve(environment).rendezvous, "tcp://localhost:29501");
-  environment["MASTER_PORT"] = "65535";
-  EXPECT_EQ(refuse(environment), "MASTER_PORT=65535 is not a port that can be used");
+  EXPECT_EQ(resolve(environment).rendezvous, "tcp://localhost:" + std::to_string(port_of(environment)));
+  // Two jobs of one name may have agents side by side.
+  std::set<int> ports;
+  for (int agent = 29'400; agent < 29'600; ++agent) {
+    environment["MASTER_PORT"] = std::to_string(agent);
+    ports.insert(port_of(environment));
+  }
+  EXPECT_EQ(ports.size(), 200u);
+  EXPECT_TRUE(*ports.begin() >= 20'000 && *ports.rbegin() < 29'400)
+      << *ports.begin() << ' ' << *ports.rbegin();
+  for (int agent = 20'000; agent < 29'400; ++agent) {
+    environment["MASTER_PORT"] = std::to_string(agent);
+    EXPECT_NE(port_of(environment), agent);
+  }
   environment["MASTER_PORT"] = "0";
   EXPECT_EQ(refuse(environment), "MASTER_PORT=0 is not a port that can be used");
   environment["MASTER_PORT"] = "9223372036854775807";
@@ -145,6 +174,22 @@ TEST(Launch, OpenMpi) {
   EXPECT_EQ(launch.world_size, 2);
   EXPECT_EQ(launch.job_id, "prterun-host-99@1");
   EXPECT_EQ(launch.rendezvous.rfind("local://openmpi-prterun-host-99_1-", 0), 0u) << launch.rendezvous;
+}
+
+// Two containers of one host name may have one /tmp, and each an mpirun of one pid.
+TEST(Launch, WhereTwoMpirunsHaveOneNameTheirJobsMeetApart) {
+  const auto place = [](const std::string& server, const std::string& job) {
+    return resolve({{"OMPI_COMM_WORLD_RANK", "1"},
+                    {"OMPI_COMM_WORLD_SIZE", "2"},
+                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                    {"PMIX_NAMESPACE", "prterun-host-7@1"},
+                    {"PMIX_SERVER_URI41", "prterun-host-7@0.0;tcp4://127.0.0.1:" + server},
+                    {"LOCKSTEP_JOB_ID", job}})
+        .rendezvous;
+  };
+  EXPECT_EQ(place("4001", ""), place("4001", ""));
+  EXPECT_NE(place("4001", ""), place("4002", ""));
+  EXPECT_EQ(place("4001", "job"), place("4002", "job"));
 }
 
 TEST(Launch, WhatOneSourceLacksTheNextAdds) {
@@ -176,7 +221,7 @@ TEST(Launch, PlainVariables) {
   const Launch launch =
       resolve({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "5000"}});
   EXPECT_EQ(launch.rendezvous, "tcp://[::1]:5000");
-  EXPECT_FALSE(launch.store_is_served);
+  EXPECT_FALSE(launch.is_served());
   EXPECT_EQ(resolve({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[::1]"}, {"MASTER_PORT", "5000"}})
                 .rendezvous,
             "tcp://[::1]:5000");
@@ -197,7 +242,7 @@ TEST(Launch, TheNumberOfRanksOnThisHostMayBeSaidBesideAnyLauncher) {
   EXPECT_EQ(resolve(plain).rendezvous.rfind("local://env-parent4711-", 0), 0u);
   Environment several = torchrun();
   several["LOCKSTEP_LOCAL_WORLD_SIZE"] = "4";
-  EXPECT_EQ(resolve(several).rendezvous, "tcp://localhost:29501");
+  EXPECT_EQ(resolve(several).rendezvous, "tcp://localhost:" + std::to_string(port_of(several)));
   Environment step = slurm_step();
   step["LOCKSTEP_LOCAL_WORLD_SIZE"] = "6";
   EXPECT_EQ(resolve(step).rendezvous.rfind("local://slurm-1234.0-", 0), 0u);

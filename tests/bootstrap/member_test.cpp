@@ -1,10 +1,15 @@
-// Whether a rank's process is there still.
+// Whether a rank's process is there still, and which processes its number is one of.
 #include "lib/bootstrap/member.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <string>
+
+#include "lib/net/fd.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 
 namespace lockstep::internal {
@@ -26,6 +31,36 @@ TEST(Member, HasEndedOnceItsProcessHasWhereNoDescriptorIsLeft) {
   if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
   const testing::NoDescriptorsLeft none;
   expect_that_the_dead_are_told_from_the_living();
+}
+
+/// this_container() in the first process of another pid namespace of this network; empty where the system has
+/// none to give.
+std::string container_of_others() {
+  std::array<int, 2> ends{-1, -1};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool has = unshare(CLONE_NEWPID) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0;
+    const pid_t first = has ? fork() : -1;
+    if (first == 0) {
+      const std::string text = this_container();
+      _exit(write(ends[1], text.data(), text.size()) < 0);
+    }
+    if (first > 0) waitpid(first, nullptr, 0);
+    _exit(0);
+  }
+  const Fd read_end(ends[0]);  // Made here: a forked child's are closed.
+  close(ends[1]);
+  waitpid(child, nullptr, 0);
+  std::array<char, 512> text{};
+  return read(read_end.get(), text.data(), text.size() - 1) > 0 ? text.data() : "";
+}
+
+// As two of `docker run --network host`: their processes have the same numbers.
+TEST(Container, IsAnotherWherePidsMeanOthers) {
+  const std::string other = container_of_others();
+  if (other.empty()) GTEST_SKIP() << "this system gives no pid namespace";
+  EXPECT_NE(other, this_container());
 }
 
 }  // namespace

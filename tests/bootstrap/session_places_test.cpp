@@ -84,15 +84,19 @@ TEST_P(TcpSessionTest, MissingHostIsNamed) {
       << line;
 }
 
-TEST_P(TcpSessionTest, AMissingServerIsCalledTheLauncherOnlyWhereThereIsOne) {
-  Environment variables = environment(1, 2);
-  variables["LOCKSTEP_STORE"] = "launcher";
-  EXPECT_EQ(start(variables, 300).read_line().rfind("error 4 culprit -1: the launcher is missing after ", 0),
-            0u);
-  rendezvous_.replace(0, 3, "served");
-  EXPECT_EQ(start(environment(1, 2), 300)
+TEST_P(TcpSessionTest, WhoShouldServeIsNamedAsItIsCalled) {
+  const std::string at = rendezvous_.substr(6);
+  Environment served = environment(0, 2), launched = served;
+  served["LOCKSTEP_RENDEZVOUS"] = "served://" + at;
+  launched["LOCKSTEP_STORE"] = "launcher";
+  EXPECT_EQ(
+      start(served, 300)
+          .read_line()
+          .rfind("error 4 culprit -1: the job's Rendezvous is missing after 0 s: the store at " + at, 0),
+      0u);
+  EXPECT_EQ(start(launched, 300)
                 .read_line()
-                .rfind("error 4 culprit -1: the server of the rendezvous is missing after ", 0),
+                .rfind("error 4 culprit -1: the launcher is missing after 0 s: the store at " + at, 0),
             0u);
 }
 

@@ -1,13 +1,17 @@
 // Missing ranks are named while the others wait, by one voice. Apart from session_test because it takes the
 // five seconds that it is about.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <regex>
 #include <string>
 
+#include "lib/bootstrap/group_store.hpp"
+#include "lib/bootstrap/tcp_store.hpp"
 #include "tests/bootstrap/child_process.hpp"
 #include "tests/bootstrap/own_address.hpp"
+#include "tests/bootstrap/store_fixtures.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
@@ -53,6 +57,31 @@ TEST(SessionReport, AMissingHostOfTheStoreIsNamedByTheLastRankToo) {
   EXPECT_TRUE(std::regex_match(report, std::regex("lockstep: rank 0 is missing after [5-8] s: the store at "
                                                   ".* could not be reached: .*\n")))
       << report;
+}
+
+// Rank 0 stops, or its host hangs, once rank 1 has come: there is a connection, and nobody at its end.
+TEST(SessionReport, AStoreThatStopsInTheMidstOfTheStartIsNamed) {
+  StoreClientOptions client;
+  client.server = parse_host_port(own_address()).value();
+  std::vector<ChildProcess> ranks;
+  for (const char* rank : {"0", "1"}) {
+    const Environment environment{
+        {"RANK", rank}, {"WORLD_SIZE", "3"}, {"LOCKSTEP_RENDEZVOUS", "tcp://" + client.server.text()}};
+    ranks.push_back(ChildProcess({LOCKSTEP_SESSION_RANK, "12000"}, environment));
+  }
+  client.key = make_handshake_key("", "");
+  client.rank = 2;
+  client.world = 3;
+  auto store = open_tcp_store(client, kSoon, real_env());
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  ASSERT_TRUE(store.value()->get_one(group_prefix(1) + "member/1", kSoon).ok());
+  ranks[0].kill(SIGSTOP);
+  const std::string named = "the store at " + client.server.text() +
+                            ", which rank 0 serves, has not answered for [0-9]+ s: is its process, or its "
+                            "host, stopped[?]";
+  const std::string line = ranks[1].read_line(), report = ranks[1].read_error();
+  EXPECT_TRUE(std::regex_match(line, std::regex("error 4 culprit -1: " + named))) << line;
+  EXPECT_TRUE(std::regex_match(report, std::regex("(lockstep: .*\n)*lockstep: " + named + "\n"))) << report;
 }
 
 // Of ranks with starters of their own each waits alone, at a place of its own.

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <optional>
+#include <string>
 
 #include "lockstep/lockstep.hpp"
 #include "lockstep/rendezvous.hpp"
@@ -127,6 +129,29 @@ TEST(ServedRendezvous, AStrangerIsRefused) {
       EXPECT_EQ(error.code(), ErrorCode::unauthorized) << error.what();
     }
     board->meet(2);
+  });
+}
+
+// As a rank whose host has no way to the address that is best on the other's.
+TEST(ServedRendezvous, IsFoundAtAnyOfItsAddresses) {
+  Shared<Board> board;
+  run_forked(3, [&](int process) {
+    if (process == 0) {
+      setenv("LOCKSTEP_IFNAME", "=lo", 1);
+      Rendezvous place("served", "secret");
+      EXPECT_LE(place.address().size(), 63u);
+      board->post(0, place.address());
+      board->meet(3);
+      return;
+    }
+    std::string address = board->read(0);
+    const std::string first = "127.0.0.1,";
+    if (const auto at = address.find(first); at != std::string::npos) {  // Not where there is no ::1.
+      address.replace(at, first.size(), "127.9.9.9,");                   // Nobody listens there.
+      Communicator ranks = join(address, process - 1, 2);
+      expect_sum(ranks);
+    }
+    board->meet(3);
   });
 }
 

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstdlib>
 #include <thread>
 
 #include "lib/memory/descriptor_packet.hpp"
@@ -44,6 +48,53 @@ TEST(DescriptorService, HandsOverAllDescriptorsOfAKey) {
   EXPECT_EQ(rung, 3u);
   withdraw_descriptors("test/four");
   EXPECT_FALSE(fetch_descriptors(service(), "test/four", IfAbsent::fail, 5000).ok());
+}
+
+/// Descriptors that lie in a socket, until it is read or closed, as many as the kernel lets this user have
+/// there.
+class DescriptorsOnTheirWay {
+ public:
+  DescriptorsOnTheirWay() {
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends_.data()), 0);
+    const std::vector<Fd> bell = bells(1);
+    std::vector<Fd> copies;
+    while (copies.size() < kMaxDescriptorsPerKey) copies.emplace_back(dup(bell.front().get()));
+    const Fd to(dup(ends_[0]));
+    while (send_answer(to, copies)) {
+    }
+    why_ = errno;
+  }
+  ~DescriptorsOnTheirWay() {
+    for (const int end : ends_) close(end);
+  }
+  int why_no_more() const { return why_; }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+  int why_ = 0;
+};
+
+/// In a process of a user without privileges, who has few.
+void expect_a_fetch_to_wait_for_room() {
+  if (geteuid() == 0 && setuid(65534) != 0) std::_Exit(2);
+  const rlimit few{64, 64};
+  setrlimit(RLIMIT_NOFILE, &few);
+  EXPECT_TRUE(offer_descriptors("test/full", bells(1)).ok());
+  DescriptorFetch fetch(service(), "test/full", IfAbsent::fail);
+  {
+    const DescriptorsOnTheirWay many;
+    if (many.why_no_more() != ETOOMANYREFS) std::_Exit(0);  // Not on this kernel.
+    const auto early = fetch.wait(200);
+    EXPECT_EQ(early.status().code(), ErrorCode::timeout) << early.status().message();
+  }
+  const auto fetched = fetch.wait(20'000);
+  EXPECT_TRUE(fetched.ok()) << fetched.status().message();
+  std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(DescriptorServiceDeathTest, WaitsWhereTooManyDescriptorsAreOnTheirWay) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // A process of its own.
+  EXPECT_EXIT(expect_a_fetch_to_wait_for_room(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(DescriptorService, WaitsForAnOffer) {

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -60,6 +61,35 @@ TEST(HostNames, APortThatAnotherHasAtOneAddressIsTaken) {
   EXPECT_EQ(tcp_listen_everywhere(at).status().message(),
             "cannot listen on " + at.text() + " (127.3.0.2): the port is already taken by process " +
                 std::to_string(getpid()) + " (host_names_test); end that process, or choose another port");
+}
+
+TEST(HostNames, OfOneHostCountAsOneWithAllTheirAddresses) {
+  const auto sockets = tcp_listen_everywhere({"127.3.0.1,127.3.0.2,several.test", 0});
+  ASSERT_TRUE(sockets.ok()) << sockets.status().message();
+  ASSERT_EQ(sockets.value().size(), 2u);
+  const std::uint16_t port = local_address(sockets.value().front()).port;
+  EXPECT_EQ(local_address(sockets.value().back()).port, port);
+  for (const char* host : {"127.3.0.9,127.3.0.1", "127.3.0.2,127.3.0.9"})
+    EXPECT_EQ(failure_to_connect({host, port}), "") << host;
+  const std::string text = "127.3.0.8,127.3.0.9:" + std::to_string(port);
+  EXPECT_EQ(failure_to_connect({"127.3.0.8,127.3.0.9", port}),
+            "cannot connect to " + text + " (127.3.0.8): Connection refused, cannot connect to " + text +
+                " (127.3.0.9): Connection refused");
+  EXPECT_TRUE(is_numeric_address("127.0.0.1,::1"));
+  EXPECT_FALSE(is_loopback("127.0.0.1,203.0.113.1"));
+  EXPECT_FALSE(check_host("127.0.0.1,no.such.host.invalid").ok());
+}
+
+TEST(HostNames, AreElsewhereWhereNoAddressIsOfThisHost) {
+  EXPECT_TRUE(is_elsewhere("elsewhere.test"));
+  for (const char* host : {"several.test", "127.0.0.1", "0.0.0.0", "::", "no.such.host.invalid"})
+    EXPECT_FALSE(is_elsewhere(host)) << host;
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_FALSE(is_elsewhere("203.0.113.1")) << "without a descriptor nobody knows";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 TEST(HostNames, WhatIsWrongWithEachAddressIsSaid) {

@@ -165,6 +165,28 @@ TEST(TcpSocket, RefusedAndUnknownAddressesSaySo) {
             std::string::npos);
 }
 
+TEST(TcpSocket, SilenceSaysWhatItMayBe) {
+  const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);  // Once its queue is full the kernel drops what comes.
+  const HostPort at = local_address(listener);
+  std::vector<Fd> queue;
+  for (;;) {
+    auto one = tcp_connect(at, std::chrono::milliseconds(200), real_env());
+    if (one.ok() && queue.size() < 100) {
+      queue.push_back(std::move(*one));
+      continue;
+    }
+    EXPECT_EQ(one.status().code(), ErrorCode::timeout);
+    EXPECT_EQ(one.status().message(), "no answer from " + at.text() +
+                                          " (its host is down or busy, or a firewall keeps the port closed)");
+    return;
+  }
+}
+
 TEST(TcpSocket, Loopback) {
   EXPECT_TRUE(is_loopback("127.0.0.1"));
   EXPECT_TRUE(is_loopback("127.9.9.9"));
