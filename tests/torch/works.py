@@ -25,6 +25,21 @@ class Works(Ours):
         self.assertTrue(all(work.is_completed() and work.is_success() for work in works))
         self.assertTrue(all((tensor == i * self.size).all() for i, tensor in enumerate(tensors)))
 
+    def test_profiler(self):
+        """It shows calls by name, and those that nobody waits for at once until they have ended."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            dist.all_reduce(torch.ones(10))
+            work = dist.broadcast(torch.ones(5), 0, async_op=True)
+            with torch.profiler.record_function("meanwhile"):
+                pass
+            work.wait()
+            dist.barrier()
+        events = {event.name: event.time_range for event in profile.events()}
+        for name in ("all_reduce", "broadcast", "barrier"):
+            self.assertIn(f"lockstep:{name}", events)
+        self.assertLessEqual(events["lockstep:broadcast"].start, events["meanwhile"].start)
+        self.assertGreaterEqual(events["lockstep:broadcast"].end, events["meanwhile"].end)
+
     def test_futures(self):
         futures = [dist.all_reduce(torch.full((1000,), float(i)), async_op=True).get_future().then(lambda f: f.value()[0] + 1)
                    for i in range(20)]

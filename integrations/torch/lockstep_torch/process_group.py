@@ -16,6 +16,7 @@ from .alive import Alive
 from .futures import Futures
 from .leaving import Leaving
 from .operators import operator_of
+from .recorded import recorded
 from .rendezvous import join
 from .tensors import Flat
 from .untraced import untraced
@@ -51,12 +52,15 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     # ---- reductions
 
     def allreduce(self, tensors, opts=None):
-        if tensors[0].layout == torch.sparse_coo:
-            with self._refusing("all_reduce"):
-                own = sparse.summand(tensors[0], opts)
-            return self._started([], [sparse.all_reduce(self, tensors[0], own)], [])
-        return self.allreduce_coalesced(tensors, opts)
+        return (self._sparse_allreduce if tensors[0].layout == torch.sparse_coo else self.allreduce_coalesced)(tensors, opts)
 
+    @recorded("all_reduce")
+    def _sparse_allreduce(self, tensors, opts):
+        with self._refusing("all_reduce"):
+            own = sparse.summand(tensors[0], opts)
+        return self._started([], [sparse.all_reduce(self, tensors[0], own)], [])
+
+    @recorded("all_reduce")
     def allreduce_coalesced(self, tensors, opts=None):
         with self._refusing("all_reduce"):
             flats = [Flat([tensor], reduces=True) for tensor in tensors]
@@ -64,6 +68,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         parts = [self._communicator.all_reduce(flat.buffer(), **choices) for flat in flats]
         return self._started(parts, tensors, flats)
 
+    @recorded("reduce")
     def reduce(self, tensors, opts):
         with self._refusing("reduce"):
             flat = Flat(tensors, reduces=True)
@@ -73,6 +78,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         part = self._communicator.reduce(flat.buffer(), target, root=opts.rootRank, **choices)
         return self._started([part], tensors, [flat] if at_root else [])
 
+    @recorded("reduce_scatter")
     def reduce_scatter(self, output_tensors, input_tensors, opts=None):
         with self._refusing("reduce_scatter"):
             source, target = Flat(input_tensors[0], reduces=True), Flat(output_tensors, reads=False, reduces=True)
@@ -80,6 +86,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         part = self._communicator.reduce_scatter_v(source.buffer(), target.buffer(), source.counts(), **choices)
         return self._started([part], output_tensors, [target])
 
+    @recorded("reduce_scatter")
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
         with self._refusing("reduce_scatter"):
             sources = [Flat([tensor], reduces=True) for tensor in inputs]
@@ -94,6 +101,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     # ---- movements
 
+    @recorded("broadcast")
     def broadcast(self, tensors, opts):
         with self._refusing("broadcast"):
             at_root = self.rank() == opts.rootRank
@@ -104,6 +112,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     def allgather(self, output_tensors, input_tensors, opts=None):
         return self.allgather_coalesced([[tensor] for tensor in output_tensors[0]], input_tensors, opts)
 
+    @recorded("all_gather")
     def allgather_coalesced(self, output_lists, input_list, opts=None):
         """output_lists[r] takes the tensors of rank r."""
         with self._refusing("all_gather"):
@@ -113,6 +122,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
                  for source, target in zip(sources, targets, strict=True)]
         return self._started(parts, [tensor for column in zip(*output_lists) for tensor in column], targets)
 
+    @recorded("all_gather")
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         with self._refusing("all_gather"):
             sources, targets = [Flat([tensor]) for tensor in inputs], [Flat([tensor], reads=False) for tensor in outputs]
@@ -123,6 +133,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     def _allgather_base(self, output, input, opts=None):  # pylint: disable=redefined-builtin
         return self.allgather_into_tensor_coalesced([output], [input], opts)
 
+    @recorded("gather")
     def gather(self, output_tensors, input_tensors, opts):
         with self._refusing("gather"):
             source, target = Flat(input_tensors), None
@@ -135,6 +146,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     def gather_single(self, output, input, opts):  # pylint: disable=redefined-builtin
         return self.gather([list(output.chunk(self.size()))] if self.rank() == opts.rootRank else [], [input], opts)
 
+    @recorded("scatter")
     def scatter(self, output_tensors, input_tensors, opts):
         with self._refusing("scatter"):
             target, source = Flat(output_tensors, reads=False), None
@@ -156,6 +168,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             sent, received = self._rows(input, source, input_splits), self._rows(output, target, output_splits)
         return self._all_to_all(source, sent, target, received, [output], opts)
 
+    @recorded("all_to_all")
     def _all_to_all(self, source, sent, target, received, outputs, opts):
         part = self._communicator.all_to_all_v(source.buffer(), sent, target.buffer(), received, **self._choices(opts))
         return self._started([part], outputs, [target])
@@ -170,10 +183,12 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     # ---- messages
 
+    @recorded("send")
     def send(self, tensors, destination, tag=0):
         part = self._communicator.send(Flat(tensors).buffer(), destination, tag, **self._choices(None))
         return self._started([part], tensors, [], collective=False)
 
+    @recorded("recv")
     def recv(self, tensors, source, tag=0):
         flat = Flat(tensors)  # with its values: a message may be shorter, and leaves the others as they are
         part = self._communicator.recv(flat.buffer(), source, tag, **self._choices(None))
@@ -184,6 +199,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     # ---- barriers
 
+    @recorded("barrier")
     def barrier(self, opts=None):
         """Returns when all ranks have called it, and what this rank started before has ended."""
         before = self._alive.collectives()

@@ -3,6 +3,7 @@ import threading
 import time
 from datetime import timedelta
 
+import torch
 from torch._C._distributed_c10d import Work
 
 from .untraced import untraced
@@ -35,6 +36,7 @@ class LockstepWork(Work):
         self._error = None
         self._received = None
         self._future = None
+        self._recorded = None  # completed at the end, where a profiler looks
         self._lock = threading.Lock()  # one thread at a time drives the parts
 
     def wait(self, timeout=_NO_LIMIT):
@@ -83,6 +85,13 @@ class LockstepWork(Work):
             self._future = self._group.futures.future_of(self)
         return self._future
 
+    def keep_open(self, record):
+        """A profiler's record of the call ends when the operation does."""
+        with self._lock:
+            if not self._ended:
+                self._recorded = torch.futures.Future()
+                record._call_end_callbacks_on_future(self._recorded)  # pylint: disable=protected-access
+
     def settle(self, future):
         """For Futures: waits, and hands the outcome to the future."""
         try:
@@ -123,6 +132,8 @@ class LockstepWork(Work):
             self._error = error
         self._ended = True
         self._parts = self._copies = self._after = ()
+        if self._recorded is not None:
+            self._recorded.set_result(None)
 
 
 def _until(end):
