@@ -12,6 +12,7 @@
 #include "collectives/engine/call_identity.hpp"
 #include "collectives/engine/limits.hpp"
 #include "lib/base/prefetch.hpp"
+#include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {
 namespace {
