@@ -1,5 +1,6 @@
 // Memory that runs out where the library needs some: one clear error on every rank, and nobody waits.
 #include <atomic>
+#include <functional>
 #include <new>
 #include <vector>
 
@@ -22,8 +23,10 @@ using testing::ScarceMemory;
 constexpr std::size_t kCount = 1 << 20;
 constexpr std::size_t kMuch = kCount * sizeof(float) / 4;
 
+using Sum = std::function<void(Communicator&, const float* in, float* out)>;
+
 /// Both ranks make `call`, for which rank 0 has no memory.
-void expect_error_on_both(const char* transport, const CallOptions& options, ReduceOp op) {
+void expect_error_on_both(const char* transport, const Sum& call) {
   std::vector<float> in(kCount, 1.0f), out[2];
   for (auto& each : out) each.assign(kCount, 0.0f);
   on_ranks(2, transport, [&](Communicator& comm) {
@@ -31,7 +34,7 @@ void expect_error_on_both(const char* transport, const CallOptions& options, Red
     const auto rank = static_cast<std::size_t>(comm.rank());
     const auto [code, text] = error_of([&] {
       const ScarceMemory scarce(rank == 0 ? kMuch : SIZE_MAX);
-      comm.all_reduce(in.data(), out[rank].data(), kCount, DataType::f32, op, options);
+      call(comm, in.data(), out[rank].data());
     });
     EXPECT_EQ(code, ErrorCode::out_of_memory) << text;
     EXPECT_NE(text.find("memory ran out"), std::string::npos) << text;
@@ -47,10 +50,18 @@ CallOptions by(std::string_view algorithm) {
 }
 
 TEST(OutOfMemory, ForScaledInput) {
-  for (const char* transport : {"shm", "tcp"}) expect_error_on_both(transport, by(""), ReduceOp::premul_sum);
+  for (const char* transport : {"shm", "tcp"}) {
+    expect_error_on_both(transport, [](Communicator& comm, const float* in, float* out) {
+      comm.reduce_scatter(in, out, kCount / 2, DataType::f32, ReduceOp::premul_sum, by(""));
+    });
+  }
 }
 
-TEST(OutOfMemory, ForScratch) { expect_error_on_both("tcp", by("recursive_doubling"), ReduceOp::sum); }
+TEST(OutOfMemory, ForScratch) {
+  expect_error_on_both("tcp", [](Communicator& comm, const float* in, float* out) {
+    comm.all_reduce(in, out, kCount, DataType::f32, ReduceOp::sum, by("recursive_doubling"));
+  });
+}
 
 /// A repeated call in shared memory, in an operation of the pool that was only used for messages yet.
 TEST(OutOfMemory, OfARepeatedCallForAMoment) {

@@ -96,7 +96,7 @@ TEST_P(Resources, ALongPremultipliedSumLeavesNoCopyOfItsInput) {
     CallOptions options;
     options.scale = 0.5;
     const auto sum = [&](std::size_t count) {
-      comm.all_reduce(data.data(), data.data(), count, DataType::f32, ReduceOp::premul_sum, options);
+      comm.reduce(data.data(), data.data(), count, DataType::f32, ReduceOp::premul_sum, 0, options);
     };
     sum(1000);
     const std::size_t before = private_bytes();
@@ -104,7 +104,9 @@ TEST_P(Resources, ALongPremultipliedSumLeavesNoCopyOfItsInput) {
     if (!testing::kSanitized) {  // Which keeps what is freed for a while.
       EXPECT_LT(private_bytes(), before + data.size() * sizeof(float) / 2) << "rank " << rank;
     }
-    EXPECT_EQ(data.back(), 1.0f);
+    if (rank == 0) {
+      EXPECT_EQ(data.back(), 1.0f);
+    }
     comm.finalize();
   });
 }
