@@ -39,8 +39,7 @@ Bytes reduce_one_by_one(const Call& call, const std::vector<int>& order, std::ui
     reduction.type = call.type;
     reduction.op = call.op;
     reduction.count = call.count;
-    if (call.op == ReduceOp::avg && k + 1 == order.size())
-      reduction.divisor = call.world;
+    if (call.op == ReduceOp::avg && k + 1 == order.size()) reduction.divisor = call.world;
     const void* sources[] = {sum.data(), next.data()};
     void* destination = next.data();
     internal::reduce(reduction, k == 0 ? std::span(sources).subspan(1) : std::span(sources),

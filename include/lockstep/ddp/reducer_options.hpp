@@ -81,7 +81,8 @@ struct ReducerOptions {
   std::optional<bool> check_first = std::nullopt;
   /// A gradient with an infinity or a NaN is taken for zero, and wait() throws NonFiniteGradient on every
   /// rank. Costs one read of each gradient where it is marked. Not looked at is what becomes of them: where
-  /// sums may overflow (f16 without `average` and `half_in_f32`) the norm that clip_gradients() returns tells.
+  /// sums may overflow (f16 without `average` and `half_in_f32`) the norm that clip_gradients() returns
+  /// tells.
   bool check_finite = false;
   /// Every so many steps wait() compares the parameters of all ranks; 0 = never. Costs one read of all.
   std::uint64_t check_replicas_every = 0;
