@@ -91,7 +91,7 @@ class Rank {
            {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{1001}, std::size_t{20'011}}) {
         ++turn_;
         const ReduceOp op = kOps[turn_ % 5];
-        // premul_sum scales into private memory first: nothing for programs on registered memory.
+        // premul_sum, but of all_reduce, scales into private memory: nothing for registered programs.
         const bool may_scale = row == nullptr || row->medium != Medium::domain_registered;
         const ReduceOp chosen = op == ReduceOp::premul_sum && !may_scale ? ReduceOp::sum : op;
         run({collective, type, chosen, communicator_.size(), static_cast<int>(turn_ % n), count, turn_}, row,
