@@ -10,40 +10,37 @@
 //   engine_step.cpp       one pass over what is in flight
 //   engine_wait.cpp       waiting: spin, yield, sleep; the reactor's side
 //   engine_failure.cpp    revokes: loss, deadline, abort; what operations end with and survivors are told
-//   engine_peers.cpp      what peers tell and are asked: revokes, probes, mismatches
+//   engine_peers.cpp      what peers tell and are asked: revokes, probes
+//   engine_mismatch.cpp   what differs between two ranks, and who is waited for, in words
 //   engine_last_words.cpp whose doing it is that a peer has left
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "collectives/engine/call_history.hpp"
+#include "collectives/engine/engine_group.hpp"
+#include "collectives/engine/in_flight.hpp"
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/matcher.hpp"
-#include "collectives/engine/operation.hpp"
-#include "collectives/engine/peer_table.hpp"
+#include "collectives/engine/operation_pool.hpp"
+#include "collectives/engine/peer_tables.hpp"
+#include "collectives/engine/processor_watch.hpp"
+#include "collectives/engine/quiescence.hpp"
+#include "collectives/engine/revoke_requests.hpp"
+#include "collectives/engine/selector.hpp"
 #include "collectives/engine/sleeper.hpp"
 #include "collectives/engine/wait_policy.hpp"
-#include "collectives/select/choose.hpp"
-#include "collectives/select/model_source.hpp"
-#include "lib/bootstrap/session.hpp"
 #include "lib/net/reactor.hpp"
 
 namespace lockstep::internal {
-
-/// Who the ranks of a communicator are; index = rank in it.
-struct EngineGroup {
-  std::uint64_t id = 0;
-  std::string name = "world";
-  int rank = 0;
-  std::vector<Member> members;
-  int size() const { return static_cast<int>(members.size()); }
-};
 
 class Engine final : public Progressor,
                      public FrameHandler,
@@ -102,11 +99,11 @@ class Engine final : public Progressor,
 
   const EngineGroup& group() const { return group_; }
   Transport* transport() const { return transport_.get(); }
-  const Capabilities& capabilities() const { return capabilities_; }
-  ChoiceTable& choices() const { return *choices_; }
+  const Capabilities& capabilities() const { return selector_.capabilities(); }
+  ChoiceTable& choices() const { return selector_.choices(); }
   Env& env() const { return env_; }
   /// "rank 3 (host-2, pid 4711)"
-  std::string who(int rank) const;
+  std::string who(int rank) const { return group_.who(rank); }
 
   // ---- Progressor, FrameHandler, Matcher::Sink ----
   Outcome progress() override;
@@ -118,30 +115,12 @@ class Engine final : public Progressor,
   std::optional<Status> cause_of_loss(int peer, const Status& why) override;
 
  private:
-  struct CallNote {                       // A call made here or by a peer, to compare with the other's.
-    std::uint64_t sequence_plus_one = 0;  // 0 = none.
-    CallFacts facts;
-    bool urgent = false;
-    /// A peer's, of a frame of it.
-    static CallNote of(const FrameHeader& header, Channel channel) {
-      return {header.sequence + 1, header.facts, channel == Channel::urgent};
-    }
-    bool is_as(const CallNote& other) const { return facts == other.facts && urgent == other.urgent; }
-  };
-  struct KnownCall {  // One without counts that was made before.
-    CallFacts facts;
-    std::uint64_t hash = 0;  // hash_of(facts)
-    bool valid = false;
-    Selection selection;
-    Operation* repeatable = nullptr;  // That a DomainRun ended in place, for the next such call; in no list.
-  };
   class Contender;  // Lock that asks the thread in progress to make room.
   class Waiting;
 
   // engine.cpp
   void keep_free(std::size_t operations);
-  Operation* new_operation(Operation::Kind kind);
-  void unreference(Operation& operation);
+  Operation& new_operation(Operation::Kind kind);
   Operation* hand_out(Operation& operation);
   void wait_out(Operation& operation, Contender& lock);
   void begin(Operation& operation, const Call& call);
@@ -151,10 +130,6 @@ class Engine final : public Progressor,
   Status compare_with_probes(const Operation& operation);
   void activate(Operation& operation);
   void activate_pending();
-  bool has_room_for(const Operation& operation) const { return in_flight_[operation.urgent] < kMaxInFlight; }
-  PeerTable& peers_of(bool urgent);
-  void note_call(std::uint64_t sequence, const CallFacts& facts, bool urgent = false);
-  void show_call(std::uint64_t sequence, const CallFacts& facts);
 
   // engine_launch.cpp
   Status launch(Operation& operation);
@@ -163,18 +138,12 @@ class Engine final : public Progressor,
                       const Combine& combine);
   void launch_domain(Operation& operation, const Selection& chosen, std::uint64_t facts_hash,
                      const Buffers& buffers, const Combine& combine);
-  bool may_pull(const Selection& selection) const;
-  bool must_stage(const Call& call, const Selection& selection) const;
-  OfferedBuffers offered_buffers(const Call& call, const Selection& selection, const void* input) const;
-  Result<Selection> selection_for(const CallFacts& facts, const Shape& shape);
-  void set_shape(Operation& operation) const;
   Buffers buffers_of(const Call& call);
   Combine combine_of(const Call& call) const;
   bool reduces_here(const Call& call) const;
   const std::byte* scaled_input(Operation& operation, double factor);
 
   // engine_attempt.cpp
-  bool recall(const CallFacts& facts);
   bool may_run_in_place(const CallFacts& facts);
   bool end_inline(const InlineCall& call, InlineRun& run);
   Operation* make_late_inline(const Call& call, const InlineRun& run);
@@ -192,7 +161,6 @@ class Engine final : public Progressor,
   template <class Try>
   void attempt_recorded(std::uint64_t sequence, const CallFacts& facts, Try&& try_once,
                         const DomainRun* run = nullptr);
-  bool may_keep_processor(const DomainRun* run);
 
   // engine_step.cpp
   bool step_locked();
@@ -204,7 +172,6 @@ class Engine final : public Progressor,
   bool advance_urgent_first();
   bool advance(Operation& operation);
   Result<RunProgress> advance_run(Operation& operation);
-  bool is_front_of_domain(const Operation& operation) const;
   void retire(Operation& operation, bool good);
   void wake_for_end();
   bool keeps_deadline(Operation& operation, Nanos timeout, Nanos now, Nanos& next);
@@ -214,39 +181,23 @@ class Engine final : public Progressor,
   void leave_wait();
   void take_back_declaration();
   void pass_on();
-  std::uint32_t note_processor();
-  bool shares_processor();
   std::optional<bool> fall_asleep(bool for_poll, bool others_held);
   void sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit);
   void wake_self();
   bool has_unattended() const;
 
   // engine_failure.cpp
-  Status requested();
   void apply_requests();
   void revoke(const Status& why);
+  void revoke_without_memory();
   void begin_to_fail();
-  bool withdraw();
   bool fail_everything();
-  bool is_quiet(Operation& operation);
-  bool is_awaited(int member) const;
-  bool is_thread(int member) const;
-  bool is_used_by(int member) const;
-  Status quiesced(const Operation& operation);
-  Status take_from_peers(void* output, std::size_t bytes) const;
-  bool is_of_this_process(int member) const;
-  void tell_peers();
-  bool has_posted() const;
-  bool awaits_links() const;
-  bool flush_posted();
-  void drop_posted();
   void mark_domain();
+  void tell_peers();
   bool drain();
   void give_up_calls();
   void tell_before_leaving(Contender& lock);
-  bool may_have_missed_word(int peer) const;
   Status failure(const Operation& operation, const Status& cause) const;
-  void revoke_without_memory();
   Status of_this_rank(const Status& cause) const;
 
   // engine_last_words.cpp
@@ -266,10 +217,10 @@ class Engine final : public Progressor,
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
   Status scan_links();
   bool listen(Nanos now);
-  Operation* oldest_active(bool urgent) const;
   void ask_around(Nanos now);
   void ask_for(Operation& operation, Nanos now);
-  const Operation* under_way(std::uint64_t sequence) const;
+
+  // engine_mismatch.cpp
   CallNote note_of(std::uint64_t sequence) const;
   Status explain_mismatch(int peer, const CallNote& theirs) const;
   Status compare_records(const Operation& operation);
@@ -281,72 +232,52 @@ class Engine final : public Progressor,
   std::string waiting_text(const Operation& operation) const;
 
   const EngineGroup group_;
-  std::unique_ptr<Transport> transport_;
+  const std::unique_ptr<Transport> transport_;
   Env& env_;
-  Reactor* reactor_;
+  Reactor* const reactor_;
   DomainMemory* const memory_;
-  Domain* domain_ = nullptr;
-  Capabilities capabilities_;
-  const std::uint64_t segment_bytes_;
-  std::shared_ptr<ChoiceTable> choices_;
-  WaitPolicy wait_policy_;
-  Yielder yielder_;                     // Guarded by mutex_.
-  HandOver hand_over_;                  // Guarded by mutex_.
-  std::uint64_t past_caches_from_ = 0;  // Bytes from which results are written past the caches.
-  std::vector<int> hosts_;              // As Shape::hosts.
-  bool one_process_ = false;            // All ranks are threads of this process: any memory is addressable.
+  Domain* const domain_;
 
-  std::mutex mutex_;
-  std::atomic<int> contenders_{0};           // Threads that want the lock while another makes progress.
-  std::atomic<int> waiters_{0};              // Threads that wait in a call. Written under the lock.
+  std::mutex mutex_;                // Guards all that follows, but for what is atomic, and requests_.
+  std::atomic<int> contenders_{0};  // Threads that want the lock while another makes progress.
+  std::atomic<int> waiters_{0};     // Threads that wait in a call. Written under the lock.
   std::atomic<bool> still_declared_{false};  // Asleep, by the reactor, which is awake.
   int sleepers_ = 0;                         // Waiters asleep: completions by other threads wake them.
-  std::uint64_t sequence_ = 0;               // Of the next collective.
-  std::vector<std::unique_ptr<Operation>> pool_;
-  std::vector<Operation*> free_;
-  ScratchPool scratch_;
-  std::vector<Operation*> active_;           // Running collectives, by priority, then sequence.
-  std::array<std::size_t, 2> in_flight_{};   // How many of active_, by whether they are urgent.
-  std::vector<Operation*> pending_;          // Started beyond kMaxInFlight.
-  std::vector<Operation*> in_domain_;        // Active domain operations in order; the front runs.
-  std::vector<int> late_;                    // For may_keep_processor(), which never allocates.
-  std::vector<Operation*> messages_;         // Point-to-point operations not ended.
-  std::unique_ptr<PeerTable> peers_;         // Null in a group of one.
-  std::unique_ptr<PeerTable> urgent_peers_;  // From the first urgent call on.
-  std::unique_ptr<Matcher> matcher_;
-  ProgramCache programs_;
-  std::array<KnownCall, kKnownCalls> known_calls_{};
-  DomainPosition position_;
-  std::uint64_t inline_calls_ = 0;
-  KnownCall* last_ = nullptr;  // Of the last call without counts.
-  std::array<CallNote, kRecentCalls> history_{};
-  int probes_kept_ = 0;                // How many of the next are there.
-  std::vector<CallNote> peer_probes_;  // Last probe of each peer for a call not made here yet.
   std::unique_ptr<Sleeper> sleeper_;
+  const WaitPolicy wait_policy_;
+  Yielder yielder_;
+  HandOver hand_over_;
+  ProcessorWatch processors_;
+
+  OperationPool pool_;
+  InFlight in_flight_;
+  Selector selector_;
+  ProgramCache programs_;
+  PeerTables tables_;
+  Matcher matcher_;
+  CallHistory history_;
+  DomainPosition position_;
+  std::uint64_t sequence_ = 0;  // Of the next collective.
+  std::uint64_t inline_calls_ = 0;
+  unsigned messages_begun_ = 0;         // So far.
   Nanos urgent_moved_ = -kUrgentPause;  // When an urgent call did last.
   bool others_held_ = false;            // Calls that are not urgent are, for its sake.
   Nanos listened_ = 0;                  // When listen() last did.
-  unsigned messages_begun_ = 0;         // So far.
 
   std::atomic<int> state_{0};   // ErrorCode; != 0 once revoked or closed.
-  Status reason_;               // Guarded by mutex_.
+  Status reason_;               // Why.
   const Status out_of_memory_;  // This rank's, from when there was memory for it.
   Status heard_;                // A peer's reason, which it says once; not revoked yet.
   std::vector<bool> lost_;
   std::vector<Nanos> links_ended_;  // When one to a peer was first found to have without a word; 0: not.
   std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
-  Nanos drain_until_ = 0;
-  bool failing_ = false;              // The communicator has ended, and what is under way is about to.
-  Nanos quiet_by_ = 0;                // Until then peers that may use this rank's memory are awaited.
-  int withdrawn_ = 0;                 // The links to ranks below it have let go of the callers' memory.
-  std::optional<Exposure> exposure_;  // Of the collective that fails next, as it was when it was given up.
   Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen without its reason; 0: never.
   Nanos unrecorded_ = 0;   // When another's fingerprint was first seen without its call; 0: never.
+  bool failing_ = false;   // The communicator has ended, and what is under way is about to.
+  Quiescence quiescence_;
+  Nanos drain_until_ = 0;
   bool closed_ = false;
-  std::mutex request_mutex_;  // Guards what is requested; never held with mutex_ wanted.
-  std::atomic<bool> has_request_{false};
-  Status requested_;
-  std::vector<bool> requested_losses_;  // By rank, and so far: as lost_ without its lock.
+  RevokeRequests requests_;
 };
 
 }  // namespace lockstep::internal

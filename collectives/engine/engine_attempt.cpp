@@ -34,13 +34,13 @@ void Engine::attempt(Try&& try_once, const DomainRun* run) {
   bool shares = wait_policy_.inline_yields, waits = false;
   for (int pauses = 0, yields = 0, blocks = 0; pauses < kInlinePauses && yields < kInlineYields;) {
     if (try_once() || contenders_.load(std::memory_order_relaxed) > 0 || state() != ErrorCode::ok) break;
-    if (has_request_.load(std::memory_order_relaxed)) break;
+    if (requests_.pending()) break;
     if (run != nullptr && run->has_work()) {
       if (++blocks < kBlocksInPlace) continue;
       break;
     }
-    if (!shares && pauses == kPausesBeforeLook) shares = shares_processor();
-    const bool yield = shares && (pauses >= kKeptPauses || !may_keep_processor(run));
+    if (!shares && pauses == kPausesBeforeLook) shares = processors_.is_shared();
+    const bool yield = shares && (pauses >= kKeptPauses || !processors_.may_be_kept(run));
     if (yield && yielder_.prefers_sleep()) break;
     if (yield && !waits) waits = ++waiters_ > 0;
     ++(yield ? yields : pauses);
@@ -53,44 +53,23 @@ void Engine::attempt(Try&& try_once, const DomainRun* run) {
   if (waits) leave_wait();
 }
 
-/// Whether only ranks on other processors are late, and nobody on this one has anything to do before they
-/// come: a turn for each of them would only delay what this rank does then.
-bool Engine::may_keep_processor(const DomainRun* run) {
-  if (run == nullptr || !run->waits_idly()) return false;
-  late_.clear();
-  run->waiting_for(*domain_, late_);
-  const std::uint32_t here = note_processor();
-  return std::none_of(late_.begin(), late_.end(), [&](int member) {
-    const auto there = domain_->control(member).processor.load(std::memory_order_relaxed);
-    return there == here || there == 0;  // 0: nobody knows.
-  });
-}
-
 /// The first try tells the peers of the call, which is recorded while their answer is on its way: until then
 /// a peer that finds the fingerprints different could not say what was called here instead.
 template <class Try>
 void Engine::attempt_recorded(std::uint64_t sequence, const CallFacts& facts, Try&& try_once,
                               const DomainRun* run) {
   const bool over = try_once();
-  note_call(sequence, facts);
-  show_call(sequence, facts);
+  history_.note({sequence + 1, facts});
+  history_.show(sequence, facts);
   if (!over) attempt(try_once, run);
-}
-
-/// Whether such a call is known: then it is the last one.
-bool Engine::recall(const CallFacts& facts) {
-  if (last_ != nullptr && last_->facts == facts) return true;
-  KnownCall& known = known_calls_[hash_of(facts) % known_calls_.size()];
-  if (!known.valid || known.facts != facts) return false;
-  last_ = &known;
-  return true;
 }
 
 /// A repeated call with nothing else under way does not take the way of operations, unless its peers are
 /// late, or a device runs it: attempts in place are for what a core does at once.
 bool Engine::may_run_in_place(const CallFacts& facts) {
-  return memory_ == nullptr && active_.empty() && pending_.empty() && state() == ErrorCode::ok &&
-         probes_kept_ == 0 && facts.op != ReduceOp::user && facts.op != ReduceOp::premul_sum && recall(facts);
+  return memory_ == nullptr && !in_flight_.has_collectives() && state() == ErrorCode::ok &&
+         !history_.has_probes() && facts.op != ReduceOp::user && facts.op != ReduceOp::premul_sum &&
+         selector_.recall(facts);
 }
 
 std::optional<Status> Engine::run_again(const CallFacts& facts, const void* input, void* output,
@@ -100,8 +79,9 @@ std::optional<Status> Engine::run_again(const CallFacts& facts, const void* inpu
   if (!may_run_in_place(facts) || !options.algorithm.empty()) return std::nullopt;
   const BufferElements elements = buffer_elements(facts, group_.rank, group_.size());
   if (!are_plain(facts, elements, input, output)) return std::nullopt;
-  if (last_->repeatable != nullptr) return finish(run_in_domain_again(input, output, options), lock);
-  const Selection& selection = last_->selection;
+  if (selector_.last().repeatable != nullptr)
+    return finish(run_in_domain_again(input, output, options), lock);
+  const Selection& selection = selector_.last().selection;
   InlineRun run;
   if (selection.inline_line && end_inline({facts, input, output}, run)) return Status();
   Call call;
@@ -123,7 +103,7 @@ Status Engine::finish(Operation* operation, Contender& lock) {
   if (operation == nullptr) return {};
   wait_out(*operation, lock);
   Status status = std::move(operation->status);
-  unreference(*operation);
+  pool_.unreference(*operation);
   return status;
 }
 
@@ -131,7 +111,7 @@ Status Engine::finish(Operation* operation, Contender& lock) {
 bool Engine::end_inline(const InlineCall& call, InlineRun& run) {
   keep_free(1);  // For a call that turns out late, when the peers have heard of it.
   const std::uint64_t sequence = sequence_++;
-  run.begin(call, fingerprint_of(last_->hash, sequence), inline_calls_++);
+  run.begin(call, fingerprint_of(selector_.last().hash, sequence), inline_calls_++);
   bool done = false;
   attempt_recorded(sequence, call.facts, [&] {
     auto progress = run.step(*domain_);
@@ -150,7 +130,7 @@ Operation* Engine::run_inline(const Call& call) {
 }
 
 Operation* Engine::make_late_inline(const Call& call, const InlineRun& run) {
-  Operation& operation = *new_operation(Operation::Kind::collective);
+  Operation& operation = new_operation(Operation::Kind::collective);
   operation.call = call;
   operation.sequence = sequence_ - 1;
   operation.path = Operation::Path::inline_line;
@@ -159,17 +139,19 @@ Operation* Engine::make_late_inline(const Call& call, const InlineRun& run) {
 }
 
 Operation* Engine::run_in_domain(const Call& call) {
-  Operation& operation = *new_operation(Operation::Kind::collective);
+  Operation& operation = new_operation(Operation::Kind::collective);
   operation.call = call;
   operation.sequence = sequence_++;
-  set_shape(operation);
-  launch_domain(operation, last_->selection, last_->hash, buffers_of(call), combine_of(call));
+  selector_.set_shape(operation);
+  const KnownCall& known = selector_.last();
+  launch_domain(operation, known.selection, known.hash, buffers_of(call), combine_of(call));
   return attempt_in_domain(operation);
 }
 
 /// All but the buffers, the place in the order, deadline and priority is as the last such call left it.
 Operation* Engine::run_in_domain_again(const void* input, void* output, const CallOptions& options) {
-  Operation& operation = *std::exchange(last_->repeatable, nullptr);
+  KnownCall& known = selector_.last();
+  Operation& operation = *std::exchange(known.repeatable, nullptr);
   Call& call = operation.call;
   call.input = input;
   call.output = output;
@@ -177,8 +159,8 @@ Operation* Engine::run_in_domain_again(const void* input, void* output, const Ca
   call.priority = options.priority;
   operation.sequence = sequence_++;
   operation.domain_run.begin_again(input, output,
-                                   {operation.sequence, fingerprint_of(last_->hash, operation.sequence)},
-                                   offered_buffers(call, last_->selection, input));
+                                   {operation.sequence, fingerprint_of(known.hash, operation.sequence)},
+                                   selector_.offers_of(call, known.selection, input));
   return attempt_in_domain(operation);
 }
 
@@ -204,20 +186,20 @@ Operation* Engine::attempt_in_domain(Operation& operation) {
 /// Unless its program is long: such a call takes long itself, and many would hold much memory.
 void Engine::keep_for_next(Operation& operation) {
   Operation* spare = &operation;
-  if (operation.domain_run.program_bytes() <= kKeptProgramBytes) std::swap(spare, last_->repeatable);
-  if (spare != nullptr) free_.push_back(spare);
+  if (operation.domain_run.program_bytes() <= kKeptProgramBytes)
+    std::swap(spare, selector_.last().repeatable);
+  if (spare != nullptr) pool_.give_back(*spare);
 }
 
 Operation* Engine::make_late(Operation& operation) {
   operation.attended = true;
-  active_.push_back(&operation);
-  ++in_flight_[operation.urgent];
-  in_domain_.push_back(&operation);
+  in_flight_.start(operation);
+  in_flight_.enter_domain(operation);
   return &operation;
 }
 
 Operation* Engine::run_begun(const Call& call) {
-  Operation& operation = *new_operation(Operation::Kind::collective);
+  Operation& operation = new_operation(Operation::Kind::collective);
   operation.attended = true;
   begin(operation, call);
   const auto over = [&] { return operation.done.load(std::memory_order_relaxed); };
@@ -236,7 +218,7 @@ void Engine::attempt_small(Operation& operation) {
   if (domain_ == nullptr || memory_ != nullptr || wait_policy_.inline_yields) return;
   if (operation.bytes() > kBytesInPlace) return;
   const auto may_go_on = [&] {
-    return !operation.done.load(std::memory_order_relaxed) && is_front_of_domain(operation) &&
+    return !operation.done.load(std::memory_order_relaxed) && in_flight_.is_front_of_domain(operation) &&
            contenders_.load(std::memory_order_relaxed) == 0 && state() == ErrorCode::ok;
   };
   for (int pauses = 0; pauses < kInlinePauses && may_go_on(); ++pauses) {

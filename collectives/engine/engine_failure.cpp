@@ -8,7 +8,6 @@
 #include "collectives/engine/contender.hpp"
 #include "collectives/engine/engine.hpp"
 #include "collectives/engine/reason.hpp"
-#include "lib/memory/segment.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -52,10 +51,6 @@ bool is_neighbour(int rank, int peer, int size) {
 
 }  // namespace
 
-std::string Engine::who(int rank) const {
-  return who_is(rank, group_.members[static_cast<std::size_t>(rank)]);
-}
-
 /// Without memory for more words the cause must do. A collective that fails ends the communicator, at the
 /// latest in a moment; a message may not.
 Status Engine::failure(const Operation& operation, const Status& cause) const try {
@@ -87,38 +82,21 @@ void Engine::revoke_without_memory() { revoke(of_this_rank(out_of_memory_)); }
 // ---- requests from other threads ----
 
 void Engine::request_revoke(Status why) {
-  {
-    std::lock_guard guard(request_mutex_);
-    if (requested_.ok()) requested_ = std::move(why);
-  }
-  has_request_.store(true, std::memory_order_release);
+  requests_.ask(std::move(why));
   if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) apply_requests();
   wake_self();
   if (reactor_ != nullptr) reactor_->notify();
 }
 
 void Engine::on_loss(int rank, const std::string& evidence) {
-  {
-    std::lock_guard guard(request_mutex_);
-    requested_losses_[static_cast<std::size_t>(rank)] = true;
-  }
+  requests_.lose(rank);
   request_revoke(
       Status(ErrorCode::peer_lost, words_of([&] { return who(rank) + " is gone: " + evidence; }), rank));
 }
 
-/// What other threads know: who is lost, and why the communicator is to end; ok when nobody asks for it. That
-/// stays, since it may explain what a call finds before it is carried out.
-Status Engine::requested() {
-  std::lock_guard guard(request_mutex_);
-  for (std::size_t rank = 0; rank < lost_.size(); ++rank)
-    lost_[rank] = lost_[rank] || requested_losses_[rank];
-  return requested_;
-}
-
 void Engine::apply_requests() {
-  if (!has_request_.load(std::memory_order_acquire)) return;
-  has_request_.store(false, std::memory_order_relaxed);
-  Status why = requested();
+  if (!requests_.take()) return;
+  Status why = requests_.standing(lost_);
   if (why.ok()) why = heard_;
   if (why.ok()) return;
   // A peer that has done its part and gone may be reported before this rank has looked at what it left.
@@ -172,7 +150,7 @@ void Engine::mark_domain() {
 }
 
 void Engine::tell_peers() {
-  if (!peers_) return;
+  if (!transport_) return;
   FrameHeader header;
   header.kind = FrameKind::revoke;
   const std::string text = encode_reason(reason_);
@@ -180,149 +158,47 @@ void Engine::tell_peers() {
     if (domain_ != nullptr || lost_[static_cast<std::size_t>(peer)]) continue;  // Told by memory, or gone.
     const bool neighbour = is_neighbour(group_.rank, peer, group_.size());
     const bool linked = transport_->existing_link(peer, Channel::collective) != nullptr;
-    if (linked || neighbour) peers_->post(peer, header, text);
+    if (linked || neighbour) tables_.of(false).post(peer, header, text);
     // What it sent before may stay in front of the word, where the peer waits for another.
     if (transport_->existing_link(peer, Channel::urgent) != nullptr || (linked && neighbour))
-      peers_of(true).post(peer, header, text);
+      tables_.of(true).post(peer, header, text);
   }
-}
-
-/// Whether links that move data straight from and to the callers' memory have let go of it. What a living
-/// peer awaits or sends is over in a moment; one that is lost or stopped is cut off.
-/// Peers that have heard of the revoke await and send nothing more, so they are told meanwhile.
-bool Engine::withdraw() {
-  for (; transport_ && withdrawn_ < group_.size(); ++withdrawn_) {
-    if (withdrawn_ == group_.rank) continue;
-    const bool force = lost_[static_cast<std::size_t>(withdrawn_)] || env_.now() >= quiet_by_;
-    bool free = true;
-    if_memory_lasts([&] { free = transport_->withdraw(withdrawn_, force); });
-    if (!free) return false;
-  }
-  return true;
 }
 
 void Engine::begin_to_fail() {
   failing_ = true;
-  quiet_by_ = env_.now() + kQuiesceWait;
+  quiescence_.begin();
 }
 
 /// Ends all that is under way, but for what peers have not let go of: that is looked at again with the next
 /// step, since the thread may be the reactor's, or one that only wants to abort. Whether all has ended.
 bool Engine::fail_everything() {
-  if (!withdraw()) return false;
-  while (!active_.empty()) {
-    Operation& operation = *active_.front();
-    if (operation.path == Operation::Path::links) operation.link_run.abandon(peers_of(operation.urgent));
-    if (operation.path == Operation::Path::domain && !is_quiet(operation)) return false;
-    const Status cause = operation.path == Operation::Path::domain ? quiesced(operation) : reason_;
+  if (!quiescence_.withdraw(lost_)) return false;
+  while (!in_flight_.active().empty()) {
+    Operation& operation = *in_flight_.active().front();
+    if (operation.path == Operation::Path::links) operation.link_run.abandon(tables_.of(operation.urgent));
+    const bool in_domain = operation.path == Operation::Path::domain;
+    if (in_domain && !quiescence_.is_quiet(operation)) return false;
+    const Status cause = in_domain ? quiescence_.end_of(operation, reason_) : reason_;
     complete(operation, failure(operation, cause));
   }
-  in_domain_.clear();
-  while (!pending_.empty()) {
-    Operation* operation = pending_.front();
-    pending_.erase(pending_.begin());
-    complete(*operation, failure(*operation, reason_));
-  }
-  matcher_->abandon();
-  while (!messages_.empty()) complete(*messages_.front(), failure(*messages_.front(), reason_));
+  in_flight_.leave_domain();
+  while (Operation* operation = in_flight_.take_pending()) complete(*operation, failure(*operation, reason_));
+  matcher_.abandon();
+  while (!in_flight_.messages().empty())
+    complete(*in_flight_.messages().front(), failure(*in_flight_.messages().front(), reason_));
   failing_ = false;
   return true;
-}
-
-bool Engine::is_of_this_process(int member) const {
-  return group_.members[static_cast<std::size_t>(member)].process == process_token();
-}
-
-/// After this no peer writes to this rank's memory any more, not even one that was stopped and resumes.
-/// A peer uses it only when it has seen this rank's offer and everybody's, has then raised `in_use`, and has
-/// then found its own `revoked` down. All `revoked` are up by now (mark_domain). Of these stores and loads
-/// all ranks see one order: either the peer's declaration came before its mark, and is seen here until it has
-/// stopped; or the peer finds its mark and touches nothing. Whether this rank has seen the other offers
-/// itself does not matter, so it is exposed from its own on (tests/model/revoke.pml). Another process whose
-/// declaration stays up has ended, or finds the output no longer its own; what it reads, it takes for no
-/// result. That it was reported lost says nothing: it may only have lost its connection to the job. A thread
-/// of this process cannot be kept from anything, and is never stopped alone: it is awaited to the end of its
-/// block, or of the user's operator where its algorithm was insisted on.
-bool Engine::is_quiet(Operation& operation) {
-  if (!exposure_) exposure_ = operation.domain_run.exposure();
-  operation.domain_run.abandon(*domain_);
-  if (reactor_ == nullptr) return true;
-  for (int member = 0; member < domain_->size(); ++member) {
-    if (is_awaited(member) && is_used_by(member) && (is_thread(member) || env_.now() < quiet_by_))
-      return false;
-  }
-  return true;
-}
-
-/// Whether what `member` does counts, of an operation that is exposed as exposure_ says.
-bool Engine::is_awaited(int member) const {
-  return exposure_ == Exposure::to_writers || (exposure_ == Exposure::to_readers && is_thread(member));
-}
-
-/// On a device kernels look at the revoke themselves before they write.
-bool Engine::is_thread(int member) const { return memory_ == nullptr && is_of_this_process(member); }
-
-bool Engine::is_used_by(int member) const {
-  return domain_->control(member).in_use.load(std::memory_order_seq_cst) != 0 &&
-         !has_ended(group_.members[static_cast<std::size_t>(member)]);
-}
-
-/// Of an operation that is quiet, or where that was awaited long enough: the reason, and what else the caller
-/// must know.
-Status Engine::quiesced(const Operation& operation) {
-  bool others_are_quiet = true;
-  for (int member = 0; reactor_ != nullptr && member < domain_->size(); ++member)
-    others_are_quiet &= !is_awaited(member) || is_thread(member) || !is_used_by(member);
-  exposure_.reset();
-  const std::size_t bytes = operation.call.output_elements * size_of(operation.call.facts.type);
-  if (others_are_quiet || memory_ != nullptr || bytes == 0) return reason_;
-  return take_from_peers(operation.call.output, bytes);
-}
-
-/// The reason, and whether peers may still write to the output.
-Status Engine::take_from_peers(void* output, std::size_t bytes) const try {
-  const Status taken = make_private(output, bytes);
-  if (taken.ok()) return reason_;
-  return Status(reason_.code(),
-                reason_.message() +
-                    "; a peer that does not answer may still write to the output, which could not "
-                    "be taken from it: " +
-                    taken.message(),
-                reason_.culprit());
-} catch (const std::bad_alloc&) {
-  return reason_;
 }
 
 /// After a revoke. Nobody sleeps while something is failing: who lets go of memory rings no bell.
 bool Engine::drain() {
   const bool failing = failing_;
   if (failing && !fail_everything()) sched_yield();
-  if (!has_posted()) return failing;
-  const bool moved = flush_posted();
-  if (env_.now() > drain_until_) drop_posted();
+  if (!tables_.has_posted()) return failing;
+  const bool moved = tables_.flush();
+  if (env_.now() > drain_until_) tables_.drop_posted();
   return moved || failing;
-}
-
-void Engine::drop_posted() {
-  if (peers_) peers_->drop_posted();
-  if (urgent_peers_) urgent_peers_->drop_posted();
-}
-
-bool Engine::has_posted() const {
-  return (peers_ && peers_->has_posted()) || (urgent_peers_ && urgent_peers_->has_posted());
-}
-
-/// Whether what is posted has yet to get a link.
-bool Engine::awaits_links() const {
-  return (peers_ && peers_->awaits_link()) || (urgent_peers_ && urgent_peers_->awaits_link());
-}
-
-/// What there is no memory for stays posted.
-bool Engine::flush_posted() try {
-  const bool moved = peers_->flush();
-  return (urgent_peers_ && urgent_peers_->flush()) || moved;
-} catch (const std::bad_alloc&) {
-  return false;
 }
 
 void Engine::close() {
@@ -345,27 +221,16 @@ void Engine::close() {
     domain_->ring_sleepers();
   }
   tell_before_leaving(lock);
-  drop_posted();  // A Work may keep this engine, but its links end here.
+  tables_.drop_posted();  // A Work may keep this engine, but its links end here.
   if (transport_) transport_->close();
 }
 
 bool Engine::left_untold() {
   Contender lock(*this);
   for (int peer = 0; peer < group_.size(); ++peer) {
-    if (!lost_[static_cast<std::size_t>(peer)] && may_have_missed_word(peer)) return true;
+    if (!lost_[static_cast<std::size_t>(peer)] && tables_.may_have_missed_word(peer)) return true;
   }
   return false;
-}
-
-/// A word on the link for collectives may stay behind what was sent before and the peer never takes. That is
-/// what the one on the urgent link is for: it is missed where there was no time for it.
-bool Engine::may_have_missed_word(int peer) const {
-  const auto in_either = [this](auto&& holds) {
-    return (peers_ && holds(*peers_)) || (urgent_peers_ && holds(*urgent_peers_));
-  };
-  const bool missed = in_either([peer](const PeerTable& table) { return table.has_missed(peer); });
-  const bool heard = in_either([peer](const PeerTable& table) { return table.needs_no_word(peer); });
-  return (missed && !heard) || (urgent_peers_ && urgent_peers_->was_late(peer));
 }
 
 /// A rank that leaves with calls under way ends them everywhere. Its peers cannot end them well, and where
@@ -373,8 +238,9 @@ bool Engine::may_have_missed_word(int peer) const {
 void Engine::give_up_calls() {
   apply_requests();
   if (state() == ErrorCode::ok && domain_ != nullptr) check_domain();
-  if (state() != ErrorCode::ok || (active_.empty() && pending_.empty())) return;
-  const Operation& first = active_.empty() ? *pending_.front() : *active_.front();
+  if (state() != ErrorCode::ok || (!in_flight_.has_collectives())) return;
+  const Operation& first =
+      in_flight_.active().empty() ? *in_flight_.pending().front() : *in_flight_.active().front();
   const auto words = [&] { return who(group_.rank) + " left with " + first.describe() + " under way"; };
   revoke(Status(ErrorCode::aborted, words_of(words), group_.rank));
 }
@@ -383,9 +249,9 @@ void Engine::give_up_calls() {
 /// Without the lock in between: the reactor's thread takes it, and makes the links that are still lacking.
 void Engine::tell_before_leaving(Contender& lock) {
   const Nanos begin = env_.now();
-  while (reactor_ != nullptr && has_posted()) {
-    if (env_.now() - begin >= (awaits_links() ? kLastLinks : kLastWords)) return;
-    if (!flush_posted()) lock.make_way();
+  while (reactor_ != nullptr && tables_.has_posted()) {
+    if (env_.now() - begin >= (tables_.awaits_link() ? kLastLinks : kLastWords)) return;
+    if (!tables_.flush()) lock.make_way();
   }
 }
 

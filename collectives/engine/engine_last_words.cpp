@@ -10,7 +10,7 @@ namespace lockstep::internal {
 /// its links for collectives, behind what it sent before: that is the cause, and not that it is gone. Else
 /// the session may know already whose death made it leave.
 Status Engine::true_cause(const Status& why) try {
-  const Status known = requested();
+  const Status known = requests_.standing(lost_);
   if (!heard_.ok()) return heard_;
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
   if (left && domain_ != nullptr) {
@@ -53,7 +53,8 @@ Engine::LastWord Engine::last_word_of(int peer) {
 bool Engine::awaits_word(const Status& why) try {
   const int peer = why.culprit();
   return why.code() == ErrorCode::peer_lost && peer >= 0 && peer < group_.size() && domain_ == nullptr &&
-         transport_ && requested().ok() && last_word_of(peer) == LastWord::awaited && may_await_cause(peer);
+         transport_ && requests_.standing(lost_).ok() && last_word_of(peer) == LastWord::awaited &&
+         may_await_cause(peer);
 } catch (const std::bad_alloc&) {
   return false;
 }
@@ -66,7 +67,7 @@ std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   if (domain_ != nullptr) return true_cause(why);
   const LastWord word = last_word_of(peer);
   if (word == LastWord::heard) {
-    has_request_.store(true, std::memory_order_release);
+    requests_.look_again();
     return heard_;
   }
   return word != LastWord::none && may_await_cause(peer) ? std::nullopt : std::optional(why);
@@ -89,15 +90,16 @@ bool Engine::may_await_cause(int peer) {
     const Message& message = operation->message;
     return (message.peer == peer || message.peer == kAnySource) && ends_soon(operation, message.timeout);
   };
-  return now - since <= kExplanationWait && std::none_of(active_.begin(), active_.end(), call_ends_soon) &&
-         std::none_of(pending_.begin(), pending_.end(), call_ends_soon) &&
-         std::none_of(messages_.begin(), messages_.end(), message_ends_soon);
+  return now - since <= kExplanationWait &&
+         std::none_of(in_flight_.active().begin(), in_flight_.active().end(), call_ends_soon) &&
+         std::none_of(in_flight_.pending().begin(), in_flight_.pending().end(), call_ends_soon) &&
+         std::none_of(in_flight_.messages().begin(), in_flight_.messages().end(), message_ends_soon);
 }
 
 /// The reason that a peer's link ends with; ok when it ends without one.
 Status Engine::last_words(int peer, Channel channel, Link& link) {
   std::uint64_t taken = 0;
-  for (const Operation* operation : active_) {
+  for (const Operation* operation : in_flight_.active()) {
     if (operation->path == Operation::Path::links && operation->urgent == (channel == Channel::urgent))
       taken += operation->link_run.taken_from(peer);
   }

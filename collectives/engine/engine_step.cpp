@@ -31,20 +31,20 @@ bool Engine::step_locked() {
   moved |= step_messages();
   apply_requests();  // What a peer's last words were.
   if (state() != ErrorCode::ok) return true;
-  if (has_posted()) moved |= flush_posted();
-  if (!pending_.empty()) activate_pending();
+  if (tables_.has_posted()) moved |= tables_.flush();
+  if (!in_flight_.pending().empty()) activate_pending();
   if (!moved && domain_ != nullptr && heed_domain()) return true;
   return moved;
 }
 
 /// Memory that runs out ends everything here, as with calls: a message may be half received.
-bool Engine::step_messages() try { return matcher_->step(); } catch (const std::bad_alloc&) {
+bool Engine::step_messages() try { return matcher_.step(); } catch (const std::bad_alloc&) {
   revoke_without_memory();
   return true;
 }
 
 /// As with step_messages().
-bool Engine::take_in() try { return matcher_->take_in(); } catch (const std::bad_alloc&) {
+bool Engine::take_in() try { return matcher_.take_in(); } catch (const std::bad_alloc&) {
   revoke_without_memory();
   return true;
 }
@@ -58,10 +58,11 @@ bool Engine::advance_all() {
 template <class Wanted>
 bool Engine::advance_each(std::size_t& next, Wanted wanted) {
   bool moved = false;
-  while (next < active_.size() && wanted(*active_[next]) && state() == ErrorCode::ok) {
-    Operation* operation = active_[next];
+  while (next < in_flight_.active().size() && wanted(*in_flight_.active()[next]) &&
+         state() == ErrorCode::ok) {
+    Operation* operation = in_flight_.active()[next];
     moved |= advance(*operation);
-    if (next < active_.size() && active_[next] == operation) ++next;
+    if (next < in_flight_.active().size() && in_flight_.active()[next] == operation) ++next;
   }
   return moved;
 }
@@ -70,19 +71,16 @@ bool Engine::advance_each(std::size_t& next, Wanted wanted) {
 /// evenly. When urgent ones wait, be it for a peer that has yet to end other calls, the others go on.
 bool Engine::advance_urgent_first() {
   others_held_ = false;
-  if (in_flight_[true] == 0) return advance_all();
+  if (in_flight_.running(true) == 0) return advance_all();
   std::size_t next = 0;
   const bool moved = advance_each(next, [](const Operation& operation) { return operation.urgent; });
   if (state() != ErrorCode::ok) return moved;
   const Nanos now = env_.now();
   if (moved) urgent_moved_ = now;
-  others_held_ = in_flight_[true] > 0 && in_flight_[false] > 0 && now < urgent_moved_ + kUrgentPause;
+  others_held_ =
+      in_flight_.running(true) > 0 && in_flight_.running(false) > 0 && now < urgent_moved_ + kUrgentPause;
   if (others_held_) return moved;
   return advance_each(next, [](const Operation&) { return true; }) || moved;
-}
-
-bool Engine::is_front_of_domain(const Operation& operation) const {
-  return !in_domain_.empty() && in_domain_.front() == &operation;
 }
 
 /// Moves one collective; ends it when it is done or failed.
@@ -118,13 +116,14 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
   try {
     switch (operation.path) {
       case Operation::Path::links:
-        return operation.link_run.step(peers_of(operation.urgent), *this, in_flight_[operation.urgent] == 1);
+        return operation.link_run.step(tables_.of(operation.urgent), *this,
+                                       in_flight_.running(operation.urgent) == 1);
       case Operation::Path::domain:
-        if (!is_front_of_domain(operation)) return RunProgress{};
+        if (!in_flight_.is_front_of_domain(operation)) return RunProgress{};
         if (!operation.domain_run.entered()) operation.domain_run.enter(position_);
         return operation.domain_run.step(*domain_, programs_);
       case Operation::Path::inline_line:
-        if (!is_front_of_domain(operation)) return RunProgress{};
+        if (!in_flight_.is_front_of_domain(operation)) return RunProgress{};
         return operation.inline_run.step(*domain_);
       case Operation::Path::local:
         return RunProgress{true, true};
@@ -143,23 +142,21 @@ Result<RunProgress> Engine::advance_run(Operation& operation) {
 
 /// Makes way for the collectives behind it.
 void Engine::retire(Operation& operation, bool good) {
-  if (std::erase(active_, &operation) > 0) --in_flight_[operation.urgent];
-  if (!is_front_of_domain(operation)) return;
-  in_domain_.erase(in_domain_.begin());
+  if (!in_flight_.retire(operation)) return;
   if (operation.path == Operation::Path::domain && good) position_ = operation.domain_run.end();
 }
 
 void Engine::wake_for_end() {
   if (sleepers_ > 0) wake_self();
   // Over here, but what is for its peers may not have left: the caller may have looked for the last time.
-  if (waiters_ == 0 && reactor_ != nullptr && transport_ && (matcher_->owes() || transport_->unfinished()))
+  if (waiters_ == 0 && reactor_ != nullptr && transport_ && (matcher_.owes() || transport_->unfinished()))
     reactor_->notify();
 }
 
 void Engine::complete(Operation& operation, Status status) {
   if (operation.kind == Operation::Kind::collective) retire(operation, status.ok());
   if (operation.kind == Operation::Kind::message) {
-    std::erase(messages_, &operation);
+    in_flight_.remove_message(operation);
     if (!status.ok() && status.message().find("lockstep:") != 0) status = failure(operation, status);
   }
   operation.status = std::move(status);
@@ -172,7 +169,7 @@ void Engine::complete(Operation& operation, Status status) {
   if (parent != nullptr && !operation.status.ok() && parent->status.ok()) parent->status = operation.status;
   operation.done.store(true, std::memory_order_release);
   wake_for_end();
-  unreference(operation);
+  pool_.unreference(operation);
   if (parent != nullptr && --parent->children == 0) complete(*parent, parent->status);
 }
 
@@ -196,19 +193,19 @@ void Engine::look_around() try {
   const Nanos now = env_.now();
   Nanos next = now + kProbeAfter;
   if (others_held_) next = std::min(next, urgent_moved_ + kUrgentPause);
-  for (Operation* operation : active_) {
+  for (Operation* operation : in_flight_.active()) {
     if (!keeps_deadline(*operation, operation->call.timeout, now, next)) return;
     if (std::exchange(operation->moved, false) || operation->last_moved == 0) operation->last_moved = now;
   }
-  for (Operation* operation : pending_) {
+  for (Operation* operation : in_flight_.pending()) {
     if (!keeps_deadline(*operation, operation->call.timeout, now, next)) return;
   }
-  for (Operation* operation : messages_) {
+  for (Operation* operation : in_flight_.messages()) {
     if (!keeps_deadline(*operation, operation->message.timeout, now, next)) return;
   }
-  if (active_.empty() && messages_.empty()) return;
+  if (in_flight_.active().empty() && in_flight_.messages().empty()) return;
   take_in();  // Whose senders may be what is waited for.
-  if (state() != ErrorCode::ok || (!messages_.empty() && !listen(now))) return;
+  if (state() != ErrorCode::ok || (!in_flight_.messages().empty() && !listen(now))) return;
   ask_around(now);
   env_.wake_at(next);
 } catch (const std::bad_alloc&) {  // The reactor's thread has nobody to tell.

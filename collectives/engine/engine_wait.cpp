@@ -39,7 +39,7 @@ bool Engine::wait(Operation& operation, Nanos limit) {
         look_around();
         if (env_.now() >= end) break;
       }
-    } else if (backoff.idle(shares_processor()) == Backoff::Advice::sleep) {
+    } else if (backoff.idle(processors_.is_shared()) == Backoff::Advice::sleep) {
       look_around();
       if (operation.done.load(std::memory_order_relaxed)) break;
       const Nanos now = env_.now();
@@ -73,26 +73,6 @@ void Engine::take_back_declaration() {
 void Engine::pass_on() {
   if (sleepers_ > 0) wake_self();
   if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
-}
-
-/// Tells the others where this rank runs.
-std::uint32_t Engine::note_processor() {
-  const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
-  std::atomic<std::uint32_t>& own = domain_->control(group_.rank).processor;
-  if (own.load(std::memory_order_relaxed) != here) own.store(here, std::memory_order_relaxed);
-  return here;
-}
-
-/// Whether a peer was last seen on this very processor: then it needs this one's turn, however many cores are
-/// idle. An outdated answer costs a few yields.
-bool Engine::shares_processor() {
-  if (domain_ == nullptr) return false;
-  const std::uint32_t here = note_processor();
-  for (int member = 0; member < group_.size(); ++member) {
-    const auto there = domain_->control(member).processor.load(std::memory_order_relaxed);
-    if (member != group_.rank && there == here) return true;
-  }
-  return false;
 }
 
 bool Engine::test(Operation& operation) {
@@ -131,10 +111,10 @@ void Engine::wake_self() {
 }
 
 bool Engine::has_unattended() const {
-  if (state() != ErrorCode::ok) return failing_ || has_posted();
-  const bool collective =
-      std::any_of(active_.begin(), active_.end(), [](const Operation* o) { return !o->attended; });
-  return collective || !pending_.empty() || !messages_.empty() || !matcher_->idle() ||
+  if (state() != ErrorCode::ok) return failing_ || tables_.has_posted();
+  const bool collective = std::any_of(in_flight_.active().begin(), in_flight_.active().end(),
+                                      [](const Operation* o) { return !o->attended; });
+  return collective || !in_flight_.pending().empty() || !in_flight_.messages().empty() || !matcher_.idle() ||
          (transport_ && transport_->unfinished());
 }
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "collectives/engine/engine.hpp"
+#include "collectives/engine/engine_group.hpp"
 
 namespace lockstep::internal {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/engine/call.hpp"
+#include "collectives/engine/call_history.hpp"
 #include "collectives/engine/domain_run.hpp"
 #include "collectives/engine/inline_run.hpp"
 #include "collectives/engine/link_run.hpp"
@@ -21,7 +22,7 @@ class Engine;
 
 /// Owned by its engine's pool; all fields but `done` are guarded by the engine's lock. References: one of the
 /// engine while it runs, one of each handle. It returns to the pool with the last. One that ended in place
-/// has no handle and is kept for the next call (Engine::KnownCall).
+/// has no handle and is kept for the next call (KnownCall).
 class Operation {
  public:
   enum class Kind : std::uint8_t { collective, message, batch };
@@ -64,6 +65,7 @@ class Operation {
   std::function<void(bool succeeded)>
       on_complete;  ///< Called once under the engine's lock. May be empty; must not throw.
 
+  CallNote note() const { return {sequence + 1, call.facts, urgent}; }
   /// Of its largest buffer here.
   std::uint64_t bytes() const {
     return std::max(call.input_elements, call.output_elements) * size_of(call.facts.type);

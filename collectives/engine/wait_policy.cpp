@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/engine/engine.hpp"
+#include "collectives/engine/engine_group.hpp"
 #include "lib/base/config.hpp"
 
 namespace lockstep::internal {

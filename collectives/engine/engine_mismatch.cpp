@@ -1,0 +1,135 @@
+// What differs between two ranks, and who is waited for, in words.
+#include "collectives/engine/engine.hpp"
+
+namespace lockstep::internal {
+
+// Two ranks were compared: both are named, and neither is to blame before the others.
+
+/// What this rank called: as long as it is under way, and of what is over the last kRecentCalls.
+CallNote Engine::note_of(std::uint64_t sequence) const {
+  if (const auto recent = history_.recent(sequence)) return *recent;
+  const Operation* const operation = in_flight_.find(sequence);
+  return operation != nullptr ? operation->note() : CallNote{};
+}
+
+Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
+  const std::uint64_t sequence = theirs.sequence_plus_one - 1;
+  const CallNote mine = note_of(sequence);
+  const bool known = mine.sequence_plus_one == theirs.sequence_plus_one;
+  const auto text = [&](const CallNote& call) {
+    const char* priority = call.urgent ? " with a priority above 0" : " without a priority";
+    return describe(call.facts) + (known && mine.urgent != theirs.urgent ? priority : "");
+  };
+  std::string here = known ? text(mine) : "another operation";
+  if (known && mine.is_as(theirs)) here = "the same with other counts";
+  return Status(ErrorCode::mismatch, "operation #" + std::to_string(sequence) + " differs: " + who(peer) +
+                                         " called " + text(theirs) + ", but " + who(group_.rank) +
+                                         " called " + here);
+}
+
+Status Engine::wrong_size(int peer, const FrameHeader& header, std::uint64_t expected) {
+  return Status(ErrorCode::mismatch, "operation #" + std::to_string(header.sequence) + ", " +
+                                         describe(header.facts) + ", differs: " + who(peer) + " sent " +
+                                         std::to_string(header.bytes) + " bytes where " + who(group_.rank) +
+                                         " expects " + std::to_string(expected) +
+                                         ": the counts that the two gave for each other differ");
+}
+
+Status Engine::compare_records(const Operation& operation) {
+  for (int member = 0; member < domain_->size(); ++member) {
+    const MemberControl& control = domain_->control(member);
+    const auto theirs = control.recent[operation.sequence % kRecentCalls].read(operation.sequence);
+    if (theirs && *theirs != operation.call.facts)
+      return explain_mismatch(member, {operation.sequence + 1, *theirs});
+    if (control.left.load(std::memory_order_acquire) != 0 &&
+        control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
+      return Status(ErrorCode::peer_lost,
+                    who(member) + " left before its operation #" + std::to_string(operation.sequence),
+                    member);
+    }
+  }
+  return {};
+}
+
+/// Whose fingerprint is here, and another than this rank's. What it called is recorded a few instructions
+/// later (attempt_recorded), between which it may have lost its processor, or its life: nothing until then,
+/// but not for ever.
+std::optional<Status> Engine::explain_domain_mismatch(int member, const Operation& operation) {
+  const CallRecord& record = domain_->control(member).recent[operation.sequence % kRecentCalls];
+  if (const auto theirs = record.read(operation.sequence))
+    return explain_mismatch(member, {operation.sequence + 1, *theirs});
+  const Nanos now = env_.now();
+  if (unrecorded_ == 0) unrecorded_ = now;
+  if (!record.is_past(operation.sequence) && now < unrecorded_ + kRecordWait) return std::nullopt;
+  return Status(ErrorCode::mismatch, "operation #" + std::to_string(operation.sequence) +
+                                         " differs between " + who(member) + " and " + who(group_.rank) +
+                                         ", which called " + operation.describe());
+}
+
+std::vector<int> Engine::waiting_for(const Operation& operation) const {
+  std::vector<int> peers;
+  if (operation.kind == Operation::Kind::message) {
+    if (operation.message.peer != kAnySource) peers.push_back(operation.message.peer);
+  } else if (operation.path == Operation::Path::links) {
+    operation.link_run.waiting_for(peers);
+  } else if (operation.path == Operation::Path::domain) {
+    operation.domain_run.waiting_for(*domain_, peers);
+  } else if (operation.path == Operation::Path::inline_line) {
+    operation.inline_run.waiting_for(*domain_, peers);
+  }
+  return peers;
+}
+
+std::string Engine::peers_awaited(const Operation& operation) const {
+  std::string text;
+  for (const int peer : waiting_for(operation)) {
+    text += (text.empty() ? "" : ", ") + who(peer);
+    if (text.size() > 400) return text + ", ...";
+  }
+  return text;
+}
+
+/// A call of `peer` that this rank has yet to make, where that is known: from shared memory, or what the peer
+/// has sent for it, which waits here.
+CallNote Engine::missed_here(int peer) const {
+  if (domain_ != nullptr) {
+    const auto theirs = domain_->control(peer).recent[sequence_ % kRecentCalls].read(sequence_);
+    return theirs ? CallNote{sequence_ + 1, *theirs} : CallNote{};
+  }
+  for (const Channel channel : {Channel::urgent, Channel::collective}) {
+    Link* link = transport_->existing_link(peer, channel);
+    auto head = link != nullptr ? link->peek() : nullptr;
+    if (head.ok() && *head != nullptr && (*head)->kind == FrameKind::data)
+      return CallNote::of(**head, channel);
+  }
+  return history_.probe_of(peer);
+}
+
+/// Who waits there sends no message meanwhile, unless another thread does.
+std::string Engine::calls_missed(const Operation& message) const {
+  std::string text;
+  for (int peer = 0; peer < group_.size() && text.size() < 400; ++peer) {
+    if (peer == group_.rank || (message.message.peer != kAnySource && message.message.peer != peer)) continue;
+    const CallNote call = missed_here(peer);
+    if (call.sequence_plus_one > sequence_)
+      text += "; " + who(peer) + " has called " + describe(call.facts) + " #" +
+              std::to_string(call.sequence_plus_one - 1) + ", which this rank has not";
+  }
+  return text;
+}
+
+/// What waits for no peer by itself is behind the oldest of its kind, which does.
+std::string Engine::waiting_text(const Operation& operation) const {
+  if (operation.kind == Operation::Kind::message) {
+    const bool any = operation.message.peer == kAnySource;
+    return "it waits for " + (any ? "a message of any rank" : peers_awaited(operation)) +
+           calls_missed(operation);
+  }
+  if (const std::string peers = peers_awaited(operation); !peers.empty()) return "it waits for " + peers;
+  const Operation* const oldest = in_flight_.oldest(operation.urgent);
+  const std::string peers = oldest != nullptr ? peers_awaited(*oldest) : "";
+  if (peers.empty()) return "it waits for an earlier operation";
+  return "it waits for an earlier operation, " + oldest->describe() + ", which waits for " + peers;
+}
+
+}  // namespace lockstep::internal
