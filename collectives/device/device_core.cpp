@@ -223,6 +223,7 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
     }
   }
   collectives_ = near_->on_memory(group.name + "/device", std::move(transport), *steps_);
+  if (runner_ != nullptr) stream_calls_.emplace(collectives_->engine(), windows_);
   messages.near = near_ranks(*control_, *near_);
   if (near_ != control_) LOCKSTEP_RETURN_IF_ERROR(open_far_mail(options, messages));
   messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
@@ -331,13 +332,14 @@ DeviceCore::~DeviceCore() {
   control_->engine().close();
   messenger_.reset();
   straight_.reset();
+  stream_calls_.reset();
   collectives_.reset();
   across_.reset();
   far_mail_.reset();
   steps_.reset();
   if (buffers_ != nullptr) buffers_->let_go(windows_.remove_all());
   buffers_.reset();
-  for (const DeviceEvent event : events_) static_cast<void>(backend_.destroy_event(event));
+  events_.destroy_all();
   if (stream_ != nullptr) static_cast<void>(backend_.destroy_stream(stream_));
   if (last_end_ != nullptr) static_cast<void>(backend_.destroy_event(last_end_));
   // Peers that are not through with the last call may be reading it.

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,9 +22,11 @@
 #include "collectives/device/device_facts.hpp"
 #include "collectives/device/device_steps.hpp"
 #include "collectives/device/device_worker.hpp"
+#include "collectives/device/event_pool.hpp"
 #include "collectives/device/hosts/across_hosts.hpp"
 #include "collectives/device/messenger.hpp"
 #include "collectives/device/shared_buffers.hpp"
+#include "collectives/device/stream_calls.hpp"
 #include "collectives/device/stream_gate.hpp"
 #include "collectives/device/stream_runner.hpp"
 #include "collectives/device/sync_runner.hpp"
@@ -92,7 +95,6 @@ class DeviceCore {
   Status check_place(const void* pointer, std::uint64_t bytes, const char* which) const;
   Status check_messages(std::span<const DeviceMessage> messages) const;
   Result<DeviceEvent> event_of(DeviceTask& task);
-  void give_back_events(DeviceTask& task);
   Result<bool> is_any_captured(std::span<const DeviceStream> streams);
   Status refuse_capture(const DeviceTask& task) const;
 
@@ -105,18 +107,12 @@ class DeviceCore {
   Status join(DeviceTask& task, std::span<const DeviceStream> streams);
   Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
   Status record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams);
-  CallFacts recorded_facts(const Call& call) const;
-  std::uint64_t note_call(std::uint64_t sequence, const CallFacts& facts);
   void look_after_graphs();
   Status follow_last(DeviceStream stream);
   Status note_last(DeviceStream stream);
-  MemberControl* told_by(int member);
   Status watch(const DeviceTask& task);
   Status look_after(const DeviceTask& task, Nanos now, Nanos& begun);
   void heed_leavers();
-  void tell_reached(const DeviceTask& task);
-  Status compare_calls(const DeviceTask& task);
-  Status late(const DeviceTask& task, int awaited);
   Status gave_up(const DeviceTask& task);
   Status explained(const CallTrouble& trouble, std::string_view what);
   void let_pass(const DeviceTask& task);
@@ -173,12 +169,12 @@ class DeviceCore {
   SyncRunner* capturer_ = nullptr;     ///< Of captured calls; null: none can be.
   SyncRunner* carrier_ = nullptr;      ///< Of messages; null: the messenger.
   std::atomic<bool> recorded_{false};  ///< A call was.
-  std::uint64_t stream_calls_ = 0, history_ = 0;  ///< Collectives on streams: how many, and a hash of them.
+  std::optional<StreamCalls> stream_calls_;  ///< Beside a runner.
   std::uint64_t last_stream_ = 0;  ///< stream_number() of the last operation's; with the event of its end.
   DeviceEvent last_end_ = nullptr;
-  std::mutex state_mutex_;  ///< Guards the next two. Taken last.
+  std::mutex state_mutex_;  ///< Guards the next. Taken last.
   Status failure_;
-  std::vector<DeviceEvent> events_;        ///< Not in use.
+  EventPool events_{backend_};
   std::atomic<std::uint64_t> looks_{0};    ///< The worker's, at calls that their stream had not passed.
   std::atomic<bool> works_itself_{false};  ///< It runs an operation, and watches none.
   std::unique_ptr<DeviceWorker> worker_;

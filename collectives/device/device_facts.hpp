@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/engine/engine.hpp"
+#include "collectives/engine/engine_group.hpp"
 #include "lib/device/backend.hpp"
 #include "lib/device/sync/packet_call.hpp"
 #include "lockstep/device.hpp"

@@ -35,7 +35,7 @@ void DeviceCore::run(DeviceTask& task) {
   if (task.ticket != 0) gate_->release(task.ticket);
   buffers_->forget_peers();
   if (task.watched || task.ticket != 0) held_.release();
-  give_back_events(task);
+  events_.give_back(task.ready);
   works_itself_ = false;
 }
 

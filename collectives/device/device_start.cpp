@@ -154,7 +154,7 @@ Status DeviceCore::push_refused(const std::shared_ptr<DeviceTask>& task, Status 
     task->call->refuse(refusal.code(), refusal.message());
     refusal = refusal.with_context("lockstep: " + internal::describe(task->call->build().facts));
   } else if (task->ticket == 0) {
-    give_back_events(*task);
+    events_.give_back(task->ready);
     return refusal;
   } else {
     task->refusal = refusal;
@@ -199,23 +199,9 @@ Status DeviceCore::refuse_capture(const DeviceTask& task) const {
 
 /// The task's, until it ended.
 Result<DeviceEvent> DeviceCore::event_of(DeviceTask& task) {
-  Result<DeviceEvent> event = nullptr;
-  {
-    const std::lock_guard lock(state_mutex_);
-    if (!events_.empty()) {
-      event = events_.back();
-      events_.pop_back();
-    }
-  }
-  if (*event == nullptr) event = backend_.create_event();
+  auto event = events_.take();
   if (event.ok()) task.ready.push_back(*event);
   return event;
-}
-
-void DeviceCore::give_back_events(DeviceTask& task) {
-  const std::lock_guard lock(state_mutex_);
-  events_.insert(events_.end(), task.ready.begin(), task.ready.end());
-  task.ready.clear();
 }
 
 }  // namespace lockstep::internal

@@ -1,34 +1,11 @@
 // Modes stream_sync and device_sync: what the caller's stream runs itself, and what the worker does about it.
 #include <sched.h>
 
-#include <array>
-#include <bit>
-
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
 #include "collectives/device/patience.hpp"
-#include "lib/base/hash.hpp"
 
 namespace lockstep::internal {
-namespace {
-
-/// Calls on streams have records of their own beside those of the engine.
-constexpr std::uint64_t kFirstSequence = std::uint64_t{1} << 40;
-
-/// The calls differ in nothing but where their buffers lie.
-bool is_elsewhere(CallFacts theirs, CallFacts mine, const CallFacts& call) {
-  const bool counted = call.extra != 0;  // v-variants: their counts may be what differs.
-  theirs.extra = mine.extra = 0;
-  return !counted && theirs == mine;
-}
-
-/// What has to do with `peer`, where it is known who is waited for.
-std::string name_of(const DeviceTask& task, int peer = -1) {
-  return task.call ? internal::describe(task.call->call().facts) : internal::describe(task.messages, peer);
-}
-
-}  // namespace
-
 bool DeviceCore::runs_on_stream(const DeviceTask& task) {
   if (runner_ == nullptr) return false;
   const bool messages = !task.call || passes_as_messages(task.call->call().facts.collective);
@@ -81,11 +58,7 @@ Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream>
   auto watched = std::make_unique<WatchedCall>();
   watched->begin = *begin;
   watched->end = *end;
-  if (task.call) {
-    watched->sequence = kFirstSequence + stream_calls_++;
-    watched->facts = recorded_facts(task.call->call());
-    watched->history = note_call(watched->sequence, watched->facts);
-  }
+  if (task.call) watched->call = stream_calls_->note(task.call->call());
   task.watched = std::move(watched);
   return {};
 }
@@ -132,7 +105,7 @@ Status DeviceCore::record_in_graph(DeviceTask& task, std::span<const DeviceStrea
         ErrorCode::not_supported,
         "a batch of messages that is captured in a graph names one stream: others are joined to it by "
         "events of the caller");
-  if (task.call) note_call(kFirstSequence + stream_calls_++, recorded_facts(task.call->call()));
+  if (task.call) stream_calls_->note(task.call->call());
   LOCKSTEP_RETURN_IF_ERROR(run_in_stream(*capturer_, task, streams.front()));
   task.recorded = true;
   if (!recorded_.exchange(true)) worker_->look_when_idle();
@@ -145,34 +118,6 @@ void DeviceCore::look_after_graphs() {
   const BesideCaptures beside(backend_);
   close();
   static_cast<void>(capturer_->let_pass(stream_));
-}
-
-/// Ranks that name other places of their windows would read and write each other's wrong memory.
-CallFacts DeviceCore::recorded_facts(const Call& call) const {
-  CallFacts facts = call.facts;
-  if (const auto use = windows_.find(call)) facts.extra = hash_combine(facts.extra, use->places);
-  return facts;
-}
-
-/// With a hash of the calls before, which it gives: what differs is found also when callers are so far ahead
-/// of their streams that its record is gone.
-std::uint64_t DeviceCore::note_call(std::uint64_t sequence, const CallFacts& facts) {
-  const std::uint64_t before = history_;
-  if (MemberControl* const own = told_by(control_->rank())) {
-    const std::uint64_t place = sequence % kRecentCalls;
-    own->recent[place].clear();
-    own->before[place].store(before, std::memory_order_release);
-    own->recent[place].write(sequence, facts);
-  }
-  using Words = std::array<std::uint64_t, CallRecord::kWords>;
-  for (const std::uint64_t word : std::bit_cast<Words>(facts)) history_ = hash_combine(history_, word);
-  return before;
-}
-
-/// Where a member tells what it called; null in a group of one.
-MemberControl* DeviceCore::told_by(int member) {
-  Transport* const transport = engine().transport();
-  return transport != nullptr ? &transport->domain()->control(member) : nullptr;
 }
 
 // ---- the worker's side ----
@@ -188,7 +133,7 @@ Status DeviceCore::watch(const DeviceTask& task) {
       auto passed = backend_.query(task.watched->end);
       if (!passed.ok()) return passed.status();
       if (*passed) {
-        tell_reached(task);
+        stream_calls_->tell_reached(task);
         return gave_up(task);
       }
     }
@@ -215,36 +160,29 @@ Status DeviceCore::look_after(const DeviceTask& task, Nanos now, Nanos& begun) {
   if (!ready.ok()) return ready.status();
   if (*ready && begun == 0) {
     begun = now;
-    tell_reached(task);
+    stream_calls_->tell_reached(task);
   }
   // A kernel with messages gives up by itself, and tells whom it waited for.
   const Nanos limit = task.call ? task.timeout : task.timeout + kVerdict;
   const bool is_late = begun != 0 && task.timeout != 0 && now - begun > limit;
-  return is_late ? late(task, -1) : Status();
+  return is_late ? stream_calls_->late(task, -1) : Status();
 }
 
 /// A rank may leave without a failure once it is through with its own operations; kernels that wait for what
 /// it would have to do next are to end.
 void DeviceCore::heed_leavers() {
   for (int member = 0; sync_runner_ != nullptr && member < control_->size(); ++member) {
-    const MemberControl* const told = told_by(member);
-    if (told != nullptr && told->left.load(std::memory_order_acquire) != 0) sync_runner_->note_left(member);
+    if (stream_calls_->has_left(member)) sync_runner_->note_left(member);
   }
-}
-
-/// That this rank's stream has: the deadline of a peer's call names who it waits for.
-void DeviceCore::tell_reached(const DeviceTask& task) {
-  MemberControl* const own = task.call ? told_by(control_->rank()) : nullptr;
-  if (own != nullptr) own->reached.store(task.watched->sequence + 1, std::memory_order_release);
 }
 
 /// Why a kernel of the task did, or who called something else.
 Status DeviceCore::gave_up(const DeviceTask& task) {
   const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
   if (found)
-    return found->is_late && task.call ? late(task, found->member)
+    return found->is_late && task.call ? stream_calls_->late(task, found->member)
                                        : explained(*found, name_of(task, found->member));
-  return task.call ? compare_calls(task) : Status();
+  return task.call ? stream_calls_->compare(task) : Status();
 }
 
 Status DeviceCore::explained(const CallTrouble& trouble, std::string_view what) {
@@ -262,65 +200,6 @@ Status DeviceCore::explained(const CallTrouble& trouble, std::string_view what) 
                 "lockstep: " + std::string(what) + ": " + member + " sends " + std::to_string(trouble.sent) +
                     " bytes, but " + self + " receives " + std::to_string(trouble.expected),
                 trouble.member);
-}
-
-/// A rank that called something else at this place is named on all ranks.
-Status DeviceCore::compare_calls(const DeviceTask& task) {
-  const std::uint64_t sequence = task.watched->sequence;
-  const std::uint64_t place = sequence % kRecentCalls, history = task.watched->history;
-  const CallFacts& mine = task.watched->facts;
-  for (int member = 0; member < control_->size(); ++member) {
-    const MemberControl* const told = told_by(member);
-    if (told == nullptr) continue;
-    const CallRecord& record = told->recent[place];
-    if (record.read_beside(sequence, told->before[place]).value_or(history) != history)
-      return Status(ErrorCode::mismatch,
-                    "lockstep: an operation before #" + std::to_string(sequence - kFirstSequence) +
-                        " differs between " + engine().who(member) + " and " +
-                        engine().who(control_->rank()) + "; which is known of the last " +
-                        std::to_string(kRecentCalls) + " only",
-                    member);
-    if (told->left.load(std::memory_order_acquire) != 0 && !record.has_come_to(sequence))
-      return Status(ErrorCode::peer_lost,
-                    "lockstep: " + engine().who(member) + " left before its operation #" +
-                        std::to_string(sequence - kFirstSequence) + ", " +
-                        internal::describe(task.call->call().facts),
-                    member);
-    const auto theirs = record.read(sequence);
-    if (!theirs || *theirs == mine) continue;
-    if (const CallFacts& call = task.call->call().facts; is_elsewhere(*theirs, mine, call))
-      return Status(ErrorCode::mismatch,
-                    "lockstep: " + engine().who(member) + " and " + engine().who(control_->rank()) +
-                        " called " + internal::describe(call) +
-                        " on different places of their windows: register_window was promised the same",
-                    member);
-    return Status(ErrorCode::mismatch,
-                  "lockstep: operation #" + std::to_string(sequence - kFirstSequence) +
-                      " differs: " + engine().who(member) + " called " + internal::describe(*theirs) +
-                      ", but " + engine().who(control_->rank()) + " called " +
-                      internal::describe(task.call->call().facts),
-                  member);
-  }
-  return {};
-}
-
-/// The deadline passed: who has not made the call, or has not come to it; else whom a kernel waited for,
-/// where one told.
-Status DeviceCore::late(const DeviceTask& task, int awaited) {
-  const std::uint64_t sequence = task.watched->sequence;
-  std::string who;
-  for (int member = 0; task.call && member < control_->size(); ++member) {
-    const MemberControl* const told = told_by(member);
-    if (told == nullptr) continue;
-    const CallRecord& record = told->recent[sequence % kRecentCalls];
-    if (!record.has_come_to(sequence))
-      who += "; " + engine().who(member) + " has not made it";
-    else if (member != control_->rank() && told->reached.load(std::memory_order_acquire) < sequence + 1)
-      who += "; " + engine().who(member) + " has made it, but its stream has not come to it";
-  }
-  if (who.empty() && awaited >= 0) who = "; it waited for " + engine().who(awaited);
-  return Status(ErrorCode::timeout, "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) +
-                                        " ms for " + name_of(task) + " passed" + who);
 }
 
 /// Nobody writes to this rank's memory any more, or the error says that it may be so. Where nobody could,

@@ -22,6 +22,13 @@ struct DeviceMessage {
   DataType type = DataType::u8;  ///< As the caller counts, for the words of an error.
 };
 
+/// A collective on streams, as its rank wrote it down.
+struct StreamCall {
+  std::uint64_t sequence = 0;  ///< Of the collectives on streams.
+  CallFacts facts = {};        ///< With the places of its buffers where they lie in windows.
+  std::uint64_t history = 0;   ///< A hash of those before it.
+};
+
 /// What the caller's stream runs itself; the worker only watches it, while it is being enqueued as well: a
 /// full stream may keep the caller until others have moved.
 struct WatchedCall {
@@ -29,9 +36,7 @@ struct WatchedCall {
   /// Set last of all. What a refused call has enqueued ends at `end`.
   std::atomic<Stage> stage{Stage::being_enqueued};
   Status refusal = {};
-  std::uint64_t sequence = 0;  ///< Of the collectives on streams.
-  CallFacts facts = {};        ///< Of one, with the places of its buffers where they lie in windows.
-  std::uint64_t history = 0;   ///< A hash of those before it.
+  StreamCall call = {};  ///< Of a collective.
   DeviceEvent begin = nullptr, end = nullptr;
 };
 

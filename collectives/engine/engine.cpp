@@ -24,6 +24,8 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       history_(domain_, group_.rank, group_.size()),
       out_of_memory_(ErrorCode::out_of_memory, "memory ran out for what it needs beside its buffers",
                      group_.rank),
+      heard_(group_.size()),
+      domain_revoke_(domain_, group_.rank, env_),
       lost_(static_cast<std::size_t>(group_.size())),
       links_ended_(static_cast<std::size_t>(group_.size())),
       quiescence_(group_, transport_.get(), memory_, env_, reactor_ != nullptr),

@@ -17,7 +17,6 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,7 +25,9 @@
 #include <vector>
 
 #include "collectives/engine/call_history.hpp"
+#include "collectives/engine/domain_revoke.hpp"
 #include "collectives/engine/engine_group.hpp"
+#include "collectives/engine/heard_reason.hpp"
 #include "collectives/engine/in_flight.hpp"
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/matcher.hpp"
@@ -192,7 +193,6 @@ class Engine final : public Progressor,
   void revoke_without_memory();
   void begin_to_fail();
   bool fail_everything();
-  void mark_domain();
   void tell_peers();
   bool drain();
   void give_up_calls();
@@ -210,7 +210,6 @@ class Engine final : public Progressor,
   Status last_words(int peer, Channel channel, Link& link);
 
   // engine_peers.cpp
-  Status reason_in_domain(int member) const;
   bool check_domain();
   bool heed_domain();
   Status on_probe(int peer, Channel channel, const FrameHeader& header);
@@ -267,13 +266,12 @@ class Engine final : public Progressor,
   std::atomic<int> state_{0};   // ErrorCode; != 0 once revoked or closed.
   Status reason_;               // Why.
   const Status out_of_memory_;  // This rank's, from when there was memory for it.
-  Status heard_;                // A peer's reason, which it says once; not revoked yet.
+  HeardReason heard_;           // Perhaps not acted on yet.
+  DomainRevoke domain_revoke_;
   std::vector<bool> lost_;
   std::vector<Nanos> links_ended_;  // When one to a peer was first found to have without a word; 0: not.
-  std::map<const Link*, std::string> partial_reasons_;  // Of revoke frames, while their payload arrives.
-  Nanos unexplained_ = 0;  // When a revoke in shared memory was first seen without its reason; 0: never.
-  Nanos unrecorded_ = 0;   // When another's fingerprint was first seen without its call; 0: never.
-  bool failing_ = false;   // The communicator has ended, and what is under way is about to.
+  Nanos unrecorded_ = 0;            // When another's fingerprint was first seen without its call; 0: never.
+  bool failing_ = false;            // The communicator has ended, and what is under way is about to.
   Quiescence quiescence_;
   Nanos drain_until_ = 0;
   bool closed_ = false;

@@ -1,6 +1,5 @@
 // The short path of blocking and of small calls: attempts in place, before anybody waits. In shared memory
 // the peers are most often on time, and a small call ends here.
-#include <algorithm>
 #include <new>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // Revokes: why a communicator dies, what its operations end with, and what the peers are told.
 #include <sched.h>
 
-#include <algorithm>
 #include <bit>
 #include <new>
 
@@ -97,7 +96,7 @@ void Engine::on_loss(int rank, const std::string& evidence) {
 void Engine::apply_requests() {
   if (!requests_.take()) return;
   Status why = requests_.standing(lost_);
-  if (why.ok()) why = heard_;
+  if (why.ok()) why = heard_.get();
   if (why.ok()) return;
   // A peer that has done its part and gone may be reported before this rank has looked at what it left.
   if (state() == ErrorCode::ok) advance_all();
@@ -127,26 +126,11 @@ void Engine::revoke(const Status& why) {
   drain_until_ = env_.now() + kDrainTime;
   begin_to_fail();
   others_held_ = false;
-  if_memory_lasts([&] { mark_domain(); });
+  if_memory_lasts([&] { domain_revoke_.tell(reason_); });
   if_memory_lasts([&] { tell_peers(); });
   drain();
   if (failing_ && sleepers_ > 0) wake_self();
   if (reactor_ != nullptr) reactor_->notify();
-}
-
-/// The first reason in a member's control area wins; a member that sleeps is woken.
-void Engine::mark_domain() {
-  if (domain_ == nullptr) return;
-  const std::string text = encode_reason(reason_);
-  for (int member = 0; member < domain_->size(); ++member) {
-    MemberControl& control = domain_->control(member);
-    std::uint32_t none = 0;
-    if (!control.revoked.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) continue;
-    std::copy(text.begin(), text.end(), control.reason);
-    control.reason[text.size()] = '\0';
-    control.revoked.store(2, std::memory_order_seq_cst);
-    if (member != group_.rank) domain_->ring(member);
-  }
 }
 
 void Engine::tell_peers() {

@@ -11,12 +11,12 @@ namespace lockstep::internal {
 /// the session may know already whose death made it leave.
 Status Engine::true_cause(const Status& why) try {
   const Status known = requests_.standing(lost_);
-  if (!heard_.ok()) return heard_;
+  if (!heard_.get().ok()) return heard_.get();
   const bool left = why.code() == ErrorCode::peer_lost && why.culprit() >= 0 && why.culprit() < group_.size();
   if (left && domain_ != nullptr) {
-    if (Status said = reason_in_domain(group_.rank); !said.ok()) return said;
+    if (Status said = domain_revoke_.told_to(group_.rank); !said.ok()) return said;
     // It may have left for what is on its way to this rank.
-    if (Status said = reason_in_domain(why.culprit()); !said.ok()) return said;
+    if (Status said = domain_revoke_.told_to(why.culprit()); !said.ok()) return said;
   }
   // Its word may have come on a link that nobody has asked for yet.
   if (left && transport_) static_cast<void>(transport_->service());
@@ -43,9 +43,9 @@ Engine::LastWord Engine::last_word_of(int peer) {
     const bool is_here = link != nullptr && *head != nullptr;
     const bool is_word = is_here && (*head)->kind == FrameKind::revoke;
     most = std::max(most, is_here && !is_word ? LastWord::behind_data : LastWord::awaited);
-    if (is_word && heard_.ok()) heard_ = on_revoke(peer, **head, *link).status();
+    if (is_word && heard_.get().ok()) static_cast<void>(on_revoke(peer, **head, *link));
   }
-  return heard_.ok() ? most : LastWord::heard;
+  return heard_.get().ok() ? most : LastWord::heard;
 }
 
 /// Whether a call that has failed so waits a moment, since the word of the peer that left may be on its way.
@@ -68,7 +68,7 @@ std::optional<Status> Engine::cause_of_loss(int peer, const Status& why) {
   const LastWord word = last_word_of(peer);
   if (word == LastWord::heard) {
     requests_.look_again();
-    return heard_;
+    return heard_.get();
   }
   return word != LastWord::none && may_await_cause(peer) ? std::nullopt : std::optional(why);
 }

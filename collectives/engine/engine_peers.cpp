@@ -1,43 +1,20 @@
 // What peers tell: revokes, probes, frames of other calls; and what this rank asks when nothing moves.
-#include <sched.h>
-
-#include <algorithm>
 #include <new>
 
 #include "collectives/engine/engine.hpp"
-#include "collectives/engine/reason.hpp"
 
 namespace lockstep::internal {
 
-/// Why the communicator is revoked, as `member` was told in shared memory; ok when it was not.
-Status Engine::reason_in_domain(int member) const {
-  const MemberControl& told = domain_->control(member);
-  // 1: the reason is being written, which takes a moment; unless its writer died there, then the loss is the
-  // reason.
-  for (int i = 0; i < 1000 && told.revoked.load(std::memory_order_acquire) == 1; ++i) sched_yield();
-  return told.revoked.load(std::memory_order_acquire) == 2 ? decode_reason(told.reason, group_.size())
-                                                           : Status();
-}
-
-/// Whether there is a revoke in shared memory, which is carried out then. Who writes its reason may have been
-/// stopped in the midst, and keeps all others from writing theirs: it ends without one after a while.
+/// Whether there is a revoke in shared memory, which is carried out then.
 bool Engine::check_domain() {
-  if (domain_->control(group_.rank).revoked.load(std::memory_order_acquire) == 0) return false;
-  Status why = reason_in_domain(group_.rank);
-  if (why.ok()) {
-    const Nanos now = env_.now();
-    if (unexplained_ == 0) unexplained_ = now;
-    if (now - unexplained_ <= kExplanationWait) return false;
-    why =
-        Status(ErrorCode::aborted, "a rank has revoked the communicator, and was stopped before it said why");
-  }
-  revoke(why);
-  return true;
+  const auto why = domain_revoke_.take();
+  if (why) revoke(*why);
+  return why.has_value();
 }
 
 /// As check_domain(), once what the peers had done their part of before has ended well.
 bool Engine::heed_domain() {
-  if (domain_->control(group_.rank).revoked.load(std::memory_order_acquire) == 0) return false;
+  if (!domain_revoke_.is_told()) return false;
   advance_all();
   if (state() == ErrorCode::ok) step_messages();
   return state() != ErrorCode::ok || check_domain();
@@ -81,17 +58,9 @@ Status Engine::on_probe(int peer, Channel channel, const FrameHeader& header) {
 Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) {
   if (header.bytes > kMaxReasonBytes)
     return Status(ErrorCode::internal, who(peer) + " sent an oversized reason", peer);
-  std::string& text = partial_reasons_[&link];
-  std::byte piece[512];
-  while (text.size() < header.bytes) {
-    auto got = link.read({piece, std::min<std::size_t>(sizeof piece, header.bytes - text.size())});
-    if (!got.ok()) return got.status();
-    if (*got == 0) return false;
-    text.append(reinterpret_cast<const char*>(piece), *got);
-  }
-  link.pop();
-  if (heard_.ok()) heard_ = decode_reason(text.c_str(), group_.size());
-  return heard_;
+  auto whole = heard_.read(header, link);
+  if (!whole.ok() || !*whole) return whole;
+  return heard_.get();
 }
 
 /// Looks at the head of every link for what no running step would find: probes, revokes, data of a call that

@@ -49,7 +49,7 @@ bool Quiescence::withdraw(const std::vector<bool>& lost) {
 }
 
 /// A peer uses this rank's memory only when it has seen its offer and everybody's, has then raised `in_use`,
-/// and has then found its own `revoked` down. All `revoked` are up by now (Engine::mark_domain). Of these
+/// and has then found its own `revoked` down. All `revoked` are up by now (DomainRevoke). Of these
 /// stores and loads all ranks see one order: either the peer's declaration came before its mark, and is seen
 /// here until it has stopped; or the peer finds its mark and touches nothing. Whether this rank has seen the
 /// other offers itself does not matter, so it is exposed from its own on (tests/model/revoke.pml). Another

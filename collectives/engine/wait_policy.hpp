@@ -19,7 +19,7 @@ struct EngineGroup;
 inline constexpr int kInlinePauses = 200;
 /// Yields between them: turns for the ranks that share this core, before the slower loop takes over.
 inline constexpr int kInlineYields = 32;
-/// Pauses for ranks on other cores while some share this one, as in Engine::may_keep_processor.
+/// Pauses for ranks on other cores while some share this one, as ProcessorWatch::may_be_kept() finds.
 inline constexpr int kKeptPauses = 100;
 
 struct WaitPolicy {

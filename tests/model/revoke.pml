@@ -1,4 +1,4 @@
-/* Buffers that peers use where they lie, and revokes (collectives/engine: domain_run.cpp, engine_failure.cpp). In each call every rank offers its
+/* Buffers that peers use where they lie, and revokes (collectives/engine: domain_run.cpp, domain_revoke.cpp, quiescence.cpp). In each call every rank offers its
  * buffers. Who may be used itself awaits all offers, and all come to the same: where every rank has registered memory they read and write each other's,
  * else through the staging area. Who uses others' memory declares it, then looks at its mark, then uses it, takes the declaration back, and looks
  * again. Any rank may give up at any time: it marks all, waits until nobody declares to use memory, or replaces its output if that takes long, and

@@ -1,0 +1,123 @@
+#include "collectives/device/stream_calls.hpp"
+
+#include <array>
+#include <bit>
+
+#include "collectives/device/message_plan.hpp"
+#include "lib/base/hash.hpp"
+
+namespace lockstep::internal {
+namespace {
+
+/// Calls on streams have records of their own beside those of the engine.
+constexpr std::uint64_t kFirstSequence = std::uint64_t{1} << 40;
+
+/// "#12"
+std::string place_of(std::uint64_t sequence) { return "#" + std::to_string(sequence - kFirstSequence); }
+
+/// The calls differ in nothing but where their buffers lie.
+bool is_elsewhere(CallFacts theirs, CallFacts mine, const CallFacts& call) {
+  const bool counted = call.extra != 0;  // v-variants: their counts may be what differs.
+  theirs.extra = mine.extra = 0;
+  return !counted && theirs == mine;
+}
+
+}  // namespace
+
+std::string name_of(const DeviceTask& task, int peer) {
+  return task.call ? internal::describe(task.call->call().facts) : internal::describe(task.messages, peer);
+}
+
+/// Where a member tells what it called; null in a group of one.
+MemberControl* StreamCalls::told_by(int member) const {
+  Transport* const transport = engine_.transport();
+  return transport != nullptr ? &transport->domain()->control(member) : nullptr;
+}
+
+/// Ranks that name other places of their windows would read and write each other's wrong memory.
+CallFacts StreamCalls::facts_of(const Call& call) const {
+  CallFacts facts = call.facts;
+  if (const auto use = windows_.find(call)) facts.extra = hash_combine(facts.extra, use->places);
+  return facts;
+}
+
+/// With a hash of the calls before: what differs is found also when callers are so far ahead of their streams
+/// that its record is gone.
+StreamCall StreamCalls::note(const Call& call) {
+  const StreamCall noted{kFirstSequence + calls_++, facts_of(call), history_};
+  if (MemberControl* const own = told_by(engine_.group().rank)) {
+    const std::uint64_t place = noted.sequence % kRecentCalls;
+    own->recent[place].clear();
+    own->before[place].store(noted.history, std::memory_order_release);
+    own->recent[place].write(noted.sequence, noted.facts);
+  }
+  using Words = std::array<std::uint64_t, CallRecord::kWords>;
+  for (const std::uint64_t word : std::bit_cast<Words>(noted.facts)) history_ = hash_combine(history_, word);
+  return noted;
+}
+
+void StreamCalls::tell_reached(const DeviceTask& task) {
+  MemberControl* const own = task.call ? told_by(engine_.group().rank) : nullptr;
+  if (own != nullptr) own->reached.store(task.watched->call.sequence + 1, std::memory_order_release);
+}
+
+bool StreamCalls::has_left(int member) const {
+  const MemberControl* const told = told_by(member);
+  return told != nullptr && told->left.load(std::memory_order_acquire) != 0;
+}
+
+Status StreamCalls::compare(const DeviceTask& task) const {
+  const StreamCall& mine = task.watched->call;
+  const std::uint64_t place = mine.sequence % kRecentCalls;
+  for (int member = 0; member < engine_.group().size(); ++member) {
+    const MemberControl* const told = told_by(member);
+    if (told == nullptr) continue;
+    const CallRecord& record = told->recent[place];
+    if (record.read_beside(mine.sequence, told->before[place]).value_or(mine.history) != mine.history)
+      return Status(ErrorCode::mismatch,
+                    "lockstep: an operation before " + place_of(mine.sequence) + " differs between " +
+                        engine_.who(member) + " and " + engine_.who(engine_.group().rank) +
+                        "; which is known of the last " + std::to_string(kRecentCalls) + " only",
+                    member);
+    if (has_left(member) && !record.has_come_to(mine.sequence))
+      return Status(ErrorCode::peer_lost,
+                    "lockstep: " + engine_.who(member) + " left before its operation " +
+                        place_of(mine.sequence) + ", " + name_of(task),
+                    member);
+    const auto theirs = record.read(mine.sequence);
+    if (theirs && *theirs != mine.facts) return differs(task, member, *theirs);
+  }
+  return {};
+}
+
+Status StreamCalls::differs(const DeviceTask& task, int member, const CallFacts& theirs) const {
+  const std::string them = engine_.who(member), self = engine_.who(engine_.group().rank);
+  const StreamCall& mine = task.watched->call;
+  if (is_elsewhere(theirs, mine.facts, task.call->call().facts))
+    return Status(ErrorCode::mismatch,
+                  "lockstep: " + them + " and " + self + " called " + name_of(task) +
+                      " on different places of their windows: register_window was promised the same",
+                  member);
+  return Status(ErrorCode::mismatch,
+                "lockstep: operation " + place_of(mine.sequence) + " differs: " + them + " called " +
+                    internal::describe(theirs) + ", but " + self + " called " + name_of(task),
+                member);
+}
+
+Status StreamCalls::late(const DeviceTask& task, int awaited) const {
+  const std::uint64_t sequence = task.watched->call.sequence;
+  std::string who;
+  for (int member = 0; task.call && member < engine_.group().size(); ++member) {
+    const MemberControl* const told = told_by(member);
+    if (told == nullptr) continue;
+    if (!told->recent[sequence % kRecentCalls].has_come_to(sequence))
+      who += "; " + engine_.who(member) + " has not made it";
+    else if (member != engine_.group().rank && told->reached.load(std::memory_order_acquire) < sequence + 1)
+      who += "; " + engine_.who(member) + " has made it, but its stream has not come to it";
+  }
+  if (who.empty() && awaited >= 0) who = "; it waited for " + engine_.who(awaited);
+  return Status(ErrorCode::timeout, "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) +
+                                        " ms for " + name_of(task) + " passed" + who);
+}
+
+}  // namespace lockstep::internal

@@ -1,0 +1,45 @@
+// StreamCalls: the collectives that the callers' streams run themselves, as all ranks of a host see them.
+#pragma once
+
+#include "collectives/device/device_task.hpp"
+#include "collectives/device/device_windows.hpp"
+#include "collectives/engine/engine.hpp"
+
+namespace lockstep::internal {
+
+/// What a task is called in errors; of messages, what has to do with `peer`, where it is known who is waited
+/// for.
+std::string name_of(const DeviceTask& task, int peer = -1);
+
+/// No engine numbers these calls or compares them: here every rank writes them down for its peers, beside
+/// the records of the engine, and the worker of each reads what the others wrote.
+class StreamCalls {
+ public:
+  /// In the domain of `engine` the ranks tell each other; in a group of one there is none. Both outlive it.
+  StreamCalls(Engine& engine, const DeviceWindows& windows) : engine_(engine), windows_(windows) {}
+
+  /// Writes down the next one. For who holds the order of the calls.
+  StreamCall note(const Call& call);
+
+  // For the worker, in any order with the above.
+  /// This rank's stream has come to the task: the deadline of a peer's call names who it waits for.
+  void tell_reached(const DeviceTask& task);
+  /// Without a failure, once it is through with its own operations.
+  bool has_left(int member) const;
+  /// A rank that called something else at this place, or has left before it, is named on all ranks.
+  Status compare(const DeviceTask& task) const;
+  /// The deadline passed: who has not made the call, or has not come to it; else whom a kernel waited for
+  /// (-1: none told).
+  Status late(const DeviceTask& task, int awaited) const;
+
+ private:
+  MemberControl* told_by(int member) const;
+  CallFacts facts_of(const Call& call) const;
+  Status differs(const DeviceTask& task, int member, const CallFacts& theirs) const;
+
+  Engine& engine_;
+  const DeviceWindows& windows_;
+  std::uint64_t calls_ = 0, history_ = 0;  // How many, and a hash of them.
+};
+
+}  // namespace lockstep::internal
