@@ -1,6 +1,6 @@
-// Machine: the memory of all ranks, and what the steps do to it. The two runs (link_run, domain_run) decide
-// which step comes next and what its thread knows of the others; the machine moves expressions and finds
-// accesses that are not ordered.
+// Machine: the memory of all ranks, and what the steps do to it. The two runs (link_machine, domain_machine)
+// decide which step comes next and what its thread knows of the others; the machine moves expressions and
+// finds accesses that are not ordered.
 #pragma once
 
 #include <string>

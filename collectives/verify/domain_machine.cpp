@@ -17,9 +17,9 @@ struct RankState {
   std::vector<std::uint32_t> phases;  ///< Clocks at each phase published so far, one after the other.
 };
 
-class DomainRun : public Machine {
+class DomainMachine : public Machine {
  public:
-  DomainRun(const ProgramSet& set, int calls) : Machine(set), calls_(calls) {
+  DomainMachine(const ProgramSet& set, int calls) : Machine(set), calls_(calls) {
     states_.resize(set.programs.size());
     for (RankState& state : states_) state.clock.resize(set.programs.size());
   }
@@ -143,6 +143,6 @@ class DomainRun : public Machine {
 
 }  // namespace
 
-std::string run_in_domain(const ProgramSet& set, int calls) { return DomainRun(set, calls).run(); }
+std::string run_in_domain(const ProgramSet& set, int calls) { return DomainMachine(set, calls).run(); }
 
 }  // namespace lockstep::internal

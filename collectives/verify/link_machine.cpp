@@ -20,9 +20,9 @@ struct LaneState {
   std::vector<std::uint64_t> heard_history;
 };
 
-class LinkRun : public Machine {
+class LinkMachine : public Machine {
  public:
-  explicit LinkRun(const ProgramSet& links)
+  explicit LinkMachine(const ProgramSet& links)
       : Machine(links), barrier_(links.shapes[0].collective == Collective::barrier) {}
 
   std::string run() {
@@ -217,6 +217,6 @@ class LinkRun : public Machine {
 
 }  // namespace
 
-std::string run_over_links(const ProgramSet& set) { return LinkRun(set).run(); }
+std::string run_over_links(const ProgramSet& set) { return LinkMachine(set).run(); }
 
 }  // namespace lockstep::internal
