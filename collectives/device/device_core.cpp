@@ -341,18 +341,13 @@ DeviceCore::~DeviceCore() {
   buffers_.reset();
   events_.destroy_all();
   if (stream_ != nullptr) static_cast<void>(backend_.destroy_stream(stream_));
-  if (last_end_ != nullptr) static_cast<void>(backend_.destroy_event(last_end_));
+  order_.destroy();
   // Peers that are not through with the last call may be reading it.
   if (area_ != nullptr) DeviceExports::of(backend_).retire(area_);
 }
 
 /// Every operation so far: the caller may know that, and the worker be about to see it.
-bool DeviceCore::have_streams_passed() {
-  if (!gate_->has_released(issued_)) return false;
-  if (last_end_ == nullptr) return true;
-  const auto passed = backend_.query(last_end_);
-  return passed.ok() && passed.value();
-}
+bool DeviceCore::have_streams_passed() { return gate_->has_released(issued_) && order_.has_passed(); }
 
 std::string DeviceCore::describe() const {
   const EngineGroup& group = control_->engine().group();

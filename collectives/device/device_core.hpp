@@ -28,6 +28,7 @@
 #include "collectives/device/shared_buffers.hpp"
 #include "collectives/device/stream_calls.hpp"
 #include "collectives/device/stream_gate.hpp"
+#include "collectives/device/stream_order.hpp"
 #include "collectives/device/stream_runner.hpp"
 #include "collectives/device/sync_runner.hpp"
 #include "lib/device/held_streams.hpp"
@@ -92,8 +93,6 @@ class DeviceCore {
   Status push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal);
   Status hold(DeviceTask& task, std::span<const DeviceStream> streams);
   Status check_stream(const Call& call, DeviceStream stream);
-  Status check_place(const void* pointer, std::uint64_t bytes, const char* which) const;
-  Status check_messages(std::span<const DeviceMessage> messages) const;
   Result<DeviceEvent> event_of(DeviceTask& task);
   Result<bool> is_any_captured(std::span<const DeviceStream> streams);
   Status refuse_capture(const DeviceTask& task) const;
@@ -108,8 +107,6 @@ class DeviceCore {
   Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
   Status record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams);
   void look_after_graphs();
-  Status follow_last(DeviceStream stream);
-  Status note_last(DeviceStream stream);
   Status watch(const DeviceTask& task);
   Status look_after(const DeviceTask& task, Nanos now, Nanos& begun);
   void heed_leavers();
@@ -170,9 +167,8 @@ class DeviceCore {
   SyncRunner* carrier_ = nullptr;      ///< Of messages; null: the messenger.
   std::atomic<bool> recorded_{false};  ///< A call was.
   std::optional<StreamCalls> stream_calls_;  ///< Beside a runner.
-  std::uint64_t last_stream_ = 0;  ///< stream_number() of the last operation's; with the event of its end.
-  DeviceEvent last_end_ = nullptr;
-  std::mutex state_mutex_;  ///< Guards the next. Taken last.
+  StreamOrder order_{backend_};              ///< Beside a runner.
+  std::mutex state_mutex_;                   ///< Guards the next. Taken last.
   Status failure_;
   EventPool events_{backend_};
   std::atomic<std::uint64_t> looks_{0};    ///< The worker's, at calls that their stream had not passed.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/device/buffer_check.hpp"
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
 #include "collectives/device/shared_streams.hpp"
@@ -31,33 +32,6 @@ bool overlap(const void* one, const void* other, std::uint64_t bytes) {
 
 }  // namespace
 
-/// Before anything waits on memory that its kernels could not reach.
-Status DeviceCore::check_place(const void* pointer, std::uint64_t bytes, const char* which) const {
-  if (bytes == 0 || pointer == nullptr) return {};
-  auto place = backend_.locate(pointer);
-  if (!place.ok()) return place.status();
-  if (place->space == MemorySpace::unregistered)
-    return Status(ErrorCode::invalid_argument, std::string(which) +
-                                                   " is not memory of a device: use a Communicator for host "
-                                                   "memory, or allocate it with the device");
-  if (place->space != MemorySpace::device || place->device == device_) return {};
-  return Status(ErrorCode::invalid_argument,
-                std::string(which) + " lies on device " + std::to_string(place->device) +
-                    ", but this communicator works on device " + std::to_string(device_));
-}
-
-Status DeviceCore::check_messages(std::span<const DeviceMessage> messages) const {
-  int own_sends = 0, own_receives = 0;
-  for (const DeviceMessage& message : messages) {
-    if (message.peer == control_->rank()) ++(message.is_send ? own_sends : own_receives);
-    LOCKSTEP_RETURN_IF_ERROR(check_place(message.buffer, message.bytes,
-                                         message.is_send ? "the sent buffer" : "the receiving buffer"));
-  }
-  if (own_sends == own_receives) return {};
-  return Status(ErrorCode::invalid_argument,
-                "a send to the own rank needs its receive in the same batch, and the other way round");
-}
-
 Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOptions& options,
                          const void* copy_from) {
   const DeviceScope scope(backend_, device_);
@@ -70,7 +44,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
   task->copy_from = copy_from;
   const std::size_t element = size_of(call.facts.type);
   const auto check = [&](const char* which, const void* pointer, std::uint64_t elements) {
-    const Status place = check_place(pointer, elements * element, which);
+    const Status place = check_place(backend_, device_, pointer, elements * element, which);
     if (!place.ok()) builder.refuse(place.code(), place.message());
   };
   check("input", call.input, call.input_elements);
@@ -87,7 +61,7 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
 Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
   const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
-  LOCKSTEP_RETURN_IF_ERROR(check_messages(messages));
+  LOCKSTEP_RETURN_IF_ERROR(check_messages(backend_, device_, control_->rank(), messages));
   auto task = std::make_shared<DeviceTask>();
   task->timeout = timeout_of(options);
   std::vector<DeviceStream> streams;
@@ -167,7 +141,7 @@ Status DeviceCore::push_refused(const std::shared_ptr<DeviceTask>& task, Status 
 Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams) {
   if (!streams.empty()) LOCKSTEP_RETURN_IF_ERROR(gate_fault_);
   for (const DeviceStream stream : streams) {
-    LOCKSTEP_RETURN_IF_ERROR(follow_last(stream));
+    if (runner_ != nullptr) LOCKSTEP_RETURN_IF_ERROR(order_.follow(stream));
     auto event = event_of(task);
     if (!event.ok()) return event.status();
     LOCKSTEP_RETURN_IF_ERROR(backend_.record(*event, stream));
@@ -175,7 +149,7 @@ Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams)
   task.ticket = ++issued_;  // From here on the task has to be run, or nobody would release the streams.
   held_.hold();
   for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(gate_->hold(stream, task.ticket));
-  return streams.empty() ? Status() : note_last(streams.back());
+  return streams.empty() || runner_ == nullptr ? Status() : order_.note(streams.back());
 }
 
 Result<bool> DeviceCore::is_any_captured(std::span<const DeviceStream> streams) {

@@ -12,27 +12,6 @@ bool DeviceCore::runs_on_stream(const DeviceTask& task) {
   return !messages || (carrier_ != nullptr && (task.call || !task.messages.empty()));
 }
 
-/// Operations on different streams run in the order of the calls all the same.
-Status DeviceCore::follow_last(DeviceStream stream) {
-  if (runner_ == nullptr || last_end_ == nullptr) return {};
-  const auto number = backend_.stream_number(stream);
-  if (!number.ok()) return number.status();
-  return number.value() == last_stream_ ? Status() : backend_.wait_event(stream, last_end_);
-}
-
-Status DeviceCore::note_last(DeviceStream stream) {
-  if (runner_ == nullptr) return {};
-  if (last_end_ == nullptr) {
-    auto event = backend_.create_event();
-    if (!event.ok()) return event.status();
-    last_end_ = *event;
-  }
-  const auto number = backend_.stream_number(stream);
-  if (!number.ok()) return number.status();
-  last_stream_ = number.value();
-  return backend_.record(last_end_, stream);
-}
-
 /// The first of the streams runs it; the others wait for that. The worker has it before anything of it is
 /// enqueued, so that it is bounded as long as that takes; and lets go of the hold at its end.
 Status DeviceCore::start_on_stream(const std::shared_ptr<DeviceTask>& task,
@@ -50,7 +29,7 @@ Status DeviceCore::start_on_stream(const std::shared_ptr<DeviceTask>& task,
 }
 
 Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams) {
-  LOCKSTEP_RETURN_IF_ERROR(follow_last(streams.front()));
+  LOCKSTEP_RETURN_IF_ERROR(order_.follow(streams.front()));
   LOCKSTEP_RETURN_IF_ERROR(join(task, streams));
   auto begin = event_of(task), end = event_of(task);
   if (!begin.ok() || !end.ok()) return begin.ok() ? end.status() : begin.status();
@@ -72,7 +51,7 @@ Status DeviceCore::enqueue_watched(DeviceTask& task, std::span<const DeviceStrea
   LOCKSTEP_RETURN_IF_ERROR(ended);
   for (const DeviceStream other : streams.subspan(1))
     LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(other, task.watched->end));
-  return note_last(stream);
+  return order_.note(stream);
 }
 
 /// The first stream goes on when the others have come here.

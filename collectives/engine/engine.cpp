@@ -22,6 +22,7 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       tables_(transport_.get(), group_.size(), group_.rank),
       matcher_(transport_.get(), *this, group_.size(), group_.rank, memory_ != nullptr),
       history_(domain_, group_.rank, group_.size()),
+      comparison_(group_, transport_.get(), in_flight_, history_, env_),
       out_of_memory_(ErrorCode::out_of_memory, "memory ran out for what it needs beside its buffers",
                      group_.rank),
       heard_(group_.size()),
@@ -225,7 +226,7 @@ Status Engine::compare_with_probes(const Operation& operation) {
   const auto peer = history_.settle(operation.note(), theirs);
   if (!peer) return {};
   history_.note(operation.note());  // For the words.
-  return explain_mismatch(*peer, theirs);
+  return comparison_.difference(*peer, theirs);
 }
 
 void Engine::activate(Operation& operation) {

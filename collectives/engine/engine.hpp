@@ -5,14 +5,15 @@
 // for are stepped by the reactor's thread; a simulator calls step(). One lock guards everything; it is never
 // held while sleeping.
 //   engine.cpp            starting operations: validation, order
-//   engine_launch.cpp     from a call to what runs: shape, selection, program
+//   engine_launch.cpp     from what was selected for a call to what runs
 //   engine_attempt.cpp    the short path of blocking and small calls: attempts before anybody waits
 //   engine_step.cpp       one pass over what is in flight
 //   engine_wait.cpp       waiting: spin, yield, sleep; the reactor's side
 //   engine_failure.cpp    revokes: loss, deadline, abort; what operations end with and survivors are told
 //   engine_peers.cpp      what peers tell and are asked: revokes, probes
-//   engine_mismatch.cpp   what differs between two ranks, and who is waited for, in words
 //   engine_last_words.cpp whose doing it is that a peer has left
+// What it keeps, and what it decides by itself, is in classes of their own, beside the runs of programs: the
+// members at the end name them.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/engine/call_history.hpp"
+#include "collectives/engine/comparison.hpp"
 #include "collectives/engine/domain_revoke.hpp"
 #include "collectives/engine/engine_group.hpp"
 #include "collectives/engine/heard_reason.hpp"
@@ -219,17 +220,6 @@ class Engine final : public Progressor,
   void ask_around(Nanos now);
   void ask_for(Operation& operation, Nanos now);
 
-  // engine_mismatch.cpp
-  CallNote note_of(std::uint64_t sequence) const;
-  Status explain_mismatch(int peer, const CallNote& theirs) const;
-  Status compare_records(const Operation& operation);
-  std::optional<Status> explain_domain_mismatch(int member, const Operation& operation);
-  std::vector<int> waiting_for(const Operation& operation) const;
-  std::string peers_awaited(const Operation& operation) const;
-  CallNote missed_here(int peer) const;
-  std::string calls_missed(const Operation& message) const;
-  std::string waiting_text(const Operation& operation) const;
-
   const EngineGroup group_;
   const std::unique_ptr<Transport> transport_;
   Env& env_;
@@ -255,6 +245,7 @@ class Engine final : public Progressor,
   PeerTables tables_;
   Matcher matcher_;
   CallHistory history_;
+  Comparison comparison_;
   DomainPosition position_;
   std::uint64_t sequence_ = 0;  // Of the next collective.
   std::uint64_t inline_calls_ = 0;
@@ -270,7 +261,6 @@ class Engine final : public Progressor,
   DomainRevoke domain_revoke_;
   std::vector<bool> lost_;
   std::vector<Nanos> links_ended_;  // When one to a peer was first found to have without a word; 0: not.
-  Nanos unrecorded_ = 0;            // When another's fingerprint was first seen without its call; 0: never.
   bool failing_ = false;            // The communicator has ended, and what is under way is about to.
   Quiescence quiescence_;
   Nanos drain_until_ = 0;

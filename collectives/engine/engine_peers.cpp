@@ -34,8 +34,8 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
       if (header.sequence >= sequence_) return false;
       const CallNote theirs = CallNote::of(header, channel);
       // A call takes all that its program has coming before it ends: what is left of one was not for it.
-      if (in_flight_.find(header.sequence) == nullptr || !note_of(header.sequence).is_as(theirs))
-        return explain_mismatch(peer, theirs);
+      if (in_flight_.find(header.sequence) == nullptr || !comparison_.own_call(header.sequence).is_as(theirs))
+        return comparison_.difference(peer, theirs);
       return false;
     }
     default:
@@ -46,11 +46,15 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
   }
 }
 
+Status Engine::wrong_size(int peer, const FrameHeader& header, std::uint64_t expected) {
+  return comparison_.difference_of_sizes(peer, header, expected);
+}
+
 Status Engine::on_probe(int peer, Channel channel, const FrameHeader& header) {
-  const CallNote mine = note_of(header.sequence);
+  const CallNote mine = comparison_.own_call(header.sequence);
   const CallNote theirs = CallNote::of(header, channel);
   if (mine.sequence_plus_one == theirs.sequence_plus_one)
-    return mine.is_as(theirs) ? Status() : explain_mismatch(peer, theirs);
+    return mine.is_as(theirs) ? Status() : comparison_.difference(peer, theirs);
   if (header.sequence >= sequence_) history_.keep_probe(peer, theirs);
   return {};
 }
@@ -114,7 +118,8 @@ void Engine::ask_around(Nanos now) {
 
 /// Compares calls with everybody, and tells those who are awaited that they are.
 void Engine::ask_for(Operation& operation, Nanos now) {
-  if (Status status = domain_ ? compare_records(operation) : Status(); !status.ok()) return revoke(status);
+  if (Status status = domain_ ? comparison_.with_records(operation) : Status(); !status.ok())
+    return revoke(status);
   if (operation.path != Operation::Path::links) return;
   if (const int peer = operation.link_run.passed_by();
       peer != kSelf && now - operation.last_moved > kExplanationWait) {
@@ -130,7 +135,7 @@ void Engine::ask_for(Operation& operation, Nanos now) {
   probe.sequence = operation.sequence;
   probe.facts = operation.call.facts;
   PeerTable& peers = tables_.of(operation.urgent);
-  for (const int peer : waiting_for(operation)) {
+  for (const int peer : comparison_.peers_awaited(operation)) {
     if (!peers.has_posted(peer)) peers.post(peer, probe);  // One that cannot leave is enough.
   }
 }

@@ -93,7 +93,7 @@ bool Engine::advance(Operation& operation) try {
     // Without words, but with a name: of a run that found another fingerprint.
     if (cause.code() == ErrorCode::mismatch && cause.message().empty() && domain_ != nullptr &&
         cause.culprit() >= 0) {
-      const auto explained = explain_domain_mismatch(cause.culprit(), operation);
+      const auto explained = comparison_.with_fingerprint(cause.culprit(), operation);
       if (!explained) {
         sched_yield();
         return true;  // To look again soon, not to sleep.
@@ -183,7 +183,8 @@ bool Engine::keeps_deadline(Operation& operation, Nanos timeout, Nanos now, Nano
   next = std::min(next, operation.deadline);
   if (now < operation.deadline) return true;
   revoke(Status(ErrorCode::timeout, "the deadline of " + std::to_string(timeout / 1'000'000) + " ms for " +
-                                        operation.describe() + " passed; " + waiting_text(operation)));
+                                        operation.describe() + " passed; " +
+                                        comparison_.waiting_text(operation, sequence_)));
   return false;
 }
 

@@ -1,20 +1,27 @@
-// What differs between two ranks, and who is waited for, in words.
-#include "collectives/engine/engine.hpp"
+#include "collectives/engine/comparison.hpp"
+
+#include "collectives/engine/limits.hpp"
 
 namespace lockstep::internal {
 
-// Two ranks were compared: both are named, and neither is to blame before the others.
+Comparison::Comparison(const EngineGroup& group, Transport* transport, const InFlight& in_flight,
+                       const CallHistory& history, Env& env)
+    : group_(group),
+      transport_(transport),
+      domain_(transport != nullptr ? transport->domain() : nullptr),
+      in_flight_(in_flight),
+      history_(history),
+      env_(env) {}
 
-/// What this rank called: as long as it is under way, and of what is over the last kRecentCalls.
-CallNote Engine::note_of(std::uint64_t sequence) const {
+CallNote Comparison::own_call(std::uint64_t sequence) const {
   if (const auto recent = history_.recent(sequence)) return *recent;
   const Operation* const operation = in_flight_.find(sequence);
   return operation != nullptr ? operation->note() : CallNote{};
 }
 
-Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
+Status Comparison::difference(int peer, const CallNote& theirs) const {
   const std::uint64_t sequence = theirs.sequence_plus_one - 1;
-  const CallNote mine = note_of(sequence);
+  const CallNote mine = own_call(sequence);
   const bool known = mine.sequence_plus_one == theirs.sequence_plus_one;
   const auto text = [&](const CallNote& call) {
     const char* priority = call.urgent ? " with a priority above 0" : " without a priority";
@@ -22,51 +29,50 @@ Status Engine::explain_mismatch(int peer, const CallNote& theirs) const {
   };
   std::string here = known ? text(mine) : "another operation";
   if (known && mine.is_as(theirs)) here = "the same with other counts";
-  return Status(ErrorCode::mismatch, "operation #" + std::to_string(sequence) + " differs: " + who(peer) +
-                                         " called " + text(theirs) + ", but " + who(group_.rank) +
-                                         " called " + here);
+  return Status(ErrorCode::mismatch, "operation #" + std::to_string(sequence) +
+                                         " differs: " + group_.who(peer) + " called " + text(theirs) +
+                                         ", but " + group_.who(group_.rank) + " called " + here);
 }
 
-Status Engine::wrong_size(int peer, const FrameHeader& header, std::uint64_t expected) {
+Status Comparison::difference_of_sizes(int peer, const FrameHeader& header, std::uint64_t expected) const {
   return Status(ErrorCode::mismatch, "operation #" + std::to_string(header.sequence) + ", " +
-                                         describe(header.facts) + ", differs: " + who(peer) + " sent " +
-                                         std::to_string(header.bytes) + " bytes where " + who(group_.rank) +
-                                         " expects " + std::to_string(expected) +
+                                         describe(header.facts) + ", differs: " + group_.who(peer) +
+                                         " sent " + std::to_string(header.bytes) + " bytes where " +
+                                         group_.who(group_.rank) + " expects " + std::to_string(expected) +
                                          ": the counts that the two gave for each other differ");
 }
 
-Status Engine::compare_records(const Operation& operation) {
+Status Comparison::with_records(const Operation& operation) const {
   for (int member = 0; member < domain_->size(); ++member) {
     const MemberControl& control = domain_->control(member);
     const auto theirs = control.recent[operation.sequence % kRecentCalls].read(operation.sequence);
     if (theirs && *theirs != operation.call.facts)
-      return explain_mismatch(member, {operation.sequence + 1, *theirs});
+      return difference(member, {operation.sequence + 1, *theirs});
     if (control.left.load(std::memory_order_acquire) != 0 &&
         control.left.load(std::memory_order_relaxed) <= operation.sequence + 1) {
       return Status(ErrorCode::peer_lost,
-                    who(member) + " left before its operation #" + std::to_string(operation.sequence),
+                    group_.who(member) + " left before its operation #" + std::to_string(operation.sequence),
                     member);
     }
   }
   return {};
 }
 
-/// Whose fingerprint is here, and another than this rank's. What it called is recorded a few instructions
-/// later (attempt_recorded), between which it may have lost its processor, or its life: nothing until then,
-/// but not for ever.
-std::optional<Status> Engine::explain_domain_mismatch(int member, const Operation& operation) {
+/// A call is recorded a few instructions after its fingerprint is written (Engine::attempt_recorded), between
+/// which its rank may have lost its processor, or its life.
+std::optional<Status> Comparison::with_fingerprint(int member, const Operation& operation) {
   const CallRecord& record = domain_->control(member).recent[operation.sequence % kRecentCalls];
   if (const auto theirs = record.read(operation.sequence))
-    return explain_mismatch(member, {operation.sequence + 1, *theirs});
+    return difference(member, {operation.sequence + 1, *theirs});
   const Nanos now = env_.now();
   if (unrecorded_ == 0) unrecorded_ = now;
   if (!record.is_past(operation.sequence) && now < unrecorded_ + kRecordWait) return std::nullopt;
   return Status(ErrorCode::mismatch, "operation #" + std::to_string(operation.sequence) +
-                                         " differs between " + who(member) + " and " + who(group_.rank) +
-                                         ", which called " + operation.describe());
+                                         " differs between " + group_.who(member) + " and " +
+                                         group_.who(group_.rank) + ", which called " + operation.describe());
 }
 
-std::vector<int> Engine::waiting_for(const Operation& operation) const {
+std::vector<int> Comparison::peers_awaited(const Operation& operation) const {
   std::vector<int> peers;
   if (operation.kind == Operation::Kind::message) {
     if (operation.message.peer != kAnySource) peers.push_back(operation.message.peer);
@@ -80,10 +86,10 @@ std::vector<int> Engine::waiting_for(const Operation& operation) const {
   return peers;
 }
 
-std::string Engine::peers_awaited(const Operation& operation) const {
+std::string Comparison::names_awaited(const Operation& operation) const {
   std::string text;
-  for (const int peer : waiting_for(operation)) {
-    text += (text.empty() ? "" : ", ") + who(peer);
+  for (const int peer : peers_awaited(operation)) {
+    text += (text.empty() ? "" : ", ") + group_.who(peer);
     if (text.size() > 400) return text + ", ...";
   }
   return text;
@@ -91,10 +97,10 @@ std::string Engine::peers_awaited(const Operation& operation) const {
 
 /// A call of `peer` that this rank has yet to make, where that is known: from shared memory, or what the peer
 /// has sent for it, which waits here.
-CallNote Engine::missed_here(int peer) const {
+CallNote Comparison::missed_here(int peer, std::uint64_t next) const {
   if (domain_ != nullptr) {
-    const auto theirs = domain_->control(peer).recent[sequence_ % kRecentCalls].read(sequence_);
-    return theirs ? CallNote{sequence_ + 1, *theirs} : CallNote{};
+    const auto theirs = domain_->control(peer).recent[next % kRecentCalls].read(next);
+    return theirs ? CallNote{next + 1, *theirs} : CallNote{};
   }
   for (const Channel channel : {Channel::urgent, Channel::collective}) {
     Link* link = transport_->existing_link(peer, channel);
@@ -106,28 +112,28 @@ CallNote Engine::missed_here(int peer) const {
 }
 
 /// Who waits there sends no message meanwhile, unless another thread does.
-std::string Engine::calls_missed(const Operation& message) const {
+std::string Comparison::calls_missed(const Operation& message, std::uint64_t next) const {
   std::string text;
   for (int peer = 0; peer < group_.size() && text.size() < 400; ++peer) {
     if (peer == group_.rank || (message.message.peer != kAnySource && message.message.peer != peer)) continue;
-    const CallNote call = missed_here(peer);
-    if (call.sequence_plus_one > sequence_)
-      text += "; " + who(peer) + " has called " + describe(call.facts) + " #" +
+    const CallNote call = missed_here(peer, next);
+    if (call.sequence_plus_one > next)
+      text += "; " + group_.who(peer) + " has called " + describe(call.facts) + " #" +
               std::to_string(call.sequence_plus_one - 1) + ", which this rank has not";
   }
   return text;
 }
 
 /// What waits for no peer by itself is behind the oldest of its kind, which does.
-std::string Engine::waiting_text(const Operation& operation) const {
+std::string Comparison::waiting_text(const Operation& operation, std::uint64_t next) const {
   if (operation.kind == Operation::Kind::message) {
     const bool any = operation.message.peer == kAnySource;
-    return "it waits for " + (any ? "a message of any rank" : peers_awaited(operation)) +
-           calls_missed(operation);
+    return "it waits for " + (any ? "a message of any rank" : names_awaited(operation)) +
+           calls_missed(operation, next);
   }
-  if (const std::string peers = peers_awaited(operation); !peers.empty()) return "it waits for " + peers;
+  if (const std::string peers = names_awaited(operation); !peers.empty()) return "it waits for " + peers;
   const Operation* const oldest = in_flight_.oldest(operation.urgent);
-  const std::string peers = oldest != nullptr ? peers_awaited(*oldest) : "";
+  const std::string peers = oldest != nullptr ? names_awaited(*oldest) : "";
   if (peers.empty()) return "it waits for an earlier operation";
   return "it waits for an earlier operation, " + oldest->describe() + ", which waits for " + peers;
 }
