@@ -61,6 +61,10 @@ std::string who_is(int rank, const Member& member) {
          ")";
 }
 
+std::string life_sign_of(const Member& member) {
+  return "lockstep-" + hexadecimal(std::as_bytes(std::span(&member.draw, 1)));
+}
+
 std::string encode(const Member& member) {
   std::string text;
   WireWriter writer(text);
