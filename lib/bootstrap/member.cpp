@@ -26,7 +26,7 @@ namespace {
 
 std::string this_host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+  return gethostname(name.data(), name.size()) == 0 ? name.data() : "unknown host";
 }
 
 std::string link_target(const char* path) {

@@ -270,6 +270,17 @@ TEST_P(LocalSessionTest, WhoWaitsInVainIsToldWhere) {
       << line;
 }
 
+// Else it stays as useless for every later job of the user.
+TEST_P(LocalSessionTest, TheUserMayUseTheDirectoryWhateverTheUmask) {
+  const mode_t usual = umask(0177);
+  auto ranks = start_all(2);
+  umask(usual);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  struct stat facts {};
+  ASSERT_EQ(stat((directory_.path() + "/lockstep").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & ALLPERMS, static_cast<mode_t>(S_IRWXU));
+}
+
 TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {
   const std::string path = directory_.path() + "/lockstep";
   ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
