@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "lib/base/config.hpp"
 #include "lib/base/core_set.hpp"
@@ -42,13 +43,26 @@ Result<Text> read_text(const std::string& path) {
   return Text{path, std::move(content)};
 }
 
+/// Who runs as another user than HOME is of (a container's, a service's), or has no ticket for it, has
+/// measured nothing there.
+void warn_of_a_closed_place(const std::string& path) {
+  if (config_text("LOCKSTEP_LOG") == "off") return;
+  std::fprintf(stderr,
+               "lockstep: this user may not look for the tuning file %s: the built-in costs are used; "
+               "LOCKSTEP_TUNING=built-in says so\n",
+               path.c_str());
+}
+
 Result<Text> find_text() {
   if (const std::string named = config_text("LOCKSTEP_TUNING"); !named.empty())
     return named == kBuiltin ? Text{} : read_text(named);
   const std::string path = default_model_path();
-  std::error_code unknown;  // One that cannot be looked at is there, and an error.
-  const bool absent = std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found;
-  return path.empty() || absent ? Text{} : read_text(path);
+  std::error_code why;  // One that cannot be looked at is there, and an error.
+  const bool absent = std::filesystem::status(path, why).type() == std::filesystem::file_type::not_found;
+  if (path.empty() || absent) return Text{};
+  if (why != std::errc::permission_denied) return read_text(path);
+  warn_of_a_closed_place(path);
+  return Text{};
 }
 
 /// A job on all cores of this machine, or on as many as this process may use: a container, or ranks that are

@@ -30,8 +30,8 @@ class LossChannel {
 std::unique_ptr<LossChannel> make_tcp_loss_channel(Fd watch, int server_rank,
                                                    std::shared_ptr<LossBoard> board);
 
-/// Where there is no server: watches the processes of this host's other members by pidfd, and passes news on
-/// through keys of the store, which it reads now and then. `store` outlives the channel.
+/// Where there is no server: watches this host's other members by pidfd and life_sign_of(), and passes news
+/// on through keys of the store, which it reads now and then. `store` outlives the channel.
 std::unique_ptr<LossChannel> make_store_loss_channel(Store& store, int own_rank,
                                                      const std::vector<Member>& members,
                                                      std::shared_ptr<LossBoard> board);

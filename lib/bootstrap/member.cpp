@@ -26,7 +26,7 @@ namespace {
 
 std::string this_host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+  return gethostname(name.data(), name.size()) == 0 ? name.data() : "unknown host";
 }
 
 std::string link_target(const char* path) {
@@ -59,6 +59,10 @@ bool read_cores(WireReader& reader, CoreSet& cores) {
 std::string who_is(int rank, const Member& member) {
   return "rank " + std::to_string(rank) + " (" + member.host_name + ", pid " + std::to_string(member.pid) +
          ")";
+}
+
+std::string life_sign_of(const Member& member) {
+  return "lockstep-" + hexadecimal(std::as_bytes(std::span(&member.draw, 1)));
 }
 
 std::string encode(const Member& member) {

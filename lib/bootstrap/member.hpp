@@ -31,6 +31,9 @@ struct Member {
 /// "rank 3 (node-2, pid 4711)": what messages call it, as `rank` of a group.
 std::string who_is(int rank, const Member& member);
 
+/// The LifeSign of its place in the group, where the ranks have no server to miss them.
+std::string life_sign_of(const Member& member);
+
 std::string encode(const Member& member);
 /// None where it is damaged.
 std::optional<Member> decode_member(std::string_view text);

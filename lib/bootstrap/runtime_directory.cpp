@@ -33,8 +33,13 @@ Result<std::string> runtime_directory() {
   struct stat facts {};
   // Not followed: a link that another user planted must not be taken for the directory.
   if (lstat(path.c_str(), &facts) != 0) return system_error("cannot look at " + path, errno);
-  if (S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0)
+  const bool own = S_ISDIR(facts.st_mode) && facts.st_uid == geteuid();
+  if (own && (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0) {
+    // A umask such as 0177 left too little, here or in an earlier job.
+    if ((facts.st_mode & S_IRWXU) != S_IRWXU && chmod(path.c_str(), S_IRWXU) != 0)
+      return system_error("cannot make " + path + " a directory that its user may use", errno);
     return path;
+  }
   return Status(
       ErrorCode::configuration,
       path +

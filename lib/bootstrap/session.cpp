@@ -22,6 +22,7 @@
 #include "lib/bootstrap/roll_call.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/wire.hpp"
+#include "lib/net/abstract_socket.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -55,6 +56,7 @@ class JoinedSession final : public Session {
     Member self = this_member(launch_.rank);
     self.transports = std::move(transports);
     self.notice = std::move(notice);
+    show_life_sign(self);
     RollCall roll_call(store_, std::move(self), launch_.world_size, mark, meeting_.hint);
     Status status = with_hint(meet(roll_call, deadline, env), meeting_.hint);
     meeting_.store->be_patient_until(0);  // The start may wait for ever; a destructor may not.
@@ -89,6 +91,12 @@ class JoinedSession final : public Session {
   }
 
  private:
+  /// Before the others hear of this rank: a sign that they never saw is not missed.
+  void show_life_sign(const Member& self) {
+    if (meeting_.client) return;  // The server misses the connection.
+    if (auto sign = LifeSign::show(life_sign_of(self)); sign.ok()) life_sign_ = std::move(*sign);
+  }
+
   /// A server in this process may end with it before it has read what comes over a connection. False where
   /// there is none.
   bool tell_server_here(const Loss& own) {
@@ -184,6 +192,7 @@ class JoinedSession final : public Session {
   std::string secret_;
   Meeting meeting_;
   GroupStore store_;
+  std::optional<LifeSign> life_sign_;  ///< Outlives the channel, which says when this rank leaves.
   std::shared_ptr<LossBoard> board_;
   std::unique_ptr<LossChannel> channel_;  ///< Uses the store: destroyed before it.
   std::vector<Member> members_;

@@ -1,4 +1,4 @@
-// Losses where there is no server: by pidfd within the host, and by keys of the store.
+// Losses where there is no server: by pidfd and life sign within the host, and by keys of the store.
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lib/bootstrap/loss_channel.hpp"
+#include "lib/net/abstract_socket.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -18,8 +19,14 @@ namespace {
 using std::chrono::milliseconds;
 
 // How often other hosts' news is looked for. Deaths on this host are known at once, by pidfd, or where the
-// kernel gives none, as often.
+// kernel gives none, as often. As often one looks for processes that live on without the rank.
 constexpr milliseconds kLookEvery{500};
+// Looks in a row at which a life sign is missing: that of a process that dies goes a moment before it.
+constexpr int kMissedLooks = 2;
+constexpr const char* kDeath = "its process ended";
+// exec takes all descriptors, and leaves the process, by which a pidfd knows it.
+constexpr const char* kExec =
+    "its process became another program (exec), or closed the library's descriptors";
 
 std::string left_key(int rank) { return "left/" + std::to_string(rank); }
 std::string lost_key(int rank) { return "lost/" + std::to_string(rank); }
@@ -57,25 +64,32 @@ class Watch : public std::enable_shared_from_this<Watch> {
     Fd pidfd;
     Reactor::Handle watch = 0;
     pid_t looked_for = 0;  // Where there is no pidfd.
+    std::string life_sign;
+    bool has_shown = false;  // Else it cannot be missed.
+    int missed = 0;
+    bool over = false;
   };
 
   void watch_process(const Member& member) {
     Process& process = processes_[member.rank];
+    process.life_sign = life_sign_of(member);
+    process.has_shown = is_up(process.life_sign);
     process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(member.pid), 0)));
-    if (!process.pidfd && errno == ESRCH) return ended(member.rank);
+    if (!process.pidfd && errno == ESRCH) return ended(member.rank, kDeath);
     if (!process.pidfd) {  // Too old a kernel, a container that forbids it, no descriptor left.
       process.looked_for = static_cast<pid_t>(member.pid);
       return;
     }
     process.watch = reactor_.watch(process.pidfd.get(), EPOLLIN,
                                    [weak = weak_from_this(), rank = member.rank](std::uint32_t) {
-                                     if (const auto self = weak.lock()) self->ended(rank);
+                                     if (const auto self = weak.lock()) self->ended(rank, kDeath);
                                    });
   }
 
-  void ended(int rank) {
-    ended_.push_back(rank);  // First: without memory for it the process ends once more.
+  void ended(int rank, const char* how) {
+    ended_.push_back({rank, how});  // First: without memory for it the process ends once more.
     reactor_.remove(std::exchange(processes_[rank].watch, 0));
+    processes_[rank].over = true;
     settle();
   }
 
@@ -94,12 +108,13 @@ class Watch : public std::enable_shared_from_this<Watch> {
   static bool is_locked(const Status& status) { return status.code() == ErrorCode::timeout; }
 
   /// Whether a rank whose process ended had left, or has said why it would. False: not known yet.
-  bool judge(int rank) {
+  bool judge(const Loss& loss) {
+    const int rank = loss.rank;
     const auto said = store_.wait(std::vector<std::string>{left_key(rank), lost_key(rank)}, milliseconds(0));
     if (!said.ok()) return !is_locked(said.status());
     if (said.value()[0]) return true;
     if (said.value()[1]) return hear(rank);
-    lose({rank, "its process ended"});
+    lose(loss);
     return true;
   }
 
@@ -125,10 +140,18 @@ class Watch : public std::enable_shared_from_this<Watch> {
 
   void look_for_processes() {
     for (auto& [rank, process] : processes_) {
-      if (process.looked_for == 0 || kill(process.looked_for, 0) == 0 || errno != ESRCH) continue;
-      ended(rank);
-      process.looked_for = 0;
+      if (process.over) continue;
+      if (process.looked_for != 0 && kill(process.looked_for, 0) != 0 && errno == ESRCH) {
+        ended(rank, kDeath);
+      } else if (is_missed(process)) {
+        ended(rank, kExec);
+      }
     }
+  }
+
+  static bool is_missed(Process& process) {
+    process.missed = process.has_shown && is_down(process.life_sign) ? process.missed + 1 : 0;
+    return process.missed >= kMissedLooks;
   }
 
   void look() {
@@ -147,7 +170,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::vector<std::string> keys_;
   std::vector<int> ranks_;
   std::map<int, Process> processes_;
-  std::vector<int> ended_;    // Processes that ended, and may have left.
+  std::vector<Loss> ended_;   // Processes that ended, and may have left.
   std::vector<Loss> untold_;  // What is not in the store yet.
   Reactor::Handle timer_ = 0;
 };

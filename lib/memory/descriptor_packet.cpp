@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "lib/memory/limits.hpp"
 
@@ -24,7 +25,7 @@ std::vector<Fd> attached(msghdr& message) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-      descriptors.emplace_back(fd);
+      if (Fd owned(fd); owned) descriptors.push_back(std::move(owned));
     }
   }
   return descriptors;

@@ -28,6 +28,8 @@ bool with_address(std::string_view name, Call&& call) {
   return call(reinterpret_cast<const sockaddr*>(&address), bytes) == 0;
 }
 
+Fd looker() { return Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
 }  // namespace
 
 bool bind_abstract(const Fd& socket, std::string_view name) {
@@ -41,9 +43,10 @@ bool connect_abstract(const Fd& socket, std::string_view name) {
   });
 }
 
+Result<LifeSign> LifeSign::show() { return show("lockstep-" + random_text(kNameBytes)); }
+
 // A datagram socket that is bound can be connected to, and nothing else is done with it.
-Result<LifeSign> LifeSign::show() {
-  std::string name = "lockstep-" + random_text(kNameBytes);
+Result<LifeSign> LifeSign::show(std::string name) {
   Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("creating a socket", errno);
   if (!bind_abstract(socket, name)) return system_error("binding a socket to " + name, errno);
@@ -51,8 +54,13 @@ Result<LifeSign> LifeSign::show() {
 }
 
 bool is_down(std::string_view life_sign) {
-  const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Fd socket = looker();
   return socket && !connect_abstract(socket, life_sign) && errno == ECONNREFUSED;
+}
+
+bool is_up(std::string_view life_sign) {
+  const Fd socket = looker();
+  return socket && connect_abstract(socket, life_sign);
 }
 
 }  // namespace lockstep::internal

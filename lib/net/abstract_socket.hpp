@@ -20,7 +20,8 @@ bool connect_abstract(const Fd& socket, std::string_view name);
 /// thread.
 class LifeSign {
  public:
-  static Result<LifeSign> show();
+  static Result<LifeSign> show();  ///< By a name that nobody guesses.
+  static Result<LifeSign> show(std::string name);
   /// To be told to those who are to look.
   const std::string& name() const { return name_; }
 
@@ -33,5 +34,7 @@ class LifeSign {
 /// Whether the sign of that name has been taken down, or its process has ended. False also where that cannot
 /// be found out. Does not block.
 bool is_down(std::string_view life_sign);
+/// Whether it has been seen up just now. Does not block.
+bool is_up(std::string_view life_sign);
 
 }  // namespace lockstep::internal

@@ -1,9 +1,11 @@
 #include "lib/net/fd.hpp"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 #include <set>
 
@@ -33,14 +35,24 @@ struct Table {
   }
 };
 
+/// `fd` by another number, or -1 and errno, where it has that of a standard stream: a process that was
+/// started without one prints and reads there all the same.
+int above_standard_streams(int fd) noexcept {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int other = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  ::close(fd);
+  if (other < 0) errno = EMFILE;
+  return other;
+}
+
 }  // namespace
 
-Fd::Fd(int fd) try : fd_(fd) {
-  if (fd < 0) return;
+Fd::Fd(int fd) try : fd_(above_standard_streams(fd)) {
+  if (fd_ < 0) return;
   std::lock_guard lock(Table::instance().mutex);
-  Table::instance().open.insert(fd);
+  Table::instance().open.insert(fd_);
 } catch (...) {  // Without memory to note it: nobody else would close it.
-  ::close(fd);
+  ::close(fd_);
   throw;
 }
 

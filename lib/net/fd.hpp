@@ -12,7 +12,9 @@ namespace lockstep::internal {
 class Fd {
  public:
   Fd() noexcept = default;
-  explicit Fd(int fd);  ///< Takes ownership; -1 = none.
+  /// Takes ownership; -1 = none. Moves it where `fd` is a standard stream's number; where no other is left it
+  /// is closed, and there is none (errno: EMFILE).
+  explicit Fd(int fd);
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd() { reset(); }

@@ -14,6 +14,7 @@
 #include <climits>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <list>
@@ -227,8 +228,14 @@ void ThreadReactor::notify() {
 void ThreadReactor::wake() noexcept {
   if (!asleep_.exchange(false)) return;
   const std::uint64_t one = 1;
-  // Cannot fail but for a full counter, which wakes as well.
-  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+  // Fails for a full counter, which wakes as well, or where nothing wakes any more: who waits would do so for
+  // ever.
+  if (::write(bell_.get(), &one, sizeof one) >= 0 || errno != EBADF) return;
+  std::fputs(
+      "lockstep: the program has closed the library's descriptors, and the library cannot go on: close only "
+      "your own (no closefrom, no close_range) while it is in use\n",
+      stderr);
+  std::abort();
 }
 
 void ThreadReactor::run() {

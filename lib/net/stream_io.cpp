@@ -152,8 +152,8 @@ namespace {
 Status no_connection(const HostPort& to, int error) {
   const std::string what = "cannot connect to " + to.text();
   if (error == EMFILE || error == ENFILE) return system_error(what, error);
-  const bool own = error == ENOBUFS || error == ENOMEM;
-  return Status(own ? ErrorCode::system : ErrorCode::peer_lost, what + ": " + std::strerror(error));
+  const bool own = error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL;
+  return Status(own ? ErrorCode::system : ErrorCode::peer_lost, what + ": " + connect_failure_text(error));
 }
 
 }  // namespace

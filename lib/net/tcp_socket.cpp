@@ -22,6 +22,8 @@ namespace {
 
 constexpr int kBacklog = 4096;  // A whole large job may connect at once; the kernel lowers it to somaxconn.
 
+constexpr const char* kWiden = "widen net.ipv4.ip_local_port_range, or end programs that hold ports of it";
+
 constexpr Nanos kPerMilli = 1'000'000;
 constexpr Nanos kLongestPoll = 1'000'000 * kPerMilli;  // poll(2) takes an int.
 
@@ -121,7 +123,8 @@ Result<Fd> connect_to(const Address& address, const std::string& to, Nanos until
   if (error == ETIMEDOUT)
     return Status(ErrorCode::timeout, "no answer from " + to +
                                           " (its host is down or busy, or a firewall keeps the port closed)");
-  if (error != 0) return system_error("cannot connect to " + to, error);
+  if (error != 0)
+    return Status(ErrorCode::system, "cannot connect to " + to + ": " + connect_failure_text(error));
   set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
   return fd;
 }
@@ -227,6 +230,8 @@ Result<std::vector<Fd>> tcp_listen_everywhere(const HostPort& at) {
     const std::string what = "cannot listen on " + text_with_address(at, *address);
     // Another program would hear those who take this address. What is bound here is not drawn again.
     if (error == EADDRINUSE && at.port == 0 && !sockets.empty()) return tcp_listen_everywhere(at);
+    if (error == EADDRINUSE && at.port == 0)
+      return Status(ErrorCode::system, what + ": no port is free there: " + kWiden);
     if (error == EADDRINUSE) {
       return Status(ErrorCode::system, what + ": the port is already taken by " +
                                            describe_port_holder(*address) +
@@ -278,6 +283,14 @@ bool calls_itself(const Fd& socket, const sockaddr& to) {
   const HostPort own = local_address(socket), called = describe(to);
   const bool anywhere = called.host == "0.0.0.0" || called.host == "::";  // Leads to this host.
   return own.port == called.port && (anywhere || own.host == called.host);
+}
+
+std::string connect_failure_text(int error) {
+  if (error != EADDRNOTAVAIL) return std::strerror(error);
+  return std::string(
+             "no port is free here for another connection to it, or this host has no address of its "
+             "kind: ") +
+         kWiden;
 }
 
 bool has_loopback_peer(const Fd& socket) {

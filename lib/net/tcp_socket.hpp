@@ -51,6 +51,9 @@ HostPort remote_address(const Fd& socket);
 /// calls, where nobody listens, and TCP lets two calls that cross become one connection.
 bool calls_itself(const Fd& socket, const sockaddr& to);
 
+/// What connect(2) means by `error`.
+std::string connect_failure_text(int error);
+
 /// Whether a socket is connected to a loopback address.
 bool has_loopback_peer(const Fd& socket);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <climits>
 #include <string>
 
 #include "lib/net/fd.hpp"
@@ -31,6 +32,32 @@ TEST(Member, HasEndedOnceItsProcessHasWhereNoDescriptorIsLeft) {
   if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
   const testing::NoDescriptorsLeft none;
   expect_that_the_dead_are_told_from_the_living();
+}
+
+/// What this_member() calls a host that is called `name`; empty where the system gives no names to try.
+std::string host_name_where_it_is(const std::string& name) {
+  std::array<int, 2> ends{-1, -1};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool has = unshare(CLONE_NEWUTS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWUTS) == 0;
+    if (!has || sethostname(name.data(), name.size()) != 0) _exit(0);
+    const std::string text = this_member(0).host_name;
+    _exit(write(ends[1], text.data(), text.size()) < 0);
+  }
+  const Fd read_end(ends[0]);  // Made here: a forked child's are closed.
+  close(ends[1]);
+  waitpid(child, nullptr, 0);
+  std::array<char, 512> text{};
+  return read(read_end.get(), text.data(), text.size() - 1) > 0 ? text.data() : "";
+}
+
+// As Kubernetes makes them of a pod's name and domain.
+TEST(Member, HasTheLongestNameThatAHostCanHave) {
+  const std::string longest(HOST_NAME_MAX, 'h');
+  const std::string name = host_name_where_it_is(longest);
+  if (name.empty()) GTEST_SKIP() << "this system gives no host names of one's own";
+  EXPECT_EQ(name, longest);
 }
 
 /// this_container() in the first process of another pid namespace of this network; empty where the system has

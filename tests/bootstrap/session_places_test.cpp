@@ -226,6 +226,28 @@ TEST_P(FileSessionTest, AFirstRankThatDiesWhileOthersMeetIsNamed) {
   }
 }
 
+// The process lives on, and with it all by which it is known.
+TEST_P(FileSessionTest, ARankThatBecomesAnotherProgramIsLost) {
+  auto ranks = start_all(3);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  ranks[1].write_line("exec");
+  for (const std::size_t rank : {0u, 2u}) {
+    EXPECT_EQ(ranks[rank].read_line(),
+              "lost 1: its process became another program (exec), or closed the library's descriptors");
+  }
+  EXPECT_EQ(::kill(ranks[1].pid(), 0), 0);
+}
+
+// Nobody misses who has left, though its process lives on as well.
+TEST_P(FileSessionTest, ARankThatLeftMayBecomeAnotherProgram) {
+  auto ranks = start_all(3);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  for (const char* command : {"leave", "exec"}) ranks[1].write_line(command);
+  EXPECT_EQ(ranks[1].read_line(), "done");
+  ranks[2].write_line("exec");
+  EXPECT_EQ(ranks[0].read_line().substr(0, 6), "lost 2");
+}
+
 class LocalSessionTest : public SessionTest {};
 INSTANTIATE_TEST_SUITE_P(Local, LocalSessionTest, ::testing::Values("local"));
 
@@ -246,6 +268,17 @@ TEST_P(LocalSessionTest, WhoWaitsInVainIsToldWhere) {
                       "XDG_RUNTIME_DIR, look elsewhere"),
             std::string::npos)
       << line;
+}
+
+// Else it stays as useless for every later job of the user.
+TEST_P(LocalSessionTest, TheUserMayUseTheDirectoryWhateverTheUmask) {
+  const mode_t usual = umask(0177);
+  auto ranks = start_all(2);
+  umask(usual);
+  for (auto& rank : ranks) EXPECT_EQ(rank.read_line().substr(0, 6), "joined");
+  struct stat facts {};
+  ASSERT_EQ(stat((directory_.path() + "/lockstep").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & ALLPERMS, static_cast<mode_t>(S_IRWXU));
 }
 
 TEST_P(LocalSessionTest, DirectoriesOpenToOthersAreRefused) {

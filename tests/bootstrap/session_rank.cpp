@@ -20,10 +20,12 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// Commands: "report R evidence", "leave", "crash" (out of the blue, without any goodbye).
+/// Commands: "report R evidence", "leave", "crash" (out of the blue, without any goodbye), "exec" (becomes
+/// another program, which lives on).
 void obey(Session& session, const std::string& command) {
   if (command == "leave") session.leave();
   if (command == "crash") std::_Exit(7);
+  if (command == "exec") execl("/bin/sh", "sh", "-c", "read until_its_end", nullptr);
   if (command.rfind("report ", 0) == 0) session.report_loss({command[7] - '0', command.substr(9)});
   say("done");
 }

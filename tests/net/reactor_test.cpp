@@ -56,6 +56,22 @@ TEST(Reactor, FiresATimerAgainThatFoundNoMemory) {
   EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
+void close_all_but_standard_streams() {
+  for (int fd = STDERR_FILENO + 1; fd < 256; ++fd) close(fd);
+}
+
+// Nobody could wake its thread, and who waits for what was posted would wait for ever.
+TEST(ReactorDeathTest, SaysThatTheProgramClosedItsDescriptors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        flush();
+        close_all_but_standard_streams();
+        for (;;) flush();  // Until one finds the thread asleep.
+      },
+      "the program has closed the library's descriptors");
+}
+
 TEST(Reactor, CallsWatchersAndStopsAfterRemove) {
   const Fd fd = make_eventfd();
   std::atomic<int> calls{0};

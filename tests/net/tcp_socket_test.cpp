@@ -2,18 +2,24 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
+#include <string>
+#include <string_view>
 
 #include "lib/base/env.hpp"
 #include "lib/net/port_holder.hpp"
+#include "lib/net/stream_io.hpp"
 #include "tests/net/connected_pair.hpp"
 #include "tests/support/forked.hpp"
 
@@ -135,6 +141,39 @@ TEST(TcpSocket, EverywhereIsIPv4TooWhateverTheSystemPrefers) {
     EXPECT_EQ(v6_only, 0);
   });
   if (!tried->load()) GTEST_SKIP() << "no network of its own, or no IPv6";
+}
+
+/// In a child with a network of its own, whose programs get port 40000 alone. Whether that can be had here.
+bool enter_network_with_one_port() {
+  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+  const Fd any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq up{};
+  std::strcpy(up.ifr_name, "lo");
+  up.ifr_flags = IFF_UP;
+  if (ioctl(any.get(), SIOCSIFFLAGS, &up) != 0) return false;
+  const Fd setting(open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY | O_CLOEXEC));
+  return setting && write(setting.get(), "40000 40000", 11) == 11;
+}
+
+TEST(TcpSocket, WhereNoPortIsFreeThatIsWhatIsSaid) {
+  constexpr std::string_view kNext =
+      "widen net.ipv4.ip_local_port_range, or end programs that hold ports of it";
+  const testing::Shared<std::atomic<bool>> tried;
+  testing::run_forked(1, [&](int) {
+    if (!enter_network_with_one_port()) return;
+    tried->store(true);
+    const auto only = tcp_listen({"127.0.0.1", 0});
+    ASSERT_TRUE(only.ok()) << only.status().message();
+    EXPECT_EQ(tcp_listen({"127.0.0.1", 0}).status().message(),
+              "cannot listen on 127.0.0.1:0: no port is free there: " + std::string(kNext));
+    const HostPort at = local_address(only.value());
+    const auto blocking = tcp_connect(at, milliseconds(1000), real_env());
+    EXPECT_TRUE(blocking.status().message().ends_with(kNext)) << blocking.status().message();
+    const auto started = start_connect(at);  // No peer's death.
+    EXPECT_TRUE(started.status().message().ends_with(kNext)) << started.status().message();
+    EXPECT_TRUE(started.status().is_own_lack());
+  });
+  if (!tried->load()) GTEST_SKIP() << "no network of its own";
 }
 
 TEST(TcpSocket, PortWithoutListenerHasNoHolder) {

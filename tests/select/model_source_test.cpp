@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +13,8 @@
 
 namespace lockstep::internal {
 namespace {
+
+constexpr uid_t kNobody = 65534;
 
 class ModelSource : public ::testing::Test {
  protected:
@@ -45,6 +49,25 @@ TEST_F(ModelSource, AFileThatIsThereButCannotBeOpenedIsAnError) {
   const auto shared = adopt_model(announce_model());
   ASSERT_FALSE(shared.ok());
   EXPECT_NE(shared.status().message().find(path.string()), std::string::npos) << shared.status().message();
+}
+
+/// As a user who is not root, and whose HOME is closed to it.
+bool starts_with_the_built_in_model() {
+  if (geteuid() == 0 && setuid(kNobody) != 0) return false;
+  const auto shared = adopt_model(announce_model());
+  return shared.ok() && shared.value().source == "built-in";
+}
+
+TEST_F(ModelSource, TheBuiltInModelWhereTheUsersHomeIsClosedToIt) {
+  const auto closed = std::filesystem::path(directory_.path()) / "home";
+  std::filesystem::create_directory(closed);
+  std::filesystem::permissions(closed, std::filesystem::perms::none);
+  setenv("XDG_CONFIG_HOME", closed.c_str(), 1);
+  const pid_t child = fork();
+  if (child == 0) _exit(starts_with_the_built_in_model() ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(ModelSource, ADirectoryIsNotTakenForAnEmptyFile) {
