@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "collectives/engine/engine.hpp"
@@ -15,8 +16,9 @@ Status Engine::reason_in_domain(int member) const {
   // 1: the reason is being written, which takes a moment; unless its writer died there, then the loss is the
   // reason.
   for (int i = 0; i < 1000 && told.revoked.load(std::memory_order_acquire) == 1; ++i) sched_yield();
-  return told.revoked.load(std::memory_order_acquire) == 2 ? decode_reason(told.reason, group_.size())
-                                                           : Status();
+  if (told.revoked.load(std::memory_order_acquire) != 2) return {};
+  // Whoever may write there may leave it without an end.
+  return decode_reason({told.reason, strnlen(told.reason, sizeof told.reason)}, group_.size());
 }
 
 /// Whether there is a revoke in shared memory, which is carried out then. Who writes its reason may have been
@@ -94,7 +96,7 @@ Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) 
     text.append(reinterpret_cast<const char*>(piece), *got);
   }
   link.pop();
-  if (heard_.ok()) heard_ = decode_reason(text.c_str(), group_.size());
+  if (heard_.ok()) heard_ = decode_reason(text, group_.size());
   return heard_;
 }
 
