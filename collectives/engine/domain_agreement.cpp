@@ -1,5 +1,8 @@
 // How the ranks of a call agree on its way, staged, pulled or registered, and find each other's memory.
 
+#include <algorithm>
+#include <string>
+
 #include "collectives/engine/domain_run.hpp"
 #include "lib/memory/segment.hpp"
 
@@ -12,14 +15,16 @@ bool starts_with_all_ready(const Program& program) {
          steps[1].peer == kSelf && steps[0].phase == 1 && steps[1].phase == 1;
 }
 
-/// Whose input and output the program touches. Nobody else has to wait for this rank: what they offered may
-/// be gone before it looks.
-void note_uses(const Program& program, MemberPlaces& places) {
+/// Whose input and output the program touches, and how much of them. Nobody else has to wait for this rank:
+/// what they offered may be gone before it looks.
+void note_uses(const Program& program, std::size_t element, MemberPlaces& places) {
   const auto note = [&](const Slice& slice) {
-    if (slice.member == kSelf) return;
-    const auto member = static_cast<std::size_t>(slice.member);
-    if (slice.space == Space::input) places.uses_input[member] = true;
-    if (slice.space == Space::output) places.uses_output[member] = true;
+    if (slice.member == kSelf || slice.count == 0) return;
+    if (slice.space != Space::input && slice.space != Space::output) return;
+    std::size_t& bytes =
+        (slice.space == Space::input ? places.input_bytes
+                                     : places.output_bytes)[static_cast<std::size_t>(slice.member)];
+    bytes = std::max(bytes, (slice.offset + slice.count) * element);
   };
   for (const Slice& slice : program.slices) note(slice);
   for (const Step& step : program.lanes.front().steps) {
@@ -29,8 +34,16 @@ void note_uses(const Program& program, MemberPlaces& places) {
   }
 }
 
+/// Nothing of it can be right.
+Status offers_nothing(int member) {
+  return Status(ErrorCode::internal,
+                "rank " + std::to_string(member) +
+                    " offers no memory where this call has to use some: check that all ranks run one version",
+                member);
+}
+
 bool in_process_of_its_own(const SegmentRef& reference) {
-  return reference.segment == 0 && reference.owner != kUnusedBuffer && reference.owner != process_token();
+  return reference.segment == 0 && reference.owner != process_token();
 }
 
 }  // namespace
@@ -124,9 +137,9 @@ Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
   places_.output.assign(members, nullptr);
   places_.staging.resize(members);
   places_.elsewhere.assign(members, false);
-  places_.uses_input.assign(members, false);
-  places_.uses_output.assign(members, false);
-  note_uses(program_->program, places_);
+  places_.input_bytes.assign(members, 0);
+  places_.output_bytes.assign(members, 0);
+  note_uses(program_->program, buffers_.element, places_);
   window_bytes_ = choice_.shape->staging * buffers_.element;
   windows_ = domain.staging_bytes() / 2 / window_bytes_;
   buffers_.member_input = places_.input.data();
@@ -145,23 +158,23 @@ void DomainRun::locate_staging(Domain& domain) {
 }
 
 Status DomainRun::resolve_members(Domain& domain) {
-  const auto address = [&](int member, const SegmentRef& reference) -> Result<std::byte*> {
-    if (reference.owner == kUnusedBuffer) return static_cast<std::byte*>(nullptr);
-    return domain.resolve(member, reference, 0);
+  const auto address = [&](int member, const SegmentRef& reference, std::size_t bytes) {
+    if (reference.owner == kUnusedBuffer) return Result<std::byte*>(offers_nothing(member));
+    return domain.resolve(member, reference, bytes);
   };
   for (int member = 0; member < domain.size(); ++member) {
     if (member == domain.rank()) continue;  // Programs name this rank's own memory as kSelf.
     const auto m = static_cast<std::size_t>(member);
     const Offer& offer = domain.control(member).offer[position_.calls & 1];
-    if (places_.uses_input[m]) {
-      auto input = address(member, offer.input);
+    if (places_.input_bytes[m] > 0) {
+      auto input = address(member, offer.input, places_.input_bytes[m]);
       if (!input.ok()) return input.status();
       places_.input[m] = *input;
     }
-    if (places_.uses_output[m]) {
-      const bool known = offer.in_place != 0 && places_.uses_input[m];
+    if (const std::size_t bytes = places_.output_bytes[m]; bytes > 0) {
+      const bool known = offer.in_place != 0 && bytes <= places_.input_bytes[m];
       auto output =
-          known ? places_.input[m] : address(member, offer.in_place != 0 ? offer.input : offer.output);
+          known ? places_.input[m] : address(member, offer.in_place != 0 ? offer.input : offer.output, bytes);
       if (!output.ok()) return output.status();
       places_.output[m] = *output;
     }
@@ -174,13 +187,14 @@ Status DomainRun::resolve_inputs(Domain& domain) {
   for (int member = 0; member < domain.size(); ++member) {
     const auto m = static_cast<std::size_t>(member);
     const SegmentRef& input = domain.control(member).offer[position_.calls & 1].input;
-    if (!places_.uses_input[m] || input.owner == kUnusedBuffer) continue;
+    if (places_.input_bytes[m] == 0) continue;
+    if (input.owner == kUnusedBuffer) return offers_nothing(member);
     places_.elsewhere[m] = in_process_of_its_own(input);
     if (places_.elsewhere[m]) {
       places_.input[m] = reinterpret_cast<std::byte*>(input.offset);
       continue;
     }
-    auto place = domain.resolve(member, input, 0);
+    auto place = domain.resolve(member, input, places_.input_bytes[m]);
     if (!place.ok()) return place.status();
     places_.input[m] = *place;
   }

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "collectives/engine/limits.hpp"
@@ -30,7 +31,8 @@ Status DomainRevoke::told_to(int member) const {
   for (int i = 0; i < 1000 && control.revoked.load(std::memory_order_acquire) == kBeingTold; ++i)
     sched_yield();
   if (control.revoked.load(std::memory_order_acquire) != kTold) return {};
-  return decode_reason(control.reason, domain_->size());
+  // Whoever may write there may leave it without an end.
+  return decode_reason({control.reason, strnlen(control.reason, sizeof control.reason)}, domain_->size());
 }
 
 std::optional<Status> DomainRevoke::take() {

@@ -46,8 +46,9 @@ struct OfferedBuffers {
 /// call.
 struct MemberPlaces {
   std::vector<std::byte*> input, output, staging;
-  std::vector<bool> elsewhere;                ///< Pulled: the input's address is one of its owner's process.
-  std::vector<bool> uses_input, uses_output;  ///< By the program of this rank: only then they are looked up.
+  std::vector<bool> elsewhere;  ///< Pulled: the input's address is one of its owner's process.
+  /// How far the program of this rank goes into them, in bytes; they are looked up only where that is not 0.
+  std::vector<std::size_t> input_bytes, output_bytes;
 };
 
 enum class Exposure : std::uint8_t { none, to_readers, to_writers };

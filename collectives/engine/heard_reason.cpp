@@ -17,7 +17,7 @@ Result<bool> HeardReason::read(const FrameHeader& header, Link& link) {
     text.append(reinterpret_cast<const char*>(piece), *got);
   }
   link.pop();
-  if (reason_.ok()) reason_ = decode_reason(text.c_str(), size_);
+  if (reason_.ok()) reason_ = decode_reason(text, size_);
   return true;
 }
 

@@ -1,7 +1,8 @@
 #include "collectives/engine/reason.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
+#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -20,14 +21,19 @@ std::string encode_reason(const Status& why) {
   return text;
 }
 
-Status decode_reason(const char* text, int size) {
-  char* rest = nullptr;
-  const long code = std::strtol(text, &rest, 10);
-  const long culprit = std::strtol(rest, &rest, 10);
+Status decode_reason(std::string_view text, int size) {
+  const auto number = [&](std::int64_t otherwise) {
+    if (text.starts_with(' ')) text.remove_prefix(1);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), otherwise);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return otherwise;
+  };
+  const std::int64_t code = number(0);
+  const std::int64_t culprit = number(-1);
   const ErrorCode known = error_code(code).value_or(ErrorCode::ok);
   std::string message;
   try {
-    message = rest + (*rest == ' ' ? 1 : 0);
+    message = text.substr(text.starts_with(' ') ? 1 : 0);
   } catch (const std::bad_alloc&) {  // Who is to blame is known all the same.
   }
   return Status(known == ErrorCode::ok ? ErrorCode::aborted : known, std::move(message),

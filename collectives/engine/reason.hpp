@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "lib/base/status.hpp"
 
@@ -11,6 +12,6 @@ namespace lockstep::internal {
 std::string encode_reason(const Status& why);
 /// Of a group of `size` ranks. Any bytes give an error: an unknown code counts as aborted, a culprit out of
 /// range as nobody.
-Status decode_reason(const char* text, int size);
+Status decode_reason(std::string_view text, int size);
 
 }  // namespace lockstep::internal

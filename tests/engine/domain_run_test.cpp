@@ -35,6 +35,7 @@ class PlainDomain final : public Domain {
   std::byte* staging(int member) override { return common_.staging[member]; }
   Result<std::byte*> resolve(int, const SegmentRef& ref, std::size_t bytes) override {
     resolved.push_back(ref);
+    reached.push_back(bytes);
     return own_address(ref, bytes);
   }
   bool can_pull() override { return static_cast<bool>(pulling); }
@@ -48,6 +49,7 @@ class PlainDomain final : public Domain {
 
   std::function<void()> pulling;     ///< Before the bytes are read.
   std::vector<SegmentRef> resolved;  ///< Of members.
+  std::vector<std::size_t> reached;  ///< How far into them.
 
  private:
   Common& common_;
@@ -324,6 +326,31 @@ TEST(DomainRun, MemoryThatTheProgramDoesNotTouchIsNotMapped) {
   EXPECT_EQ(root.numbers.back(), 5.0f);
   EXPECT_EQ(giver.domain.resolved, std::vector<SegmentRef>{direct_ref(root.numbers.data())});
   EXPECT_EQ(root.domain.resolved, std::vector<SegmentRef>{});
+}
+
+// A member's segment may end before that: what it says is checked against what the program needs.
+TEST(DomainRun, AsksForAsMuchOfAMembersMemoryAsTheProgramTouches) {
+  const auto common = std::make_unique<Common>();
+  Member root(0, *common), giver(1, *common);
+  root.begin_gather();
+  giver.begin_gather();
+  EXPECT_FALSE(must(root.step()).done);
+  EXPECT_TRUE(must(giver.step()).done);
+  EXPECT_EQ(giver.domain.reached, std::vector<std::size_t>{root.numbers.size() * sizeof(float)});
+}
+
+TEST(DomainRun, AMemberThatOffersNothingWhereItsMemoryIsUsedIsToBlame) {
+  const auto common = std::make_unique<Common>();
+  Member root(0, *common), giver(1, *common);
+  root.begin_gather();
+  giver.begin_gather();
+  EXPECT_FALSE(must(root.step()).done);
+  Offer& offer = common->control[0].offer[0];
+  offer.in_place = 0;
+  offer.output.owner = kUnusedBuffer;
+  const Status status = giver.step().status();
+  EXPECT_EQ(status.code(), ErrorCode::internal);
+  EXPECT_EQ(status.culprit(), 0) << status.message();
 }
 
 TEST(DomainRun, WhatWasPulledFromALeaverIsNoResult) {

@@ -161,7 +161,7 @@ TEST(PeerTable, WhoWasNeverReachedHasMissedWhatWasGivenUp) {
 // ---- what a revoke says ----
 
 TEST(Reason, SurvivesTheTripAndIsCutToItsLimit) {
-  const Status told = decode_reason(encode_reason(Status(ErrorCode::timeout, "too late", 2)).c_str(), 3);
+  const Status told = decode_reason(encode_reason(Status(ErrorCode::timeout, "too late", 2)), 3);
   EXPECT_EQ(told.code(), ErrorCode::timeout);
   EXPECT_EQ(told.culprit(), 2);
   EXPECT_EQ(told.message(), "too late");
@@ -172,7 +172,7 @@ TEST(Reason, SurvivesTheTripAndIsCutToItsLimit) {
 TEST(Reason, ThatIsNoneIsAnAbortOfNobody) {
   for (const char* strange : {"", "0 1 x", "-3 1 x", "99 1 x", "nonsense"})
     EXPECT_EQ(decode_reason(strange, 3).code(), ErrorCode::aborted) << strange;
-  for (const char* stranger : {"4 3 x", "4 -2 x", "4 99999999999 x"})
+  for (const char* stranger : {"4 3 x", "4 -2 x", "4 99999999999 x", "nonsense", "4"})
     EXPECT_EQ(decode_reason(stranger, 3).culprit(), -1) << stranger;
 }
 

@@ -2,6 +2,8 @@
 // whose peer's part of the memory is written by the test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <set>
 
@@ -34,6 +36,18 @@ TEST_F(ToldInMemory, IsAReasonToWhoWaits) {
   revoke_with_enough();
   pass(0);
   expect_enough(error_of(waiting));
+}
+
+// Peers write it, and one that has gone wrong leaves anything there.
+TEST_F(ToldInMemory, AReasonWithoutAnEndIsAsLongAsItsPlace) {
+  Operation& waiting = start(barrier());
+  auto* const bytes = reinterpret_cast<char*>(&mine_);
+  std::fill(bytes + offsetof(MemberControl, reason), bytes + sizeof mine_, 'x');
+  std::memcpy(mine_.reason, "5 1 ", 4);
+  mine_.revoked.store(2);
+  pass(0);
+  EXPECT_EQ(error_of(waiting).code(), ErrorCode::aborted);
+  EXPECT_EQ(engine_->reason().message().size(), kMaxReasonBytes - 4);
 }
 
 TEST_F(ToldInMemory, IsAReasonToTheCaller) {
