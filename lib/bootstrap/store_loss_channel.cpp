@@ -144,7 +144,8 @@ class Watch : public std::enable_shared_from_this<Watch> {
       if (process.looked_for != 0 && kill(process.looked_for, 0) != 0 && errno == ESRCH) {
         ended(rank, kDeath);
       } else if (is_missed(process)) {
-        ended(rank, kExec);
+        ended(rank,
+              process.looked_for != 0 ? kDeath : kExec);  // Without a pidfd it may have yet to be reaped.
       }
     }
   }
