@@ -165,6 +165,7 @@ std::string read_algorithm(const Json& from, Collective collective) {
 void read_correction(const Json& from, CostModel& model) {
   Correction correction;
   for (const Json& point : from.at("by_log2")) {
+    if (!point.at(0).is_number_integer()) wrong("by_log2 has a size that is not a whole number");
     const auto log2 = point.at(0).get<std::int64_t>();
     if (log2 < 0 || log2 > kMostLog2) wrong("by_log2 has no size of 2^" + std::to_string(log2) + " bytes");
     correction.add(static_cast<int>(log2), point.at(1).get<double>());

@@ -132,6 +132,11 @@ TEST(CostModel, RefusesWhatIsNoCountWhereACountIsWanted) {
     const std::string pull = R"("pulls": [{"crowded": true, "collective": "all_to_all", "from": )";
     EXPECT_NE(refusal(head + pull + number + "}]}").find("pulls[0]: from is not"), std::string::npos);
   }
+  for (const char* number : {"2.5", "1e300", "18446744073709551616", "true"}) {
+    const std::string size = R"("corrections": [{"by_log2": [[)" + std::string(number) + ", 1]]}]}";
+    EXPECT_EQ(refusal(head + size), "corrections[0]: by_log2 has a size that is not a whole number")
+        << number;
+  }
 }
 
 TEST(CostModel, IsNotReadToTheEndOfTheStack) {

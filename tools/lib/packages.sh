@@ -16,6 +16,7 @@ torch_root_packages=(debian-archive-keyring)
 # Builds the container file without a container engine.
 container_packages=(buildah)
 clang_packages=(clang-14)
+fuzz_packages=(libclang-rt-14-dev)
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static)
 # What tools/compare-peers needs beside: its interpreter, and whom it compares with.
 python_packages=(python3)
