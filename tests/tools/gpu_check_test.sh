@@ -18,9 +18,22 @@ refused() {
 refused "write 2,4,8" --ranks 2,x
 refused "$folder is neither a bundle nor a build folder" --kit "$folder"
 
-"$check" --device host --kit "$build" --out "$folder/host" --ranks 2 >"$folder/log" 2>&1 || fail "gpu-check --device host failed"
+# All steps, but a few of the tests in each mode: what they find on the host backend, they find in the suite, one by one. So these
+# are in a bundle, whose programs are the build's; that a build brings all of its tests shows the short run below.
+mkdir "$folder/bundle"
+ln -s "$build/bin" "$build/lib" "$folder/bundle"
+PYTHONPATH=$(dirname "$check")/gpu python3 - "$build" "$folder/bundle/kit.json" <<'END' || fail "the bundle cannot be written"
+import json, re, sys
+from pathlib import Path
+import kit
+every = kit.tests_of(Path(sys.argv[1]))
+few = [test for test in every if re.match("(gpu|device_contract|device_graph|nccl_collectives|nccl_groups)_", test["name"])]
+assert len(few) < len(every)
+Path(sys.argv[2]).write_text(json.dumps({"tests": few, "commit": kit.commit()}))
+END
+"$check" --device host --kit "$folder/bundle" --out "$folder/host" --ranks 2 >"$folder/log" 2>&1 || fail "gpu-check --device host failed"
 grep -q 'NO GPU WAS HERE' "$folder/log" || fail "it does not say that there was no GPU"
-for step in floors 'every operation' 'every type and operator' 'latency host_sync, 2 ranks' 'latency device_sync, 2 ranks' 'graph replay device_sync, 2 ranks' 'test nccl_collectives_test'; do
+for step in floors 'every operation' 'every type and operator' 'latency host_sync, 2 ranks' 'latency device_sync, 2 ranks' 'graph replay device_sync, 2 ranks' 'test nccl_collectives_test' 'test device_contract_host_sync_test' 'test device_graph_stream_sync_test' 'test nccl_groups_device_sync_test'; do
   grep -Eq "passed +$step " "$folder/log" || fail "$step did not pass"
 done
 grep -q 'unmeasured  PyTorch' "$folder/log" || fail "PyTorch on a GPU is claimed"
@@ -165,6 +178,8 @@ END
 # Out of time: what was not begun is unmeasured, and nothing hangs.
 "$check" --device host --kit "$build" --out "$folder/short" --ranks 2 --limit 5 >"$folder/log" 2>&1 || fail "a short run failed"
 grep -q 'unmeasured  every operation.*the time was over' "$folder/log" || fail "a short run measured everything"
+planned=$(grep -cE '(passed|failed|unmeasured)  test ' "$folder/log") tests=$(ctest --test-dir "$build" -L gpu -N | sed -n 's/^Total Tests: //p')
+((planned == tests)) || fail "of the $tests tests with the label, $planned were planned"
 
 # Asked to end, it writes what it has; and a later run goes on from there.
 "$check" --device host --kit "$build" --out "$folder/cut" --ranks 2 >"$folder/log" 2>&1 &
