@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2034  # the lists are used by those who source this file
 
 build_packages=(g++ cmake ninja-build pkg-config libssl-dev nlohmann-json3-dev libcli11-dev libhwy-dev)
-test_packages=(libgtest-dev spin iproute2 libucx-dev elfutils)
+test_packages=(libgtest-dev spin iproute2 libucx-dev elfutils lld)
 # The formatter's version is fixed: each one formats a little differently.
 format_packages=(clang-format-14)
 rdma_packages=(libibverbs-dev ibverbs-providers libucx-dev)
