@@ -45,15 +45,19 @@ int above_standard_streams(int fd) noexcept {
   return other;
 }
 
+/// Without memory to note it, nobody else would close it.
+void note_open(int fd) try {
+  std::lock_guard lock(Table::instance().mutex);
+  Table::instance().open.insert(fd);
+} catch (...) {
+  ::close(fd);
+  throw;
+}
+
 }  // namespace
 
-Fd::Fd(int fd) try : fd_(above_standard_streams(fd)) {
-  if (fd_ < 0) return;
-  std::lock_guard lock(Table::instance().mutex);
-  Table::instance().open.insert(fd_);
-} catch (...) {  // Without memory to note it: nobody else would close it.
-  ::close(fd_);
-  throw;
+Fd::Fd(int fd) : fd_(above_standard_streams(fd)) {
+  if (fd_ >= 0) note_open(fd_);
 }
 
 Fd& Fd::operator=(Fd&& other) noexcept {
