@@ -5,6 +5,7 @@
 
 #include "collectives/engine/group_hosts.hpp"
 #include "collectives/engine/wait_policy.hpp"
+#include "collectives/programs/blocks.hpp"
 #include "collectives/programs/domain/staging_window.hpp"
 #include "lib/memory/segment.hpp"
 #include "lib/reduce/copy.hpp"

@@ -9,6 +9,7 @@
 
 #include "collectives/engine/engine_group.hpp"
 #include "lib/base/config.hpp"
+#include "lockstep/communicator.hpp"
 
 namespace lockstep::internal {
 namespace {
