@@ -1,5 +1,7 @@
 #include "collectives/engine/in_flight.hpp"
 
+#include <algorithm>
+
 namespace lockstep::internal {
 
 InFlight::InFlight() {

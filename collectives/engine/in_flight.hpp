@@ -1,7 +1,6 @@
 // InFlight: the operations of an engine that have not ended, and whose turn it is.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
