@@ -5,11 +5,10 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "collectives/engine/engine.hpp"
-#include "tests/engine/made_up_group.hpp"
-#include "tests/fuzz/input.hpp"
+#include "tests/fuzz/hostile_rank.hpp"
 #include "transports/tcp/limits.hpp"
 #include "transports/tcp/striped_link.hpp"
 #include "transports/tcp/tcp_link.hpp"
@@ -18,7 +17,6 @@ namespace lockstep::internal::fuzz {
 namespace {
 
 constexpr int kRanks = 3;
-constexpr Nanos kSecond = 1'000'000'000;
 
 /// Links of one socket, or of two where `striped`. The peers' ends are this program's.
 class HostileLinks final : public Transport {
@@ -73,28 +71,12 @@ class HostileLinks final : public Transport {
   std::map<std::pair<int, Channel>, End> ends_;
 };
 
-class HandEnv final : public Env {
- public:
-  Nanos now() noexcept override { return time; }
-  std::uint64_t random() noexcept override { return 7; }
-  void wake_at(Nanos) noexcept override {}
-  Nanos time = 1'000 * kSecond;
-};
-
 class Rank {
  public:
   explicit Rank(Input& input) : input_(input) {
     auto links = std::make_unique<HostileLinks>(input.below(4) == 1);
     links_ = links.get();
-    engine_ =
-        std::make_shared<Engine>(testing::made_up_group(0, kRanks, "here"), std::move(links), env_, nullptr);
-    static const auto choices = engine_->choices().shared_from_this();  // Computed once, not in each run.
-  }
-  ~Rank() {
-    engine_->request_revoke(Status(ErrorCode::aborted, "enough"));
-    for (int i = 0; i < 40 && !all_done(); ++i) step(kSecond);
-    require(all_done());
-    for (Operation* operation : operations_) engine_->release(operation);
+    rank_.emplace(kRanks, std::move(links));
   }
 
   void act() {
@@ -107,10 +89,10 @@ class Rank {
         return links_->say(peer(), channel(), input_.below(2), input_.bytes(input_.below(200)));
       case 3:
         return input_.below(16) == 1 ? links_->hang_up(peer(), channel())
-                                     : step(kSecond / 16 * static_cast<Nanos>(input_.below(64)));
+                                     : rank_->step(kSecond / 16 * static_cast<Nanos>(input_.below(64)));
       default:
         say_frame();
-        return step(0);
+        return rank_->step(0);
     }
   }
 
@@ -118,10 +100,7 @@ class Rank {
   int peer() { return 1 + static_cast<int>(input_.below(kRanks - 1)); }
   Channel channel() { return kEachChannel[input_.below(kChannels)]; }
   DataType type() { return static_cast<DataType>(input_.below(kDataTypeCount)); }
-  std::byte* memory(std::uint64_t elements, DataType of) {
-    buffers_.push_back(std::make_unique<std::byte[]>(elements * size_of(of)));
-    return buffers_.back().get();
-  }
+  std::byte* memory(std::uint64_t elements, DataType of) { return rank_->memory(elements * size_of(of)); }
 
   void call() {
     Call call;
@@ -139,7 +118,7 @@ class Rank {
     call.priority = static_cast<int>(input_.below(2));
     facts_ = call.facts;
     ++calls_;
-    operations_.push_back(engine_->start(call));
+    rank_->start(call);
   }
 
   void message() {
@@ -152,7 +131,7 @@ class Rank {
     message.tag = static_cast<int>(input_.below(3)) - (message.is_send ? 0 : 1);
     facts_.count = message.count;
     facts_.type = message.type;
-    operations_.push_back(engine_->start(message));
+    rank_->start(message);
   }
 
   /// One that may be right: of the last call, or with any fields; and as many bytes as it says, or not.
@@ -195,21 +174,9 @@ class Rank {
     links_->say(peer(), channel(), input_.below(2), bytes);
   }
 
-  bool all_done() const {
-    return std::all_of(operations_.begin(), operations_.end(),
-                       [](const Operation* one) { return one->done.load(); });
-  }
-  void step(Nanos time) {
-    env_.time += time;
-    for (int round = 0; round < 100 && engine_->step(); ++round) continue;
-  }
-
   Input& input_;
-  HandEnv env_;
   HostileLinks* links_ = nullptr;
-  std::vector<std::unique_ptr<std::byte[]>> buffers_;
-  std::shared_ptr<Engine> engine_;
-  std::vector<Operation*> operations_;
+  std::optional<HostileRank> rank_;
   CallFacts facts_;
   std::uint64_t calls_ = 0;
 };

@@ -1,14 +1,13 @@
 // What a peer leaves in shared memory that has gone wrong: its flags, offers, records and reasons, and the
 // counters of rings. Calls end, and no memory is touched that is nobody's.
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collectives/engine/call_identity.hpp"
-#include "collectives/engine/engine.hpp"
 #include "collectives/select/names.hpp"
-#include "tests/engine/made_up_group.hpp"
 #include "tests/engine/scripted_links.hpp"
-#include "tests/fuzz/input.hpp"
+#include "tests/fuzz/hostile_rank.hpp"
 #include "transports/shm/shm_ring.hpp"
 
 // In place of the system's: nobody else is there to go on meanwhile.
@@ -17,16 +16,7 @@ extern "C" int sched_yield() noexcept { return 0; }
 namespace lockstep::internal::fuzz {
 namespace {
 
-constexpr Nanos kSecond = 1'000'000'000;
 constexpr std::size_t kSegment = 1 << 20;
-
-class HandEnv final : public Env {
- public:
-  Nanos now() noexcept override { return time; }
-  std::uint64_t random() noexcept override { return 7; }
-  void wake_at(Nanos) noexcept override {}
-  Nanos time = 1'000 * kSecond;
-};
 
 /// Kept from run to run but for the controls.
 struct Common {
@@ -74,15 +64,7 @@ class Rank {
     common_.begin();
     auto transport = std::make_unique<testing::ScriptedTransport>();
     transport->memory = std::make_unique<HostileDomain>(common_);
-    engine_ =
-        std::make_shared<Engine>(testing::made_up_group(0, 2, "here"), std::move(transport), env_, nullptr);
-    static const auto choices = engine_->choices().shared_from_this();  // Computed once, not in each run.
-  }
-  ~Rank() {
-    engine_->request_revoke(Status(ErrorCode::aborted, "enough"));
-    for (int i = 0; i < 40 && !all_done(); ++i) step(kSecond);
-    require(all_done());
-    for (Operation* operation : operations_) engine_->release(operation);
+    rank_.emplace(2, std::move(transport));
   }
 
   void act() {
@@ -91,7 +73,7 @@ class Rank {
       case 0:
         return call();
       case 1:
-        return step(kSecond / 16 * static_cast<Nanos>(input_.below(64)));
+        return rank_->step(kSecond / 16 * static_cast<Nanos>(input_.below(64)));
       case 2:
         return scribble(input_.flag() ? theirs : *common_.mine);
       case 3:
@@ -99,13 +81,13 @@ class Rank {
       case 4:
       case 5:
         offer();
-        return step(0);
+        return rank_->step(0);
       case 6:
         common_.theirs->recent[sequence() % kRecentCalls].write(sequence(), facts_);
         return;
       default:
         go_on();
-        return step(0);
+        return rank_->step(0);
     }
   }
 
@@ -130,17 +112,12 @@ class Rank {
     const BufferElements elements = buffer_elements(call.facts, 0, 2);
     call.input_elements = elements.input;
     call.output_elements = elements.output;
-    call.input = memory(elements.input * size_of(call.facts.type));
-    call.output = memory(elements.output * size_of(call.facts.type));
+    call.input = rank_->memory(elements.input * size_of(call.facts.type));
+    call.output = rank_->memory(elements.output * size_of(call.facts.type));
     facts_ = call.facts;
     ++calls_;
-    operations_.push_back(engine_->start(call));
+    rank_->start(call);
   }
-  std::byte* memory(std::size_t bytes) {
-    buffers_.push_back(std::make_unique<std::byte[]>(bytes));
-    return buffers_.back().get();
-  }
-
   void scribble(MemberControl& control) {
     const auto bytes = std::as_writable_bytes(std::span(&control, 1));
     const std::size_t at = input_.number() % bytes.size();
@@ -183,21 +160,9 @@ class Rank {
     for (InlineTail& tail : theirs.inline_tails[turn]) tail.flag.store(number);
   }
 
-  bool all_done() const {
-    return std::all_of(operations_.begin(), operations_.end(),
-                       [](const Operation* one) { return one->done.load(); });
-  }
-  void step(Nanos time) {
-    env_.time += time;
-    for (int round = 0; round < 100 && engine_->step(); ++round) continue;
-  }
-
   Input& input_;
-  HandEnv env_;
   Common& common_ = common();
-  std::vector<std::unique_ptr<std::byte[]>> buffers_;
-  std::shared_ptr<Engine> engine_;
-  std::vector<Operation*> operations_;
+  std::optional<HostileRank> rank_;
   CallFacts facts_;
   std::uint64_t calls_ = 0;
 };
