@@ -101,14 +101,15 @@ TEST(CallHistory, KnowsTheLastCalls) {
 }
 
 TEST(CallHistory, NamesTheFirstPeerThatWaitsWithAnotherCall) {
-  CallHistory history(nullptr, 0, 4);
+  CallHistory history(nullptr, 0, 5);
   history.keep_probe(1, call_of(5, 9));
   history.keep_probe(2, call_of(5, 8));
-  history.keep_probe(3, call_of(6, 7));
+  history.keep_probe(3, call_of(5, 6));
+  history.keep_probe(4, call_of(6, 7));
   CallNote theirs;
   EXPECT_EQ(history.settle(call_of(5, 9), theirs), 2);
   EXPECT_EQ(theirs.facts.count, 8u);
-  EXPECT_TRUE(history.has_probes()) << "rank 3 waits for a later call";
+  EXPECT_TRUE(history.has_probes()) << "rank 4 waits for a later call";
   EXPECT_EQ(history.settle(call_of(6, 7), theirs), std::nullopt);
   EXPECT_FALSE(history.has_probes());
 }
