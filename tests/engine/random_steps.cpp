@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "lib/base/env.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/engine/draw_case.hpp"
 #include "tests/engine/public_call.hpp"

@@ -97,6 +97,7 @@ static void failed_beginnings(int rank, int ranks) {
   const int before = open_descriptors();
   for (int time = 0; time < TIMES; ++time) begin_in_vain();
   while (open_descriptors() - before >= TIMES) usleep(1000); /* as long as the test may take */
+  unsetenv("LOCKSTEP_START_TIMEOUT");
 }
 
 /* Of several ids the ranks meet at the first: nothing is left of the others either. */
@@ -124,6 +125,7 @@ static void one_of_all(int rank, int ranks) {
   (void)rank, (void)ranks;
   setenv("LOCKSTEP_DEVICE_STAGING", "4096T", 1); /* more than there is */
   REFUSED(ncclCommInitAll(comms, 2, devices), ncclSystemError, "ncclCommInitAll: rank 0: ");
+  unsetenv("LOCKSTEP_DEVICE_STAGING");
 }
 
 static void calls(int rank, int ranks) {

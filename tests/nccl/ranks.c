@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "ranks.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS = 100, MOST_RANKS = 16, SHARED_BYTES = 4096 };
+#include "crew.h"
+
+enum { SECONDS = 100, SHARED_BYTES = 4096 };
 
 struct pages {
   atomic_int arrived, turn;
@@ -38,6 +39,14 @@ void share(int from, int rank, void* data, size_t bytes) {
   meet();
 }
 
+static void be_rank(int rank, int ranks, rank_body body) {
+  alarm(SECONDS);
+  processes = ranks;
+  CUDA(cudaSetDevice(device_of(rank)));
+  body(rank, ranks);
+  alarm(0);
+}
+
 static int reap(const char* name, pid_t* children, int ranks) {
   int failures = 0;
   for (int left = ranks; left > 0; --left) {
@@ -54,22 +63,24 @@ static int reap(const char* name, pid_t* children, int ranks) {
   return failures;
 }
 
-int run_ranks(const char* name, int ranks, void (*body)(int rank, int ranks)) {
-  pid_t children[MOST_RANKS];
-  processes = ranks;
-  pages = mmap(NULL, sizeof *pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  memset(pages, 0, sizeof *pages);
+static int run_forked(const char* name, int ranks, rank_body body) {
+  pid_t children[MOST_PROCESSES];
   for (int rank = 0; rank < ranks; ++rank) {
     children[rank] = fork();
     if (children[rank] != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(SECONDS);
-    CUDA(cudaSetDevice(device_of(rank)));
-    body(rank, ranks);
+    be_rank(rank, ranks, body);
     exit(0);
   }
-  const int failures = reap(name, children, ranks);
-  munmap(pages, sizeof *pages);
+  return reap(name, children, ranks);
+}
+
+int run_ranks(const char* name, int ranks, rank_body body) {
+  const int keep = crew_is_wanted() && expected_signal == 0;
+  if (pages == NULL)
+    pages = mmap(NULL, sizeof *pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  memset(pages, 0, sizeof *pages);
+  const int failures = keep ? run_on_crew(name, ranks, be_rank, body) : run_forked(name, ranks, body);
   printf("%-44s %d ranks: %s\n", name, ranks, failures == 0 ? "ok" : "FAILED");
   fflush(stdout);
   return failures;

@@ -30,9 +30,11 @@
 /* The call is refused with this code, and a text that has this word. */
 #define REFUSED(call, code, word) check_refused((call), (code), (word), #call, __FILE__, __LINE__)
 
+enum { MOST_PROCESSES = 16 };
 /* Runs body(rank, ranks) in `ranks` processes; 0 when all ended with exit status 0. A rank that ends
  * otherwise ends the others, and an alarm ends all. */
-int run_ranks(const char* name, int ranks, void (*body)(int rank, int ranks));
+typedef void (*rank_body)(int rank, int ranks);
+int run_ranks(const char* name, int ranks, rank_body body);
 /* Each process may end by this signal (a test that kills one), 0 is none. Set before run_ranks. */
 extern int expected_signal;
 

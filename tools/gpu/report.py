@@ -4,6 +4,7 @@ import re
 
 from goals import copy_share, size_name
 
+HOPS = {"host": "host", "stream": "stream", "kernel_behind_host": "host, then a kernel", "kernel_behind_stream": "stream, then a kernel", "kernel": "kernel"}
 NOT_CACHED = 128 << 20  # From here on no cache of a GPU holds what is copied.
 
 
@@ -29,10 +30,12 @@ def floors_section(step):
             + [f"{reductions[rate['bytes'], n]['gbs']:,.1f} ({100 * reductions[rate['bytes'], n]['of_copy']:.0f} %)" for n in (2, 4)]
             for rate in rates["copy"]]
     lines += table(["bytes", "copy", "reduce 2 sources (of copy)", "reduce 4 sources (of copy)"], rows)
-    lines += ["", "A token handed on by processes that share a device, microseconds a hop, by who waits for it. It lies in pinned memory of the host: "
-              "device_sync, whose flags lie in device memory, has no floor here.", ""]
-    rows = [[hop["ranks"]] + [number(hop[way], 2) for way in ("host", "stream", "kernel")] for hop in floors["hop_us"]]
-    return lines + table(["ranks", "host", "stream", "kernel"], rows)
+    lines += ["", "A token handed on by processes that share a device, microseconds a hop, by who waits for it, and with a kernel behind each wait. "
+              "It lies in pinned memory of the host: device_sync, whose flags lie in device memory, has no floor here. "
+              "Start: until the last of them has the device, milliseconds.", ""]
+    rows = [[hop["ranks"]] + [number(hop.get(way, "unmeasured"), 2) for way in HOPS] + [number(hop.get("start_ms", "unmeasured"), 0)]
+            for hop in floors["hop_us"]]
+    return lines + table(["ranks", *HOPS.values(), "start ms"], rows)
 
 
 def all_reduce_section(steps, floors):

@@ -17,7 +17,8 @@ LONG_TEST_SECONDS = {"device_operations_host_sync_test": 180, "device_matrix_hos
 BENCH_SECONDS = 60
 TORCH_SECONDS = 120  # Each of its processes imports PyTorch, and loads its kernels.
 # A wait that hangs names what it waits for, before the program is ended; and a test whose rank has failed goes on to the next.
-PATIENCE = {"LOCKSTEP_TIMEOUT": "45s"}
+# Processes stay from case to case: each takes a second to make its context, and all take turns at that.
+PATIENCE = {"LOCKSTEP_TIMEOUT": "45s", "TEST_CREW": "1"}
 SPARE_SECONDS = 15
 BENCH_PATIENCE = {"LOCKSTEP_TIMEOUT": "20s"}
 MOST_HANGS = 2  # After so many in one mode nothing more of it is tried.
@@ -136,7 +137,7 @@ def sanitizer_step(about, tool, test):
     def body(runner):
         command = [about["compute_sanitizer"], "--tool", tool, "--target-processes", "all", "--require-cuda-init", "no",
                    "--error-exitcode", "99"] + command_of(test, runner)
-        outcome = runner.run(command, TEST_SECONDS, {**environment_of(test), "LOCKSTEP_TIMEOUT": "5m", "GTEST_FILTER": "-" + NOT_SANITIZED})
+        outcome = runner.run(command, TEST_SECONDS, {**environment_of(test), "TEST_CREW": "1", "LOCKSTEP_TIMEOUT": "5m", "GTEST_FILTER": "-" + NOT_SANITIZED})
         if outcome.status == TOOK_TOO_LONG:
             return Result("", "unmeasured", f"{too_long(outcome)} under {tool}")
         for words in ("Device not supported", "before first instrumented API call"):

@@ -23,29 +23,38 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kPage = 4096;
 // A hop by time slices may cost 2 ms: eight ranks' rounds must end in seconds.
 constexpr int kRounds = 100;
-constexpr Waiting kWays[] = {Waiting::host, Waiting::stream, Waiting::kernel};
+constexpr Waiting kWays[] = {Waiting::host, Waiting::stream, Waiting::kernel_behind_host,
+                             Waiting::kernel_behind_stream, Waiting::kernel};
 
 struct Results {
   std::uint32_t word;  ///< On a page of its own.
   std::byte rest[kPage - sizeof(std::uint32_t)];
-  double hop_us[3];  ///< By way; negative: unmeasured.
-  char why[3][256];
+  std::atomic<std::int64_t> start_us;  ///< Until the last of the processes had the device.
+  double hop_us[std::size(kWays)];     ///< By way; negative: unmeasured.
+  char why[std::size(kWays)][256];
 };
 
 internal::Backend& backend() { return internal::device_backend_or_throw(); }
 
-int ring_rank(Results& results, Board& board, int rank, int ranks) {
+double us_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+int ring_rank(Results& results, Board& board, int rank, int ranks, Clock::time_point began) {
   auto registered = backend().register_host(&results, kPage);
   registered.status().throw_if_error();
   auto* const word = static_cast<std::uint32_t*>(*registered);
   const Stream stream = device::create_stream();
+  const auto start_us = static_cast<std::int64_t>(us_since(began));
+  for (std::int64_t last = results.start_us; last < start_us;)
+    results.start_us.compare_exchange_weak(last, start_us);
   std::uint32_t first = 0;
   for (std::size_t way = 0; way < std::size(kWays); ++way) {
     board.barrier();
     const auto start = Clock::now();
     internal::Status status = run_ring(backend(), kWays[way], word, rank, ranks, first, kRounds, stream);
     board.barrier();
-    const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    const double us = us_since(start);
     first += static_cast<std::uint32_t>(kRounds * ranks);
     if (rank != 0) continue;
     if (status.ok() && std::atomic_ref(results.word).load() != first)
@@ -64,11 +73,12 @@ nlohmann::ordered_json measure_ring(int ranks) {
   if (pages == MAP_FAILED) throw std::bad_alloc();
   auto& results = *new (pages) Results{};
   SharedPages shared(ranks);
+  const auto began = Clock::now();
   const int failed = run_in_processes(
       ranks,
       [&](int rank) {
         try {
-          return ring_rank(results, *shared.board(rank), rank, ranks);
+          return ring_rank(results, *shared.board(rank), rank, ranks, began);
         } catch (const std::exception& error) {
           std::cerr << "lockstep-device-floors: rank " << rank << ": " << error.what() << "\n";
           shared.fail();
@@ -76,7 +86,7 @@ nlohmann::ordered_json measure_ring(int ranks) {
         }
       },
       [&] { shared.fail(); });
-  nlohmann::ordered_json row{{"ranks", ranks}};
+  nlohmann::ordered_json row{{"ranks", ranks}, {"start_ms", static_cast<double>(results.start_us) / 1e3}};
   for (std::size_t way = 0; way < std::size(kWays); ++way) {
     const bool measured = failed == 0 && results.hop_us[way] > 0;
     if (failed == 0 && !measured) {

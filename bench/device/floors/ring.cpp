@@ -41,6 +41,19 @@ Status pass_by_stream(Backend& backend, std::uint32_t* word, std::uint32_t wante
   return backend.operate(both, stream);
 }
 
+Status pass_by_kernel_behind_stream(Backend& backend, std::uint32_t* word, std::uint32_t wanted,
+                                    DeviceStream stream) {
+  LOCKSTEP_RETURN_IF_ERROR(backend.wait_value(word, wanted, stream));
+  return pass_by_kernel(backend, word, wanted, stream);
+}
+
+Status pass_by_kernel_behind_host(Backend& backend, std::uint32_t* word, std::uint32_t wanted,
+                                  DeviceStream stream) {
+  while (!arrived(word, wanted)) std::this_thread::yield();
+  LOCKSTEP_RETURN_IF_ERROR(pass_by_kernel(backend, word, wanted, stream));
+  return backend.synchronize(stream);
+}
+
 Status pass_by_host(Backend& backend, std::uint32_t* word, std::uint32_t wanted, DeviceStream stream) {
   while (!arrived(word, wanted)) std::this_thread::yield();
   LOCKSTEP_RETURN_IF_ERROR(backend.write_value(word, wanted + 1, stream));
@@ -55,6 +68,10 @@ const char* name_of(Waiting waiting) {
       return "kernel";
     case Waiting::stream:
       return "stream";
+    case Waiting::kernel_behind_stream:
+      return "kernel_behind_stream";
+    case Waiting::kernel_behind_host:
+      return "kernel_behind_host";
     case Waiting::host:
       break;
   }
@@ -68,6 +85,10 @@ Status pass_on(Backend& backend, Waiting waiting, std::uint32_t* word, std::uint
       return pass_by_kernel(backend, word, wanted, stream);
     case Waiting::stream:
       return pass_by_stream(backend, word, wanted, stream);
+    case Waiting::kernel_behind_stream:
+      return pass_by_kernel_behind_stream(backend, word, wanted, stream);
+    case Waiting::kernel_behind_host:
+      return pass_by_kernel_behind_host(backend, word, wanted, stream);
     case Waiting::host:
       break;
   }

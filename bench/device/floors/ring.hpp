@@ -12,6 +12,8 @@ enum class Waiting : std::uint8_t {
   kernel,  ///< A kernel spins until the word arrives. Without MPS it holds the GPU for its time slice.
   stream,  ///< The stream waits (stream memory operations).
   host,    ///< The host waits, then enqueues, then waits for the stream.
+  kernel_behind_stream,  ///< The stream waits, then a kernel writes: processes that share the GPU take turns.
+  kernel_behind_host,    ///< The host waits, then a kernel writes, for whose end it waits.
 };
 const char* name_of(Waiting waiting);
 

@@ -28,7 +28,8 @@ const char* const kMode = kRun.mode.c_str();
 
 /// Of threads the kernels of one may wait on the GPU for another's, and an allocation for them: buffers come
 /// before a barrier, calls after it.
-void run_ranks(int world, const std::function<void(DeviceRank&)>& body) {
+template <class Body>
+void run_ranks(int world, const Body& body) {
   kRun.in_threads ? testing::run_on_devices_as_threads(world, kMode, body)
                   : testing::run_on_devices(world, kMode, body);
 }

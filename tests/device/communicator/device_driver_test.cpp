@@ -201,7 +201,7 @@ void run_on_hosts(int world, const std::function<void(DeviceRank&)>& body) {
   const testing::MeetingPlace place;
   internal::testing::run_forked(world, [&](int rank) {
     testing::live_on_host(rank);
-    testing::run_rank(rank, world, place, body);
+    testing::run_rank(rank, world, place.store(), body);
   });
 }
 
@@ -277,7 +277,7 @@ TEST(DeviceDriver, KernelsThatWaitNeedNoStreamBesideAnother) {
       if (next.what != "write" || std::exchange(probed, true)) return Status();
       return Status(ErrorCode::not_supported, "it does not arrive");
     };
-    const auto make = [&] { return DeviceRank::make(host, recorder, rank, {}); };
+    const auto make = [&] { return DeviceRank::make(host, recorder, rank); };
     if (needed) {
       EXPECT_THROW(make(), Error);
       return;
@@ -305,7 +305,7 @@ TEST(DeviceDriver, KernelsThatAreLoadedLateAreWarnedOf) {
   ::testing::internal::CaptureStderr();
   run_on_devices(1, kMode, [](DeviceRank& self) {
     self.recorder.loads_late = true;
-    DeviceRank::make(self.host, self.recorder, self.device(), {}).finalize();
+    DeviceRank::make(self.host, self.recorder, self.device()).finalize();
   });
   const bool warned =
       ::testing::internal::GetCapturedStderr().find("CUDA_MODULE_LOADING") != std::string::npos;

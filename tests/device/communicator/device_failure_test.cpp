@@ -48,7 +48,7 @@ void survive_a_kill(bool registered) {
   Shared<KillBoard> board;
   constexpr std::size_t kCount = 1 << 18;
   auto children = start_forked(3, [&](int rank) {
-    DeviceRank self(rank, 3, place, {});
+    DeviceRank self(place.join(rank, 3, "auto"));
     DeviceArena arena(kCount * sizeof(float), self.device());
     arena.upload(arena.size(), self.stream);
     if (registered) self.communicator.register_buffer(arena.device(), arena.size());
@@ -233,7 +233,7 @@ void stop_and_resume(const std::string& stops_at) {
   Shared<Stage> stage;
   constexpr std::size_t kCount = 1 << 19;  // Too large for packets.
   auto children = start_forked(2, [&](int rank) {
-    DeviceRank self(rank, 2, place, {});
+    DeviceRank self(place.join(rank, 2, "auto"));
     DeviceArena arena(kCount * sizeof(float), self.device());
     self.communicator.register_window(arena.device(), arena.size(), true);
     std::fill(arena.host().begin(), arena.host().end(), std::byte{0x5b});  // A late sum would show.

@@ -259,7 +259,7 @@ TEST_F(DeviceGraphs, AKilledRankIsNamedAndReplaysDrain) {
   };
   Shared<Board> board;
   auto children = start_forked(3, [&](int rank) {
-    DeviceRank self(rank, 3, place, {});
+    DeviceRank self(place.join(rank, 3, "auto"));
     Growing small(self, kSmall), large(self, kLarge);
     Graph graph(self, [&] {
       small.all_reduce();

@@ -38,7 +38,7 @@ void run_on_hosts(const std::function<void(DeviceRank&)>& body) {
   run_forked(4, [&](int rank) {
     testing::live_on_host(rank / 2);
     try {
-      DeviceRank self(rank, 4, place, {}, nullptr, kTransports);
+      DeviceRank self(place.join(rank, 4, kTransports));
       body(self);
       if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
     } catch (const std::exception& error) {
@@ -93,7 +93,7 @@ TEST(DeviceHosts, OneRankThatStagesMakesAllStage) {
   run_forked(2, [&](int rank) {
     testing::live_on_host(rank);
     if (rank == 1) ::setenv("LOCKSTEP_DEVICE_STRAIGHT", "off", 1);
-    DeviceRank self(rank, 2, place, {}, nullptr, kTransports);
+    DeviceRank self(place.join(rank, 2, kTransports));
     const std::string text = self.communicator.describe();
     EXPECT_NE(text.find("data pass through pinned memory"), std::string::npos) << text;
     DeviceArena arena(300'000, self.rank());
@@ -259,7 +259,7 @@ TEST(DeviceHosts, AKilledProcessIsNamedOnAllHosts) {
   Shared<Board> board;
   auto children = start_forked(4, [&](int rank) {
     testing::live_on_host(rank / 2);
-    DeviceRank self(rank, 4, place, {}, nullptr, kTransports);
+    DeviceRank self(place.join(rank, 4, kTransports));
     DeviceArena arena(1 << 20, rank);
     try {
       while (true) {

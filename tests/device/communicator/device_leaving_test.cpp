@@ -45,7 +45,7 @@ void expect_peer_lost(const std::function<void(DeviceRank&, const DeviceArena&)>
   const testing::MeetingPlace place, beside;
   internal::testing::run_forked(3, [&](int rank) {
     Communicator host = beside.join(rank, 3, "auto");
-    std::optional<DeviceRank> self(std::in_place, rank, 3, place, DeviceOptions{});
+    std::optional<DeviceRank> self(std::in_place, place.join(rank, 3, "auto"));
     DeviceArena arena(kArena, self->device());
     pass_on(*self, arena);
     self->synchronize();
@@ -116,7 +116,7 @@ TEST(DeviceLeaving, LosesNothingThatWasSentBefore) {
   const testing::MeetingPlace place, beside;
   internal::testing::run_forked(2, [&](int rank) {
     Communicator host = beside.join(rank, 2, "auto");
-    std::optional<DeviceRank> self(std::in_place, rank, 2, place, DeviceOptions{});
+    std::optional<DeviceRank> self(std::in_place, place.join(rank, 2, "auto"));
     DeviceArena arena(4096, self->device());
     std::fill(arena.host().begin(), arena.host().end(), static_cast<std::byte>(rank));
     arena.upload(arena.size(), self->stream);

@@ -29,9 +29,9 @@ enum class Memory { private_memory, registered, mixed };
 
 class Rank {
  public:
-  Rank(int rank, int world, const MeetingPlace& place, bool one_host)
+  Rank(int rank, int world, const std::string& store, bool one_host)
       : one_host_(one_host),
-        host_(place.join(rank, world, kStraight ? "ucx" : "auto")),
+        host_(lockstep::testing::join_at(store, rank, world, kStraight ? "ucx" : "auto")),
         device_(lockstep::testing::device_of(rank % 3)),  // Some ranks share a device, some have their own.
         communicator_(host_, device_),
         stream_(device_),
@@ -124,34 +124,53 @@ class Rank {
 /// Of each rank its host.
 using Layout = std::vector<int>;
 
+bool is_one_host(const Layout& layout) { return layout == Layout(layout.size()); }
+
+template <void (Rank::*part)()>
+void run_rank(int rank, int world, const std::string& store, bool one_host) {
+  try {
+    Rank self(rank, world, store, one_host);
+    (self.*part)();
+    self.finish();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "rank " << rank << ": " << error.what();
+  }
+}
+
+/// What a process does: one rank, or all as threads.
+template <void (Rank::*part)()>
+void run_process(int rank, int world, const std::string& store, bool one_host) {
+  if (!kRun.in_threads) return run_rank<part>(rank, world, store, one_host);
+  on_threads(static_cast<std::size_t>(world),
+             [&](std::size_t thread) { run_rank<part>(static_cast<int>(thread), world, store, one_host); });
+}
+
 class DeviceMatrix : public ::testing::TestWithParam<Layout> {
  protected:
-  static void on_ranks(void (Rank::*part)()) {
-    const bool one_host = GetParam() == Layout(GetParam().size());
+  template <void (Rank::*part)()>
+  static void on_ranks() {
+    const Layout& layout = GetParam();
     ::setenv("LOCKSTEP_DEVICE_BACKEND", "host", 0);
     ::setenv("LOCKSTEP_DEVICE_MODE", kMode, 1);
     ::setenv("LOCKSTEP_DEVICE_STAGING", "96K", 1);  // Large messages pass in many blocks.
     const MeetingPlace place;
-    const auto world = static_cast<int>(GetParam().size());
-    const auto run_rank = [&](int rank) {
-      try {
-        Rank self(rank, world, place, one_host);
-        (self.*part)();
-        self.finish();
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << ": " << error.what();
-      }
-    };
-    testing::run_forked(kRun.in_threads ? 1 : world, [&](int rank) {
-      lockstep::testing::live_on_host(GetParam()[static_cast<std::size_t>(rank)]);
-      if (!kRun.in_threads) return run_rank(rank);
-      on_threads(GetParam().size(), [&](std::size_t thread) { run_rank(static_cast<int>(thread)); });
+    const auto world = static_cast<int>(layout.size());
+    const int processes = kRun.in_threads ? 1 : world;
+    if (is_one_host(layout) && lockstep::testing::crew_is_wanted()) {
+      const auto task = [](int rank, int ranks, const std::string& store) {
+        run_process<part>(rank, ranks, store, true);
+      };
+      return lockstep::testing::run_on_crew(processes, task, world, place.store());
+    }
+    testing::run_forked(processes, [&](int rank) {
+      lockstep::testing::live_on_host(layout[static_cast<std::size_t>(rank)]);
+      run_process<part>(rank, world, place.store(), is_one_host(layout));
     });
   }
 };
 
-TEST_P(DeviceMatrix, Everything) { on_ranks(&Rank::run_everything); }
-TEST_P(DeviceMatrix, TypesAndOperators) { on_ranks(&Rank::run_types_and_operators); }
+TEST_P(DeviceMatrix, Everything) { on_ranks<&Rank::run_everything>(); }
+TEST_P(DeviceMatrix, TypesAndOperators) { on_ranks<&Rank::run_types_and_operators>(); }
 
 /// Straight is a way between hosts, and modes but host_sync reach one host only.
 std::vector<Layout> layouts() {

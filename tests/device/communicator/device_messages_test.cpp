@@ -40,10 +40,10 @@ INSTANTIATE_TEST_SUITE_P(Memory, DeviceMessages, ::testing::Bool(),
 
 TEST_P(DeviceMessages, GoRoundARing) {
   ::setenv("LOCKSTEP_DEVICE_STAGING", "64K", 1);  // Slots of 5 KiB: most messages take several.
-  run_on_devices(3, kMode, [](DeviceRank& self) {
+  run_on_devices(3, kMode, [registered = GetParam()](DeviceRank& self) {
     constexpr std::size_t kMost = 300'000;
     DeviceArena mine(kMost, self.device()), theirs(kMost, self.device());
-    if (GetParam()) self.communicator.register_buffer(mine.device(), kMost);
+    if (registered) self.communicator.register_buffer(mine.device(), kMost);
     const int right = (self.rank() + 1) % 3, left = (self.rank() + 2) % 3;
     for (const std::size_t bytes :
          {std::size_t{0}, std::size_t{1}, std::size_t{4097}, std::size_t{65'537}, kMost}) {

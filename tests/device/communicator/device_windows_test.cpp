@@ -251,7 +251,7 @@ TEST_F(DeviceWindows, NothingIsLeftOfThoseThatWereDeregistered) {
   testing::use_host_backend(kMode);
   const testing::MeetingPlace place;
   internal::testing::run_forked(
-      2, [&](int rank) { testing::run_rank(rank, 2, place, body, *internal::device_backend()); });
+      2, [&](int rank) { testing::run_rank(rank, 2, place.store(), body, *internal::device_backend()); });
 }
 
 /// All ranks add windows in the same order, while a newer one may begin before an older one or behind it.

@@ -9,9 +9,12 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "collectives/device/device_core.hpp"
+#include "tests/device/communicator/crew.hpp"
 #include "tests/device/communicator/device_call.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/recording_backend.hpp"
@@ -35,19 +38,17 @@ struct DeviceRun {
 /// What `run_on_devices` gives each rank. `shared`: the backend of ranks in one process, of which memory is;
 /// then nothing is recorded.
 struct DeviceRank {
-  DeviceRank(int rank, int world, const MeetingPlace& place, const DeviceOptions& options,
-             internal::Backend* shared = nullptr, const char* transports = "auto")
-      : host(place.join(rank, world, transports)),
+  explicit DeviceRank(Communicator joined, internal::Backend* shared = nullptr)
+      : host(std::move(joined)),
         recorder(**internal::device_backend()),
-        communicator(make(host, shared != nullptr ? *shared : recorder, device_of(rank), options)),
-        stream(device_of(rank)) {
-    recorder.select(device_of(rank)).throw_if_error();
+        communicator(make(host, shared != nullptr ? *shared : recorder, device_of(host.rank()))),
+        stream(device_of(host.rank())) {
+    recorder.select(device_of(host.rank())).throw_if_error();
     static_cast<void>(recorder.take());  // Of set-up.
   }
 
-  static DeviceCommunicator make(Communicator& host, internal::Backend& backend, int device,
-                                 const DeviceOptions& options) {
-    auto core = internal::DeviceCore::make(host.core(), &backend, device, options);
+  static DeviceCommunicator make(Communicator& host, internal::Backend& backend, int device) {
+    auto core = internal::DeviceCore::make(host.core(), &backend, device, {});
     core.status().throw_if_error();
     return DeviceCommunicator(std::move(*core));
   }
@@ -107,10 +108,10 @@ inline bool take_time_slices(int world) {
 }
 
 /// Runs body(rank) as rank `rank` and finalizes; exceptions become failures that name the rank.
-inline void run_rank(int rank, int world, const MeetingPlace& place,
+inline void run_rank(int rank, int world, const std::string& store,
                      const std::function<void(DeviceRank&)>& body, internal::Backend* shared = nullptr) {
   try {
-    DeviceRank self(rank, world, place, {}, shared);
+    DeviceRank self(join_at(store, rank, world, "auto"), shared);
     body(self);
     if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
   } catch (const std::exception& error) {
@@ -118,24 +119,39 @@ inline void run_rank(int rank, int world, const MeetingPlace& place,
   }
 }
 
-/// In `world` processes.
-inline void run_on_devices(int world, const char* mode, const std::function<void(DeviceRank&)>& body) {
-  use_host_backend(mode);
-  const MeetingPlace place;
-  internal::testing::run_forked(world, [&](int rank) { run_rank(rank, world, place, body); });
+/// Ranks that are threads of this process, whose kernels run side by side on one GPU.
+inline void run_threads(int world, const std::string& store, const std::function<void(DeviceRank&)>& body) {
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world; ++rank)
+    ranks.emplace_back([&, rank] { run_rank(rank, world, store, body, *internal::device_backend()); });
+  for (std::thread& rank : ranks) rank.join();
 }
 
-/// In threads of one process, whose kernels run side by side on one GPU.
-inline void run_on_devices_as_threads(int world, const char* mode,
-                                      const std::function<void(DeviceRank&)>& body) {
+/// In `world` processes. A body that captures nothing is the same in all of them, so a crew can run it: it
+/// must not ask which case this is, nor read what a case has changed.
+template <class Body>
+void run_on_devices(int world, const char* mode, const Body& body) {
   use_host_backend(mode);
   const MeetingPlace place;
-  internal::testing::run_forked(1, [&](int) {
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < world; ++rank)
-      ranks.emplace_back([&, rank] { run_rank(rank, world, place, body, *internal::device_backend()); });
-    for (std::thread& rank : ranks) rank.join();
-  });
+  if constexpr (std::is_empty_v<Body>) {
+    const auto task = [](int rank, int ranks, const std::string& store) {
+      run_rank(rank, ranks, store, Body());
+    };
+    if (crew_is_wanted()) return run_on_crew(world, task, world, place.store());
+  }
+  internal::testing::run_forked(world, [&](int rank) { run_rank(rank, world, place.store(), body); });
+}
+
+/// In threads of one process.
+template <class Body>
+void run_on_devices_as_threads(int world, const char* mode, const Body& body) {
+  use_host_backend(mode);
+  const MeetingPlace place;
+  if constexpr (std::is_empty_v<Body>) {
+    const auto task = [](int, int ranks, const std::string& store) { run_threads(ranks, store, Body()); };
+    if (crew_is_wanted()) return run_on_crew(1, task, world, place.store());
+  }
+  internal::testing::run_forked(1, [&](int) { run_threads(world, place.store(), body); });
 }
 
 }  // namespace lockstep::testing
