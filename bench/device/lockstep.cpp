@@ -74,7 +74,10 @@ class Lockstep final : public Contender {
   void run(const Operation& operation, const DeviceCall& call) override {
     find(operation)->run(ranks_, call);
   }
-  void register_buffer(void* memory, std::size_t bytes) override { ranks_.register_buffer(memory, bytes); }
+  /// All ranks take the same places of their buffers.
+  void register_buffer(void* memory, std::size_t bytes) override {
+    ranks_.register_window(memory, bytes, true);
+  }
   void check() override {
     if (const std::string text = ranks_.error_text(); !text.empty()) throw std::runtime_error(text);
   }

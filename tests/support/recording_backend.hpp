@@ -26,7 +26,9 @@ struct Enqueued {
 
 class RecordingBackend final : public Backend {
  public:
-  explicit RecordingBackend(Backend& real) : real_(real) {}
+  /// `takes_turns`: processes that share a device are told that their kernels do not run side by side.
+  explicit RecordingBackend(Backend& real, bool takes_turns = false)
+      : real_(real), takes_turns_(takes_turns) {}
 
   /// Called before what was listed is passed on, which it is not where this gives an error. Set it while
   /// nothing is enqueued.
@@ -52,7 +54,11 @@ class RecordingBackend final : public Backend {
 
   const char* name() const noexcept override { return real_.name(); }
   Result<int> device_count() override { return real_.device_count(); }
-  Result<DeviceIdentity> identify(int device) override { return real_.identify(device); }
+  Result<DeviceIdentity> identify(int device) override {
+    auto identity = real_.identify(device);
+    if (takes_turns_ && identity.ok()) identity.value().kernels_of_processes_overlap = false;
+    return identity;
+  }
   Result<int> selected() override { return real_.selected(); }
   Status select(int device) override { return real_.select(device); }
   Result<ThreadDevice> enter(int device) override {
@@ -174,6 +180,7 @@ class RecordingBackend final : public Backend {
   }
 
   Backend& real_;
+  const bool takes_turns_;
   std::mutex mutex_;
   std::vector<Enqueued> list_;
 };

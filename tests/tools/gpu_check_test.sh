@@ -99,7 +99,7 @@ tests = [{"name": name, "command": [], "environment": {}} for name in ("a_test",
 planned = [step.name for step in steps.plan(Kit(Path("/nowhere"), tests, ""), SimpleNamespace(device="host", ranks=[2]), {"gpu": None, "torch": None, "compute_sanitizer": None})]
 assert planned[:4] == ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "latency host_sync, 2 ranks"], planned
 assert planned.index("test a_test") > planned.index("beside NCCL")  # One that hangs leaves the figures.
-assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP stream_sync, 2 processes on one GPU")
+assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP, 2 processes on one GPU")
 END
 
 # A program that its own limit ends has hung; what the limit of the whole run cuts off says nothing, whatever it was.
@@ -126,7 +126,7 @@ def result(step, limit=60):
     return step.run(runner.Runner(kit, options))
 def every():
     return [steps.test_step(test, about), steps.bench_step("bench", options, []), steps.floors_step(options, about), *steps.nccl_tests_steps(kit, about, [2]),
-            steps.training_step(kit, "digits-device", [], bool), steps.torch_step(about, "host_sync")]
+            steps.training_step(kit, "digits-device", [], bool), steps.torch_step(about)]
 for step in every():
     cut = result(step, 0.3)
     assert cut.status == "unmeasured" and "the time was over" in cut.why, (cut.name, cut.status, cut.why)

@@ -36,14 +36,30 @@ EngineGroup group(int ranks, bool several_hosts = false) {
   return result;
 }
 
-TEST(DeviceFacts, OneGpuWithoutMpsMeansHostSyncAndSaysWhy) {
+TEST(DeviceFacts, OneGpuWithoutMpsMeansThatStreamsWaitAndSaysWhy) {
   auto all = facts(3);
   all[2].uuid = all[1].uuid;
   auto decision = decide_mode(all, group(3));
   ASSERT_TRUE(decision.ok());
-  EXPECT_EQ(decision->mode, DeviceMode::host_sync);
+  EXPECT_EQ(decision->mode, DeviceMode::stream_sync);
+  EXPECT_FALSE(decision->kernels_may_wait);
   EXPECT_EQ(decision->reason, "ranks 1 and 2 share a GPU without MPS");
   EXPECT_EQ(decision->staging_bytes, (std::uint64_t{1} << 20) + 1);  // The least.
+}
+
+TEST(DeviceFacts, OneGpuForThreadsAndProcessesMeansHostSync) {
+  auto all = facts(3);
+  for (DeviceFacts& one : all) one.uuid = all[0].uuid;
+  EngineGroup mixed = group(3);
+  mixed.members[2].process = mixed.members[1].process;
+  auto decision = decide_mode(all, mixed);
+  ASSERT_TRUE(decision.ok());
+  EXPECT_EQ(decision->mode, DeviceMode::host_sync);
+  EXPECT_EQ(decision->reason, "ranks 0 and 1 share a GPU without MPS");
+  const int many = sync::kMaxPhaseRanks + 1;
+  all = facts(many);
+  for (DeviceFacts& one : all) one.uuid = all[0].uuid;
+  EXPECT_EQ(decide_mode(all, group(many))->mode, DeviceMode::host_sync);
 }
 
 TEST(DeviceFacts, AGpuForEachRankMeansDeviceSyncAndSaysThatItIsUnmeasured) {
@@ -137,7 +153,10 @@ TEST(DeviceFacts, KernelsMayWaitWhereTheyRunAtTheSameTime) {
   decision = decide_mode(shared, group(2));
   ASSERT_TRUE(decision.ok());
   EXPECT_FALSE(decision->kernels_may_wait);
-  EXPECT_NE(decision->reason.find("ranks 0 and 1 share a GPU without MPS"), std::string::npos);
+  EXPECT_EQ(decision->reason, "as asked for");
+  for (auto& one : shared) one.wanted_mode = static_cast<int>(DeviceMode::device_sync);
+  EXPECT_NE(decide_mode(shared, group(2))->reason.find("ranks 0 and 1 share a GPU without MPS: every wait"),
+            std::string::npos);
   EngineGroup threads = group(2);
   threads.members[1].process = threads.members[0].process;
   EXPECT_TRUE(decide_mode(shared, threads)->kernels_may_wait);

@@ -33,7 +33,8 @@ using testing::MeetingPlace;
 using testing::run_on_devices;
 using Clock = std::chrono::steady_clock;
 
-const char* const kMode = testing::test_run("stream_sync");
+const testing::DeviceRun kRun(testing::test_run("stream_sync"));
+const char* const kMode = kRun.mode.c_str();
 
 struct KillBoard {
   std::array<std::atomic<int>, 3> running{};

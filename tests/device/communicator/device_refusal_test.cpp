@@ -22,7 +22,8 @@ using internal::testing::wait_until;
 using testing::DeviceRank;
 using testing::run_on_devices;
 
-const char* const kMode = testing::test_run("stream_sync");
+const testing::DeviceRun kRun(testing::test_run("stream_sync"));
+const char* const kMode = kRun.mode.c_str();
 
 TEST(DeviceRefusal, DifferentCallsNameBothSides) {
   run_on_devices(2, kMode, [](DeviceRank& self) {

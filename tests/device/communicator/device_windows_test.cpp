@@ -23,7 +23,8 @@ using internal::testing::must;
 using testing::DeviceRank;
 using testing::run_on_devices;
 
-const char* const kMode = testing::test_run("stream_sync");
+const testing::DeviceRun kRun(testing::test_run("stream_sync"));
+const char* const kMode = kRun.mode.c_str();
 constexpr std::size_t kArena = 4 << 20;
 
 /// Every collective that windows serve.
@@ -55,7 +56,7 @@ class DeviceWindows : public ::testing::Test {
 };
 
 TEST_F(DeviceWindows, EveryCollectiveIsRightInCallsAndReplays) {
-  const bool captures = kMode == std::string_view("device_sync") || !testing::take_time_slices(3);
+  const bool captures = testing::kernels_wait(kMode, 3);
   run_on_devices(3, kMode, [=](DeviceRank& self) {
     DeviceArena arena(kArena, self.device());
     self.communicator.register_window(arena.device(), kArena, true);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -18,29 +19,34 @@
 #include "tests/device/communicator/device_call.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/recording_backend.hpp"
+#include "tests/support/test_run.hpp"
 
 namespace lockstep::testing {
+
+/// A run of a program (test_run.hpp): MODE; MODE_threads, in which ranks are threads of one process; or
+/// MODE_turns, in which they share a device and hear that processes take turns on it, as without MPS.
+struct DeviceRun {
+  explicit DeviceRun(const std::string& name)
+      : mode(name.substr(0, std::min(name.find("_threads"), name.find("_turns")))),
+        in_threads(name.ends_with("_threads")),
+        takes_turns(name.ends_with("_turns")) {}
+  std::string mode;
+  bool in_threads, takes_turns;
+};
+inline bool take_turns() { return DeviceRun(test_run("")).takes_turns; }
 
 /// Ranks take the devices in turn; the host backend has enough for all.
 inline int device_of(int rank) {
   internal::Backend& backend = **internal::device_backend();
-  return rank % backend.device_count().value();
+  return take_turns() ? 0 : rank % backend.device_count().value();
 }
-
-/// A run of a program (test_run.hpp): MODE, or MODE_threads, in which ranks are threads of one process.
-struct DeviceRun {
-  explicit DeviceRun(const std::string& name)
-      : mode(name.substr(0, name.find("_threads"))), in_threads(mode != name) {}
-  std::string mode;
-  bool in_threads;
-};
 
 /// What `run_on_devices` gives each rank. `shared`: the backend of ranks in one process, of which memory is;
 /// then nothing is recorded.
 struct DeviceRank {
   explicit DeviceRank(Communicator joined, internal::Backend* shared = nullptr)
       : host(std::move(joined)),
-        recorder(**internal::device_backend()),
+        recorder(**internal::device_backend(), take_turns()),
         communicator(make(host, shared != nullptr ? *shared : recorder, device_of(host.rank()))),
         stream(device_of(host.rank())) {
     recorder.select(device_of(host.rank())).throw_if_error();
@@ -97,6 +103,7 @@ inline void use_host_backend(const char* mode) {
 /// and mode stream_sync captures nothing. Asked in a process of its own: nothing may use a GPU before ranks
 /// are forked.
 inline bool take_time_slices(int world) {
+  if (take_turns()) return true;
   internal::testing::Shared<std::atomic<bool>> slices;
   internal::testing::run_forked(1, [&](int) {
     use_host_backend("host_sync");
@@ -105,6 +112,11 @@ inline bool take_time_slices(int world) {
                   !backend.identify(0).value().kernels_of_processes_overlap);
   });
   return slices->load();
+}
+
+/// Whether kernels wait in this mode where streams do not: then they carry messages and calls are captured.
+inline bool kernels_wait(std::string_view mode, int world) {
+  return mode == "device_sync" || (mode == "stream_sync" && !take_time_slices(world));
 }
 
 /// Runs body(rank) as rank `rank` and finalizes; exceptions become failures that name the rank.

@@ -109,7 +109,7 @@ void starve_a_writer(bool captured) {
 
 TEST(DeviceWriters, AreAwaitedHoweverLongTheyTake) { starve_a_writer(false); }
 TEST(DeviceWriters, AreAwaitedByReplays) {
-  if (kMode == std::string_view("host_sync") || testing::take_time_slices(2)) GTEST_SKIP();
+  if (!testing::kernels_wait(kMode, 2)) GTEST_SKIP();
   starve_a_writer(true);
 }
 
