@@ -51,9 +51,9 @@ using Stream = void*;
 /// events. A replay that fails shows in state(), which looks for it. Replays end before the communicator is
 /// destroyed.
 enum class DeviceMode : std::uint8_t {
-  host_sync = 0,    ///< A thread of each rank does: no kernel and no stream waits for another process. Right
-                    ///< always, also where several processes share one GPU.
-  stream_sync = 1,  ///< Streams do, by stream memory operations.
+  host_sync = 0,    ///< A thread of each rank does: no kernel and no stream waits for another process. Between
+                    ///< hosts, too.
+  stream_sync = 1,  ///< Streams do, by stream memory operations: also for processes that share one GPU.
   device_sync = 2,  ///< Kernels do, by flags in device memory: for ranks that run at the same time (a GPU
                     ///< each, or MPS).
 };
@@ -94,7 +94,7 @@ class LOCKSTEP_API DeviceCommunicator {
   int size() const noexcept;
   int device() const noexcept;
   DeviceMode mode() const noexcept;
-  /// One line: "rank 1 of 4 on device 0 (NVIDIA H200), mode host_sync (ranks 0 and 1 share a GPU without
+  /// One line: "rank 1 of 4 on device 0 (NVIDIA H200), mode stream_sync (ranks 0 and 1 share a GPU without
   /// MPS)".
   std::string describe() const;
 

@@ -1,18 +1,31 @@
 #include "integrations/nccl/comm.hpp"
 
+#include <cstdlib>
 #include <map>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "integrations/nccl/fixed_text.hpp"
 #include "integrations/nccl/result.hpp"
 #include "integrations/nccl/unique_id.hpp"
+#include "lockstep/device_runtime.hpp"
 
 namespace lockstep::nccl {
 namespace {
 
 constexpr char kAborted[] = "ncclCommAbort was called";
+
+/// In host_sync a thread of each rank makes calls to the driver while an operation is under way, and a
+/// program that copies its result to pageable memory meanwhile, as PyTorch's DDP does, keeps it from them for
+/// ever.
+bool wants_blocking_calls(const DeviceCommunicator& ranks) {
+  if (ranks.mode() != DeviceMode::host_sync) return false;
+  const char* const given = std::getenv("LOCKSTEP_NCCL_BLOCKING");
+  const std::string_view wanted = given != nullptr ? given : "auto";
+  return wanted == "1" || (wanted != "0" && device::properties(ranks.device()).backend == "cuda");
+}
 
 // All tables are never destroyed: threads of the caller may end communicators while the process ends.
 
@@ -91,6 +104,7 @@ void ncclComm::begin(Communicator ranks, Family family) {
   }
   exchange_refuges();
   collectives_.emplace(*ranks_, device_);
+  calls_block_ = config_.blocking && wants_blocking_calls(*collectives_);
   {
     const std::lock_guard lock(groups().mutex);
     ++groups().by_name[get(refuges_.front().job_id)].alive;
@@ -151,6 +165,17 @@ int ncclComm::size() const {
 DeviceCommunicator& ncclComm::collectives() {
   require(false);
   return *collectives_;
+}
+
+/// One thread may make the calls of all ranks of this process.
+void ncclComm::complete() {
+  if (calls_block_ && !has_siblings()) collectives().wait();
+}
+
+bool ncclComm::has_siblings() const {
+  const std::lock_guard lock(groups().mutex);
+  const auto group = groups().by_name.find(get(refuges_.front().job_id));
+  return group != groups().by_name.end() && group->second.alive > 1;
 }
 
 void* ncclComm::register_buffer(void* buffer, std::size_t bytes) {

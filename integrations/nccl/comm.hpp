@@ -58,6 +58,9 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   const lockstep::nccl::Config& config() const noexcept { return config_; }
   const lockstep::nccl::Family& family() const noexcept { return family_; }
   lockstep::DeviceCommunicator& collectives();
+  /// Where calls return when they are complete (LOCKSTEP_NCCL_BLOCKING): waits for all that were made. Throws
+  /// what they failed with.
+  void complete();
   bool is_usable() const noexcept { return stage_.load() == Stage::usable; }
   /// Also after a failure or revoke.
   void deregister(void* handle);
@@ -118,11 +121,14 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   void require(bool revoked_too) const;
   void end() noexcept;
   bool uses_ranks() const;
+  /// Other ranks of its group in this process.
+  bool has_siblings() const;
   /// Counted out of its process's ranks of this group. The last gets the endings of all.
   lockstep::nccl::Endings leave_siblings(std::shared_ptr<lockstep::nccl::Ending> ending) noexcept;
 
   const int device_;
   const lockstep::nccl::Config config_;
+  bool calls_block_ = false;
   lockstep::nccl::Family family_;
   std::optional<lockstep::Communicator> ranks_;  ///< Set under the lock, for abort().
   lockstep::nccl::InPlace in_place_;

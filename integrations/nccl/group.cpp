@@ -100,14 +100,20 @@ Group::Calls& Group::calls_of(const std::shared_ptr<ncclComm>& comm) {
 
 void Group::add(const std::shared_ptr<ncclComm>& comm, Collective call) {
   DeviceCommunicator& ranks = comm->collectives();
-  if (!open()) return call(ranks);
+  if (!open()) {
+    call(ranks);
+    return comm->complete();
+  }
   calls_of(comm).collectives.push_back(std::move(call));
 }
 
 void Group::add(const std::shared_ptr<ncclComm>& comm, const Message& message) {
   DeviceCommunicator& ranks = comm->collectives();
   if (message.count == 0) return;  // on both sides
-  if (!open()) return submit(ranks, {message});
+  if (!open()) {
+    submit(ranks, {message});
+    return comm->complete();
+  }
   calls_of(comm).messages.push_back(message);
 }
 
@@ -173,6 +179,7 @@ ncclResult_t Group::end() {
     for (const Collective& call : of_one.collectives) call(ranks);
     if (!of_one.messages.empty()) submit(ranks, of_one.messages);
   }
+  for (const Calls& of_one : calls) of_one.comm->complete();  // Now that all have begun.
   return outcome.result;
 }
 

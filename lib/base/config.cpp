@@ -58,6 +58,10 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"LOCKSTEP_LOCAL_WORLD_SIZE", integer, "",
      "Number of ranks on this host; counts before what the launcher says."},
     {"LOCKSTEP_LOG", text, "warn", "How much is written to standard error.", "off|warn|info"},
+    {"LOCKSTEP_NCCL_BLOCKING", text, "auto",
+     "Whether NCCL's calls return when they are complete in device mode host_sync, so that programs may copy "
+     "results to pageable memory without waiting for their streams; `auto`: on a GPU (docs/nccl.md).",
+     "auto|0|1"},
     {"LOCKSTEP_RANK", integer, "", "Number of this process in the group, from 0."},
     {"LOCKSTEP_RENDEZVOUS", text, "",
      "Where ranks find each other: `tcp://host:port` (rank 0 listens there), `file:///path` on a file system "
