@@ -51,8 +51,8 @@ using Stream = void*;
 /// events. A replay that fails shows in state(), which looks for it. Replays end before the communicator is
 /// destroyed.
 enum class DeviceMode : std::uint8_t {
-  host_sync = 0,    ///< A thread of each rank does: no kernel and no stream waits for another process. Between
-                    ///< hosts, too.
+  host_sync = 0,    ///< A thread of each rank does: no kernel and no stream waits for another process;
+                    ///< between hosts, too.
   stream_sync = 1,  ///< Streams do, by stream memory operations: also for processes that share one GPU.
   device_sync = 2,  ///< Kernels do, by flags in device memory: for ranks that run at the same time (a GPU
                     ///< each, or MPS).

@@ -1,6 +1,7 @@
 """The reports: everything as JSON, the essence as Markdown."""
 import json
 import re
+import textwrap
 
 from goals import copy_share, size_name
 
@@ -113,7 +114,14 @@ def markdown(document):
             lines += section + [""]
     lines += ["## Steps"] + table(["step", "result", "s", "why"],
                                   [[step["name"], step["status"], step["seconds"], " ".join(step["why"].splitlines()[-2:]).replace("|", "/")] for step in steps])
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(wrapped, "\n".join(lines).split("\n"))) + "\n"
+
+
+def wrapped(line):
+    """Prose, as the repository's documents have it."""
+    if line.startswith(("|", "#")):
+        return line
+    return textwrap.fill(line, 120, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False, break_on_hyphens=False)
 
 
 def write(document, folder):
