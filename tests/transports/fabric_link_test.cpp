@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "tests/transports/failing_allocations.hpp"
+#include "tests/support/scarce_memory.hpp"
 #include "tests/transports/link_fixtures.hpp"
 #include "tests/transports/memory_fabric.hpp"
 
@@ -302,7 +302,7 @@ TEST(FabricLink, ABrokenWireEndsWhoReadsAndWhoBorrows) {
 TEST(FabricLink, MemoryIsGivenBackByForceWhereNoneIsLeft) {
   UnderWay under_way;
   for (FabricLink* end : under_way.ends()) {
-    const testing::FailingAllocations none(0);
+    const lockstep::testing::ScarceMemory none(1);
     EXPECT_TRUE(end->withdraw(true));
   }
   under_way.expect_cut();
