@@ -28,21 +28,23 @@ std::shared_ptr<CommunicationHook> host_hook(DeviceCompression compression, std:
 }
 
 ReducerOptions host_options(const DeviceReducerOptions& options) {
-  ReducerOptions host;
-  host.bucket_bytes = options.bucket_bytes;
-  host.first_bucket_bytes = options.first_bucket_bytes;
-  host.average = options.average;
-  host.weighted = options.weighted;
-  host.find_unused = options.find_unused;
-  host.uneven = options.uneven;
-  host.static_graph = options.static_graph;
-  host.undo = options.undo;
-  host.check_first = options.check_first;
-  host.check_finite = options.check_finite;
-  host.check_replicas_every = options.check_replicas_every;
-  host.gradients_moved = options.gradients_moved;
-  host.hook = host_hook(options.compression, options.block);
-  return host;
+  // All of them, or it does not compile: an option that is added cannot be forgotten here.
+  const auto& [bucket_bytes, first_bucket_bytes, average, weighted, find_unused, static_graph, uneven, undo,
+               check_first, check_finite, gradients_moved, check_replicas_every, compression, block] =
+      options;
+  return {.bucket_bytes = bucket_bytes,
+          .first_bucket_bytes = first_bucket_bytes,
+          .average = average,
+          .weighted = weighted,
+          .gradients_moved = gradients_moved,
+          .find_unused = find_unused,
+          .static_graph = static_graph,
+          .uneven = uneven,
+          .undo = undo,
+          .check_first = check_first,
+          .check_finite = check_finite,
+          .check_replicas_every = check_replicas_every,
+          .hook = host_hook(compression, block)};
 }
 
 }  // namespace lockstep::internal

@@ -255,9 +255,8 @@ void HandshakeServer::reply(HandshakeStatus status) {
 }
 
 void HandshakeServer::judge_proof() {
-  const Digest expected = proof_of(key_, "client", transcript_);
-  if (!equal_in_constant_time(message().last(sizeof(Digest)), expected))
-    return refuse(HandshakeStatus::wrong_secret);
+  const std::string expected = encode_proof(HandshakeStatus::ok, proof_of(key_, "client", transcript_));
+  if (!equal_in_constant_time(message(), as_bytes(expected))) return refuse(HandshakeStatus::wrong_secret);
   establish();
 }
 

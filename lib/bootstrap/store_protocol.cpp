@@ -149,7 +149,7 @@ Result<StoreReply> decode_reply(std::span<const std::byte> body) {
   };
   if (!reader.code(code) || !read_string(reader, kMaxValueBytes, message) || !reader.integer(reply.sum) ||
       !read_list(reader, reply.values, read_value) || !read_list(reader, reply.present, read_bit) ||
-      reader.left() != 0) {
+      reader.left() != 0 || (code == ErrorCode::ok && !message.empty())) {
     return malformed();
   }
   if (code != ErrorCode::ok) reply.status = Status(code, std::move(message));

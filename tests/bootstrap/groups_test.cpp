@@ -2,7 +2,6 @@
 // every kind of place. (Under lockstep-run: tests/tools/run_test.cpp.)
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <optional>
 #include <thread>

@@ -65,6 +65,17 @@ TEST(StoreProtocol, RepliesSurviveTheTrip) {
   EXPECT_EQ(got.value().sum, -5);
 }
 
+// Its text would be lost, and with it what the other side has to say.
+TEST(StoreProtocol, ASuccessWithATextIsRefused) {
+  std::string body;
+  WireWriter writer(body);
+  writer.integer(static_cast<std::int32_t>(ErrorCode::ok));
+  writer.text("it went wrong");
+  writer.integer(std::int64_t{0});
+  for (int list = 0; list < 2; ++list) writer.integer(std::uint32_t{0});
+  EXPECT_EQ(decode_reply(as_bytes(body)).status().code(), ErrorCode::unauthorized);
+}
+
 // As its reader would refuse it, and take its writer for a stranger.
 TEST(StoreProtocol, OverlongEvidenceIsCut) {
   StoreRequest sent;

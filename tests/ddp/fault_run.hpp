@@ -16,14 +16,12 @@
 
 #include "ddp/gradient_math.hpp"
 #include "tests/ddp/fault_round.hpp"
+#include "tests/ddp/fault_trainer.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/ddp/typed_numbers.hpp"
 
 namespace lockstep {
 
-struct HookThrew : std::runtime_error {
-  HookThrew() : std::runtime_error("as the round has it") {}
-};
 struct Unwound {};  // Out of backward, or out of the loop.
 
 template <typename Trainer>
@@ -127,35 +125,13 @@ class FaultRun {
     list_ = right;
   }
 
-  std::shared_ptr<CommunicationHook> make_own_hook() {
-    if (round_.hook.empty()) return nullptr;
-    if (round_.hook == "top_k") return make_top_k_hook({.share = 1});
-    if (round_.hook == "powersgd")
-      return make_power_sgd_hook({.rank = 2, .start_step = 2, .min_compression = 1});
-    if (round_.hook != "all_reduce") return hook_by_name(round_.hook);
-    return make_hook("all_reduce", [this](Communicator& c, const GradientBucket& b) {
-      const bool odd = fault_now() && !repeated_ && b.index == 0;
-      if (odd && round_.fault == Fault::hook_threw) throw HookThrew();
-      const std::size_t surplus = odd && round_.fault == Fault::wrong_result ? 1 : 0;
-      return HookResult{c.all_reduce_async(b.data, b.data, b.count, b.type, b.op()), b.data,
-                        b.count + surplus};
-    });
-  }
-
   void make_trainer() {
+    const auto errs_now = [this](Fault fault) { return round_.fault == fault && fault_now() && !repeated_; };
     ReducerOptions o = round_.options;
-    o.hook = make_own_hook();
+    o.hook = hook_of(round_, errs_now);
     if constexpr (kSharded) {
-      const ShardedOptions options{.bucket_bytes = o.bucket_bytes,
-                                   .first_bucket_bytes = o.first_bucket_bytes,
-                                   .stage = static_cast<ZeroStage>(round_.zero),
-                                   .average = o.average,
-                                   .weighted = o.weighted,
-                                   .find_unused = o.find_unused,
-                                   .check_first = o.check_first.value_or(false),
-                                   .check_finite = o.check_finite,
-                                   .hook = o.hook};
-      trainer_.emplace(group(), list_, std::make_shared<SgdMomentum>(kRate, kMomentum), options);
+      trainer_.emplace(group(), list_, std::make_shared<SgdMomentum>(kRate, kMomentum),
+                       sharded_options_of(round_, o.hook));
     } else {
       o.gradients_as_views = round_.views(rank_);
       if (round_.seed % 4 == 0) o.gradients_moved = [] {};

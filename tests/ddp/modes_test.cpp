@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/mode_world.hpp"

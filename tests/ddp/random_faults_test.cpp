@@ -8,8 +8,6 @@
 #include <atomic>
 #include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "tests/ddp/fault_run.hpp"
 #include "tests/engine/process_group.hpp"

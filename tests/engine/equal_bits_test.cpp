@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <random>
-#include <span>
 
 #include "lockstep/lockstep.hpp"
 #include "tests/engine/local_ranks.hpp"

@@ -93,7 +93,8 @@ class Rank {
         ++turn_;
         const ReduceOp op = kOps[turn_ % 5];
         // premul_sum, but of all_reduce, scales into private memory: nothing for registered programs.
-        const bool may_scale = row == nullptr || row->medium != Medium::domain_registered;
+        const bool may_scale = row == nullptr || row->medium != Medium::domain_registered ||
+                               collective == Collective::all_reduce;
         const ReduceOp chosen = op == ReduceOp::premul_sum && !may_scale ? ReduceOp::sum : op;
         run({collective, type, chosen, communicator_.size(), static_cast<int>(turn_ % n), count, turn_}, row,
             kind);

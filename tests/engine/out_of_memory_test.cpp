@@ -7,9 +7,9 @@
 #include "collectives/engine/engine.hpp"
 #include "lib/base/threads.hpp"
 #include "tests/engine/local_ranks.hpp"
-#include "tests/engine/scarce_memory.hpp"
 #include "tests/engine/sim_world.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/scarce_memory.hpp"
 
 namespace lockstep {
 namespace {

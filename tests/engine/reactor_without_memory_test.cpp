@@ -7,8 +7,8 @@
 #include "collectives/engine/operation.hpp"
 #include "lib/net/reactor.hpp"
 #include "tests/engine/local_ranks.hpp"
-#include "tests/engine/scarce_memory.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/scarce_memory.hpp"
 
 namespace lockstep {
 namespace {

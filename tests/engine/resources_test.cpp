@@ -2,7 +2,6 @@
 //
 // `resources_test --operations N` repeats more operations than the suite has time for; tools/test --soak does
 // so.
-#include <sys/resource.h>
 
 #include <fstream>
 #include <vector>

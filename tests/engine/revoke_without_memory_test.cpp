@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "tests/engine/scarce_memory.hpp"
 #include "tests/engine/sim_world.hpp"
+#include "tests/support/scarce_memory.hpp"
 
 namespace lockstep::internal {
 namespace {

@@ -1,6 +1,5 @@
 // Ranks that stop in the middle of a call while the others give up: what they still do to memory when they go
 // on, and what others that use it see.
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,6 @@
 // A checkpoint whose files were changed or cut short: it is loaded as it was saved, or not at all.
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>

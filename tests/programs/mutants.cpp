@@ -1,7 +1,5 @@
 #include "tests/programs/mutants.hpp"
 
-#include <algorithm>
-
 #include "collectives/verify/structure.hpp"
 
 namespace lockstep::internal {

@@ -1,7 +1,6 @@
 // lockstep-run, the real program: what its ranks get, and how they meet.
 #include <gtest/gtest.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>

@@ -17,14 +17,14 @@
 #include "lib/net/abstract_socket.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/recording_backend.hpp"
+#include "tests/support/scarce_memory.hpp"
 #include "tests/transports/device_memory_sides.hpp"
-#include "tests/transports/failing_allocations.hpp"
 #include "transports/cuda_ipc/device_imports.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-using testing::FailingAllocations;
+using lockstep::testing::ScarceMemory;
 using testing::kBytes;
 using testing::Meeting;
 using testing::must;
@@ -273,7 +273,7 @@ TEST(DeviceMemory, AMappingThatFoundNoMemoryKeepsNobodyWaiting) {
     }
     meeting.board.meet(2);
     const auto maps_after = [&](int allocations) {
-      const FailingAllocations failing(allocations);
+      const ScarceMemory scarce(1, ScarceMemory::kForGood, allocations);
       try {
         return side.imports.resolve(side.peer, meeting.ref[0], kBytes, 0).ok();
       } catch (const std::bad_alloc&) {

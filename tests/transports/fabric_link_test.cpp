@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
-#include "tests/transports/failing_allocations.hpp"
+#include "tests/support/scarce_memory.hpp"
 #include "tests/transports/link_fixtures.hpp"
 #include "tests/transports/memory_fabric.hpp"
 
@@ -302,7 +303,7 @@ TEST(FabricLink, ABrokenWireEndsWhoReadsAndWhoBorrows) {
 TEST(FabricLink, MemoryIsGivenBackByForceWhereNoneIsLeft) {
   UnderWay under_way;
   for (FabricLink* end : under_way.ends()) {
-    const testing::FailingAllocations none(0);
+    const lockstep::testing::ScarceMemory none(1);
     EXPECT_TRUE(end->withdraw(true));
   }
   under_way.expect_cut();
@@ -382,6 +383,33 @@ TEST(FabricLink, RefusesBytesThatAreNoFrame) {
   ASSERT_TRUE(*pair.wire_a->send(bytes_of(note, std::vector<std::byte>(100)), {}));
   for (int attempt = 0; attempt < 2; ++attempt)
     EXPECT_EQ(pair.b->peek().status().code(), ErrorCode::internal);
+}
+
+// No more of that element can come: the next piece begins another.
+TEST(FabricLink, RefusesAPieceThatEndsWithinAnElement) {
+  for (const std::size_t here : {0, 4, 20}) {
+    FabricPair pair;
+    std::vector<std::byte> frame(sizeof(FrameHeader) + here);
+    const FrameHeader header = message(32, 1).header;
+    std::memcpy(frame.data(), &header, sizeof header);
+    Note note;
+    note.bytes = static_cast<std::uint32_t>(frame.size());
+    ASSERT_TRUE(*pair.wire_a->send(bytes_of(note, frame), {}));
+    if (here == 0) {
+      EXPECT_TRUE(*pair.wire_a->send(bytes_of({}), {}));
+    }
+    ASSERT_NE(pair.b->peek().value(), nullptr);
+    if (here == 20) {
+      EXPECT_EQ(pair.b->borrow(16, 32).value().size(), 16u);
+      pair.b->release(16);
+    }
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const auto lent = pair.b->borrow(16, 32);
+      ASSERT_FALSE(lent.ok()) << here;
+      EXPECT_EQ(lent.status().code(), ErrorCode::internal);
+      EXPECT_EQ(lent.status().culprit(), 0);
+    }
+  }
 }
 
 TEST(FabricLink, GivesNoMoreThanAMessageHas) {

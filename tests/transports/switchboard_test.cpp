@@ -10,8 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
-
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/stream_io.hpp"

@@ -2,7 +2,6 @@
 #include "transports/tcp/tcp_link.hpp"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

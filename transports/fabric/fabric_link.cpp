@@ -23,6 +23,13 @@ std::optional<Landing> landing_of(std::span<const std::byte> told) {
 
 Status FabricLink::broken() const { return protocol_failure_.ok() ? wire_->failure() : protocol_failure_; }
 
+Status FabricLink::no_message() const {
+  return Status(ErrorCode::internal,
+                "rank " + std::to_string(peer_) +
+                    " sent bytes that are no message of a link: check that all ranks run one version",
+                peer_);
+}
+
 // Sends one small message. Credits for what was read ride along.
 Result<bool> FabricLink::tell(Kind kind, std::span<const std::byte> body) {
   Note note;
@@ -79,11 +86,7 @@ void FabricLink::take(const Arrival& arrival) {
   const bool known = note.kind == Kind::piece || note.kind == Kind::credits || note.kind == Kind::farewell ||
                      (landing && granted_.size() < kLandings);
   if (!whole || !known || credits_ > kPieceCredits) {
-    protocol_failure_ =
-        Status(ErrorCode::internal,
-               "rank " + std::to_string(peer_) +
-                   " sent bytes that are no message of a link: check that all ranks run one version",
-               peer_);
+    protocol_failure_ = no_message();
   } else if (note.kind == Kind::piece) {
     pieces_.push_back(arrival);
     return;  // Its slot stays taken until it is read.

@@ -74,6 +74,7 @@ class FabricLink final : public Link {
   void take(const Arrival& arrival);
   void return_credits();
   Status broken() const;
+  Status no_message() const;
   /// Larger payloads of such frames wait for a landing. Nothing of a device's memory can be copied to a slot.
   std::size_t most_in_pieces(FrameKind kind) const {
     const bool payload = kind == FrameKind::data || kind == FrameKind::message;

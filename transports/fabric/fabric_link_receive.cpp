@@ -213,12 +213,15 @@ Result<std::span<const std::byte>> FabricLink::borrow(std::size_t unit, std::siz
   Lent here;
   if (way_ == Way::pieces) {
     if (pieces_.empty()) pump();
-    if (!pieces_.empty()) here = piece();
+    if (!pieces_.empty()) {
+      here = piece();
+      if (here.size() < unit) protocol_failure_ = no_message();  // Nothing can be added to what is there.
+    }
   } else {
     LOCKSTEP_RETURN_IF_ERROR(refill_bounce());
     here = bounced();
   }
-  if (Status status = broken(); here.empty() && !status.ok()) return status;
+  if (Status status = broken(); here.size() < unit && !status.ok()) return status;
   return here.first(std::min(most, here.size() / unit * unit));
 }
 

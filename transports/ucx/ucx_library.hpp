@@ -10,39 +10,47 @@
 
 namespace lockstep::internal {
 
+/// FUNCTION(what it is called here, what the library calls it).
+// clang-format off
+#define LOCKSTEP_UCX_FUNCTIONS(FUNCTION) \
+  FUNCTION(init_version, ucp_init_version) \
+  FUNCTION(cleanup, ucp_cleanup) \
+  FUNCTION(context_query, ucp_context_query) \
+  FUNCTION(config_read, ucp_config_read) \
+  FUNCTION(config_release, ucp_config_release) \
+  FUNCTION(worker_create, ucp_worker_create) \
+  FUNCTION(worker_destroy, ucp_worker_destroy) \
+  FUNCTION(worker_get_address, ucp_worker_get_address) \
+  FUNCTION(worker_release_address, ucp_worker_release_address) \
+  FUNCTION(worker_get_efd, ucp_worker_get_efd) \
+  FUNCTION(worker_arm, ucp_worker_arm) \
+  FUNCTION(worker_progress, ucp_worker_progress) \
+  FUNCTION(worker_flush_nbx, ucp_worker_flush_nbx) \
+  FUNCTION(ep_create, ucp_ep_create) \
+  FUNCTION(ep_close_nbx, ucp_ep_close_nbx) \
+  FUNCTION(ep_flush_nbx, ucp_ep_flush_nbx) \
+  FUNCTION(ep_print_info, ucp_ep_print_info) \
+  FUNCTION(mem_map, ucp_mem_map) \
+  FUNCTION(mem_unmap, ucp_mem_unmap) \
+  FUNCTION(rkey_pack, ucp_rkey_pack) \
+  FUNCTION(rkey_buffer_release, ucp_rkey_buffer_release) \
+  FUNCTION(ep_rkey_unpack, ucp_ep_rkey_unpack) \
+  FUNCTION(rkey_destroy, ucp_rkey_destroy) \
+  FUNCTION(put_nbx, ucp_put_nbx) \
+  FUNCTION(tag_send_nbx, ucp_tag_send_nbx) \
+  FUNCTION(tag_recv_nbx, ucp_tag_recv_nbx) \
+  FUNCTION(tag_recv_request_test, ucp_tag_recv_request_test) \
+  FUNCTION(tag_probe_nb, ucp_tag_probe_nb) \
+  FUNCTION(request_check_status, ucp_request_check_status) \
+  FUNCTION(request_cancel, ucp_request_cancel) \
+  FUNCTION(request_free, ucp_request_free) \
+  FUNCTION(status_string, ucs_status_string)
+// clang-format on
+
 struct UcxLibrary {
-  decltype(&ucp_init_version) init_version;
-  decltype(&ucp_cleanup) cleanup;
-  decltype(&ucp_context_query) context_query;
-  decltype(&ucp_config_read) config_read;
-  decltype(&ucp_config_release) config_release;
-  decltype(&ucp_worker_create) worker_create;
-  decltype(&ucp_worker_destroy) worker_destroy;
-  decltype(&ucp_worker_get_address) worker_get_address;
-  decltype(&ucp_worker_release_address) worker_release_address;
-  decltype(&ucp_worker_get_efd) worker_get_efd;
-  decltype(&ucp_worker_arm) worker_arm;
-  decltype(&ucp_worker_progress) worker_progress;
-  decltype(&ucp_worker_flush_nbx) worker_flush_nbx;
-  decltype(&ucp_ep_create) ep_create;
-  decltype(&ucp_ep_close_nbx) ep_close_nbx;
-  decltype(&ucp_ep_flush_nbx) ep_flush_nbx;
-  decltype(&ucp_ep_print_info) ep_print_info;
-  decltype(&ucp_mem_map) mem_map;
-  decltype(&ucp_mem_unmap) mem_unmap;
-  decltype(&ucp_rkey_pack) rkey_pack;
-  decltype(&ucp_rkey_buffer_release) rkey_buffer_release;
-  decltype(&ucp_ep_rkey_unpack) ep_rkey_unpack;
-  decltype(&ucp_rkey_destroy) rkey_destroy;
-  decltype(&ucp_put_nbx) put_nbx;
-  decltype(&ucp_tag_send_nbx) tag_send_nbx;
-  decltype(&ucp_tag_recv_nbx) tag_recv_nbx;
-  decltype(&ucp_tag_recv_request_test) tag_recv_request_test;
-  decltype(&ucp_tag_probe_nb) tag_probe_nb;
-  decltype(&ucp_request_check_status) request_check_status;
-  decltype(&ucp_request_cancel) request_cancel;
-  decltype(&ucp_request_free) request_free;
-  decltype(&ucs_status_string) status_string;
+#define LOCKSTEP_POINTER(function, name) decltype(&name) function;
+  LOCKSTEP_UCX_FUNCTIONS(LOCKSTEP_POINTER)
+#undef LOCKSTEP_POINTER
 };
 
 /// Loaded once and kept for the life of the process. Error: `configuration`, naming what is missing.

@@ -1,4 +1,4 @@
-#include "tests/engine/scarce_memory.hpp"
+#include "tests/support/scarce_memory.hpp"
 
 #include <cstdint>
 #include <cstdlib>
@@ -9,14 +9,16 @@ namespace {
 thread_local std::size_t t_least = SIZE_MAX;
 thread_local int t_times = 0, t_refused = 0, t_allowed = 0;
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
+void* memory_or_null(std::size_t bytes, std::size_t alignment) {
   if (bytes >= t_least && t_allowed-- <= 0 && t_refused < t_times) {
     ++t_refused;
-    throw std::bad_alloc();
+    return nullptr;
   }
-  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+void* memory_or_throw(std::size_t bytes, std::size_t alignment) {
+  if (void* memory = memory_or_null(bytes, alignment)) return memory;
+  throw std::bad_alloc();
 }
 
 }  // namespace
@@ -34,14 +36,16 @@ int ScarceMemory::refused() const { return t_refused; }
 
 }  // namespace lockstep::testing
 
-void* operator new(std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes) { return memory_or_throw(bytes, alignof(std::max_align_t)); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
+  return memory_or_throw(bytes, static_cast<std::size_t>(alignment));
 }
 void* operator new[](std::size_t bytes) { return operator new(bytes); }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) { return operator new(bytes, alignment); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return memory_or_null(bytes, alignof(std::max_align_t));
+}
 // All that delete gives back comes from here, or a sanitizer sees two allocators.
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }

@@ -1,5 +1,5 @@
-// Large allocations that fail, for tests: every operator new of the program, the library's included, looks
-// here.
+// An operator new that finds no memory when a test wants it so: every one of the program, the library's
+// included, and of either form, looks here.
 #pragma once
 
 #include <cstddef>
