@@ -109,8 +109,10 @@ Made make_shm(const Wanted& wanted) {
   if (on_one_host(group.members))
     return make_shm_transport(group.id, group.rank, group.members, wanted.timeout, real_env(), {},
                               wanted.still_wanted, wanted.called);
-  return Status(ErrorCode::configuration,
-                "transport shm was asked for, but the ranks are on several hosts; use auto or tcp");
+  return Status(
+      ErrorCode::configuration,
+      "transport shm was asked for, but the ranks cannot share memory: they are on several hosts, or "
+      "of several containers or users; use auto or tcp");
 }
 
 /// The ranks of the group that share this rank's host.

@@ -32,6 +32,8 @@ constexpr std::chrono::microseconds kFirstTry{20};
 constexpr std::chrono::microseconds kSlowestTry{5'000};
 // And how long when it closes.
 constexpr std::chrono::milliseconds kLongestClosing{1'000};
+// How long another rank may take between two system calls: to make the file and to give it its rights.
+constexpr std::chrono::milliseconds kLongestMaking{1'000};
 
 /// Tries to lock the content for one scope.
 class ContentLock {
@@ -245,14 +247,18 @@ bool is_same_file(const Fd& file, const std::string& path) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
+Status of_another_user(const std::string& path, uid_t owner) {
+  return Status(ErrorCode::configuration,
+                "the rendezvous file " + path + " belongs to user " + std::to_string(owner) +
+                    ", this process to user " + std::to_string(geteuid()) +
+                    ": choose another path, or, for ranks of several users, tcp://host:port and a secret");
+}
+
 /// Whoever may read the file reads the secret that rank 0 draws into it, and whoever may write it joins in.
 Status check_private(const Fd& file, const std::string& path) {
   struct stat facts {};
   if (fstat(file.get(), &facts) != 0) return system_error("cannot look at " + path, errno);
-  if (facts.st_uid != geteuid()) {
-    return Status(ErrorCode::configuration,
-                  "the rendezvous file " + path + " belongs to another user; choose another path");
-  }
+  if (facts.st_uid != geteuid()) return of_another_user(path, facts.st_uid);
   if ((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0) return Status();
   return Status(ErrorCode::configuration,
                 "the rendezvous file " + path +
@@ -271,6 +277,51 @@ Status start_anew(const Fd& file, const std::string& path) {
   }
   if (ftruncate(file.get(), 0) != 0) return system_error("cannot empty " + path, errno);
   return write_at(file, header(kHeaderBytes), 0);
+}
+
+constexpr mode_t kOwnersRights = S_IRUSR | S_IWUSR;
+
+/// A umask such as 0777 leaves too few for the next rank to open what this one made.
+Status give_owners_rights(const Fd& file, const std::string& path) {
+  struct stat facts {};
+  if (fstat(file.get(), &facts) != 0) return system_error("cannot look at " + path, errno);
+  if ((facts.st_mode & kOwnersRights) == kOwnersRights) return Status();
+  if (fchmod(file.get(), facts.st_mode | kOwnersRights) == 0) return Status();
+  return system_error("cannot make " + path + " a file that its user may use", errno);
+}
+
+/// Of this user, who may not use it: another rank makes it just now, with a umask that took these rights.
+bool lacks_owners_rights(const struct stat& facts) {
+  return S_ISREG(facts.st_mode) && facts.st_uid == geteuid() &&
+         (facts.st_mode & kOwnersRights) != kOwnersRights;
+}
+
+Status explain_refusal(const std::string& path, int error, const struct stat& facts) {
+  if (error == EACCES && facts.st_nlink > 0 && facts.st_uid != geteuid())
+    return of_another_user(path, facts.st_uid);
+  if (error == EACCES && lacks_owners_rights(facts)) {
+    return Status(ErrorCode::configuration, "its own user may not use the rendezvous file " + path +
+                                                "; remove it, or: chmod 600 " + path);
+  }
+  return system_error("cannot open the rendezvous file " + path, error);
+}
+
+/// Opens the file, or makes it, for this user alone.
+Result<Fd> open_own(const std::string& path, const Deadline& deadline) {
+  for (;;) {
+    Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnersRights));
+    if (file) {
+      LOCKSTEP_RETURN_IF_ERROR(check_private(file, path));
+      LOCKSTEP_RETURN_IF_ERROR(give_owners_rights(file, path));
+      return file;
+    }
+    const int error = errno;
+    struct stat facts {};
+    if (lstat(path.c_str(), &facts) != 0) facts = {};
+    if (error != EACCES || !lacks_owners_rights(facts) || deadline.passed())
+      return explain_refusal(path, error, facts);
+    sleep_for(kSlowestTry);
+  }
 }
 
 /// Joins the users of the file. False: it was removed meanwhile.
@@ -302,13 +353,12 @@ Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chr
                                                Env& env, const WhileWaiting& while_waiting) {
   const Deadline deadline(env, timeout);
   for (;;) {
-    Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) return system_error("cannot open the rendezvous file " + path, errno);
-    LOCKSTEP_RETURN_IF_ERROR(check_private(file, path));
-    auto joined = join_users(file, path, deadline);
+    auto file = open_own(path, Deadline(env, std::min(timeout, kLongestMaking)));
+    if (!file.ok()) return file.status();
+    auto joined = join_users(*file, path, deadline);
     if (!joined.ok()) return joined.status();
     if (*joined)
-      return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(file), path, env, while_waiting));
+      return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(*file), path, env, while_waiting));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -32,13 +33,23 @@ void wish_for_huge_pages(void* data, std::size_t bytes) {
   if (bytes >= kHugePage) static_cast<void>(::madvise(data, bytes, MADV_HUGEPAGE));
 }
 
-// For kernels without MADV_POPULATE_WRITE. An atomic no-change write: the memory may be in use by its owner.
+// Where there is no MADV_POPULATE_WRITE. An atomic no-change write: the memory may be in use by its owner.
 void touch(std::byte* data, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += page_size()) {
     std::atomic_ref<unsigned char>(reinterpret_cast<unsigned char&>(data[at]))
         .fetch_or(0, std::memory_order_relaxed);
   }
 }
+
+Status refused_memory(int error) {
+  if (error != EPERM && error != ENOSYS) return system_error("memfd_create", error);
+  return Status(ErrorCode::system, std::string("this process may make no shared memory (memfd_create: ") +
+                                       std::strerror(error) +
+                                       "): let the container's seccomp profile allow memfd_create");
+}
+
+/// Kernels before Linux 5.14, and sandboxes that know of no such advice.
+bool is_unknown_advice(int error) { return error == EINVAL || error == EPERM || error == ENOSYS; }
 
 // The size of a memory descriptor that nobody can shrink.
 Result<std::size_t> sealed_size(const Fd& fd) {
@@ -65,7 +76,7 @@ std::size_t round_up_to_pages(std::size_t bytes) noexcept {
 
 Result<Fd> make_memory_fd(const char* name, std::size_t bytes) {
   Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return system_error("memfd_create", errno);
+  if (!fd) return refused_memory(errno);
   // Beyond it the kernel would not only refuse but send a signal that ends the process.
   rlimit most{};
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
@@ -90,7 +101,8 @@ Result<Fd> make_memory_fd(const char* name, std::size_t bytes) {
 Status populate(std::byte* data, std::size_t bytes) {
   while (bytes > 0 && ::madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
-    if (errno != EINVAL) return system_error("populating " + std::to_string(bytes) + " bytes", ENOMEM);
+    if (!is_unknown_advice(errno))
+      return system_error("populating " + std::to_string(bytes) + " bytes", ENOMEM);
     touch(data, bytes);
     break;
   }

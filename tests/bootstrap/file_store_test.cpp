@@ -31,6 +31,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr uid_t kOrdinaryUser = 12345;
+
 std::unique_ptr<Store> open_or_die(const std::string& path) {
   auto store = open_file_store(path, kSoon, real_env());
   if (!store.ok()) ADD_FAILURE() << store.status().message();
@@ -152,7 +154,54 @@ TEST(FileStore, FilesOfAnotherUserAreRefused) {
   ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
   const auto store = open_file_store(path, kSoon, real_env());
   EXPECT_EQ(store.status().message(),
-            "the rendezvous file " + path + " belongs to another user; choose another path");
+            "the rendezvous file " + path +
+                " belongs to user 12345, this process to user 0: choose another "
+                "path, or, for ranks of several users, tcp://host:port and a secret");
+}
+
+/// Root may open any file.
+void be_an_ordinary_user() {
+  const uid_t user = geteuid() == 0 ? kOrdinaryUser : geteuid();
+  ASSERT_EQ(setresuid(user, user, user), 0);
+}
+
+TEST(FileStore, FilesThatAnotherUserMadeAreNamedAsSuch) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  TemporaryDirectory directory;
+  ASSERT_EQ(chmod(directory.path().c_str(), 0777), 0);
+  const std::string path = directory.path() + "/store";
+  const auto store = open_or_die(path);
+  testing::run_forked(1, [&](int) {
+    be_an_ordinary_user();
+    EXPECT_EQ(open_file_store(path, kSoon, real_env()).status().message(),
+              "the rendezvous file " + path +
+                  " belongs to user 0, this process to user 12345: choose another path, or, for ranks of "
+                  "several users, tcp://host:port and a secret");
+  });
+}
+
+TEST(FileStore, TheUserMayUseItWhateverTheUmask) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  const mode_t usual = umask(0777);
+  const auto store = open_or_die(path);
+  umask(usual);
+  struct stat facts {};
+  ASSERT_EQ(stat(path.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & ALLPERMS, static_cast<mode_t>(0600));
+}
+
+// As one leaves it who died between making it and giving it its rights.
+TEST(FileStore, AFileThatItsUserMayNotUseIsNamedWithTheWayOut) {
+  TemporaryDirectory directory;
+  ASSERT_EQ(chmod(directory.path().c_str(), 0777), 0);
+  testing::run_forked(1, [&](int) {
+    be_an_ordinary_user();
+    const std::string path = directory.write("store", "");
+    ASSERT_EQ(chmod(path.c_str(), 0), 0);
+    EXPECT_EQ(open_file_store(path, milliseconds(20), real_env()).status().message(),
+              "its own user may not use the rendezvous file " + path + "; remove it, or: chmod 600 " + path);
+  });
 }
 
 // The table does not keep what the file could not take.

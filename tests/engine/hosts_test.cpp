@@ -74,6 +74,21 @@ TEST(Hosts, AllThatAStartWaitsForHasOneDeadline) {
   });
 }
 
+// Two users or containers of one machine count as two hosts, and whoever asks for memory there knows of one.
+TEST(Hosts, WhoAsksForMemoryBetweenThemIsToldWhatParts) {
+  run_forked(1, [](int) {
+    internal::World world;
+    world.transports = "shm";
+    internal::EngineGroup group;
+    group.members.resize(2);
+    group.members[1].host_id = "elsewhere";
+    EXPECT_EQ(
+        internal::make_transport(world, group, {0, 1}, std::chrono::milliseconds(0)).status().message(),
+        "transport shm was asked for, but the ranks cannot share memory: they are on several hosts, or of "
+        "several containers or users; use auto or tcp");
+  });
+}
+
 TEST(Hosts, MemoryInsideAndTcpBetween) {
   const MeetingPlace place;
   run_forked(6, [&](int rank) {

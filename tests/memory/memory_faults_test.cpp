@@ -1,11 +1,22 @@
 // Registered memory when the system refuses: no room for a mapping, no descriptor left.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +27,7 @@
 #include "lib/net/reactor.hpp"
 #include "lockstep/error.hpp"
 #include "lockstep/memory.hpp"
+#include "tests/support/forked.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/no_room.hpp"
 
@@ -136,23 +148,66 @@ TEST(MemoryBeyondTheLimitOnFiles, IsRefused) {
   setrlimit(RLIMIT_FSIZE, &before);
 }
 
+/// From now on this process gets `error` for the system call, where its third argument is `argument` or that
+/// is kAny; as under a container's seccomp profile.
+constexpr std::uint32_t kAny = ~0u;
+void refuse(long call, std::uint32_t argument, unsigned error) {
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, argument, 0, static_cast<std::uint8_t>(argument == kAny ? 0 : 1)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(steps), steps};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+}
+
+TEST(MemoryUnderASeccompProfile, SharedMemoryThatIsForbiddenIsNamedWithTheWayOut) {
+  for (const int error : {EPERM, ENOSYS}) {
+    testing::run_forked(1, [&](int) {
+      refuse(SYS_memfd_create, kAny, static_cast<unsigned>(error));
+      EXPECT_EQ(make_memory_fd("test", page_size()).status().message(),
+                std::string("this process may make no shared memory (memfd_create: ") + std::strerror(error) +
+                    "): let the container's seccomp profile allow memfd_create");
+    });
+  }
+}
+
+// To have the pages at once is advice: without it they are touched.
+TEST(MemoryUnderASeccompProfile, IsPopulatedWithoutTheAdvice) {
+  constexpr std::uint32_t kPopulateWrite = 23;
+  for (const int error : {EPERM, ENOSYS}) {
+    testing::run_forked(1, [&](int) {
+      refuse(SYS_madvise, kPopulateWrite, static_cast<unsigned>(error));
+      auto memory = Mapping::map_private(4 * page_size());
+      ASSERT_TRUE(memory.ok()) << memory.status().message();
+      unsigned char present[4] = {};
+      ASSERT_EQ(mincore(memory->data(), 4 * page_size(), present), 0);
+      for (const unsigned char page : present) EXPECT_EQ(page & 1, 1);
+    });
+  }
+}
+
 TEST(MemoryWithoutDescriptors, IsNamed) {
-  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
   lockstep::free(lockstep::allocate(1));
   Reactor::serving().run_there([] {});  // It has closed its ends of what was fetched before.
-  const testing::NoDescriptorsLeft none;
+  const lockstep::testing::NoDescriptorsLeft none;
   EXPECT_EQ(code_of([] { (void)lockstep::allocate(3 * page_size()); }), ErrorCode::system);
 }
 
 // One number is for the connection, and at most one more for its other end, which is here too.
 TEST(MemoryWithoutDescriptors, AFetchHandsOverAllOrSaysWhatIsMissing) {
-  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
   const std::string service = *descriptor_service_name();
   std::vector<Fd> bells;
   for (std::size_t i = 0; i < kMaxDescriptorsPerKey; ++i) bells.emplace_back(::eventfd(0, EFD_CLOEXEC));
   ASSERT_TRUE(offer_descriptors("test/bells", std::move(bells)).ok());
   for (const int left : {2, 3}) {
-    testing::NoDescriptorsLeft none;
+    lockstep::testing::NoDescriptorsLeft none;
     for (int i = 0; i < left; ++i) none.give_back_one();
     const auto fetched = fetch_descriptors(service, "test/bells", IfAbsent::fail, 20'000);
     ASSERT_FALSE(fetched.ok()) << fetched.value().size() << " of " << kMaxDescriptorsPerKey;
