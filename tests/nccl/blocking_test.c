@@ -56,7 +56,18 @@ static void blocking(int rank, int ranks) {
   CUDA(cudaFree(numbers));
 }
 
+/* Where this is the mode. */
+static void between_hosts(int rank, int ranks) {
+  char host[16];
+  snprintf(host, sizeof host, "%d", rank);
+  setenv("LOCKSTEP_HOST_ID", host, 1);
+  blocking(rank, ranks);
+  unsetenv("LOCKSTEP_HOST_ID");
+}
+
 int main(void) {
   late = mmap(NULL, sizeof *late, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return run_ranks("calls that block", 2, blocking);
+  const int failures = run_ranks("calls that block", 2, blocking);
+  atomic_store(late, 0);
+  return failures + run_ranks("calls that block, between hosts", 2, between_hosts);
 }
