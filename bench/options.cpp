@@ -193,6 +193,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
     options.types = values_by_name(spelled.types, all_types(), "type");
     options.redops = values_by_name(spelled.redops, all_redops(), "operator");
     check_unheeded(options);
+    heed_transport_variable(app, options.transport);
     check_together(options);
     if (options.operations.empty() && !options.list && !options.calibrate && !options.topology &&
         !options.startup)

@@ -1,6 +1,7 @@
 #include "bench/transport_option.hpp"
 
 #include "collectives/make_transport.hpp"
+#include "lib/base/config.hpp"
 
 namespace lockstep::bench {
 
@@ -11,6 +12,12 @@ void add_transport(CLI::App& app, std::string& transport) {
   };
   app.add_option("--transport", transport, "what carries the data")
       ->check(CLI::Validator(problem, internal::transport_choices()));
+}
+
+void heed_transport_variable(const CLI::App& app, std::string& transport) {
+  constexpr const char* kVariable = "LOCKSTEP_TRANSPORTS";
+  if (app.count("--transport") == 0 && internal::config_is_set(kVariable))
+    transport = internal::config_text(kVariable);
 }
 
 }  // namespace lockstep::bench

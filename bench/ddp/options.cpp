@@ -126,6 +126,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       throw CLI::ExtrasError(options.command);
     if (app.count("--link") > 0 && options.hosts == 1)
       throw CLI::ValidationError("--link is the rate between two hosts: add --hosts 2");
+    heed_transport_variable(app, options.transport);
     check_together(options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/support/bounds.hpp"
+#include "tests/support/scoped_variable.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace {
@@ -55,6 +56,15 @@ TEST(LockstepBench, EveryOperationOnForkedRanks) { expect_all_operations_right("
 TEST(LockstepBench, EveryOperationOverTcp) { expect_all_operations_right("--ranks 2 --transport tcp", 2); }
 TEST(LockstepBench, EveryOperationOnThreads) { expect_all_operations_right("--threads 2", 2); }
 TEST(LockstepBench, EveryOperationAlone) { expect_all_operations_right("--ranks 1", 1); }
+
+TEST(LockstepBench, TheVariableSaysTheTransportWhereTheOptionDoesNot) {
+  const lockstep::internal::testing::ScopedVariable tcp("LOCKSTEP_TRANSPORTS", "tcp");
+  const auto transport = [](const std::string& option) {
+    return json_of("all_reduce --ranks 2 -b 8 -e 8 -n 3" + option)["rows"][0]["transport"];
+  };
+  EXPECT_EQ(transport(""), "tcp");
+  EXPECT_EQ(transport(" --transport shm"), "shm");
+}
 
 TEST(LockstepBench, RowsAsPromised) {
   const nlohmann::json document =
