@@ -65,8 +65,8 @@ const std::vector<Floor>& floors() {
       {"bench/host_topology.cpp", {"bench/", "lib/base/", "lib/net/"}},
       {"bench/topology.cpp", {"bench/", "collectives/"}},
       {"bench/traffic.cpp", {"bench/", "collectives/"}},
-      // What may carry it.
-      {"bench/transport_option.cpp", {"bench/", "collectives/"}},
+      // What may carry it, by option or variable.
+      {"bench/transport_option.cpp", {"bench/", "collectives/", "lib/base/"}},
       // Which types an operator is defined for.
       {"bench/sweep.cpp", {"bench/", "lib/reduce/", "lib/base/"}},
       // The limit of descriptors, as lockstep-run raises it.
