@@ -151,7 +151,7 @@ TEST(FileStore, FilesOfAnotherUserAreRefused) {
   TemporaryDirectory directory;
   const std::string path = directory.write("store", "");
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
-  ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  ASSERT_EQ(chown(path.c_str(), kOrdinaryUser, kOrdinaryUser), 0);
   const auto store = open_file_store(path, kSoon, real_env());
   EXPECT_EQ(store.status().message(),
             "the rendezvous file " + path +

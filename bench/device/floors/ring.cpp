@@ -16,9 +16,13 @@ bool arrived(std::uint32_t* word, std::uint32_t wanted) {
   return static_cast<std::int32_t>(std::atomic_ref(*word).load(std::memory_order_acquire) - wanted) >= 0;
 }
 
+void await_on_host(std::uint32_t* word, std::uint32_t wanted) {
+  while (!arrived(word, wanted)) std::this_thread::yield();
+}
+
 void spin_on_host(const void* arguments) {
   const auto& a = *static_cast<const SpinArguments*>(arguments);
-  while (!arrived(a.word, a.wanted)) std::this_thread::yield();
+  await_on_host(a.word, a.wanted);
   std::atomic_ref(*a.word).store(a.wanted + 1, std::memory_order_release);
 }
 
@@ -49,13 +53,13 @@ Status pass_by_kernel_behind_stream(Backend& backend, std::uint32_t* word, std::
 
 Status pass_by_kernel_behind_host(Backend& backend, std::uint32_t* word, std::uint32_t wanted,
                                   DeviceStream stream) {
-  while (!arrived(word, wanted)) std::this_thread::yield();
+  await_on_host(word, wanted);
   LOCKSTEP_RETURN_IF_ERROR(pass_by_kernel(backend, word, wanted, stream));
   return backend.synchronize(stream);
 }
 
 Status pass_by_host(Backend& backend, std::uint32_t* word, std::uint32_t wanted, DeviceStream stream) {
-  while (!arrived(word, wanted)) std::this_thread::yield();
+  await_on_host(word, wanted);
   LOCKSTEP_RETURN_IF_ERROR(backend.write_value(word, wanted + 1, stream));
   return backend.synchronize(stream);
 }
