@@ -107,6 +107,7 @@ PYTHONPATH=$(dirname "$check")/gpu python3 - "$folder" <<'END' >"$folder/log" 2>
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+import measurements
 import runner
 import steps
 from kit import Kit
@@ -125,12 +126,12 @@ def result(step, limit=60):
     options.limit = limit
     return step.run(runner.Runner(kit, options))
 def every():
-    return [steps.test_step(test, about), steps.bench_step("bench", options, []), steps.floors_step(options, about), *steps.nccl_tests_steps(kit, about, [2]),
+    return [steps.test_step(test, about), measurements.bench_step("bench", options, []), measurements.floors_step(options, about), *steps.nccl_tests_steps(kit, about, [2]),
             steps.training_step(kit, "digits-device", [], bool), steps.torch_step(about)]
 for step in every():
     cut = result(step, 0.3)
     assert cut.status == "unmeasured" and "the time was over" in cut.why, (cut.name, cut.status, cut.why)
-steps.TEST_SECONDS = steps.BENCH_SECONDS = steps.TORCH_SECONDS = 2  # The first two have to come to a line.
+steps.TEST_SECONDS = measurements.BENCH_SECONDS = steps.BENCH_SECONDS = steps.TORCH_SECONDS = 2  # The first two have to come to a line.
 for number, step in enumerate(every()):
     ended = result(step)
     assert ended.status == "failed" and (number > 1 or "in A.Test" in ended.why), (ended.name, ended.status, ended.why)
@@ -155,8 +156,8 @@ assert broken.status == "failed" and "KeyError" in broken.why, (broken.status, b
 # A communicator that could not be made is no gap in the measurements.
 (folder / "bin/lockstep-bench").write_text("#!/bin/sh\nwhile [ \"$1\" != --json ]; do shift; done\n"
     "echo '{\"notes\": [\"unmeasured: lockstep: no way\"], \"rows\": []}' >\"$2\"\n")
-steps.BENCH_SECONDS = 20
-refused = result(steps.bench_step("bench", options, []))
+measurements.BENCH_SECONDS = 20
+refused = result(measurements.bench_step("bench", options, []))
 assert refused.status == "failed" and refused.why == "unmeasured: lockstep: no way", (refused.status, refused.why)
 END
 

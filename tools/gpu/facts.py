@@ -67,7 +67,7 @@ def describe(kit, options):
     return {"date": time.strftime("%Y-%m-%d %H:%M"), "commit": kit.commit, "device": options.device, "gpu": here,
             "machine": {"processor": processor(), "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(),
                         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)},
-            "torch": torch_version() or None, "compute_sanitizer": sanitizer(),
+            "torch": torch_version() or None, "compute_sanitizer": sanitizer(), "mps_control": shutil.which("nvidia-cuda-mps-control"),
             "nccl": [f"{where}: {path}" for where, path in libraries_of_nccl(options)]}
 
 

@@ -4,6 +4,7 @@ import re
 import textwrap
 
 from goals import copy_share, size_name
+from measurements import UNDER_MPS
 
 HOPS = {"host": "host", "stream": "stream", "kernel_behind_host": "host, then a kernel", "kernel_behind_stream": "stream, then a kernel", "kernel": "kernel"}
 NOT_CACHED = 128 << 20  # From here on no cache of a GPU holds what is copied.
@@ -18,7 +19,7 @@ def number(value, digits=1):
     return value if isinstance(value, str) else f"{value:,.{digits}f}"
 
 
-def floors_section(step):
+def floors_section(step, under_mps=None):
     lines = ["## Floors"]
     if step["status"] != "passed":
         return lines + [f"unmeasured: {step['why'] or step['status']}"]
@@ -34,9 +35,21 @@ def floors_section(step):
     lines += ["", "A token handed on by processes that share a device, microseconds a hop, by who waits for it, and with a kernel behind each wait. "
               "It lies in pinned memory of the host: device_sync, whose flags lie in device memory, has no floor here. "
               "Start: until the last of them has the device, milliseconds.", ""]
-    rows = [[hop["ranks"]] + [number(hop.get(way, "unmeasured"), 2) for way in HOPS] + [number(hop.get("start_ms", "unmeasured"), 0)]
-            for hop in floors["hop_us"]]
+    rows = hop_rows(floors, "")
+    if under_mps and under_mps["status"] == "passed":
+        rows += hop_rows(under_mps["data"], UNDER_MPS)
     return lines + table(["ranks", *HOPS.values(), "start ms"], rows)
+
+
+def hop_rows(floors, where):
+    return [[f"{hop['ranks']}{where}"] + [number(hop.get(way, "unmeasured"), 2) for way in HOPS] + [number(hop.get("start_ms", "unmeasured"), 0)]
+            for hop in floors["hop_us"]]
+
+
+def mode_of(step):
+    """As the library said it, in "lockstep 0.1.0, stream_sync: ..."."""
+    found = re.search(r"\b(host|stream|device)_sync\b", " ".join(step["data"]["notes"]))
+    return found[0] if found else ""
 
 
 def all_reduce_section(steps, floors):
@@ -46,16 +59,17 @@ def all_reduce_section(steps, floors):
     for step in steps:
         if not re.match(r"all_reduce registered", step["name"]):
             continue
+        ranks = step["name"].split(", ", 1)[1]
         if step["status"] != "passed":
-            rows.append([step["name"].split(", ")[1], "", "unmeasured", "", "", ""])
+            rows.append([ranks, "", "", "unmeasured", "", "", ""])
             continue
         for row in step["data"]["rows"]:
             if not row["in_place"]:
                 continue
             measured = copy_share(floors, row) if row["bytes"] >= NOT_CACHED else None
             share = f"{100 * measured:.0f} %" if measured else ""
-            rows.append([row["ranks"], size_name(row["bytes"]), number(row["time_us"]), number(row["p99_us"]), number(row["busbw_gbs"], 2), share])
-    return lines + table(["ranks", "bytes", "us", "p99 us", "busbw GB/s", "of the copy rate"], rows)
+            rows.append([ranks, mode_of(step), size_name(row["bytes"]), number(row["time_us"]), number(row["p99_us"]), number(row["busbw_gbs"], 2), share])
+    return lines + table(["ranks", "mode", "bytes", "us", "p99 us", "busbw GB/s", "of the copy rate"], rows)
 
 
 def floor_rows(floors):
@@ -71,7 +85,7 @@ def latency_section(steps, floors, heading, kind):
     lines = [f"## {heading}", "all_reduce in place, microseconds, median (99th percentile)", ""]
     rows, sizes = [], [8, 512, 4096, 32768]
     for step in steps:
-        match = re.match(kind + r" (\w+), (\d+) ranks", step["name"])
+        match = re.match(kind + r" (\w+), (.+)", step["name"])
         if not match:
             continue
         times = {row["bytes"]: row for row in (step["data"] or {"rows": []})["rows"] if row["in_place"]} if step["status"] == "passed" else {}
@@ -109,7 +123,7 @@ def markdown(document):
     if "floors" in by_name:
         lines += goals_section(document["goals"]) + [""]
         floors = by_name["floors"]["data"]
-        for section in (floors_section(by_name["floors"]), all_reduce_section(steps, floors), latency_section(steps, floors, "Small messages by mode", "latency"),
+        for section in (floors_section(by_name["floors"], by_name.get("floors" + UNDER_MPS)), all_reduce_section(steps, floors), latency_section(steps, floors, "Small messages by mode", "latency"),
                         latency_section(steps, floors, "Calls replayed from a graph", "graph replay"), beside_section(steps)):
             lines += section + [""]
     lines += ["## Steps"] + table(["step", "result", "s", "why"],

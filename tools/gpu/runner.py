@@ -61,9 +61,19 @@ class Runner:
         self.held = hold_devices() if options.device == "cuda" else []
         self.mode, self.where_it_hung = None, ""  # Of the step that runs.
         self.hangs = collections.Counter()  # By mode.
+        self.more = {}
 
     def elapsed(self):
         return time.monotonic() - self.began
+
+    @contextlib.contextmanager
+    def more_environment(self, variables):
+        """For all that is run meanwhile."""
+        self.more = variables
+        try:
+            yield
+        finally:
+            self.more = {}
 
     def run(self, command, seconds, environment=None):
         """Standard output and error together; USUAL where the caller has set nothing else, and None takes a variable away.
@@ -71,7 +81,7 @@ class Runner:
         left = self.limit - self.elapsed()
         if left < LEAST_SECONDS:
             raise OutOfTime()
-        wanted = {**USUAL, **os.environ, **self.kit.environment, "LOCKSTEP_DEVICE_BACKEND": self.device, **(environment or {})}
+        wanted = {**USUAL, **os.environ, **self.kit.environment, "LOCKSTEP_DEVICE_BACKEND": self.device, **self.more, **(environment or {})}
         everything = {name: value for name, value in wanted.items() if value is not None}
         began = time.monotonic()
         process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

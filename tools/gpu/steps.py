@@ -1,85 +1,31 @@
 """What is run, in the order of its worth: when time runs out, the rest is unmeasured."""
-import json
 import re
 import shutil
 import sys
-import tempfile
-import traceback
-from pathlib import Path
 
-import facts
+from measurements import BENCH_SECONDS, MODES, goal_steps, latency_steps, library_steps, mps_steps
 from options import HERE
-from runner import TOOK_TOO_LONG, OutOfTime
+from runner import TOOK_TOO_LONG
+from step import Result, Step, too_long, unmeasured
 
 TEST_SECONDS = 90
 # Thousands of operations, each of which may cost time slices.
 LONG_TEST_SECONDS = {f"device_{part}_{mode}_test": 180 for part in ("operations", "matrix") for mode in ("stream_sync", "host_sync")}
-BENCH_SECONDS = 60
 TORCH_SECONDS = 120  # Each of its processes imports PyTorch, and loads its kernels.
 # A wait that hangs names what it waits for, before the program is ended; and a test whose rank has failed goes on to the next.
 # Processes stay from case to case: each takes a second to make its context, and all take turns at that.
 PATIENCE = {"LOCKSTEP_TIMEOUT": "45s", "TEST_CREW": "1"}
 SPARE_SECONDS = 15
-BENCH_PATIENCE = {"LOCKSTEP_TIMEOUT": "20s"}
-MOST_HANGS = 2  # After so many in one mode nothing more of it is tried.
-WRONG_DATA = 3  # lockstep-bench's exit status
-MODES = ["host_sync", "stream_sync", "device_sync"]
 # Those with kernels that wait. They have no memory shared in a block, at which racecheck looks.
 SANITIZED = ["device_messages_device_sync_test", "device_sync_test", "device_graph_device_sync_test", "nccl_groups_device_sync_test"]
 NOT_SANITIZED = "*Killed*"  # The tool takes a process that a test ends for one that has failed.
-GRAPH_MODES = ["stream_sync", "device_sync"]
 BASIC = ["gpu_test", "gpu_processes_test"]  # Where these fail no figure means anything.
 FORCED = re.compile(r"_device_sync_test$")  # Between processes of one GPU, where a kernel that waits may cost a time slice.
-MIB = 1 << 20
-ROOMY_MIB = 60_000  # Eight ranks on it have buffers of 1 GiB.
-
-
-class Result:
-    def __init__(self, name, status, why="", data=None, seconds=0.0):
-        self.name, self.status, self.why, self.data, self.seconds = name, status, why, data, seconds
-
-    def as_json(self):
-        return {"name": self.name, "status": self.status, "seconds": round(self.seconds, 2), "why": self.why, "data": self.data}
-
-
-class Step:
-    """`body(runner)` gives a Result. A line is printed for each. `mode`: in which its ranks wait for one another, where it is said."""
-
-    def __init__(self, name, body, mode=None):
-        self.name, self.body, self.mode = name, body, mode
-
-    def run(self, runner):
-        began, runner.mode, runner.where_it_hung = runner.elapsed(), self.mode, ""
-        result = self.outcome(runner)
-        result.why = "\n".join(filter(None, [runner.where_it_hung, result.why]))
-        result.name, result.seconds = self.name, runner.elapsed() - began
-        print(f"{result.status:>10}  {self.name}  ({result.seconds:.1f} s)" + (f": {result.why.splitlines()[-1]}" if result.why else ""), flush=True)
-        return result
-
-    def outcome(self, runner):
-        if self.mode and runner.hangs[self.mode] >= MOST_HANGS:
-            return Result(self.name, "unmeasured", f"not tried: {MOST_HANGS} programs hung in mode {self.mode}")
-        try:
-            return self.body(runner)
-        except OutOfTime as over:
-            return Result(self.name, "unmeasured", str(over) or "the time was over")
-        except Exception:  # pylint: disable=broad-exception-caught  # What is measured already must not be lost.
-            return Result(self.name, "failed", traceback.format_exc())
-
-
-def unmeasured(name, why):
-    return Step(name, lambda runner: Result(name, "unmeasured", why))
 
 
 def skipped_tests(output):
     """Of a GoogleTest program, which names each of them twice."""
     return list(dict.fromkeys(re.findall(r"^\[  SKIPPED \] (\w[\w/]*\.[\w/]+)", output, re.MULTILINE)))
-
-
-def too_long(outcome):
-    """A hang: where, and the last that was said."""
-    began = re.findall(r"^\[ RUN      \] (\S+)", outcome.output, re.MULTILINE)
-    return f"{outcome.tail()}\nended after {outcome.seconds:.0f} s" + (f" in {began[-1]}" if began else "")
 
 
 def judge_test(outcome, must_run=False):
@@ -149,81 +95,6 @@ def sanitizer_step(about, tool, test):
 def sanitizer_steps(kit, about):
     tests = {test["name"]: test for test in kit.tests}
     return [sanitizer_step(about, tool, tests[name]) for tool in ("memcheck", "synccheck") for name in SANITIZED if name in tests]
-
-
-def sizes(options, about):
-    """Of the goals the first and the last, which come by factors of eight; of the floors the last, which come by factors of four from
-    1 MiB. On a GPU the last is the same."""
-    if options.device != "cuda":
-        return "16", "4M", 16 * MIB
-    total = re.match(r"(\d+) MiB", about["gpu"]["memory.total"]) if about["gpu"] else None
-    roomy = total is not None and int(total[1]) >= ROOMY_MIB
-    return ("8", "1G", 1024 * MIB) if roomy else ("16", "256M", 256 * MIB)
-
-
-def floors_step(options, about):
-    def body(runner):
-        most = sizes(options, about)[2]
-        outcome = runner.run([runner.kit.program("lockstep-device-floors"), most] + options.ranks, BENCH_SECONDS)
-        start = outcome.output.find("{")
-        if outcome.status != 0 or start < 0:
-            return Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
-        return Result("", "passed", data=json.loads(outcome.output[start:outcome.output.rindex("}") + 1]))
-    return Step("floors", body)
-
-
-def bench_step(name, options, arguments, environment=None):
-    """Rows of lockstep-bench, right in every element."""
-    def body(runner):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "rows.json"
-            command = [runner.kit.program("lockstep-bench"), "--device", options.device, "--json", path] + arguments
-            outcome = runner.run(command, BENCH_SECONDS, {**BENCH_PATIENCE, **(environment or {})})
-            if outcome.status == WRONG_DATA:
-                return Result("", "failed", "wrong data: " + outcome.tail())
-            if outcome.status == TOOK_TOO_LONG:
-                return Result("", "failed", too_long(outcome))
-            if "cannot replay" in outcome.output:
-                return Result("", "unmeasured", "no call can be captured here: several processes share the GPU without MPS")
-            if not path.exists():
-                return Result("", "failed", f"status {outcome.status}: {outcome.tail(4)}")
-            rows = json.loads(path.read_text(encoding="utf-8"))
-            refused = next((note for note in rows["notes"] if note.startswith("unmeasured: lockstep: ")), None)
-            return Result("", "failed" if refused else "passed", refused or "", rows)
-    return Step(name, body, (environment or {}).get("LOCKSTEP_DEVICE_MODE"))
-
-
-def few(ranks):
-    return ["--ranks", str(ranks), "-n", "20", "-w", "3"]
-
-
-def goal_steps(options, about):
-    """What goals.py judges."""
-    first, last, _ = sizes(options, about)
-    arguments = ["all_reduce", "-b", first, "-e", last, "-f", "8", "--registered"]
-    return [floors_step(options, about)] + [bench_step(f"all_reduce registered, {ranks} ranks", options, arguments + few(ranks)) for ranks in options.ranks]
-
-
-def latency_steps(options, ranks):
-    arguments = ["all_reduce", "-b", "8", "-f", "8"] + few(ranks)
-    return ([bench_step(f"latency {mode}, {ranks} ranks", options, arguments + ["-e", "64K"], {"LOCKSTEP_DEVICE_MODE": mode}) for mode in MODES]
-            + [bench_step(f"graph replay {mode}, {ranks} ranks", options, arguments + ["-e", "1M", "--graph"], {"LOCKSTEP_DEVICE_MODE": mode}) for mode in GRAPH_MODES])
-
-
-def bench_steps(options, about):
-    nccl = [path for _, path in facts.libraries_of_nccl(options)] if about["gpu"] else []
-    beside = [word for path in nccl[:1] for word in ("--lib", str(path), "--lib-apart")]
-    # NCCL from 2.30 lets several ranks on one GPU in when asked to.
-    ask = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_SOCKET_IFNAME": "lo"}
-    steps = []
-    ranks = ["--ranks", str(options.ranks[0]), "-n", "10", "-w", "2"]
-    steps.append(bench_step("every operation", options, ["all", "-b", "4K", "-e", "1M", "-f", "256"] + ranks))
-    steps.append(bench_step("every type and operator", options, ["all_reduce", "reduce_scatter", "-b", "4001", "-e", "4001", "-d", "all", "-o", "all"] + ranks))
-    if beside:
-        steps.append(bench_step("beside NCCL", options, ["all_reduce", "all_gather", "-b", "8", "-e", "64M", "-f", "64"] + ranks + beside, ask))
-    else:
-        steps.append(unmeasured("beside NCCL", "no GPU" if not about["gpu"] else "no libnccl.so.2 was found"))
-    return steps
 
 
 def nccl_tests_steps(kit, about, ranks):
@@ -299,7 +170,7 @@ def plan(kit, options, about):
     nccl_tests = nccl_tests_steps(kit, about, options.ranks)
     of_first = -(-len(nccl_tests) // len(options.ranks))
     sanitizers = sanitizer_steps(kit, about)
-    return (tests(lambda name: name in BASIC) + goal_steps(options, about) + latency_steps(options, first) + bench_steps(options, about)
-            + [torch_step(about)] + training_steps(kit) + nccl_tests[:of_first] + sanitizers[:1]
-            + tests(lambda name: name in usual - forced) + [step for ranks in more for step in latency_steps(options, ranks)]
+    return (tests(lambda name: name in BASIC) + goal_steps(options, about) + latency_steps(options, first) + latency_steps(options, first, "threads")
+            + mps_steps(options, about) + library_steps(options, about) + [torch_step(about)] + training_steps(kit) + nccl_tests[:of_first] + sanitizers[:1]
+            + tests(lambda name: name in usual - forced) + [step for ranks in more for kind in ("ranks", "threads") for step in latency_steps(options, ranks, kind)]
             + tests(lambda name: name in forced) + sanitizers[1:] + tests(lambda name: name in LONG_TEST_SECONDS) + nccl_tests[of_first:])

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPage = 4096;
 // A hop by time slices may cost 2 ms: eight ranks' rounds must end in seconds.
-constexpr int kRounds = 100;
+constexpr int kRounds = 40;
 constexpr Waiting kWays[] = {Waiting::host, Waiting::stream, Waiting::kernel_behind_host,
                              Waiting::kernel_behind_stream, Waiting::kernel};
 
