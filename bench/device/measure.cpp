@@ -100,10 +100,10 @@ class Run {
 }  // namespace
 
 void measure_on_device(std::span<const std::unique_ptr<Contender>> contenders, int rank, int world,
-                       Board& board, const Options& options,
+                       Board& board, const Options& options, Clock clock,
                        const std::function<void(const DeviceRow&)>& report) {
   const DeviceBuffer first(options.max_bytes), second(options.max_bytes);
-  const Stopwatch watch;
+  const Stopwatch watch(clock);
   DeviceCheck check(watch.stream());
   if (options.registered) {
     for (const auto& contender : contenders) {

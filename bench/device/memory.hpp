@@ -1,9 +1,8 @@
-// Device memory, and the time between two points of a stream.
+// Device memory.
 #pragma once
 
 #include <cstddef>
 #include <span>
-#include <utility>
 
 #include "lockstep/device.hpp"
 #include "lockstep/device_runtime.hpp"
@@ -38,36 +37,5 @@ inline void download(std::span<std::byte> to, const void* from, Stream stream) {
   if (!to.empty()) device::copy(to.data(), from, to.size(), stream);
   device::synchronize(stream);
 }
-
-/// A stream, and the events between which a call is timed.
-class Stopwatch {
- public:
-  Stopwatch()
-      : stream_(device::create_stream()),
-        start_(device::create_timed_event()),
-        end_(device::create_timed_event()) {}
-  ~Stopwatch() {
-    device::destroy_event(start_);
-    device::destroy_event(end_);
-    device::destroy_stream(stream_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  Stream stream() const { return stream_; }
-
-  /// Microseconds that the stream takes for what `enqueue` puts into it.
-  template <typename Enqueue>
-  double time(Enqueue&& enqueue) const {
-    device::record(start_, stream_);
-    std::forward<Enqueue>(enqueue)();
-    device::record(end_, stream_);
-    device::synchronize(stream_);
-    return device::elapsed_us(start_, end_);
-  }
-
- private:
-  Stream stream_;
-  device::Event start_, end_;
-};
 
 }  // namespace lockstep::bench

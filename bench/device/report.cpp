@@ -16,15 +16,17 @@ void DeviceReport::note(const std::string& line) {
 }
 
 void DeviceReport::heading(const Operation& operation) {
-  *table_
-      << "# " << operation.name << ": " << world_ << " ranks, device " << device_["name"].get<std::string>()
-      << " (" << device_["backend"].get<std::string>() << "), "
-      << (options_.registered ? "registered" : "plain")
-      << " buffers; time: between two events around the call, median over iterations of the slowest rank\n"
-      << format("#%46s %31s %31s %19s\n", "", "out-of-place", "in-place", "99th percentile") << "#"
-      << row_heading().names << timing_heading().names << timing_heading().names
-      << format(" %9s %9s  %s\n", "out", "in", "library") << "#" << row_heading().units
-      << timing_heading().units << timing_heading().units << format(" %9s %9s\n", "(us)", "(us)");
+  *table_ << "# " << operation.name << ": " << world_ << " ranks, device "
+          << device_["name"].get<std::string>() << " (" << device_["backend"].get<std::string>() << "), "
+          << (options_.registered ? "registered" : "plain") << " buffers; time: "
+          << (device_["clock"] == name_of(Clock::host)
+                  ? "by the host's clock, from the call to its end on the stream"
+                  : "between two events around the call")
+          << ", median over iterations of the slowest rank\n"
+          << format("#%46s %31s %31s %19s\n", "", "out-of-place", "in-place", "99th percentile") << "#"
+          << row_heading().names << timing_heading().names << timing_heading().names
+          << format(" %9s %9s  %s\n", "out", "in", "library") << "#" << row_heading().units
+          << timing_heading().units << timing_heading().units << format(" %9s %9s\n", "(us)", "(us)");
 }
 
 void DeviceReport::add(const DeviceRow& measured) {

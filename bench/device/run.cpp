@@ -39,6 +39,12 @@ Made make_on_all(Board& board, const std::string& name, Make make) {
 /// Ranks of one host take its devices in turn: more ranks than devices share them.
 int device_of(int rank) { return rank % device::count(); }
 
+Clock clock_for(const Options& options, const device::Properties& facts, int ranks) {
+  const bool take_turns =
+      options.threads == 0 && ranks > device::count() && !facts.kernels_of_processes_overlap;
+  return take_turns ? Clock::host : Clock::events;
+}
+
 }  // namespace
 
 void choose_backend(const Options& options) { setenv("LOCKSTEP_DEVICE_BACKEND", options.device.c_str(), 1); }
@@ -47,13 +53,15 @@ std::uint64_t run_on_device(const Options& options, Communicator& communicator, 
   const int rank = communicator.rank();
   device::select(device_of(rank));
   const device::Properties facts = device::properties(device::selected());
+  const Clock clock = clock_for(options, facts, communicator.size());
   std::ostream* table = rank == 0 && options.json != "-" ? &std::cout : nullptr;
   DeviceReport report(options, communicator.size(),
                       {{"backend", facts.backend},
                        {"name", facts.name},
                        {"memory_bytes", facts.memory_bytes},
                        {"compute_capability", facts.compute_capability},
-                       {"devices", device::count()}},
+                       {"devices", device::count()},
+                       {"clock", name_of(clock)}},
                       table);
   std::vector<std::unique_ptr<Contender>> contenders;
   const auto enter = [&](Made made) {
@@ -66,7 +74,7 @@ std::uint64_t run_on_device(const Options& options, Communicator& communicator, 
   }
   if (contenders.empty()) throw std::runtime_error("nothing could be measured, see above");
   std::uint64_t wrong = 0;
-  measure_on_device(contenders, rank, communicator.size(), board, options, [&](const DeviceRow& row) {
+  measure_on_device(contenders, rank, communicator.size(), board, options, clock, [&](const DeviceRow& row) {
     for (const auto& timing : {row.row.out_of_place, row.row.in_place}) wrong += timing ? timing->wrong : 0;
     report.add(row);
   });

@@ -42,7 +42,7 @@ Status enqueue_alone(Backend& backend, const Call& call, DeviceStream stream) {
 
 Result<const Algorithm*> CallRunner::choose(const Call& call, const Shape& shape,
                                             std::optional<WindowUse>& use, Buffers& buffers) const {
-  auto selection = choose_for_device(call.facts, shape, kernels_wait());
+  auto selection = choose_for_device(call.facts, shape, ground());
   if (!selection.ok()) return selection.status();
   if (selection->registered != nullptr && windows_ != nullptr) use = windows_->find(call);
   if (use) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "collectives/device/device_choice.hpp"
 #include "collectives/device/device_windows.hpp"
 #include "collectives/device/write_guard.hpp"
 #include "collectives/engine/buffers.hpp"
@@ -42,8 +43,7 @@ class CallRunner {
   Result<const Algorithm*> choose(const Call& call, const Shape& shape, std::optional<WindowUse>& use,
                                   Buffers& buffers) const;
   WriteGuard* guard() const { return guard_; }
-  /// For one another.
-  virtual bool kernels_wait() const { return false; }
+  virtual DeviceGround ground() const = 0;
 
  private:
   const DeviceWindows* windows_ = nullptr;

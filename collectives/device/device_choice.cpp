@@ -37,7 +37,11 @@ const Algorithm* staged_row(const Shape& shape, std::uint64_t bytes) {
   return row(shape, Medium::domain_staged, shape.collective == Collective::barrier ? "flags" : "direct");
 }
 
-const Algorithm* registered_row(const CallFacts& facts, const Shape& shape, std::uint64_t bytes) {
+const Algorithm* registered_row(const CallFacts& facts, const Shape& shape, std::uint64_t bytes,
+                                bool take_turns) {
+  // Staging takes the turns of all ranks, whatever the size.
+  if (take_turns && facts.collective == Collective::all_reduce)
+    return row(shape, Medium::domain_registered, "alone");
   const bool counts_differ =
       facts.collective == Collective::all_gather_v || facts.collective == Collective::reduce_scatter_v;
   if (bytes < kOfferBytes && !counts_differ) return nullptr;
@@ -60,7 +64,7 @@ Result<Selection> forced_choice(const Algorithm& forced, const Shape& shape) {
 
 }  // namespace
 
-Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, bool kernels_wait) {
+Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, DeviceGround ground) {
   if (facts.algorithm > 0) return forced_choice(algorithms()[facts.algorithm - 1u], shape);
   Selection selection;
   if (passes_as_messages(facts.collective)) {
@@ -68,10 +72,10 @@ Result<Selection> choose_for_device(const CallFacts& facts, const Shape& shape, 
     return selection;
   }
   const std::uint64_t bytes = call_bytes(facts, shape.counts);
-  if (kernels_wait && goes_round(facts, shape, bytes))
+  if (ground.kernels_wait && goes_round(facts, shape, bytes))
     selection.staged = row(shape, Medium::domain_staged, "pull_ring");
   if (selection.staged == nullptr) selection.staged = staged_row(shape, bytes);
-  selection.registered = registered_row(facts, shape, bytes);
+  selection.registered = registered_row(facts, shape, bytes, ground.take_turns);
   if (selection.staged != nullptr) return selection;
   return Status(ErrorCode::not_supported, "the staging area is too small for " + std::to_string(shape.world) +
                                               " ranks: raise LOCKSTEP_DEVICE_STAGING");

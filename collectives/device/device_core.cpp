@@ -190,7 +190,7 @@ Result<std::vector<SegmentRef>> DeviceCore::exchange_staging(const Status& enter
 }
 
 Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options) {
-  steps_ = std::make_unique<DeviceSteps>(backend_, device_, stream_, *buffers_);
+  steps_ = std::make_unique<DeviceSteps>(backend_, device_, stream_, *buffers_, decision_.take_turns);
   const EngineGroup& group = near_->engine().group();
   MessageAreas messages;
   messages.bytes = message_area_bytes(decision_.staging_bytes);
@@ -273,7 +273,8 @@ Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
     capturer_ = sync_runner_.get();
     if (capturer_->carries_messages()) carrier_ = capturer_;
   }
-  if (streams_wait) stream_runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams));
+  if (streams_wait)
+    stream_runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams), decision_.take_turns);
   runner_ = streams_wait ? static_cast<CallRunner*>(stream_runner_.get()) : sync_runner_.get();
   return {};
 }

@@ -116,16 +116,19 @@ std::string obstacle(const std::vector<DeviceFacts>& facts, const EngineGroup& g
 }
 
 /// What is right for these devices. Whether they reach each other's memory is no question: every mode needs
-/// it. Of processes that take turns the streams wait: that costs no time slice (measured: 5 to 8 us a hop on
-/// an H100, where a kernel that waits costs 2 to 9 ms), and a program that blocks inside the driver keeps no
-/// thread from its work, as it does in host_sync.
+/// it. Of processes that share a GPU the streams wait where kernels cannot: that costs no time slice
+/// (measured: 5 to 8 us a hop on an H100, where a kernel that waits costs 2 to 9 ms) and no multiprocessor,
+/// and a program that blocks inside the driver keeps no thread from its work, as it does in host_sync.
 ModeDecision best_mode(const std::vector<DeviceFacts>& facts, const EngineGroup& group,
                        const std::string& slices) {
   const std::string why_not = obstacle(facts, group, slices);
+  const bool is_shared = !sharing(facts, [](auto, auto) { return true; }).empty();
   if (why_not.empty())
-    return {DeviceMode::device_sync, "kernels of all ranks run at the same time; not measured yet"};
-  const bool take_turns = !slices.empty() && threads_on_one(facts, group).empty();
-  const bool streams = take_turns && facts.size() <= sync::kMaxPhaseRanks;
+    return {DeviceMode::device_sync, std::string("kernels of all ranks run at the same time") +
+                                         (is_shared ? "" : "; not measured yet")};
+  const bool on_host = slices.empty() && facts.front().is_host_backend != 0;
+  const bool streams =
+      !on_host && threads_on_one(facts, group).empty() && facts.size() <= sync::kMaxPhaseRanks;
   return {streams ? DeviceMode::stream_sync : DeviceMode::host_sync, why_not};
 }
 
@@ -196,6 +199,7 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   const std::string slices = time_slices(facts, group);
   ModeDecision decision = best_mode(facts, group, slices);
   decision.devices_are_shared = !sharing(facts, [](auto, auto) { return true; }).empty();
+  decision.take_turns = !slices.empty() && ranks_on(facts, facts.front()) == facts.size();
   decision.kernels_may_wait = slices.empty() && facts.size() <= sync::kMaxPhaseRanks;
   decision.packet_blocks = packet_blocks(facts);
   decision.staging_bytes = std::min_element(facts.begin(), facts.end(), [](const auto& a, const auto& b) {

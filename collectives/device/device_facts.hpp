@@ -33,6 +33,8 @@ struct ModeDecision {
   std::string reason;               ///< "ranks 0 and 1 share a GPU without MPS"
   std::uint64_t staging_bytes = 0;  ///< Equal on all ranks: the least.
   bool devices_are_shared = false;  ///< By two ranks at least.
+  /// All ranks work on one device, on which their kernels run one process after the other.
+  bool take_turns = false;
   /// All ranks' kernels run at the same time, so that one may wait for another: calls can be captured.
   bool kernels_may_wait = false;
   int packet_blocks = sync::kMaxPacketBlocks;  ///< The most of a packet kernel, on any rank.

@@ -23,9 +23,10 @@ Status enqueue_step(Backend& backend, DeviceStream stream, const Program& progra
 /// on the host, so that no stream ever waits for another rank.
 class DeviceSteps final : public DomainMemory {
  public:
-  /// All outlive it. `stream` is of `device`.
-  DeviceSteps(Backend& backend, int device, DeviceStream stream, const SharedBuffers& buffers)
-      : backend_(backend), device_(device), stream_(stream), buffers_(buffers) {}
+  /// All outlive it. `stream` is of `device`. `take_turns`: as in ModeDecision.
+  DeviceSteps(Backend& backend, int device, DeviceStream stream, const SharedBuffers& buffers,
+              bool take_turns)
+      : backend_(backend), device_(device), stream_(stream), buffers_(buffers), take_turns_(take_turns) {}
   /// Null: there are no peers, or too many for it.
   void set_guard(std::unique_ptr<WriteGuard> guard) { guard_ = std::move(guard); }
   WriteGuard* guard() { return guard_.get(); }
@@ -41,7 +42,7 @@ class DeviceSteps final : public DomainMemory {
     return buffers_.find(pointer, bytes);
   }
   Result<Selection> choose(const CallFacts& facts, const Shape& shape) override {
-    return choose_for_device(facts, shape);
+    return choose_for_device(facts, shape, {.take_turns = take_turns_});
   }
 
  private:
@@ -49,6 +50,7 @@ class DeviceSteps final : public DomainMemory {
   const int device_;
   const DeviceStream stream_;
   const SharedBuffers& buffers_;
+  const bool take_turns_;
   std::unique_ptr<WriteGuard> guard_;
   Nanos end_ = kForever;
 };

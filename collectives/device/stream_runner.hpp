@@ -34,13 +34,15 @@ constexpr std::size_t word_bytes(int world) {
 
 class StreamRunner final : public CallRunner {
  public:
-  /// `backend` outlives it.
-  StreamRunner(Backend& backend, StreamAreas areas) : backend_(backend), areas_(std::move(areas)) {}
+  /// `backend` outlives it. `take_turns`: as in ModeDecision.
+  StreamRunner(Backend& backend, StreamAreas areas, bool take_turns)
+      : backend_(backend), areas_(std::move(areas)), take_turns_(take_turns) {}
 
   Status enqueue(const Call& call, DeviceStream stream) override;
   Status let_pass(DeviceStream stream) override;
 
  private:
+  DeviceGround ground() const override { return {.take_turns = take_turns_}; }
   Status enqueue_phase(const Step& step, DeviceStream stream);
   std::uint32_t* word(int owner, int writer) const {
     return reinterpret_cast<std::uint32_t*>(areas_.words[static_cast<std::size_t>(owner)] +
@@ -49,6 +51,7 @@ class StreamRunner final : public CallRunner {
 
   Backend& backend_;
   const StreamAreas areas_;
+  const bool take_turns_;
   ProgramCache programs_;
   Shape shape_;
   std::vector<std::byte*> halves_;  ///< Of the members' staging areas, those of the current call.

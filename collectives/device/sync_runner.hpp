@@ -59,7 +59,7 @@ class SyncRunner final : public CallRunner {
   void note_left(int member);
 
  private:
-  bool kernels_wait() const override { return true; }
+  DeviceGround ground() const override { return {.kernels_wait = true}; }
   SyncRunner(Backend& backend, SyncAreas areas, bool opens)
       : backend_(backend), areas_(std::move(areas)), opens_(opens) {}
   Status enqueue_packets(sync::PacketArguments packets, const Call& call, DeviceStream stream);

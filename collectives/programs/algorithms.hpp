@@ -63,6 +63,7 @@ Program barrier_flags(const Shape& shape);
 
 // In a domain, on registered memory.
 Program all_reduce_fused(const Shape& shape);
+Program all_reduce_alone(const Shape& shape);
 Program reduce_registered(const Shape& shape);
 Program broadcast_registered(const Shape& shape);
 Program scatter_registered(const Shape& shape);

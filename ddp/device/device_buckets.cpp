@@ -15,7 +15,7 @@ DeviceBlock::DeviceBlock(Backend& backend, DeviceCommunicator& communicator,
   if (total == 0) return;
   block_ = static_cast<std::byte*>(allocate_device(total, communicator.device()));
   backend.fill(block_, 0, total, stream).throw_if_error();
-  communicator.register_buffer(block_, total);
+  communicator.register_window(block_, total, true);
   communicator_ = &communicator;
   std::byte* next = block_;
   for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -11,7 +11,8 @@
 
 namespace lockstep::internal {
 
-/// One block, cut into parts that begin on pages; registered with the communicator, zeroed.
+/// One block, cut into parts that begin on pages; a window of the communicator, zeroed. All ranks make the
+/// same blocks in the same order, and every collective names the same part on all.
 class DeviceBlock {
  public:
   DeviceBlock() = default;

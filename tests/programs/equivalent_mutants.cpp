@@ -91,15 +91,28 @@ class Argument {
   }
 
   /// On registered memory an await guards what comes after it in members' memory; a rank that touches none
-  /// before it awaits a later phase from all (a root that is only served) does without.
+  /// before it awaits a later phase from all, or from one that awaited all (a root that is only served, ranks
+  /// for which another works) does without.
   std::string awaits_later() const {
     if (step_.kind != StepKind::await || set_.medium != Medium::domain_registered) return {};
     for (std::size_t i = mutant_.step + 1; i < steps_.size(); ++i) {
-      if (steps_[i].kind == StepKind::await && steps_[i].peer == kSelf) return "a later await comes in time";
+      if (steps_[i].kind == StepKind::await && covers_all(steps_[i])) return "a later await comes in time";
       const Uses uses = uses_of(program_, steps_[i]);
       if (touches_members(uses.reads) || touches_members(uses.writes)) return {};
     }
     return {};
+  }
+
+  /// Whether `later` waits for all members, or for one that has waited for all of them as the mutated step
+  /// did.
+  bool covers_all(const Step& later) const {
+    if (later.peer == kSelf) return true;
+    bool waited = false;
+    for (const Step& theirs : set_.programs[static_cast<std::size_t>(later.peer)].lanes[0].steps) {
+      waited |= theirs.kind == StepKind::await && theirs.peer == kSelf && theirs.phase >= step_.phase;
+      if (theirs.kind == StepKind::publish && theirs.phase >= later.phase) return waited;
+    }
+    return false;
   }
 
   std::string duplicate() const {

@@ -6,7 +6,8 @@ import textwrap
 from goals import copy_share, size_name
 from measurements import UNDER_MPS
 
-HOPS = {"host": "host", "stream": "stream", "kernel_behind_host": "host, then a kernel", "kernel_behind_stream": "stream, then a kernel", "kernel": "kernel"}
+HOPS = {"host": "host", "stream": "stream", "kernel_behind_host": "host, then a kernel", "kernel_behind_stream": "stream, then a kernel",
+        "copy_behind_stream": "stream, then a copy", "event_behind_stream": "stream, then a timed event", "kernel": "kernel"}
 NOT_CACHED = 128 << 20  # From here on no cache of a GPU holds what is copied.
 
 

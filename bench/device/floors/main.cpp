@@ -23,8 +23,13 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kPage = 4096;
 // A hop by time slices may cost 2 ms: eight ranks' rounds must end in seconds.
 constexpr int kRounds = 40;
-constexpr Waiting kWays[] = {Waiting::host, Waiting::stream, Waiting::kernel_behind_host,
-                             Waiting::kernel_behind_stream, Waiting::kernel};
+constexpr Waiting kWays[] = {Waiting::host,
+                             Waiting::stream,
+                             Waiting::kernel_behind_host,
+                             Waiting::kernel_behind_stream,
+                             Waiting::copy_behind_stream,
+                             Waiting::event_behind_stream,
+                             Waiting::kernel};
 
 struct Results {
   std::uint32_t word;  ///< On a page of its own.
@@ -44,7 +49,10 @@ int ring_rank(Results& results, Board& board, int rank, int ranks, Clock::time_p
   auto registered = backend().register_host(&results, kPage);
   registered.status().throw_if_error();
   auto* const word = static_cast<std::uint32_t*>(*registered);
-  const Stream stream = device::create_stream();
+  auto own = backend().allocate(device::selected(), 2 * sizeof(std::uint32_t));
+  own.status().throw_if_error();
+  const Seat seat{backend(), device::create_stream(), device::create_timed_event(),
+                  static_cast<std::uint32_t*>(*own)};
   const auto start_us = static_cast<std::int64_t>(us_since(began));
   for (std::int64_t last = results.start_us; last < start_us;)
     results.start_us.compare_exchange_weak(last, start_us);
@@ -52,7 +60,7 @@ int ring_rank(Results& results, Board& board, int rank, int ranks, Clock::time_p
   for (std::size_t way = 0; way < std::size(kWays); ++way) {
     board.barrier();
     const auto start = Clock::now();
-    internal::Status status = run_ring(backend(), kWays[way], word, rank, ranks, first, kRounds, stream);
+    internal::Status status = run_ring(seat, kWays[way], word, rank, ranks, first, kRounds);
     board.barrier();
     const double us = us_since(start);
     first += static_cast<std::uint32_t>(kRounds * ranks);
@@ -62,7 +70,9 @@ int ring_rank(Results& results, Board& board, int rank, int ranks, Clock::time_p
     results.hop_us[way] = status.ok() ? us / (kRounds * ranks) : -1;
     status.message().copy(results.why[way], sizeof results.why[way] - 1);
   }
-  device::destroy_stream(stream);
+  device::destroy_event(seat.event);
+  device::destroy_stream(seat.stream);
+  backend().free(seat.own).throw_if_error();
   backend().unregister_host(&results).throw_if_error();
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/device/floors/ring.hpp"
-#include "bench/device/memory.hpp"
+#include "bench/device/stopwatch.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -56,8 +56,9 @@ double flag_kernel_us(Backend& backend, const Stopwatch& watch) {
   auto* const word = static_cast<std::uint32_t*>(block.data());
   backend.fill(word, 0, sizeof *word, watch.stream()).throw_if_error();
   std::uint32_t wanted = 0;
-  return median_us(watch, 1,
-                   [&] { return pass_on(backend, Waiting::kernel, word, wanted++, watch.stream()); });
+  return median_us(watch, 1, [&] {
+    return pass_on({backend, watch.stream()}, Waiting::kernel, word, wanted++);
+  });
 }
 
 }  // namespace

@@ -45,6 +45,11 @@ TEST(DeviceFacts, OneGpuWithoutMpsMeansThatStreamsWaitAndSaysWhy) {
   EXPECT_FALSE(decision->kernels_may_wait);
   EXPECT_EQ(decision->reason, "ranks 1 and 2 share a GPU without MPS");
   EXPECT_EQ(decision->staging_bytes, (std::uint64_t{1} << 20) + 1);  // The least.
+  EXPECT_FALSE(decision->take_turns) << "rank 0 works beside them";
+  all[0].uuid = all[1].uuid;
+  EXPECT_TRUE(decide_mode(all, group(3))->take_turns);
+  for (DeviceFacts& one : all) one.overlap = 1;
+  EXPECT_FALSE(decide_mode(all, group(3))->take_turns);
 }
 
 TEST(DeviceFacts, OneGpuForThreadsAndProcessesMeansHostSync) {
@@ -79,9 +84,10 @@ TEST(DeviceFacts, MpsMeansDeviceSyncWhereAllKernelsHaveRoom) {
   ASSERT_TRUE(decision.ok());
   EXPECT_EQ(decision->mode, DeviceMode::device_sync) << decision->reason;
   EXPECT_TRUE(decision->devices_are_shared);
+  EXPECT_EQ(decision->reason, "kernels of all ranks run at the same time");
   all[0].uuid = all[1].uuid;
   decision = decide_mode(all, group(3));
-  EXPECT_EQ(decision->mode, DeviceMode::host_sync);
+  EXPECT_EQ(decision->mode, DeviceMode::stream_sync) << "streams that wait need no room";
   EXPECT_NE(decision->reason.find("share a GPU by MPS"), std::string::npos) << decision->reason;
 }
 

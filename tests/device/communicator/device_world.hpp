@@ -79,19 +79,23 @@ struct DeviceRank {
   internal::TestStream stream;
 };
 
-/// Of an all_reduce of two ranks on `bytes`, recorded since the last look: each byte was touched once, by the
-/// rank whose half it is in.
-inline void expect_one_reduction_of_half(DeviceRank& self, std::size_t bytes) {
-  std::size_t reductions = 0;
+/// Of an all_reduce of two ranks on `bytes` of registered memory, recorded since the last look: each byte was
+/// touched once, by the rank whose half it is in, or by rank 0 where the ranks' kernels take turns.
+inline void expect_one_reduction(DeviceRank& self, std::size_t bytes, bool take_turns) {
+  std::size_t reduced = 0;
   for (const internal::testing::Enqueued& one : self.recorder.take()) {
     EXPECT_NE(one.what, "copy");
     if (one.what != "reduce") continue;
-    ++reductions;
+    EXPECT_EQ(reduced, 0u) << "one kernel";
     EXPECT_EQ(one.sources.size(), 2u);
     EXPECT_EQ(one.destinations.size(), 2u);
-    EXPECT_NEAR(static_cast<double>(one.bytes), static_cast<double>(bytes / 2), 256);
+    reduced += one.bytes;
   }
-  EXPECT_EQ(reductions, 1u);
+  if (take_turns) {
+    EXPECT_EQ(reduced, self.rank() == 0 ? bytes : 0);
+  } else {
+    EXPECT_NEAR(static_cast<double>(reduced), static_cast<double>(bytes / 2), 256);
+  }
 }
 
 inline void use_host_backend(const char* mode) {
