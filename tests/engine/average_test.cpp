@@ -9,7 +9,7 @@
 #include "collectives/programs/program.hpp"
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/local_ranks.hpp"
-#include "tests/engine/small_types.hpp"
+#include "tests/support/small_types.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {

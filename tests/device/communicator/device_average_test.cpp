@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/device/communicator/device_world.hpp"
-#include "tests/engine/small_types.hpp"
+#include "tests/support/small_types.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
