@@ -6,6 +6,15 @@
 #include "collectives/device/device_steps.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+Combine combine_of(const Call& call, int world) {
+  const double divisor = world;
+  const bool scales = call.facts.op == ReduceOp::premul_sum;
+  return {call.facts.type, call.facts.op, {}, divisor, false, scales, call.scale, call.device_scale};
+}
+
+}  // namespace
 
 void set_shape(Shape& shape, const Call& call, int rank, int world) {
   shape.collective = call.facts.collective;
@@ -26,9 +35,10 @@ Buffers buffers_of(const Call& call, int rank) {
   return buffers;
 }
 
-Combine combine_of(const Call& call, int world) {
-  const double divisor = world;
-  return {call.facts.type, call.facts.op, {}, divisor, false, call.scale, call.device_scale};
+Combine combine_of(const Call& call, int world, const Algorithm& algorithm) {
+  Combine combine = combine_of(call, world);
+  if (algorithm.stores_partial_sums) combine.keep_in_range(world);
+  return combine;
 }
 
 Status enqueue_alone(Backend& backend, const Call& call, DeviceStream stream) {

@@ -55,7 +55,7 @@ class CallRunner {
 void set_shape(Shape& shape, const Call& call, int rank, int world);
 /// Without staging areas.
 Buffers buffers_of(const Call& call, int rank);
-Combine combine_of(const Call& call, int world);
+Combine combine_of(const Call& call, int world, const Algorithm& algorithm);
 /// In a group of one.
 Status enqueue_alone(Backend& backend, const Call& call, DeviceStream stream);
 

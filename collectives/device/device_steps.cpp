@@ -8,9 +8,9 @@
 namespace lockstep::internal {
 namespace {
 
-/// The own input of a premul_sum is scaled where it is first read.
+/// The own input is scaled where it is first read.
 bool is_scaled(const Slice& slice, const Combine& combine) {
-  return combine.op == ReduceOp::premul_sum && slice.space == Space::input && slice.member == kSelf;
+  return combine.scales && slice.space == Space::input && slice.member == kSelf;
 }
 
 Status enqueue_reduce(Backend& backend, DeviceStream stream, std::span<const Slice> operands,

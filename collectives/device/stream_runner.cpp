@@ -13,13 +13,13 @@ constexpr std::uint32_t kFarAhead = std::uint32_t{1} << 30;
 Status StreamRunner::enqueue(const Call& call, DeviceStream stream) {
   if (areas_.world() == 1) return enqueue_alone(backend_, call, stream);
   Buffers buffers = buffers_of(call, areas_.rank);
-  const Combine combine = combine_of(call, areas_.world());
   set_shape(shape_, call, areas_.rank, areas_.world());
   shape_.staging = areas_.staging_bytes / 2 / size_of(call.facts.type);
   std::optional<WindowUse> windows;
   auto algorithm = choose(call, shape_, windows, buffers);
   if (!algorithm.ok()) return algorithm.status();
   const auto program = programs_.get(**algorithm, shape_);
+  const Combine combine = combine_of(call, areas_.world(), **algorithm);
   halves_.clear();
   for (std::byte* const area : areas_.staging)
     halves_.push_back(area + (calls_ & 1) * (areas_.staging_bytes / 2));

@@ -116,7 +116,7 @@ Status SyncRunner::enqueue_program(const Call& call, DeviceStream stream) {
   if (!algorithm.ok()) return algorithm.status();
   const auto program = programs_.get(**algorithm, shape_);
   buffers.member_staging = areas_.staging.data();
-  const Combine combine = combine_of(call, areas_.world());
+  const Combine combine = combine_of(call, areas_.world(), **algorithm);
   const std::span<const Step> steps(program->program.lanes.front().steps);
   sync::PhaseArguments phase = phase_arguments(static_cast<std::uint64_t>(call.timeout));
   phase.bounds.holds = windows.has_value();  // Until the worker has closed them.

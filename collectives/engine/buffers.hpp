@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "collectives/programs/program.hpp"
+#include "lib/reduce/average.hpp"
 #include "lib/reduce/hand_over.hpp"
 #include "lib/reduce/reduce.hpp"
 
@@ -53,9 +54,22 @@ struct Combine {
   UserOp user;
   double divisor = 1;        ///< Of an avg, in the steps that finish it.
   bool past_caches = false;  ///< As in Reduction.
-  /// premul_sum on a device, where inputs are scaled as they are first read: as in Call.
+  /// Of a premul_sum and of some averages: this rank's input is multiplied by a factor, on a device as it is
+  /// first read. On the host a copy is, before the program begins.
+  bool scales = false;
   double scale = 1.0;
   const void* device_scale = nullptr;
+
+  /// For a program that stores sums of some of the `world` ranks on their way: those of an average stay
+  /// within its type.
+  void keep_in_range(int world) {
+    if (op != ReduceOp::avg) return;
+    const AverageSteps steps = average_steps(type, world);
+    divisor = steps.divisor;
+    scales = steps.factor != 1;
+    scale = steps.factor;
+    device_scale = nullptr;
+  }
 
   Reduction reduction(std::uint64_t count, bool finish) const {
     const bool divide = finish && op == ReduceOp::avg;

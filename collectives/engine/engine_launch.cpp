@@ -4,7 +4,6 @@
 
 #include "collectives/engine/engine.hpp"
 #include "collectives/programs/blocks.hpp"
-#include "lib/reduce/average.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
@@ -21,7 +20,8 @@ Buffers Engine::buffers_of(const Call& call) {
 
 Combine Engine::combine_of(const Call& call) const {
   const double world = group_.size();
-  return {call.facts.type, call.facts.op, call.user_op, world, false, call.scale, call.device_scale};
+  const bool scales = call.facts.op == ReduceOp::premul_sum;
+  return {call.facts.type, call.facts.op, call.user_op, world, false, scales, call.scale, call.device_scale};
 }
 
 Status Engine::launch(Operation& operation) try {
@@ -34,13 +34,13 @@ Status Engine::launch(Operation& operation) try {
     if (!selection.ok()) return selection.status();
   }
   Buffers buffers = buffers_of(call);
-  if (reduces_here(call) && call.facts.op == ReduceOp::premul_sum)
-    buffers.input = scaled_input(operation, call.scale);
-  if (alone) return launch_alone(operation, buffers, combine_of(call));
-  if (selection->links != nullptr)
-    return launch_links(operation, *selection->links, buffers, combine_of(call));
+  Combine combine = combine_of(call);
+  if (stores_partial_sums(*selection)) combine.keep_in_range(group_.size());
+  if (combine.scales && reduces_here(call)) buffers.input = scaled_input(operation, combine.scale);
+  if (alone) return launch_alone(operation, buffers, combine);
+  if (selection->links != nullptr) return launch_links(operation, *selection->links, buffers, combine);
   in_flight_.enter_domain(operation);
-  launch_domain(operation, *selection, hash_of(call.facts), buffers, combine_of(call));
+  launch_domain(operation, *selection, hash_of(call.facts), buffers, combine);
   return {};
 } catch (const std::bad_alloc&) {
   return out_of_memory_;
@@ -81,7 +81,7 @@ Status Engine::launch_alone(Operation& operation, const Buffers& buffers, const 
 }
 
 Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, const Buffers& plain,
-                            const Combine& whole) {
+                            const Combine& combine) {
   operation.path = Operation::Path::links;
   auto program = programs_.get(algorithm, operation.shape);
   Buffers buffers = plain;
@@ -89,12 +89,6 @@ Status Engine::launch_links(Operation& operation, const Algorithm& algorithm, co
   if (bytes > 0) {
     pool_.scratch().take(operation.scratch, sizeof(FrameHeader) + bytes);
     buffers.scratch = operation.scratch.memory.get() + sizeof(FrameHeader);
-  }
-  Combine combine = whole;
-  if (reduces_here(operation.call) && combine.op == ReduceOp::avg) {
-    const AverageSteps steps = average_steps(combine.type, group_.size());
-    if (steps.factor != 1) buffers.input = scaled_input(operation, steps.factor);
-    combine.divisor = steps.divisor;
   }
   tables_.of(operation.urgent).enter(operation.sequence, program->send_peers);
   operation.link_run.begin(std::move(program), buffers, combine, operation.call.facts, operation.sequence);

@@ -8,6 +8,7 @@
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/domain/staging_window.hpp"
 #include "lib/memory/segment.hpp"
+#include "lib/reduce/average.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep::internal {
@@ -34,6 +35,12 @@ bool share_processes(const std::vector<Member>& members) {
     if (one->process != 0 && std::any_of(one + 1, members.end(), same)) return true;
   }
   return false;
+}
+
+/// Whether a call in the domain has its inputs scaled before its program begins.
+bool scales_average(const CallFacts& facts, const Selection& selection, int world) {
+  return facts.op == ReduceOp::avg && selection.links == nullptr && stores_partial_sums(selection) &&
+         average_steps(facts.type, world).factor != 1;
 }
 
 }  // namespace
@@ -82,6 +89,7 @@ Result<Selection> Selector::choose_for(const CallFacts& facts, const Shape& shap
     auto selection =
         memory_ != nullptr ? memory_->choose(facts, shape) : choose(facts, shape, capabilities_, *choices_);
     if (!selection.ok() || !shape.counts.empty()) return selection;
+    if (scales_average(facts, *selection, shape.world)) return selection;
     if (known.repeatable != nullptr) pool_.give_back(*known.repeatable);
     known = {facts, hash, true, *selection};
   }

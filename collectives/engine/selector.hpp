@@ -37,7 +37,8 @@ class Selector {
 
   /// In place: the shape's lists keep their capacity, and a repeated call finds what it had.
   void set_shape(Operation& operation) const;
-  /// Of a call that has no counts it is known from then on, and the last one.
+  /// Of a call that has no counts it is known from then on, and the last one; not where inputs are scaled
+  /// first, which repeated calls leave out.
   Result<Selection> choose_for(const CallFacts& facts, const Shape& shape);
 
   /// Whether such a call is known: then it is the last one.

@@ -123,6 +123,8 @@ struct Algorithm {
   /// Beyond so many ranks it gains by what only devices have: on host memory it then runs where its name is
   /// asked for, and is not chosen.
   int most_on_hosts = std::numeric_limits<int>::max();
+  /// In a domain: sums of some of the ranks are stored on their way. (Over links they may always be.)
+  bool stores_partial_sums = false;
 };
 
 /// All algorithms; the position of a row + 1 is its wire number (CallFacts::algorithm), so append only within

@@ -173,7 +173,7 @@ constexpr std::array kAlgorithms{
     Algorithm{"pull_ring", all_reduce, kStaged,
               "sums, then results, read from the left neighbour alone (for devices, or two ranks): 2(n-1) "
               "phases a block",
-              fits_pull_ring, all_reduce_pull_ring, 2},
+              fits_pull_ring, all_reduce_pull_ring, 2, true},
     Algorithm{"alone", all_reduce, kRegistered,
               "rank 0 reduces all inputs into all outputs (for ranks that take turns on one device)", always,
               all_reduce_alone, 0},

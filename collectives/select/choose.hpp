@@ -26,6 +26,11 @@ struct Selection {
   bool pull = false;  ///< As DomainChoice::pull.
 };
 
+/// Whether sums of some of the ranks may be stored in the type: see Combine::keep_in_range().
+inline bool stores_partial_sums(const Selection& selection) {
+  return selection.links != nullptr || (selection.staged != nullptr && selection.staged->stores_partial_sums);
+}
+
 /// Chooses for `facts` (facts.algorithm > 0: that row of the table, checked by the caller to be for this
 /// collective); otherwise by the overrides of the table's model, then by its predictions. Errors: the forced
 /// algorithm needs a domain, or does not support the shape. `shape` gives counts and world.

@@ -32,9 +32,9 @@ inline constexpr int kDataTypeCount = 15;
 /// Reduction operator.
 /// - sum, prod, min, max, avg on every arithmetic type. Integer arithmetic wraps. `avg` of integers is the
 ///   wrapped sum divided by the world size, truncated toward zero. `avg` of f16 and fp8 does not overflow
-///   where sums of some ranks would: over links, which store those, each input is made smaller by a power of
-///   two first (as small as a subnormal number, it loses digits). min and max of floats give NaN when any
-///   operand is NaN; of zeros with both signs they give either, on all ranks the same.
+///   where sums of some ranks would: where those are stored, over links and by pull_ring, each input is made
+///   smaller by a power of two first (as small as a subnormal number, it loses digits). min and max of floats
+///   give NaN when any operand is NaN; of zeros with both signs they give either, on all ranks the same.
 /// - band, bor, bxor on integers and boolean; a float type is refused by name.
 /// - f16, bf16 and fp8 accumulate in f32 inside one reduction step and round once when it is stored.
 /// - Floats are rounded to nearest and subnormals kept, whatever mode the calling thread is in, and which it

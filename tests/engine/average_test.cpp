@@ -1,41 +1,26 @@
-// Averages of types with a small range: no algorithm over links lets a sum overflow on its way where the
-// average does not. Up to eight ranks the sums of one power of two are exact, and so are their averages.
+// Averages of types with a small range: no algorithm lets a sum overflow on its way where the average does
+// not. Up to eight ranks the sums of one power of two are exact, and so are their averages.
 #include <gtest/gtest.h>
 
-#include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "collectives/programs/program.hpp"
-#include "lib/base/float16.hpp"
 #include "tests/engine/algorithm_cases.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/small_types.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
 namespace {
-
-struct SmallType {
-  DataType type;
-  std::size_t bytes;
-  std::uint32_t largest;  ///< The largest power of two: twice as much is infinite, or NaN.
-};
-constexpr SmallType kSmallTypes[] = {{DataType::f16, 2, F16::from_float(0x1p15f)},
-                                     {DataType::f8e4m3, 1, F8E4M3::from_float(0x1p8f)},
-                                     {DataType::f8e5m2, 1, F8E5M2::from_float(0x1p15f)}};
-
-std::vector<std::byte> filled(const SmallType& small, std::size_t elements, std::uint32_t bits) {
-  std::vector<std::byte> result(elements * small.bytes);
-  for (std::size_t i = 0; i < result.size(); ++i)
-    result[i] = static_cast<std::byte>(bits >> (8 * (i % small.bytes)));
-  return result;
-}
 
 /// All ranks give one number: it is their average.
 void expect_average(Communicator& ranks, const Algorithm& row, const SmallType& small, bool in_place) {
   constexpr std::size_t kCount = 131;
   const auto n = static_cast<std::size_t>(ranks.size());
   const bool scatters = row.collective == Collective::reduce_scatter;
-  const std::vector<std::byte> given = filled(small, scatters ? n * kCount : kCount, small.largest);
+  const std::vector<std::byte> given = largest_numbers(small, scatters ? n * kCount : kCount);
   std::vector<std::byte> input = given, output(in_place ? 0 : kCount * small.bytes);
   const std::size_t own = scatters ? static_cast<std::size_t>(ranks.rank()) * kCount * small.bytes : 0;
   std::byte* const to = in_place ? input.data() + own : output.data();
@@ -57,29 +42,59 @@ void expect_average(Communicator& ranks, const Algorithm& row, const SmallType& 
   }
   if (row.collective == Collective::reduce && ranks.rank() != 0) return;
   const std::vector<std::byte> result(to, to + kCount * small.bytes);
-  EXPECT_EQ(result, filled(small, kCount, small.largest)) << what << " on " << n << " ranks";
+  EXPECT_EQ(result, largest_numbers(small, kCount)) << what << " on " << n << " ranks";
+}
+
+bool reduces(const Algorithm& row) {
+  return row.collective == Collective::all_reduce || row.collective == Collective::reduce ||
+         row.collective == Collective::reduce_scatter;
+}
+
+/// By all algorithms of the transport: over links, or in shared memory.
+void expect_averages(Communicator& ranks, bool over_links) {
+  for (const Algorithm& row : algorithms()) {
+    const CollectiveCase c{.collective = row.collective, .world = ranks.size(), .count = 131};
+    const bool here = (row.medium == Medium::links) == over_links && reduces(row);
+    if (!here || !row.supports(shape_of(c, ranks.rank()))) continue;
+    for (const SmallType& small : kSmallTypes) {
+      expect_average(ranks, row, small, true);
+      expect_average(ranks, row, small, false);
+    }
+  }
+  ranks.finalize();
 }
 
 class Average : public ::testing::TestWithParam<int> {};
+class AverageInMemory : public ::testing::TestWithParam<int> {};
 
 TEST_P(Average, OfTheLargestNumbersIsTheLargestNumber) {
-  testing::on_ranks(GetParam(), "tcp", [](Communicator& ranks) {
-    for (const Algorithm& row : algorithms()) {
-      const bool here = row.medium == Medium::links &&
-                        (row.collective == Collective::all_reduce || row.collective == Collective::reduce ||
-                         row.collective == Collective::reduce_scatter);
-      const CollectiveCase c{.collective = row.collective, .world = ranks.size(), .count = 131};
-      if (!here || !row.supports(shape_of(c, ranks.rank()))) continue;
-      for (const SmallType& small : kSmallTypes) {
-        expect_average(ranks, row, small, true);
-        expect_average(ranks, row, small, false);
-      }
-    }
-    ranks.finalize();
-  });
+  testing::on_ranks(GetParam(), "tcp", [](Communicator& ranks) { expect_averages(ranks, true); });
+}
+TEST_P(AverageInMemory, OfTheLargestNumbersIsTheLargestNumber) {
+  testing::on_ranks(GetParam(), "shm", [](Communicator& ranks) { expect_averages(ranks, false); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Average, ::testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, AverageInMemory, ::testing::Values(2, 3, 4, 5, 8));
+
+/// Calls that name no algorithm, so that the second is like the first; the model's rule names one.
+TEST(AverageByRule, IsTheSameWhenTheCallIsRepeated) {
+  const TemporaryDirectory files;
+  const std::string model =
+      R"({"schema": "lockstep-tuning", "version": 1, "overrides": "all_reduce:*=pull_ring"})";
+  ::setenv("LOCKSTEP_TUNING", files.write("rule.json", model).c_str(), 1);
+  testing::on_ranks(3, "shm", [](Communicator& ranks) {
+    const SmallType& small = kSmallTypes[0];
+    const std::vector<std::byte> given = largest_numbers(small, 5000);
+    for (int turn = 0; turn < 4; ++turn) {
+      std::vector<std::byte> data = given;
+      ranks.all_reduce(data.data(), data.data(), 5000, small.type, ReduceOp::avg);
+      EXPECT_EQ(data, given) << "turn " << turn;
+    }
+    ranks.finalize();
+  });
+  ::unsetenv("LOCKSTEP_TUNING");
+}
 
 }  // namespace
 }  // namespace lockstep::internal

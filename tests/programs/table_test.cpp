@@ -61,6 +61,18 @@ TEST(Table, WhatOnlyPullsDoesNothingElse) {
   }
 }
 
+TEST(Table, WhoStoresPartialSumsInADomainSaysSo) {
+  for (const Algorithm& row : algorithms()) {
+    if (row.medium == Medium::links) continue;
+    const Program program = row.build(shape_of(row, 3, 0, 200, 1));
+    const auto& steps = program.lanes.front().steps;
+    const bool stores = std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+      return step.kind == StepKind::reduce && step.operand_count > 1 && !step.finish;
+    });
+    EXPECT_EQ(row.stores_partial_sums, stores) << name_of_row(row);
+  }
+}
+
 TEST(Table, AMisspeltNameIsToldTheNearestOne) {
   const auto found = find_algorithm(Collective::all_reduce, Medium::links, "rign");
   ASSERT_FALSE(found.ok());

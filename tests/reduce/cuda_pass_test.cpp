@@ -12,6 +12,7 @@
 #include "lib/reduce/reduce.hpp"
 #include "tests/reduce/reference.hpp"
 #include "tests/support/must.hpp"
+#include "tests/support/small_types.hpp"
 
 namespace lockstep::internal::testing {
 namespace {
@@ -132,6 +133,21 @@ TEST(CudaPass, SourcesOfSeveralPasses) {
     check({type, ReduceOp::sum, 100, alike, {0, 0}}, generator);
     check({type, ReduceOp::max, 100, alike, many}, generator);
     if (type != DataType::boolean) check({type, ReduceOp::avg, 100, alike, {0}, 70}, generator);
+  }
+}
+
+/// What is stored between two passes would overflow where the average does not.
+TEST(CudaPass, AveragesInSeveralPassesStayInRange) {
+  constexpr std::size_t kCount = 100;
+  for (const SmallType& small : kSmallTypes) {
+    const Bytes given = largest_numbers(small, kCount);
+    for (const std::size_t count : {33, 40, 64}) {
+      const std::vector<const void*> sources(count, given.data());
+      Bytes result(given.size());
+      void* const to = result.data();
+      run({small.type, ReduceOp::avg, kCount, sources, {&to, 1}, static_cast<double>(count)});
+      EXPECT_EQ(result, given) << name_of(small.type) << " from " << count << " sources";
+    }
   }
 }
 

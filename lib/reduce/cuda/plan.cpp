@@ -4,6 +4,7 @@
 #include <span>
 
 #include "lib/base/element_types.hpp"
+#include "lib/reduce/average.hpp"
 
 namespace lockstep::internal::cuda {
 namespace {
@@ -107,10 +108,17 @@ void* free_destination(const ReduceJob& job, std::size_t next_source) {
   return nullptr;
 }
 
-}  // namespace
+constexpr std::size_t kMost = kMaxPassBuffers;
 
-Result<std::vector<PlannedPass>> plan_passes(const ReduceJob& job) {
-  constexpr std::size_t kMost = kMaxPassBuffers;
+/// By what the sources of an average are made smaller, because a sum of some of them is stored between two
+/// passes and could leave the type's range; 1: they stay.
+double factor_between_passes(const ReduceJob& job) {
+  const bool stores_partial_sums = job.sources.size() > kMost;
+  if (job.op != ReduceOp::avg || job.divisor <= 1 || !stores_partial_sums || !job.factors.empty()) return 1;
+  return average_steps(job.type, static_cast<int>(job.sources.size())).factor;
+}
+
+Result<std::vector<PlannedPass>> plan(const ReduceJob& job) {
   const Work work = work_of(job);
   std::vector<PlannedPass> passes;
   std::vector<const void*> sources;  // Of the present pass: first the value so far, if there is one.
@@ -145,6 +153,18 @@ Result<std::vector<PlannedPass>> plan_passes(const ReduceJob& job) {
   }
   for (PlannedPass& pass : passes) pass.arguments.permit = job.permit;
   return passes;
+}
+
+}  // namespace
+
+Result<std::vector<PlannedPass>> plan_passes(const ReduceJob& job) {
+  const double factor = factor_between_passes(job);
+  if (factor == 1) return plan(job);
+  const std::vector<ScaleFactor> factors(job.sources.size(), {factor});
+  ReduceJob smaller = job;
+  smaller.factors = factors;
+  smaller.divisor *= factor;
+  return plan(smaller);
 }
 
 }  // namespace lockstep::internal::cuda

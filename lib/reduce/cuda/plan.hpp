@@ -28,8 +28,8 @@ struct Work {
 Work work_of(const ReduceJob& job);
 
 /// The passes of a checked job, in order. More than kMaxPassBuffers sources are folded pass by pass, and
-/// small floats rounded after each, by way of a destination that is not a source of a later pass;
-/// not_supported when all are.
+/// small floats rounded after each (averages within their range: average.hpp), by way of a destination that
+/// is not a source of a later pass; not_supported when all are.
 Result<std::vector<PlannedPass>> plan_passes(const ReduceJob& job);
 
 }  // namespace lockstep::internal::cuda
