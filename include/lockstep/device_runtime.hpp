@@ -24,6 +24,11 @@ struct Properties {
   bool kernels_of_processes_overlap = false;  ///< MPS is on, or the host backend.
 };
 
+/// Sets what CUDA's driver reads when the process first uses it: CUDA_DEVICE_MAX_CONNECTIONS (32, under MPS
+/// 8) and CUDA_MODULE_LOADING (EAGER), where they are unset. The library does so before its own first use;
+/// for programs that use CUDA before. Calls setenv: not beside threads that read the environment.
+LOCKSTEP_API void set_driver_variables() noexcept;
+
 LOCKSTEP_API int count();
 LOCKSTEP_API Properties properties(int device);
 /// The device on which the calling thread works.

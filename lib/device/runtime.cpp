@@ -1,5 +1,6 @@
 // The public face of the backend: errors become exceptions.
 #include "lib/device/backend.hpp"
+#include "lib/device/driver_variables.hpp"
 #include "lockstep/device_runtime.hpp"
 
 namespace lockstep::device {
@@ -16,6 +17,8 @@ T value_of(Result<T> result) {
 internal::Backend& backend() { return internal::device_backend_or_throw(); }
 
 }  // namespace
+
+void set_driver_variables() noexcept { internal::set_driver_variables(); }
 
 int count() { return value_of(backend().device_count()); }
 

@@ -24,6 +24,14 @@ TEST(CudaErrors, ThatCallersActOnHaveTheirOwnCodes) {
   EXPECT_EQ(cuda_status(cudaErrorInvalidDevice, "").code(), ErrorCode::invalid_argument);
 }
 
+TEST(CudaErrors, AContextThatFindsNoMemorySaysWhatToSet) {
+  const Status status = context_status(cuda_status(cudaErrorMemoryAllocation, "selecting device 0"));
+  EXPECT_EQ(status.code(), ErrorCode::out_of_memory);
+  EXPECT_NE(status.message().find("CUDA_DEVICE_MAX_CONNECTIONS"), std::string::npos) << status.message();
+  const Status other = context_status(cuda_status(cudaErrorInvalidDevice, "selecting device 9"));
+  EXPECT_EQ(other.message(), cuda_status(cudaErrorInvalidDevice, "selecting device 9").message());
+}
+
 TEST(CudaErrors, OnlyAMissingKernelIsAFaultOfTheBuild) {
   for (const cudaError_t error : {cudaErrorNoKernelImageForDevice, cudaErrorInvalidDeviceFunction})
     EXPECT_EQ(cuda::loaded(error).code(), ErrorCode::not_supported);

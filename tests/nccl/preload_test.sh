@@ -9,7 +9,12 @@ is() {
   found=$(env -u "$1" LD_PRELOAD="$library" "${@:3}" env | sed -n "s/^$1=//p")
   [[ $found == "$2" ]] || { echo "with '${*:3}' $1 is '$found', not $2"; exit 1; }
 }
-is CUDA_DEVICE_MAX_CONNECTIONS 32
+# A daemon of MPS is there: its processes share what there is.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+is CUDA_DEVICE_MAX_CONNECTIONS 32 CUDA_MPS_PIPE_DIRECTORY="$folder"
+mkfifo "$folder/control"
+is CUDA_DEVICE_MAX_CONNECTIONS 8 CUDA_MPS_PIPE_DIRECTORY="$folder"
 is CUDA_DEVICE_MAX_CONNECTIONS 4 CUDA_DEVICE_MAX_CONNECTIONS=4
 is CUDA_MODULE_LOADING EAGER
 is CUDA_MODULE_LOADING LAZY CUDA_MODULE_LOADING=LAZY

@@ -34,7 +34,7 @@ class CudaBackend final : public CudaStreams {
   }
 
   Status select(int device) override {
-    return cuda_status(::cudaSetDevice(device), "selecting device " + std::to_string(device));
+    return context_status(cuda_status(::cudaSetDevice(device), "selecting device " + std::to_string(device)));
   }
 
   /// By contexts, and not by cudaSetDevice: the runtime goes by the context that is current, and only so can

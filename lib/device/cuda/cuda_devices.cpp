@@ -73,8 +73,9 @@ Result<CUcontext> CudaDevices::context(int device) {
   std::atomic<CUcontext>& known = facts.value()->context;
   if (CUcontext const context = known.load()) return context;
   CUcontext context = nullptr;
-  LOCKSTEP_RETURN_IF_ERROR(driver_status(driver_, driver_.retain_context(&context, device),
-                                         "making device " + std::to_string(device) + " ready"));
+  LOCKSTEP_RETURN_IF_ERROR(
+      context_status(driver_status(driver_, driver_.retain_context(&context, device),
+                                   "making device " + std::to_string(device) + " ready")));
   known.store(context);
   return context;
 }

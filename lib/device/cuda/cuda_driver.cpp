@@ -2,9 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdlib>
-
 #include "lib/base/dynamic_library.hpp"
+#include "lib/device/driver_variables.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -52,17 +51,6 @@ Status check_devices() {
   }
   if (count == 0) return no_device("the driver sees none. Look at nvidia-smi and CUDA_VISIBLE_DEVICES");
   return Status();
-}
-
-/// What the driver reads when the process first uses it, and not again. What the user has set stays.
-void set_driver_variables() {
-  // Streams that share a connection wait for one another, which a stream that waits for a word makes a hang;
-  // by default eight have their own.
-  static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0));
-  // A kernel that is loaded when it is first started may wait for all that the device has to do, and keeps
-  // other threads' calls from the driver meanwhile (CUDA Programming Guide, "Lazy Loading"): a hang where a
-  // stream waits for one of them, as in host_sync.
-  static_cast<void>(::setenv("CUDA_MODULE_LOADING", "EAGER", 0));
 }
 
 }  // namespace

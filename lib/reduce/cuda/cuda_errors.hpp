@@ -21,4 +21,14 @@ inline Status cuda_status(cudaError_t error, const std::string& what) {
   return Status(code, what + ": " + ::cudaGetErrorString(error));
 }
 
+/// Of making a device's context.
+inline Status context_status(Status made) {
+  if (made.code() != ErrorCode::out_of_memory) return made;
+  return Status(
+      made.code(),
+      made.message() +
+          ". Another process may use the device's memory (nvidia-smi tells); under MPS the processes "
+          "share some 64 connections: set CUDA_DEVICE_MAX_CONNECTIONS to 64 divided by their number");
+}
+
 }  // namespace lockstep::internal
