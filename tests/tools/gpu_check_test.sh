@@ -102,6 +102,12 @@ assert planned.index("test a_test") > planned.index("beside NCCL")  # One that h
 assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP, 2 processes on one GPU")
 END
 
+# What needs no programs of the build.
+for part in mps; do
+  mkdir "$folder/$part"
+  PYTHONPATH=$(dirname "$check")/gpu python3 "$(dirname "$0")/gpu_check_$part.py" "$folder/$part" >"$folder/log" 2>&1 || fail "gpu_check_$part.py failed"
+done
+
 # A program that its own limit ends has hung; what the limit of the whole run cuts off says nothing, whatever it was.
 PYTHONPATH=$(dirname "$check")/gpu python3 - "$folder" <<'END' >"$folder/log" 2>&1 || fail "what ran out of time is misjudged"
 import sys
