@@ -102,6 +102,36 @@ assert planned.index("test a_test") > planned.index("beside NCCL")  # One that h
 assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP, 2 processes on one GPU")
 END
 
+# The sanitizer looks at cases that there are, within its limit; where none of them runs, it has found nothing out.
+PYTHONPATH=$(dirname "$check")/gpu python3 - "$build" "$folder" <<'END' || fail "the sanitizer is badly asked"
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+import kit
+import runner
+import steps
+build, folder = map(Path, sys.argv[1:])
+tests = {test["name"]: test for test in kit.tests_of(build)}
+for name, cases in steps.SANITIZED:
+    for case in cases.split(":"):
+        listed = subprocess.run([build / tests[name]["command"][0], "--gtest_list_tests", f"--gtest_filter={case}"], text=True, capture_output=True, check=True)
+        assert f"  {case.split('.', 1)[1]}" in listed.stdout, (case, listed.stdout)
+tool = folder / "compute-sanitizer"
+running = runner.Runner(kit.Kit(build, [], ""), SimpleNamespace(device="host", limit=60))
+def found(does):
+    tool.write_text(f"#!/bin/sh\n{does}\n")
+    tool.chmod(0o755)
+    return steps.sanitizer_step({"gpu": {"name": "one"}, "compute_sanitizer": str(tool)}, "memcheck", tests["device_sync_test"], "A.Case").run(running)
+clean = "echo '========= ERROR SUMMARY: 0 errors'"
+ran = 'echo "[       OK ] A.Case (1 ms)"; [ "$GTEST_FILTER" = "A.Case-*Killed*" ]'
+assert found(f"{clean}; {ran}").status == "passed"
+assert found(f"{clean}; {ran} && exit 99").status == "failed"
+assert found(clean).status == "unmeasured"
+steps.SANITIZER_SECONDS = 1
+assert found("exec sleep 60").status == "unmeasured"
+END
+
 # What needs no programs of the build.
 for part in mps; do
   mkdir "$folder/$part"
