@@ -63,7 +63,7 @@ def test_step(test, about):
     def body(runner):
         environment = {**PATIENCE, "TEST_CHILD_SECONDS": str(limit - SPARE_SECONDS), **environment_of(test)}
         return judge_test(runner.run(command_of(test, runner), limit, environment), bool(about["gpu"]) and test["name"] in BASIC)
-    return Step(f"test {test['name']}", body, mode_of(test))
+    return Step(f"test {test['name']}", body, mode_of(test), beside=test["name"] not in BASIC)
 
 
 def mode_of(test):
@@ -123,7 +123,7 @@ def nccl_tests_steps(kit, about, ranks):
             outcome = runner.run(command, BENCH_SECONDS, {"NCCL_TESTS_DEVICE": "0"})
             right = outcome.status == 0 and re.search(r"Out of bounds values : 0 OK", outcome.output)
             return Result("", "passed" if right else "failed", "" if right else f"status {outcome.status}: {outcome.tail()}")
-        return Step(f"nccl-tests {program.name}, {count} ranks", body)
+        return Step(f"nccl-tests {program.name}, {count} ranks", body, beside=True)
     return [step(program, count) for count in ranks for program in programs]
 
 
@@ -180,5 +180,6 @@ def plan(kit, options, about):
     sanitizers = sanitizer_steps(kit, about)
     return (tests(lambda name: name in BASIC) + goal_steps(options, about) + latency_steps(options, first) + latency_steps(options, first, "threads")
             + mps_steps(options, about) + library_steps(options, about) + [torch_step(about)] + training_steps(kit) + nccl_tests[:of_first] + sanitizers[:1]
-            + tests(lambda name: name in usual - forced) + [step for ranks in more for kind in ("ranks", "threads") for step in latency_steps(options, ranks, kind)]
-            + tests(lambda name: name in forced) + sanitizers[1:] + tests(lambda name: name in LONG_TEST_SECONDS) + nccl_tests[of_first:])
+            + tests(lambda name: name in usual - forced) + tests(lambda name: name in forced)
+            + [step for ranks in more for kind in ("ranks", "threads") for step in latency_steps(options, ranks, kind)]
+            + tests(lambda name: name in LONG_TEST_SECONDS) + nccl_tests[of_first:] + sanitizers[1:])
