@@ -16,6 +16,7 @@ refused() {
   grep -q "^gpu-check: .*$1" "$folder/log" || fail "badly refused: ${*:2}"
 }
 refused "write 2,4,8" --ranks 2,x
+refused "no number of tests: write 4" --jobs 0
 refused "$folder is neither a bundle nor a build folder" --kit "$folder"
 
 # All steps, but a few of the tests in each mode: what they find on the host backend, they find in the suite, one by one. So these
@@ -31,7 +32,7 @@ few = [test for test in every if re.match("(gpu|device_contract|device_graph|ncc
 assert len(few) < len(every)
 Path(sys.argv[2]).write_text(json.dumps({"tests": few, "commit": kit.commit()}))
 END
-"$check" --device host --kit "$folder/bundle" --out "$folder/host" --ranks 2 >"$folder/log" 2>&1 || fail "gpu-check --device host failed"
+"$check" --device host --kit "$folder/bundle" --out "$folder/host" --ranks 2 --jobs 2 >"$folder/log" 2>&1 || fail "gpu-check --device host failed"
 grep -q 'NO GPU WAS HERE' "$folder/log" || fail "it does not say that there was no GPU"
 for step in floors 'every operation' 'every type and operator' 'latency host_sync, 2 ranks' 'latency device_sync, 2 ranks' 'graph replay device_sync, 2 ranks' 'test nccl_collectives_test' 'test device_contract_host_sync_test' 'test device_graph_stream_sync_test' 'test nccl_groups_device_sync_test'; do
   grep -Eq "passed +$step " "$folder/log" || fail "$step did not pass"
@@ -94,13 +95,67 @@ summaries = {clean: True, clean + clean: True, clean + dirty: False, dirty + cle
 assert all(steps.is_clean(Outcome(0, text, 1.0)) == is_clean for text, is_clean in summaries.items())
 assert not steps.is_clean(Outcome(99, clean, 1.0))
 assert steps.mode_of({"name": "device_graph_device_sync_test"}) == "device_sync" and steps.mode_of({"name": "gpu_test"}) is None
-# What the goals need comes as soon as anything can be measured at all.
-tests = [{"name": name, "command": [], "environment": {}} for name in ("a_test", "device_operations_host_sync_test", "gpu_test")]
-planned = [step.name for step in steps.plan(Kit(Path("/nowhere"), tests, ""), SimpleNamespace(device="host", ranks=[2]), {"gpu": None, "torch": None, "compute_sanitizer": None})]
-assert planned[:4] == ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "latency host_sync, 2 ranks"], planned
-assert planned.index("test a_test") > planned.index("beside NCCL")  # One that hangs leaves the figures.
-assert planned.index("test device_operations_host_sync_test") > planned.index("PyTorch DDP, 2 processes on one GPU")
 END
+
+# What is worth most comes first; and only tests run beside one another.
+PYTHONPATH=$(dirname "$check")/gpu python3 - "$folder/planned" <<'END' || fail "the steps are badly planned"
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+import steps
+from kit import Kit
+folder = Path(sys.argv[1])
+for program in ("a_perf", "mpiexec.hydra"):
+    (folder / "nccl-tests").mkdir(parents=True, exist_ok=True)
+    (folder / "nccl-tests" / program).touch()
+tests = [{"name": name, "command": [], "environment": {}} for name in ("device_operations_host_sync_test", "a_device_sync_test", "device_graph_device_sync_test", "a_test", "gpu_test")]
+about = {"gpu": {"memory.total": "80000 MiB"}, "torch": None, "compute_sanitizer": "here", "mps_control": None}
+planned = steps.plan(Kit(folder, tests, ""), SimpleNamespace(device="host", ranks=[2, 4], nccl=None), about)
+names = [step.name for step in planned]
+order = ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "latency host_sync, 2 ranks", "beside NCCL", "PyTorch DDP, 2 processes on one GPU",
+         "nccl-tests a_perf, 2 ranks", "compute-sanitizer memcheck device_graph_device_sync_test", "test a_test", "test a_device_sync_test",
+         "latency host_sync, 4 ranks", "test device_operations_host_sync_test", "nccl-tests a_perf, 4 ranks", "compute-sanitizer synccheck device_graph_device_sync_test"]
+assert [name for name in names if name in order] == order, names
+assert len(set(names)) == len(names), names
+beside = {step.name for step in planned if step.beside}
+assert beside == {name for name in names if name.startswith(("test ", "nccl-tests "))} - {"test gpu_test"}, beside
+END
+
+# The sanitizer looks at cases that there are, within its limit; where none of them runs, it has found nothing out.
+PYTHONPATH=$(dirname "$check")/gpu python3 - "$build" "$folder" <<'END' || fail "the sanitizer is badly asked"
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+import kit
+import runner
+import steps
+build, folder = map(Path, sys.argv[1:])
+tests = {test["name"]: test for test in kit.tests_of(build)}
+for name, cases in steps.SANITIZED:
+    for case in cases.split(":"):
+        listed = subprocess.run([build / tests[name]["command"][0], "--gtest_list_tests", f"--gtest_filter={case}"], text=True, capture_output=True, check=True)
+        assert f"  {case.split('.', 1)[1]}" in listed.stdout, (case, listed.stdout)
+tool = folder / "compute-sanitizer"
+running = runner.Runner(kit.Kit(build, [], ""), SimpleNamespace(device="host", limit=60))
+def found(does):
+    tool.write_text(f"#!/bin/sh\n{does}\n")
+    tool.chmod(0o755)
+    return steps.sanitizer_step({"gpu": {"name": "one"}, "compute_sanitizer": str(tool)}, "memcheck", tests["device_sync_test"], "A.Case").run(running)
+clean = "echo '========= ERROR SUMMARY: 0 errors'"
+ran = 'echo "[       OK ] A.Case (1 ms)"; [ "$GTEST_FILTER" = "A.Case-*Killed*" ]'
+assert found(f"{clean}; {ran}").status == "passed"
+assert found(f"{clean}; {ran} && exit 99").status == "failed"
+assert found(clean).status == "unmeasured"
+steps.SANITIZER_SECONDS = 1
+assert found("exec sleep 60").status == "unmeasured"
+END
+
+# What needs no programs of the build.
+for part in mps beside; do
+  mkdir "$folder/$part"
+  PYTHONPATH=$(dirname "$check")/gpu python3 "$(dirname "$0")/gpu_check_$part.py" "$folder/$part" >"$folder/log" 2>&1 || fail "gpu_check_$part.py failed"
+done
 
 # A program that its own limit ends has hung; what the limit of the whole run cuts off says nothing, whatever it was.
 PYTHONPATH=$(dirname "$check")/gpu python3 - "$folder" <<'END' >"$folder/log" 2>&1 || fail "what ran out of time is misjudged"
@@ -206,6 +261,45 @@ grep -q '| floors | passed |' "$folder"/again/gpu-*.md || fail "what had passed 
 wait $!
 sed -i 's/"commit": "/"commit": "x/' "${cut[0]}"
 refused "is of other programs" --kit "$build" --after "${cut[0]}"
+
+# Asked to end, it ends what runs side by side, also what does not obey, with all processes; and a later run goes on from there.
+fake=$folder/fake
+mkdir -p "$fake/bin"
+cat >"$fake/bin/stays" <<'END'
+#!/bin/sh
+cd "$(dirname "$0")/.."
+[ ! -e obeys ] || exit 0
+trap '' TERM
+sleep 600 &
+echo "$$ $!" >"pids.$1.part" && mv "pids.$1.part" "pids.$1"
+wait
+END
+printf '#!/bin/sh\n' >"$fake/bin/ends"
+chmod +x "$fake"/bin/*
+cat >"$fake/kit.json" <<'END'
+{"commit": "fake", "tests": [{"name": "ends", "command": ["bin/ends"], "environment": {}},
+ {"name": "stays-1", "command": ["bin/stays", "1"], "environment": {}}, {"name": "stays-2", "command": ["bin/stays", "2"], "environment": {}}]}
+END
+"$check" --device host --kit "$fake" --out "$fake/cut" --ranks 2 --jobs 2 >"$folder/log" 2>&1 &
+until [[ -e $fake/pids.1 && -e $fake/pids.2 ]]; do
+  kill -0 $! || fail "it ended before it could be asked to"
+  sleep 0.1
+done
+kill -TERM $!
+wait $! && fail "the fake programs measured something"
+grep -q 'was asked to end' "$folder/log" || fail "it does not say that it was asked to end what runs side by side"
+for process in $(cat "$fake"/pids.[12]); do
+  grep -qs '^State:.[^Z]' "/proc/$process/status" && fail "process $process of a test stays"
+done
+touch "$fake/obeys"
+"$check" --device host --kit "$fake" --out "$fake/after" --ranks 2 --jobs 2 --after "$fake"/cut/gpu-*.json >"$folder/log" 2>&1 && fail "the fake programs measured something"
+grep -q 'test ends' "$folder/log" && fail "a test that had passed was run again"
+python3 - "$fake"/cut/gpu-*.json "$fake"/after/gpu-*.json <<'END' >"$folder/log" 2>&1 || fail "the reports of what runs side by side are wrong"
+import json, sys
+for path, stays in zip(sys.argv[1:], ("unmeasured", "passed"), strict=True):
+    found = [(step["name"], step["status"]) for step in json.load(open(path))["steps"] if step["name"].startswith("test ")]
+    assert found == [("test ends", "passed"), ("test stays-1", stays), ("test stays-2", stays)], found
+END
 
 if ! command -v nvidia-smi >/dev/null; then
   "$check" --kit "$build" --out "$folder/cuda" >"$folder/log" 2>&1 || fail "without a GPU there is nothing that can fail"

@@ -9,17 +9,10 @@ import goals
 import kit
 import pack
 import report
+import schedule
 import steps
 from options import Problem, parse
 from runner import Runner
-
-
-class Interrupted(BaseException):
-    """The caller's time is over: what was measured is written."""
-
-
-def interrupt(_number, _frame):
-    raise Interrupted()
 
 
 def identity(document):
@@ -40,10 +33,9 @@ def passed_before(path, about):
     return {step["name"]: step for step in earlier["steps"] if step["status"] == "passed"}
 
 
-def document_of(about, runner, results, rest, before):
-    """As far as the run has come; `rest` are the steps that have not been run, `before` what passed in an earlier run."""
-    entries = [result.as_json() for result in results]
-    entries += [before.get(step.name) or steps.Result(step.name, "unmeasured", "the time was over").as_json() for step in rest]
+def document_of(about, runner, planned, results):
+    """As far as the run has come: steps that have not ended have no result."""
+    entries = [(result or steps.Result(step.name, "unmeasured", "the time was over")).as_json() for step, result in zip(planned, results, strict=True)]
     document = {"schema": "lockstep-gpu-check", **about, "seconds": round(runner.elapsed(), 1), "steps": entries}
     return {**document, "goals": goals.judge(document)}
 
@@ -54,17 +46,20 @@ def check(options):
     about = facts.describe(parts, options)
     before = passed_before(options.after, about)
     print(facts.headline(about), flush=True)
-    signal.signal(signal.SIGTERM, interrupt)
-    results, planned = [], steps.plan(parts, options, about)
+    signal.signal(signal.SIGTERM, schedule.interrupt)
+    planned = steps.plan(parts, options, about)
+    results = [steps.Result(**before[step.name]) if step.name in before else None for step in planned]
+    todo = [(number, step) for number, step in enumerate(planned) if results[number] is None]
+
+    def ended(number, result):
+        results[number] = result
+        # After each: the machine may be taken away.
+        report.write(document_of(about, runner, planned, results), options.out)
     try:
-        for number, step in enumerate(planned, 1):
-            known = before.get(step.name)
-            results.append(steps.Result(**known) if known else step.run(runner))
-            # After each: the machine may be taken away.
-            report.write(document_of(about, runner, results, planned[number:], before), options.out)
-    except Interrupted:
+        schedule.run(todo, runner, options.jobs, ended)
+    except schedule.Interrupted:
         print("gpu-check: was asked to end", flush=True)
-    document = document_of(about, runner, results, planned[len(results):], before)
+    document = document_of(about, runner, planned, results)
     for path in report.write(document, options.out):
         print(f"written: {path}")
     return tell(document)

@@ -17,6 +17,8 @@ GRAPH_MODES = ["stream_sync", "device_sync"]
 MIB = 1 << 20
 ROOMY_MIB = 60_000  # Eight ranks on it have buffers of 1 GiB.
 UNDER_MPS = ", under MPS"
+# Of all clients together: an H100 makes 2 x 32, 4 x 16 and 8 x 8 of them, and at 3 x 32 a client's context fails with "out of memory".
+MPS_CONNECTIONS = 64
 
 
 def sizes(options, about):
@@ -94,8 +96,8 @@ def latency_steps(options, count, kind="ranks"):
     return [latency_step(options, mode, count, kind) for mode in MODES] + [graph_step(options, mode, count, kind) for mode in GRAPH_MODES]
 
 
-def under_mps(step, about):
-    """The step, whose processes' kernels run beside one another: a device for each, but for the wires."""
+def under_mps(step, about, count):
+    """The step of so many processes, whose kernels run beside one another: a device for each, but for the wires."""
     name = step.name + UNDER_MPS
     if not about["gpu"]:
         return unmeasured(name, "no GPU")
@@ -103,17 +105,19 @@ def under_mps(step, about):
         return unmeasured(name, "there is no nvidia-cuda-mps-control")
 
     def body(runner):
-        with mps.daemon(about["mps_control"]) as environment, runner.more_environment(environment):
+        connections = {"CUDA_DEVICE_MAX_CONNECTIONS": str(MPS_CONNECTIONS // count)}
+        with mps.daemon(about["mps_control"]) as environment, runner.more_environment(environment | connections):
             return step.body(runner)
     return Step(name, body, step.mode and step.mode + UNDER_MPS)
 
 
 def mps_steps(options, about):
     first = options.ranks[0]
-    steps = [floors_step(options, about)] + [all_reduce_step(options, about, count) for count in options.ranks]
-    steps += [latency_step(options, "device_sync", count) for count in options.ranks]
-    steps += [latency_step(options, "stream_sync", first)] + [graph_step(options, mode, first) for mode in GRAPH_MODES]
-    return [under_mps(step, about) for step in steps]
+    steps = [(floors_step(options, about), max(options.ranks))]
+    steps += [(all_reduce_step(options, about, count), count) for count in options.ranks]
+    steps += [(latency_step(options, mode, count), count) for mode in reversed(MODES) for count in options.ranks]
+    steps += [(graph_step(options, mode, first), first) for mode in GRAPH_MODES]
+    return [under_mps(step, about, count) for step, count in steps]
 
 
 def library_steps(options, about):

@@ -1,5 +1,6 @@
 """The command line."""
 import argparse
+import os
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -17,6 +18,17 @@ def rank_counts(text):
     return [int(number) for number in numbers]
 
 
+def count(text):
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tests: write 4")
+    return int(text)
+
+
+def usual_jobs():
+    """Tests wait most of their time; but those of all ranks that wait in turns need cores."""
+    return 4 if len(os.sched_getaffinity(0)) >= 8 else 1
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="gpu-check",
@@ -29,6 +41,8 @@ def parse(arguments):
                         "(default: the bundle this was called from, else build/release, which is built first)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the reports go (default: bench/results, in a bundle: results)")
     parser.add_argument("--ranks", metavar="N,...", type=rank_counts, default="2,4,8", help="processes on one GPU (default: %(default)s)")
+    parser.add_argument("--jobs", metavar="N", type=count, default=usual_jobs(),
+                        help="tests that run at a time; what is measured runs alone (default: 4 where there are at least 8 cores, else 1)")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=520, help="what has not ended by then is unmeasured (default: %(default)s)")
     parser.add_argument("--after", metavar="REPORT.json", type=Path, help="an earlier report of the same programs and GPU: what passed there is taken over, the rest is run")
     parser.add_argument("--nccl", metavar="PATH", help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")

@@ -57,6 +57,7 @@ def end(process):
 class Runner:
     def __init__(self, kit, options):
         self.kit, self.device, self.limit = kit, options.device, options.limit
+        self.environment = kit.environment  # Found once, before each step has a process of its own.
         self.began = time.monotonic()
         self.held = hold_devices() if options.device == "cuda" else []
         self.mode, self.where_it_hung = None, ""  # Of the step that runs.
@@ -81,11 +82,11 @@ class Runner:
         left = self.limit - self.elapsed()
         if left < LEAST_SECONDS:
             raise OutOfTime()
-        wanted = {**USUAL, **os.environ, **self.kit.environment, "LOCKSTEP_DEVICE_BACKEND": self.device, **self.more, **(environment or {})}
+        wanted = {**USUAL, **os.environ, **self.environment, "LOCKSTEP_DEVICE_BACKEND": self.device, **self.more, **(environment or {})}
         everything = {name: value for name, value in wanted.items() if value is not None}
         began = time.monotonic()
-        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   errors="replace", env=everything, start_new_session=True)
+        process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace", env=everything, start_new_session=True)
         try:
             output, _ = process.communicate(timeout=min(seconds, left))
             status = process.returncode

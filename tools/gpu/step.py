@@ -16,10 +16,11 @@ class Result:
 
 
 class Step:
-    """`body(runner)` gives a Result. A line is printed for each. `mode`: in which its ranks wait for one another, where it is said."""
+    """`body(runner)` gives a Result. A line is printed for each. `mode`: in which its ranks wait for one another, where it is said.
+    `beside`: it measures nothing that others which run meanwhile could disturb."""
 
-    def __init__(self, name, body, mode=None):
-        self.name, self.body, self.mode = name, body, mode
+    def __init__(self, name, body, mode=None, beside=False):
+        self.name, self.body, self.mode, self.beside = name, body, mode, beside
 
     def run(self, runner):
         began, runner.mode, runner.where_it_hung = runner.elapsed(), self.mode, ""

@@ -11,13 +11,18 @@ from step import Result, Step, too_long, unmeasured
 TEST_SECONDS = 90
 # Thousands of operations, each of which may cost time slices.
 LONG_TEST_SECONDS = {f"device_{part}_{mode}_test": 180 for part in ("operations", "matrix") for mode in ("stream_sync", "host_sync")}
+SANITIZER_SECONDS = 60  # Under it each start of a process takes seconds.
 TORCH_SECONDS = 120  # Each of its processes imports PyTorch, and loads its kernels.
 # A wait that hangs names what it waits for, before the program is ended; and a test whose rank has failed goes on to the next.
 # Processes stay from case to case: each takes a second to make its context, and all take turns at that.
 PATIENCE = {"LOCKSTEP_TIMEOUT": "45s", "TEST_CREW": "1"}
 SPARE_SECONDS = 15
-# Those with kernels that wait. They have no memory shared in a block, at which racecheck looks.
-SANITIZED = ["device_messages_device_sync_test", "device_sync_test", "device_graph_device_sync_test", "nccl_groups_device_sync_test"]
+# Cases of few processes and operations, for each sort of kernel that waits or that touches a peer's memory. They have no memory shared in a
+# block, at which racecheck looks. Of ranks that are threads none: they hang under the tool.
+SANITIZED = [("device_sync_test", "DeviceSync.ASmallCallIsOneKernelAndALargeOneAProgram"),
+             ("device_messages_device_sync_test", "DeviceMessages.SmallOnesDoNotWaitForTheirReceiver:Memory/DeviceMessages.ALongOneIsReadBeforeItsBufferIsUsedAgain/private"),
+             ("device_graph_device_sync_test", "DeviceGraphs.EveryCollectiveOfAGraphIsRight"),
+             ("device_windows_stream_sync_test", "DeviceWindows.AnAllReduceTouchesEachByteOnce")]
 NOT_SANITIZED = "*Killed*"  # The tool takes a process that a test ends for one that has failed.
 BASIC = ["gpu_test", "gpu_processes_test"]  # Where these fail no figure means anything.
 FORCED = re.compile(r"_device_sync_test$")  # Between processes of one GPU, where a kernel that waits may cost a time slice.
@@ -58,7 +63,7 @@ def test_step(test, about):
     def body(runner):
         environment = {**PATIENCE, "TEST_CHILD_SECONDS": str(limit - SPARE_SECONDS), **environment_of(test)}
         return judge_test(runner.run(command_of(test, runner), limit, environment), bool(about["gpu"]) and test["name"] in BASIC)
-    return Step(f"test {test['name']}", body, mode_of(test))
+    return Step(f"test {test['name']}", body, mode_of(test), beside=test["name"] not in BASIC)
 
 
 def mode_of(test):
@@ -72,7 +77,7 @@ def is_clean(outcome):
     return outcome.status == 0 and bool(errors) and all(int(count) == 0 for count in errors)
 
 
-def sanitizer_step(about, tool, test):
+def sanitizer_step(about, tool, test, cases):
     name = f"compute-sanitizer {tool} {test['name']}"
     if not about["gpu"]:
         return unmeasured(name, "no GPU")
@@ -82,19 +87,22 @@ def sanitizer_step(about, tool, test):
     def body(runner):
         command = [about["compute_sanitizer"], "--tool", tool, "--target-processes", "all", "--require-cuda-init", "no",
                    "--error-exitcode", "99"] + command_of(test, runner)
-        outcome = runner.run(command, TEST_SECONDS, {**environment_of(test), "TEST_CREW": "1", "LOCKSTEP_TIMEOUT": "5m", "GTEST_FILTER": "-" + NOT_SANITIZED})
+        outcome = runner.run(command, SANITIZER_SECONDS, {**environment_of(test), "TEST_CREW": "1", "LOCKSTEP_TIMEOUT": "5m",
+                                                          "GTEST_FILTER": f"{cases}-{NOT_SANITIZED}"})
         if outcome.status == TOOK_TOO_LONG:
             return Result("", "unmeasured", f"{too_long(outcome)} under {tool}")
         for words in ("Device not supported", "before first instrumented API call"):
             if words in outcome.output:
                 return Result("", "unmeasured", f"compute-sanitizer cannot work here: {words}")
+        if outcome.status == 0 and "[       OK ]" not in outcome.output:
+            return Result("", "unmeasured", "none of the cases runs here")
         return Result("", "passed") if is_clean(outcome) else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
     return Step(name, body)
 
 
 def sanitizer_steps(kit, about):
     tests = {test["name"]: test for test in kit.tests}
-    return [sanitizer_step(about, tool, tests[name]) for tool in ("memcheck", "synccheck") for name in SANITIZED if name in tests]
+    return [sanitizer_step(about, tool, tests[name], cases) for tool in ("memcheck", "synccheck") for name, cases in SANITIZED if name in tests]
 
 
 def nccl_tests_steps(kit, about, ranks):
@@ -115,7 +123,7 @@ def nccl_tests_steps(kit, about, ranks):
             outcome = runner.run(command, BENCH_SECONDS, {"NCCL_TESTS_DEVICE": "0"})
             right = outcome.status == 0 and re.search(r"Out of bounds values : 0 OK", outcome.output)
             return Result("", "passed" if right else "failed", "" if right else f"status {outcome.status}: {outcome.tail()}")
-        return Step(f"nccl-tests {program.name}, {count} ranks", body)
+        return Step(f"nccl-tests {program.name}, {count} ranks", body, beside=True)
     return [step(program, count) for count in ranks for program in programs]
 
 
@@ -172,5 +180,6 @@ def plan(kit, options, about):
     sanitizers = sanitizer_steps(kit, about)
     return (tests(lambda name: name in BASIC) + goal_steps(options, about) + latency_steps(options, first) + latency_steps(options, first, "threads")
             + mps_steps(options, about) + library_steps(options, about) + [torch_step(about)] + training_steps(kit) + nccl_tests[:of_first] + sanitizers[:1]
-            + tests(lambda name: name in usual - forced) + [step for ranks in more for kind in ("ranks", "threads") for step in latency_steps(options, ranks, kind)]
-            + tests(lambda name: name in forced) + sanitizers[1:] + tests(lambda name: name in LONG_TEST_SECONDS) + nccl_tests[of_first:])
+            + tests(lambda name: name in usual - forced) + tests(lambda name: name in forced)
+            + [step for ranks in more for kind in ("ranks", "threads") for step in latency_steps(options, ranks, kind)]
+            + tests(lambda name: name in LONG_TEST_SECONDS) + nccl_tests[of_first:] + sanitizers[1:])
