@@ -97,7 +97,7 @@ assert not steps.is_clean(Outcome(99, clean, 1.0))
 assert steps.mode_of({"name": "device_graph_device_sync_test"}) == "device_sync" and steps.mode_of({"name": "gpu_test"}) is None
 END
 
-# What is worth most comes first; and only tests run beside one another.
+# What is measured comes first, and alone; the rest runs beside one another.
 PYTHONPATH=$(dirname "$check")/gpu python3 - "$folder/planned" <<'END' || fail "the steps are badly planned"
 import sys
 from pathlib import Path
@@ -112,13 +112,15 @@ tests = [{"name": name, "command": [], "environment": {}} for name in ("device_o
 about = {"gpu": {"memory.total": "80000 MiB"}, "torch": None, "compute_sanitizer": "here", "mps_control": None}
 planned = steps.plan(Kit(folder, tests, ""), SimpleNamespace(device="host", ranks=[2, 4], nccl=None), about)
 names = [step.name for step in planned]
-order = ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "latency host_sync, 2 ranks", "beside NCCL", "PyTorch DDP, 2 processes on one GPU",
-         "nccl-tests a_perf, 2 ranks", "compute-sanitizer memcheck device_graph_device_sync_test", "test a_test", "test a_device_sync_test",
-         "latency host_sync, 4 ranks", "test device_operations_host_sync_test", "nccl-tests a_perf, 4 ranks", "compute-sanitizer synccheck device_graph_device_sync_test"]
+order = ["test gpu_test", "floors", "all_reduce registered, 2 ranks", "latency host_sync, 2 ranks", "beside NCCL", "latency host_sync, 4 ranks",
+         "PyTorch DDP, 2 processes on one GPU", "test device_operations_host_sync_test", "compute-sanitizer memcheck device_graph_device_sync_test",
+         "test a_test", "nccl-tests a_perf, 2 ranks", "test a_device_sync_test", "nccl-tests a_perf, 4 ranks"]
 assert [name for name in names if name in order] == order, names
 assert len(set(names)) == len(names), names
 beside = {step.name for step in planned if step.beside}
-assert beside == {name for name in names if name.startswith(("test ", "nccl-tests "))} - {"test gpu_test"}, beside
+alone = [name for name in names if name not in beside]
+assert all(name.startswith(("test gpu_test", "floors", "all_reduce ", "latency ", "graph ", "every ", "beside NCCL")) for name in alone), alone
+assert {"test a_test", "nccl-tests a_perf, 2 ranks", "compute-sanitizer memcheck device_graph_device_sync_test"} <= beside, beside
 END
 
 # The sanitizer looks at cases that there are, within its limit; where none of them runs, it has found nothing out.

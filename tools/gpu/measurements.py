@@ -112,11 +112,10 @@ def under_mps(step, about, count):
 
 
 def mps_steps(options, about):
-    first = options.ranks[0]
     steps = [(floors_step(options, about), max(options.ranks))]
     steps += [(all_reduce_step(options, about, count), count) for count in options.ranks]
     steps += [(latency_step(options, mode, count), count) for mode in reversed(MODES) for count in options.ranks]
-    steps += [(graph_step(options, mode, first), first) for mode in GRAPH_MODES]
+    steps += [(graph_step(options, "device_sync", count), count) for count in options.ranks]
     return [under_mps(step, about, count) for step, count in steps]
 
 

@@ -26,7 +26,8 @@ def count(text):
 
 def usual_jobs():
     """Tests wait most of their time; but those of all ranks that wait in turns need cores."""
-    return 4 if len(os.sched_getaffinity(0)) >= 8 else 1
+    cores = len(os.sched_getaffinity(0))
+    return min(8, cores // 2) if cores >= 8 else 1
 
 
 def parse(arguments):

@@ -8,6 +8,8 @@ from measurements import UNDER_MPS
 
 HOPS = {"host": "host", "stream": "stream", "kernel_behind_host": "host, then a kernel", "kernel_behind_stream": "stream, then a kernel",
         "copy_behind_stream": "stream, then a copy", "event_behind_stream": "stream, then a timed event", "kernel": "kernel"}
+CLOCKS = ("Processes that take turns on the GPU are timed by the host's clock, from the call to its end on the stream, all others between "
+          "two events around the call.")
 NOT_CACHED = 128 << 20  # From here on no cache of a GPU holds what is copied.
 
 
@@ -55,7 +57,7 @@ def mode_of(step):
 
 def all_reduce_section(steps, floors):
     lines = ["## all_reduce, registered buffers, in place",
-             "Share of the copy rate, from 128M on: bytes touched (read n x S, written n x S) by all ranks together.", ""]
+             "Share of the copy rate, from 128M on: bytes touched (read n x S, written n x S) by all ranks together. " + CLOCKS, ""]
     rows = []
     for step in steps:
         if not re.match(r"all_reduce registered", step["name"]):
@@ -83,7 +85,7 @@ def floor_rows(floors):
 
 
 def latency_section(steps, floors, heading, kind):
-    lines = [f"## {heading}", "all_reduce in place, microseconds, median (99th percentile)", ""]
+    lines = [f"## {heading}", "all_reduce in place, microseconds, median (99th percentile). " + CLOCKS, ""]
     rows, sizes = [], [8, 512, 4096, 32768]
     for step in steps:
         match = re.match(kind + r" (\w+), (.+)", step["name"])

@@ -42,7 +42,7 @@ class Step:
 
 
 def unmeasured(name, why):
-    return Step(name, lambda runner: Result(name, "unmeasured", why))
+    return Step(name, lambda runner: Result(name, "unmeasured", why), beside=True)
 
 
 def too_long(outcome):

@@ -3,7 +3,7 @@ import re
 import shutil
 import sys
 
-from measurements import BENCH_SECONDS, MODES, goal_steps, latency_steps, library_steps, mps_steps
+from measurements import BENCH_SECONDS, MODES, goal_steps, latency_step, latency_steps, library_steps, mps_steps
 from options import HERE
 from runner import TOOK_TOO_LONG
 from step import Result, Step, too_long, unmeasured
@@ -97,7 +97,7 @@ def sanitizer_step(about, tool, test, cases):
         if outcome.status == 0 and "[       OK ]" not in outcome.output:
             return Result("", "unmeasured", "none of the cases runs here")
         return Result("", "passed") if is_clean(outcome) else Result("", "failed", f"status {outcome.status}: {outcome.tail()}")
-    return Step(name, body)
+    return Step(name, body, beside=True)
 
 
 def sanitizer_steps(kit, about):
@@ -139,7 +139,7 @@ def training_step(kit, program, arguments, learns):
             return Result("", "unmeasured", "there is no cuBLAS: " + outcome.tail(1))
         right = outcome.status == 0 and learns(outcome.output)
         return Result("", "passed" if right else "failed", outcome.tail(1 if right else 12))
-    return Step(name, body)
+    return Step(name, body, beside=True)
 
 
 def training_steps(kit):
@@ -151,9 +151,9 @@ def training_steps(kit):
             training_step(kit, "gpt-device", ["--steps", "50"], falls)]
 
 
-def torch_step(about):
-    """In the mode that the library takes. In host_sync DDP's constructor hangs: docs/gpu.md, "What may block"."""
-    name = "PyTorch DDP, 2 processes on one GPU"
+def torch_step(about, mode=None):
+    """In the mode that the library takes, or in another. DDP's constructor blocks inside the driver: docs/gpu.md, "What may block"."""
+    name = "PyTorch DDP, 2 processes on one GPU" + (f", {mode}" if mode else "")
     if not about["gpu"]:
         return unmeasured(name, "no GPU")
     if not about["torch"]:
@@ -161,10 +161,10 @@ def torch_step(about):
 
     def body(runner):
         outcome = runner.run([sys.executable, HERE / "torch_ddp.py"], TORCH_SECONDS,
-                             {"LD_PRELOAD": str(runner.kit.library())})
+                             {"LD_PRELOAD": str(runner.kit.library()), **({"LOCKSTEP_DEVICE_MODE": mode} if mode else {})})
         trained = outcome.status == 0 and "trained" in outcome.output
         return Result("", "passed" if trained else "failed", outcome.tail(3 if trained else 12))
-    return Step(name, body)
+    return Step(name, body, mode, beside=True)
 
 
 def plan(kit, options, about):
@@ -178,8 +178,11 @@ def plan(kit, options, about):
     nccl_tests = nccl_tests_steps(kit, about, options.ranks)
     of_first = -(-len(nccl_tests) // len(options.ranks))
     sanitizers = sanitizer_steps(kit, about)
-    return (tests(lambda name: name in BASIC) + goal_steps(options, about) + latency_steps(options, first) + latency_steps(options, first, "threads")
-            + mps_steps(options, about) + library_steps(options, about) + [torch_step(about)] + training_steps(kit) + nccl_tests[:of_first] + sanitizers[:1]
-            + tests(lambda name: name in usual - forced) + tests(lambda name: name in forced)
-            + [step for ranks in more for kind in ("ranks", "threads") for step in latency_steps(options, ranks, kind)]
-            + tests(lambda name: name in LONG_TEST_SECONDS) + nccl_tests[of_first:] + sanitizers[1:])
+    alone = (tests(lambda name: name in BASIC) + goal_steps(options, about) + latency_steps(options, first) + latency_steps(options, first, "threads")
+             + mps_steps(options, about) + library_steps(options, about)
+             + [step for ranks in more for step in [latency_step(options, mode, ranks) for mode in MODES] + latency_steps(options, ranks, "threads")])
+    # What takes long comes first: it fills one of the places while others come and go.
+    beside = ([torch_step(about), torch_step(about, "host_sync")] + tests(lambda name: name in LONG_TEST_SECONDS) + training_steps(kit)
+              + sanitizers[:len(SANITIZED)] + tests(lambda name: name in usual - forced) + nccl_tests[:of_first] + tests(lambda name: name in forced)
+              + sanitizers[len(SANITIZED):] + nccl_tests[of_first:])
+    return alone + beside
