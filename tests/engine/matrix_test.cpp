@@ -91,7 +91,7 @@ class Rank {
       for (const std::size_t count :
            {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{1001}, std::size_t{20'011}}) {
         ++turn_;
-        const ReduceOp op = kOps[turn_ % 5];
+        const ReduceOp op = kOps[(turn_ + turn_ / 5) % 5];  // Each in turn meets each count.
         // premul_sum, but of all_reduce, scales into private memory: nothing for registered programs.
         const bool may_scale = row == nullptr || row->medium != Medium::domain_registered ||
                                collective == Collective::all_reduce;
