@@ -29,8 +29,9 @@ const std::vector<Rule>& rules() {
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},
        "take randomness from Env"},
+      // The driver's variables are not ours.
       {{"getenv", "secure_getenv", "environ"},
-       {"lib/base/config.cpp", "lib/bootstrap/"},
+       {"lib/base/config.cpp", "lib/bootstrap/", "lib/device/driver_variables.cpp"},
        "declare the variable in lib/base/config.cpp"},
   };
   return all;

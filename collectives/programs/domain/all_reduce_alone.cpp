@@ -1,11 +1,10 @@
 // all_reduce "alone", registered: rank 0 reduces all inputs and writes the result to all outputs, in one
-// pass, while the others wait.
+// pass, while the others wait. For ranks that do not work side by side: processes that take turns on one
+// device, where every rank that has work costs a turn (about 145 us on an H100).
 //
-// Synchronisations: 2. Phase 1 is awaited by all, as in every program on registered memory; of phase 2 that
-// of rank 0 is enough. Bytes touched: by rank 0 twice the message for each rank, by the others none: as many
-// as "fused" in all. It gains where ranks do not work side by side: processes whose kernels take turns on one
-// device, where every rank that has work costs a turn (about 145 us on an H100). Bits: rank order, one
-// rounding; those of "fused".
+// Synchronisations: 2. All await phase 1, as in every program on registered memory; of phase 2 rank 0's is
+// enough.
+// Bytes touched by all ranks together: those of "fused". Bits: those of "fused".
 #include "collectives/programs/algorithms.hpp"
 #include "collectives/programs/domain/domain.hpp"
 
