@@ -223,8 +223,8 @@ TEST(DeviceFailure, ARankThatGaveUpWritesNothingIntoTheMemoryOfOneThatDidNotCome
 }
 
 /// A rank that is stopped, and resumes after the others gave it up, writes nothing into their buffers.
-/// `stops_at`: in its fifth call before it, or in it when what it enqueues next is called so. (raise, not
-/// kill: the thread that calls it goes no further.)
+/// Rank 0, which writes to others in every mode. `stops_at`: in its fifth call before it, or in it when what
+/// it enqueues next is called so. (raise, not kill: the thread that calls it goes no further.)
 void stop_and_resume(const std::string& stops_at) {
   testing::use_host_backend(kMode);
   const MeetingPlace place;
@@ -243,7 +243,7 @@ void stop_and_resume(const std::string& stops_at) {
     options.timeout = std::chrono::milliseconds(300);
     try {
       for (int call = 0;; ++call) {
-        if (rank == 1 && call == 4) {
+        if (rank == 0 && call == 4) {
           if (stops_at.empty()) raise(SIGSTOP);
           self.recorder.before = [&](const internal::testing::Enqueued& next) {
             if (next.what == stops_at) {
@@ -258,7 +258,7 @@ void stop_and_resume(const std::string& stops_at) {
       }
     } catch (const Error&) {
     }
-    if (rank == 1) {
+    if (rank == 0) {
       stage->resumed.store(1);
       return;
     }
@@ -276,7 +276,7 @@ void stop_and_resume(const std::string& stops_at) {
   });
   wait_until([&] { return stage->gave_up.load() == 1; });
   wait_until([&] {  // Once is too early for a rank that is late to stop.
-    kill(children[1], SIGCONT);
+    kill(children[0], SIGCONT);
     return stage->resumed.load() == 1;
   });
   EXPECT_EQ(wait_for(children[0]), 0);
