@@ -88,6 +88,7 @@ TEST(DeviceFacts, MpsMeansDeviceSyncWhereAllKernelsHaveRoom) {
   all[0].uuid = all[1].uuid;
   decision = decide_mode(all, group(3));
   EXPECT_EQ(decision->mode, DeviceMode::stream_sync) << "streams that wait need no room";
+  EXPECT_FALSE(decision->kernels_may_wait) << "nor do messages wait in kernels there";
   EXPECT_NE(decision->reason.find("share a GPU by MPS"), std::string::npos) << decision->reason;
 }
 
