@@ -64,6 +64,10 @@ struct DeviceReducerOptions {
 /// memory that nothing reads is refused); a full bucket is all_reduced on a stream of the reducer's own, of
 /// high priority, as soon as the streams that computed it get there, while the others go on.
 ///
+/// The buckets are a window (DeviceCommunicator::register_window): what docs/gpu.md says under "While a call
+/// on a window is made" holds for marks and wait(), and a collective of the caller's on gradients names the
+/// same ones on all ranks.
+///
 /// Thread safety: gradient() and mark_ready() from any thread while backward is being enqueued; everything
 /// else from one thread at a time, and while no other thread is in a call.
 ///
