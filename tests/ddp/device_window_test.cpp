@@ -1,4 +1,5 @@
-// The buckets of a DeviceReducer are a window: streams reduce them where they lie, without staging.
+// The buckets of a DeviceReducer are a window: streams reduce them where they lie, without staging, and what
+// compression sends and receives is one, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,30 +23,68 @@ using testing::DeviceRank;
 const std::string kMode = testing::DeviceRun(testing::test_run("stream_sync")).mode;
 constexpr std::size_t kCount = 1 << 19;  // More than packets carry.
 constexpr std::size_t kBytes = kCount * sizeof(float);
+constexpr unsigned char kByte = 0x40;
+constexpr float kNumber = 0x1.808080p1f;  // Of four such bytes.
+
+/// A reducer of one parameter, whose gradients are summed.
+class OneBucket {
+ public:
+  OneBucket(DeviceRank& self, DeviceCompression compression)
+      : self_(self), value_(static_cast<float*>(allocate_device(kBytes, self.device()))) {
+    const Parameter parameter{"weights", DataType::f32, {kCount}, value_, nullptr};
+    DeviceReducerOptions options;
+    options.average = false;
+    options.compression = compression;
+    reducer_.emplace(self.host, self.communicator, std::span(&parameter, 1), options);
+    static_cast<void>(self.recorder.take());
+  }
+  ~OneBucket() {
+    reducer_.reset();
+    free_device(value_);
+  }
+
+  /// Of gradients that consist of kNumber, or of zeros.
+  std::vector<float> sum(bool of_numbers) {
+    Backend& backend = *must(internal::device_backend());
+    must(backend.fill(reducer_->gradient(0), of_numbers ? kByte : 0, kBytes, self_.stream));
+    reducer_->mark_ready(0, self_.stream);
+    reducer_->wait(self_.stream);
+    std::vector<float> sum(kCount);
+    must(backend.copy(sum.data(), reducer_->gradient(0), kBytes, self_.stream));
+    self_.synchronize();
+    return sum;
+  }
+
+ private:
+  DeviceRank& self_;
+  float* const value_;
+  std::optional<DeviceReducer> reducer_;
+};
 
 TEST(DeviceWindow, ABucketIsReducedWhereItLies) {
   const bool take_turns = kMode == "stream_sync" && testing::take_time_slices(2);
   testing::run_on_devices(2, kMode.c_str(), [=](DeviceRank& self) {
-    Backend& backend = *must(internal::device_backend());
-    float* const value = static_cast<float*>(allocate_device(kBytes, self.device()));
-    const Parameter parameter{"weights", DataType::f32, {kCount}, value, nullptr};
-    DeviceReducerOptions options;
-    options.average = false;
-    std::optional<DeviceReducer> reducer;
-    reducer.emplace(self.host, self.communicator, std::span(&parameter, 1), options);
-    static_cast<void>(self.recorder.take());
-    constexpr unsigned char kByte = 0x40;  // Of each byte of 3.0039, which the other rank adds zero to.
-    must(backend.fill(reducer->gradient(0), self.rank() == 1 ? kByte : 0, kBytes, self.stream));
-    reducer->mark_ready(0, self.stream);
-    reducer->wait(self.stream);
-    std::vector<unsigned char> sum(kBytes);
-    must(backend.copy(sum.data(), reducer->gradient(0), kBytes, self.stream));
-    self.synchronize();
-    EXPECT_EQ(std::count(sum.begin(), sum.end(), kByte), static_cast<std::ptrdiff_t>(kBytes));
+    OneBucket bucket(self, DeviceCompression::none);
+    EXPECT_EQ(bucket.sum(self.rank() == 1), std::vector<float>(kCount, kNumber));
     testing::expect_one_reduction(self, kBytes, take_turns);
-    reducer.reset();
-    free_device(value);
   });
+}
+
+TEST(DeviceWindow, CompressedBucketsAreAddedUp) {
+  for (const int ranks : {2, 3}) {  // Which exchange whole buckets, or chunks.
+    testing::run_on_devices(ranks, kMode.c_str(), [](DeviceRank& self) {
+      for (const auto compression : {DeviceCompression::bf16, DeviceCompression::i8}) {
+        OneBucket bucket(self, compression);
+        for (int step = 0; step < 3; ++step) {
+          const std::vector<float> sum = bucket.sum(true);
+          const auto [least, most] = std::minmax_element(sum.begin(), sum.end());
+          const float right = kNumber * static_cast<float>(self.size());
+          EXPECT_NEAR(*least, right, right / 50);
+          EXPECT_NEAR(*most, right, right / 50);
+        }
+      }
+    });
+  }
 }
 
 }  // namespace
