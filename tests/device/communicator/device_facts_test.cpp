@@ -90,6 +90,8 @@ TEST(DeviceFacts, MpsMeansDeviceSyncWhereAllKernelsHaveRoom) {
   EXPECT_EQ(decision->mode, DeviceMode::stream_sync) << "streams that wait need no room";
   EXPECT_FALSE(decision->kernels_may_wait) << "nor do messages wait in kernels there";
   EXPECT_NE(decision->reason.find("share a GPU by MPS"), std::string::npos) << decision->reason;
+  for (DeviceFacts& one : all) one.wanted_mode = static_cast<int>(DeviceMode::stream_sync);
+  EXPECT_TRUE(decide_mode(all, group(3))->kernels_may_wait) << "asked for, it is granted";
 }
 
 TEST(DeviceFacts, PacketKernelsOfRanksOnOneGpuHaveRoomSideBySide) {
