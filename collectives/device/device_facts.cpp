@@ -99,12 +99,6 @@ std::string threads_on_one(const std::vector<DeviceFacts>& facts, const EngineGr
   });
 }
 
-/// Two ranks on one GPU that has no sure room for the kernels of all of its ranks; empty where there are
-/// none.
-std::string crowd(const std::vector<DeviceFacts>& facts) {
-  return sharing(facts, [&](std::size_t a, std::size_t) { return is_crowded(facts, facts[a]); });
-}
-
 /// Why kernels do not wait unless they are asked to; empty where they do.
 std::string obstacle(const std::vector<DeviceFacts>& facts, const EngineGroup& group,
                      const std::string& slices) {
@@ -115,9 +109,10 @@ std::string obstacle(const std::vector<DeviceFacts>& facts, const EngineGroup& g
     return "there are more than " + std::to_string(sync::kMaxPhaseRanks) + " ranks";
   const std::string threads = threads_on_one(facts, group);
   if (!threads.empty()) return threads + " are threads of one process on one GPU";
-  const std::string crowded = crowd(facts);
-  return crowded.empty() ? crowded
-                         : crowded + " share a GPU by MPS, on which not all kernels are sure to have room";
+  const std::string crowd =
+      sharing(facts, [&](std::size_t a, std::size_t) { return is_crowded(facts, facts[a]); });
+  return crowd.empty() ? crowd
+                       : crowd + " share a GPU by MPS, on which not all kernels are sure to have room";
 }
 
 /// What is right for these devices. Whether they reach each other's memory is no question: every mode needs
@@ -206,8 +201,8 @@ Result<ModeDecision> decide_mode(const std::vector<DeviceFacts>& facts, const En
   decision.devices_are_shared = !sharing(facts, [](auto, auto) { return true; }).empty();
   decision.take_turns = !slices.empty() && ranks_on(facts, facts.front()) == facts.size();
   // Those of a mode that was asked for may also where they are not sure to have room.
-  decision.kernels_may_wait =
-      slices.empty() && facts.size() <= sync::kMaxPhaseRanks && (wish->has_value() || crowd(facts).empty());
+  decision.kernels_may_wait = slices.empty() && facts.size() <= sync::kMaxPhaseRanks &&
+                              (wish->has_value() || decision.mode == DeviceMode::device_sync);
   decision.packet_blocks = packet_blocks(facts);
   decision.staging_bytes = std::min_element(facts.begin(), facts.end(), [](const auto& a, const auto& b) {
                              return a.staging_bytes < b.staging_bytes;
