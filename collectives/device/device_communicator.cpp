@@ -37,6 +37,7 @@ int DeviceCommunicator::rank() const noexcept { return core_->engine().group().r
 int DeviceCommunicator::size() const noexcept { return core_->engine().group().size(); }
 int DeviceCommunicator::device() const noexcept { return core_->device(); }
 DeviceMode DeviceCommunicator::mode() const noexcept { return core_->mode(); }
+bool DeviceCommunicator::takes_turns() const noexcept { return core_->takes_turns(); }
 std::string DeviceCommunicator::describe() const { return core_->describe(); }
 
 void DeviceCommunicator::register_buffer(void* pointer, std::size_t bytes) {

@@ -47,6 +47,7 @@ class DeviceCore {
   Engine& engine() { return collectives_->engine(); }
   int device() const { return device_; }
   DeviceMode mode() const { return decision_.mode; }
+  bool takes_turns() const { return decision_.take_turns; }
   std::string describe() const;
 
   /// Enqueues a collective. `copy_from`: where the input of a broadcast's root lies; null: in its buffer.

@@ -4,8 +4,8 @@
 
 namespace lockstep::internal {
 
-DeviceClock::DeviceClock(Backend& backend, int device, const BucketPlan& plan, int rank)
-    : backend_(backend), device_(device), plan_(plan), rank_(rank) {}
+DeviceClock::DeviceClock(Backend& backend, int device, const BucketPlan& plan, int rank, std::uint64_t every)
+    : backend_(backend), device_(device), plan_(plan), rank_(rank), every_(every) {}
 
 DeviceClock::~DeviceClock() { destroy_events(); }
 
@@ -19,6 +19,7 @@ void DeviceClock::destroy_events() {
 }
 
 void DeviceClock::use_plan() {
+  begun_ = 0;
   destroy_events();
   for (Set& set : sets_) {
     while (set.events.size() < kBuckets + 2 * plan_.buckets.size()) {
@@ -35,7 +36,8 @@ void DeviceClock::record(std::size_t event, DeviceStream stream) {
 
 void DeviceClock::begin(DeviceStream stream) {
   collect();
-  set_ = sets_[turn_].pending ? nullptr : &sets_[turn_];
+  const bool is_due = begun_++ % every_ == 0;
+  set_ = !is_due || sets_[turn_].pending ? nullptr : &sets_[turn_];
   if (set_ != nullptr) set_->marked = false;
   marked_.store(false, std::memory_order_relaxed);
   host_began_ = real_env().now();

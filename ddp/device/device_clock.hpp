@@ -14,8 +14,11 @@ namespace lockstep::internal {
 /// one before: a host that runs far ahead measures some steps only. Who calls has selected the device.
 class DeviceClock {
  public:
-  /// Of `rank`, whose steps have the buckets of `plan`; it outlives the clock.
-  DeviceClock(Backend& backend, int device, const BucketPlan& plan, int rank);
+  /// Of processes that take turns on a GPU, where each event costs such a turn.
+  static constexpr std::uint64_t kSeldom = 16;
+  /// Of `rank`, whose steps have the buckets of `plan`; it outlives the clock. No more than one step of
+  /// `every` is measured, the first among them.
+  DeviceClock(Backend& backend, int device, const BucketPlan& plan, int rank, std::uint64_t every = 1);
   ~DeviceClock();
   DeviceClock(const DeviceClock&) = delete;
   DeviceClock& operator=(const DeviceClock&) = delete;
@@ -59,6 +62,8 @@ class DeviceClock {
   const int device_;
   const BucketPlan& plan_;
   const int rank_;
+  const std::uint64_t every_;
+  std::uint64_t begun_ = 0;  ///< Steps.
   std::array<Set, 2> sets_;
   Set* set_ = nullptr;  ///< Of the step under way; null: it is not measured.
   std::size_t turn_ = 0;

@@ -38,7 +38,8 @@ DeviceReducer::State::State(Communicator own, DeviceCommunicator& c, const Devic
       control(std::move(own)),
       closing(control, 0),
       stream(backend, c.device()),
-      clock(backend, c.device(), plan.travels, c.rank()) {
+      clock(backend, c.device(), plan.travels, c.rank(),
+            c.takes_turns() ? internal::DeviceClock::kSeldom : 1) {
   step.average = o.average;
   if (o.undo && !o.check_first) undo.emplace(backend, c.device());
 }

@@ -93,6 +93,9 @@ class LOCKSTEP_API DeviceCommunicator {
   int size() const noexcept;
   int device() const noexcept;
   DeviceMode mode() const noexcept;
+  /// The ranks are processes that share one GPU without MPS: it works for one of them at a time, and what any
+  /// has it do behind a wait, an event that tells the time included, costs a turn (docs/gpu.md).
+  bool takes_turns() const noexcept;
   /// One line: "rank 1 of 4 on device 0 (NVIDIA H200), mode stream_sync (ranks 0 and 1 share a GPU without
   /// MPS)".
   std::string describe() const;

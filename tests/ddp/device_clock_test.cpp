@@ -17,7 +17,7 @@ constexpr auto kHeldBack = std::chrono::milliseconds(20);
 
 /// Steps of one rank with one bucket, on a stream that can be held back.
 struct Steps {
-  Steps() { clock.use_plan(); }
+  explicit Steps(std::uint64_t every = 1) : clock(backend(), 0, plan, 0, every) { clock.use_plan(); }
 
   /// The device is held back between the first mark and the second, if the step is to be marked.
   void enqueue(bool marks) {
@@ -46,7 +46,7 @@ struct Steps {
 
   const DeviceScope scope{backend(), 0};
   const BucketPlan plan{{{DataType::f32, {{0, 0, 0, 16}}, 16}}};
-  DeviceClock clock{backend(), 0, plan, 0};
+  DeviceClock clock;
   GatedStream stream;
   std::uint64_t number = 0;
 };
@@ -78,6 +78,16 @@ TEST(DeviceClock, TheLastStepThatTheDeviceHasPassedCounts) {
     EXPECT_EQ(steps.clock.latest().step, 1u);
     EXPECT_EQ(steps.pass().step, 3u);
     EXPECT_EQ(steps.clock.latest().backward.count(), 0);
+  });
+}
+
+TEST(DeviceClock, OneStepOfSeveralIsMeasuredWhereEventsCostTurns) {
+  on_forked_ranks(1, [](Communicator&) {
+    Steps steps(3);
+    for (const std::uint64_t latest : {1, 1, 1, 4, 4, 4, 7}) {
+      steps.enqueue(true);
+      EXPECT_EQ(steps.pass().step, latest);
+    }
   });
 }
 

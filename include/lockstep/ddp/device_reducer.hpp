@@ -146,9 +146,10 @@ class LOCKSTEP_API DeviceReducer {
   /// Steps ended so far.
   std::uint64_t steps() const noexcept;
   /// Of the last step that was measured and that the device has passed, by the device's clock: its streams
-  /// are asked, never waited for, so steps are left out where the host is more than one step ahead. `waited`
-  /// is what wait()'s stream waited for communication. `latest_rank` and `waited_for_latest` are by the
-  /// hosts' clocks: whose host came to wait() last.
+  /// are asked, never waited for, so steps are left out where the host is more than one step ahead, and
+  /// fifteen of sixteen where the ranks take turns on one GPU. `waited` is what wait()'s stream waited for
+  /// communication. `latest_rank` and `waited_for_latest` are by the hosts' clocks: whose host came to wait()
+  /// last.
   StepStatistics statistics() const;
   /// As Reducer::report().
   std::string report() const;
