@@ -25,18 +25,22 @@ Status StreamRunner::enqueue(const Call& call, DeviceStream stream) {
     halves_.push_back(area + (calls_ & 1) * (areas_.staging_bytes / 2));
   buffers.member_staging = halves_.data();
   ++calls_;
+  words_.clear();
   for (const Step& step : program->program.lanes.front().steps) {
-    const bool phase = step.kind == StepKind::publish || step.kind == StepKind::await;
+    if (step.kind == StepKind::publish || step.kind == StepKind::await) {
+      add_phase(step);
+      continue;
+    }
+    LOCKSTEP_RETURN_IF_ERROR(enqueue_words(stream));
     LOCKSTEP_RETURN_IF_ERROR(
-        phase ? enqueue_phase(step, stream)
-              : enqueue_step(backend_, stream, program->program, step, buffers, combine, guard()));
+        enqueue_step(backend_, stream, program->program, step, buffers, combine, guard()));
   }
+  LOCKSTEP_RETURN_IF_ERROR(enqueue_words(stream));
   base_ += program->program.phases;
   return {};
 }
 
-Status StreamRunner::enqueue_phase(const Step& step, DeviceStream stream) {
-  words_.clear();
+void StreamRunner::add_phase(const Step& step) {
   const std::uint32_t phase = base_ + step.phase;
   for (int member = 0; member < areas_.world(); ++member) {
     if (member == areas_.rank) continue;
@@ -46,7 +50,12 @@ Status StreamRunner::enqueue_phase(const Step& step, DeviceStream stream) {
       words_.push_back({WordOperation::Kind::wait, word(areas_.rank, member), phase});
     }
   }
-  return words_.empty() ? Status() : backend_.operate(words_, stream);
+}
+
+Status StreamRunner::enqueue_words(DeviceStream stream) {
+  const Status status = words_.empty() ? Status() : backend_.operate(words_, stream);
+  words_.clear();
+  return status;
 }
 
 Status StreamRunner::let_pass(DeviceStream stream) {

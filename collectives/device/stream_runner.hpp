@@ -43,7 +43,9 @@ class StreamRunner final : public CallRunner {
 
  private:
   DeviceGround ground() const override { return {.take_turns = take_turns_}; }
-  Status enqueue_phase(const Step& step, DeviceStream stream);
+  /// What phases write and wait for, up to the next step of another kind, is one call of the driver.
+  void add_phase(const Step& step);
+  Status enqueue_words(DeviceStream stream);
   std::uint32_t* word(int owner, int writer) const {
     return reinterpret_cast<std::uint32_t*>(areas_.words[static_cast<std::size_t>(owner)] +
                                             static_cast<std::size_t>(writer) * kWordStride);
@@ -54,8 +56,8 @@ class StreamRunner final : public CallRunner {
   const bool take_turns_;
   ProgramCache programs_;
   Shape shape_;
-  std::vector<std::byte*> halves_;  ///< Of the members' staging areas, those of the current call.
-  std::vector<WordOperation> words_;
+  std::vector<std::byte*> halves_;      ///< Of the members' staging areas, those of the current call.
+  std::vector<WordOperation> words_;    ///< Of phases, not enqueued yet.
   std::atomic<std::uint32_t> base_{0};  ///< Phase before the current call's first.
   std::uint64_t calls_ = 0;
 };
