@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/support/bounds.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/scoped_variable.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -50,6 +51,16 @@ void expect_all_operations_right(const std::string& ranks, std::size_t world) {
     EXPECT_GE(row["p99_us"], row["time_us"]) << row;
   }
   EXPECT_EQ(operations.size(), 10u);
+}
+
+/// One of 64 KiB, as a shell may set it; the sanitizers need more.
+TEST(LockstepBench, RanksNeedNoLargeStack) {
+  if (lockstep::testing::kSanitized) GTEST_SKIP() << "under a sanitizer";
+  for (const std::string transport : {"shm", "tcp"}) {
+    const Outcome outcome =
+        bench("all --ranks 2 --transport " + transport + kSmallSweep + "2>&1", "ulimit -s 64;");
+    EXPECT_EQ(outcome.status, 0) << transport << ": " << outcome.output;
+  }
 }
 
 TEST(LockstepBench, EveryOperationOnForkedRanks) { expect_all_operations_right("--ranks 3", 3); }

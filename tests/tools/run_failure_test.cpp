@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tests/support/no_descriptors_left.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/tools/run_program.hpp"
 
@@ -133,6 +134,12 @@ TEST(Run, TheUsualLimitIsRaisedHereAndKeptForRanks) {
       run_in_shell("ulimit -S -n 80; exec $RUN -n 40 --only-rank 39 /bin/sh -c 'ulimit -n'");
   EXPECT_EQ(outcome.output, "[39] 80\n");
   EXPECT_EQ(outcome.code, 0);
+}
+
+TEST(Run, ASmallStackIsEnough) {
+  if (lockstep::testing::kSanitized) GTEST_SKIP() << "under a sanitizer";
+  const Outcome outcome = run_in_shell("ulimit -s 64; exec $RUN -n 2 echo here");
+  EXPECT_EQ(outcome.code, 0) << outcome.error;
 }
 
 // Before it opens anything for itself, too.

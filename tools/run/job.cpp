@@ -22,7 +22,7 @@ using internal::Fd;
 using internal::Result;
 using internal::Status;
 
-constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kReadBytes = 16 << 10;
 constexpr mode_t kFileMode = 0644;
 // Of a stream whose rank has ended: more than it can have left in there. What follows is from a process that
 // left the rank's group and lives on.

@@ -15,9 +15,10 @@ namespace {
 
 // The reactor looks after so long, then at intervals that double: acknowledgements ring no bell.
 constexpr Nanos kFirstPause = 1'000'000, kLongestPause = 250'000'000;
-// One look reads no more, lest a peer that sends on and on keep whoever looks.
-constexpr std::size_t kReadBytes = 64 << 10;
-constexpr int kMostReads = 64;
+// One look reads no more, lest a peer that sends on and on keep whoever looks. (On the stack of whoever
+// looks, which may be a small one: `ulimit -s`.)
+constexpr std::size_t kReadBytes = 4 << 10;
+constexpr int kMostReads = 1024;
 
 /// Reads to nowhere what is here. Whether nothing can come any more.
 bool has_ended(const Fd& socket) {
