@@ -303,7 +303,11 @@ Status explain_refusal(const std::string& path, int error, const struct stat& fa
     return Status(ErrorCode::configuration, "its own user may not use the rendezvous file " + path +
                                                 "; remove it, or: chmod 600 " + path);
   }
-  return system_error("cannot open the rendezvous file " + path, error);
+  const Status status = system_error("cannot open the rendezvous file " + path, error);
+  const char* const next = error == ENOENT  ? "; make its folder first"
+                           : error == ELOOP ? "; it may be no link: name the file itself"
+                                            : "";
+  return Status(status.code(), status.message() + next);
 }
 
 /// Opens the file, or makes it, for this user alone.

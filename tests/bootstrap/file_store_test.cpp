@@ -123,7 +123,8 @@ TEST(FileStore, ALinkIsNotFollowed) {
   const std::string path = directory.path() + "/store", elsewhere = directory.path() + "/elsewhere";
   std::filesystem::create_symlink(elsewhere, path);
   EXPECT_EQ(open_file_store(path, kSoon, real_env()).status().message(),
-            "cannot open the rendezvous file " + path + ": Too many levels of symbolic links");
+            "cannot open the rendezvous file " + path +
+                ": Too many levels of symbolic links; it may be no link: name the file itself");
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
@@ -231,7 +232,8 @@ TEST(FileStore, AFullDiskLeavesTheStoreAsItWas) {
 TEST(FileStore, MissingDirectoryIsNamed) {
   const auto store = open_file_store("/no/such/directory/store", kSoon, real_env());
   EXPECT_EQ(store.status().message(),
-            "cannot open the rendezvous file /no/such/directory/store: No such file or directory");
+            "cannot open the rendezvous file /no/such/directory/store: No such file or directory; make its "
+            "folder first");
 }
 
 TEST(FileStore, DamageIsReported) {
