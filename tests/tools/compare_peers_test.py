@@ -65,6 +65,11 @@ class Options(InFolder):
         done = compare("--from", "results.json", cwd=self.folder)
         self.assertIn("does not hold results of compare-peers --json: 'failures'", done.stderr)
 
+    def test_a_damaged_row_is_named(self):
+        row = {"op": "all_reduce", "ranks": 2, "bytes": 8, "transport": "shm", "buffers": "private", "algorithm": "inline", "ours_us": "x"}
+        (self.folder / "results.json").write_text(json.dumps({"machine": {}, "limits": {}, "failures": [], "rows": [row]}))
+        self.refused("row 1: ours_us is 'x'", "--from", self.folder / "results.json")
+
     def test_sizes(self):
         for name in ("8", "1K", "25M", "1G"):
             self.assertEqual(size_name(parse_size(name)), name)

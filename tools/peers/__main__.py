@@ -67,10 +67,22 @@ def measure(options):
     return {"machine": about, "limits": floors, "rows": found, "kinds": kinds, "failures": failures}
 
 
+# What every row has.
+COLUMNS = {"op": str, "ranks": int, "bytes": int, "transport": str, "buffers": str, "algorithm": str, "ours_us": (int, float), "peers": dict}
+
+
+def check_row(number, row):
+    for column, kind in COLUMNS.items():
+        if not isinstance(row[column], kind):
+            raise ValueError(f"row {number}: {column} is {row[column]!r}")
+
+
 def read_results(path):
     try:
         results = json.loads(Path(path).read_text(encoding="utf-8"))
         found = {key: results[key] for key in ("machine", "limits", "rows")}
+        for number, row in enumerate(found["rows"], 1):
+            check_row(number, row)
         return found | {"kinds": results.get("kinds", []), "failures": results["failures"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Problem(f"{path} does not hold results of compare-peers --json: {error}") from error
