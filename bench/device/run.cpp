@@ -39,6 +39,7 @@ Made make_on_all(Board& board, const std::string& name, Make make) {
 /// Ranks of one host take its devices in turn: more ranks than devices share them.
 int device_of(int rank) { return rank % device::count(); }
 
+/// By what takes_turns() of a communicator says; there may be none, and libraries are timed too.
 Clock clock_for(const Options& options, const device::Properties& facts, int ranks) {
   const bool take_turns =
       options.threads == 0 && ranks > device::count() && !facts.kernels_of_processes_overlap;

@@ -117,7 +117,7 @@ std::string obstacle(const std::vector<DeviceFacts>& facts, const EngineGroup& g
 
 /// What is right for these devices. Whether they reach each other's memory is no question: every mode needs
 /// it. Of processes that share a GPU the streams wait where kernels cannot: that costs no time slice
-/// (measured: 5 to 8 us a hop on an H100, where a kernel that waits costs 2 to 9 ms) and no multiprocessor,
+/// (measured: 5 to 7 us a hop on an H100, where a kernel that waits costs 2 to 7 ms) and no multiprocessor,
 /// and a program that blocks inside the driver keeps no thread from its work, as it does in host_sync.
 ModeDecision best_mode(const std::vector<DeviceFacts>& facts, const EngineGroup& group,
                        const std::string& slices) {
