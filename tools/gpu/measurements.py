@@ -105,7 +105,7 @@ def under_mps(step, about, count):
         return unmeasured(name, "there is no nvidia-cuda-mps-control")
 
     def body(runner):
-        connections = {"CUDA_DEVICE_MAX_CONNECTIONS": str(MPS_CONNECTIONS // count)}
+        connections = {"CUDA_DEVICE_MAX_CONNECTIONS": str(max(1, MPS_CONNECTIONS // count))}
         with mps.daemon(about["mps_control"]) as environment, runner.more_environment(environment | connections):
             return step.body(runner)
     return Step(name, body, step.mode and step.mode + UNDER_MPS)

@@ -43,7 +43,7 @@ def parse(arguments):
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the reports go (default: bench/results, in a bundle: results)")
     parser.add_argument("--ranks", metavar="N,...", type=rank_counts, default="2,4,8", help="processes on one GPU (default: %(default)s)")
     parser.add_argument("--jobs", metavar="N", type=count, default=usual_jobs(),
-                        help="tests that run at a time; what is measured runs alone (default: 4 where there are at least 8 cores, else 1)")
+                        help="tests and the like that run at a time; what is measured runs alone (default: %(default)s: half the cores, at most 8; one below 8 cores)")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=520, help="what has not ended by then is unmeasured (default: %(default)s)")
     parser.add_argument("--after", metavar="REPORT.json", type=Path, help="an earlier report of the same programs and GPU: what passed there is taken over, the rest is run")
     parser.add_argument("--nccl", metavar="PATH", help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")
