@@ -49,7 +49,8 @@ void print_decision(const ModeDecision& decision, int ranks) {
   if (decision.several_hosts)
     std::fprintf(stderr, "lockstep: between hosts data pass %s\n", way_between_hosts(decision));
   const bool kernels = decision.mode == DeviceMode::device_sync || decision.kernels_may_wait;
-  if (decision.mode != DeviceMode::host_sync && (!kernels || ranks > sync::kMaxPacketRanks))
+  const bool carry_messages = kernels && !decision.several_hosts && ranks <= sync::kMaxPacketRanks;
+  if (decision.mode != DeviceMode::host_sync && !carry_messages)
     std::fprintf(
         stderr,
         "lockstep: messages, scatter_v, gather_v and all_to_all_v pass by a thread of each rank as in "
@@ -100,7 +101,7 @@ DeviceCore::DeviceCore(Backend& backend, int device, std::shared_ptr<Communicato
       control_(std::move(control)),
       near_(std::move(near)),
       decision_(std::move(decision)),
-      inbox_(inbox_of(decision_, control_->size())),
+      inbox_(inbox_of(decision_, near_->size())),
       has_ranks_beside_(are_several_here(control_->engine().group().members)) {}
 
 Result<std::shared_ptr<DeviceCore>> DeviceCore::make(CommunicatorCore& communicator, Result<Backend*> backend,
@@ -253,7 +254,7 @@ Status DeviceCore::open_far_mail(const DeviceOptions& options, MessageAreas& mes
 /// `areas`: those of all members; none in a group of one, where nothing waits.
 Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
   if (decision_.mode == DeviceMode::host_sync) return {};
-  const int rank = control_->rank(), world = control_->size();
+  const int rank = near_->rank(), world = near_->size();
   StreamAreas streams{rank, areas, {}, program_staging()};
   SyncAreas kernels{rank, areas, {}, inbox_.slot_bytes, {}, program_staging(), {}, 0};
   kernels.message_bytes = message_area_bytes(decision_.staging_bytes);
@@ -270,8 +271,9 @@ Status DeviceCore::make_runners(const std::vector<std::byte*>& areas) {
     auto waiting = SyncRunner::make(backend_, device_, std::move(kernels), streams_wait, stream_);
     if (!waiting.ok()) return waiting.status();
     sync_runner_ = std::move(*waiting);
-    capturer_ = sync_runner_.get();
-    if (capturer_->carries_messages()) carrier_ = capturer_;
+    // What passes between hosts is of one call, and a kernel reaches no message there.
+    if (!decision_.several_hosts) capturer_ = sync_runner_.get();
+    if (capturer_ != nullptr && capturer_->carries_messages()) carrier_ = capturer_;
   }
   if (streams_wait)
     stream_runner_ = std::make_unique<StreamRunner>(backend_, std::move(streams), decision_.take_turns);
@@ -297,7 +299,7 @@ Status DeviceCore::connect_hosts(const DeviceOptions& options) {
                                   control_->still_wanted());
   if (!transport.ok()) return transport.status();
   collectives_ = control_->on_memory(group.name + "/devices", std::move(*transport), no_memory_);
-  return gate_->probe(across_->stream_back());
+  return {};
 }
 
 std::vector<CommunicatorCore*> DeviceCore::groups() const {

@@ -7,7 +7,7 @@
 // In modes stream_sync and device_sync the caller's stream runs the programs; the worker watches for
 // deadlines, mismatches and revokes, and lets the stream's waits pass when the group ended.
 // On several hosts all this is so among the ranks of one host, `near`; AcrossHosts makes one of what the
-// hosts do, in mode host_sync.
+// hosts do. What passes between them the worker carries, in all modes.
 #pragma once
 
 #include <atomic>
@@ -109,9 +109,15 @@ class DeviceCore {
   Status record_in_graph(DeviceTask& task, std::span<const DeviceStream> streams);
   void look_after_graphs();
   Status watch(const DeviceTask& task);
-  Status look_after(const DeviceTask& task, Nanos now, Nanos& begun);
+  Result<bool> has_reached(const DeviceTask& task);
+  Result<bool> has_passed(const DeviceTask& task);
+  Status look_after(const DeviceTask& task);
+  Status heed_deadline(const DeviceTask& task, Nanos now, Nanos& begun);
+  Status carry(const DeviceTask& task);
+  Status wait_until_begun(const DeviceTask& task);
   void heed_leavers();
   Status gave_up(const DeviceTask& task);
+  Status late(const DeviceTask& task, int awaited);
   Status explained(const CallTrouble& trouble, std::string_view what);
   void let_pass(const DeviceTask& task);
   void close();
@@ -124,6 +130,7 @@ class DeviceCore {
   Status failed_here(const Status& why, const std::string& what);
   Status wait_until_ready(const DeviceTask& task);
   Status explained(Status status);
+  Status ended_group();
   void fail(const Status& why);
   void revoke(const Status& why);
   Status failure();

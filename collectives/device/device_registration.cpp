@@ -17,7 +17,7 @@ Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) {
 Status DeviceCore::register_window(void* pointer, std::size_t bytes, bool same_places) {
   const Status own = register_buffer(pointer, bytes);
   Status all = agree(*control_, own);
-  if (all.ok() && same_places && runner_ != nullptr && steps_->guard() != nullptr)
+  if (all.ok() && same_places && runner_ != nullptr && across_ == nullptr && steps_->guard() != nullptr)
     all = open_window(static_cast<std::byte*>(pointer), bytes);
   if (own.ok() && !all.ok()) static_cast<void>(deregister(pointer));
   return all;

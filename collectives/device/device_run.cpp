@@ -1,6 +1,4 @@
 // What the worker does with a task; and how an operation ends.
-#include <sched.h>
-
 #include <utility>
 
 #include "collectives/device/device_core.hpp"
@@ -23,7 +21,8 @@ void DeviceCore::run(DeviceTask& task) {
   works_itself_ = task.watched == nullptr;
   Status status = failure();
   if (status.ok()) {
-    status = task.watched ? watch(task) : task.refusal;
+    status = !task.watched ? task.refusal : task.watched->hosts ? carry(task) : Status();
+    if (status.ok() && task.watched) status = watch(task);
     if (status.ok() && !task.watched) status = wait_until_ready(task);
     if (status.ok() && !task.watched) status = task.call ? run_collective(task) : run_messages(task);
     // Alone nobody was told of a refused call, and nobody is out of step.
@@ -50,28 +49,28 @@ Status DeviceCore::explained(Status status) {
   return status;
 }
 
+/// Why a group ended, if one did.
+Status DeviceCore::ended_group() {
+  for (CommunicatorCore* const group : groups()) {
+    if (group->engine().poll_state() != ErrorCode::ok)
+      return in_ranks_of(*control_, *group, reason_of(group->engine()));
+  }
+  return {};
+}
+
 /// Until the caller's streams have come to the operation, the group ended, or a peer ended it.
 Status DeviceCore::wait_until_ready(const DeviceTask& task) {
-  const Nanos start = real_env().now();
-  Nanos looked = start;
+  Patience patience;
   for (const DeviceEvent event : task.ready) {
-    for (;;) {
+    for (;; patience.pause()) {
       auto come = backend_.query(event);
       if (!come.ok()) return come.status();
       if (*come) break;
-      const Nanos now = real_env().now();
-      if (now - looked > kLookEvery) {
-        looked = now;
-        for (CommunicatorCore* const group : groups()) {
-          if (group->engine().poll_state() != ErrorCode::ok)
-            return in_ranks_of(*control_, *group, reason_of(group->engine()));
-        }
-        const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
-        if (found) return explained(*found, "a call in a graph");  // Whose kernels may hold this stream.
-      }
       if (engine().state() != ErrorCode::ok) return reason_of(engine());
-      if (now - start < kBusyWait) continue;
-      now - start < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
+      if (!patience.is_time_to_look()) continue;
+      LOCKSTEP_RETURN_IF_ERROR(ended_group());
+      const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
+      if (found) return explained(*found, "a call in a graph");  // Whose kernels may hold this stream.
     }
   }
   return {};

@@ -1,6 +1,4 @@
 // Modes stream_sync and device_sync: what the caller's stream runs itself, and what the worker does about it.
-#include <sched.h>
-
 #include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
 #include "collectives/device/patience.hpp"
@@ -37,6 +35,11 @@ Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream>
   auto watched = std::make_unique<WatchedCall>();
   watched->begin = *begin;
   watched->end = *end;
+  if (across_ != nullptr) {
+    auto booking = across_->book(task.call->call());
+    if (!booking.ok()) return booking.status();
+    watched->hosts = std::move(*booking);
+  }
   if (task.call) watched->call = stream_calls_->note(task.call->call());
   task.watched = std::move(watched);
   return {};
@@ -47,6 +50,7 @@ Status DeviceCore::enqueue_watched(DeviceTask& task, std::span<const DeviceStrea
   const DeviceStream stream = streams.front();
   Status status = run_in_stream(*runner_, task, stream);
   Status ended = backend_.record(task.watched->end, stream);
+  if (ended.ok() && task.watched->hosts) ended = across_->enqueue_end(*task.watched->hosts, stream);
   LOCKSTEP_RETURN_IF_ERROR(status);
   LOCKSTEP_RETURN_IF_ERROR(ended);
   for (const DeviceStream other : streams.subspan(1))
@@ -73,7 +77,8 @@ Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, Dev
   if (task.copy_from != nullptr && call.output_elements > 0)
     LOCKSTEP_RETURN_IF_ERROR(
         backend_.copy(call.output, task.copy_from, call.output_elements * size_of(call.facts.type), stream));
-  return runner.enqueue(call, stream);
+  return across_ != nullptr ? across_->enqueue(*task.watched->hosts, call, runner, stream)
+                            : runner.enqueue(call, stream);
 }
 
 /// No event and no task: the call runs when the graph does, and as often. Its kernels have their own
@@ -103,13 +108,12 @@ void DeviceCore::look_after_graphs() {
 
 /// Until the stream has passed the call, or it cannot any more.
 Status DeviceCore::watch(const DeviceTask& task) {
-  const Nanos watched = real_env().now();
-  Nanos begun = 0, looked = watched;
-  for (;;) {
+  Nanos begun = 0;
+  for (Patience patience(0);; patience.pause()) {
     const WatchedCall::Stage stage = task.watched->stage.load(std::memory_order_acquire);
     if (stage == WatchedCall::Stage::refused) return task.watched->refusal;
     if (stage == WatchedCall::Stage::enqueued) {
-      auto passed = backend_.query(task.watched->end);
+      auto passed = has_passed(task);
       if (!passed.ok()) return passed.status();
       if (*passed) {
         stream_calls_->tell_reached(task);
@@ -117,40 +121,80 @@ Status DeviceCore::watch(const DeviceTask& task) {
       }
     }
     if (engine().state() != ErrorCode::ok) return engine().reason();
-    const Nanos now = real_env().now();
-    if (now - looked > kLookEvery) {
-      looked = now;
-      LOCKSTEP_RETURN_IF_ERROR(look_after(task, now, begun));
+    if (patience.is_time_to_look()) {
+      LOCKSTEP_RETURN_IF_ERROR(look_after(task));
+      LOCKSTEP_RETURN_IF_ERROR(heed_deadline(task, real_env().now(), begun));
     }
     ++looks_;
-    now - watched < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
   }
 }
 
-/// Whether its kernels, the peers and the clock let it go on. `begun`: when the stream was first seen to have
-/// come to it; 0: not yet.
-Status DeviceCore::look_after(const DeviceTask& task, Nanos now, Nanos& begun) {
+/// Of its stream. Between hosts no call to the driver: a call of the program that waits for a stream may keep
+/// all others from it, and the stream may wait for what this thread carries next.
+Result<bool> DeviceCore::has_reached(const DeviceTask& task) {
+  if (task.watched->hosts) return across_->has_begun(*task.watched->hosts);
+  return backend_.query(task.watched->begin);
+}
+Result<bool> DeviceCore::has_passed(const DeviceTask& task) {
+  if (task.watched->hosts) return across_->has_ended(*task.watched->hosts);
+  return backend_.query(task.watched->end);
+}
+
+/// Whether its kernels and the peers let it go on.
+Status DeviceCore::look_after(const DeviceTask& task) {
   heed_leavers();
   LOCKSTEP_RETURN_IF_ERROR(gave_up(task));
-  for (CommunicatorCore* group : {collectives_.get(), control_.get()}) {
-    if (group->engine().poll_state() != ErrorCode::ok) return group->engine().reason();
-  }
-  auto ready = backend_.query(task.watched->begin);
-  if (!ready.ok()) return ready.status();
-  if (*ready && begun == 0) {
+  return ended_group();
+}
+
+/// `begun`: when the stream was first seen to have come to the task; 0: not yet.
+Status DeviceCore::heed_deadline(const DeviceTask& task, Nanos now, Nanos& begun) {
+  auto reached = has_reached(task);
+  if (!reached.ok()) return reached.status();
+  if (*reached && begun == 0) {
     begun = now;
     stream_calls_->tell_reached(task);
   }
   // A kernel with messages gives up by itself, and tells whom it waited for.
   const Nanos limit = task.call ? task.timeout : task.timeout + kVerdict;
   const bool is_late = begun != 0 && task.timeout != 0 && now - begun > limit;
-  return is_late ? stream_calls_->late(task, -1) : Status();
+  return is_late ? late(task, -1) : Status();
+}
+
+/// What the network does for a call between hosts. No call to the driver here, either.
+Status DeviceCore::carry(const DeviceTask& task) {
+  works_itself_ = true;
+  Status status = wait_until_begun(task);
+  if (status.ok()) {
+    stream_calls_->tell_reached(task);
+    const Nanos end = task.timeout == 0 ? 0 : end_after(task.timeout);
+    status = engine().run(task.call->call());
+    const auto look = [&] {
+      const bool is_refused = task.watched->stage.load() == WatchedCall::Stage::refused;
+      return is_refused ? task.watched->refusal : look_after(task);
+    };
+    if (status.ok())
+      status = across_->carry(*task.watched->hosts, {end, look, [&] { return late(task, -1); }})
+                   .with_context("lockstep: " + name_of(task));
+  }
+  works_itself_ = false;
+  return status;
+}
+
+Status DeviceCore::wait_until_begun(const DeviceTask& task) {
+  for (Patience patience; !across_->has_begun(*task.watched->hosts); patience.pause()) {
+    if (task.watched->stage.load(std::memory_order_acquire) == WatchedCall::Stage::refused)
+      return task.watched->refusal;
+    if (engine().state() != ErrorCode::ok) return reason_of(engine());
+    if (patience.is_time_to_look()) LOCKSTEP_RETURN_IF_ERROR(look_after(task));
+  }
+  return {};
 }
 
 /// A rank may leave without a failure once it is through with its own operations; kernels that wait for what
 /// it would have to do next are to end.
 void DeviceCore::heed_leavers() {
-  for (int member = 0; sync_runner_ != nullptr && member < control_->size(); ++member) {
+  for (int member = 0; sync_runner_ != nullptr && member < near_->size(); ++member) {
     if (stream_calls_->has_left(member)) sync_runner_->note_left(member);
   }
 }
@@ -159,26 +203,31 @@ void DeviceCore::heed_leavers() {
 Status DeviceCore::gave_up(const DeviceTask& task) {
   const auto found = sync_runner_ != nullptr ? sync_runner_->trouble() : std::nullopt;
   if (found)
-    return found->is_late && task.call ? stream_calls_->late(task, found->member)
+    return found->is_late && task.call ? late(task, found->member)
                                        : explained(*found, name_of(task, found->member));
-  return task.call ? stream_calls_->compare(task) : Status();
+  return task.call ? in_ranks_of(*control_, *near_, stream_calls_->compare(task)) : Status();
+}
+
+/// Of the ranks of this host.
+Status DeviceCore::late(const DeviceTask& task, int awaited) {
+  return in_ranks_of(*control_, *near_, stream_calls_->late(task, awaited));
 }
 
 Status DeviceCore::explained(const CallTrouble& trouble, std::string_view what) {
-  const std::string member = engine().who(trouble.member), self = engine().who(control_->rank());
+  Engine& here = near_->engine();
+  const std::string member = here.who(trouble.member), self = here.who(near_->rank());
+  const auto in_all = [&](ErrorCode code, std::string text) {
+    return in_ranks_of(*control_, *near_, Status(code, std::move(text), trouble.member));
+  };
   if (trouble.has_left)
-    return Status(ErrorCode::peer_lost,
-                  "lockstep: " + member + " left while " + std::string(what) + " waited for it",
-                  trouble.member);
-  if (trouble.is_late) {
-    return Status(ErrorCode::timeout,
-                  "lockstep: the deadline of " + std::string(what) + " passed; it waited for " + member,
-                  trouble.member);
-  }
-  return Status(ErrorCode::mismatch,
-                "lockstep: " + std::string(what) + ": " + member + " sends " + std::to_string(trouble.sent) +
-                    " bytes, but " + self + " receives " + std::to_string(trouble.expected),
-                trouble.member);
+    return in_all(ErrorCode::peer_lost,
+                  "lockstep: " + member + " left while " + std::string(what) + " waited for it");
+  if (trouble.is_late)
+    return in_all(ErrorCode::timeout,
+                  "lockstep: the deadline of " + std::string(what) + " passed; it waited for " + member);
+  return in_all(ErrorCode::mismatch, "lockstep: " + std::string(what) + ": " + member + " sends " +
+                                         std::to_string(trouble.sent) + " bytes, but " + self + " receives " +
+                                         std::to_string(trouble.expected));
 }
 
 /// Nobody writes to this rank's memory any more, or the error says that it may be so. Where nobody could,
@@ -203,6 +252,7 @@ void DeviceCore::let_pass(const DeviceTask& task) {
         task.watched->stage.load(std::memory_order_acquire) != WatchedCall::Stage::being_enqueued;
     const auto passed = backend_.query(task.watched->end);
     if (whole && (!passed.ok() || passed.value())) return;
+    if (across_ != nullptr) across_->let_pass();
     static_cast<void>(runner_->let_pass(stream_));
     if (sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
     static_cast<void>(backend_.synchronize(stream_));

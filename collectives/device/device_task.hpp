@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/call_builder.hpp"
+#include "collectives/device/hosts/hosts_plan.hpp"
 #include "lib/device/backend.hpp"
 
 namespace lockstep::internal {
@@ -36,7 +37,8 @@ struct WatchedCall {
   /// Set last of all. What a refused call has enqueued ends at `end`.
   std::atomic<Stage> stage{Stage::being_enqueued};
   Status refusal = {};
-  StreamCall call = {};  ///< Of a collective.
+  StreamCall call = {};               ///< Of a collective,
+  std::optional<HostsBooking> hosts;  ///< whose ranks are on several hosts.
   DeviceEvent begin = nullptr, end = nullptr;
 };
 

@@ -11,6 +11,18 @@ constexpr Nanos kLetEnd = 1'000'000'000;
 
 }  // namespace
 
+bool Patience::is_time_to_look() {
+  now_ = real_env().now();
+  if (now_ - looked_ <= kLookEvery) return false;
+  looked_ = now_;
+  return true;
+}
+
+void Patience::pause() const {
+  if (now_ - start_ < busy_) return;
+  now_ - start_ < kYieldingWait ? void(sched_yield()) : sleep_for(kPause);
+}
+
 Nanos end_after(Nanos timeout) { return timeout == 0 ? kForever : real_env().now() + timeout; }
 
 Status kept_from_device() {

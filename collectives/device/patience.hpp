@@ -21,6 +21,21 @@ inline constexpr Nanos kVerdict = 1'000'000'000;
 /// How long a wait for one arrival keeps from looking at the others.
 inline constexpr Nanos kMoment = 100'000;
 
+/// Of a thread that waits while it looks at several things in turn.
+class Patience {
+ public:
+  explicit Patience(Nanos busy = kBusyWait) : busy_(busy) {}
+  /// Something moved: what follows is waited for busily again.
+  void restart() { start_ = real_env().now(); }
+  /// Once within kLookEvery. Before pause().
+  bool is_time_to_look();
+  void pause() const;
+
+ private:
+  const Nanos busy_;
+  Nanos start_ = real_env().now(), now_ = start_, looked_ = start_;
+};
+
 /// When what begins now and has `timeout` (0: none) ends.
 Nanos end_after(Nanos timeout);
 

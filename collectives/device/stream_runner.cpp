@@ -1,15 +1,9 @@
 #include "collectives/device/stream_runner.hpp"
 
 #include "collectives/device/device_steps.hpp"
+#include "collectives/device/stream_words.hpp"
 
 namespace lockstep::internal {
-namespace {
-
-/// Ahead of every phase that a call in flight awaits, and not behind any by the words' arithmetic.
-constexpr std::uint32_t kFarAhead = std::uint32_t{1} << 30;
-
-}  // namespace
-
 Status StreamRunner::enqueue(const Call& call, DeviceStream stream) {
   if (areas_.world() == 1) return enqueue_alone(backend_, call, stream);
   Buffers buffers = buffers_of(call, areas_.rank);

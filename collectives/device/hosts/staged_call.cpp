@@ -67,10 +67,21 @@ CallBuilder StagedCall::column_call(const Engine& engine, const Column& column, 
   return call;
 }
 
+StagedCall stage(const Call& call, Collective collective, ReduceOp op) {
+  StagedCall staged;
+  staged.collective = collective;
+  staged.type = call.facts.type;
+  staged.op = op;
+  staged.priority = call.priority;
+  return staged;
+}
+
 StagedCall stage_whole(const Call& call, int rank, int world) {
   const CallFacts& facts = call.facts;
-  StagedCall staged{facts.collective, facts.type, facts.op, facts.root, call.scale,
-                    call.priority,    {},         {},       {}};
+  StagedCall staged = stage(call, facts.collective, facts.op);
+  staged.root = facts.root;
+  staged.scale = call.scale;
+  if (facts.op == ReduceOp::premul_sum) staged.device_scale = call.device_scale;
   if (has_block_for_each(facts.collective)) staged.width = static_cast<std::uint64_t>(world);
   if (facts.collective == Collective::all_gather_v || facts.collective == Collective::reduce_scatter_v) {
     staged.counts.assign(call.counts.begin(), call.counts.end());

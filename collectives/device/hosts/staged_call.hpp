@@ -38,6 +38,7 @@ struct StagedCall {
   ReduceOp op = ReduceOp::sum;
   int root = -1;
   double scale = 1;
+  const void* device_scale = nullptr;  ///< Of premul_sum: where the scale lies on the device, or null.
   int priority = 0;
   DeviceBlocks input, output;
   std::vector<std::size_t> counts;  ///< all_gather_v, reduce_scatter_v.
@@ -54,6 +55,8 @@ struct StagedCall {
                           Nanos timeout) const;
 };
 
+/// With the type and priority of `call`, and no blocks yet.
+StagedCall stage(const Call& call, Collective collective, ReduceOp op);
 /// `call`, made on device memory by one of `world` ranks, over the host memory of all of them. Its buffers
 /// are those of a collective that has no messages.
 StagedCall stage_whole(const Call& call, int rank, int world);

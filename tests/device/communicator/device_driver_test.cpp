@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
@@ -196,13 +197,37 @@ TEST(DeviceDriver, AProbeEndsWhileAnotherThreadFreesMemory) {
   must(gate->probe(stream));
 }
 
+/// On two of them.
 void run_on_hosts(int world, const std::function<void(DeviceRank&)>& body) {
   testing::use_host_backend(kMode);
   const testing::MeetingPlace place;
   internal::testing::run_forked(world, [&](int rank) {
-    testing::live_on_host(rank);
+    testing::live_on_host(2 * rank / world);
     testing::run_rank(rank, world, place.store(), body);
   });
+}
+
+/// As PyTorch's DDP copies what it gathered, and `.cpu()` a result: the driver keeps every other thread out
+/// until the copy is done.
+TEST(DeviceDriver, BetweenHostsABlockingCopyOfTheProgramKeepsNothingFromItsEnd) {
+  if (mode_is("host_sync")) GTEST_SKIP() << "there a thread needs the driver";
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "64K", 1);  // Many columns.
+  for (const int world : {2, 4}) {
+    run_on_hosts(world, [](DeviceRank& self) {
+      DeviceArena arena(1 << 19, self.device());
+      std::vector<float> values(arena.size() / sizeof(float), 1);
+      for (int turn = 0; turn < 20; ++turn) {
+        must(backend().copy(arena.device(), values.data(), arena.size(), self.stream));
+        self.all_reduce(arena, values.size());
+        must(backend().copy(values.data(), arena.device(), arena.size(), self.stream));
+        const auto sum = static_cast<float>(self.size());
+        ASSERT_EQ(std::count(values.begin(), values.end(), sum), static_cast<std::ptrdiff_t>(values.size()));
+        std::fill(values.begin(), values.end(), 1.0f);
+      }
+      EXPECT_EQ(internal::HostBackend::hangs(), 0);
+    });
+  }
+  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
 }
 
 /// A stream that waits keeps rank 0's own from the device, as where both share a connection.

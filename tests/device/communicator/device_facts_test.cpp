@@ -52,19 +52,19 @@ TEST(DeviceFacts, OneGpuWithoutMpsMeansThatStreamsWaitAndSaysWhy) {
   EXPECT_FALSE(decide_mode(all, group(3))->take_turns);
 }
 
-TEST(DeviceFacts, OneGpuForThreadsAndProcessesMeansHostSync) {
+TEST(DeviceFacts, OneGpuForThreadsMeansThatStreamsWaitAsForProcesses) {
   auto all = facts(3);
   for (DeviceFacts& one : all) one.uuid = all[0].uuid;
-  EngineGroup mixed = group(3);
-  mixed.members[2].process = mixed.members[1].process;
-  auto decision = decide_mode(all, mixed);
+  EngineGroup ranks = group(3);
+  ranks.members[2].process = ranks.members[1].process;
+  auto decision = decide_mode(all, ranks);
   ASSERT_TRUE(decision.ok());
-  EXPECT_EQ(decision->mode, DeviceMode::host_sync);
+  EXPECT_EQ(decision->mode, DeviceMode::stream_sync);
   EXPECT_EQ(decision->reason, "ranks 0 and 1 share a GPU without MPS");
-  const int many = sync::kMaxPhaseRanks + 1;
-  all = facts(many);
-  for (DeviceFacts& one : all) one.uuid = all[0].uuid;
-  EXPECT_EQ(decide_mode(all, group(many))->mode, DeviceMode::host_sync);
+  ranks.members[0].process = ranks.members[1].process;
+  decision = decide_mode(all, ranks);
+  EXPECT_EQ(decision->mode, DeviceMode::stream_sync);
+  EXPECT_EQ(decision->reason, "ranks 0 and 1 are threads of one process on one GPU");
 }
 
 TEST(DeviceFacts, AGpuForEachRankMeansDeviceSyncAndSaysThatItIsUnmeasured) {
@@ -108,22 +108,17 @@ TEST(DeviceFacts, PacketKernelsOfRanksOnOneGpuHaveRoomSideBySide) {
   EXPECT_EQ(blocks(all), sync::kMaxPacketBlocks) << "blocks are threads";
 }
 
-TEST(DeviceFacts, WhatKeepsKernelsFromWaitingMeansHostSyncAndIsSaid) {
+TEST(DeviceFacts, WhatKeepsStreamsFromWaitingMeansHostSyncAndIsSaid) {
   const auto reason = [](const std::vector<DeviceFacts>& all, const EngineGroup& ranks) {
     auto decision = decide_mode(all, ranks);
     EXPECT_EQ(decision->mode, DeviceMode::host_sync);
     return decision->reason;
   };
   auto all = facts(2);
-  all[1].uuid = all[0].uuid;
-  EngineGroup threads = group(2);
-  threads.members[1].process = threads.members[0].process;
-  EXPECT_EQ(reason(all, threads), "ranks 0 and 1 are threads of one process on one GPU");
-  all = facts(2);
   for (DeviceFacts& one : all) one.is_host_backend = 1;
   EXPECT_NE(reason(all, group(2)).find("the host backend"), std::string::npos);
   const int many = sync::kMaxPhaseRanks + 1;
-  EXPECT_EQ(reason(facts(many), group(many)), "there are more than 128 ranks");
+  EXPECT_EQ(reason(facts(many), group(many)), "there are more than 128 ranks on a host");
 }
 
 TEST(DeviceFacts, ARanksFaultIsEverybodysErrorAndNamesIt) {
@@ -145,19 +140,18 @@ TEST(DeviceFacts, DifferentWishesNameBoth) {
       << decision.status().message();
 }
 
-std::vector<DeviceFacts> facts_with_wish(int ranks, DeviceMode mode) {
-  auto all = facts(ranks);
+std::vector<DeviceFacts> wish(std::vector<DeviceFacts> all, DeviceMode mode) {
   for (auto& one : all) one.wanted_mode = static_cast<int>(mode);
   return all;
 }
 
 TEST(DeviceFacts, KernelsMayWaitWhereTheyRunAtTheSameTime) {
-  auto decision = decide_mode(facts_with_wish(2, DeviceMode::device_sync), group(2));
+  auto decision = decide_mode(wish(facts(2), DeviceMode::device_sync), group(2));
   ASSERT_TRUE(decision.ok());
   EXPECT_EQ(decision->mode, DeviceMode::device_sync);
   EXPECT_EQ(decision->reason, "as asked for");
   EXPECT_TRUE(decision->kernels_may_wait);
-  auto shared = facts_with_wish(2, DeviceMode::stream_sync);
+  auto shared = wish(facts(2), DeviceMode::stream_sync);
   shared[1].uuid = shared[0].uuid;
   decision = decide_mode(shared, group(2));
   ASSERT_TRUE(decision.ok());
@@ -173,22 +167,34 @@ TEST(DeviceFacts, KernelsMayWaitWhereTheyRunAtTheSameTime) {
 
 TEST(DeviceFacts, MoreRanksThanKernelsServeAreRefused) {
   const int ranks = sync::kMaxPhaseRanks + 1;
-  const auto decision = decide_mode(facts_with_wish(ranks, DeviceMode::device_sync), group(ranks));
+  const auto decision = decide_mode(wish(facts(ranks), DeviceMode::device_sync), group(ranks));
   EXPECT_EQ(decision.status().code(), ErrorCode::not_supported);
   EXPECT_NE(decision.status().message().find("128 ranks"), std::string::npos);
 }
 
-TEST(DeviceFacts, SeveralHostsMeanHostSync) {
-  auto all = facts(2);
-  auto decision = decide_mode(all, group(2, true));
+TEST(DeviceFacts, SeveralHostsTakeTheModeThatFitsAll) {
+  auto all = facts(4);
+  EngineGroup ranks = group(4);
+  for (std::size_t r : {2u, 3u}) ranks.members[r].host_id = "other";
+  auto decision = decide_mode(all, ranks);
   ASSERT_TRUE(decision.ok());
   EXPECT_TRUE(decision->several_hosts);
-  EXPECT_EQ(decision->mode, DeviceMode::host_sync);
-  EXPECT_NE(decision->reason.find("several hosts"), std::string::npos);
-  for (auto& one : all) one.wanted_mode = static_cast<int>(DeviceMode::stream_sync);
-  const auto refused = decide_mode(all, group(2, true));
-  EXPECT_EQ(refused.status().code(), ErrorCode::not_supported);
-  EXPECT_NE(refused.status().message().find("other hosts"), std::string::npos);
+  EXPECT_EQ(decision->mode, DeviceMode::device_sync);
+  EXPECT_FALSE(decision->kernels_may_wait) << "no call is of kernels alone";
+  all[3].uuid = all[2].uuid;
+  decision = decide_mode(all, ranks);
+  EXPECT_EQ(decision->mode, DeviceMode::stream_sync);
+  EXPECT_EQ(decision->reason, "ranks 2 and 3 share a GPU without MPS");
+  EXPECT_EQ(decide_mode(wish(all, DeviceMode::host_sync), ranks)->mode, DeviceMode::host_sync);
+  auto granted = decide_mode(wish(all, DeviceMode::device_sync), ranks);
+  EXPECT_NE(granted->reason.find("ranks 2 and 3 share"), std::string::npos) << granted->reason;
+}
+
+/// It is the ranks of a host that wait for one another.
+TEST(DeviceFacts, ManyHostsMayHaveMoreRanksThanOneHost) {
+  const int many = 2 * sync::kMaxPhaseRanks;
+  EXPECT_EQ(decide_mode(facts(many), group(many, true))->mode, DeviceMode::device_sync);
+  EXPECT_TRUE(decide_mode(wish(facts(many), DeviceMode::device_sync), group(many, true)).ok());
 }
 
 TEST(DeviceFacts, AMixOfBackendsIsRefused) {
@@ -201,6 +207,8 @@ TEST(DeviceFacts, BetweenHostsAllGoStraightOrNone) {
   auto all = facts(3);
   for (DeviceFacts& one : all) one.goes_straight = 1;
   EXPECT_TRUE(decide_mode(all, group(3, true))->straight);
+  EXPECT_EQ(decide_mode(all, group(3, true))->mode, DeviceMode::host_sync) << "a thread's work";
+  EXPECT_FALSE(decide_mode(wish(all, DeviceMode::stream_sync), group(3, true))->straight);
   EXPECT_FALSE(decide_mode(all, group(3))->straight);  // There is nothing between hosts.
   all[2].goes_straight = 0;
   EXPECT_FALSE(decide_mode(all, group(3, true))->straight);

@@ -172,17 +172,15 @@ class DeviceMatrix : public ::testing::TestWithParam<Layout> {
 TEST_P(DeviceMatrix, Everything) { on_ranks<&Rank::run_everything>(); }
 TEST_P(DeviceMatrix, TypesAndOperators) { on_ranks<&Rank::run_types_and_operators>(); }
 
-/// Straight is a way between hosts, and modes but host_sync reach one host only.
+/// Straight is a way between hosts, and threads of a process are on one.
 std::vector<Layout> layouts() {
   const std::vector<Layout> one_host{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}};
   // One rank on each host; as many on every host, in order and mixed; uneven.
   const std::vector<Layout> hosts{{0, 1}, {0, 0, 1, 1}, {0, 1, 1, 0}, {0, 0, 1}};
   std::vector<Layout> all;
   if (!kStraight) all = one_host;
-  if (kMode == std::string_view("host_sync"))
-    all.insert(all.end(), hosts.begin(), hosts.end());
-  else
-    all.emplace_back(8);
+  if (!kRun.in_threads) all.insert(all.end(), hosts.begin(), hosts.end());
+  if (kMode != std::string_view("host_sync")) all.emplace_back(8);
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, DeviceMatrix, ::testing::ValuesIn(layouts()));
