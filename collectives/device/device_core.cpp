@@ -48,9 +48,7 @@ void print_decision(const ModeDecision& decision, int ranks) {
                std::string(name_of(decision.mode)).c_str(), decision.reason.c_str());
   if (decision.several_hosts)
     std::fprintf(stderr, "lockstep: between hosts data pass %s\n", way_between_hosts(decision));
-  const bool kernels = decision.mode == DeviceMode::device_sync || decision.kernels_may_wait;
-  const bool carry_messages = kernels && !decision.several_hosts && ranks <= sync::kMaxPacketRanks;
-  if (decision.mode != DeviceMode::host_sync && !carry_messages)
+  if (decision.mode == DeviceMode::stream_sync && !decision.kernels_may_wait)
     std::fprintf(
         stderr,
         "lockstep: messages, scatter_v, gather_v and all_to_all_v pass by a thread of each rank as in "
@@ -227,8 +225,22 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
   if (runner_ != nullptr) stream_calls_.emplace(collectives_->engine(), windows_);
   messages.near = near_ranks(*control_, *near_);
   if (near_ != control_) LOCKSTEP_RETURN_IF_ERROR(open_far_mail(options, messages));
-  messenger_ = std::make_unique<DeviceMessenger>(backend_, device_, stream_, control_->engine(), *buffers_,
-                                                 std::move(messages));
+  return make_messenger(std::move(messages));
+}
+
+Status DeviceCore::make_messenger(MessageAreas messages) {
+  if (sync_runner_ != nullptr && carrier_ == nullptr) {
+    auto courier = Courier::make(backend_, device_, stream_);
+    if (!courier.ok()) return courier.status();
+    courier_ = std::move(*courier);
+    messages.lends = false;
+  }
+  copier_ = std::make_unique<StreamCopier>(backend_, stream_);
+  Copier& copier = courier_ != nullptr ? static_cast<Copier&>(*courier_) : *copier_;
+  messenger_ = std::make_unique<DeviceMessenger>(copier, control_->engine(), *buffers_, std::move(messages));
+  auto marks = StreamMarks::make(backend_);
+  if (!marks.ok()) return marks.status();
+  marks_ = std::move(*marks);
   return {};
 }
 
@@ -334,6 +346,8 @@ DeviceCore::~DeviceCore() {
   }
   control_->engine().close();
   messenger_.reset();
+  courier_.reset();
+  marks_.reset();
   straight_.reset();
   stream_calls_.reset();
   collectives_.reset();

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "collectives/communicator_core.hpp"
+#include "collectives/device/courier.hpp"
 #include "collectives/device/device_facts.hpp"
 #include "collectives/device/device_steps.hpp"
 #include "collectives/device/device_worker.hpp"
@@ -28,6 +29,7 @@
 #include "collectives/device/shared_buffers.hpp"
 #include "collectives/device/stream_calls.hpp"
 #include "collectives/device/stream_gate.hpp"
+#include "collectives/device/stream_marks.hpp"
 #include "collectives/device/stream_order.hpp"
 #include "collectives/device/stream_runner.hpp"
 #include "collectives/device/sync_runner.hpp"
@@ -79,6 +81,7 @@ class DeviceCore {
   std::size_t program_staging() const { return decision_.staging_bytes - inbox_.bytes; }
   Status make_runners(const std::vector<std::byte*>& areas);
   Status adopt_staging(const std::vector<SegmentRef>& areas, const DeviceOptions& options);
+  Status make_messenger(MessageAreas messages);
   Status open_far_mail(const DeviceOptions& options, MessageAreas& messages);
   Status connect_hosts(const DeviceOptions& options);
   bool have_streams_passed();
@@ -100,6 +103,7 @@ class DeviceCore {
 
   // device_stream.cpp
   bool runs_on_stream(const DeviceTask& task);
+  bool is_carried(const DeviceTask& task) const;
   Status start_on_stream(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams,
                          bool captured);
   Status prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams);
@@ -114,6 +118,9 @@ class DeviceCore {
   Status look_after(const DeviceTask& task);
   Status heed_deadline(const DeviceTask& task, Nanos now, Nanos& begun);
   Status carry(const DeviceTask& task);
+  Status carry_columns(const DeviceTask& task);
+  Status carry_messages(const DeviceTask& task);
+  void end_carried(const Status& why);
   Status wait_until_begun(const DeviceTask& task);
   void heed_leavers();
   Status gave_up(const DeviceTask& task);
@@ -124,7 +131,7 @@ class DeviceCore {
 
   // device_run.cpp
   void run(DeviceTask& task);
-  Status run_collective(DeviceTask& task);
+  Status run_collective(const DeviceTask& task);
   Status run_as_messages(const Call& call);
   Status run_messages(const DeviceTask& task);
   Status failed_here(const Status& why, const std::string& what);
@@ -155,7 +162,10 @@ class DeviceCore {
   DeviceWindows windows_;  ///< Empty in host_sync, which asks the peers in every call.
   std::unique_ptr<DeviceSteps> steps_;
   std::shared_ptr<CommunicatorCore> collectives_;
-  std::unique_ptr<DeviceMessenger> messenger_;
+  std::unique_ptr<Courier> courier_;  ///< Where kernels wait, but none carries messages.
+  std::unique_ptr<StreamCopier> copier_;
+  std::unique_ptr<DeviceMessenger> messenger_;  ///< By one of both.
+  std::unique_ptr<StreamMarks> marks_;          ///< Of calls that the worker has a part in.
   NoMemory no_memory_;
   std::unique_ptr<TransitMemory> far_mail_;     ///< Messages from and to other hosts; null without any.
   std::shared_ptr<CommunicatorCore> straight_;  ///< Moves these between devices; null: far_mail_ is pinned.
@@ -172,7 +182,7 @@ class DeviceCore {
       sync_runner_;                    ///< In device_sync; in stream_sync of captured calls and messages.
   CallRunner* runner_ = nullptr;       ///< Of calls: one of both, or null in host_sync.
   SyncRunner* capturer_ = nullptr;     ///< Of captured calls; null: none can be.
-  SyncRunner* carrier_ = nullptr;      ///< Of messages; null: the messenger.
+  SyncRunner* carrier_ = nullptr;      ///< Of messages, by one kernel; null: the messenger.
   std::atomic<bool> recorded_{false};  ///< A call was.
   std::optional<StreamCalls> stream_calls_;  ///< Beside a runner.
   StreamOrder order_{backend_};              ///< Beside a runner.

@@ -21,7 +21,7 @@ void DeviceCore::run(DeviceTask& task) {
   works_itself_ = task.watched == nullptr;
   Status status = failure();
   if (status.ok()) {
-    status = !task.watched ? task.refusal : task.watched->hosts ? carry(task) : Status();
+    status = !task.watched ? task.refusal : task.watched->is_carried ? carry(task) : Status();
     if (status.ok() && task.watched) status = watch(task);
     if (status.ok() && !task.watched) status = wait_until_ready(task);
     if (status.ok() && !task.watched) status = task.call ? run_collective(task) : run_messages(task);
@@ -76,8 +76,8 @@ Status DeviceCore::wait_until_ready(const DeviceTask& task) {
   return {};
 }
 
-Status DeviceCore::run_collective(DeviceTask& task) {
-  const Call& call = task.call->build();
+Status DeviceCore::run_collective(const DeviceTask& task) {
+  const Call& call = task.call->call();
   steps_->set_end(end_after(task.timeout));
   if (task.copy_from != nullptr && call.refusal.ok() && call.output_elements > 0) {
     LOCKSTEP_RETURN_IF_ERROR(

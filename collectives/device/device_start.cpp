@@ -79,14 +79,15 @@ Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<co
   if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
   if (engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok) return known_state();
   const auto captured = is_any_captured(streams);
-  const bool can_be_captured = runs_on_stream(*task) && capturer_ != nullptr;
+  const bool can_be_captured = runs_on_stream(*task) && capturer_ != nullptr && !is_carried(*task);
   if (captured.ok() && captured.value() && !can_be_captured) return refuse_capture(*task);
   Status refusal = find_refusal(*task, captured, streams);
   if (!refusal.ok()) return push_refused(task, std::move(refusal));
   if (!runs_on_stream(*task)) {
     refusal = hold(*task, streams);
   } else {
-    if (!task->call) LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
+    if (!task->call && carrier_ != nullptr)
+      LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
     refusal = start_on_stream(task, streams, captured.value());
     if (task->watched != nullptr || task->recorded) return refusal;
   }

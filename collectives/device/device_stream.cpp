@@ -4,10 +4,23 @@
 #include "collectives/device/patience.hpp"
 
 namespace lockstep::internal {
+namespace {
+
+bool is_of_messages(const DeviceTask& task) {
+  return !task.call || passes_as_messages(task.call->call().facts.collective);
+}
+
+}  // namespace
+
 bool DeviceCore::runs_on_stream(const DeviceTask& task) {
   if (runner_ == nullptr) return false;
-  const bool messages = !task.call || passes_as_messages(task.call->call().facts.collective);
-  return !messages || (carrier_ != nullptr && (task.call || !task.messages.empty()));
+  if (!is_of_messages(task)) return true;
+  return (carrier_ != nullptr || courier_ != nullptr) && (task.call || !task.messages.empty());
+}
+
+/// The worker has a part in it: the network's, or to tell the courier what to copy.
+bool DeviceCore::is_carried(const DeviceTask& task) const {
+  return is_of_messages(task) ? courier_ != nullptr : across_ != nullptr;
 }
 
 /// The first of the streams runs it; the others wait for that. The worker has it before anything of it is
@@ -23,7 +36,16 @@ Status DeviceCore::start_on_stream(const std::shared_ptr<DeviceTask>& task,
   watched.refusal = status;
   watched.stage.store(status.ok() ? WatchedCall::Stage::enqueued : WatchedCall::Stage::refused,
                       std::memory_order_release);
-  return status.ok() ? status : status.with_context("lockstep: " + name_of(*task));
+  if (status.ok()) return status;
+  status = status.with_context("lockstep: " + name_of(*task));
+  if (watched.is_carried) end_carried(status);
+  return status;
+}
+
+/// The worker may be waiting for what the stream will not do.
+void DeviceCore::end_carried(const Status& why) {
+  fail(why);
+  if (courier_ != nullptr) courier_->let_pass();
 }
 
 Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams) {
@@ -35,8 +57,10 @@ Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream>
   auto watched = std::make_unique<WatchedCall>();
   watched->begin = *begin;
   watched->end = *end;
-  if (across_ != nullptr) {
-    auto booking = across_->book(task.call->call());
+  watched->is_carried = is_carried(task);
+  if (watched->is_carried) watched->mark = marks_->next_number();
+  if (watched->is_carried && !is_of_messages(task)) {
+    auto booking = across_->book(task.call->call(), watched->mark);
     if (!booking.ok()) return booking.status();
     watched->hosts = std::move(*booking);
   }
@@ -48,13 +72,15 @@ Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream>
 /// The end is noted also where only some of it is enqueued.
 Status DeviceCore::enqueue_watched(DeviceTask& task, std::span<const DeviceStream> streams) {
   const DeviceStream stream = streams.front();
-  Status status = run_in_stream(*runner_, task, stream);
-  Status ended = backend_.record(task.watched->end, stream);
-  if (ended.ok() && task.watched->hosts) ended = across_->enqueue_end(*task.watched->hosts, stream);
+  const WatchedCall& watched = *task.watched;
+  Status status = watched.is_carried ? marks_->enqueue_begin(watched.mark, stream) : Status();
+  if (status.ok()) status = run_in_stream(*runner_, task, stream);
+  Status ended = backend_.record(watched.end, stream);
+  if (ended.ok() && watched.is_carried) ended = marks_->enqueue_end(watched.mark, stream);
   LOCKSTEP_RETURN_IF_ERROR(status);
   LOCKSTEP_RETURN_IF_ERROR(ended);
   for (const DeviceStream other : streams.subspan(1))
-    LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(other, task.watched->end));
+    LOCKSTEP_RETURN_IF_ERROR(backend_.wait_event(other, watched.end));
   return order_.note(stream);
 }
 
@@ -70,6 +96,7 @@ Status DeviceCore::join(DeviceTask& task, std::span<const DeviceStream> streams)
 }
 
 Status DeviceCore::run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream) {
+  if (is_of_messages(task) && courier_ != nullptr) return courier_->enqueue(stream);
   if (!task.call) return carrier_->enqueue(task.messages, task.timeout, stream);
   const Call& call = task.call->call();
   if (passes_as_messages(call.facts.collective))
@@ -129,14 +156,14 @@ Status DeviceCore::watch(const DeviceTask& task) {
   }
 }
 
-/// Of its stream. Between hosts no call to the driver: a call of the program that waits for a stream may keep
-/// all others from it, and the stream may wait for what this thread carries next.
+/// Of its stream. Where there is something to carry, no call to the driver: a call of the program that waits
+/// for a stream may keep all others from it, and the stream may wait for what this thread carries next.
 Result<bool> DeviceCore::has_reached(const DeviceTask& task) {
-  if (task.watched->hosts) return across_->has_begun(*task.watched->hosts);
+  if (task.watched->is_carried) return marks_->has_begun(task.watched->mark);
   return backend_.query(task.watched->begin);
 }
 Result<bool> DeviceCore::has_passed(const DeviceTask& task) {
-  if (task.watched->hosts) return across_->has_ended(*task.watched->hosts);
+  if (task.watched->is_carried) return marks_->has_ended(task.watched->mark);
   return backend_.query(task.watched->end);
 }
 
@@ -161,28 +188,37 @@ Status DeviceCore::heed_deadline(const DeviceTask& task, Nanos now, Nanos& begun
   return is_late ? late(task, -1) : Status();
 }
 
-/// What the network does for a call between hosts. No call to the driver here, either.
+/// The worker's part in what the stream runs. No call to the driver here, either.
 Status DeviceCore::carry(const DeviceTask& task) {
   works_itself_ = true;
   Status status = wait_until_begun(task);
   if (status.ok()) {
     stream_calls_->tell_reached(task);
-    const Nanos end = task.timeout == 0 ? 0 : end_after(task.timeout);
-    status = engine().run(task.call->call());
-    const auto look = [&] {
-      const bool is_refused = task.watched->stage.load() == WatchedCall::Stage::refused;
-      return is_refused ? task.watched->refusal : look_after(task);
-    };
-    if (status.ok())
-      status = across_->carry(*task.watched->hosts, {end, look, [&] { return late(task, -1); }})
-                   .with_context("lockstep: " + name_of(task));
+    status = task.watched->hosts ? carry_columns(task) : carry_messages(task);
   }
   works_itself_ = false;
   return status;
 }
 
+Status DeviceCore::carry_columns(const DeviceTask& task) {
+  const Nanos end = task.timeout == 0 ? 0 : end_after(task.timeout);
+  const auto look = [&] {
+    const bool is_refused = task.watched->stage.load() == WatchedCall::Stage::refused;
+    return is_refused ? task.watched->refusal : look_after(task);
+  };
+  LOCKSTEP_RETURN_IF_ERROR(engine().run(task.call->call()));
+  return across_->carry(*task.watched->hosts, {end, look, [&] { return late(task, -1); }})
+      .with_context("lockstep: " + name_of(task));
+}
+
+Status DeviceCore::carry_messages(const DeviceTask& task) {
+  Status status = task.call ? run_collective(task) : run_messages(task);
+  courier_->send_home();
+  return status;
+}
+
 Status DeviceCore::wait_until_begun(const DeviceTask& task) {
-  for (Patience patience; !across_->has_begun(*task.watched->hosts); patience.pause()) {
+  for (Patience patience; !marks_->has_begun(task.watched->mark); patience.pause()) {
     if (task.watched->stage.load(std::memory_order_acquire) == WatchedCall::Stage::refused)
       return task.watched->refusal;
     if (engine().state() != ErrorCode::ok) return reason_of(engine());
@@ -253,6 +289,7 @@ void DeviceCore::let_pass(const DeviceTask& task) {
     const auto passed = backend_.query(task.watched->end);
     if (whole && (!passed.ok() || passed.value())) return;
     if (across_ != nullptr) across_->let_pass();
+    if (courier_ != nullptr) courier_->let_pass();
     static_cast<void>(runner_->let_pass(stream_));
     if (sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
     static_cast<void>(backend_.synchronize(stream_));

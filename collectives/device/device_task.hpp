@@ -37,9 +37,12 @@ struct WatchedCall {
   /// Set last of all. What a refused call has enqueued ends at `end`.
   std::atomic<Stage> stage{Stage::being_enqueued};
   Status refusal = {};
-  StreamCall call = {};               ///< Of a collective,
-  std::optional<HostsBooking> hosts;  ///< whose ranks are on several hosts.
+  StreamCall call = {};  ///< Of a collective.
   DeviceEvent begin = nullptr, end = nullptr;
+  /// The worker has a part in it, and makes no call to the driver: where the stream is it sees by marks.
+  bool is_carried = false;
+  std::uint32_t mark = 0;
+  std::optional<HostsBooking> hosts;  ///< Of a collective between hosts; else the courier is in the stream.
 };
 
 struct DeviceTask {

@@ -21,11 +21,8 @@ std::size_t slot_size(std::size_t bytes, std::size_t slots) {
 
 }  // namespace
 
-DeviceMessenger::DeviceMessenger(Backend& backend, int device, DeviceStream stream, Engine& control,
-                                 SharedBuffers& buffers, MessageAreas areas)
-    : backend_(backend),
-      device_(device),
-      stream_(stream),
+DeviceMessenger::DeviceMessenger(Copier& copier, Engine& control, SharedBuffers& buffers, MessageAreas areas)
+    : copier_(copier),
       control_(control),
       self_(control.group().rank),
       buffers_(buffers),
@@ -66,8 +63,6 @@ std::byte* DeviceMessenger::far_slot(int peer, Direction direction, std::uint64_
 }
 
 Status DeviceMessenger::run(std::span<const DeviceMessage> messages, Nanos timeout) {
-  const DeviceScope scope(backend_, device_);
-  LOCKSTEP_RETURN_IF_ERROR(scope.status());
   for (int peer = 0; peer < size(); ++peer) {
     out(peer).messages.clear();
     in(peer).messages.clear();
@@ -100,9 +95,9 @@ Status DeviceMessenger::copy_own(Nanos end) {
     const DeviceMessage& target = to.messages[to.next];
     if (source.bytes != target.bytes) return check(self_, {source.bytes, 0, source.bytes, {}}, target);
     if (source.bytes > 0 && source.buffer != target.buffer)
-      LOCKSTEP_RETURN_IF_ERROR(backend_.copy(target.buffer, source.buffer, source.bytes, stream_));
+      LOCKSTEP_RETURN_IF_ERROR(copier_.copy(target.buffer, source.buffer, source.bytes));
   }
-  return await_stream(backend_, stream_, end);
+  return copier_.await(end);
 }
 
 /// One round: enqueues every copy that can be made, waits for them, and tells the peers.
@@ -113,7 +108,7 @@ Status DeviceMessenger::advance(bool& moved, Nanos end) {
     LOCKSTEP_RETURN_IF_ERROR(send_next(peer, moved, copied));
     LOCKSTEP_RETURN_IF_ERROR(receive_next(peer, moved, copied));
   }
-  if (copied) LOCKSTEP_RETURN_IF_ERROR(await_stream(backend_, stream_, end));
+  if (copied) LOCKSTEP_RETURN_IF_ERROR(copier_.await(end));
   for (int peer = 0; peer < size(); ++peer) {
     if (out(peer).copying) tell(peer);
     if (in(peer).copying) take(peer);
@@ -155,7 +150,7 @@ Status DeviceMessenger::begin_chunk(int peer, bool& copied) {
   const DeviceMessage& message = box.messages[box.next];
   const std::uint64_t rest = message.bytes - box.told;
   box.notice = {message.bytes, box.told, std::min<std::uint64_t>(chunk_bytes(peer), rest), {}};
-  if (message.bytes >= kLendBytes && !is_far(peer))
+  if (areas_.lends && message.bytes >= kLendBytes && !is_far(peer))
     box.notice.direct = buffers_.find(message.buffer, message.bytes);
   if (box.notice.direct.owner != 0 || goes_straight(peer, message.bytes)) {
     box.notice.bytes = message.bytes;
@@ -164,7 +159,7 @@ Status DeviceMessenger::begin_chunk(int peer, bool& copied) {
     const auto* const from = static_cast<const std::byte*>(message.buffer) + box.told;
     std::byte* const to =
         is_far(peer) ? far_slot(peer, Direction::out, box.chunks) : slot(self_, peer, box.chunks);
-    LOCKSTEP_RETURN_IF_ERROR(backend_.copy(to, from, box.notice.bytes, stream_));
+    LOCKSTEP_RETURN_IF_ERROR(copier_.copy(to, from, box.notice.bytes));
   }
   box.copying = true;
   return {};
@@ -230,7 +225,7 @@ Status DeviceMessenger::receive_next(int peer, bool& moved, bool& copied) {
     if (!from.ok()) return from.status();
     copied = true;
     auto* const to = static_cast<std::byte*>(message.buffer) + box.received;
-    LOCKSTEP_RETURN_IF_ERROR(backend_.copy(to, *from, box.notice.bytes, stream_));
+    LOCKSTEP_RETURN_IF_ERROR(copier_.copy(to, *from, box.notice.bytes));
   }
   box.copying = true;
   return {};
@@ -313,7 +308,7 @@ const DeviceMessage* DeviceMessenger::unfinished(int peer) const {
 Status DeviceMessenger::fail(Status why) {
   control_.request_revoke(why);
   if (areas_.straight != nullptr) areas_.straight->request_revoke(why);
-  let_end(backend_, stream_);
+  copier_.let_end();
   return why;
 }
 

@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
+#include "collectives/device/copier.hpp"
 #include "collectives/device/device_task.hpp"
 #include "collectives/device/shared_buffers.hpp"
 #include "collectives/engine/engine.hpp"
-#include "lib/device/backend.hpp"
 
 namespace lockstep::internal {
 
@@ -26,13 +26,13 @@ struct MessageAreas {
   std::size_t bytes = 0;              ///< Of each.
   std::span<std::byte> far;           ///< Memory for what comes from other hosts and goes there: pinned,
   Engine* straight = nullptr;         ///< or of the device, where this engine moves messages between devices.
+  bool lends = true;  ///< Receivers map large registered buffers, which takes calls to the driver.
 };
 
 class DeviceMessenger {
  public:
-  /// All outlive it. `control` carries nothing else; `stream` is of `device` and idle between calls of run().
-  DeviceMessenger(Backend& backend, int device, DeviceStream stream, Engine& control, SharedBuffers& buffers,
-                  MessageAreas areas);
+  /// All outlive it. `control` carries nothing else; run() is called where `copier` may be used.
+  DeviceMessenger(Copier& copier, Engine& control, SharedBuffers& buffers, MessageAreas areas);
   ~DeviceMessenger();
 
   /// Blocks until all messages are sent and received, or one of them failed: then `control` is revoked.
@@ -115,9 +115,7 @@ class DeviceMessenger {
   Inbox& in(int peer) { return in_[static_cast<std::size_t>(peer)]; }
   int size() const { return static_cast<int>(out_.size()); }
 
-  Backend& backend_;
-  const int device_;
-  const DeviceStream stream_;
+  Copier& copier_;
   Engine& control_;
   const int self_;
   SharedBuffers& buffers_;

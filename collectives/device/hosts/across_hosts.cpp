@@ -62,10 +62,9 @@ Status AcrossHosts::meet(CommunicatorCore& all, std::size_t bytes) {
   auto relay = ColumnRelay::make(backend_, bytes);
   if (!relay.ok()) return relay.status();
   relay_ = std::move(*relay);
-  auto words = TransitMemory::pinned(backend_, sizeof(Words));
-  if (!words.ok()) return words.status();
-  word_memory_ = std::move(*words);
-  words_ = reinterpret_cast<Words*>(word_memory_->data());
+  auto carried = TransitMemory::pinned(backend_, sizeof(std::uint32_t));
+  if (!carried.ok()) return carried.status();
+  carried_ = std::move(*carried);
   return {};
 }
 
@@ -155,9 +154,9 @@ Status AcrossHosts::divide(const DivideStep& step, DeviceStream stream) {
 
 // ---- in the other modes ----
 
-Result<HostsBooking> AcrossHosts::book(const Call& call) {
+Result<HostsBooking> AcrossHosts::book(const Call& call, std::uint32_t number) {
   HostsBooking booking;
-  booking.number = ++booked_;
+  booking.number = booked_ = number;
   booking.plan = plan_for_hosts(call, ground_);
   for (HostsStep& step : booking.plan) {
     auto* const far = std::get_if<FarStep>(&step);
@@ -184,21 +183,8 @@ Status AcrossHosts::enqueue(const HostsBooking& booking, const Call& call, CallR
       return divide(step, stream);
     }
   };
-  LOCKSTEP_RETURN_IF_ERROR(backend_.write_value(&words_->begun, booking.number, stream));
   for (const HostsStep& step : booking.plan) LOCKSTEP_RETURN_IF_ERROR(std::visit(enqueue_step, step));
-  return booking.has_columns ? Status() : backend_.wait_value(&words_->carried, booking.number, stream);
-}
-
-Status AcrossHosts::enqueue_end(const HostsBooking& booking, DeviceStream stream) {
-  return backend_.write_value(&words_->ended, booking.number, stream);
-}
-
-bool AcrossHosts::has_ended(const HostsBooking& booking) const {
-  return has_reached(words_->ended, booking.number);
-}
-
-bool AcrossHosts::has_begun(const HostsBooking& booking) const {
-  return has_reached(words_->begun, booking.number);
+  return booking.has_columns ? Status() : backend_.wait_value(carried(), booking.number, stream);
 }
 
 Status AcrossHosts::carry(const HostsBooking& booking, const RelayWatch& watch) {
@@ -209,12 +195,12 @@ Status AcrossHosts::carry(const HostsBooking& booking, const RelayWatch& watch) 
     LOCKSTEP_RETURN_IF_ERROR(
         in_ranks_of(*wire_, group, relay_->carry(group_of(*far).engine(), far->call, far->passage, watch)));
   }
-  std::atomic_ref(words_->carried).store(booking.number, std::memory_order_release);
+  std::atomic_ref(*carried()).store(booking.number, std::memory_order_release);
   return {};
 }
 
 void AcrossHosts::let_pass() {
-  std::atomic_ref(words_->carried).store(booked_ + kFarAhead, std::memory_order_release);
+  std::atomic_ref(*carried()).store(booked_ + kFarAhead, std::memory_order_release);
   relay_->let_pass();
 }
 

@@ -51,13 +51,9 @@ class AcrossHosts {
 
   // In the other modes a call is booked and enqueued in the order of the calls, by one thread at a time, and
   // carried in the same order by another.
-  Result<HostsBooking> book(const Call& call);
+  /// `number`: of the call, one more than that of the one before, but for those that are not booked; wraps.
+  Result<HostsBooking> book(const Call& call, std::uint32_t number);
   Status enqueue(const HostsBooking& booking, const Call& call, CallRunner& runner, DeviceStream stream);
-  /// Behind that, also where it failed.
-  Status enqueue_end(const HostsBooking& booking, DeviceStream stream);
-  /// Whether the stream has come to the call, and whether it has passed it.
-  bool has_begun(const HostsBooking& booking) const;
-  bool has_ended(const HostsBooking& booking) const;
   /// Blocks until the network's part is done, or failed. No call to the driver.
   Status carry(const HostsBooking& booking, const RelayWatch& watch);
   /// Ends every wait of streams for the network, now and later. From any thread.
@@ -69,13 +65,6 @@ class AcrossHosts {
   std::string describe() const;
 
  private:
-  /// Numbers of calls, in lines of their own.
-  struct Words {
-    alignas(128) std::uint32_t begun;    ///< Written by streams,
-    alignas(128) std::uint32_t carried;  ///< by the thread,
-    alignas(128) std::uint32_t ended;    ///< by streams.
-  };
-
   AcrossHosts(Backend& backend, DeviceStream stream, std::shared_ptr<CommunicatorCore> near)
       : backend_(backend), stream_(stream), near_(std::move(near)) {}
   Status meet(CommunicatorCore& all, std::size_t bytes);
@@ -85,6 +74,7 @@ class AcrossHosts {
   bool runs_straight(const FarStep& step) const;
   Status run_straight(const FarStep& step, Nanos end);
   Status divide(const DivideStep& step, DeviceStream stream);
+  std::uint32_t* carried() const { return reinterpret_cast<std::uint32_t*>(carried_->data()); }
   CommunicatorCore& group_of(const FarStep& step) const { return step.in_row ? *row_ : *wire_; }
 
   Backend& backend_;
@@ -93,8 +83,7 @@ class AcrossHosts {
   std::shared_ptr<CommunicatorCore> wire_;  ///< All ranks, on host memory.
   std::shared_ptr<CommunicatorCore> row_;   ///< Those with the same number on their hosts; null if uneven.
   HostsGround ground_;
-  std::unique_ptr<TransitMemory> word_memory_;
-  Words* words_ = nullptr;
+  std::unique_ptr<TransitMemory> carried_;  ///< The number of the last call that was carried.
   std::atomic<std::uint32_t> booked_{0};
   std::unique_ptr<ColumnRelay> relay_;
   std::unique_ptr<StraightCalls> straight_;  ///< Null: everything is staged.

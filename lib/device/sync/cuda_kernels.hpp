@@ -18,8 +18,8 @@ using StartKernel = int (*)(const void* arguments, void* stream);
 
 /// All null where CUDA was not built.
 struct CudaKernels {
-  StartKernel packets = nullptr, phase = nullptr, messages = nullptr, enter = nullptr, leave = nullptr,
-              close = nullptr;
+  StartKernel packets = nullptr, phase = nullptr, messages = nullptr, courier = nullptr, enter = nullptr,
+              leave = nullptr, close = nullptr;
   Status (*load_all)() = nullptr;
   Status (*load_permits)() = nullptr;  ///< enter, leave, close.
 };

@@ -1,8 +1,8 @@
 // One block's part of a message call: one channel of one direction with one peer.
 #pragma once
 
+#include "lib/device/sync/copy_bytes.hpp"
 #include "lib/device/sync/message_call.hpp"
-#include "lib/device/sync/packet_thread.hpp"
 
 namespace lockstep::internal::sync {
 
@@ -74,19 +74,8 @@ class MessageBody {
     store_word(call_.bounds.report, Report::make(Report::Why::sizes, peer_));
   }
 
-  /// The block's threads side by side, as wide as both places allow.
   LOCKSTEP_BOTH void copy(std::byte* to, const std::byte* from, std::uint64_t bytes) const {
-    const bool wide =
-        (reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from)) % kPacketPayload == 0;
-    for (std::uint64_t at = block_.thread() * kPacketPayload; at < bytes;
-         at += block_.threads() * kPacketPayload) {
-      const std::uint64_t rest = bytes - at < kPacketPayload ? bytes - at : kPacketPayload;
-      if (wide && rest == kPacketPayload) {
-        cuda::store_vector(to + at, cuda::load_vector(from + at));
-      } else {
-        store_part(to + at, load_part(from + at, rest), rest);
-      }
-    }
+    copy_bytes(to, from, bytes, block_.thread(), block_.threads());
   }
 
   LOCKSTEP_BOTH static cuda::Vector head_of(std::uint64_t bytes) {

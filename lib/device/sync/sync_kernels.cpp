@@ -17,6 +17,7 @@ static_assert(sizeof(PacketArguments) <= KernelLaunch::kArgumentBytes);
 static_assert(sizeof(PhaseArguments) <= KernelLaunch::kArgumentBytes);
 static_assert(sizeof(PermitArguments) <= KernelLaunch::kArgumentBytes);
 static_assert(sizeof(MessageArguments) <= KernelLaunch::kArgumentBytes);
+static_assert(sizeof(CourierArguments) <= KernelLaunch::kArgumentBytes);
 
 /// Of a block, on the host; they run one after the other.
 constexpr std::size_t kHostThreads = 4;
@@ -83,6 +84,13 @@ void run_messages(const void* arguments) {
              [&](int block) { MessageBody<AloneBlock>::run(call, block, AloneBlock()); });
 }
 
+/// As courier_kernel.
+void run_couriers(const void* arguments) {
+  CourierArguments call;
+  std::memcpy(&call, arguments, sizeof call);
+  run_blocks(call.blocks, [&](int block) { run_courier(call, block, AloneBlock()); });
+}
+
 /// As phase_kernel, its threads one after the other between two barriers.
 void run_phase(const void* arguments) {
   PhaseArguments phase;
@@ -145,6 +153,9 @@ Status start(Backend& backend, const PhaseArguments& phase, DeviceStream stream)
 }
 Status start(Backend& backend, const MessageArguments& call, DeviceStream stream) {
   return launch(backend, "messages", call, run_messages, cuda_kernels().messages, stream);
+}
+Status start(Backend& backend, const CourierArguments& call, DeviceStream stream) {
+  return launch(backend, "courier", call, run_couriers, cuda_kernels().courier, stream);
 }
 Status enter(Backend& backend, const PermitArguments& permit, DeviceStream stream) {
   return launch(backend, "enter", permit, run_enter, cuda_kernels().enter, stream);

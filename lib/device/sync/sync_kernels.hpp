@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/device/backend.hpp"
+#include "lib/device/sync/courier_body.hpp"
 #include "lib/device/sync/message_call.hpp"
 #include "lib/device/sync/packet_call.hpp"
 #include "lib/device/sync/permit_body.hpp"
@@ -16,6 +17,7 @@ int packet_blocks(std::uint64_t largest_region_bytes);
 Status start(Backend& backend, const PacketArguments& call, DeviceStream stream);
 Status start(Backend& backend, const PhaseArguments& phase, DeviceStream stream);
 Status start(Backend& backend, const MessageArguments& call, DeviceStream stream);
+Status start(Backend& backend, const CourierArguments& call, DeviceStream stream);
 /// The word at `permit` becomes 1 if all members' memory is open, else 0; leave() takes the writer's word
 /// back.
 Status enter(Backend& backend, const PermitArguments& permit, DeviceStream stream);

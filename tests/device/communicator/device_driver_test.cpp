@@ -36,6 +36,9 @@ bool mode_is(const char* name) { return std::string_view(kMode) == name; }
 Backend& backend() { return *must(internal::device_backend()); }
 void a_moment() { internal::sleep_for(std::chrono::milliseconds(50)); }
 
+/// Of calls that block in the driver, and keep others from it.
+void expect_no_hangs() { EXPECT_EQ(internal::HostBackend::hangs(), 0); }
+
 /// torch.cuda.graph captures so while other streams have calls in flight.
 TEST(DeviceDriver, CallsInFlightAndACaptureOfTheProcessDoNotMind) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
@@ -192,7 +195,7 @@ TEST(DeviceDriver, AProbeEndsWhileAnotherThreadFreesMemory) {
     other.join();
     return probed == ErrorCode::not_supported;
   }));
-  EXPECT_EQ(internal::HostBackend::hangs(), 0);
+  expect_no_hangs();
   recorder.before = nullptr;
   must(gate->probe(stream));
 }
@@ -224,7 +227,33 @@ TEST(DeviceDriver, BetweenHostsABlockingCopyOfTheProgramKeepsNothingFromItsEnd) 
         ASSERT_EQ(std::count(values.begin(), values.end(), sum), static_cast<std::ptrdiff_t>(values.size()));
         std::fill(values.begin(), values.end(), 1.0f);
       }
-      EXPECT_EQ(internal::HostBackend::hangs(), 0);
+      expect_no_hangs();
+    });
+  }
+  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
+}
+
+TEST(DeviceDriver, BetweenHostsABlockingCopyKeepsNoMessageFromItsEnd) {
+  if (!mode_is("device_sync")) GTEST_SKIP() << "elsewhere a thread needs the driver";
+  ::setenv("LOCKSTEP_DEVICE_STAGING", "128K", 1);  // Many chunks.
+  for (const int world : {2, 4}) {
+    run_on_hosts(world, [](DeviceRank& self) {
+      DeviceArena arena(1 << 19, self.device());
+      std::vector<std::int32_t> values(arena.size() / 2 / sizeof(std::int32_t));
+      const std::size_t half = arena.size() / 2;
+      const int right = (self.rank() + 1) % self.size(), left = (self.rank() + self.size() - 1) % self.size();
+      for (int turn = 0; turn < 10; ++turn) {
+        std::fill(values.begin(), values.end(), self.rank() + turn);
+        must(backend().copy(arena.device(), values.data(), half, self.stream));
+        DeviceBatch batch = self.communicator.batch();
+        batch.send(arena.device(), half, DataType::u8, right, self.stream);
+        batch.recv(arena.device() + half, half, DataType::u8, left, self.stream);
+        batch.submit();
+        must(backend().copy(values.data(), arena.device() + half, half, self.stream));
+        ASSERT_EQ(std::count(values.begin(), values.end(), left + turn),
+                  static_cast<std::ptrdiff_t>(values.size()));
+      }
+      expect_no_hangs();
     });
   }
   ::unsetenv("LOCKSTEP_DEVICE_STAGING");

@@ -1,6 +1,7 @@
 // Starting the kernels; and those of which there is one for all types.
 #include <cuda_runtime_api.h>
 
+#include "lib/device/sync/courier_body.hpp"
 #include "lib/device/sync/cuda_kernels.hpp"
 #include "lib/device/sync/message_body.hpp"
 #include "lib/device/sync/packet_body.hpp"
@@ -30,6 +31,11 @@ struct CudaBlock {
 __global__ void __launch_bounds__(kMessageThreads)
     message_kernel(const __grid_constant__ MessageArguments call) {
   MessageBody<CudaBlock>::run(call, static_cast<int>(blockIdx.x), CudaBlock());
+}
+
+__global__ void __launch_bounds__(kMessageThreads)
+    courier_kernel(const __grid_constant__ CourierArguments call) {
+  run_courier(call, static_cast<int>(blockIdx.x), CudaBlock());
 }
 
 __global__ void __launch_bounds__(kMaxPhaseRanks)
@@ -79,6 +85,12 @@ int start_messages(const void* arguments, void* stream) {
                 static_cast<unsigned>(call.lists * call.channels), kMessageThreads, stream);
 }
 
+int start_courier(const void* arguments, void* stream) {
+  const auto& call = *static_cast<const CourierArguments*>(arguments);
+  return launch(reinterpret_cast<const void*>(&courier_kernel), arguments, static_cast<unsigned>(call.blocks),
+                kMessageThreads, stream);
+}
+
 /// A thread for each member.
 template <typename Arguments, void (*kKernel)(Arguments)>
 int start_one(const void* arguments, void* stream) {
@@ -95,6 +107,7 @@ Status load_all() {
   for (const auto& [key, kernel] : packet_kernels()) LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(kernel));
   LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(&phase_kernel)));
   LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(&message_kernel)));
+  LOCKSTEP_RETURN_IF_ERROR(cuda::load_kernel(reinterpret_cast<const void*>(&courier_kernel)));
   return load_permits();
 }
 
@@ -104,6 +117,7 @@ CudaKernels cuda_kernels() {
   return {start_packets,
           start_one<const PhaseArguments, phase_kernel>,
           start_messages,
+          start_courier,
           start_one<const PermitArguments, enter_kernel>,
           start_one<const PermitArguments, leave_kernel>,
           start_one<const PermitArguments, close_kernel>,
