@@ -10,7 +10,7 @@ namespace lockstep::internal {
 class Copier {
  public:
   virtual ~Copier() = default;
-  /// Begins a copy between places that the device reaches.
+  /// Begins a copy between places that the device reaches. What is begun has no order until await().
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
   /// Until all that was begun is done; `timeout` at `end`.
   virtual Status await(Nanos end) = 0;

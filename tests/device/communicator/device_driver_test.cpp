@@ -259,6 +259,27 @@ TEST(DeviceDriver, BetweenHostsABlockingCopyKeepsNoMessageFromItsEnd) {
   ::unsetenv("LOCKSTEP_DEVICE_STAGING");
 }
 
+/// More than a kernel with messages serves.
+TEST(DeviceDriver, ABlockingCopyKeepsNoMessageOfManyRanksFromItsEnd) {
+  if (!mode_is("device_sync")) GTEST_SKIP() << "where kernels wait, and once is enough";
+  constexpr int kRanks = internal::sync::kMaxPacketRanks + 1;
+  run_on_devices(kRanks, kMode, [](DeviceRank& self) {
+    DeviceArena arena(128, self.device());
+    const std::byte mine{static_cast<unsigned char>(self.rank())};
+    std::byte theirs{0xff};
+    const int right = (self.rank() + 1) % kRanks, left = (self.rank() + kRanks - 1) % kRanks;
+    must(backend().copy(arena.device(), &mine, 1, self.stream));
+    DeviceBatch batch = self.communicator.batch();
+    batch.send(arena.device(), 1, DataType::u8, right, self.stream);
+    batch.recv(arena.device() + 64, 1, DataType::u8, left, self.stream);
+    batch.submit();
+    must(backend().copy(&theirs, arena.device() + 64, 1, self.stream));
+    EXPECT_EQ(theirs, static_cast<std::byte>(left));
+    expect_no_hangs();
+    self.synchronize();
+  });
+}
+
 /// A stream that waits keeps rank 0's own from the device, as where both share a connection.
 void expect_deadline(const std::function<void(DeviceRank&, DeviceArena&)>& call, bool several_hosts = false) {
   const auto body = [&](DeviceRank& self) {

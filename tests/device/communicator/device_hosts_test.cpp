@@ -251,6 +251,40 @@ TEST(DeviceHosts, DifferentCallsAreNamedInHostSyncBeforeAnythingIsWritten) {
   });
 }
 
+/// That rank, or one that waits for it.
+TEST(DeviceHosts, ADeadlineNamesWhoIsWaitedFor) {
+  run_on_hosts([](DeviceRank& self) {
+    DeviceArena arena(4096, self.rank());
+    DeviceCallOptions soon;
+    soon.timeout = std::chrono::milliseconds(300);
+    if (self.rank() != 3) self.all_reduce(arena, 100, soon);
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("waits for rank"), std::string::npos)
+        << self.communicator.error_text();
+  });
+}
+
+/// A rank's streams have gone on; its calls are carried in their order all the same.
+TEST(DeviceHosts, CallsOnSeveralStreamsKeepTheirOrder) {
+  run_on_hosts([](DeviceRank& self) {
+    constexpr std::size_t kCount = 1000;
+    DeviceArena arena(kCount * sizeof(float), self.device());
+    internal::TestStream other(self.device());
+    fill(arena, 1, self.stream);
+    self.stream.synchronize();
+    for (int turn = 0; turn < 6; ++turn)
+      self.communicator.all_reduce(arena.device(), arena.device(), kCount, DataType::f32, ReduceOp::sum,
+                                   turn % 2 == 0 ? self.stream : other);
+    other.synchronize();
+    arena.download(arena.size(), self.stream);
+    self.synchronize();
+    EXPECT_EQ(at(arena, 0), 4096.0f);
+    EXPECT_EQ(at(arena, kCount - 1), 4096.0f);
+  });
+}
+
 /// Rank 3, on the second host, is killed in the midst of operations.
 TEST(DeviceHosts, AKilledProcessIsNamedOnAllHosts) {
   testing::use_host_backend(kMode);

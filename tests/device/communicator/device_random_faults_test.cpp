@@ -20,6 +20,7 @@
 #include "tests/support/bounds.hpp"
 #include "tests/support/count_option.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/host_of_rank.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep::internal {
@@ -47,7 +48,7 @@ constexpr std::array kFaults{Fault::killed,  Fault::stopped, Fault::aborts, Faul
 
 struct Life {
   Fault fault;
-  int world, victim;
+  int hosts, world, victim;
   std::uint64_t seed, operation;  ///< Before which it happens.
   /// Without one ranks may wait for ever: one that calls a barrier more may have all others wait, for its
   /// messages behind that, before they come to a call that differs.
@@ -60,13 +61,14 @@ std::ostream& operator<<(std::ostream& out, const Life& life) {
   constexpr const char* kNames[] = {"killed", "stopped", "aborts", "leaves", "differs", "refused", "misses"};
   return out << "rank " << life.victim << " of " << life.world << ' '
              << kNames[static_cast<std::size_t>(life.fault)] << " before operation " << life.operation
-             << ", seed " << life.seed;
+             << ", on " << life.hosts << " hosts, seed " << life.seed;
 }
 
 Life draw_life(std::uint64_t seed, std::uint64_t turn) {
   std::mt19937_64 random(seed + turn);
   Life life{};
   life.fault = kFaults[turn % kFaults.size()];
+  life.hosts = 1 + static_cast<int>(turn / kFaults.size() % 2);
   life.world = 2 + static_cast<int>(random() % (kMostRanks - 1));
   life.victim = static_cast<int>(random() % static_cast<std::uint64_t>(life.world));
   life.seed = random();
@@ -88,7 +90,8 @@ class Play {
  public:
   Play(const Life& life, const MeetingPlace& place, Board& board, int rank)
       : life_(life), board_(board), is_victim_(rank == life.victim) {
-    self_.emplace(rank, life.world, place, false, life.seed);
+    if (life.hosts > 1) lockstep::testing::live_on_host(life.hosts * rank / life.world);
+    self_.emplace(rank, life.world, place, life.hosts > 1, life.seed);
     self_->before = [this] { before_operation(); };
   }
 
@@ -215,7 +218,7 @@ TEST(DeviceRandomFaults, AreNamedAndEndEverything) {
   lockstep::testing::use_host_backend(kMode);
   const std::uint64_t seed =
       2026 + static_cast<std::uint64_t>(::testing::GTEST_FLAG(random_seed)) * 1'000'000;
-  const std::uint64_t faults = lockstep::testing::count_option(kFaults.size());
+  const std::uint64_t faults = lockstep::testing::count_option(2 * kFaults.size());
   for (std::uint64_t turn = 0; turn < faults && !HasFailure(); ++turn) live(draw_life(seed, turn));
 }
 

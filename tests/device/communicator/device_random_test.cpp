@@ -64,7 +64,7 @@ TEST_P(DeviceRandom, OperationsAreRight) {
 
 std::vector<Layout> layouts() {
   std::vector<Layout> all{{0, 0}, {0, 0, 0}, {0, 0, 0, 0}};
-  if (!kRun.in_threads && kRun.mode == "host_sync") all.insert(all.end(), {{0, 1}, {0, 0, 1}});
+  if (!kRun.in_threads) all.insert(all.end(), {{0, 1}, {0, 0, 1}, {0, 0, 1, 1}});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, DeviceRandom, ::testing::ValuesIn(layouts()));

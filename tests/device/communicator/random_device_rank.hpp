@@ -66,7 +66,7 @@ class RandomDeviceRank {
   std::size_t take(std::size_t bytes);
   const void* factor_of(const CollectiveCase& what, Stream stream);
   Stream stream() { return *streams_[own_() % streams_.size()]; }
-  bool captures() const { return communicator_.mode() != DeviceMode::host_sync; }
+  bool captures() const { return communicator_.mode() != DeviceMode::host_sync && !several_hosts_; }
 
   const bool several_hosts_;
   Communicator host_;
