@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/device/host/host_backend.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/must.hpp"
@@ -67,6 +68,16 @@ TEST(DeviceWindow, ABucketIsReducedWhereItLies) {
     OneBucket bucket(self, DeviceCompression::none);
     EXPECT_EQ(bucket.sum(self.rank() == 1), std::vector<float>(kCount, kNumber));
     testing::expect_one_reduction(self, kBytes, take_turns);
+  });
+}
+
+/// Where they are staged; the copy of the result blocks in the driver, as a training that logs its loss does.
+TEST(DeviceWindow, BucketsAreAddedUpBetweenHosts) {
+  testing::run_on_hosts(4, kMode.c_str(), [](DeviceRank& self) {
+    OneBucket bucket(self, DeviceCompression::none);
+    for (int step = 0; step < 3; ++step)
+      EXPECT_EQ(bucket.sum(self.rank() == step), std::vector<float>(kCount, kNumber));
+    EXPECT_EQ(internal::HostBackend::hangs(), 0);
   });
 }
 

@@ -13,7 +13,6 @@
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/eventually.hpp"
-#include "tests/support/host_of_rank.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -29,6 +28,7 @@ using internal::testing::must;
 using internal::testing::wait_until;
 using testing::DeviceRank;
 using testing::run_on_devices;
+using testing::run_on_hosts;
 
 const char* const kMode = testing::test_run("stream_sync");
 bool mode_is(const char* name) { return std::string_view(kMode) == name; }
@@ -200,23 +200,13 @@ TEST(DeviceDriver, AProbeEndsWhileAnotherThreadFreesMemory) {
   must(gate->probe(stream));
 }
 
-/// On two of them.
-void run_on_hosts(int world, const std::function<void(DeviceRank&)>& body) {
-  testing::use_host_backend(kMode);
-  const testing::MeetingPlace place;
-  internal::testing::run_forked(world, [&](int rank) {
-    testing::live_on_host(2 * rank / world);
-    testing::run_rank(rank, world, place.store(), body);
-  });
-}
-
 /// As PyTorch's DDP copies what it gathered, and `.cpu()` a result: the driver keeps every other thread out
 /// until the copy is done.
 TEST(DeviceDriver, BetweenHostsABlockingCopyOfTheProgramKeepsNothingFromItsEnd) {
   if (mode_is("host_sync")) GTEST_SKIP() << "there a thread needs the driver";
   ::setenv("LOCKSTEP_DEVICE_STAGING", "64K", 1);  // Many columns.
   for (const int world : {2, 4}) {
-    run_on_hosts(world, [](DeviceRank& self) {
+    run_on_hosts(world, kMode, [](DeviceRank& self) {
       DeviceArena arena(1 << 19, self.device());
       std::vector<float> values(arena.size() / sizeof(float), 1);
       for (int turn = 0; turn < 20; ++turn) {
@@ -237,7 +227,7 @@ TEST(DeviceDriver, BetweenHostsABlockingCopyKeepsNoMessageFromItsEnd) {
   if (!mode_is("device_sync")) GTEST_SKIP() << "elsewhere a thread needs the driver";
   ::setenv("LOCKSTEP_DEVICE_STAGING", "128K", 1);  // Many chunks.
   for (const int world : {2, 4}) {
-    run_on_hosts(world, [](DeviceRank& self) {
+    run_on_hosts(world, kMode, [](DeviceRank& self) {
       DeviceArena arena(1 << 19, self.device());
       std::vector<std::int32_t> values(arena.size() / 2 / sizeof(std::int32_t));
       const std::size_t half = arena.size() / 2;
@@ -300,7 +290,7 @@ void expect_deadline(const std::function<void(DeviceRank&, DeviceArena&)>& call,
     EXPECT_THROW(self.communicator.wait(), Error);
     must(backend().free_pinned(word));
   };
-  several_hosts ? run_on_hosts(2, body) : run_on_devices(2, kMode, body);
+  several_hosts ? run_on_hosts(2, kMode, body) : run_on_devices(2, kMode, body);
 }
 
 /// Of rank 0, which tells rank 1.

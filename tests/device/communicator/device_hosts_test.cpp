@@ -10,7 +10,6 @@
 
 #include "lib/base/float16.hpp"
 #include "tests/device/communicator/device_world.hpp"
-#include "tests/support/host_of_rank.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
@@ -34,18 +33,7 @@ const char* const kWay = kStraight ? "from device to device by UCX" : "through p
 
 /// Two ranks on each of two hosts.
 void run_on_hosts(const std::function<void(DeviceRank&)>& body) {
-  testing::use_host_backend(kMode);
-  const MeetingPlace place;
-  run_forked(4, [&](int rank) {
-    testing::live_on_host(rank / 2);
-    try {
-      DeviceRank self(place.join(rank, 4, kTransports));
-      body(self);
-      if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "rank " << rank << ": " << error.what();
-    }
-  });
+  testing::run_on_hosts(4, kMode, body, kTransports);
 }
 
 void fill(DeviceArena& arena, float value, Stream stream) {

@@ -18,6 +18,7 @@
 #include "tests/device/communicator/crew.hpp"
 #include "tests/device/communicator/device_call.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/host_of_rank.hpp"
 #include "tests/support/recording_backend.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -125,9 +126,10 @@ inline bool kernels_wait(std::string_view mode, int world) {
 
 /// Runs body(rank) as rank `rank` and finalizes; exceptions become failures that name the rank.
 inline void run_rank(int rank, int world, const std::string& store,
-                     const std::function<void(DeviceRank&)>& body, internal::Backend* shared = nullptr) {
+                     const std::function<void(DeviceRank&)>& body, internal::Backend* shared = nullptr,
+                     const char* transports = "auto") {
   try {
-    DeviceRank self(join_at(store, rank, world, "auto"), shared);
+    DeviceRank self(join_at(store, rank, world, transports), shared);
     body(self);
     if (self.communicator.state() == ErrorCode::ok) self.communicator.finalize();
   } catch (const std::exception& error) {
@@ -156,6 +158,17 @@ void run_on_devices(int world, const char* mode, const Body& body) {
     if (crew_is_wanted()) return run_on_crew(world, task, world, place.store());
   }
   internal::testing::run_forked(world, [&](int rank) { run_rank(rank, world, place.store(), body); });
+}
+
+/// In processes on two hosts, half of them on each.
+inline void run_on_hosts(int world, const char* mode, const std::function<void(DeviceRank&)>& body,
+                         const char* transports = "auto") {
+  use_host_backend(mode);
+  const MeetingPlace place;
+  internal::testing::run_forked(world, [&](int rank) {
+    live_on_host(2 * rank / world);
+    run_rank(rank, world, place.store(), body, nullptr, transports);
+  });
 }
 
 /// In threads of one process.
