@@ -17,38 +17,39 @@ Status DeviceCore::register_buffer(void* pointer, std::size_t bytes) {
 Status DeviceCore::register_window(void* pointer, std::size_t bytes, bool same_places) {
   const Status own = register_buffer(pointer, bytes);
   Status all = agree(*control_, own);
-  if (all.ok() && same_places && runner_ != nullptr && across_ == nullptr && steps_->guard() != nullptr)
-    all = open_window(static_cast<std::byte*>(pointer), bytes);
+  if (all.ok() && same_places && runner_ != nullptr)
+    all = agree(*control_, open_window(static_cast<std::byte*>(pointer), bytes));
   if (own.ok() && !all.ok()) static_cast<void>(deregister(pointer));
   return all;
 }
 
-/// Where the memory of one rank cannot be shared it stays registered, and is staged.
+/// Among the ranks of this host. Where the memory of one cannot be shared it stays registered, and is staged.
 Status DeviceCore::open_window(std::byte* base, std::size_t bytes) {
+  if (steps_->guard() == nullptr) return {};
   struct Part {
     SegmentRef ref;
     std::uint64_t bytes = 0;
   };
   // A window is closed by a stream beside the one that waits (DeviceCore::close).
   const SegmentRef own = gate_fault_.ok() ? buffers_->find(base, bytes) : SegmentRef{};
-  const auto parts = exchange_records(*control_, Part{own, bytes});
+  const auto parts = exchange_records(*near_, Part{own, bytes});
   if (!parts.ok()) return parts.status();
   std::vector<std::byte*> members;
   std::vector<DeviceLease> leases;
   Status mapped;
-  for (int member = 0; member < control_->size(); ++member) {
+  for (int member = 0; member < near_->size(); ++member) {
     const Part& part = parts.value()[static_cast<std::size_t>(member)];
     if (part.ref.owner == 0) return {};
     bytes = std::min<std::size_t>(bytes, part.bytes);
     members.push_back(base);
-    if (member == control_->rank() || !mapped.ok()) continue;
+    if (member == near_->rank() || !mapped.ok()) continue;
     auto lease = buffers_->lease(member, part.ref, part.bytes);
     mapped = lease.status();
     if (!mapped.ok()) continue;
     members.back() = lease->address;
     leases.push_back(std::move(*lease));
   }
-  LOCKSTEP_RETURN_IF_ERROR(agree(*control_, mapped));
+  LOCKSTEP_RETURN_IF_ERROR(agree(*near_, mapped));
   windows_.add(base, bytes, std::move(members), std::move(leases));
   return {};
 }

@@ -120,6 +120,32 @@ TEST(DeviceHosts, OnlyARanksShareLeavesItsDevice) {
   });
 }
 
+/// A byte is read, reduced and given to the ranks of the host where it lies.
+TEST(DeviceHosts, AWindowIsStagedForOtherHostsAlone) {
+  if (kMode == std::string_view("host_sync")) GTEST_SKIP() << "there it is a registered buffer";
+  run_on_hosts([](DeviceRank& self) {
+    constexpr std::size_t kCount = 600'000;
+    DeviceArena arena(kCount * sizeof(float), self.device());
+    const auto all_reduce = [&] {
+      fill(arena, static_cast<float>(self.rank()), self.stream);
+      self.synchronize();
+      self.recorder.take();
+      self.all_reduce(arena, kCount);
+      const Moved bytes = moved(self);
+      arena.download(arena.size(), self.stream);
+      self.synchronize();
+      EXPECT_EQ(at(arena, 0), 6.0f);
+      EXPECT_EQ(at(arena, kCount - 1), 6.0f);
+      EXPECT_EQ(bytes.from_device, arena.size() / 2);
+      EXPECT_EQ(bytes.to_device, arena.size() / 2);
+      return bytes.on_device;
+    };
+    EXPECT_GT(all_reduce(), arena.size());
+    self.communicator.register_window(arena.device(), arena.size(), true);
+    EXPECT_EQ(all_reduce(), arena.size());  // A half is reduced, and the other is fetched.
+  });
+}
+
 /// Its sum would be infinite: in calls whose ranks of a host work together, and in others.
 TEST(DeviceHosts, AnAverageOfALargeNumberIsThatNumber) {
   run_on_hosts([](DeviceRank& self) {
