@@ -357,7 +357,7 @@ Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chr
                                                Env& env, const WhileWaiting& while_waiting) {
   const Deadline deadline(env, timeout);
   for (;;) {
-    auto file = open_own(path, Deadline(env, std::min(timeout, kLongestMaking)));
+    auto file = open_own(path, Deadline(env, std::min(deadline.left(), kLongestMaking)));
     if (!file.ok()) return file.status();
     auto joined = join_users(*file, path, deadline);
     if (!joined.ok()) return joined.status();
