@@ -41,15 +41,19 @@ void touch(std::byte* data, std::size_t bytes) {
   }
 }
 
+/// By a seccomp profile, which answers what it likes.
+bool is_refusal(int error) { return error == EPERM || error == EACCES || error == ENOSYS; }
+
+/// A file of /dev/shm would not do in its place: its size cannot be sealed.
 Status refused_memory(int error) {
-  if (error != EPERM && error != ENOSYS) return system_error("memfd_create", error);
+  if (!is_refusal(error)) return system_error("memfd_create", error);
   return Status(ErrorCode::system, std::string("this process may make no shared memory (memfd_create: ") +
                                        std::strerror(error) +
                                        "): let the container's seccomp profile allow memfd_create");
 }
 
 /// Kernels before Linux 5.14, and sandboxes that know of no such advice.
-bool is_unknown_advice(int error) { return error == EINVAL || error == EPERM || error == ENOSYS; }
+bool is_unknown_advice(int error) { return error == EINVAL || is_refusal(error); }
 
 // The size of a memory descriptor that nobody can shrink.
 Result<std::size_t> sealed_size(const Fd& fd) {

@@ -166,7 +166,7 @@ void refuse(long call, std::uint32_t argument, unsigned error) {
 }
 
 TEST(MemoryUnderASeccompProfile, SharedMemoryThatIsForbiddenIsNamedWithTheWayOut) {
-  for (const int error : {EPERM, ENOSYS}) {
+  for (const int error : {EPERM, EACCES, ENOSYS}) {
     testing::run_forked(1, [&](int) {
       refuse(SYS_memfd_create, kAny, static_cast<unsigned>(error));
       EXPECT_EQ(make_memory_fd("test", page_size()).status().message(),
@@ -179,7 +179,7 @@ TEST(MemoryUnderASeccompProfile, SharedMemoryThatIsForbiddenIsNamedWithTheWayOut
 // To have the pages at once is advice: without it they are touched.
 TEST(MemoryUnderASeccompProfile, IsPopulatedWithoutTheAdvice) {
   constexpr std::uint32_t kPopulateWrite = 23;
-  for (const int error : {EPERM, ENOSYS}) {
+  for (const int error : {EPERM, EACCES, ENOSYS}) {
     testing::run_forked(1, [&](int) {
       refuse(SYS_madvise, kPopulateWrite, static_cast<unsigned>(error));
       auto memory = Mapping::map_private(4 * page_size());
