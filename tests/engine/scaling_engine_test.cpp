@@ -64,9 +64,13 @@ TEST_F(ScalingEngine, AloneToo) {
   const Operation& alone = start(reduction(Collective::reduce, ReduceOp::premul_sum));
   EXPECT_FALSE(alone.done);
   EXPECT_EQ(output_.back(), 0);
+  const std::vector<std::uint16_t> scaled(3 * kBlock, kQuarter);
   pass(0);
   EXPECT_TRUE(alone.done && alone.status.ok());
-  EXPECT_EQ(output_, std::vector<std::uint16_t>(3 * kBlock, kQuarter));
+  EXPECT_EQ(output_, scaled);
+  output_.assign(output_.size(), 0);
+  EXPECT_TRUE(engine_->run(alone.call).ok());
+  EXPECT_EQ(output_, scaled);
 }
 
 }  // namespace
