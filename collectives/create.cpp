@@ -62,7 +62,10 @@ internal::Result<std::shared_ptr<CommunicatorCore>> make_world(std::unique_ptr<i
   world->model = std::move(*model);
   world->session = std::move(session);
   world->transports = std::move(transports);
+  internal::Store& store = world->session->store();
+  store.be_patient_until(deadline.when());
   auto core = set_up(world, deadline);
+  store.be_patient_until(0);
   // To the others, who wait for it, a rank that failed is lost: it must not leave in good order. Of one that
   // was lost before they hear themselves.
   if (!core.ok() && core.status().code() != ErrorCode::peer_lost) world->end.ended(core.status());

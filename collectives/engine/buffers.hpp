@@ -55,7 +55,7 @@ struct Combine {
   double divisor = 1;        ///< Of an avg, in the steps that finish it.
   bool past_caches = false;  ///< As in Reduction.
   /// Of a premul_sum and of some averages: this rank's input is multiplied by a factor, on a device as it is
-  /// first read. On the host a copy is, before the program begins.
+  /// first read. On the host a copy is, before the program begins: InputScaling.
   bool scales = false;
   double scale = 1.0;
   const void* device_scale = nullptr;

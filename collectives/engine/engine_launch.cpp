@@ -36,8 +36,8 @@ Status Engine::launch(Operation& operation) try {
   Buffers buffers = buffers_of(call);
   Combine combine = combine_of(call);
   if (stores_partial_sums(*selection)) combine.keep_in_range(group_.size());
-  if (combine.scales && reduces_here(call)) buffers.input = scaled_input(operation, combine.scale);
   if (alone) return launch_alone(operation, buffers, combine);
+  if (combine.scales && reduces_here(call)) buffers.input = scaled_input(operation, combine.scale);
   if (selection->links != nullptr) return launch_links(operation, *selection->links, buffers, combine);
   in_flight_.enter_domain(operation);
   launch_domain(operation, *selection, hash_of(call.facts), buffers, combine);
@@ -51,19 +51,20 @@ bool Engine::reduces_here(const Call& call) const {
   return is_reduction(call.facts.collective) && memory_ == nullptr;
 }
 
-/// A copy of the input. Of an all_reduce it lies in the output, where the call goes on in place.
+/// Where a copy of the input is to be. Of an all_reduce that is the output, where the call goes on in place.
 const std::byte* Engine::scaled_input(Operation& operation, double factor) {
   const Call& call = operation.call;
-  void* copy = call.output;
+  std::byte* copy = static_cast<std::byte*>(call.output);
   if (call.facts.collective != Collective::all_reduce) {
     pool_.scratch().take(operation.scaled, call.input_elements * size_of(call.facts.type));
     copy = operation.scaled.memory.get();
   }
-  scale_copy(call.facts.type, call.input, copy, call.input_elements, factor);
-  return static_cast<const std::byte*>(copy);
+  operation.scaling.begin(call.facts.type, static_cast<const std::byte*>(call.input), copy,
+                          call.input_elements, factor);
+  return copy;
 }
 
-/// A group of one: the output is the input.
+/// A group of one: the output is the input, times the factor of a premul_sum.
 Status Engine::launch_alone(Operation& operation, const Buffers& buffers, const Combine& combine) {
   operation.path = Operation::Path::local;
   const std::uint64_t count = std::min(operation.call.input_elements, operation.call.output_elements);
@@ -75,8 +76,11 @@ Status Engine::launch_alone(Operation& operation, const Buffers& buffers, const 
     LOCKSTEP_RETURN_IF_ERROR(memory_->run({}, copy, buffers, combine));
     return memory_->complete();
   }
-  if (count > 0 && buffers.input != buffers.output)
+  if (combine.scales && reduces_here(operation.call)) {
+    operation.scaling.begin(combine.type, buffers.input, buffers.output, count, combine.scale);
+  } else if (count > 0 && buffers.input != buffers.output) {
     copy_bytes(buffers.output, buffers.input, count * buffers.element);
+  }
   return {};
 }
 

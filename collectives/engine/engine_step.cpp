@@ -114,6 +114,7 @@ bool Engine::advance(Operation& operation) try {
 /// A user's operator may throw, and memory may run out: either ends its operation like any other error.
 Result<RunProgress> Engine::advance_run(Operation& operation) {
   try {
+    if (!operation.scaling.advance()) return RunProgress{.moved = true};
     switch (operation.path) {
       case Operation::Path::links:
         return operation.link_run.step(tables_.of(operation.urgent), *this,

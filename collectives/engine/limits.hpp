@@ -100,8 +100,8 @@ inline constexpr std::uint64_t kSegmentBytes = 256 << 10;
 inline constexpr std::size_t kKeptScratchBytes = 2 << 20;
 inline constexpr std::size_t kScratchOfOperation = 2 << 10;
 
-/// Bytes of each source that one uninterrupted kernel call reduces: bounds how long a starting thread waits
-/// for the engine's lock.
+/// Bytes of each source that one uninterrupted kernel call reduces or scales: bounds how long a starting
+/// thread waits for the engine's lock.
 inline constexpr std::size_t kReduceBlockBytes = 256 << 10;
 
 }  // namespace lockstep::internal

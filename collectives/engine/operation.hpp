@@ -13,6 +13,7 @@
 #include "collectives/engine/call_history.hpp"
 #include "collectives/engine/domain_run.hpp"
 #include "collectives/engine/inline_run.hpp"
+#include "collectives/engine/input_scaling.hpp"
 #include "collectives/engine/link_run.hpp"
 #include "collectives/engine/scratch_pool.hpp"
 
@@ -55,6 +56,7 @@ class Operation {
   InlineRun inline_run;
   Scratch scratch;  ///< Room for a frame's header, then what the program needs.
   Scratch scaled;   ///< This rank's input times a factor, where its output has no room for it.
+  InputScaling scaling;
 
   Message message;
   RecvStatus received;

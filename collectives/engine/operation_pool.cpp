@@ -21,6 +21,7 @@ Operation& OperationPool::take(Operation::Kind kind) {
   operation.started = operation.deadline = operation.probed = operation.last_moved = 0;
   operation.attended = operation.urgent = operation.moved = false;
   operation.status = {};
+  operation.scaling = {};
   operation.done.store(false, std::memory_order_relaxed);
   operation.received = {};
   operation.parent = nullptr;

@@ -55,7 +55,8 @@ struct InitOptions {
   std::string job_id;  ///< Keeps two jobs at one address apart; equal on all ranks.
   std::string secret;  ///< Per-job secret of the handshakes; equal on all ranks.
   /// For the whole start, until all ranks have arrived and can reach each other; 0 = however long it takes.
-  /// Unset: LOCKSTEP_START_TIMEOUT (120 s). One look-up of a name at silent name servers may outlast it.
+  /// Unset: LOCKSTEP_START_TIMEOUT (120 s). One look-up of a name at silent name servers may outlast it, and
+  /// a start that fails tells the other ranks why for up to 2 s more, for 5 s where it serves the store.
   std::optional<std::chrono::milliseconds> timeout;
   /// As LOCKSTEP_TRANSPORTS, which counts where this is empty. Equal on all ranks.
   std::string transports;

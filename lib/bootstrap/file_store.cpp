@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <mutex>
 
 #include "lib/bootstrap/deadline.hpp"
@@ -296,6 +297,16 @@ bool lacks_owners_rights(const struct stat& facts) {
          (facts.st_mode & kOwnersRights) != kOwnersRights;
 }
 
+/// Where the file cannot be made, or not even be seen.
+std::string closed_folder(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  struct stat facts {};
+  const std::string owner =
+      stat(folder.c_str(), &facts) == 0 ? " belongs to user " + std::to_string(facts.st_uid) + " and" : "";
+  return "; its folder" + owner + " is closed to user " + std::to_string(geteuid()) +
+         ": choose a path where this user may make files";
+}
+
 Status explain_refusal(const std::string& path, int error, const struct stat& facts) {
   if (error == EACCES && facts.st_nlink > 0 && facts.st_uid != geteuid())
     return of_another_user(path, facts.st_uid);
@@ -304,9 +315,10 @@ Status explain_refusal(const std::string& path, int error, const struct stat& fa
                                                 "; remove it, or: chmod 600 " + path);
   }
   const Status status = system_error("cannot open the rendezvous file " + path, error);
-  const char* const next = error == ENOENT  ? "; make its folder first"
-                           : error == ELOOP ? "; it may be no link: name the file itself"
-                                            : "";
+  const std::string next = error == ENOENT   ? "; make its folder first"
+                           : error == ELOOP  ? "; it may be no link: name the file itself"
+                           : error == EACCES ? closed_folder(path)
+                                             : "";
   return Status(status.code(), status.message() + next);
 }
 
@@ -357,7 +369,7 @@ Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chr
                                                Env& env, const WhileWaiting& while_waiting) {
   const Deadline deadline(env, timeout);
   for (;;) {
-    auto file = open_own(path, Deadline(env, std::min(timeout, kLongestMaking)));
+    auto file = open_own(path, Deadline(env, std::min(deadline.left(), kLongestMaking)));
     if (!file.ok()) return file.status();
     auto joined = join_users(*file, path, deadline);
     if (!joined.ok()) return joined.status();

@@ -30,6 +30,7 @@ class GroupStore final : public Store {
   Result<std::vector<bool>> wait(std::span<const std::string> keys,
                                  std::chrono::milliseconds timeout) override;
   Result<std::int64_t> add(std::string_view key, std::int64_t delta) override;
+  void be_patient_until(Nanos when) override { whole_->be_patient_until(when); }
 
  private:
   std::vector<std::string> prefixed(std::span<const std::string> keys) const;

@@ -33,6 +33,9 @@ inline constexpr std::chrono::milliseconds kAcceptPause{50};
 /// How long a call waits for a store whose server, or whose file's lock, is not to be had: the process that
 /// keeps it is alive, but may be busy.
 inline constexpr std::chrono::milliseconds kStorePatience{10'000};
+/// A start whose time is over has so long to tell the other ranks why, and to hear it from them; the machine
+/// may be busy.
+inline constexpr std::chrono::milliseconds kLastMoment{2'000};
 /// After so long it is spoken of.
 inline constexpr std::chrono::milliseconds kLateAfter{5'000};
 

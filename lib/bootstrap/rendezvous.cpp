@@ -56,8 +56,8 @@ Result<Meeting> open_named_file_meeting(const Launch& launch, const std::string&
                       " is not a rendezvous: ranks that are started in several directories would wait at "
                       "several files; write file:///path, from the root");
   }
-  return open_file_meeting(launch, path, "on several hosts it must be on a file system that they share",
-                           deadline, env);
+  return open_file_meeting(
+      launch, path, "it serves one user, and several hosts where they share its file system", deadline, env);
 }
 
 Result<Meeting> open_local_meeting(const Launch& launch, const std::string& name, const Deadline& deadline,

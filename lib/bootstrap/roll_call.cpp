@@ -21,7 +21,7 @@ constexpr milliseconds kLongestLook{500};
 constexpr std::int64_t kReportEverySeconds = 5;
 // For a key that another rank sets right after one that is there already; long, because machines are busy at
 // start.
-constexpr milliseconds kMoment{20'000};
+constexpr milliseconds kLongestMoment{20'000};
 constexpr int kRanksNamed = 16;    // Missing ranks listed; more would hide the cause.
 constexpr int kRefusalsNamed = 4;  // Their reasons are sentences.
 constexpr std::string_view kProblem = "problem";
@@ -54,8 +54,8 @@ Status decode_problem(std::string_view text) {
 
 std::string failed_key(std::uint64_t group) { return "failed/" + std::to_string(group); }
 
-/// Writes the problem unless there is one; the one that is there is everybody's.
-Status declare_in(GroupStore& group, const Status& problem) {
+/// Writes the problem unless there is one; the one that is there, or will be in a moment, is everybody's.
+Status declare_in(GroupStore& group, const Status& problem, milliseconds moment) {
   auto problems = group.add("problems", 1);
   if (!problems.ok()) return problem;
   if (*problems == 1) {
@@ -65,7 +65,7 @@ Status declare_in(GroupStore& group, const Status& problem) {
     (void)group.whole().set(entries);
     return problem;
   }
-  auto first = group.get_one(std::string(kProblem), kMoment);
+  auto first = group.get_one(std::string(kProblem), moment);
   return first.ok() ? decode_problem(*first) : problem;
 }
 
@@ -153,11 +153,11 @@ Status RollCall::explain_second() {
   if (!present.ok()) return present.status();
   if (all(*present)) {
     return Status(ErrorCode::configuration, name_ + " comes to a group that has met already, with " +
-                                                who(self_.rank, kMoment) + kStartedAnew);
+                                                who(self_.rank, moment()) + kStartedAnew);
   }
   return declare(Status(ErrorCode::configuration,
                         "two processes are rank " + std::to_string(self_.rank) + ": " +
-                            who(self_.rank, kMoment) + " and " + name_ + "; give every process its own rank",
+                            who(self_.rank, moment()) + " and " + name_ + "; give every process its own rank",
                         self_.rank));
 }
 
@@ -172,7 +172,7 @@ Status RollCall::check_terms() {
     writer.text(name_);
     return store_.set_one("terms", terms);
   }
-  auto terms = store_.get_one("terms", kMoment);
+  auto terms = store_.get_one("terms", moment());
   if (!terms.ok()) return terms.status();
   std::int32_t world = 0;
   std::string_view mark, first;
@@ -192,23 +192,22 @@ Status RollCall::check_terms() {
                                                      "LOCKSTEP_SECRET_FILE must hold the same on all ranks"));
 }
 
-Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
-                                                const std::function<std::optional<Loss>()>& lost) {
+Result<std::vector<Member>> RollCall::await_all(const std::function<std::optional<Loss>()>& lost) {
   std::int64_t next_report = kReportEverySeconds;
   for (auto look = kShortestLook;; look = std::min(2 * look, kLongestLook)) {
-    auto present = who_is_here(std::min(look, deadline.left()));
+    auto present = who_is_here(std::min(look, deadline_.left()));
     if (!present.ok()) return present.status();
     LOCKSTEP_RETURN_IF_ERROR(known_problem());
     if (all(*present)) return collect();
     LOCKSTEP_RETURN_IF_ERROR(find_apart(*present));
     if (const auto loss = lost(); loss) return end_by(*loss);
-    if (deadline.passed()) {
+    if (deadline_.passed()) {
       return declare(Status(ErrorCode::timeout,
-                            missing_text(*present) + " after " + std::to_string(deadline.seconds_waited()) +
+                            missing_text(*present) + " after " + std::to_string(deadline_.seconds_waited()) +
                                 " s; look at the output of what should have started there"));
     }
-    if (deadline.seconds_waited() >= next_report) {
-      report_missing(*present, deadline.seconds_waited());
+    if (deadline_.seconds_waited() >= next_report) {
+      report_missing(*present, deadline_.seconds_waited());
       next_report += kReportEverySeconds;
     }
   }
@@ -218,6 +217,9 @@ Result<std::vector<Member>> RollCall::await_all(const Deadline& deadline,
 Result<std::vector<bool>> RollCall::who_is_here(milliseconds patience) {
   return store_.wait(member_keys(), patience);
 }
+
+/// How long to wait for what another rank is about to set. The store itself may be waited for longer.
+milliseconds RollCall::moment() const { return std::min(kLongestMoment, deadline_.left() + kLastMoment / 2); }
 
 std::vector<std::string> RollCall::member_keys() const {
   std::vector<std::string> keys;
@@ -232,7 +234,7 @@ bool RollCall::all_acknowledged() {
 
 // ---- problems --------------------------------------------------------------------------------------------
 
-Status RollCall::declare(const Status& problem) { return declare_in(store_, problem); }
+Status RollCall::declare(const Status& problem) { return declare_in(store_, problem, moment()); }
 
 Status RollCall::known_problem() {
   const std::vector<std::string> keys{std::string(kProblem)};
@@ -266,7 +268,7 @@ Status RollCall::tell_apart(const Latest& other) {
   GroupStore theirs = store_.of_group(other.group);
   const std::vector<std::string> self{member_key(self_.rank)};
   const auto here = theirs.wait(self, milliseconds(0));
-  if (here.ok() && !here.value().front()) (void)declare_in(theirs, problem);
+  if (here.ok() && !here.value().front()) (void)declare_in(theirs, problem, moment());
   return problem;
 }
 
@@ -313,7 +315,7 @@ void RollCall::report_missing(const std::vector<bool>& present, std::int64_t sec
 }
 
 Result<std::vector<Member>> RollCall::collect() {
-  auto texts = store_.get(member_keys(), kMoment);
+  auto texts = store_.get(member_keys(), moment());
   if (!texts.ok()) return texts.status();
   std::vector<Member> members;
   for (int rank = 0; rank < world_; ++rank) {

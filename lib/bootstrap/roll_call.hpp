@@ -37,14 +37,16 @@ class RollCall {
   };
 
   /// `secret_mark` is a short hash of the secret, equal on all ranks. `hint`: what to look at where ranks are
-  /// missing; said while this one waits.
-  RollCall(GroupStore& store, Member self, int world, std::string secret_mark, std::string hint)
+  /// missing; said while this one waits, until `deadline`.
+  RollCall(GroupStore& store, Member self, int world, std::string secret_mark, std::string hint,
+           const Deadline& deadline)
       : store_(store),
         self_(std::move(self)),
         name_(who_is(self_.rank, self_)),
         world_(world),
         secret_mark_(std::move(secret_mark)),
-        hint_(std::move(hint)) {}
+        hint_(std::move(hint)),
+        deadline_(deadline) {}
 
   /// Step 1: nobody else is this rank, and the first to come was told the same size and secret.
   Status arrive();
@@ -52,8 +54,7 @@ class RollCall {
   Status publish() { return store_.set_one(member_key(self_.rank), encode(self_)); }
   /// Step 3: waits for all. `lost` tells of a rank that died meanwhile. Names missing ranks on stderr now and
   /// then.
-  Result<std::vector<Member>> await_all(const Deadline& deadline,
-                                        const std::function<std::optional<Loss>()>& lost);
+  Result<std::vector<Member>> await_all(const std::function<std::optional<Loss>()>& lost);
 
   /// The error of a start that fails by this loss, also for the others.
   Status end_by(const Loss& loss);
@@ -71,6 +72,7 @@ class RollCall {
   Status declare(const Status& problem);
   Status find_apart(const std::vector<bool>& present);
   Status tell_apart(const Latest& other);
+  std::chrono::milliseconds moment() const;
   std::vector<bool> nobody() const { return std::vector<bool>(static_cast<std::size_t>(world_)); }
   Result<std::vector<bool>> who_is_here(std::chrono::milliseconds patience);
   Status known_problem();
@@ -85,6 +87,7 @@ class RollCall {
   const int world_;
   const std::string secret_mark_;
   const std::string hint_;
+  const Deadline deadline_;
 };
 
 }  // namespace lockstep::internal

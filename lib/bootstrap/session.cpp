@@ -57,7 +57,7 @@ class JoinedSession final : public Session {
     self.transports = std::move(transports);
     self.notice = std::move(notice);
     show_life_sign(self);
-    RollCall roll_call(store_, std::move(self), launch_.world_size, mark, meeting_.hint);
+    RollCall roll_call(store_, std::move(self), launch_.world_size, mark, meeting_.hint, deadline);
     Status status = with_hint(meet(roll_call, deadline, env), meeting_.hint);
     meeting_.store->be_patient_until(0);  // The start may wait for ever; a destructor may not.
     if (status.ok()) return status;
@@ -131,7 +131,7 @@ class JoinedSession final : public Session {
     if (launch_.is_served() && StoreServer::is_here(meeting_.client->server))
       LOCKSTEP_RETURN_IF_ERROR(store_.set_one(kServerKey, std::to_string(launch_.rank)));
     LOCKSTEP_RETURN_IF_ERROR(roll_call.publish());
-    auto members = roll_call.await_all(deadline, [this] { return board_->first(); });
+    auto members = roll_call.await_all([this] { return board_->first(); });
     if (!members.ok()) return members.status();
     members_ = std::move(*members);
     LOCKSTEP_RETURN_IF_ERROR(check_transports(members_));

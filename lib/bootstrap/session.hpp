@@ -59,10 +59,11 @@ std::chrono::milliseconds limit_of_start(std::chrono::milliseconds wanted);
 std::string wanted_transports(std::string_view asked);
 
 /// Resolves who this rank is (options, launchers' variables: lib/bootstrap/launch.hpp), meets the others,
-/// exchanges Member entries. Blocks at most start_timeout(options). Every rank gets the same error: who is
-/// missing, who is there twice, whose world size, secret or transport differs. Names missing ranks on stderr
-/// every 5 s. `notice` gives what this rank has to tell all others (Member::notice); called once its number
-/// is known. May be empty.
+/// exchanges Member entries. Blocks at most start_timeout(options); where it fails kLastMoment longer, in the
+/// host of the store 5 s, for the others to hear why. Every rank gets the same error: who is missing, who is
+/// there twice, whose world size, secret or transport differs. Names missing ranks on stderr every 5 s.
+/// `notice` gives what this rank has to tell all others (Member::notice); called once its number is known.
+/// May be empty.
 Result<std::unique_ptr<Session>> join_session(const InitOptions& options, Env& env,
                                               const std::function<std::string(int rank)>& notice = {});
 

@@ -53,17 +53,19 @@ class Store {
     return std::move(values->front());
   }
 
-  /// Until `when` all calls wait for a late store: a start, which waits so long for ranks as well, adds what
-  /// must not be added twice. Who opened it for that start hears (WhileWaiting) once one is later than
-  /// kLateAfter.
-  void be_patient_until(Nanos when) { patient_until_ = when; }
+  /// While a start is under way, which ends at `when`, all calls wait for a late store until then and for
+  /// kLastMoment: the start waits so long for ranks as well, and adds what must not be added twice. Who
+  /// opened it for that start hears (WhileWaiting) once one is later than kLateAfter. 0: no start is.
+  virtual void be_patient_until(Nanos when) { patient_until_ = when; }
 
  protected:
   /// How long a call waits that else would for `patience`.
   std::chrono::milliseconds patience_at(Nanos now, std::chrono::milliseconds patience) const {
     constexpr Nanos kPerMilli = 1'000'000;
     const Nanos until = patient_until_;
-    return until <= now ? patience : std::max(patience, std::chrono::milliseconds((until - now) / kPerMilli));
+    if (until == 0) return patience;
+    return std::max(std::chrono::milliseconds((until - now) / kPerMilli) + kLastMoment,
+                    std::chrono::milliseconds(0));
   }
 
   bool is_patient(Nanos now) const { return now < patient_until_; }

@@ -181,6 +181,25 @@ TEST(FileStore, FilesThatAnotherUserMadeAreNamedAsSuch) {
   });
 }
 
+// One that may be listed, and one that may not.
+TEST(FileStore, AFolderThatAnotherUserKeepsIsNamedAsSuch) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/store";
+  const auto store = open_or_die(path);
+  for (const mode_t rights : {0755, 0700}) {
+    ASSERT_EQ(chmod(directory.path().c_str(), rights), 0);
+    testing::run_forked(1, [&](int) {
+      be_an_ordinary_user();
+      const std::string other = rights == 0700 ? path : path + "2";
+      EXPECT_EQ(open_file_store(other, kSoon, real_env()).status().message(),
+                "cannot open the rendezvous file " + other +
+                    ": Permission denied; its folder belongs to user 0 and is closed to user 12345: choose a "
+                    "path where this user may make files");
+    });
+  }
+}
+
 TEST(FileStore, TheUserMayUseItWhateverTheUmask) {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/store";

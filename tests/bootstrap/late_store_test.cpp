@@ -14,9 +14,11 @@
 #include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/file_lock.hpp"
 #include "lib/bootstrap/file_store.hpp"
+#include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/bootstrap/loss_board.hpp"
 #include "lib/bootstrap/loss_channel.hpp"
+#include "lib/bootstrap/roll_call.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/net/stream_io.hpp"
@@ -150,6 +152,17 @@ TEST_F(LateServer, IsNamedToAStartAndInItsError) {
   EXPECT_EQ(sum.get().status().message(), name + "answered for 65 s: is its process, or its host, stopped?");
 }
 
+TEST_F(LateServer, IsNotWaitedForBeyondTheStart) {
+  store_->be_patient_until(env_.now() + to_nanos(std::chrono::seconds(3)));
+  const StoppedReactor stopped;
+  auto sum = std::async(std::launch::async, [&] { return store_->add("arrivals", 1); });
+  env_.await_looks(6);
+  env_.pass(std::chrono::seconds(3) + kLastMoment);
+  EXPECT_EQ(sum.wait_for(kSoon), std::future_status::ready);
+  env_.pass(kStorePatience);  // Should this fail, it ends now.
+  EXPECT_EQ(sum.get().status().code(), ErrorCode::timeout);
+}
+
 TEST_F(LateServer, IsATimeoutOtherwise) {
   const StoppedReactor stopped;
   auto sum = std::async(std::launch::async, [&] { return store_->add("arrivals", 1); });
@@ -250,6 +263,28 @@ TEST_F(LockedFile, IsNamedToAStart) {
   opened.value()->be_patient_until(env.now() + to_nanos(std::chrono::seconds(60)));
   EXPECT_EQ(opened.value()->set_one("x", "1").code(), ErrorCode::timeout);
   EXPECT_EQ(told.await(), "another process keeps the store in " + path_ + " locked: is it stopped?");
+}
+
+/// Each call of a start whose time is over, however many it makes.
+TEST_F(LockedFile, IsNotWaitedForBeyondTheStart) {
+  SteppingEnv env(milliseconds(100));
+  GroupStore store(open(env), 1);
+  const LockedElsewhere other(path_);
+  const Nanos end = env.now() + to_nanos(std::chrono::seconds(3));
+  store.be_patient_until(end);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(store.set_one("x", "1").code(), ErrorCode::timeout);
+  EXPECT_LT(env.now(), end + to_nanos(kLastMoment + std::chrono::seconds(2)))
+      << "looks at the clock of 100 ms";
+}
+
+// Who wrote that it comes first is stopped before it says what the others are compared with.
+TEST_F(LockedFile, RanksThatSetNothingAreNotWaitedForBeyondTheStart) {
+  SteppingEnv env(milliseconds(100));
+  GroupStore store(open(env), 1);
+  ASSERT_EQ(store.add("readers", 1).value(), 1);
+  const Deadline deadline(env, std::chrono::seconds(3));
+  EXPECT_EQ(RollCall(store, this_member(1), 2, "", "", deadline).arrive().code(), ErrorCode::timeout);
+  EXPECT_LT(env.now(), deadline.when() + to_nanos(kLastMoment));
 }
 
 TEST_F(LockedFile, IsLeftAloneByAReactor) {

@@ -11,14 +11,16 @@
 namespace lockstep::internal {
 namespace {
 
+Deadline soon() { return Deadline(real_env(), kSoon); }
+
 /// What rank 0 of two makes of it that rank 1 says `text` of itself.
 Result<std::vector<Member>> members_where_rank_1_says(const std::string& text) {
   GroupStore store(open_memory_store("roll call"), 1);
-  RollCall roll_call(store, this_member(0), 2, "", "");
+  RollCall roll_call(store, this_member(0), 2, "", "", soon());
   EXPECT_TRUE(roll_call.arrive().ok());
   EXPECT_TRUE(roll_call.publish().ok());
   EXPECT_TRUE(store.set_one("member/1", text).ok());
-  return roll_call.await_all(Deadline(real_env(), kSoon), [] { return std::optional<Loss>(); });
+  return roll_call.await_all([] { return std::optional<Loss>(); });
 }
 
 TEST(RollCall, ADescriptionOfAnotherRankIsDamaged) {
@@ -36,10 +38,10 @@ TEST(RollCall, AProcessCountsTheGroupsThatItCameToItself) {
   Member other = this_member(0);
   other.process ^= 2;
   GroupStore fifth(whole, 5);
-  ASSERT_TRUE(RollCall(fifth, other, 2, "", "").arrive().ok());
+  ASSERT_TRUE(RollCall(fifth, other, 2, "", "", soon()).arrive().ok());
   EXPECT_EQ(next_group(*whole, 0, 2, 0).value(), 1u);
   GroupStore third(whole, 3);
-  ASSERT_TRUE(RollCall(third, this_member(0), 2, "", "").arrive().ok());
+  ASSERT_TRUE(RollCall(third, this_member(0), 2, "", "", soon()).arrive().ok());
   EXPECT_EQ(next_group(*whole, 0, 2, 0).value(), 4u);
 }
 
@@ -47,11 +49,10 @@ TEST(RollCall, AProcessCountsTheGroupsThatItCameToItself) {
 TEST(RollCall, OfManyMissingRanksTheFirstAreNamedAndFewerExplained) {
   GroupStore store(open_memory_store("roll call"), 1);
   for (int rank = 1; rank < 7; ++rank) ASSERT_TRUE(store.set_one(refusal_key(rank), "why").ok());
-  RollCall roll_call(store, this_member(0), 40, "", "");
+  RollCall roll_call(store, this_member(0), 40, "", "", Deadline(real_env(), std::chrono::milliseconds(0)));
   ASSERT_TRUE(roll_call.arrive().ok());
   ASSERT_TRUE(roll_call.publish().ok());
-  const Deadline now(real_env(), std::chrono::milliseconds(0));
-  const auto members = roll_call.await_all(now, [] { return std::optional<Loss>(); });
+  const auto members = roll_call.await_all([] { return std::optional<Loss>(); });
   EXPECT_EQ(members.status().message().rfind("1 of 40 ranks is here, missing: rank 1 (why), rank 2 (why), "
                                              "rank 3 (why), rank 4 (why), rank 5, rank 6, rank 7, ",
                                              0),
@@ -66,7 +67,7 @@ TEST(RollCall, AnErrorThatIsNoneIsDamaged) {
        {std::string(8, '\0') + "words", std::string(8, '\1') + "words", std::string(7, '\1')}) {
     GroupStore store(open_memory_store("roll call"), 1);
     ASSERT_TRUE(store.set_one("problem", text).ok());
-    EXPECT_EQ(RollCall(store, this_member(0), 2, "", "").arrive().message(),
+    EXPECT_EQ(RollCall(store, this_member(0), 2, "", "", soon()).arrive().message(),
               "the ranks' common error in the store is damaged");
   }
 }

@@ -21,7 +21,7 @@ namespace {
 TEST(SessionReport, MissingRanksAreNamedEveryFiveSeconds) {
   TemporaryDirectory directory;
   const std::string hint = "; these ranks meet in the file " + directory.path() +
-                           "/store; on several hosts it must be on a file system that they share";
+                           "/store; it serves one user, and several hosts where they share its file system";
   std::vector<ChildProcess> ranks;
   for (const char* rank : {"0", "2"}) {
     const Environment environment{{"RANK", rank},

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -148,6 +150,29 @@ TEST(MemoryBeyondTheLimitOnFiles, IsRefused) {
   setrlimit(RLIMIT_FSIZE, &before);
 }
 
+/// Moves this process to a control group of its own with so much memory. False where it may not.
+bool limit_memory(const std::string& bytes) {
+  const std::string group = "/sys/fs/cgroup/memory/lockstep-test-" + std::to_string(getpid());
+  return mkdir(group.c_str(), 0755) == 0 &&
+         (std::ofstream(group + "/memory.limit_in_bytes") << bytes).flush() &&
+         (std::ofstream(group + "/cgroup.procs") << getpid()).flush();
+}
+
+// By the kernel's SIGKILL, once so many pages have been touched.
+TEST(MemoryBeyondTheLimitOfTheControlGroup, IsRefused) {
+  const std::vector<pid_t> child = testing::start_forked(1, [](int) {
+    if (!limit_memory("67108864")) GTEST_SKIP() << "no version 1 of control groups to be changed here";
+    const auto refused = make_memory_fd("test", 128 << 20);
+    EXPECT_EQ(refused.status().code(), ErrorCode::out_of_memory);
+    EXPECT_NE(refused.status().message().find(" may have, swap included (67108864): give this container or "),
+              std::string::npos)
+        << refused.status().message();
+    EXPECT_TRUE(make_memory_fd("test", 8 << 20).ok());
+  });
+  EXPECT_EQ(testing::wait_for(child.front()), 0);
+  rmdir(("/sys/fs/cgroup/memory/lockstep-test-" + std::to_string(child.front())).c_str());
+}
+
 /// From now on this process gets `error` for the system call, where its third argument is `argument` or that
 /// is kAny; as under a container's seccomp profile.
 constexpr std::uint32_t kAny = ~0u;
@@ -166,7 +191,7 @@ void refuse(long call, std::uint32_t argument, unsigned error) {
 }
 
 TEST(MemoryUnderASeccompProfile, SharedMemoryThatIsForbiddenIsNamedWithTheWayOut) {
-  for (const int error : {EPERM, ENOSYS}) {
+  for (const int error : {EPERM, EACCES, ENOSYS}) {
     testing::run_forked(1, [&](int) {
       refuse(SYS_memfd_create, kAny, static_cast<unsigned>(error));
       EXPECT_EQ(make_memory_fd("test", page_size()).status().message(),
@@ -179,7 +204,7 @@ TEST(MemoryUnderASeccompProfile, SharedMemoryThatIsForbiddenIsNamedWithTheWayOut
 // To have the pages at once is advice: without it they are touched.
 TEST(MemoryUnderASeccompProfile, IsPopulatedWithoutTheAdvice) {
   constexpr std::uint32_t kPopulateWrite = 23;
-  for (const int error : {EPERM, ENOSYS}) {
+  for (const int error : {EPERM, EACCES, ENOSYS}) {
     testing::run_forked(1, [&](int) {
       refuse(SYS_madvise, kPopulateWrite, static_cast<unsigned>(error));
       auto memory = Mapping::map_private(4 * page_size());

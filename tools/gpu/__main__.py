@@ -20,17 +20,18 @@ def identity(document):
 
 
 def passed_before(path, about):
-    """{name: step} of an earlier report."""
+    """{name: result} of an earlier report."""
     if path is None:
         return {}
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
         same = identity(earlier) == identity(about)
-    except (OSError, ValueError, KeyError) as error:
+        results = [steps.Result.from_json(step) for step in earlier["steps"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(f"{path} is no report of gpu-check: {error!r}") from error
     if not same:
         raise Problem(f"{path} is of other programs or of another GPU: run without --after")
-    return {step["name"]: step for step in earlier["steps"] if step["status"] == "passed"}
+    return {result.name: result for result in results if result.status == "passed"}
 
 
 def document_of(about, runner, planned, results):
@@ -48,7 +49,7 @@ def check(options):
     print(facts.headline(about), flush=True)
     signal.signal(signal.SIGTERM, schedule.interrupt)
     planned = steps.plan(parts, options, about)
-    results = [steps.Result(**before[step.name]) if step.name in before else None for step in planned]
+    results = [before.get(step.name) for step in planned]
     todo = [(number, step) for number, step in enumerate(planned) if results[number] is None]
 
     def ended(number, result):

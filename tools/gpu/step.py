@@ -5,6 +5,7 @@ import traceback
 from runner import OutOfTime
 
 MOST_HANGS = 2  # After so many in one mode nothing more of it is tried.
+FIELDS = {"name": str, "status": str, "seconds": (int, float), "why": str, "data": (dict, type(None))}  # Of a result as JSON.
 
 
 class Result:
@@ -13,6 +14,13 @@ class Result:
 
     def as_json(self):
         return {"name": self.name, "status": self.status, "seconds": round(self.seconds, 2), "why": self.why, "data": self.data}
+
+    @classmethod
+    def from_json(cls, fields):
+        """What as_json() gave; a ValueError for anything else."""
+        if set(fields) != set(FIELDS) or not all(isinstance(fields[name], kind) for name, kind in FIELDS.items()):
+            raise ValueError(f"a step has not just {', '.join(FIELDS)}: {str(fields)[:80]}")
+        return cls(**fields)
 
 
 class Step:
