@@ -133,7 +133,10 @@ TEST(LockstepBench, RefusesWhatWouldHaveNoEffect) {
         "all_reduce --programs --json x.json", "all_reduce --ranks 2 --device host --algorithm ring",
         "--startup --ranks 2 --device host", "all_reduce --ranks 2 --device host --explain",
         "--calibrate --ranks 8 --json x.json", "all_reduce --calibrate --json x.json",
-        "--calibrate --transport tcp --json x.json"}) {
+        "--calibrate --transport tcp --json x.json", "--calibrate --registered --json x.json",
+        "--calibrate -b 8 --json x.json", "all_reduce --ranks 2 -b 8 -e 8 --lib-apart",
+        "all_reduce --ranks 2 -b 8 -e 8 --device host --lib-apart", "all_reduce --programs --explain",
+        "--list --startup", "sendrecv barrier --ranks 2 --explain"}) {
     const Outcome outcome = bench(std::string(arguments) + " 2>&1");
     EXPECT_NE(outcome.status, 0) << arguments;
     EXPECT_NE(outcome.output.find("leave "), std::string::npos) << arguments << "\n" << outcome.output;
