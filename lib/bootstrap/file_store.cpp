@@ -304,9 +304,10 @@ Status explain_refusal(const std::string& path, int error, const struct stat& fa
                                                 "; remove it, or: chmod 600 " + path);
   }
   const Status status = system_error("cannot open the rendezvous file " + path, error);
-  const char* const next = error == ENOENT  ? "; make its folder first"
-                           : error == ELOOP ? "; it may be no link: name the file itself"
-                                            : "";
+  const char* const next = error == ENOENT   ? "; make its folder first"
+                           : error == EISDIR ? "; name a file in it"
+                           : error == ELOOP  ? "; it may be no link: name the file itself"
+                                             : "";
   return Status(status.code(), status.message() + next);
 }
 
