@@ -11,7 +11,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kMaxRanks = 1024;  // more processes than any one machine runs to an end
+constexpr int kMaxRanks = 1024;    // more processes than any one machine runs to an end
+constexpr int kLastRank = 16'383;  // of the largest group
 
 // "all", or the values whose names are in `names`. Throws CLI::ValidationError with the known names.
 template <typename T>
@@ -144,7 +145,7 @@ void add_measuring(CLI::App& app, Options& options, Spelled& spelled) {
       ->check(CLI::Range(0, 1));
   app.add_option("-d,--datatype", spelled.types, "element types, or all")->delimiter(',');
   app.add_option("-o,--op", spelled.redops, "reduction operators, or all")->delimiter(',');
-  app.add_option("-r,--root", options.root, "root")->check(CLI::NonNegativeNumber);
+  app.add_option("-r,--root", options.root, "root")->check(CLI::Range(0, kLastRank));
 }
 
 void add_ranks(CLI::App& app, Options& options) {

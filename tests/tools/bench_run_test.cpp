@@ -119,6 +119,8 @@ TEST(LockstepBench, RefusesWithTheNextStep) {
   EXPECT_NE(bench("all_reduce --ranks 2 -d f33 2>&1").output.find("known: all, f16"), std::string::npos);
   EXPECT_NE(bench("all_reduce --ranks 2 -r 2 2>&1").output.find("root 2 is not one of 2 ranks"),
             std::string::npos);
+  EXPECT_NE(bench("all_reduce --ranks 2 -r -1 2>&1").output.find("Value -1 not in range 0 to 16383\n"),
+            std::string::npos);
   EXPECT_NE(bench("all_reduce --ranks 2 --transport tpc 2>&1").output.find("write one of auto|shm|tcp"),
             std::string::npos);
   EXPECT_NE(bench("2>&1").status, 0);
