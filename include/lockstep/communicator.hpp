@@ -106,7 +106,8 @@ class LOCKSTEP_API Communicator {
   /// not_supported (a forked child), system, out_of_memory.
   static Communicator create(const InitOptions& options = {});
 
-  /// `n` ranks in this process, for one thread each; element r is rank r. `transports` as in InitOptions.
+  /// `n` ranks (1 to 16384) in this process, for one thread each; element r is rank r. `transports` as in
+  /// InitOptions.
   static std::vector<Communicator> local_group(int n, std::string_view transports = "auto");
 
   Communicator(Communicator&&) noexcept;
