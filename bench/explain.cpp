@@ -158,7 +158,7 @@ void explain(Communicator& communicator, Board& board, const Options& options, s
   const bool prints = communicator.rank() == 0, pulls = ranks_pull(communicator, board);
   Sampler sampler(communicator, board, options.max_bytes);
   for (const Operation* operation : options.operations) {
-    if (operation->source == Source::none || operation->source == Source::predecessor) continue;
+    if (!operation->is_explained()) continue;
     for_each_kind(options, *operation, [&](DataType type, ReduceOp op) {
       const Subject subject{operation, type, op, are_registered(options, *operation, op)};
       Table table(out);

@@ -40,6 +40,8 @@ struct Operation {
   void (*run)(Communicator&, const Arguments&);
 
   bool reduces() const { return source == Source::reduction; }
+  /// Whether it has algorithms to compare by size: a barrier has no size, and a message no algorithm.
+  bool is_explained() const { return source != Source::none && source != Source::predecessor; }
   std::uint64_t blocks(bool blocked, int world) const {
     return blocked ? static_cast<std::uint64_t>(world) : 1;
   }

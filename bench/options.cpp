@@ -11,7 +11,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kMaxRanks = 1024;  // more processes than any one machine runs to an end
+constexpr int kMaxRanks = 1024;    // more processes than any one machine runs to an end
+constexpr int kLastRank = 16'383;  // of the largest group
 
 // "all", or the values whose names are in `names`. Throws CLI::ValidationError with the known names.
 template <typename T>
@@ -64,10 +65,32 @@ std::vector<const Operation*> operations_by_name(const std::vector<std::string>&
   return chosen;
 }
 
+void check_mode(const Options& options) {
+  const int modes = options.list + options.programs + options.explain + options.calibrate + options.startup +
+                    options.topology;
+  if (modes > 1)
+    throw CLI::ValidationError(
+        "--list, --programs, --explain, --calibrate, --startup and --topology each have a run of their own: "
+        "leave out all but one");
+  const auto& asked = options.operations;
+  const auto is_explained = [](const Operation* operation) { return operation->is_explained(); };
+  if (options.explain && !asked.empty() && std::none_of(asked.begin(), asked.end(), is_explained))
+    throw CLI::ValidationError(
+        "--explain compares algorithms by the size of the data: leave it out, or name other collectives than "
+        "barrier");
+}
+
+bool is_for_calibration(const CLI::Option& option) {
+  return option.check_name("--calibrate") || option.check_name("-n") || option.check_name("--json");
+}
+
 // What would be taken and have no effect.
-void check_unheeded(const Options& options) {
+void check_unheeded(const CLI::App& app, const Options& options) {
   if (options.device.empty() && (!options.libraries.empty() || options.apart || options.graph))
-    throw CLI::ValidationError("--lib and --graph measure collectives on devices: add --device cuda");
+    throw CLI::ValidationError(
+        "--lib, --lib-apart and --graph are for collectives on devices: add --device cuda, or leave it out");
+  if (options.apart && options.libraries.empty())
+    throw CLI::ValidationError("--lib-apart is about what --lib names: add that, or leave it out");
   const bool shows = options.list || options.programs || options.explain || options.topology;
   if (!options.device.empty() && (shows || options.calibrate || options.startup))
     throw CLI::ValidationError(
@@ -77,8 +100,9 @@ void check_unheeded(const Options& options) {
     throw CLI::ValidationError("--algorithm is heeded on host memory only: leave it out beside --device");
   if (!options.json.empty() && shows)
     throw CLI::ValidationError("--list, --programs, --explain and --topology print text: leave --json out");
-  const bool asks_for_ranks = options.ranks > 0 || options.threads > 0 || options.transport != "auto";
-  if (options.calibrate && (shows || options.startup || asks_for_ranks || !options.operations.empty()))
+  const auto given = app.get_options(
+      [](const CLI::Option* option) { return option->count() > 0 && !is_for_calibration(*option); });
+  if (options.calibrate && !given.empty())
     throw CLI::ValidationError(
         "--calibrate measures all operations with 2 and 4 ranks over shared memory and TCP: leave all but -n "
         "and --json out");
@@ -121,7 +145,7 @@ void add_measuring(CLI::App& app, Options& options, Spelled& spelled) {
       ->check(CLI::Range(0, 1));
   app.add_option("-d,--datatype", spelled.types, "element types, or all")->delimiter(',');
   app.add_option("-o,--op", spelled.redops, "reduction operators, or all")->delimiter(',');
-  app.add_option("-r,--root", options.root, "root")->check(CLI::NonNegativeNumber);
+  app.add_option("-r,--root", options.root, "root")->check(CLI::Range(0, kLastRank));
 }
 
 void add_ranks(CLI::App& app, Options& options) {
@@ -192,7 +216,8 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
     options.operations = operations_by_name(spelled.names);
     options.types = values_by_name(spelled.types, all_types(), "type");
     options.redops = values_by_name(spelled.redops, all_redops(), "operator");
-    check_unheeded(options);
+    check_mode(options);
+    check_unheeded(app, options);
     heed_transport_variable(app, options.transport);
     check_together(options);
     if (options.operations.empty() && !options.list && !options.calibrate && !options.topology &&

@@ -130,7 +130,11 @@ namespace {
 std::function<void(bool)> fuse(Entry& entry) {
   const DataType type = entry.call.call().facts.type;
   std::size_t bytes = 0;
-  for (const Part& part : entry.parts) bytes += part.bytes;
+  std::vector<std::size_t> counts;
+  for (const Part& part : entry.parts) {
+    bytes += part.bytes;
+    counts.push_back(part.bytes / size_of(type));
+  }
   auto packed = std::make_shared<std::vector<std::byte>>(bytes);
   std::byte* at = packed->data();
   if (!entry.refusal.ok()) {  // A pointer may be what is wrong.
@@ -141,7 +145,7 @@ std::function<void(bool)> fuse(Entry& entry) {
       at += part.bytes;
     }
   }
-  entry.call.elements(type, bytes / size_of(type)).buffers(packed->data(), packed->data());
+  entry.call.elements(type, bytes / size_of(type)).agree_on(counts).buffers(packed->data(), packed->data());
   return [packed, parts = entry.parts](bool succeeded) {
     const std::byte* from = packed->data();
     for (const Part& part : parts) {

@@ -149,11 +149,15 @@ void CallBuilder::take_counts(std::span<const std::size_t> counts) {
   counts_.resize(static_cast<std::size_t>(world_));
 }
 
-CallBuilder& CallBuilder::counts(std::span<const std::size_t> counts) {
+CallBuilder& CallBuilder::agree_on(std::span<const std::size_t> counts) {
   call_.facts.extra = 1;  // Not 0: describe() tells a v-variant by it.
   for (const std::size_t one : counts) call_.facts.extra = hash_combine(call_.facts.extra, one);
-  take_counts(counts);
   return *this;
+}
+
+CallBuilder& CallBuilder::counts(std::span<const std::size_t> counts) {
+  take_counts(counts);
+  return agree_on(counts);
 }
 
 CallBuilder& CallBuilder::root_counts(std::span<const std::size_t> counts, std::size_t own) {

@@ -27,6 +27,8 @@ class CallBuilder {
   CallBuilder& counts(std::span<const std::size_t> counts);
   CallBuilder& root_counts(std::span<const std::size_t> counts, std::size_t own);
   CallBuilder& pair_counts(std::span<const std::size_t> send, std::span<const std::size_t> recv);
+  /// Of several calls that travel as this one, or of a v-variant: a rank that has other ones is found out.
+  CallBuilder& agree_on(std::span<const std::size_t> counts);
 
   /// Of a call on device memory: `scale` as Call::device_scale. Refuses what only a processor can run.
   CallBuilder& on_device(const void* scale);

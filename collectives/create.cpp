@@ -10,6 +10,7 @@
 #include "lib/base/hash.hpp"
 #include "lib/base/threads.hpp"
 #include "lib/bootstrap/deadline.hpp"
+#include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/local_session.hpp"
 #include "lib/bootstrap/loss_watch.hpp"
 #include "lockstep/communicator.hpp"
@@ -103,8 +104,10 @@ Communicator Communicator::create(const InitOptions& options) {
 }
 
 std::vector<Communicator> Communicator::local_group(int n, std::string_view transports) {
-  if (n < 1)
-    throw Error(ErrorCode::invalid_argument, "a group needs at least one rank, not " + std::to_string(n));
+  if (n < 1 || n > internal::kMaxWorld)
+    throw Error(ErrorCode::invalid_argument, "a group has at least one rank and at most " +
+                                                 std::to_string(internal::kMaxWorld) + ", not " +
+                                                 std::to_string(n));
   check_process(transports);
   auto sessions = internal::make_local_sessions(n, "threads of one process", internal::announce_model());
   std::vector<std::shared_ptr<CommunicatorCore>> cores(static_cast<std::size_t>(n));

@@ -5,6 +5,7 @@
 #include "ddp/open_step.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/telling_peers.hpp"
+#include "lib/base/hash.hpp"
 #include "lib/reduce/copy.hpp"
 
 namespace lockstep {
@@ -20,30 +21,56 @@ bool Reducer::State::begin_step(std::uint64_t samples) {
   return true;
 }
 
+namespace {
+
+/// What all ranks must have alike, before the tensors themselves: lists in other orders may have equal sizes.
+std::uint64_t hash_of_list(std::span<const Parameter> tensors) {
+  std::uint64_t hash = internal::kFnvOffset;
+  for (const Parameter& tensor : tensors) hash = internal::fnv1a(internal::describe(tensor) + "\n", hash);
+  return hash;
+}
+
+std::vector<std::size_t> sizes_in_list(std::span<const Parameter> tensors) {
+  std::vector<std::size_t> sizes;
+  for (const Parameter& tensor : tensors) {
+    auto count = internal::element_count(tensor);
+    count.status().throw_if_error();
+    if (*count > 0 && tensor.value == nullptr)
+      throw Error(ErrorCode::invalid_argument, internal::describe(tensor) + " has a null value");
+    sizes.push_back(*count * size_of(tensor.type));
+  }
+  return sizes;
+}
+
+}  // namespace
+
 void Reducer::State::broadcast(std::span<const Parameter> tensors, int root) {
   require_between_steps("broadcast");
   std::vector<std::byte> packed;
   std::vector<std::size_t> sizes;
-  std::byte* next = nullptr;
-  internal::telling_peers(communicator, "Reducer::broadcast", [&] {  // They are on their way into it.
-    for (const Parameter& tensor : tensors) {
-      auto count = internal::element_count(tensor);
-      count.status().throw_if_error();
-      if (*count > 0 && tensor.value == nullptr)
-        throw Error(ErrorCode::invalid_argument, internal::describe(tensor) + " has a null value");
-      sizes.push_back(*count * size_of(tensor.type));
-    }
-    packed.resize(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
-    next = packed.data();
-    for (std::size_t i = 0; i < sizes.size(); next += sizes[i++]) {
+  std::uint64_t hash = 0, roots = 0;
+  const auto tell = [&](auto action) { internal::telling_peers(communicator, "Reducer::broadcast", action); };
+  tell([&] {  // They are on their way into it.
+    sizes = sizes_in_list(tensors);
+    hash = hash_of_list(tensors);
+    packed.resize(std::accumulate(sizes.begin(), sizes.end(), sizeof hash));
+    std::byte* next = packed.data();
+    internal::copy_bytes(next, &hash, sizeof hash);
+    next += sizeof hash;
+    for (std::size_t i = 0; i < sizes.size(); next += sizes[i++])
       internal::copy_bytes(next, tensors[i].value, sizes[i]);
-    }
   });
   communicator.broadcast(packed.data(), packed.size(), DataType::u8, root);
-  next = packed.data();
-  for (std::size_t i = 0; i < sizes.size(); next += sizes[i++]) {
+  const std::byte* next = packed.data();
+  internal::copy_bytes(&roots, next, sizeof roots);
+  next += sizeof roots;
+  tell([&] {
+    if (roots != hash)
+      throw Error(ErrorCode::mismatch, "its list of tensors is not that of rank " + std::to_string(root) +
+                                           "; pass equal ones, in one order");
+  });
+  for (std::size_t i = 0; i < sizes.size(); next += sizes[i++])
     internal::copy_bytes(tensors[i].value, next, sizes[i]);
-  }
 }
 
 std::vector<GradientSpan> Reducer::State::gradients() const {

@@ -27,11 +27,12 @@ Status Comparison::difference(int peer, const CallNote& theirs) const {
     const char* priority = call.urgent ? " with a priority above 0" : " without a priority";
     return describe(call.facts) + (known && mine.urgent != theirs.urgent ? priority : "");
   };
+  const std::string there = text(theirs);
   std::string here = known ? text(mine) : "another operation";
-  if (known && mine.is_as(theirs)) here = "the same with other counts";
+  if (here == there) here = "the same with other counts";  // The one fact that a description leaves out.
   return Status(ErrorCode::mismatch, "operation #" + std::to_string(sequence) +
-                                         " differs: " + group_.who(peer) + " called " + text(theirs) +
-                                         ", but " + group_.who(group_.rank) + " called " + here);
+                                         " differs: " + group_.who(peer) + " called " + there + ", but " +
+                                         group_.who(group_.rank) + " called " + here);
 }
 
 Status Comparison::difference_of_sizes(int peer, const FrameHeader& header, std::uint64_t expected) const {

@@ -47,6 +47,8 @@ Split load_digits(const std::string& path) {
     }
     append(n % kHeldOutEvery == kHeldOutEvery - 1 ? split.test : split.train, numbers);
   }
+  if (split.train.labels.empty())  // A directory is opened and read like an empty file.
+    throw std::runtime_error(path + " has no samples; pass --data with the path of digits.csv");
   return split;
 }
 

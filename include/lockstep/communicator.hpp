@@ -103,10 +103,12 @@ class LOCKSTEP_API Communicator {
   /// after options.timeout). May be called again, after the end of an earlier group or beside it: all ranks
   /// form their groups in one order. A process that was started anew belongs to a new job: it cannot join the
   /// later groups of the others. Throws configuration (settings that contradict each other), unauthorized
-  /// (wrong secret or job), timeout (ranks that are missing), system.
+  /// (wrong secret or job), timeout (ranks that are missing), peer_lost (one that ended meanwhile),
+  /// not_supported (a forked child), system, out_of_memory.
   static Communicator create(const InitOptions& options = {});
 
-  /// `n` ranks in this process, for one thread each; element r is rank r. `transports` as in InitOptions.
+  /// `n` ranks (1 to 16384) in this process, for one thread each; element r is rank r. `transports` as in
+  /// InitOptions.
   static std::vector<Communicator> local_group(int n, std::string_view transports = "auto");
 
   Communicator(Communicator&&) noexcept;
@@ -261,7 +263,7 @@ class LOCKSTEP_API Communicator {
   // ---- life
 
   /// Ends every pending and future operation of this communicator here with ErrorCode::aborted and tells the
-  /// peers. Local, idempotent, returns at once, callable from any thread and from a callback. What is under
+  /// peers. Local, idempotent, returns at once, callable from any thread and from a UserOp. What is under
   /// way has ended once its Work says so, when no peer uses its memory any more: at most half a second later,
   /// or when the operator returns that another thread of this process is in.
   void abort(std::string_view reason = "abort() was called");

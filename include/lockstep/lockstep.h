@@ -269,8 +269,9 @@ LOCKSTEP_C_API void lockstep_plan_free(lockstep_plan_t plan);
 
 /* Operations in flight. */
 LOCKSTEP_C_API lockstep_error_t lockstep_work_wait(lockstep_work_t work);
-/* *done is 0 when `limit_us` passed first: the operation goes on. */
+/* *done is 0 when `limit_us` passed first: the operation goes on. An error leaves it as it was. */
 LOCKSTEP_C_API lockstep_error_t lockstep_work_wait_for(lockstep_work_t work, int64_t limit_us, int* done);
+/* *done is 1 when it ended, with or without error, which lockstep_work_wait() returns. */
 LOCKSTEP_C_API lockstep_error_t lockstep_work_test(lockstep_work_t work, int* done);
 /* Of a finished receive. Pointers may be NULL. */
 LOCKSTEP_C_API lockstep_error_t lockstep_work_status(lockstep_work_t work, int* from, int* tag,

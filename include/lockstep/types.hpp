@@ -92,8 +92,8 @@ LOCKSTEP_API std::string_view name_of(Collective collective) noexcept;
 /// `combine(in, inout, count, context)` stores `inout[i] = in[i] op inout[i]` for `count` elements of the
 /// call's type. It is called on whichever thread makes progress, in the standard mode of floats (rounding to
 /// nearest, subnormals kept, no traps), never twice at once for one operation. It may throw: that ends the
-/// operation with ErrorCode::aborted and revokes the communicator. It may not call the library, which waits
-/// for it. `combine` and `context` must outlive the operation.
+/// operation with ErrorCode::aborted and revokes the communicator. Of the library, which waits for it, it may
+/// call nothing but abort(). `combine` and `context` must outlive the operation.
 struct UserOp {
   void (*combine)(const void* in, void* inout, std::size_t count, void* context) = nullptr;
   void* context = nullptr;

@@ -68,7 +68,7 @@ constexpr auto kVariables = std::to_array<Variable>({
      "that all ranks share, `local://name` for ranks of one user on one host, `memory://name` for threads of "
      "one process, or what `Rendezvous::address()` says (`served://host:port`)."},
     {"LOCKSTEP_SECRET", text, "",
-     "Secret of the job, which authenticates peers; prefer LOCKSTEP_SECRET_FILE."},
+     "Secret of the job, which authenticates peers; prefer LOCKSTEP_SECRET_FILE, before which it counts."},
     {"LOCKSTEP_SECRET_FILE", text, "", "File that holds the secret of the job."},
     {"LOCKSTEP_SEGMENT", bytes, "",
      "Bytes of one pipelined message, on rank 0 for all; empty lets the library choose.", "4K..1G"},

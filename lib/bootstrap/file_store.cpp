@@ -316,6 +316,7 @@ Status explain_refusal(const std::string& path, int error, const struct stat& fa
   }
   const Status status = system_error("cannot open the rendezvous file " + path, error);
   const std::string next = error == ENOENT   ? "; make its folder first"
+                           : error == EISDIR ? "; name a file in it"
                            : error == ELOOP  ? "; it may be no link: name the file itself"
                            : error == EACCES ? closed_folder(path)
                                              : "";

@@ -102,7 +102,9 @@ Status await_name(const std::string& host, const Deadline& start, Env& env) {
   const Deadline deadline(env, std::min(start.left(), kNameComesWithin));
   Status known = check_host(host);
   for (; !known.ok() && !deadline.passed(); known = check_host(host)) sleep_for(kLookUpEvery);
-  return known.with_context("rank 0 cannot host the meeting of the ranks");
+  if (known.ok()) return known;
+  return Status(known.code(), "rank 0 cannot host the meeting of the ranks: " + known.message() +
+                                  "; correct that name in the rendezvous, or make it known on rank 0's host");
 }
 
 /// Why rank 0 cannot listen, and the way out where the place is none of its host's.

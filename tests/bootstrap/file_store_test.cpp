@@ -255,6 +255,12 @@ TEST(FileStore, MissingDirectoryIsNamed) {
             "folder first");
 }
 
+TEST(FileStore, ADirectoryIsNamedWithTheWayOut) {
+  const TemporaryDirectory directory;
+  EXPECT_EQ(open_file_store(directory.path(), kSoon, real_env()).status().message(),
+            "cannot open the rendezvous file " + directory.path() + ": Is a directory; name a file in it");
+}
+
 TEST(FileStore, DamageIsReported) {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/store";

@@ -45,6 +45,15 @@ TEST_P(TcpSessionTest, AnAddressThatIsNotOfRank0sHostIsNamedWithTheWayOut) {
       "tcp://0.0.0.0:29500");
 }
 
+TEST_P(TcpSessionTest, ANameThatRank0DoesNotKnowIsNamedWithTheWayOut) {
+  rendezvous_ = "tcp://no-such-host.invalid:29500";
+  const std::string line = start(environment(0, 2), 300).read_line();
+  for (const char* part :
+       {"rank 0 cannot host the meeting of the ranks: cannot find the address of \"no-such-host.invalid\": ",
+        "; correct that name in the rendezvous, or make it known on rank 0's host"})
+    EXPECT_NE(line.find(part), std::string::npos) << line;
+}
+
 TEST_P(TcpSessionTest, Rank0MayListenWhereTheOthersDoNotCall) {
   const std::string port = rendezvous_.substr(rendezvous_.rfind(':'));
   std::vector<ChildProcess> ranks;

@@ -351,6 +351,27 @@ TEST(Broadcast, OfANullPointerIsAnErrorOnEveryRank) {
   });
 }
 
+// Of as many bytes in all.
+TEST(Broadcast, OfListsInAnotherOrderIsAnErrorThatLeavesThemAlone) {
+  on_ranks(2, "auto", [](Communicator& communicator) {
+    Numbers numbers(communicator, 1);
+    const auto rank = static_cast<float>(communicator.rank());
+    std::vector<float> mean(2, rank), variance(3, rank);
+    std::vector<Parameter> buffers{{"mean", DataType::f32, {2}, mean.data(), nullptr},
+                                   {"variance", DataType::f32, {3}, variance.data(), nullptr}};
+    if (communicator.rank() == 1) std::swap(buffers[0], buffers[1]);
+    const Error error = thrown_by([&] {
+      numbers.reducer().broadcast(buffers);
+      for (int i = 0; i < 2; ++i) communicator.barrier();  // The root hears of it here.
+    });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(std::string(error.what()).find("its list of tensors is not that of rank 0"), std::string::npos)
+        << error.what();
+    EXPECT_EQ(mean, std::vector<float>(2, rank));
+    EXPECT_EQ(variance, std::vector<float>(3, rank));
+  });
+}
+
 // ---- what happened
 
 TEST(Statistics, TellWhereTheTimeOfAStepWent) {

@@ -170,6 +170,25 @@ TEST_P(Aborts, AreNoLossForTheCallsBehindAMessage) {
   });
 }
 
+// Which the engine waits for meanwhile.
+TEST_P(Aborts, MayComeFromAnOperator) {
+  on_ranks(2, GetParam(), [](Communicator& comm) {
+    const Rescue rescue(comm);
+    CallOptions options;
+    options.user_op.context = &comm;
+    options.user_op.combine = [](const void*, void*, std::size_t, void* context) {
+      static_cast<Communicator*>(context)->abort("enough");
+    };
+    std::vector<float> values(5000);
+    const auto [code, text] = error_of([&] {
+      for (;;)
+        comm.all_reduce(values.data(), values.data(), values.size(), DataType::f32, ReduceOp::user, options);
+    });
+    EXPECT_EQ(code, ErrorCode::aborted) << text;
+    EXPECT_NE(text.find("aborted: enough"), std::string::npos) << text;
+  });
+}
+
 // A ring that one rank holds up: data lie ready for places that nobody fills any more.
 TEST_P(Aborts, EndACallThatIsUnderWay) {
   constexpr std::size_t kCount = 1 << 20;

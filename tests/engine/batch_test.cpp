@@ -103,6 +103,25 @@ TEST_P(Batches, ABatchFusesAlikeThoughLimitsDiffer) {
   });
 }
 
+// Of equal sums their counts fit one another, and their elements do not.
+TEST_P(Batches, RanksThatCutWhatFusesInOtherPlacesAreFoundOut) {
+  for (const std::size_t others : {3, 5}) {
+    on_ranks(2, GetParam(), [=](Communicator& comm) {
+      std::vector<float> data(5, 1.0f);
+      const std::size_t first = comm.rank() == 0 ? 2 : others;
+      Batch batch = comm.batch();
+      batch.all_reduce(data.data(), data.data(), first, DataType::f32, ReduceOp::sum);
+      if (first < 5) batch.all_reduce(&data[first], &data[first], 5 - first, DataType::f32, ReduceOp::sum);
+      const auto [code, text] = error_of([&] {
+        batch.submit().wait();
+        for (int i = 0; i < 2; ++i) comm.barrier();  // Who could already return fails here.
+      });
+      EXPECT_EQ(code, ErrorCode::mismatch) << text;
+      EXPECT_NE(text.find("called the same with other counts"), std::string::npos) << text;
+    });
+  }
+}
+
 TEST_P(Batches, ABatchKeepsEachPartsFactor) {
   on_ranks(2, GetParam(), [](Communicator& comm) {
     float x = 1, y = 1;

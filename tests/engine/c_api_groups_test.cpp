@@ -170,6 +170,7 @@ TEST(CApiCreate, RefusesWhatCannotBe) {
     EXPECT_TRUE(
         fails(lockstep_local_group(0, nullptr, &comm), LOCKSTEP_INVALID_ARGUMENT, "at least one rank"));
     EXPECT_TRUE(fails(lockstep_local_group(-1, nullptr, &comm), LOCKSTEP_INVALID_ARGUMENT, "not -1"));
+    EXPECT_TRUE(fails(lockstep_local_group(16385, nullptr, &comm), LOCKSTEP_INVALID_ARGUMENT, "not 16385"));
     EXPECT_TRUE(fails(lockstep_local_group(2, "pigeon", &comm), LOCKSTEP_CONFIGURATION, "pigeon"));
     EXPECT_EQ(comm, nullptr);
   });

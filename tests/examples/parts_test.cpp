@@ -154,5 +154,11 @@ TEST(Dataset, NamesTheLineThatIsWrong) {
   EXPECT_THROW(load_digits("/nowhere/digits.csv"), std::runtime_error);
 }
 
+TEST(Dataset, IsNoEmptyFileAndNoDirectory) {
+  expect_refused("", "has no samples; pass --data");
+  const lockstep::internal::TemporaryDirectory directory;
+  EXPECT_THROW(load_digits(directory.path()), std::runtime_error);
+}
+
 }  // namespace
 }  // namespace digits

@@ -74,6 +74,8 @@ class Refusals(unittest.TestCase):
 
     def test_lengths(self):
         self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), array("d", [1, 2])), "must have 1 elements and has 2")
+        self.refused(lambda ranks: ranks.all_reduce(array("d", [1, 2]), array("d", [1])),
+                     "beside the 2 elements of one the other must have 2 elements and has 1")
         self.refused(lambda ranks: ranks.all_gather(array("d", [1]), array("d", [1])), "must have 2 elements and has 1")
         self.refused(lambda ranks: ranks.reduce_scatter(array("d", [1]), array("d", [1])), "must have 2 elements and has 1")
         self.refused(lambda ranks: ranks.all_to_all(array("d", [1]), array("d", [1])), "cannot be divided among 2 ranks")

@@ -119,6 +119,8 @@ TEST(LockstepBench, RefusesWithTheNextStep) {
   EXPECT_NE(bench("all_reduce --ranks 2 -d f33 2>&1").output.find("known: all, f16"), std::string::npos);
   EXPECT_NE(bench("all_reduce --ranks 2 -r 2 2>&1").output.find("root 2 is not one of 2 ranks"),
             std::string::npos);
+  EXPECT_NE(bench("all_reduce --ranks 2 -r -1 2>&1").output.find("Value -1 not in range 0 to 16383\n"),
+            std::string::npos);
   EXPECT_NE(bench("all_reduce --ranks 2 --transport tpc 2>&1").output.find("write one of auto|shm|tcp"),
             std::string::npos);
   EXPECT_NE(bench("2>&1").status, 0);
@@ -133,7 +135,10 @@ TEST(LockstepBench, RefusesWhatWouldHaveNoEffect) {
         "all_reduce --programs --json x.json", "all_reduce --ranks 2 --device host --algorithm ring",
         "--startup --ranks 2 --device host", "all_reduce --ranks 2 --device host --explain",
         "--calibrate --ranks 8 --json x.json", "all_reduce --calibrate --json x.json",
-        "--calibrate --transport tcp --json x.json"}) {
+        "--calibrate --transport tcp --json x.json", "--calibrate --registered --json x.json",
+        "--calibrate -b 8 --json x.json", "all_reduce --ranks 2 -b 8 -e 8 --lib-apart",
+        "all_reduce --ranks 2 -b 8 -e 8 --device host --lib-apart", "all_reduce --programs --explain",
+        "--list --startup", "sendrecv barrier --ranks 2 --explain"}) {
     const Outcome outcome = bench(std::string(arguments) + " 2>&1");
     EXPECT_NE(outcome.status, 0) << arguments;
     EXPECT_NE(outcome.output.find("leave "), std::string::npos) << arguments << "\n" << outcome.output;

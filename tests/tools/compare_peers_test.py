@@ -55,6 +55,8 @@ class Options(InFolder):
         self.refused("2 to 64", "--ranks", "1")
         self.refused("known: openmpi, mpich, gloo", "--peers", "nccl")
         self.refused("unrecognized arguments: --fast", "--fast")
+        hosts = subprocess.run([sys.executable, ROOT / "tools" / "peers" / "between_hosts.py", "--hosts", "2,1"], text=True, capture_output=True)
+        self.assertIn("'1' hosts have no network between them: 2 or more", hosts.stderr)
         self.refused("leave --bin out", "--bin", self.folder)
         self.refused("No such file or directory", "--json", self.folder / "none" / "results.json")
         self.refused("there is no folder", "--plots", self.folder / "none" / "plots")

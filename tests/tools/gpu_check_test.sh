@@ -17,6 +17,8 @@ refused() {
 }
 refused "write 2,4,8" --ranks 2,x
 refused "no number of tests: write 4" --jobs 0
+refused "no number of seconds: write 520" --limit -3
+refused "there is no $folder/libnccl.so.2" --nccl "$folder/libnccl.so.2"
 refused "$folder is neither a bundle nor a build folder" --kit "$folder"
 
 # All steps, but a few of the tests in each mode: what they find on the host backend, they find in the suite, one by one. So these

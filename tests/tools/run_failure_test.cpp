@@ -177,6 +177,8 @@ TEST(Run, WrongUseIsExplained) {
   EXPECT_NE(run({"-n", "0", "true"}).error.find("not in range"), std::string::npos);
   EXPECT_NE(run({"-n", "2", "--grace", "soon", "true"}).error.find("\"soon\" is no duration"),
             std::string::npos);
+  EXPECT_NE(run({"-n", "2", "--only-rank", "-1", "true"}).error.find("Value -1 not in range 0 to 16383\n"),
+            std::string::npos);
   EXPECT_NE(run({"-n", "2", "--only-rank", "2", "true"}).error.find("there is no rank 2 among 2"),
             std::string::npos);
   EXPECT_NE(run({"-n", "2", "--nonsense", "true"}).error.find("--nonsense"), std::string::npos);

@@ -18,10 +18,19 @@ def rank_counts(text):
     return [int(number) for number in numbers]
 
 
-def count(text):
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of tests: write 4")
-    return int(text)
+def count_of(what, example):
+    def parse_count(text):
+        if not text.isdecimal() or int(text) == 0:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number of {what}: write {example}")
+        return int(text)
+    return parse_count
+
+
+def library(text):
+    """Without a slash the loader looks for it."""
+    if "/" in text and not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"there is no {text}")
+    return text
 
 
 def usual_jobs():
@@ -42,11 +51,11 @@ def parse(arguments):
                         "(default: the bundle this was called from, else build/release, which is built first)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the reports go (default: bench/results, in a bundle: results)")
     parser.add_argument("--ranks", metavar="N,...", type=rank_counts, default="2,4,8", help="processes on one GPU (default: %(default)s)")
-    parser.add_argument("--jobs", metavar="N", type=count, default=usual_jobs(),
+    parser.add_argument("--jobs", metavar="N", type=count_of("tests", 4), default=usual_jobs(),
                         help="tests and the like that run at a time; what is measured runs alone (default: %(default)s: half the cores, at most 8; one below 8 cores)")
-    parser.add_argument("--limit", metavar="SECONDS", type=int, default=520, help="what has not ended by then is unmeasured (default: %(default)s)")
+    parser.add_argument("--limit", metavar="SECONDS", type=count_of("seconds", 520), default=520, help="what has not ended by then is unmeasured (default: %(default)s)")
     parser.add_argument("--after", metavar="REPORT.json", type=Path, help="an earlier report of the same programs and GPU: what passed there is taken over, the rest is run")
-    parser.add_argument("--nccl", metavar="PATH", help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")
+    parser.add_argument("--nccl", metavar="PATH", type=library, help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")
     parser.add_argument("--nccl-tests", metavar="DIR", help="with --pack: built programs of nccl-tests to carry along")
     parser.add_argument("--pack", metavar="PATH", help="write a bundle that needs nothing but a driver and Python, and end: a folder, or NAME.tar.xz")
     options = parser.parse_args(arguments)

@@ -21,11 +21,17 @@ OWN = ["peer-lockstep"]
 TURN_SECONDS = 120
 
 
+def host_count(text):
+    if not text.isdigit() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} hosts have no network between them: 2 or more")
+    return int(text)
+
+
 def parse(arguments):
     p = argparse.ArgumentParser(prog="tools/compare-hosts", description="Measures lockstep beside Open MPI over TCP and Gloo on hosts that "
                                 "are network namespaces of this machine, joined by a switch: one method, one interleaved run.",
                                 epilog="example: tools/compare-hosts --hosts 2,4 --each 1,2 --link 1gbit --sizes 25M")
-    p.add_argument("--hosts", type=comma_list(positive), metavar="N,...", default=[2, 4], help="default: 2,4")
+    p.add_argument("--hosts", type=comma_list(host_count), metavar="N,...", default=[2, 4], help="default: 2,4")
     p.add_argument("--each", type=comma_list(positive), metavar="N,...", default=[1, 2], help="ranks on every host; default: 1,2")
     p.add_argument("--link", metavar="RATE", default="1gbit", help="of each way of each host's link, as tc writes it, or none (default: 1gbit)")
     p.add_argument("--sizes", type=comma_list(parse_size), metavar="SIZE,...", default=[parse_size("25M")], help="default: 25M")

@@ -42,8 +42,9 @@ std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
       ->type_name("DIR");
   app.add_option("--only-rank", only_rank, "Show the output of rank R alone")
       ->type_name("R")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag("-q,--quiet", options.quiet, "Show no output of ranks, except of one that fails");
+      ->check(CLI::Range(0, internal::kMaxWorld - 1));
+  app.add_flag("-q,--quiet", options.quiet,
+               "Show nothing of ranks but the last lines of standard error of one that fails");
   app.add_flag("--dry-run", options.dry_run, "Print each rank's variables and run nothing");
   app.add_flag("--variables", options.variables, "Print every LOCKSTEP_ variable");
   try {

@@ -30,7 +30,8 @@ struct CheckpointInfo {
 };
 
 /// Collective. Writes the slices of all ranks, which together must hold each element of each tensor once, to
-/// `directory` (made when missing, and shared by all ranks' hosts: otherwise Error(invalid_argument)).
+/// `directory` (made when missing, and shared by all ranks' hosts: otherwise Error(invalid_argument)). `info`
+/// is written as rank 0 gives it.
 /// One job at a time saves to a directory: another one meanwhile is Error(invalid_argument), where the file
 /// system has locks. Returns when everything is on the disk. On an error, the same on all ranks with the
 /// culprit named, the checkpoint that was there before still is; but for one that says that the new one is in

@@ -142,8 +142,8 @@ class LOCKSTEP_API Reducer {
   /// its parameter alone. With a hook that has error feedback it may be what earlier steps could not send.
   bool used(std::size_t parameter) const;
 
-  /// Collective; between steps. `tensors` (running statistics, of any type; the same list on all ranks)
-  /// become those of `root`, all in one broadcast.
+  /// Collective; between steps. `tensors` (running statistics, of any type) become those of `root`, all in
+  /// one broadcast. The same list on all ranks: otherwise Error(mismatch), and the communicator is revoked.
   void broadcast(std::span<const Parameter> tensors, int root = 0);
 
   /// Scales all gradients of trained parameters by max_norm / norm when their global L2 norm is above

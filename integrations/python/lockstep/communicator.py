@@ -342,7 +342,8 @@ def _same(part, whole, count):
     if part.type != whole.type:
         raise ValueError(f"data and output differ in type: {part.type.name} and {whole.type.name}")
     if whole.count != count:
-        raise ValueError(f"the longer of data and output must have {count} elements and has {whole.count}")
+        raise ValueError(f"data and output do not fit: beside the {part.count} elements of one the other must have {count} elements "
+                         f"and has {whole.count}")
 
 
 def _chosen(choices):
