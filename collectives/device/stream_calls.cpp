@@ -98,9 +98,12 @@ Status StreamCalls::differs(const DeviceTask& task, int member, const CallFacts&
                   "lockstep: " + them + " and " + self + " called " + name_of(task) +
                       " on different places of their windows: register_window was promised the same",
                   member);
+  const std::string there = internal::describe(theirs);
+  std::string here = name_of(task);
+  if (here == there) here = "the same with other counts";  // The one fact that a description leaves out.
   return Status(ErrorCode::mismatch,
-                "lockstep: operation " + place_of(mine.sequence) + " differs: " + them + " called " +
-                    internal::describe(theirs) + ", but " + self + " called " + name_of(task),
+                "lockstep: operation " + place_of(mine.sequence) + " differs: " + them + " called " + there +
+                    ", but " + self + " called " + here,
                 member);
 }
 

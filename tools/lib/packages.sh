@@ -30,6 +30,11 @@ die() {
   exit 1
 }
 
+# need_number OPTION VALUE: dies unless the value is a whole number above 0.
+need_number() {
+  [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 needs a whole number above 0, not \"$2\""
+}
+
 # run_as_root COMMAND...: as it is, or through sudo.
 run_as_root() {
   if ((EUID == 0)); then

@@ -40,6 +40,21 @@ TEST(DeviceRefusal, DifferentCallsNameBothSides) {
   });
 }
 
+/// Which no description of a call shows.
+TEST(DeviceRefusal, CountsThatDifferAreSaidToBeWhatDiffers) {
+  run_on_devices(2, kMode, [](DeviceRank& self) {
+    DeviceArena arena(1 << 16, self.device());
+    const std::size_t counts[] = {100, self.rank() == 0 ? 100u : 101u};
+    self.communicator.all_gather_v(arena.device(), arena.device() + (1 << 12), counts, DataType::f32,
+                                   self.stream);
+    self.stream.synchronize();
+    wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+    EXPECT_EQ(self.communicator.state(), ErrorCode::mismatch) << self.communicator.error_text();
+    EXPECT_NE(self.communicator.error_text().find("the same with other counts"), std::string::npos)
+        << self.communicator.error_text();
+  });
+}
+
 /// The streams pass, with wrong results, while the threads that would see why are asleep.
 TEST(DeviceRefusal, WhoAsksWhenItsStreamHasPassedHearsOfDifferentCalls) {
   run_on_devices(2, kMode, [](DeviceRank& self) {
