@@ -230,7 +230,7 @@ Status DeviceCore::adopt_staging(const std::vector<SegmentRef>& areas, const Dev
 
 Status DeviceCore::make_messenger(MessageAreas messages) {
   if (sync_runner_ != nullptr && carrier_ == nullptr) {
-    auto courier = Courier::make(backend_, device_, stream_);
+    auto courier = Courier::make(backend_, device_, stream_, [this] { return !ended_group().ok(); });
     if (!courier.ok()) return courier.status();
     courier_ = std::move(*courier);
     messages.lends = false;
@@ -311,7 +311,7 @@ Status DeviceCore::connect_hosts(const DeviceOptions& options) {
                                   control_->still_wanted());
   if (!transport.ok()) return transport.status();
   collectives_ = control_->on_memory(group.name + "/devices", std::move(*transport), no_memory_);
-  return {};
+  return runner_ != nullptr ? marks_->try_out(stream_) : Status();
 }
 
 std::vector<CommunicatorCore*> DeviceCore::groups() const {

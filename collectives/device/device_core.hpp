@@ -99,14 +99,17 @@ class DeviceCore {
   Status check_stream(const Call& call, DeviceStream stream);
   Result<DeviceEvent> event_of(DeviceTask& task);
   Result<bool> is_any_captured(std::span<const DeviceStream> streams);
-  Status refuse_capture(const DeviceTask& task) const;
+  Status refuse_capture(const DeviceTask& task);
 
   // device_stream.cpp
   bool runs_on_stream(const DeviceTask& task);
   bool is_carried(const DeviceTask& task) const;
+  bool sees_by_marks() const;
   Status start_on_stream(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams,
                          bool captured);
   Status prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams);
+  Status note_begin(DeviceTask& task, WatchedCall& watched, DeviceStream stream);
+  Status book(const DeviceTask& task, WatchedCall& watched);
   Status enqueue_watched(DeviceTask& task, std::span<const DeviceStream> streams);
   Status join(DeviceTask& task, std::span<const DeviceStream> streams);
   Status run_in_stream(CallRunner& runner, const DeviceTask& task, DeviceStream stream);
@@ -116,7 +119,7 @@ class DeviceCore {
   Result<bool> has_reached(const DeviceTask& task);
   Result<bool> has_passed(const DeviceTask& task);
   Status look_after(const DeviceTask& task);
-  Status heed_deadline(const DeviceTask& task, Nanos now, Nanos& begun);
+  Status heed_deadline(const DeviceTask& task, Nanos now);
   Status carry(const DeviceTask& task);
   Status carry_columns(const DeviceTask& task);
   Status carry_messages(const DeviceTask& task);
@@ -127,6 +130,7 @@ class DeviceCore {
   Status late(const DeviceTask& task, int awaited);
   Status explained(const CallTrouble& trouble, std::string_view what);
   void let_pass(const DeviceTask& task);
+  void release_waits();
   void close();
 
   // device_run.cpp

@@ -163,11 +163,14 @@ Result<bool> DeviceCore::is_any_captured(std::span<const DeviceStream> streams) 
 
 /// What the thread does, and the words that streams wait for, are of this one call. Peers hear nothing: they
 /// capture too, and no rank has made a call.
-Status DeviceCore::refuse_capture(const DeviceTask& task) const {
-  const Status status(ErrorCode::not_supported, "the stream is being captured in a graph, which mode " +
-                                                    std::string(name_of(decision_.mode)) +
-                                                    " cannot replay for this operation: capture "
-                                                    "collectives in mode device_sync");
+Status DeviceCore::refuse_capture(const DeviceTask& task) {
+  const bool never = across_ != nullptr || (runs_on_stream(task) && is_carried(task));
+  const Status status(
+      ErrorCode::not_supported,
+      never ? std::string("the stream is being captured in a graph, which cannot have calls "
+                          "between hosts, nor messages of more than 32 ranks: make them outside")
+            : "the stream is being captured in a graph, which mode " + std::string(name_of(decision_.mode)) +
+                  " cannot replay for this operation: capture collectives in mode device_sync");
   if (!task.call) return status;
   return status.with_context("lockstep: " + internal::describe(task.call->call().facts));
 }

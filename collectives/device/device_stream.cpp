@@ -18,6 +18,10 @@ bool DeviceCore::runs_on_stream(const DeviceTask& task) {
   return (carrier_ != nullptr || courier_ != nullptr) && (task.call || !task.messages.empty());
 }
 
+/// Then a call of the program that blocks in the driver keeps nothing from the worker's part in this call, or
+/// in one behind it.
+bool DeviceCore::sees_by_marks() const { return courier_ != nullptr || across_ != nullptr; }
+
 /// The worker has a part in it: the network's, or to tell the courier what to copy.
 bool DeviceCore::is_carried(const DeviceTask& task) const {
   return is_of_messages(task) ? courier_ != nullptr : across_ != nullptr;
@@ -51,32 +55,42 @@ void DeviceCore::end_carried(const Status& why) {
 Status DeviceCore::prepare_watch(DeviceTask& task, std::span<const DeviceStream> streams) {
   LOCKSTEP_RETURN_IF_ERROR(order_.follow(streams.front()));
   LOCKSTEP_RETURN_IF_ERROR(join(task, streams));
-  auto begin = event_of(task), end = event_of(task);
-  if (!begin.ok() || !end.ok()) return begin.ok() ? end.status() : begin.status();
-  LOCKSTEP_RETURN_IF_ERROR(backend_.record(*begin, streams.front()));
   auto watched = std::make_unique<WatchedCall>();
-  watched->begin = *begin;
+  watched->is_marked = sees_by_marks();
+  LOCKSTEP_RETURN_IF_ERROR(watched->is_marked ? book(task, *watched)
+                                              : note_begin(task, *watched, streams.front()));
+  auto end = event_of(task);
+  if (!end.ok()) return end.status();
   watched->end = *end;
-  watched->is_carried = is_carried(task);
-  if (watched->is_carried) watched->mark = marks_->next_number();
-  if (watched->is_carried && !is_of_messages(task)) {
-    auto booking = across_->book(task.call->call(), watched->mark);
-    if (!booking.ok()) return booking.status();
-    watched->hosts = std::move(*booking);
-  }
   if (task.call) watched->call = stream_calls_->note(task.call->call());
   task.watched = std::move(watched);
   return {};
+}
+
+Status DeviceCore::note_begin(DeviceTask& task, WatchedCall& watched, DeviceStream stream) {
+  auto begin = event_of(task);
+  if (!begin.ok()) return begin.status();
+  watched.begin = *begin;
+  return backend_.record(*begin, stream);
+}
+
+Status DeviceCore::book(const DeviceTask& task, WatchedCall& watched) {
+  watched.mark = marks_->next_number();
+  watched.is_carried = is_carried(task);
+  if (!watched.is_carried || is_of_messages(task)) return {};
+  auto booking = across_->book(task.call->call());
+  if (booking.ok()) watched.hosts = std::move(*booking);
+  return booking.status();
 }
 
 /// The end is noted also where only some of it is enqueued.
 Status DeviceCore::enqueue_watched(DeviceTask& task, std::span<const DeviceStream> streams) {
   const DeviceStream stream = streams.front();
   const WatchedCall& watched = *task.watched;
-  Status status = watched.is_carried ? marks_->enqueue_begin(watched.mark, stream) : Status();
+  Status status = watched.is_marked ? marks_->enqueue_begin(watched.mark, stream) : Status();
   if (status.ok()) status = run_in_stream(*runner_, task, stream);
   Status ended = backend_.record(watched.end, stream);
-  if (ended.ok() && watched.is_carried) ended = marks_->enqueue_end(watched.mark, stream);
+  if (ended.ok() && watched.is_marked) ended = marks_->enqueue_end(watched.mark, stream);
   LOCKSTEP_RETURN_IF_ERROR(status);
   LOCKSTEP_RETURN_IF_ERROR(ended);
   for (const DeviceStream other : streams.subspan(1))
@@ -135,7 +149,6 @@ void DeviceCore::look_after_graphs() {
 
 /// Until the stream has passed the call, or it cannot any more.
 Status DeviceCore::watch(const DeviceTask& task) {
-  Nanos begun = 0;
   for (Patience patience(0);; patience.pause()) {
     const WatchedCall::Stage stage = task.watched->stage.load(std::memory_order_acquire);
     if (stage == WatchedCall::Stage::refused) return task.watched->refusal;
@@ -150,20 +163,20 @@ Status DeviceCore::watch(const DeviceTask& task) {
     if (engine().state() != ErrorCode::ok) return engine().reason();
     if (patience.is_time_to_look()) {
       LOCKSTEP_RETURN_IF_ERROR(look_after(task));
-      LOCKSTEP_RETURN_IF_ERROR(heed_deadline(task, real_env().now(), begun));
+      LOCKSTEP_RETURN_IF_ERROR(heed_deadline(task, real_env().now()));
     }
     ++looks_;
   }
 }
 
-/// Of its stream. Where there is something to carry, no call to the driver: a call of the program that waits
-/// for a stream may keep all others from it, and the stream may wait for what this thread carries next.
+/// Of its stream. By marks that is no call to the driver: a call of the program that waits for a stream may
+/// keep all others from it, and the stream may wait for what this thread carries next.
 Result<bool> DeviceCore::has_reached(const DeviceTask& task) {
-  if (task.watched->is_carried) return marks_->has_begun(task.watched->mark);
+  if (task.watched->is_marked) return marks_->has_begun(task.watched->mark);
   return backend_.query(task.watched->begin);
 }
 Result<bool> DeviceCore::has_passed(const DeviceTask& task) {
-  if (task.watched->is_carried) return marks_->has_ended(task.watched->mark);
+  if (task.watched->is_marked) return marks_->has_ended(task.watched->mark);
   return backend_.query(task.watched->end);
 }
 
@@ -174,17 +187,17 @@ Status DeviceCore::look_after(const DeviceTask& task) {
   return ended_group();
 }
 
-/// `begun`: when the stream was first seen to have come to the task; 0: not yet.
-Status DeviceCore::heed_deadline(const DeviceTask& task, Nanos now, Nanos& begun) {
+Status DeviceCore::heed_deadline(const DeviceTask& task, Nanos now) {
+  WatchedCall& watched = *task.watched;
   auto reached = has_reached(task);
   if (!reached.ok()) return reached.status();
-  if (*reached && begun == 0) {
-    begun = now;
+  if (*reached && watched.begun == 0) {
+    watched.begun = now;
     stream_calls_->tell_reached(task);
   }
   // A kernel with messages gives up by itself, and tells whom it waited for.
   const Nanos limit = task.call ? task.timeout : task.timeout + kVerdict;
-  const bool is_late = begun != 0 && task.timeout != 0 && now - begun > limit;
+  const bool is_late = watched.begun != 0 && task.timeout != 0 && now - watched.begun > limit;
   return is_late ? late(task, -1) : Status();
 }
 
@@ -193,6 +206,7 @@ Status DeviceCore::carry(const DeviceTask& task) {
   works_itself_ = true;
   Status status = wait_until_begun(task);
   if (status.ok()) {
+    task.watched->begun = real_env().now();
     stream_calls_->tell_reached(task);
     status = task.watched->hosts ? carry_columns(task) : carry_messages(task);
   }
@@ -203,10 +217,13 @@ Status DeviceCore::carry(const DeviceTask& task) {
 Status DeviceCore::carry_columns(const DeviceTask& task) {
   const Nanos end = task.timeout == 0 ? 0 : end_after(task.timeout);
   const auto look = [&] {
-    const bool is_refused = task.watched->stage.load() == WatchedCall::Stage::refused;
+    const bool is_refused =
+        task.watched->stage.load(std::memory_order_acquire) == WatchedCall::Stage::refused;
     return is_refused ? task.watched->refusal : look_after(task);
   };
   LOCKSTEP_RETURN_IF_ERROR(engine().run(task.call->call()));
+  LOCKSTEP_RETURN_IF_ERROR(
+      gave_up(task));  // All have noted theirs: windows are named alike, or told not to be.
   return across_->carry(*task.watched->hosts, {end, look, [&] { return late(task, -1); }})
       .with_context("lockstep: " + name_of(task));
 }
@@ -221,7 +238,7 @@ Status DeviceCore::wait_until_begun(const DeviceTask& task) {
   for (Patience patience; !marks_->has_begun(task.watched->mark); patience.pause()) {
     if (task.watched->stage.load(std::memory_order_acquire) == WatchedCall::Stage::refused)
       return task.watched->refusal;
-    if (engine().state() != ErrorCode::ok) return reason_of(engine());
+    if (engine().state() != ErrorCode::ok) return ended_group();
     if (patience.is_time_to_look()) LOCKSTEP_RETURN_IF_ERROR(look_after(task));
   }
   return {};
@@ -266,10 +283,17 @@ Status DeviceCore::explained(const CallTrouble& trouble, std::string_view what) 
                                          std::to_string(trouble.expected));
 }
 
+/// What streams and kernels wait for in pinned memory: no call to the driver.
+void DeviceCore::release_waits() {
+  if (across_ != nullptr) across_->let_pass();
+  if (courier_ != nullptr) courier_->let_pass();
+  if (sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
+}
+
 /// Nobody writes to this rank's memory any more, or the error says that it may be so. Where nobody could,
 /// kernels that wait are let go first, which needs no call of the driver.
 void DeviceCore::close() {
-  if (windows_.empty() && sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
+  if (windows_.empty()) release_waits();
   const Status closed = in_ranks_of(*control_, *near_, steps_->close());
   if (closed.code() != ErrorCode::timeout) return;
   const std::lock_guard lock(state_mutex_);
@@ -283,17 +307,14 @@ void DeviceCore::close() {
 /// their phases. Its caller may still be enqueuing, and be kept by a full stream: no lock is taken here.
 void DeviceCore::let_pass(const DeviceTask& task) {
   if (failure().ok()) return;
-  for (;;) {
+  for (;; sleep_for(kPause)) {
     const bool whole =
         task.watched->stage.load(std::memory_order_acquire) != WatchedCall::Stage::being_enqueued;
+    release_waits();
+    static_cast<void>(runner_->let_pass(stream_));
+    static_cast<void>(backend_.synchronize(stream_));
     const auto passed = backend_.query(task.watched->end);
     if (whole && (!passed.ok() || passed.value())) return;
-    if (across_ != nullptr) across_->let_pass();
-    if (courier_ != nullptr) courier_->let_pass();
-    static_cast<void>(runner_->let_pass(stream_));
-    if (sync_runner_ != nullptr) static_cast<void>(sync_runner_->let_pass(stream_));
-    static_cast<void>(backend_.synchronize(stream_));
-    sleep_for(kPause);
   }
 }
 

@@ -38,10 +38,12 @@ struct WatchedCall {
   std::atomic<Stage> stage{Stage::being_enqueued};
   Status refusal = {};
   StreamCall call = {};  ///< Of a collective.
-  DeviceEvent begin = nullptr, end = nullptr;
-  /// The worker has a part in it, and makes no call to the driver: where the stream is it sees by marks.
-  bool is_carried = false;
+  /// Where the stream is the worker sees by `mark`, or by `begin` and `end`, which takes calls to the driver.
+  bool is_marked = false;
   std::uint32_t mark = 0;
+  DeviceEvent begin = nullptr, end = nullptr;
+  Nanos begun = 0;                    ///< When the worker saw that it was there; 0: not yet.
+  bool is_carried = false;            ///< The worker has a part in it.
   std::optional<HostsBooking> hosts;  ///< Of a collective between hosts; else the courier is in the stream.
 };
 

@@ -76,10 +76,11 @@ Status DeviceMessenger::run(std::span<const DeviceMessage> messages, Nanos timeo
     }
   }
   const Nanos end = end_after(timeout);
-  if (Status status = copy_own(end); !status.ok()) return fail(status);
+  copier_.begin(end);
+  if (Status status = copy_own(); !status.ok()) return fail(status);
   while (!finished()) {
     bool moved = false;
-    Status status = advance(moved, end);
+    Status status = advance(moved);
     if (status.ok() && !moved) status = wait_a_moment(end);
     if (!status.ok()) return fail(std::move(status));
   }
@@ -87,7 +88,7 @@ Status DeviceMessenger::run(std::span<const DeviceMessage> messages, Nanos timeo
 }
 
 /// What this rank sends to itself.
-Status DeviceMessenger::copy_own(Nanos end) {
+Status DeviceMessenger::copy_own() {
   Outbox& from = out(self_);
   Inbox& to = in(self_);
   for (; from.next < from.messages.size(); ++from.next, ++to.next) {
@@ -97,18 +98,18 @@ Status DeviceMessenger::copy_own(Nanos end) {
     if (source.bytes > 0 && source.buffer != target.buffer)
       LOCKSTEP_RETURN_IF_ERROR(copier_.copy(target.buffer, source.buffer, source.bytes));
   }
-  return copier_.await(end);
+  return copier_.await();
 }
 
 /// One round: enqueues every copy that can be made, waits for them, and tells the peers.
-Status DeviceMessenger::advance(bool& moved, Nanos end) {
+Status DeviceMessenger::advance(bool& moved) {
   bool copied = false;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == self_) continue;
     LOCKSTEP_RETURN_IF_ERROR(send_next(peer, moved, copied));
     LOCKSTEP_RETURN_IF_ERROR(receive_next(peer, moved, copied));
   }
-  if (copied) LOCKSTEP_RETURN_IF_ERROR(copier_.await(end));
+  if (copied) LOCKSTEP_RETURN_IF_ERROR(copier_.await());
   for (int peer = 0; peer < size(); ++peer) {
     if (out(peer).copying) tell(peer);
     if (in(peer).copying) take(peer);

@@ -63,7 +63,7 @@ class DeviceMessenger {
     std::size_t next = 0;                 ///< The first that is not done.
     std::uint64_t told = 0;               ///< Bytes of it that the peer knows of.
     std::uint64_t chunks = 0, freed = 0;  ///< Told of; acknowledged.
-    bool copying = false;                 ///< `notice` is to be sent when the stream is idle.
+    bool copying = false;                 ///< `notice` is to be sent when the copy is done.
     bool lent = false;                    ///< The peer reads the message's own buffer.
     Notice notice;
     std::uint64_t acknowledged = 0;  ///< Where the next acknowledgement arrives.
@@ -81,8 +81,8 @@ class DeviceMessenger {
     Operation* data = nullptr;  ///< what it tells of is on its way from another host.
   };
 
-  Status copy_own(Nanos end);
-  Status advance(bool& moved, Nanos end);
+  Status copy_own();
+  Status advance(bool& moved);
   bool may_send(int peer);
   Status send_next(int peer, bool& moved, bool& copied);
   Status begin_chunk(int peer, bool& copied);

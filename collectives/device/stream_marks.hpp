@@ -17,6 +17,14 @@ class StreamMarks {
     return std::unique_ptr<StreamMarks>(new StreamMarks(backend, std::move(*words)));
   }
 
+  /// Whether streams of the selected device can write words and wait for them.
+  Status try_out(DeviceStream stream) {
+    Status status = enqueue_begin(0, stream);
+    if (status.ok()) status = backend_.wait_value(&words().begun, 0, stream);
+    if (status.ok()) status = backend_.synchronize(stream);
+    return status.with_context("between hosts streams wait for words (cuStreamBatchMemOp), which fails here");
+  }
+
   std::uint32_t next_number() { return ++last_; }
   Status enqueue_begin(std::uint32_t number, DeviceStream stream) {
     return backend_.write_value(&words().begun, number, stream);

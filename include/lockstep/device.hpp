@@ -43,12 +43,13 @@ using Stream = void*;
 /// How the ranks' streams wait for one another; docs/gpu.md tells when each is right. All ranks use the same;
 /// from the most careful to the fastest.
 ///
-/// Capture in a graph: on one host, in device_sync, and in stream_sync that is asked for where every rank's kernels run at
-/// the same time (no GPU shared without MPS). Elsewhere, and for a batch of messages that names several
-/// streams, a stream that is being captured is refused with an error that says so, on this rank alone:
-/// nothing has happened. All ranks capture the same calls, and replay in the same order among their replays
-/// and calls; these must not overlap on one rank: use one stream, or events. A replay that fails shows in
-/// state(), which looks for it. Replays end before the communicator is destroyed.
+/// Capture in a graph: on one host, in device_sync, and in stream_sync that is asked for where every rank's
+/// kernels run at the same time (no GPU shared without MPS); messages of up to 32 ranks. Elsewhere, and for a
+/// batch of messages that names several streams, a stream that is being captured is refused with an error
+/// that says so, on this rank alone: nothing has happened. All ranks capture the same calls, and replay in
+/// the same order among their replays and calls; these must not overlap on one rank: use one stream, or
+/// events. A replay that fails shows in state(), which looks for it. Replays end before the communicator is
+/// destroyed.
 enum class DeviceMode : std::uint8_t {
   host_sync = 0,    ///< A thread of each rank does: no kernel and no stream waits for another process.
   stream_sync = 1,  ///< Streams do, by stream memory operations: also for ranks that share one GPU.

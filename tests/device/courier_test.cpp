@@ -26,7 +26,7 @@ class CourierTest : public ::testing::Test {
 
   HostBackend backend_;
   const DeviceStream stream_ = must(backend_.create_stream(Backend::Priority::normal));
-  std::unique_ptr<Courier> courier_ = must(Courier::make(backend_, 0, stream_));
+  std::unique_ptr<Courier> courier_ = must(Courier::make(backend_, 0, stream_, [] { return false; }));
 };
 
 TEST_F(CourierTest, RunsAnyErrandsCallAfterCall) {
@@ -45,9 +45,9 @@ TEST_F(CourierTest, RunsAnyErrandsCallAfterCall) {
       std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(source), bytes,
                   expected.begin() + static_cast<std::ptrdiff_t>(target));
       must(courier_->copy(to.data() + target, from.data() + source, bytes));
-      if (random() % 8 == 0) must(courier_->await(kForever));
+      if (random() % 8 == 0) must(courier_->await());
     }
-    must(courier_->await(kForever));
+    must(courier_->await());
     EXPECT_TRUE(to == expected) << "call " << call;
     courier_->send_home();
     must(backend_.synchronize(stream_));
@@ -61,7 +61,7 @@ TEST_F(CourierTest, KeepsItsStreamUntilItIsSentHome) {
   must(backend_.write_value(word, 1, stream_));
   std::byte one{1}, other{0};
   must(courier_->copy(&other, &one, 1));
-  must(courier_->await(kForever));
+  must(courier_->await());
   EXPECT_EQ(other, one);
   EXPECT_EQ(std::atomic_ref(*word).load(), 0u);
   courier_->send_home();
@@ -70,25 +70,45 @@ TEST_F(CourierTest, KeepsItsStreamUntilItIsSentHome) {
   must(backend_.free_pinned(word));
 }
 
+/// Memory that a stream has passed is its owner's again.
+TEST_F(CourierTest, RunsNoErrandTwiceAfterItGaveUp) {
+  std::byte one{1}, other{};
+  must(courier_->enqueue(stream_));
+  must(courier_->copy(&other, &one, 1));
+  must(courier_->await());
+  courier_->let_pass();
+  must(backend_.synchronize(stream_));
+  other = std::byte{7};
+  must(courier_->enqueue(stream_));
+  must(backend_.synchronize(stream_));
+  EXPECT_EQ(other, std::byte{7});
+}
+
 TEST_F(CourierTest, AnErrandThatNobodyRunsIsADeadline) {
   std::byte one{}, other{};
+  courier_->begin(end_after(1));
   must(courier_->copy(&other, &one, 1));
-  EXPECT_EQ(courier_->await(end_after(1)).code(), ErrorCode::timeout);
+  EXPECT_EQ(courier_->await().code(), ErrorCode::timeout);
+  ErrorCode ended = ErrorCode::ok;
+  for (std::uint32_t errand = 1; errand <= sync::kErrands; ++errand)
+    ended = courier_->copy(&other, &one, 1).code();
+  EXPECT_EQ(ended, ErrorCode::timeout) << "the ring is full";
 }
 
 TEST_F(CourierTest, GivesUpNowAndLater) {
   must(courier_->enqueue(stream_));
   courier_->let_pass();
   must(backend_.synchronize(stream_));
-  std::byte one{}, other{};
+  std::byte one{1}, other{};
   ErrorCode ended = ErrorCode::ok;
   for (std::uint32_t errand = 0; errand <= sync::kErrands; ++errand)
     ended = courier_->copy(&other, &one, 1).code();
   EXPECT_EQ(ended, ErrorCode::aborted) << "the ring is full";
-  EXPECT_EQ(courier_->await(kForever).code(), ErrorCode::aborted);
+  EXPECT_EQ(courier_->await().code(), ErrorCode::aborted);
   courier_->send_home();
   must(courier_->enqueue(stream_));
   must(backend_.synchronize(stream_));
+  EXPECT_EQ(other, std::byte{}) << "nothing was copied";
 }
 
 }  // namespace

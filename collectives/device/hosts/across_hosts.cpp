@@ -48,14 +48,14 @@ Status AcrossHosts::meet(CommunicatorCore& all, std::size_t bytes) {
   shape.hosts = ground_.hosts = hosts_of(all.engine().group());
   const HostLayout layout(shape);
   ground_.adjacent = layout.adjacent();
-  ground_.near = &near_->engine();
+  ground_.near = &near_devices_->engine();
   auto wire = all.split(0, all.rank());
   if (!wire.ok()) return wire.status();
   wire_ = std::move(*wire);
-  if (layout.even() && near_->size() > 1) {
-    ground_.row = layout.across(near_->rank());
+  if (layout.even() && near_devices_->size() > 1) {
+    ground_.row = layout.across(near_devices_->rank());
     std::sort(ground_.row.begin(), ground_.row.end());  // As the split orders them.
-    auto row = all.split(near_->rank(), all.rank());
+    auto row = all.split(near_devices_->rank(), all.rank());
     if (!row.ok()) return row.status();
     row_ = std::move(*row);
   }
@@ -69,17 +69,17 @@ Status AcrossHosts::meet(CommunicatorCore& all, std::size_t bytes) {
 }
 
 std::vector<CommunicatorCore*> AcrossHosts::groups() const {
-  std::vector<CommunicatorCore*> groups{near_.get(), wire_.get()};
+  std::vector<CommunicatorCore*> groups{near_devices_.get(), wire_.get()};
   if (row_ != nullptr) groups.push_back(row_.get());
   return groups;
 }
 
 std::string AcrossHosts::describe() const {
   const int hosts = *std::max_element(ground_.hosts.begin(), ground_.hosts.end()) + 1;
-  const std::string ranks =
-      row_ != nullptr || hosts == ground_.world()
-          ? std::to_string(near_->size()) + (near_->size() == 1 ? " rank on each" : " ranks on each")
-          : "uneven";
+  const std::string ranks = row_ != nullptr || hosts == ground_.world()
+                                ? std::to_string(near_devices_->size()) +
+                                      (near_devices_->size() == 1 ? " rank on each" : " ranks on each")
+                                : "uneven";
   return std::to_string(hosts) + " hosts, " + ranks;
 }
 
@@ -95,7 +95,7 @@ Status AcrossHosts::run(const Call& call) {
 Status AcrossHosts::run(NearStep& step, Nanos end) {
   Call call = step.call.call();
   call.timeout = end == 0 ? 0 : std::max<Nanos>(1, end - wire_->engine().env().now());
-  return in_ranks_of(*wire_, *near_, near_->engine().run(call));
+  return in_ranks_of(*wire_, *near_devices_, near_devices_->engine().run(call));
 }
 
 Status AcrossHosts::run(const FarStep& step, Nanos end) {
@@ -104,13 +104,18 @@ Status AcrossHosts::run(const FarStep& step, Nanos end) {
   Status status = passage.status();
   if (status.ok()) status = relay_->enqueue(step.call, *passage, stream_);
   Engine& engine = group_of(step).engine();
-  if (status.ok())
-    status = relay_->carry(engine, step.call, *passage, {end, [] { return Status(); }, kept_from_device});
+  if (status.ok()) status = carry(step, *passage, {end, [] { return Status(); }, kept_from_device});
   if (status.ok()) return await_stream(backend_, stream_, end == 0 ? kForever : end);
-  engine.request_revoke(status);
+  engine.request_revoke(Status(status.code(), status.message()));
   relay_->let_pass();
   let_end(backend_, stream_);
-  return in_ranks_of(*wire_, group_of(step), status);
+  return status;
+}
+
+Status AcrossHosts::carry(const FarStep& step, const ColumnRelay::Passage& passage, RelayWatch watch) {
+  CommunicatorCore& group = group_of(step);
+  watch.in_all = [&](Status status) { return in_ranks_of(*wire_, group, std::move(status)); };
+  return relay_->carry(group.engine(), step.call, passage, watch);
 }
 
 Status AcrossHosts::run(const DivideStep& step, Nanos end) {
@@ -154,9 +159,9 @@ Status AcrossHosts::divide(const DivideStep& step, DeviceStream stream) {
 
 // ---- in the other modes ----
 
-Result<HostsBooking> AcrossHosts::book(const Call& call, std::uint32_t number) {
+Result<HostsBooking> AcrossHosts::book(const Call& call) {
   HostsBooking booking;
-  booking.number = booked_ = number;
+  booking.number = ++booked_;
   booking.plan = plan_for_hosts(call, ground_);
   for (HostsStep& step : booking.plan) {
     auto* const far = std::get_if<FarStep>(&step);
@@ -191,9 +196,7 @@ Status AcrossHosts::carry(const HostsBooking& booking, const RelayWatch& watch) 
   for (const HostsStep& step : booking.plan) {
     const auto* const far = std::get_if<FarStep>(&step);
     if (far == nullptr) continue;
-    const CommunicatorCore& group = group_of(*far);
-    LOCKSTEP_RETURN_IF_ERROR(
-        in_ranks_of(*wire_, group, relay_->carry(group_of(*far).engine(), far->call, far->passage, watch)));
+    LOCKSTEP_RETURN_IF_ERROR(carry(*far, far->passage, watch));
   }
   std::atomic_ref(*carried()).store(booking.number, std::memory_order_release);
   return {};

@@ -7,7 +7,7 @@
 // network more often than once for each host.
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -51,8 +51,7 @@ class AcrossHosts {
 
   // In the other modes a call is booked and enqueued in the order of the calls, by one thread at a time, and
   // carried in the same order by another.
-  /// `number`: of the call, one more than that of the one before, but for those that are not booked; wraps.
-  Result<HostsBooking> book(const Call& call, std::uint32_t number);
+  Result<HostsBooking> book(const Call& call);
   Status enqueue(const HostsBooking& booking, const Call& call, CallRunner& runner, DeviceStream stream);
   /// Blocks until the network's part is done, or failed. No call to the driver.
   Status carry(const HostsBooking& booking, const RelayWatch& watch);
@@ -66,20 +65,21 @@ class AcrossHosts {
 
  private:
   AcrossHosts(Backend& backend, DeviceStream stream, std::shared_ptr<CommunicatorCore> near)
-      : backend_(backend), stream_(stream), near_(std::move(near)) {}
+      : backend_(backend), stream_(stream), near_devices_(std::move(near)) {}
   Status meet(CommunicatorCore& all, std::size_t bytes);
   Status run(NearStep& step, Nanos end);
   Status run(const FarStep& step, Nanos end);
   Status run(const DivideStep& step, Nanos end);
   bool runs_straight(const FarStep& step) const;
   Status run_straight(const FarStep& step, Nanos end);
+  Status carry(const FarStep& step, const ColumnRelay::Passage& passage, RelayWatch watch);
   Status divide(const DivideStep& step, DeviceStream stream);
   std::uint32_t* carried() const { return reinterpret_cast<std::uint32_t*>(carried_->data()); }
   CommunicatorCore& group_of(const FarStep& step) const { return step.in_row ? *row_ : *wire_; }
 
   Backend& backend_;
   const DeviceStream stream_;
-  const std::shared_ptr<CommunicatorCore> near_;
+  const std::shared_ptr<CommunicatorCore> near_devices_;
   std::shared_ptr<CommunicatorCore> wire_;  ///< All ranks, on host memory.
   std::shared_ptr<CommunicatorCore> row_;   ///< Those with the same number on their hosts; null if uneven.
   HostsGround ground_;

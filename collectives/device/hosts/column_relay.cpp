@@ -113,23 +113,24 @@ Status ColumnRelay::empty(const StagedCall& call, const Passage& passage, std::u
 
 // ---- the network's part ----
 
+/// Why a stream that gave up a wait went on is known by the time it has filled a column: that is not sent.
 Status ColumnRelay::carry(Engine& engine, StagedCall call, const Passage& passage, const RelayWatch& watch) {
   Progress progress;
   Patience patience;
   while (progress.received < passage.columns) {
-    auto moved = advance(engine, call, passage, progress, watch.end);
-    if (!moved.ok()) return fail(engine, moved.status());
+    const bool is_filled =
+        progress.sent < passage.columns && has_reached(words_->filled, after(passage, progress.sent));
+    if (is_filled || patience.is_time_to_look()) {
+      if (Status found = watch.look(); !found.ok()) return give_up(engine, std::move(found));
+    }
+    auto moved = advance(engine, call, passage, progress, is_filled, watch.end);
+    if (!moved.ok()) return watch.in_all(fail(engine, moved.status()));
     if (*moved) {
       patience.restart();
-      continue;
-    }
-    if (patience.is_time_to_look()) {
-      if (Status found = watch.look(); !found.ok()) return fail(engine, std::move(found));
-    }
-    if (progress.received < progress.sent) {
+    } else if (progress.received < progress.sent) {
       wait_for_network(engine, progress, passage);
     } else if (watch.end != 0 && engine.env().now() >= watch.end) {
-      return fail(engine, watch.late());
+      return give_up(engine, watch.late());
     } else {
       patience.pause();
     }
@@ -146,7 +147,7 @@ void ColumnRelay::wait_for_network(Engine& engine, const Progress& progress, con
 
 /// One look at both stations, the last one first: what leaves a slot makes room for what comes.
 Result<bool> ColumnRelay::advance(Engine& engine, StagedCall& call, const Passage& passage,
-                                  Progress& progress, Nanos end) {
+                                  Progress& progress, bool is_filled, Nanos end) {
   bool moved = false;
   Slot& oldest = slot(progress.received);
   if (progress.received < progress.sent && engine.test(*oldest.operation)) {
@@ -156,7 +157,7 @@ Result<bool> ColumnRelay::advance(Engine& engine, StagedCall& call, const Passag
     std::atomic_ref(words_->arrived).store(after(passage, progress.received++), std::memory_order_release);
     moved = true;
   }
-  if (progress.sent < passage.columns && has_reached(words_->filled, after(passage, progress.sent))) {
+  if (is_filled) {
     if (progress.sent == 0) LOCKSTEP_RETURN_IF_ERROR(take_factor(call));
     send(engine, call, column_of(call, passage, progress.sent), slot(progress.sent), end);
     ++progress.sent;
@@ -190,6 +191,12 @@ Status ColumnRelay::fail(Engine& engine, Status why) {
     engine.wait(*one.operation);
     engine.release(std::exchange(one.operation, nullptr));
   }
+  return why;
+}
+
+/// `why` names a rank by its number among all, which the ranks of `engine` would take for one of their own.
+Status ColumnRelay::give_up(Engine& engine, Status why) {
+  static_cast<void>(fail(engine, Status(why.code(), why.message())));
   return why;
 }
 

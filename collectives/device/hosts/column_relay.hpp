@@ -23,8 +23,10 @@ namespace lockstep::internal {
 /// Of a thread that waits for a stream or the network.
 struct RelayWatch {
   Nanos end = 0;                 ///< When the call must be done; 0 = never.
-  std::function<Status()> look;  ///< From time to time: why to wait no longer.
+  std::function<Status()> look;  ///< From time to time, and before a column is sent: why to go on no longer.
   std::function<Status()> late;  ///< Why a stream has not come by the end.
+  /// What the network's group reports, with the number among all of the rank that it names.
+  std::function<Status(Status)> in_all = {};
 };
 
 class ColumnRelay {
@@ -76,11 +78,12 @@ class ColumnRelay {
   Status fill(const StagedCall& call, const Passage& passage, std::uint64_t index, DeviceStream stream);
   Status empty(const StagedCall& call, const Passage& passage, std::uint64_t index, DeviceStream stream);
   Result<bool> advance(Engine& engine, StagedCall& call, const Passage& passage, Progress& progress,
-                       Nanos end);
+                       bool is_filled, Nanos end);
   void wait_for_network(Engine& engine, const Progress& progress, const Passage& passage);
   Status take_factor(StagedCall& call) const;
   void send(Engine& engine, const StagedCall& call, const Column& column, Slot& slot, Nanos end);
   Status fail(Engine& engine, Status why);
+  Status give_up(Engine& engine, Status why);
   Slot& slot(std::uint64_t index) { return slots_[index % kSlots]; }
 
   Backend& backend_;

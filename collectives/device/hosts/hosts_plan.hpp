@@ -41,7 +41,7 @@ using HostsPlan = std::vector<HostsStep>;
 
 /// A call whose steps a stream is given at once.
 struct HostsBooking {
-  std::uint32_t number = 0;  ///< Of the call, in StreamMarks.
+  std::uint32_t number = 0;  ///< Among all that were booked; wraps.
   HostsPlan plan;
   bool has_columns = false;  ///< The stream waits for the network on the way.
 };

@@ -25,7 +25,8 @@ struct Errand {
 struct CourierDesk {
   alignas(128) std::uint32_t posted;                ///< The number after the last errand.
   alignas(128) std::uint32_t done[kCourierBlocks];  ///< The same of those that a block has done.
-  alignas(128) std::uint32_t abort, report;
+  alignas(128) std::uint32_t abort;
+  std::uint32_t report;  ///< As Spin needs one; nobody asks.
   Errand errands[kErrands];
 };
 
@@ -44,8 +45,11 @@ LOCKSTEP_BOTH void run_courier(const CourierArguments& call, int index, Block bl
   const std::uint64_t threads = static_cast<std::uint64_t>(call.blocks) * block.threads();
   std::uint32_t next = call.done[index];
   for (bool home = false; !home;) {
-    const auto is_posted = [&] { return static_cast<std::int32_t>(load_word(&desk.posted) - next) > 0; };
-    if (!block.any(block.first() && spin.until(0, is_posted))) return;
+    // After an abort nothing more is copied, by a later kernel neither.
+    const auto is_posted = [&] {
+      return static_cast<std::int32_t>(load_word(&desk.posted) - next) > 0 && load_word(&desk.abort) == 0;
+    };
+    if (!block.any(block.first() && spin.until(0, is_posted))) break;
     const Errand errand = desk.errands[next % kErrands];
     home = errand.bytes == Errand::kHome;
     if (!home) copy_bytes(errand.to, errand.from, errand.bytes, thread, threads);
