@@ -222,8 +222,6 @@ Status DeviceCore::carry_columns(const DeviceTask& task) {
     return is_refused ? task.watched->refusal : look_after(task);
   };
   LOCKSTEP_RETURN_IF_ERROR(engine().run(task.call->call()));
-  LOCKSTEP_RETURN_IF_ERROR(
-      gave_up(task));  // All have noted theirs: windows are named alike, or told not to be.
   return across_->carry(*task.watched->hosts, {end, look, [&] { return late(task, -1); }})
       .with_context("lockstep: " + name_of(task));
 }

@@ -265,6 +265,38 @@ TEST(DeviceHosts, DifferentCallsAreNamedInHostSyncBeforeAnythingIsWritten) {
   });
 }
 
+/// Of which a rank has no part but to wait.
+TEST(DeviceHosts, ABarrierHoldsAStreamUntilAllHaveCome) {
+  Shared<std::atomic<int>> called, come;
+  run_on_hosts([&](DeviceRank& self) {
+    if (self.rank() == 3) {
+      wait_until([&] { return called->load() == 3; });
+      internal::sleep_for(std::chrono::milliseconds(50));  // For whoever would not wait.
+      come->store(1);
+    }
+    self.communicator.barrier(self.stream);
+    called->fetch_add(1);
+    self.synchronize();
+    EXPECT_EQ(come->load(), 1);
+  });
+}
+
+/// It begins when the stream has come to the call.
+TEST(DeviceHosts, ADeadlineIsOfTheCallAndNotOfWhatStandsBeforeIt) {
+  run_on_hosts([](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    auto* const word = static_cast<std::uint32_t*>(self.recorder.allocate_pinned(4).value());
+    self.recorder.wait_value(word, 1, self.stream).throw_if_error();
+    DeviceCallOptions options;
+    options.timeout = std::chrono::seconds(4);
+    self.all_reduce(arena, 100, options);
+    internal::sleep_for(std::chrono::seconds(5));
+    std::atomic_ref(*word).store(1);
+    self.synchronize();
+    self.recorder.free_pinned(word).throw_if_error();
+  });
+}
+
 /// That rank, or one that waits for it.
 TEST(DeviceHosts, ADeadlineNamesWhoIsWaitedFor) {
   run_on_hosts([](DeviceRank& self) {
