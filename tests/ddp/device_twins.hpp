@@ -13,16 +13,14 @@
 #include <vector>
 
 #include "ddp/device/host_options.hpp"
-#include "lib/device/backend.hpp"
 #include "lockstep/ddp.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
+#include "tests/support/device_backend.hpp"
 #include "tests/support/must.hpp"
 
 namespace lockstep::testing {
 
 using internal::testing::must;
-
-inline internal::Backend& backend() { return *must(internal::device_backend()); }
 
 /// Equal numbers in pinned memory: enqueuing a copy of them returns at once.
 class PinnedFloats {

@@ -8,19 +8,20 @@
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/device_backend.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
 
-using internal::Backend;
 using internal::CallBuffers;
 using internal::CollectiveCase;
 using internal::DeviceArena;
 using internal::MemorySpace;
 using internal::testing::Enqueued;
 using internal::testing::must;
+using testing::backend;
 using testing::DeviceRank;
 
 const testing::DeviceRun kRun(testing::test_run("stream_sync"));
@@ -33,8 +34,6 @@ void run_ranks(int world, const Body& body) {
   kRun.in_threads ? testing::run_on_devices_as_threads(world, kMode, body)
                   : testing::run_on_devices(world, kMode, body);
 }
-
-Backend& backend() { return *must(internal::device_backend()); }
 
 TEST(DeviceContract, ACallReturnsBeforeItsStreamIsThere) {
   run_ranks(2, [](DeviceRank& self) {

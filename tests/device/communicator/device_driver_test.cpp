@@ -8,10 +8,10 @@
 #include <functional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
+#include "tests/support/device_backend.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
@@ -26,6 +26,7 @@ using internal::Status;
 using internal::testing::Enqueued;
 using internal::testing::must;
 using internal::testing::wait_until;
+using testing::backend;
 using testing::DeviceRank;
 using testing::run_on_devices;
 using testing::run_on_hosts;
@@ -33,11 +34,7 @@ using testing::run_on_hosts;
 const char* const kMode = testing::test_run("stream_sync");
 bool mode_is(const char* name) { return std::string_view(kMode) == name; }
 
-Backend& backend() { return *must(internal::device_backend()); }
 void a_moment() { internal::sleep_for(std::chrono::milliseconds(50)); }
-
-/// Of calls that block in the driver, and keep others from it.
-void expect_no_hangs() { EXPECT_EQ(internal::HostBackend::hangs(), 0); }
 
 /// torch.cuda.graph captures so while other streams have calls in flight.
 TEST(DeviceDriver, CallsInFlightAndACaptureOfTheProcessDoNotMind) {
@@ -195,80 +192,9 @@ TEST(DeviceDriver, AProbeEndsWhileAnotherThreadFreesMemory) {
     other.join();
     return probed == ErrorCode::not_supported;
   }));
-  expect_no_hangs();
+  EXPECT_EQ(internal::HostBackend::hangs(), 0);
   recorder.before = nullptr;
   must(gate->probe(stream));
-}
-
-/// As PyTorch's DDP copies what it gathered, and `.cpu()` a result: the driver keeps every other thread out
-/// until the copy is done.
-TEST(DeviceDriver, BetweenHostsABlockingCopyOfTheProgramKeepsNothingFromItsEnd) {
-  if (mode_is("host_sync")) GTEST_SKIP() << "there a thread needs the driver";
-  ::setenv("LOCKSTEP_DEVICE_STAGING", "64K", 1);  // Many columns.
-  for (const int world : {2, 4}) {
-    run_on_hosts(world, kMode, [](DeviceRank& self) {
-      DeviceArena arena(1 << 19, self.device());
-      std::vector<float> values(arena.size() / sizeof(float), 1);
-      for (int turn = 0; turn < 20; ++turn) {
-        must(backend().copy(arena.device(), values.data(), arena.size(), self.stream));
-        self.all_reduce(arena, values.size());
-        must(backend().copy(values.data(), arena.device(), arena.size(), self.stream));
-        const auto sum = static_cast<float>(self.size());
-        ASSERT_EQ(std::count(values.begin(), values.end(), sum), static_cast<std::ptrdiff_t>(values.size()));
-        std::fill(values.begin(), values.end(), 1.0f);
-      }
-      expect_no_hangs();
-    });
-  }
-  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
-}
-
-TEST(DeviceDriver, BetweenHostsABlockingCopyKeepsNoMessageFromItsEnd) {
-  if (!mode_is("device_sync")) GTEST_SKIP() << "elsewhere a thread needs the driver";
-  ::setenv("LOCKSTEP_DEVICE_STAGING", "128K", 1);  // Many chunks.
-  for (const int world : {2, 4}) {
-    run_on_hosts(world, kMode, [](DeviceRank& self) {
-      DeviceArena arena(1 << 19, self.device());
-      std::vector<std::int32_t> values(arena.size() / 2 / sizeof(std::int32_t));
-      const std::size_t half = arena.size() / 2;
-      const int right = (self.rank() + 1) % self.size(), left = (self.rank() + self.size() - 1) % self.size();
-      for (int turn = 0; turn < 10; ++turn) {
-        std::fill(values.begin(), values.end(), self.rank() + turn);
-        must(backend().copy(arena.device(), values.data(), half, self.stream));
-        DeviceBatch batch = self.communicator.batch();
-        batch.send(arena.device(), half, DataType::u8, right, self.stream);
-        batch.recv(arena.device() + half, half, DataType::u8, left, self.stream);
-        batch.submit();
-        must(backend().copy(values.data(), arena.device() + half, half, self.stream));
-        ASSERT_EQ(std::count(values.begin(), values.end(), left + turn),
-                  static_cast<std::ptrdiff_t>(values.size()));
-      }
-      expect_no_hangs();
-    });
-  }
-  ::unsetenv("LOCKSTEP_DEVICE_STAGING");
-}
-
-/// More than a kernel with messages serves.
-TEST(DeviceDriver, ABlockingCopyKeepsNoMessageOfManyRanksFromItsEnd) {
-  if (!mode_is("device_sync")) GTEST_SKIP() << "where kernels wait, and once is enough";
-  constexpr int kRanks = internal::sync::kMaxPacketRanks + 1;
-  run_on_devices(kRanks, kMode, [](DeviceRank& self) {
-    DeviceArena arena(128, self.device());
-    const std::byte mine{static_cast<unsigned char>(self.rank())};
-    std::byte theirs{0xff};
-    const int right = (self.rank() + 1) % kRanks, left = (self.rank() + kRanks - 1) % kRanks;
-    self.all_reduce(arena, 16);  // The thread must not be in the driver for what stands before, either.
-    must(backend().copy(arena.device(), &mine, 1, self.stream));
-    DeviceBatch batch = self.communicator.batch();
-    batch.send(arena.device(), 1, DataType::u8, right, self.stream);
-    batch.recv(arena.device() + 64, 1, DataType::u8, left, self.stream);
-    batch.submit();
-    must(backend().copy(&theirs, arena.device() + 64, 1, self.stream));
-    EXPECT_EQ(theirs, static_cast<std::byte>(left));
-    expect_no_hangs();
-    self.synchronize();
-  });
 }
 
 /// A stream that waits keeps rank 0's own from the device, as where both share a connection.

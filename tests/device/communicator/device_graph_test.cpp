@@ -10,13 +10,13 @@
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/device_backend.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
 
-using internal::Backend;
 using internal::DeviceArena;
 using internal::DeviceGraph;
 using internal::testing::must;
@@ -24,13 +24,12 @@ using internal::testing::Shared;
 using internal::testing::start_forked;
 using internal::testing::wait_for;
 using internal::testing::wait_until;
+using testing::backend;
 using testing::DeviceRank;
 using testing::MeetingPlace;
 using testing::run_on_devices;
 
 const char* const kMode = testing::test_run("stream_sync");
-
-Backend& backend() { return *must(internal::device_backend()); }
 
 /// What `calls` enqueues to the rank's stream.
 class Graph {

@@ -13,6 +13,7 @@
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/device_backend.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
@@ -24,12 +25,12 @@ using internal::Status;
 using internal::testing::Enqueued;
 using internal::testing::must;
 using internal::testing::wait_until;
+using testing::backend;
 using testing::DeviceRank;
 using testing::run_on_hosts;
 
 const char* const kMode = testing::test_run("device_sync");
 
-internal::Backend& backend() { return *must(internal::device_backend()); }
 void wait_for_failure(DeviceRank& self) {
   wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
 }

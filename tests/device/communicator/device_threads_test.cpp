@@ -11,22 +11,21 @@
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/device_backend.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
 
-using internal::Backend;
 using internal::DeviceArena;
 using internal::kStreamPerThread;
 using internal::TestStream;
 using internal::testing::must;
+using testing::backend;
 using testing::DeviceRank;
 
 const char* const kMode = testing::test_run("host_sync");
-
-Backend& backend() { return *must(internal::device_backend()); }
 
 /// All ways that a rank has of using its device.
 void use(DeviceCommunicator& ranks, int device) {

@@ -9,19 +9,20 @@
 #include <string_view>
 
 #include "tests/device/communicator/device_world.hpp"
+#include "tests/support/device_backend.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
 namespace {
 
-using internal::Backend;
 using internal::DeviceArena;
 using internal::Status;
 using internal::testing::Enqueued;
 using internal::testing::must;
 using internal::testing::Shared;
 using internal::testing::wait_until;
+using testing::backend;
 using testing::DeviceRank;
 using testing::run_on_devices;
 
@@ -32,8 +33,6 @@ constexpr std::byte kMark{0x5a};
 struct Stage {
   std::atomic<bool> called{false}, marked{false}, passed{false};
 };
-
-Backend& backend() { return *must(internal::device_backend()); }
 
 class Window {
  public:
