@@ -20,6 +20,7 @@ bool DeviceCore::runs_on_stream(const DeviceTask& task) {
 
 /// Then a call of the program that blocks in the driver keeps nothing from the worker's part in this call, or
 /// in one behind it.
+/// Elsewhere events tell it, so that device_sync on one host needs no stream memory operations.
 bool DeviceCore::sees_by_marks() const { return courier_ != nullptr || across_ != nullptr; }
 
 /// The worker has a part in it: the network's, or to tell the courier what to copy.
