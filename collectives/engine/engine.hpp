@@ -33,6 +33,7 @@
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/matcher.hpp"
 #include "collectives/engine/operation_pool.hpp"
+#include "collectives/engine/outside_code.hpp"
 #include "collectives/engine/peer_tables.hpp"
 #include "collectives/engine/processor_watch.hpp"
 #include "collectives/engine/quiescence.hpp"
@@ -79,7 +80,7 @@ class Engine final : public Progressor,
   void release(Operation* operation);
 
   /// Revokes the communicator: every pending and later operation ends with `why`; peers are told. The first
-  /// reason wins. Returns at once.
+  /// reason wins. Returns at once, also to an operator or a hook that this engine has called.
   void request_revoke(Status why);
   /// A rank (of this communicator) died or left. As request_revoke, but its own words are not awaited.
   void on_loss(int rank, const std::string& evidence);
@@ -266,6 +267,7 @@ class Engine final : public Progressor,
   Nanos drain_until_ = 0;
   bool closed_ = false;
   RevokeRequests requests_;
+  OutsideCode outside_;
 };
 
 }  // namespace lockstep::internal

@@ -82,7 +82,9 @@ void Engine::revoke_without_memory() { revoke(of_this_rank(out_of_memory_)); }
 
 void Engine::request_revoke(Status why) {
   requests_.ask(std::move(why));
-  if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) apply_requests();
+  if (!outside_.is_here()) {  // Else its thread looks for itself, once it is back.
+    if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) apply_requests();
+  }
   wake_self();
   if (reactor_ != nullptr) reactor_->notify();
 }

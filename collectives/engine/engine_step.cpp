@@ -114,6 +114,7 @@ bool Engine::advance(Operation& operation) try {
 /// A user's operator may throw, and memory may run out: either ends its operation like any other error.
 Result<RunProgress> Engine::advance_run(Operation& operation) {
   try {
+    const OutsideCode::Call operators(outside_, operation.call.facts.op == ReduceOp::user);
     if (!operation.scaling.advance()) return RunProgress{.moved = true};
     switch (operation.path) {
       case Operation::Path::links:
@@ -164,6 +165,7 @@ void Engine::complete(Operation& operation, Status status) {
   if (operation.on_complete) {
     const auto hook = std::move(operation.on_complete);
     operation.on_complete = nullptr;
+    const OutsideCode::Call call(outside_);
     hook(operation.status.ok());
   }
   Operation* parent = operation.parent;
