@@ -116,6 +116,13 @@ std::string CommunicatorCore::describe() const {
          std::string(transport ? transport->name() : "none") + ", ranks from " + world_->session->source();
 }
 
+int CommunicatorCore::number_in(const CommunicatorCore& other, int rank) const {
+  if (rank < 0 || rank >= size()) return -1;
+  const std::vector<int>& others = other.world_ranks_;
+  const auto found = std::find(others.begin(), others.end(), world_ranks_[static_cast<std::size_t>(rank)]);
+  return found == others.end() ? -1 : static_cast<int>(found - others.begin());
+}
+
 namespace {
 
 struct SplitEntry {
@@ -177,14 +184,15 @@ void CommunicatorCore::end_as_unable(const char* act, const Status& why) {
 /// does not. Of a loss its engine hears by itself, and has the number for it.
 void CommunicatorCore::give_up(CommunicatorCore& part) {
   const Status why = engine_->reason();
-  const auto lost = why.culprit() < 0 ? part.world_ranks_.end()
-                                      : std::find(part.world_ranks_.begin(), part.world_ranks_.end(),
-                                                  world_ranks_[static_cast<std::size_t>(why.culprit())]);
-  if (why.code() == ErrorCode::peer_lost && lost != part.world_ranks_.end())
+  if (why.code() == ErrorCode::peer_lost && number_in(part, why.culprit()) >= 0)
     await_word(real_env(), [&] { return part.engine_->poll_state() != ErrorCode::ok; });
-  const std::string cause = "group \"" + engine_->group().name + "\" has ended: " + why.message();
   part.engine_->request_revoke(
-      Status(why.code(), part.engine_->who(part.rank()) + " left: " + cause, part.rank()));
+      Status(why.code(), part.engine_->who(part.rank()) + " left: " + words_of_end(), part.rank()));
+}
+
+/// For groups that have other numbers for its ranks.
+std::string CommunicatorCore::words_of_end() {
+  return "group \"" + engine_->group().name + "\" has ended: " + engine_->reason().message();
 }
 
 StillWanted CommunicatorCore::still_wanted() const {
@@ -204,7 +212,10 @@ CommunicatorCore::SetUp::SetUp(CommunicatorCore& whole, CommunicatorCore& part) 
     const std::lock_guard lock(whole_.parts_mutex_);
     whole_.parts_.push_back(&part);
   }
-  if (whole_.engine().poll_state() != ErrorCode::ok) part_.engine().request_revoke(whole_.engine().reason());
+  if (whole_.engine().poll_state() == ErrorCode::ok) return;
+  const Status why = whole_.engine().reason();
+  part_.engine().request_revoke(
+      Status(why.code(), whole_.words_of_end(), whole_.number_in(part_, why.culprit())));
 }
 
 CommunicatorCore::SetUp::~SetUp() {

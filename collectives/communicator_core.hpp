@@ -69,6 +69,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   /// By rank of this communicator, as the session numbers them.
   const std::vector<int>& world_ranks() const { return world_ranks_; }
   std::string describe() const;
+  /// What `other` calls this `rank`; -1 where it is not in that.
+  int number_in(const CommunicatorCore& other, int rank) const;
 
   Result<std::shared_ptr<CommunicatorCore>> split(int color, int key);
   /// The same ranks once more, with an order of calls of its own on the domain of `transport` (null for a
@@ -105,6 +107,7 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   void watch_losses();
   Result<std::shared_ptr<CommunicatorCore>> make_part(int color, const std::vector<int>& ranks);
   void give_up(CommunicatorCore& part);
+  std::string words_of_end();
 
   std::shared_ptr<World> world_;
   std::shared_ptr<Engine> engine_;

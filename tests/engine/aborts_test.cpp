@@ -2,6 +2,7 @@
 // links end.
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "collectives/communicator_core.hpp"
@@ -134,6 +135,22 @@ TEST_P(Aborts, EndASplitThatWaitsForTheOthers) {
     }
     expect_enough(error_of([&] { static_cast<void>(comm.split(0, 0)); }), 1);
   });
+}
+
+// Who is in it is named by the number that it has there; of others there are words alone.
+TEST_P(Aborts, EndAPartThatIsBeingSetUpInItsOwnNumbers) {
+  for (const int culprit : {0, 2}) {
+    on_ranks(3, GetParam(), [&](Communicator& comm) {
+      std::optional<Communicator> part = comm.split(comm.rank() == 0 ? 1 : 0, 0);
+      if (comm.rank() == culprit) comm.abort("enough");
+      EXPECT_TRUE(eventually([&] { return comm.state() != ErrorCode::ok; }));
+      if (comm.rank() == 0) return;
+      const internal::CommunicatorCore::SetUp under_way(comm.core(), part->core());
+      const internal::Status why = part->core().engine().reason();
+      EXPECT_EQ(why.culprit(), culprit == 2 ? 1 : -1) << why.message();
+      expect_enough({why.code(), why.message()}, culprit);
+    });
+  }
 }
 
 // What the rank that aborts had done its part of before, on memory or link by link, ends well.
