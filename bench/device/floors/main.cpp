@@ -9,6 +9,7 @@
 #include <string>
 
 #include "bench/board.hpp"
+#include "bench/device/floors/options.hpp"
 #include "bench/device/floors/rates.hpp"
 #include "bench/device/floors/ring.hpp"
 #include "bench/launch.hpp"
@@ -132,15 +133,13 @@ int measure_alone(std::size_t most_bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::cerr << "usage: lockstep-device-floors MOST_BYTES [RANKS...]\n";
-    return 2;
-  }
+  FloorsOptions options;
+  if (const auto status = parse_options(argc, argv, options)) return *status;
   try {
     nlohmann::ordered_json rings = nlohmann::ordered_json::array();
-    for (int i = 2; i < argc; ++i) rings.push_back(measure_ring(std::stoi(argv[i])));
+    for (const int ranks : options.ranks) rings.push_back(measure_ring(ranks));
     std::cout << "{\"hop_us\": " << rings.dump() << ", \"device\": " << std::flush;
-    const int failed = measure_alone(std::stoull(argv[1]));
+    const int failed = measure_alone(options.most_bytes);
     std::cout << (failed != 0 ? "null}" : "}") << "\n";
     return failed;
   } catch (const std::exception& error) {

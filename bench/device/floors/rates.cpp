@@ -15,7 +15,6 @@ using internal::Backend;
 using internal::Status;
 
 constexpr int kRepeats = 20;
-constexpr std::size_t kLeastBytes = 1 << 20;
 constexpr std::size_t kRowBytes = 128 << 20;  // Copied or reduced one behind the other.
 
 /// Memory as the backend gives it.
