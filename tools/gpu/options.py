@@ -33,6 +33,27 @@ def library(text):
     return text
 
 
+OF_A_RUN = ["--device", "--kit", "--out", "--ranks", "--jobs", "--limit", "--after", "--nccl"]
+
+
+def refuse_unheeded(parser, arguments, options):
+    """An option that would have no effect is a mistake."""
+    given = {argument.partition("=")[0] for argument in arguments}
+    ignored = sorted(given.intersection(OF_A_RUN)) if options.pack else []
+    if ignored:
+        parser.error(f"{ignored[0]} means nothing beside --pack, which runs nothing: leave one of them out")
+    if options.nccl_tests and not options.pack:
+        parser.error("--nccl-tests is what --pack carries along: add that, or leave it out")
+    if options.nccl and options.device == "host":
+        parser.error("--nccl is measured on a GPU: leave it out beside --device host")
+
+
+def folder_of_nccl_tests(text):
+    if not any(Path(text).glob("*_perf")):
+        raise argparse.ArgumentTypeError(f"there are no programs of nccl-tests (*_perf) in {text}: build them first")
+    return text
+
+
 def usual_jobs():
     """Tests wait most of their time; but those of all ranks that wait in turns need cores."""
     cores = len(os.sched_getaffinity(0))
@@ -41,7 +62,7 @@ def usual_jobs():
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
-        prog="gpu-check",
+        prog="gpu-check", allow_abbrev=False,
         description="Runs all GPU tests, sanitizer checks and benchmarks beside NCCL, and writes one JSON and one Markdown report. "
                     "What cannot be measured here is reported as unmeasured.",
         epilog="example: tools/gpu-check --pack kit.tar.xz, and there: tar -xJf kit.tar.xz && kit/tools/gpu-check")
@@ -56,9 +77,10 @@ def parse(arguments):
     parser.add_argument("--limit", metavar="SECONDS", type=count_of("seconds", 520), default=520, help="what has not ended by then is unmeasured (default: %(default)s)")
     parser.add_argument("--after", metavar="REPORT.json", type=Path, help="an earlier report of the same programs and GPU: what passed there is taken over, the rest is run")
     parser.add_argument("--nccl", metavar="PATH", type=library, help="the libnccl.so.2 to measure beside (default: that of PyTorch, of the toolkit, or of the system)")
-    parser.add_argument("--nccl-tests", metavar="DIR", help="with --pack: built programs of nccl-tests to carry along")
+    parser.add_argument("--nccl-tests", metavar="DIR", type=folder_of_nccl_tests, help="with --pack: built programs of nccl-tests to carry along")
     parser.add_argument("--pack", metavar="PATH", help="write a bundle that needs nothing but a driver and Python, and end: a folder, or NAME.tar.xz")
     options = parser.parse_args(arguments)
+    refuse_unheeded(parser, arguments, options)
     options.in_bundle = (ROOT / "kit.json").exists()
     if options.out is None:
         options.out = ROOT / ("results" if options.in_bundle else "bench/results")

@@ -13,7 +13,8 @@ import build
 import contenders
 import tables
 from crew import Crew
-from options import OPS, Problem, comma_list, one_of, parse_size, peer_list, positive, size_name, writable
+from options import (OPS, Problem, comma_list, one_of, parse_size, peer_list, positive, refuse_sizes_of_barriers, refuse_unheeded, size_name,
+                     writable)
 from placement import HostsProblem, Placement
 
 PEERS = ["openmpi", "gloo"]
@@ -28,13 +29,13 @@ def host_count(text):
 
 
 def parse(arguments):
-    p = argparse.ArgumentParser(prog="tools/compare-hosts", description="Measures lockstep beside Open MPI over TCP and Gloo on hosts that "
+    p = argparse.ArgumentParser(prog="tools/compare-hosts", allow_abbrev=False, description="Measures lockstep beside Open MPI over TCP and Gloo on hosts that "
                                 "are network namespaces of this machine, joined by a switch: one method, one interleaved run.",
                                 epilog="example: tools/compare-hosts --hosts 2,4 --each 1,2 --link 1gbit --sizes 25M")
     p.add_argument("--hosts", type=comma_list(host_count), metavar="N,...", default=[2, 4], help="default: 2,4")
     p.add_argument("--each", type=comma_list(positive), metavar="N,...", default=[1, 2], help="ranks on every host; default: 1,2")
     p.add_argument("--link", metavar="RATE", default="1gbit", help="of each way of each host's link, as tc writes it, or none (default: 1gbit)")
-    p.add_argument("--sizes", type=comma_list(parse_size), metavar="SIZE,...", default=[parse_size("25M")], help="default: 25M")
+    p.add_argument("--sizes", type=comma_list(parse_size), metavar="SIZE,...", help="default: 25M")
     p.add_argument("--ops", type=comma_list(one_of("operation", OPS)), metavar="OP,...", default=["all_reduce"], help="default: all_reduce")
     p.add_argument("--rounds", type=positive, metavar="N", default=5, help="times that every contender takes its turn; default: 5")
     p.add_argument("--peers", metavar="PEER,...", default=",".join(PEERS), help="whom to compare with; none for nobody")
@@ -44,6 +45,9 @@ def parse(arguments):
     p.add_argument("--jobs", type=positive, metavar="N", default=os.cpu_count(), help="compile N files at once")
     p.add_argument("--bin", metavar="DIR", help="build nothing: take our programs from DIR")
     options = p.parse_args(arguments)
+    refuse_unheeded(p, arguments, "--bin", ["--jobs"])
+    refuse_sizes_of_barriers(p, options)
+    options.sizes = options.sizes or [parse_size("25M")]
     options.peers = peer_list(p, options.peers, PEERS)
     options.algorithms = [name for name in options.algorithms.split(",") if name]
     options.link = None if options.link == "none" else options.link
@@ -129,7 +133,7 @@ def measure_on(groups, options, peers, programs, note):
     rates = []
     with Crew(programs, note) as crew:
         cells = [Cell(placement, jobs, op, size) for placement in groups for jobs in [jobs_on(placement, options, peers)]
-                 for op in options.ops for size in options.sizes]
+                 for op in options.ops for size in ([0] if op == "barrier" else options.sizes)]
         for number in range(options.rounds):
             rates.append(groups[0].link_rate())
             for cell in sorted(cells, key=lambda c: (c.op, c.size)):

@@ -8,6 +8,7 @@ PEERS = ["openmpi", "mpich", "gloo"]
 SIZES = ["8", "1K", "8K", "64K", "512K", "1M", "4M", "25M", "64M"]
 QUICK_SIZES = SIZES[:7]
 OTHER_SIZES = ["1K", "1M", "25M"]
+OF_MEASURING = ["--ranks", "--sizes", "--ops", "--tcp", "--quick", "--rounds", "--peers", "--jobs", "--bin"]
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 EPILOG = f"""
@@ -87,8 +88,21 @@ def positive(text):
     return int(text)
 
 
+def refuse_unheeded(p, arguments, beside, options):
+    """An option that would have no effect is a mistake."""
+    given = {argument.partition("=")[0] for argument in arguments}
+    for option in options:
+        if beside in given and option in given:
+            p.error(f"argument {option}: it means nothing beside {beside}: leave one of them out")
+
+
+def refuse_sizes_of_barriers(p, options):
+    if options.sizes and set(options.ops or []) == {"barrier"}:
+        p.error("argument --sizes: a barrier has no size: leave it out, or name other operations")
+
+
 def parser():
-    p = argparse.ArgumentParser(prog="tools/compare-peers", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    p = argparse.ArgumentParser(prog="tools/compare-peers", allow_abbrev=False, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
                                 description="Measures lockstep beside Open MPI, MPICH and Gloo: one method, one interleaved run.")
     p.add_argument("--ranks", type=comma_list(rank_count), metavar="N,...", default=[2, 4], help="default: 2,4")
     p.add_argument("--sizes", type=comma_list(parse_size), metavar="SIZE,...", help="bytes, such as 8,1K,25M")
@@ -112,6 +126,9 @@ def parser():
 def parse(arguments):
     p = parser()
     options = p.parse_args(arguments)
+    refuse_unheeded(p, arguments, "--from", OF_MEASURING)
+    refuse_unheeded(p, arguments, "--bin", ["--jobs"])
+    refuse_sizes_of_barriers(p, options)
     options.peers = peer_list(p, options.peers, PEERS)
     options.ops = options.ops or (OPS[:1] if options.quick else OPS)
     options.transports = ["tcp"] if options.tcp else ["shm", "tcp"]
