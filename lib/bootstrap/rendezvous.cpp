@@ -1,5 +1,7 @@
 #include "lib/bootstrap/rendezvous.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -56,8 +58,11 @@ Result<Meeting> open_named_file_meeting(const Launch& launch, const std::string&
                       " is not a rendezvous: ranks that are started in several directories would wait at "
                       "several files; write file:///path, from the root");
   }
-  return open_file_meeting(
-      launch, path, "it serves one user, and several hosts where they share its file system", deadline, env);
+  // Who may not open the file has no way to tell those who wait in it.
+  const std::string hint = "it belongs to user " + std::to_string(geteuid()) +
+                           ": a rank of another user is refused, and says so itself; ranks of other hosts "
+                           "must share its file system";
+  return open_file_meeting(launch, path, hint, deadline, env);
 }
 
 Result<Meeting> open_local_meeting(const Launch& launch, const std::string& name, const Deadline& deadline,

@@ -17,11 +17,14 @@
 namespace lockstep::internal {
 namespace {
 
-// And the place where they may look in vain: a file of this host alone, say.
+// And why they may look in vain: they are of another user, who may not open the file, or of a host that has
+// another file of that name.
 TEST(SessionReport, MissingRanksAreNamedEveryFiveSeconds) {
   TemporaryDirectory directory;
   const std::string hint = "; these ranks meet in the file " + directory.path() +
-                           "/store; it serves one user, and several hosts where they share its file system";
+                           "/store; it belongs to user " + std::to_string(geteuid()) +
+                           ": a rank of another user is refused, and says so itself; ranks of other hosts "
+                           "must share its file system";
   std::vector<ChildProcess> ranks;
   for (const char* rank : {"0", "2"}) {
     const Environment environment{{"RANK", rank},
