@@ -1,4 +1,4 @@
-// What the control groups (cgroups) of this process allow it: a container's, a job's.
+// What the control groups (cgroups) of this process leave it: a container's, a job's.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,16 @@
 
 namespace lockstep::internal {
 
-struct MemoryLimit {
-  std::uint64_t bytes = 0;  ///< Swap included.
-  std::string group;        ///< The folder of the control group that has it.
+/// Of the memory of a control group, swap included.
+struct MemoryRoom {
+  std::uint64_t bytes = 0;  ///< Still to be had.
+  std::uint64_t limit = 0;  ///< Of all that its processes have.
+  std::string group;        ///< Its folder.
 };
 
-/// The least memory that this process's control group or one above it may have, by version 2 or 1; nothing
-/// where none says. `root`: where /proc and /sys are.
-std::optional<MemoryLimit> memory_limit(const std::string& root = "");
+/// The least that this process's control group or one above it still has, by version 2 or 1; nothing where
+/// none has a limit. What the kernel takes back before it ends a process counts as still to be had.
+/// `root`: where /proc and /sys are.
+std::optional<MemoryRoom> memory_room(const std::string& root = "");
 
 }  // namespace lockstep::internal

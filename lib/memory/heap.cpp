@@ -118,6 +118,7 @@ Result<std::byte*> Heap::allocate(std::size_t bytes) {
     std::memset(block.data, 0, block.bytes);
   } else {
     auto made = make_block(whole_pages);
+    if (made.status().code() == ErrorCode::out_of_memory && release_kept()) made = make_block(whole_pages);
     if (!made.ok()) return made.status();
     block = *made;
   }
@@ -143,6 +144,16 @@ void Heap::keep(const Block& block) {
     kept_bytes_ -= oldest.bytes;
     release(oldest);
   }
+}
+
+// Whether there was any: what another size lies in now may be what a new one needs.
+bool Heap::release_kept() {
+  std::lock_guard lock(mutex_);
+  const bool any = !kept_.empty();
+  for (const Block& block : kept_) release(block);
+  kept_.clear();
+  kept_bytes_ = 0;
+  return any;
 }
 
 void Heap::free(void* pointer) noexcept {

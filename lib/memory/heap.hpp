@@ -53,6 +53,7 @@ class Heap {
   Result<Block> make_block(std::size_t bytes);
   Block take_kept(std::size_t bytes);
   void keep(const Block& block);
+  bool release_kept();
   static void release(const Block& block);
   Block* block_of(const void* pointer);
   Status check_adoptable(std::uintptr_t begin, std::size_t bytes) const;

@@ -26,8 +26,9 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-/// Control groups (cgroups) of less memory hold no rank: Docker's least is 6 MiB. To look takes 0.1 ms.
-constexpr std::size_t kLeastGroup = 4 << 20;
+/// For less nobody asks the control groups (cgroups), which takes 0.3 ms: none is so small that it could not
+/// have it (Docker's least is 6 MiB), and what is left of a full one is soon found out by others.
+constexpr std::size_t kLeastAsked = 4 << 20;
 
 /// A huge page of x86-64, and of aarch64 with pages of 4 KiB.
 constexpr std::size_t kHugePage = 2 << 20;
@@ -72,11 +73,12 @@ Status check_room(std::size_t bytes) {
   struct sysinfo machine {};
   if (::sysinfo(&machine) == 0 && bytes / machine.mem_unit > machine.totalram + machine.totalswap)
     return too_much("more than this machine has, swap included");
-  if (bytes < kLeastGroup) return Status();
-  const auto limit = memory_limit();
-  if (!limit || bytes <= limit->bytes) return Status();
-  return too_much("more than the control group " + limit->group + " may have, swap included (" +
-                  std::to_string(limit->bytes) + "): give this container or job more memory");
+  if (bytes < kLeastAsked) return Status();
+  const auto room = memory_room();
+  if (!room || bytes <= room->bytes) return Status();
+  return too_much("more than the control group " + room->group + " has left, swap included (" +
+                  std::to_string(room->bytes) + " of " + std::to_string(room->limit) +
+                  "): give this container or job more memory");
 }
 
 /// Kernels before Linux 5.14, and sandboxes that know of no such advice.

@@ -150,29 +150,6 @@ TEST(MemoryBeyondTheLimitOnFiles, IsRefused) {
   setrlimit(RLIMIT_FSIZE, &before);
 }
 
-/// Moves this process to a control group of its own with so much memory. False where it may not.
-bool limit_memory(const std::string& bytes) {
-  const std::string group = "/sys/fs/cgroup/memory/lockstep-test-" + std::to_string(getpid());
-  return mkdir(group.c_str(), 0755) == 0 &&
-         (std::ofstream(group + "/memory.limit_in_bytes") << bytes).flush() &&
-         (std::ofstream(group + "/cgroup.procs") << getpid()).flush();
-}
-
-// By the kernel's SIGKILL, once so many pages have been touched.
-TEST(MemoryBeyondTheLimitOfTheControlGroup, IsRefused) {
-  const std::vector<pid_t> child = testing::start_forked(1, [](int) {
-    if (!limit_memory("67108864")) GTEST_SKIP() << "no version 1 of control groups to be changed here";
-    const auto refused = make_memory_fd("test", 128 << 20);
-    EXPECT_EQ(refused.status().code(), ErrorCode::out_of_memory);
-    EXPECT_NE(refused.status().message().find(" may have, swap included (67108864): give this container or "),
-              std::string::npos)
-        << refused.status().message();
-    EXPECT_TRUE(make_memory_fd("test", 8 << 20).ok());
-  });
-  EXPECT_EQ(testing::wait_for(child.front()), 0);
-  rmdir(("/sys/fs/cgroup/memory/lockstep-test-" + std::to_string(child.front())).c_str());
-}
-
 /// From now on this process gets `error` for the system call, where its third argument is `argument` or that
 /// is kAny; as under a container's seccomp profile.
 constexpr std::uint32_t kAny = ~0u;
