@@ -1,6 +1,7 @@
 // Making a DeviceReducer, and its public face.
 #include "lockstep/ddp/device_reducer.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -55,7 +56,9 @@ DeviceReducer::DeviceReducer(Communicator& control, DeviceCommunicator& communic
                              std::span<const Parameter> parameters, const DeviceReducerOptions& options) {
   const ReducerOptions rules = rules_of(control, options, State::kOwner);
   const bool may_move = internal::check_parameters(control, parameters, rules, {State::kOwner});
-  auto own = control.split(0, control.rank());
+  std::optional<Communicator> own;
+  State::Peers peers{communicator, control};  // Who has its part goes on, and waits in the other group.
+  internal::telling_peers(peers, State::kOwner, [&] { own = control.split(0, control.rank()); });
   internal::telling_peers(communicator, State::kOwner, [&] {
     const DeviceScope scope(internal::device_backend_or_throw(), communicator.device());
     scope.status().throw_if_error();

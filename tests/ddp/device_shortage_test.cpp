@@ -6,6 +6,7 @@
 
 #include "tests/ddp/forked_twins.hpp"
 #include "tests/ddp/shortage.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace lockstep {
 namespace {
@@ -53,6 +54,22 @@ class DeviceNumbers {
 void expect_tells(const Error& error, const std::string& text) {
   EXPECT_EQ(error.culprit(), kLacking) << error.what();
   EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+}
+
+/// Others that have the group already would wait in that of the devices.
+TEST(DeviceShortage, OfAGroupOfItsOwnEndsThatOfTheDevicesToo) {
+  on_forked_ranks(2, [](Communicator& host) {
+    DeviceCommunicator device(host, 0);
+    auto* const value = static_cast<float*>(allocate_device(sizeof(float), 0));
+    const Parameter number{"number", DataType::f32, {}, value, nullptr};
+    expect_tells(thrown_by([&] {
+                   const testing::NoDescriptors none(host.rank() == kLacking);
+                   const DeviceReducer reducer(host, device, {&number, 1});
+                 }),
+                 "rank 1");
+    EXPECT_TRUE(testing::eventually([&] { return device.state() != ErrorCode::ok; }));
+    free_device(value);
+  });
 }
 
 TEST(DeviceShortage, OfMemoryInWaitFailsTheStepOnAllRanks) {
