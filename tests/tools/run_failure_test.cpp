@@ -170,6 +170,26 @@ TEST(Run, AParentThatIgnoresTheEndsOfChildrenIsNoMatter) {
   EXPECT_EQ(outcome_of(std::move(process)).code, 3);
 }
 
+// They were taken, and did nothing; --dry-run made the folder of --output-dir.
+TEST(Run, OptionsThatWouldMeanNothingAreRefused) {
+  const auto error_of = [](std::vector<std::string> options) {
+    for (const char* const usual : {"-n", "1", "true"}) options.emplace_back(usual);
+    const Outcome outcome = run(options);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.output, "");
+    return outcome.error.substr(0, outcome.error.find('\n'));
+  };
+  const std::string leave = ": leave one of them out";
+  EXPECT_EQ(error_of({"--quiet", "--only-rank", "0"}),
+            "--only-rank: it means nothing beside --quiet" + leave);
+  EXPECT_EQ(error_of({"--dry-run", "--output-dir", "/nonexistent"}),
+            "--output-dir: it means nothing beside --dry-run" + leave);
+  EXPECT_EQ(error_of({"--dry-run", "-q"}), "--quiet: it means nothing beside --dry-run" + leave);
+  EXPECT_EQ(error_of({"--variables"}), "--ranks: it means nothing beside --variables" + leave);
+  EXPECT_NE(run({"--variables", "true"}).error.find("it runs nothing: leave it out, or the program"),
+            std::string::npos);
+}
+
 TEST(Run, WrongUseIsExplained) {
   EXPECT_NE(run({"true"}).error.find("-n RANKS is required"), std::string::npos);
   EXPECT_NE(run({"-n", "2"}).error.find("PROGRAM is required"), std::string::npos);

@@ -1,6 +1,7 @@
 #include "tools/run/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <initializer_list>
 
 #include "lib/base/parse.hpp"
 #include "lib/bootstrap/limits.hpp"
@@ -22,6 +23,14 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep-run -n 4 ./train --epochs 10\n"
     "  lockstep-run -n 4 --only-rank 0 --output-dir logs python3 train.py";
+
+/// What would be taken and have no effect.
+void refuse_beside(const CLI::App& app, const std::string& one, std::initializer_list<std::string> others) {
+  for (const std::string& other : others) {
+    if (app.count(one) > 0 && app.count(other) > 0)
+      throw CLI::ValidationError(other, "it means nothing beside " + one + ": leave one of them out");
+  }
+}
 
 }  // namespace
 
@@ -49,8 +58,14 @@ std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
   app.add_flag("--variables", options.variables, "Print every LOCKSTEP_ variable");
   try {
     app.parse(argc, argv);
-    if (options.variables) return std::nullopt;
     options.command = app.remaining();
+    refuse_beside(app, "--quiet", {"--only-rank"});
+    refuse_beside(app, "--dry-run", {"--grace", "--output-dir", "--only-rank", "--quiet"});
+    refuse_beside(app, "--variables",
+                  {"--ranks", "--grace", "--output-dir", "--only-rank", "--quiet", "--dry-run"});
+    if (options.variables && !options.command.empty())
+      throw CLI::ValidationError("--variables", "it runs nothing: leave it out, or the program");
+    if (options.variables) return std::nullopt;
     if (!options.command.empty() && options.command.front() == "--")
       options.command.erase(options.command.begin());
     if (options.ranks == 0) throw CLI::RequiredError("-n RANKS");
