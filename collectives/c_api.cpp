@@ -4,6 +4,9 @@
 #include <chrono>
 #include <new>
 
+#include "collectives/communicator_core.hpp"
+#include "collectives/forked_child.hpp"
+
 using lockstep::Communicator;
 using lockstep::internal::guarded;
 using lockstep::internal::hand_out;
@@ -146,10 +149,12 @@ const char* lockstep_describe(lockstep_comm_t comm) {
   return error == LOCKSTEP_OK ? t_description.c_str() : nullptr;
 }
 lockstep_error_t lockstep_state(lockstep_comm_t comm) {
-  lockstep_error_t state = LOCKSTEP_OK;
-  const lockstep_error_t error =
-      guarded([&] { state = static_cast<lockstep_error_t>(required(comm, "comm").communicator.state()); });
-  return error != LOCKSTEP_OK ? error : state;
+  return guarded([&] {
+    const Communicator& communicator = required(comm, "comm").communicator;
+    lockstep::internal::refuse_in_forked_child();
+    if (communicator.state() != lockstep::ErrorCode::ok)
+      communicator.core().engine().reason().throw_if_error();
+  });
 }
 
 // ---- batches ----

@@ -153,7 +153,7 @@ LOCKSTEP_C_API int lockstep_rank(lockstep_comm_t comm); /* -1 for a NULL handle 
 LOCKSTEP_C_API int lockstep_size(lockstep_comm_t comm); /* -1 for a NULL handle */
 /* "rank 3 of 8 on host-2, ..."; valid until this thread's next call of it. NULL where it fails. */
 LOCKSTEP_C_API const char* lockstep_describe(lockstep_comm_t comm);
-/* LOCKSTEP_OK while usable. */
+/* LOCKSTEP_OK while usable; else why it ended, which lockstep_last_error() says in words. */
 LOCKSTEP_C_API lockstep_error_t lockstep_state(lockstep_comm_t comm);
 
 /* Collectives. */

@@ -108,7 +108,9 @@ TEST_P(CApiFailures, AnAbortEndsEverythingEverywhere) {
     EXPECT_EQ(done, 1);
     EXPECT_TRUE(fails(lockstep_work_wait_for(pending, 0, &done), LOCKSTEP_ABORTED, "aborted: enough", 2));
     lockstep_work_free(pending);
-    EXPECT_EQ(lockstep_state(comm), LOCKSTEP_ABORTED);
+    EXPECT_TRUE(fails(lockstep_state(nullptr), LOCKSTEP_INVALID_ARGUMENT, "comm"));
+    EXPECT_TRUE(
+        fails(lockstep_state(comm), LOCKSTEP_ABORTED, "aborted: enough", 2));  // Not of the call before.
     EXPECT_TRUE(fails(lockstep_barrier(comm, nullptr, nullptr), LOCKSTEP_ABORTED, "aborted: enough", 2));
     ok(lockstep_abort(comm, "once more"));
     EXPECT_TRUE(fails(lockstep_barrier(comm, nullptr, nullptr), LOCKSTEP_ABORTED, "aborted: enough", 2));
