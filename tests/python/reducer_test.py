@@ -175,8 +175,8 @@ class Steps(unittest.TestCase):
 
 class Failures(unittest.TestCase):
     def test_what_one_rank_gives_wrongly_all_are_told(self):
-        for wrong, reason in (([1.0], "must be a dict"), ({"weight": "text"}, "no array and has no buffer"),
-                              ({"weight": b"1234"}, "read only")):
+        for wrong, reason in (([1.0], "must be a dict"), ({"weight": "text"}, "parameter 'weight': .* no array and has no buffer"),
+                              ({"weight": b"1234"}, "parameter 'weight': .* read only")):
             def function(ranks, wrong=wrong):
                 lockstep.Reducer(ranks, wrong if ranks.rank == 0 else parameters())
             first, second = in_threads(function)
@@ -193,6 +193,9 @@ class Failures(unittest.TestCase):
         ranks, = lockstep.Communicator.local_group(1)
         with self.assertRaisesRegex(TypeError, "gradients are list, and must be a dict"):
             lockstep.Reducer(ranks, values, list(values.values()))
+        ranks, = lockstep.Communicator.local_group(1)
+        with self.assertRaisesRegex(ValueError, "the gradient of 'bias': float is no array"):
+            lockstep.Reducer(ranks, values, {"weight": values["weight"], "bias": 1.0})
         ranks, = lockstep.Communicator.local_group(1)
         with self.assertRaisesRegex(ValueError, "'bias' differs"):
             lockstep.Reducer(ranks, values, {"weight": values["weight"], "bias": array("d", [0.0])})

@@ -22,8 +22,11 @@ ANY_TAG = -1
 
 
 @functools.lru_cache  # the same few again and again, and a struct of ctypes costs as much as a small call
-def _options(timeout=None, priority=0, algorithm=None, scale=1.0):
+def _options(timeout=None, priority=0, algorithm=None, scale=1.0, **unknown):
     """Options of one call. timeout: seconds from its start, 0 = none, None = LOCKSTEP_TIMEOUT; the others as CallOptions says."""
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {next(iter(unknown))!r}: the options of a call are timeout, priority, "
+                        "algorithm, scale")
     limit = -1 if timeout is None else milliseconds(timeout)
     return Options(limit, whole_number(priority, "priority"), text(algorithm, "algorithm"),
                    real_number(scale, "scale"))

@@ -161,14 +161,25 @@ def _shape(array):
     return tuple(array.shape if hasattr(array, "dtype") else memoryview(array).shape)
 
 
+def _buffers(what, arrays):
+    """By name; the error is of the one that cannot be used."""
+    buffers = {}
+    for name, array in arrays.items():
+        try:
+            buffers[name] = Buffer.of(array, writable=True)
+        except ValueError as problem:
+            raise ValueError(f"{what} {name!r}: {problem}") from None
+    return buffers
+
+
 def _described(parameters, gradients):
     """The values' buffers by name, those of the gradients that the caller keeps, and both as C knows them."""
     if not hasattr(parameters, "items"):
         raise TypeError(f"parameters are {type(parameters).__name__}, and must be a dict of arrays by their names")
     if gradients is not None and not hasattr(gradients, "items"):
         raise TypeError(f"gradients are {type(gradients).__name__}, and must be a dict of arrays by the names of the parameters")
-    values = {name: Buffer.of(array, writable=True) for name, array in parameters.items()}
-    own = None if gradients is None else {name: Buffer.of(array, writable=True) for name, array in gradients.items()}
+    values = _buffers("parameter", parameters)
+    own = None if gradients is None else _buffers("the gradient of", gradients)
     if own is not None and set(own) != set(values):
         raise ValueError(f"gradients are those of {', '.join(own)}, and must be those of {', '.join(values)}")
     described = (Parameter * len(values))()
