@@ -30,8 +30,14 @@ die() {
   exit 1
 }
 
-# need_number OPTION VALUE: dies unless the value is a whole number above 0.
+# need_value WHAT OPTION [VALUE...]: dies where the value is missing or empty.
+need_value() {
+  [[ -n ${3:-} ]] || die "$2 needs $1"
+}
+
+# need_number OPTION [VALUE...]: dies unless the value is a whole number above 0.
 need_number() {
+  need_value "a whole number above 0" "$@"
   [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 needs a whole number above 0, not \"$2\""
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# unheeded_options_test.sh ROOT: an option of the tools that would have no effect, in the mode or beside the others that were given, is
-# refused before anything is installed, built or measured.
+# wrong_options_test.sh ROOT: what is wrong with a command line of the tools is said in words before anything is installed, built or
+# measured; also where an option would have no effect, in the mode or beside the others that were given.
 set -euo pipefail
 tools=$1/tools
 folder=$(mktemp -d)
@@ -12,7 +12,7 @@ refused() {
     echo "not refused: ${*:2}"
     exit 1
   fi
-  grep -qF -- "$1" "$folder/err" && [[ ! -s $folder/out ]] && return
+  grep -q -- "$1" "$folder/err" && [[ ! -s $folder/out ]] && return
   echo "badly refused: ${*:2}"
   cat "$folder/out" "$folder/err"
   exit 1
@@ -25,6 +25,12 @@ refused "--release means nothing without a mode: leave it out; it goes with --to
 refused "--filter means nothing with --soak: leave it out; it goes with no mode, --debug, " "$test" --soak --filter random
 refused "--jobs means nothing with --format-check" "$test" --format-check --jobs 2
 refused "--asan and --tsan are two modes, and a run has one" "$test" --asan --tsan
+
+refused '^test: --filter is given "(", which is no regular expression' "$test" --filter '('
+refused "^test: --filter needs a regular expression" "$test" --filter
+refused "^test: --release needs a name" "$test" --torch --release
+refused "^test: --runs needs a whole number above 0, not \"0\"" "$test" --fuzz --runs 0
+refused "^demo: --jobs needs a whole number above 0$" "$tools/demo" --jobs
 
 for option in "--ranks 2" "--sizes 8" "--ops barrier" --tcp --quick "--rounds 2" "--peers none" "--jobs 2" "--bin $folder"; do
   # shellcheck disable=SC2086  # an option and its value
@@ -42,7 +48,7 @@ for option in "--device host" "--kit $folder" "--out $folder" "--ranks 2" "--job
   # shellcheck disable=SC2086
   refused "${option%% *} means nothing beside --pack" "$tools/gpu-check" --pack "$folder/kit" $option
 done
-refused "there are no programs of nccl-tests (*_perf) in $folder" "$tools/gpu-check" --pack "$folder/kit" --nccl-tests "$folder"
+refused "there are no programs of nccl-tests (\*_perf) in $folder" "$tools/gpu-check" --pack "$folder/kit" --nccl-tests "$folder"
 touch "$folder/all_reduce_perf"
 refused "--nccl-tests is what --pack carries along" "$tools/gpu-check" --nccl-tests "$folder"
 refused "--nccl is measured on a GPU" "$tools/gpu-check" --device host --nccl libnccl.so.2
