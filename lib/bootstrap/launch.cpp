@@ -251,7 +251,7 @@ Result<Launch> resolve_launch(const InitOptions& options, const Environment& env
   if (launch.world_size == 1) return launch;
   auto rendezvous = find_rendezvous(options, claim, environment, launch.job_id, process);
   if (!rendezvous.ok()) return rendezvous.status();
-  launch.rendezvous = std::move(*rendezvous);
+  launch.rendezvous = launch.given = std::move(*rendezvous);
   launch.named_by_parent =
       claim && launch.job_id.empty() && launch.rendezvous == parent_rendezvous(*claim, process);
   if (launch.rendezvous.starts_with(kServedScheme)) {

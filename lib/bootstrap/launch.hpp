@@ -42,6 +42,7 @@ struct Launch {
   std::string source;      ///< "torchrun", "explicit arguments", "single process" ...
   std::string rendezvous;  ///< tcp://host:port (served:// becomes that), file:///path, memory://name or
                            ///< local://name. Empty for a single process.
+  std::string given;       ///< The same as it was written, for messages.
   /// Who listens at the rendezvous already: "the launcher". Empty where rank 0 has to.
   std::string served_by;
   bool is_served() const { return !served_by.empty(); }

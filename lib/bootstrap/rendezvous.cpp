@@ -157,11 +157,12 @@ Result<std::unique_ptr<StoreServer>> start_server(StoreServerOptions options, bo
 Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where, const std::string& secret,
                                  std::uint64_t group, const Deadline& deadline, Env& env) {
   auto at = parse_host_port(where);
-  if (!at.ok()) return at.status().with_context("rendezvous " + launch.rendezvous);
+  if (!at.ok()) return at.status().with_context("rendezvous " + launch.given);
   if (at->port == 0) {  // Rank 0 alone would know which one it took.
-    return Status(ErrorCode::configuration,
-                  "rendezvous " + launch.rendezvous +
-                      " has port 0, at which nobody is found: name a free port of rank 0's host");
+    return Status(ErrorCode::configuration, "rendezvous " + launch.given +
+                                                " has port 0, at which nobody is found: " +
+                                                (launch.is_served() ? "take the address() of its Rendezvous"
+                                                                    : "name a free port of rank 0's host"));
   }
   LOCKSTEP_RETURN_IF_ERROR(check_security(*at, secret));
   Meeting meeting;
@@ -224,7 +225,7 @@ Result<Meeting> open_meeting(const Launch& launch, const std::string& secret, st
   }
   if (const auto where = after(launch.rendezvous, "tcp://"))
     return open_tcp_meeting(launch, *where, secret, group, deadline, env);
-  return Status(ErrorCode::configuration, "\"" + launch.rendezvous +
+  return Status(ErrorCode::configuration, "\"" + launch.given +
                                               "\" is not a rendezvous; write tcp://host:port, file:///path, "
                                               "local://name, memory://name or served://host:port");
 }

@@ -139,6 +139,20 @@ TEST_P(TcpSessionTest, APortThatNobodyFindsIsRefused) {
   EXPECT_EQ(start(environment(0, 2)).read_line(),
             "error 10 culprit -1: rendezvous tcp://127.0.0.1:0 has port 0, at which nobody is found: name a "
             "free port of rank 0's host");
+  rendezvous_ = "served://127.0.0.1:0";
+  EXPECT_EQ(start(environment(0, 2)).read_line(),
+            "error 10 culprit -1: rendezvous served://127.0.0.1:0 has port 0, at which nobody is found: take "
+            "the address() of its Rendezvous");
+}
+
+TEST_P(TcpSessionTest, APlaceThatIsNoneIsNamedAsItWasWritten) {
+  rendezvous_ = "served://somewhere";
+  EXPECT_EQ(start(environment(0, 2)).read_line(),
+            "error 10 culprit -1: rendezvous served://somewhere: \"somewhere\" is not an address: write "
+            "host:port, or [address]:port for IPv6");
+  rendezvous_ = "served://";
+  EXPECT_EQ(start(environment(0, 2)).read_line().substr(0, 54),
+            "error 10 culprit -1: \"served://\" is not a rendezvous; ");
 }
 
 TEST_P(TcpSessionTest, LaunchersServerIsUsedAndItsEvidenceIsHeard) {
