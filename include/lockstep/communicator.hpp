@@ -93,10 +93,10 @@ struct RecvStatus {
 class Plan;
 class Batch;
 
-/// A group of ranks. Movable, not copyable. Destruction is local and waits for no rank: collectives under way
-/// end as by abort(), here and on the peers. Call finalize() for an orderly end. A child forked while one
-/// lives (a data loader) may drop its copy, and the parent goes on; any other call there throws
-/// ErrorCode::not_supported.
+/// A group of ranks. Movable, not copyable; what was moved from may be assigned to or destroyed, and nothing
+/// else. Destruction is local and waits for no rank: collectives under way end as by abort(), here and on the
+/// peers. Call finalize() for an orderly end. A child forked while one lives (a data loader) may drop its
+/// copy, and the parent goes on; any other call there throws ErrorCode::not_supported.
 class LOCKSTEP_API Communicator {
  public:
   /// Joins the group that `options` and the environment describe. Blocks until all ranks are there (or throws
