@@ -139,10 +139,10 @@ Result<std::string> to_json(const Manifest& manifest) {
 
 Result<Manifest> parse_manifest(std::string_view text) try {
   const Json json = Json::parse(text);
-  if (json.value("format", "") != kFormat) return bad("is not that of a lockstep checkpoint");
+  if (json.value("format", "") != kFormat) return bad("is not that of a lockstep checkpoint; check the path");
   if (const std::uint64_t version = number(json, "version"); version != kVersion) {
     return bad("has version " + std::to_string(version) + ", and this library reads version " +
-               std::to_string(kVersion));
+               std::to_string(kVersion) + "; use the lockstep that saved it");
   }
   Manifest manifest;
   manifest.generation = number(json, "generation");

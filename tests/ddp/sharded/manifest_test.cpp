@@ -51,8 +51,9 @@ TEST(Manifest, WhatIsWrongIsNamed) {
     const char *from, *to, *complaint;
   };
   for (const Case& c :
-       {Case{"lockstep checkpoint", "other", "is not that of a lockstep checkpoint"},
-        {"\"version\": 1", "\"version\": 2", "has version 2, and this library reads version 1"},
+       {Case{"lockstep checkpoint", "other", "is not that of a lockstep checkpoint; check the path"},
+        {"\"version\": 1", "\"version\": 2",
+         "has version 2, and this library reads version 1; use the lockstep that saved it"},
         {"g3-rank0of2.bin", "../../etc/passwd", "is no name of a data file"},
         {"g3-rank0of2.bin", "/g3-rank0of2.bin", "is no name of a data file"},
         {"\"first\": 0", "\"first\": 18446744073709551615", "lies outside of it"},
