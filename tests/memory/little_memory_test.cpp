@@ -10,26 +10,34 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/control_group.hpp"
 #include "lib/memory/mapping.hpp"
 #include "lockstep/error.hpp"
 #include "lockstep/memory.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep::internal {
 namespace {
 
-/// Moves this process to a control group of its own with so much memory. False where it may not.
-bool limit_memory(const std::string& bytes) {
+constexpr std::size_t kLimit = 64 << 20;
+
+/// Moves this process to a control group of its own with so much memory, swap included. False where it may
+/// not.
+bool limit_memory() {
   const std::string group = "/sys/fs/cgroup/memory/lockstep-test-" + std::to_string(getpid());
-  return mkdir(group.c_str(), 0755) == 0 &&
-         (std::ofstream(group + "/memory.limit_in_bytes") << bytes).flush() &&
-         (std::ofstream(group + "/cgroup.procs") << getpid()).flush();
+  const auto write = [&](const char* file, auto value) {
+    return static_cast<bool>((std::ofstream(group + file) << value).flush());
+  };
+  if (mkdir(group.c_str(), 0755) != 0 || !write("/memory.limit_in_bytes", kLimit)) return false;
+  write("/memory.memsw.limit_in_bytes", kLimit);  // Where swap is counted.
+  return write("/cgroup.procs", getpid()) && memory_room()->limit == kLimit;
 }
 
-/// Of a control group of 64 MiB: else the kernel's SIGKILL ends it, once so many pages have been touched.
+/// In a control group of 64 MiB: whatever touches more than that is ended by the kernel's SIGKILL.
 void run_in_little_memory(const std::function<void()>& body) {
   const std::vector<pid_t> child = testing::start_forked(1, [&](int) {
-    if (!limit_memory("67108864")) GTEST_SKIP() << "no version 1 of control groups to be changed here";
+    if (!limit_memory()) GTEST_SKIP() << "no version 1 of control groups to be changed here";
     body();
   });
   EXPECT_EQ(testing::wait_for(child.front()), 0);
@@ -48,6 +56,7 @@ TEST(LittleMemory, IsRefused) {
 
 // Where each alone is within it. What was freed, and is kept for the same size, makes room for another one.
 TEST(LittleMemory, IsRefusedBesideWhatIsInUse) {
+  if (lockstep::testing::kSanitized) GTEST_SKIP() << "sanitizers have memory of their own";
   run_in_little_memory([] {
     constexpr std::size_t kPart = 24 << 20;
     void* const first = lockstep::allocate(kPart);
