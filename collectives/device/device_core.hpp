@@ -13,7 +13,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "collectives/device/caller_side.hpp"
 #include "collectives/device/device_end.hpp"
