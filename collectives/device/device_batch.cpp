@@ -27,13 +27,13 @@ void DeviceCommunicator::send(const void* buffer, std::size_t count, DataType ty
                               Stream stream, const DeviceCallOptions& options) {
   const DeviceMessage message =
       checked(*core_, true, const_cast<void*>(buffer), count, type, destination, stream);
-  core_->start({message}, options).throw_if_error();
+  core_->caller().start({message}, options).throw_if_error();
 }
 
 void DeviceCommunicator::recv(void* buffer, std::size_t count, DataType type, int source, Stream stream,
                               const DeviceCallOptions& options) {
   const DeviceMessage message = checked(*core_, false, buffer, count, type, source, stream);
-  core_->start({message}, options).throw_if_error();
+  core_->caller().start({message}, options).throw_if_error();
 }
 
 struct DeviceBatch::State {
@@ -62,7 +62,7 @@ void DeviceBatch::recv(void* buffer, std::size_t count, DataType type, int sourc
 void DeviceBatch::submit(const DeviceCallOptions& options) {
   internal::refuse_in_forked_child();
   std::vector<DeviceMessage> messages = std::exchange(state_->messages, {});
-  state_->core->start(std::move(messages), options).throw_if_error();
+  state_->core->caller().start(std::move(messages), options).throw_if_error();
 }
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ using Counts = std::span<const std::size_t>;
 static void enqueue(DeviceCore& core, CallBuilder call, Stream stream, const DeviceCallOptions& options,
                     const void* copy_from = nullptr) {
   internal::refuse_in_forked_child();
-  core.start(std::move(call), stream, options, copy_from).throw_if_error();
+  core.caller().start(std::move(call), stream, options, copy_from).throw_if_error();
 }
 
 static void enqueue(DeviceCore& core, const CallFacts& facts, const void* input, void* output, Stream stream,

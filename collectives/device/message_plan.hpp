@@ -13,6 +13,9 @@ namespace lockstep::internal {
 /// Where a block lies in a member's buffer is known to that member alone: such a collective passes as
 /// messages.
 bool passes_as_messages(Collective collective);
+inline bool is_of_messages(const DeviceTask& task) {
+  return !task.call || passes_as_messages(task.call->call().facts.collective);
+}
 
 /// scatter_v, gather_v, all_to_all_v: a message for every block, also those that are empty, without streams.
 std::vector<DeviceMessage> messages_of(const Call& call, int self, int world);

@@ -132,8 +132,8 @@ void StreamGate::release(std::uint32_t ticket) {
   std::atomic_ref(*word_).store(ticket, std::memory_order_release);
 }
 
-bool StreamGate::has_released(std::uint32_t ticket) const {
-  return std::atomic_ref(*word_).load(std::memory_order_acquire) == ticket;
+bool StreamGate::has_released_all() const {
+  return std::atomic_ref(*word_).load(std::memory_order_acquire) == given_;
 }
 
 }  // namespace lockstep::internal

@@ -26,11 +26,15 @@ class StreamGate {
   /// What another stream writes arrives later than this where processes take turns on the device.
   static constexpr Nanos kShortProbe = 200'000'000;
   static constexpr Nanos kLongProbe = 2'000'000'000;
+  /// Tickets are released in the order in which they are given.
+  std::uint32_t next_ticket() { return ++given_; }
   /// What is enqueued to `stream` from here on runs after `ticket` is released. Its device is selected.
   Status hold(DeviceStream stream, std::uint32_t ticket);
   /// And all tickets before it.
   void release(std::uint32_t ticket);
-  bool has_released(std::uint32_t ticket) const;
+  /// Once none is given any more.
+  void release_all() { release(given_); }
+  bool has_released_all() const;
 
  private:
   /// `held` waits until the probe is over, or the limit.
@@ -42,6 +46,7 @@ class StreamGate {
   Backend& backend_;
   const int device_;
   std::uint32_t* const word_;  ///< And a second one, for the probe.
+  std::uint32_t given_ = 0;    ///< Tickets.
   /// By stream_number(): recorded after the stream's last wait.
   std::map<std::uint64_t, DeviceEvent> passed_;
 };

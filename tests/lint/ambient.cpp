@@ -22,9 +22,9 @@ const std::vector<Rule>& rules() {
       // a probe of it.
       {{"sleep_for"},
        {"lib/base/env.", "lib/bootstrap/", "lib/device/host/host_kernels.cpp",
-        "collectives/device/device_run.cpp", "collectives/device/device_stream.cpp",
-        "collectives/device/patience.cpp", "collectives/device/stream_gate.cpp",
-        "collectives/device/write_guard.cpp"},
+        "collectives/device/device_end.cpp", "collectives/device/patience.cpp",
+        "collectives/device/stream_gate.cpp", "collectives/device/stream_watch.cpp",
+        "collectives/device/worker_side.cpp", "collectives/device/write_guard.cpp"},
        "ask Env::wake_at to be stepped again"},
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},

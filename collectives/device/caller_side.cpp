@@ -1,14 +1,19 @@
-// From a call to a task of the worker, with the caller's streams waiting for it.
+#include "collectives/device/caller_side.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "collectives/device/buffer_check.hpp"
-#include "collectives/device/device_core.hpp"
 #include "collectives/device/message_plan.hpp"
 #include "collectives/device/shared_streams.hpp"
 
 namespace lockstep::internal {
 namespace {
+
+bool are_several_here(const std::vector<Member>& members) {
+  const auto here = [](const Member& one) { return one.process == process_token(); };
+  return std::count_if(members.begin(), members.end(), here) > 1;
+}
 
 bool waits_for_all(const Call& call) {
   switch (call.facts.collective) {
@@ -32,7 +37,13 @@ bool overlap(const void* one, const void* other, std::uint64_t bytes) {
 
 }  // namespace
 
-Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOptions& options,
+CallerSide::CallerSide(DeviceParts& parts, DeviceEnd& end, DeviceWorker& worker)
+    : parts_(parts),
+      end_(end),
+      worker_(worker),
+      has_ranks_beside_(are_several_here(groups_.control->engine().group().members)) {}
+
+Status CallerSide::start(CallBuilder builder, Stream stream, const DeviceCallOptions& options,
                          const void* copy_from) {
   const DeviceScope scope(backend_, device_);
   auto task = std::make_shared<DeviceTask>();
@@ -58,10 +69,10 @@ Status DeviceCore::start(CallBuilder builder, Stream stream, const DeviceCallOpt
   return enqueue(task, {&stream, 1});
 }
 
-Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
+Status CallerSide::start(std::vector<DeviceMessage> messages, const DeviceCallOptions& options) {
   const DeviceScope scope(backend_, device_);
   LOCKSTEP_RETURN_IF_ERROR(scope.status());
-  LOCKSTEP_RETURN_IF_ERROR(check_messages(backend_, device_, control_->rank(), messages));
+  LOCKSTEP_RETURN_IF_ERROR(check_messages(backend_, device_, groups_.control->rank(), messages));
   auto task = std::make_shared<DeviceTask>();
   task->timeout = timeout_of(options);
   std::vector<DeviceStream> streams;
@@ -73,32 +84,33 @@ Status DeviceCore::start(std::vector<DeviceMessage> messages, const DeviceCallOp
   return enqueue(task, streams);
 }
 
-Status DeviceCore::enqueue(const std::shared_ptr<DeviceTask>& task, std::span<const DeviceStream> streams) {
-  const std::lock_guard lock(start_mutex_);
-  if (Status status = failure(); !status.ok()) return status;
-  if (finalized_) return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
-  if (engine().state() != ErrorCode::ok || control_->engine().state() != ErrorCode::ok) return known_state();
-  const auto captured = is_any_captured(streams);
-  const bool can_be_captured = runs_on_stream(*task) && capturer_ != nullptr && !is_carried(*task);
-  if (captured.ok() && captured.value() && !can_be_captured) return refuse_capture(*task);
+Status CallerSide::enqueue(const std::shared_ptr<DeviceTask>& task, Streams streams) {
+  const std::lock_guard lock(order_mutex_);
+  if (Status status = end_.failure(); !status.ok()) return status;
+  if (end_.is_finished())
+    return Status(ErrorCode::aborted, "lockstep: the communicator was finalized on this rank");
+  if (groups_.engine().state() != ErrorCode::ok || groups_.control->engine().state() != ErrorCode::ok)
+    return end_.known_state();
+  const auto captured = streams_.is_any_captured(streams);
+  if (captured.ok() && captured.value() && !streams_.can_be_captured(*task))
+    return streams_.refuse_capture(*task);
   Status refusal = find_refusal(*task, captured, streams);
   if (!refusal.ok()) return push_refused(task, std::move(refusal));
-  if (!runs_on_stream(*task)) {
-    refusal = hold(*task, streams);
+  if (!streams_.run(*task)) {
+    refusal = streams_.hold(*task, streams);
   } else {
-    if (!task->call && carrier_ != nullptr)
-      LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, control_->rank()));
-    refusal = start_on_stream(task, streams, captured.value());
+    if (!task->call && parts_.carrier != nullptr)
+      LOCKSTEP_RETURN_IF_ERROR(fit_one_kernel(task->messages, groups_.control->rank()));
+    refusal = captured.value() ? streams_.record_in_graph(*task, streams) : streams_.start(task, streams);
     if (task->watched != nullptr || task->recorded) return refusal;
   }
   if (!refusal.ok()) return push_refused(task, std::move(refusal));
-  worker_->push(task);
+  worker_.push(task);
   return {};
 }
 
 /// What is wrong with it, before anything of it is in a stream. Counts the calls.
-Status DeviceCore::find_refusal(DeviceTask& task, const Result<bool>& captured,
-                                std::span<const DeviceStream> streams) {
+Status CallerSide::find_refusal(DeviceTask& task, const Result<bool>& captured, Streams streams) {
   if (!task.call) return captured.status();
   ++calls_;
   const Call& call = task.call->build();
@@ -108,11 +120,11 @@ Status DeviceCore::find_refusal(DeviceTask& task, const Result<bool>& captured,
 }
 
 /// Of the calls in which no rank can go on before all have come.
-Status DeviceCore::check_stream(const Call& call, DeviceStream stream) {
+Status CallerSide::check_stream(const Call& call, DeviceStream stream) {
   if (!waits_for_all(call) || !has_ranks_beside_) return {};
   const auto number = backend_.stream_number(stream);
   if (!number.ok()) return number.status();
-  const EngineGroup& group = control_->engine().group();
+  const EngineGroup& group = groups_.control->engine().group();
   const int other =
       SharedStreams::instance().enter({group.id, group.rank}, {device_, number.value()}, calls_);
   if (other < 0) return {};
@@ -124,62 +136,18 @@ Status DeviceCore::check_stream(const Call& call, DeviceStream stream) {
 }
 
 /// A call keeps its place in the order, and the peers are told; and of messages that hold a stream already.
-Status DeviceCore::push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal) {
+Status CallerSide::push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal) {
   if (task->call) {
     task->call->refuse(refusal.code(), refusal.message());
     refusal = refusal.with_context("lockstep: " + internal::describe(task->call->build().facts));
   } else if (task->ticket == 0) {
-    events_.give_back(task->ready);
+    parts_.events.give_back(task->ready);
     return refusal;
   } else {
     task->refusal = refusal;
   }
-  worker_->push(task);
+  worker_.push(task);
   return refusal;
-}
-
-/// Notes where the streams are, and makes them wait for the task's end.
-Status DeviceCore::hold(DeviceTask& task, std::span<const DeviceStream> streams) {
-  if (!streams.empty()) LOCKSTEP_RETURN_IF_ERROR(gate_fault_);
-  for (const DeviceStream stream : streams) {
-    if (runner_ != nullptr) LOCKSTEP_RETURN_IF_ERROR(order_.follow(stream));
-    auto event = event_of(task);
-    if (!event.ok()) return event.status();
-    LOCKSTEP_RETURN_IF_ERROR(backend_.record(*event, stream));
-  }
-  task.ticket = ++issued_;  // From here on the task has to be run, or nobody would release the streams.
-  held_.hold();
-  for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(gate_->hold(stream, task.ticket));
-  return streams.empty() || runner_ == nullptr ? Status() : order_.note(streams.back());
-}
-
-Result<bool> DeviceCore::is_any_captured(std::span<const DeviceStream> streams) {
-  for (const DeviceStream stream : streams) {
-    auto capturing = backend_.capturing(stream);
-    if (!capturing.ok() || capturing.value()) return capturing;
-  }
-  return false;
-}
-
-/// What the thread does, and the words that streams wait for, are of this one call. Peers hear nothing: they
-/// capture too, and no rank has made a call.
-Status DeviceCore::refuse_capture(const DeviceTask& task) {
-  const bool never = across_ != nullptr || (runs_on_stream(task) && is_carried(task));
-  const Status status(
-      ErrorCode::not_supported,
-      never ? std::string("the stream is being captured in a graph, which cannot have calls "
-                          "between hosts, nor messages of more than 32 ranks: make them outside")
-            : "the stream is being captured in a graph, which mode " + std::string(name_of(decision_.mode)) +
-                  " cannot replay for this operation: capture collectives in mode device_sync");
-  if (!task.call) return status;
-  return status.with_context("lockstep: " + internal::describe(task.call->call().facts));
-}
-
-/// The task's, until it ended.
-Result<DeviceEvent> DeviceCore::event_of(DeviceTask& task) {
-  auto event = events_.take();
-  if (event.ok()) task.ready.push_back(*event);
-  return event;
 }
 
 }  // namespace lockstep::internal
