@@ -72,4 +72,8 @@ Program all_gather_registered(const Shape& shape);      ///< all_gather, all_gat
 Program reduce_scatter_registered(const Shape& shape);  ///< reduce_scatter, reduce_scatter_v
 Program all_to_all_registered(const Shape& shape);
 
+// In a domain, on memory that is only read; broadcast, scatter and all_to_all do no more when registered.
+Program gather_pulled(const Shape& shape);
+Program all_gather_pulled(const Shape& shape);  ///< all_gather, all_gather_v
+
 }  // namespace lockstep::internal

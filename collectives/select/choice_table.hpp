@@ -41,7 +41,7 @@ class ChoiceTable : public std::enable_shared_from_this<ChoiceTable> {
     std::array<double, kSizeClasses> best{};  ///< Seconds of the first; 0 where there is none.
   };
   struct Place {
-    std::array<std::unique_ptr<const Row>, 3> rows;  ///< By medium.
+    std::array<std::unique_ptr<const Row>, kMedia> rows;  ///< By medium.
     int offers_from = -1;                            ///< Size class; -1 = not computed.
   };
   const Row& row(Collective collective, Medium medium);

@@ -90,11 +90,11 @@ class Argument {
     return "earlier awaits cover it";
   }
 
-  /// On registered memory an await guards what comes after it in members' memory; a rank that touches none
+  /// On buffers where they lie an await guards what comes after it in members' memory; a rank that touches none
   /// before it awaits a later phase from all, or from one that awaited all (a root that is only served, ranks
   /// for which another works) does without.
   std::string awaits_later() const {
-    if (step_.kind != StepKind::await || set_.medium != Medium::domain_registered) return {};
+    if (step_.kind != StepKind::await || !reaches_buffers(set_.medium)) return {};
     for (std::size_t i = mutant_.step + 1; i < steps_.size(); ++i) {
       if (steps_[i].kind == StepKind::await && covers_all(steps_[i])) return "a later await comes in time";
       const Uses uses = uses_of(program_, steps_[i]);
@@ -183,7 +183,7 @@ class Argument {
       }
     }
     // After the last phase a member may leave and take its registered memory with it.
-    const bool last = publish.phase == program_.phases && set_.medium == Medium::domain_registered;
+    const bool last = publish.phase == program_.phases && reaches_buffers(set_.medium);
     if (last && (touches_members(mine.reads) || touches_members(mine.writes))) return {};
     return "nobody touches that memory between this phase and the next";
   }
