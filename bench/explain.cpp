@@ -10,7 +10,6 @@
 #include "bench/programs.hpp"
 #include "bench/sampler.hpp"
 #include "bench/sweep.hpp"
-#include "collectives/engine/pull_trials.hpp"
 #include "collectives/select/predict.hpp"
 
 namespace lockstep::bench {
@@ -99,7 +98,7 @@ void choose_pulled(std::vector<Line>& lines) {
   const auto chosen = std::find_if(lines.begin(), lines.end(), is_chosen);
   const auto pulled = std::find_if(lines.begin(), lines.end(), [](const Line& line) { return line.pulled; });
   if (chosen == lines.end() || pulled == lines.end() || pulled->chosen) return;
-  if (!internal::PullTrial::pays(pulled->measured, chosen->measured)) return;
+  if (!internal::pulling_pays(pulled->measured, chosen->measured)) return;
   chosen->chosen = false;
   pulled->chosen = true;
 }

@@ -26,7 +26,7 @@ class PullTrial {
   /// Whether this rank would have its next call pulled.
   bool vote() {
     const bool is_trial = turn_ < kTrials;
-    return voted_ = !impossible_ && (is_trial ? turn_ >= kTrials / 2 : pays(pulled_, staged_));
+    return voted_ = !impossible_ && (is_trial ? turn_ >= kTrials / 2 : pulling_pays(pulled_, staged_));
   }
   /// Whether the members' offers tell what the call before took.
   bool is_told() const { return !impossible_ && turn_ >= 1 && turn_ <= kTrials; }
@@ -55,9 +55,6 @@ class PullTrial {
     rest_ = std::min(2 * rest_, kLongestRest);
   }
 
-  /// Clearly: the ranks have to hear of each other before they pull, which the trials do not count.
-  static bool pays(double pulled, double staged) { return pulled < staged * 15 / 16; }
-
  private:
   static constexpr int kTrials = 6;  ///< First staged, then pulled.
   /// Calls between the last trial and the next one: at first, and after some more trials.
@@ -69,7 +66,7 @@ class PullTrial {
   bool impossible_ = false;  ///< Some rank cannot read the others' memory.
   Nanos began_ = 0;
   std::uint32_t took_ = 0;                 ///< This rank.
-  std::uint32_t staged_ = 0, pulled_ = 0;  ///< All ranks, the better one of two.
+  std::uint32_t staged_ = 0, pulled_ = 0;  ///< All ranks, the best of three.
 };
 
 /// Of one communicator. Not thread-safe.

@@ -66,6 +66,7 @@ Program all_reduce_fused(const Shape& shape);
 Program all_reduce_alone(const Shape& shape);
 Program reduce_registered(const Shape& shape);
 Program broadcast_registered(const Shape& shape);
+Program broadcast_shared(const Shape& shape);
 Program scatter_registered(const Shape& shape);
 Program gather_registered(const Shape& shape);
 Program all_gather_registered(const Shape& shape);      ///< all_gather, all_gather_v
