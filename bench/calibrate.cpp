@@ -75,23 +75,6 @@ void add_corrections(CostModel& model, const std::vector<Sample>& samples) {
   }
 }
 
-// From the size on from which pulling wins clearly, there and at all larger sizes: two at least, so that no
-// single measurement decides.
-void add_pulls(CostModel& model, Load load, const std::vector<PullSample>& samples) {
-  std::map<Collective, std::vector<std::uint64_t>> won;
-  for (const PullSample& sample : samples) {
-    std::vector<std::uint64_t>& sizes = won[sample.collective];
-    if (sample.pulled < sample.staged * (1 - internal::kSwitchGain)) {
-      sizes.push_back(sample.bytes);
-    } else {
-      sizes.clear();
-    }
-  }
-  for (const auto& [collective, sizes] : won) {
-    if (sizes.size() >= 2) model.pulls[{load, collective}] = sizes.front();
-  }
-}
-
 CostModel measure_machine(int rounds, std::ostream& out) {
   CostModel model = *internal::builtin_model();
   const auto cores = static_cast<int>(internal::allowed_cores().count());
@@ -99,7 +82,6 @@ CostModel measure_machine(int rounds, std::ostream& out) {
   model.fingerprint->cores = cores;  // Those that take part in what follows.
   model.calibrated_ranks = *std::max_element(std::begin(kWorlds), std::end(kWorlds));
   model.corrections.clear();
-  model.pulls.clear();
   set_regimes(model, cores);
   model.spin_microseconds = worthwhile_spin();
   model.non_temporal_bytes = non_temporal_from();
@@ -109,7 +91,6 @@ CostModel measure_machine(int rounds, std::ostream& out) {
     const Load load = ranks > cores ? Load::crowded : Load::spare;
     model.cost(LinkClass::inline_line, load).sync =
         internal::exact_cost(sample_inline({ranks, "shm", cores, rounds}));
-    add_pulls(model, load, sample_pulls({ranks, "shm", cores, rounds}));
     for (const char* transport : {"shm", "tcp"}) {
       out << "# measuring " << ranks << " ranks, " << transport << std::endl;
       const auto more = sample_world({ranks, transport, cores, rounds});
@@ -150,10 +131,6 @@ void print_costs(const CostModel& model, std::ostream& out) {
       }
       out << "\n";
     }
-  }
-  for (const auto& [key, bytes] : model.pulls) {
-    out << "# " << name_of(key.second) << (key.first == Load::crowded ? ", crowded," : "")
-        << " is pulled from private memory from " << bytes << " bytes on\n";
   }
   out << "# stores past the caches from " << model.non_temporal_bytes << " bytes on, spin "
       << model.spin_microseconds << " us, " << model.tcp_sockets << " TCP connections per peer\n";

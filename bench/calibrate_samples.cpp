@@ -59,6 +59,7 @@ const Operation* operation_of(Collective collective) {
 }
 
 bool runs_on(const Algorithm& algorithm, const std::string& transport) {
+  if (algorithm.medium == Medium::domain_pulled) return false;  // Tried by calls themselves.
   return (algorithm.medium == Medium::links) == (transport == "tcp");
 }
 
@@ -166,37 +167,6 @@ double time_of(int ranks, const char* transport, const Candidate& candidate, con
 std::vector<Sample> sample_world(const CalibrationWorld& world) {
   const auto runs = [&](const Algorithm& algorithm) { return runs_on(algorithm, world.transport); };
   return sample(turns_of(ground_of(world.ranks, world.cores, internal::kSegmentBytes), kSizes, runs), world);
-}
-
-std::vector<PullSample> sample_pulls(const CalibrationWorld& world) {
-  constexpr std::uint64_t kLong[] = {128 << 10, 512 << 10, 2 << 20, kMostBytes};
-  std::vector<PullSample> samples;
-  std::vector<Candidate> candidates;
-  for (const Collective collective : {Collective::broadcast, Collective::scatter, Collective::all_to_all}) {
-    const Operation* operation = operation_of(collective);
-    for (const std::uint64_t size : kLong) {
-      const std::uint64_t bytes = operation->count(size, DataType::f32, world.ranks) * size_of(DataType::f32);
-      samples.push_back({collective, bytes, 0, 0});
-      candidates.push_back({operation, "staged/direct", false, size});
-      candidates.push_back({operation, "registered/direct", false, size});
-    }
-  }
-  SharedDoubles results(candidates.size());
-  run_world(world.ranks, world.transport, [&](Communicator& communicator, Board& board) {
-    const bool pulls = ranks_pull(communicator, board);
-    Sampler sampler(communicator, board, kMostBytes);
-    for (std::size_t i = 0; pulls && i < candidates.size(); i += 2) {
-      const auto seconds = sampler.measure(std::span(candidates).subspan(i, 2), kHaste);
-      if (communicator.rank() == 0) results[i] = seconds[0], results[i + 1] = seconds[1];
-    }
-    return 0;
-  });
-  if (results[0] == 0) return {};
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    samples[i].staged = results[2 * i];
-    samples[i].pulled = results[2 * i + 1];
-  }
-  return samples;
 }
 
 double sample_inline(const CalibrationWorld& world) {

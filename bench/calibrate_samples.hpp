@@ -23,16 +23,6 @@ std::vector<internal::Sample> sample_world(const CalibrationWorld& world);
 /// memory.
 double sample_inline(const CalibrationWorld& world);
 
-/// A call on private buffers, staged and pulled.
-struct PullSample {
-  Collective collective;
-  std::uint64_t bytes;    ///< As its count says.
-  double staged, pulled;  ///< Seconds.
-};
-/// Long calls that can be pulled, in ascending size for each collective; none where the ranks may not read
-/// each other's memory.
-std::vector<PullSample> sample_pulls(const CalibrationWorld& world);
-
 /// How many TCP connections per peer to use: more than one only where that is clearly faster for long
 /// messages.
 int sample_tcp_sockets();

@@ -24,7 +24,7 @@ constexpr Effort kEffort{8e-3, 5};
 struct Line {
   std::string name;
   double predicted = 0, measured = 0;  // Seconds; 0: the model does not predict it.
-  bool chosen = false;
+  bool chosen = false, pulled = false;
 };
 
 // The candidates of one operation at one size; candidate i is line i.
@@ -48,9 +48,10 @@ std::string kind_text(const Subject& subject) {
 }
 
 // Whether calls with such buffers can run it.
-bool is_candidate(const Ground& ground, const Algorithm& row, bool addressable) {
+bool is_candidate(const Ground& ground, const Algorithm& row, bool addressable, bool pulls) {
   if (!ground.capabilities.domain) return row.medium == Medium::links;
-  return row.medium == Medium::domain_staged || (addressable && row.medium == Medium::domain_registered);
+  return row.medium == Medium::domain_staged || (addressable && row.medium == Medium::domain_registered) ||
+         (!addressable && pulls && row.medium == Medium::domain_pulled);
 }
 
 // `pulls`: the ranks may read each other's private memory.
@@ -71,22 +72,35 @@ Comparison compare(const Ground& ground, const Options& options, const Subject& 
     add("", "inline", model.cost(internal::LinkClass::inline_line, ground.table->ground().load).sync, true);
   }
   const bool addressable = registered || ground.threads;
-  const Algorithm* const pulled =
-      pulls && !addressable && choice.selection.pull ? choice.selection.registered : nullptr;
   const std::string chosen = algorithm_name(ground, choice, registered);
   for (const Algorithm& row : internal::algorithms()) {
     if (row.collective != choice.shape.collective || !row.supports(choice.shape)) continue;
-    if (&row == pulled) add(full_name(row), full_name(row) + ", pulled", 0, true);
-    if (!is_candidate(ground, row, addressable)) continue;
+    if (!is_candidate(ground, row, addressable, pulls)) continue;
+    if (row.medium == Medium::domain_pulled) {
+      add(full_name(row), full_name(row), 0, choice.selection.staged == nullptr);
+      comparison.lines.back().pulled = choice.selection.pulled != nullptr;
+      continue;
+    }
     // A forced name that exists for both kinds of buffers runs as the buffers are.
     const bool namesake = addressable && row.medium == Medium::domain_staged &&
                           find_algorithm(row.collective, Medium::domain_registered, row.name).ok();
     if (namesake) continue;
     const std::string name = full_name(row);
     add(name, name, predict_call(model, ground.table->ground(), row, bytes),
-        !choice.selection.inline_line && pulled == nullptr && row.name == chosen);
+        !choice.selection.inline_line && row.name == chosen);
   }
   return comparison;
+}
+
+// Which of both ways is taken the calls find out, by what the two take them.
+void choose_pulled(std::vector<Line>& lines) {
+  const auto is_chosen = [](const Line& line) { return line.chosen; };
+  const auto chosen = std::find_if(lines.begin(), lines.end(), is_chosen);
+  const auto pulled = std::find_if(lines.begin(), lines.end(), [](const Line& line) { return line.pulled; });
+  if (chosen == lines.end() || pulled == lines.end() || pulled->chosen) return;
+  if (!internal::pulling_pays(pulled->measured, chosen->measured)) return;
+  chosen->chosen = false;
+  pulled->chosen = true;
 }
 
 // A line, where it is known.
@@ -168,6 +182,7 @@ void explain(Communicator& communicator, Board& board, const Options& options, s
         if (comparison.lines.empty()) continue;
         const std::vector<double> seconds = sampler.measure(comparison.candidates, kEffort);
         for (std::size_t i = 0; i < seconds.size(); ++i) comparison.lines[i].measured = seconds[i];
+        choose_pulled(comparison.lines);
         const std::uint64_t count = operation->count(size, type, communicator.size());
         if (prints) table.add(operation->bytes(count, type, communicator.size()), comparison.lines);
       }

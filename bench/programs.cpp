@@ -22,6 +22,8 @@ std::string_view name_of_medium(Medium medium) {
       return "shared memory, private buffers";
     case Medium::domain_registered:
       return "shared memory, registered buffers";
+    case Medium::domain_pulled:
+      return "shared memory, private buffers, read through the kernel";
   }
   return "";
 }
@@ -37,10 +39,7 @@ void print_one(const Algorithm& row, Shape shape, std::ostream& out) {
 }  // namespace
 
 std::string full_name(const Algorithm& algorithm) {
-  const char* const place = algorithm.medium == Medium::links           ? "links/"
-                            : algorithm.medium == Medium::domain_staged ? "staged/"
-                                                                        : "registered/";
-  return place + std::string(algorithm.name);
+  return internal::place_of(algorithm.medium) + std::string(algorithm.name);
 }
 
 int list_algorithms(std::ostream& out) {

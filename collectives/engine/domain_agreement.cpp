@@ -48,19 +48,24 @@ bool in_process_of_its_own(const SegmentRef& reference) {
 
 }  // namespace
 
-/// Chooses the program. When both kinds are possible the ranks exchange offers first, which says as much as a
-/// registered program's own first phase (everybody is ready). A rank whose buffers are not registered knows
-/// the outcome and goes on at once, unless they may be pulled.
+/// A rank whose buffers are not registered, and that would not pull, knows the outcome and goes on at once.
+bool DomainRun::needs_offers() const {
+  const bool may_be_registered = choice_.registered != nullptr && mapped(mine_.input) && mapped(mine_.output);
+  return choice_.staged == nullptr || may_be_registered || would_pull_ ||
+         (choice_.trial != nullptr && choice_.trial->is_told());
+}
+
+/// Chooses the program. When several kinds are possible the ranks exchange offers first, which says as much
+/// as a registered program's own first phase (everybody is ready).
 Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
   Way way = Way::staged;
-  if (choice_.registered != nullptr) {
+  if (choice_.registered != nullptr || choice_.pulled != nullptr) {
     if (!offered_) publish_offer(domain);
-    const bool can_be =
-        choice_.pull || choice_.staged == nullptr || (mapped(mine_.input) && mapped(mine_.output));
-    if (can_be) {
+    if (needs_offers()) {
       auto all = await_offers(domain);
       if (!all.ok()) return all.status();
       if (!*all) return false;
+      if (choice_.trial != nullptr) choice_.trial->hear(slowest_told(domain));
       way = common_way(domain);
       awaited_ = 0;
     }
@@ -75,12 +80,12 @@ Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
 /// Whether peers can map it. Where pulling is possible, plain memory is offered too.
 bool DomainRun::mapped(const SegmentRef& reference) const {
   return addressable(reference) &&
-         !(choice_.pull && reference.segment == 0 && reference.owner != kUnusedBuffer);
+         !(choice_.pulled != nullptr && reference.segment == 0 && reference.owner != kUnusedBuffer);
 }
 
 /// By all offers, so that every rank comes to the same.
 DomainRun::Way DomainRun::common_way(Domain& domain) const {
-  bool registered = true, pulled = choice_.pull;
+  bool registered = choice_.registered != nullptr, pulled = choice_.pulled != nullptr;
   for (int member = 0; member < domain.size(); ++member) {
     const Offer& offer = domain.control(member).offer[position_.calls & 1];
     registered &= mapped(offer.input) && (offer.in_place != 0 || mapped(offer.output));
@@ -89,12 +94,22 @@ DomainRun::Way DomainRun::common_way(Domain& domain) const {
   return registered ? Way::registered : pulled ? Way::pulled : Way::staged;
 }
 
+std::uint32_t DomainRun::slowest_told(Domain& domain) const {
+  std::uint32_t slowest = 0;
+  for (int member = 0; member < domain.size(); ++member)
+    slowest = std::max(slowest, domain.control(member).offer[position_.calls & 1].took);
+  return slowest;
+}
+
 void DomainRun::publish_offer(Domain& domain) {
+  would_pull_ =
+      choice_.pulled != nullptr && domain.can_pull() && (choice_.trial == nullptr || choice_.trial->vote());
   Offer& offer = domain.control(domain.rank()).offer[position_.calls & 1];
   offer.fingerprint = identity_.fingerprint;
   offer.input = mine_.input;
   offer.in_place = mine_.output == mine_.input ? 1 : 0;
-  offer.pulls = choice_.pull && domain.can_pull() ? 1 : 0;
+  offer.pulls = would_pull_ ? 1 : 0;
+  offer.took = choice_.trial != nullptr ? choice_.trial->took() : 0;
   if (offer.in_place == 0) offer.output = mine_.output;
   offer.call.store(position_.calls + 1, std::memory_order_seq_cst);  // As in publish().
   claim_phase(domain);
@@ -120,16 +135,21 @@ Status DomainRun::adopt(Domain& domain, ProgramCache& cache, Way way) {
     domain.begin_resolving();
     LOCKSTEP_RETURN_IF_ERROR(way == Way::pulled ? resolve_inputs(domain) : resolve_members(domain));
   }
+  if (choice_.trial != nullptr && way != Way::registered) choice_.trial->begin(way == Way::pulled);
   agreed_ = true;  // Not before the members' memory is found: a run that failed may be stepped once more.
   return {};
 }
 
 /// What a repeated call has already.
 Status DomainRun::set_up(Domain& domain, ProgramCache& cache, Way way) {
-  const Algorithm* algorithm = way == Way::staged ? choice_.staged : choice_.registered;
+  const Algorithm* algorithm = way == Way::staged   ? choice_.staged
+                               : way == Way::pulled ? choice_.pulled
+                                                    : choice_.registered;
   if (algorithm == nullptr) {
-    return refuse_buffers(*choice_.registered, combine_.op,
-                          "buffers from lockstep::allocate() or register_buffer() on every rank");
+    const std::string buffers = "buffers from lockstep::allocate() or register_buffer() on every rank";
+    if (choice_.pulled == nullptr) return refuse_buffers(*choice_.registered, combine_.op, buffers);
+    return refuse_buffers(*choice_.pulled, combine_.op,
+                          buffers + ", or ranks that may read each other's memory");
   }
   if (const auto& program = cache.get(*algorithm, *choice_.shape); program_ != program) program_ = program;
   const auto members = static_cast<std::size_t>(domain.size());

@@ -6,7 +6,6 @@
 
 #include "collectives/engine/limits.hpp"
 #include "collectives/engine/local_step.hpp"
-#include "collectives/programs/domain/pulled.hpp"
 #include "lib/base/prefetch.hpp"
 #include "lib/memory/segment.hpp"
 
@@ -38,7 +37,7 @@ void DomainRun::begin_again(const void* input, void* output, const CallIdentity&
   buffers_.output = static_cast<std::byte*>(output);
   identity_ = identity;
   mine_ = offered;
-  agreed_ = entered_ = offered_ = enqueued_ = false;
+  agreed_ = entered_ = offered_ = would_pull_ = enqueued_ = false;
   stale_ = Stale::no;
   handing_over_ = kSelf;
   next_ = 0;
@@ -83,6 +82,7 @@ Result<RunProgress> DomainRun::advance(Domain& domain, ProgramCache& cache) {
   LOCKSTEP_RETURN_IF_ERROR(complete_enqueued());
   LOCKSTEP_RETURN_IF_ERROR(put_down(domain));
   if (memory_was_taken()) return taken(domain);
+  if (choice_.trial != nullptr) choice_.trial->end();
   MemberControl& own = domain.control(domain.rank());
   if (offered_) prefetch_for_write(&own.offer[(position_.calls & 1) ^ 1]);  // Of the next call.
   progress.moved = progress.done = true;
@@ -224,8 +224,9 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
 Exposure DomainRun::exposure() const {
   if (agreed_ ? way_ == Way::staged : !offered_) return Exposure::none;
   const bool registered = agreed_ ? way_ == Way::registered : mapped(mine_.input) && mapped(mine_.output);
-  if (registered && !only_pulls(choice_.shape->collective)) return Exposure::to_writers;
-  return registered || (choice_.pull && addressable(mine_.input)) ? Exposure::to_readers : Exposure::none;
+  if (registered && !only_reads(*choice_.registered)) return Exposure::to_writers;
+  const bool pulled = agreed_ ? way_ == Way::pulled : would_pull_ && addressable(mine_.input);
+  return registered || pulled ? Exposure::to_readers : Exposure::none;
 }
 
 bool DomainRun::waits_idly() const {

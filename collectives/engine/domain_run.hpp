@@ -8,6 +8,7 @@
 #include "collectives/engine/call_identity.hpp"
 #include "collectives/engine/domain_memory.hpp"
 #include "collectives/engine/prepared_program.hpp"
+#include "collectives/engine/pull_trials.hpp"
 #include "collectives/engine/run_progress.hpp"
 #include "transports/domain.hpp"
 
@@ -23,11 +24,13 @@ struct DomainPosition {
 inline constexpr std::uint64_t kUnusedBuffer = ~std::uint64_t{0};
 
 /// What a domain call may run. A registered program is used when every rank's buffers are registered, which
-/// the ranks find out by exchanging offers; otherwise the staged one.
+/// the ranks find out by exchanging offers; otherwise the pulled one, where every rank can read the others'
+/// private memory and would; otherwise the staged one.
 struct DomainChoice {
   const Algorithm* staged = nullptr;
   const Algorithm* registered = nullptr;
-  bool pull = false;  ///< `registered` may run on private buffers too, where all ranks can read each other's.
+  const Algorithm* pulled = nullptr;
+  PullTrial* trial = nullptr;      ///< Whether this rank would; null: always. Outlives the run.
   const Shape* shape = nullptr;    ///< Outlives the run.
   bool past_caches = false;        ///< As in Reduction; staging always stays in them.
   DomainMemory* memory = nullptr;  ///< Who runs the steps; null: this thread.
@@ -87,9 +90,11 @@ class DomainRun {
   enum class Stale : std::uint8_t { no, revoked, taken };
   Result<RunProgress> advance(Domain& domain, ProgramCache& cache);
   Result<bool> agree(Domain& domain, ProgramCache& cache);
+  bool needs_offers() const;
   void publish_offer(Domain& domain);
   Result<bool> await_offers(Domain& domain);
   Way common_way(Domain& domain) const;
+  std::uint32_t slowest_told(Domain& domain) const;
   bool mapped(const SegmentRef& reference) const;
   Status adopt(Domain& domain, ProgramCache& cache, Way way);
   Status set_up(Domain& domain, ProgramCache& cache, Way way);
@@ -121,6 +126,7 @@ class DomainRun {
   bool agreed_ = false;
   bool entered_ = false;
   bool offered_ = false;
+  bool would_pull_ = false;     // As offered.
   std::uint64_t base_ = 0;      // Phase before the program's first.
   std::uint32_t next_ = 0;      // Step to run.
   std::uint64_t elements_ = 0;  // Done of a long copy or reduce.

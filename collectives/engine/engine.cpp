@@ -18,7 +18,7 @@ Engine::Engine(EngineGroup group, std::unique_ptr<Transport> transport, Env& env
       hand_over_(env),
       processors_(domain_, group_.rank, group_.size()),
       pool_(*this),
-      selector_(group_, transport_.get(), memory_, pool_, model),
+      selector_(group_, transport_.get(), memory_, pool_, model, env_),
       tables_(transport_.get(), group_.size(), group_.rank),
       matcher_(transport_.get(), *this, group_.size(), group_.rank, memory_ != nullptr),
       history_(domain_, group_.rank, group_.size()),

@@ -46,7 +46,7 @@ bool scales_average(const CallFacts& facts, const Selection& selection, int worl
 }  // namespace
 
 Selector::Selector(const EngineGroup& group, Transport* transport, DomainMemory* memory, OperationPool& pool,
-                   const SharedModel& model)
+                   const SharedModel& model, Env& env)
     : group_(group),
       domain_(transport != nullptr ? transport->domain() : nullptr),
       memory_(memory),
@@ -59,7 +59,8 @@ Selector::Selector(const EngineGroup& group, Transport* transport, DomainMemory*
                                           transport == nullptr || transport->streams()})),
       past_caches_from_(model.model->non_temporal_bytes > 0 ? model.model->non_temporal_bytes
                                                             : nontemporal_threshold()),
-      one_process_(are_one_process(group.members)) {}
+      one_process_(are_one_process(group.members)),
+      pull_trials_(env, domain_ != nullptr && memory_ == nullptr && !one_process_) {}
 
 void Selector::set_shape(Operation& operation) const {
   const Call& call = operation.call;
@@ -105,12 +106,20 @@ bool Selector::recall(const CallFacts& facts) {
   return true;
 }
 
-DomainChoice Selector::domain_choice(const Operation& operation, const Selection& selection) const {
+DomainChoice Selector::domain_choice(const Operation& operation, const Selection& selection) {
   const Call& call = operation.call;
   const std::uint64_t most = std::max(call.input_elements, call.output_elements);
   const bool past_caches = most * size_of(call.facts.type) >= past_caches_from_;
-  return {selection.staged, selection.registered, may_pull(selection),
-          &operation.shape, past_caches,          memory_};
+  DomainChoice choice{selection.staged, selection.registered};
+  if (may_pull(selection)) {
+    choice.pulled = selection.pulled;
+    if (selection.registered != selection.pulled)  // Else it was asked for by name.
+      choice.trial = &pull_trials_.of(call.facts.collective, call_bytes(call.facts, call.counts));
+  }
+  choice.shape = &operation.shape;
+  choice.past_caches = past_caches;
+  choice.memory = memory_;
+  return choice;
 }
 
 /// A user's operator may take for ever, and where it is a thread's that writes to others' memory they could
@@ -123,12 +132,12 @@ Selection Selector::as_may_run(const Selection& selection, const Call& call) con
 }
 
 bool Selector::may_pull(const Selection& selection) const {
-  return selection.pull && !one_process_ && memory_ == nullptr;
+  return selection.pulled != nullptr && !one_process_ && memory_ == nullptr;
 }
 
 OfferedBuffers Selector::offers_of(const Call& call, const Selection& selection, const void* input) const {
   OfferedBuffers offered;
-  if (selection.registered == nullptr) return offered;
+  if (selection.registered == nullptr && !may_pull(selection)) return offered;
   const std::size_t element = size_of(call.facts.type);
   const auto reference = [&](const void* pointer, std::uint64_t elements, std::size_t& of_segment) {
     if (elements == 0) return SegmentRef{.owner = kUnusedBuffer};

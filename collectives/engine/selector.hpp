@@ -10,6 +10,7 @@
 #include "collectives/engine/domain_run.hpp"
 #include "collectives/engine/engine_group.hpp"
 #include "collectives/engine/operation_pool.hpp"
+#include "collectives/engine/pull_trials.hpp"
 #include "collectives/select/choose.hpp"
 #include "collectives/select/model_source.hpp"
 #include "transports/transport.hpp"
@@ -30,7 +31,7 @@ class Selector {
  public:
   /// `transport` may be null; `memory`, of a device, too. All outlive it.
   Selector(const EngineGroup& group, Transport* transport, DomainMemory* memory, OperationPool& pool,
-           const SharedModel& model);
+           const SharedModel& model, Env& env);
 
   const Capabilities& capabilities() const { return capabilities_; }
   ChoiceTable& choices() const { return *choices_; }
@@ -49,7 +50,7 @@ class Selector {
   /// Of what was chosen for `call`, what its ranks may run.
   Selection as_may_run(const Selection& selection, const Call& call) const;
   /// The same for the run of `operation` in the domain.
-  DomainChoice domain_choice(const Operation& operation, const Selection& selection) const;
+  DomainChoice domain_choice(const Operation& operation, const Selection& selection);
   /// This rank's buffers as peers would address them. `input`: of the call, or its scaled copy.
   OfferedBuffers offers_of(const Call& call, const Selection& selection, const void* input) const;
 
@@ -66,6 +67,7 @@ class Selector {
   std::shared_ptr<ChoiceTable> choices_;
   std::uint64_t past_caches_from_;  // Bytes from which results are written past the caches.
   bool one_process_;                // All ranks are threads of this process: any memory is addressable.
+  PullTrials pull_trials_;
   std::array<KnownCall, kKnownCalls> known_calls_{};
   KnownCall* last_ = nullptr;  // Of the last call without counts.
 };

@@ -66,10 +66,15 @@ Program all_reduce_fused(const Shape& shape);
 Program all_reduce_alone(const Shape& shape);
 Program reduce_registered(const Shape& shape);
 Program broadcast_registered(const Shape& shape);
+Program broadcast_shared(const Shape& shape);
 Program scatter_registered(const Shape& shape);
 Program gather_registered(const Shape& shape);
 Program all_gather_registered(const Shape& shape);      ///< all_gather, all_gather_v
 Program reduce_scatter_registered(const Shape& shape);  ///< reduce_scatter, reduce_scatter_v
 Program all_to_all_registered(const Shape& shape);
+
+// In a domain, on memory that is only read; broadcast, scatter and all_to_all do no more when registered.
+Program gather_pulled(const Shape& shape);
+Program all_gather_pulled(const Shape& shape);  ///< all_gather, all_gather_v
 
 }  // namespace lockstep::internal

@@ -110,7 +110,13 @@ enum class Medium : std::uint8_t {
   links,              ///< send, recv, recv_reduce, copy, reduce on own memory
   domain_staged,      ///< members' staging only: private buffers
   domain_registered,  ///< members' input and output too
+  domain_pulled,      ///< copies from members' inputs alone, which the kernel may do for other processes (CMA)
 };
+inline constexpr int kMedia = 4;
+/// Whether its programs reach members' buffers where they lie.
+constexpr bool reaches_buffers(Medium medium) {
+  return medium == Medium::domain_registered || medium == Medium::domain_pulled;
+}
 
 /// A row of the algorithm table.
 struct Algorithm {
@@ -130,6 +136,9 @@ struct Algorithm {
 /// All algorithms; the position of a row + 1 is its wire number (CallFacts::algorithm), so append only within
 /// one protocol version.
 std::span<const Algorithm> algorithms();
+
+/// Whether a row on members' buffers leaves them as they are: it is pulled, or would be the same if it were.
+bool only_reads(const Algorithm& algorithm);
 
 /// The row for a name. Errors: unknown name (lists the known ones, names the nearest), or known but not for
 /// this collective.

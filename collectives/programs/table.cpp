@@ -16,7 +16,7 @@ bool always(const Shape&) { return true; }
 
 using enum Collective;
 constexpr auto kLinks = Medium::links, kStaged = Medium::domain_staged,
-               kRegistered = Medium::domain_registered;
+               kRegistered = Medium::domain_registered, kPulled = Medium::domain_pulled;
 
 constexpr std::array kAlgorithms{
     Algorithm{"ring", all_reduce, kLinks,
@@ -177,6 +177,19 @@ constexpr std::array kAlgorithms{
     Algorithm{"alone", all_reduce, kRegistered,
               "rank 0 reduces all inputs into all outputs (for ranks that take turns on one device)", always,
               all_reduce_alone, 0},
+    Algorithm{"direct", broadcast, kPulled, "everybody reads the root's buffer", always,
+              broadcast_registered},
+    Algorithm{"direct", scatter, kPulled, "every rank reads its block of the root's input", always,
+              scatter_registered},
+    Algorithm{"direct", gather, kPulled, "the root reads everybody's block", always, gather_pulled},
+    Algorithm{"direct", all_gather, kPulled, "every rank reads everybody's block", always, all_gather_pulled},
+    Algorithm{"direct", all_gather_v, kPulled, "every rank reads everybody's block", always,
+              all_gather_pulled},
+    Algorithm{"shared", broadcast, kRegistered,
+              "the root writes a part of every output, everybody reads the rest of its buffer", always,
+              broadcast_shared},
+    Algorithm{"direct", all_to_all, kPulled, "every rank reads its blocks of all inputs", always,
+              all_to_all_registered},
 };
 
 const char* medium_name(Medium medium) {
@@ -187,6 +200,8 @@ const char* medium_name(Medium medium) {
       return "through staging memory";
     case Medium::domain_registered:
       return "on registered memory";
+    case Medium::domain_pulled:
+      return "on memory that ranks read through the kernel";
   }
   return "";
 }
@@ -198,6 +213,12 @@ std::string place_name(Collective collective, Medium medium) {
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
+
+bool only_reads(const Algorithm& algorithm) {
+  return std::any_of(std::begin(kAlgorithms), std::end(kAlgorithms), [&](const Algorithm& row) {
+    return row.medium == kPulled && row.collective == algorithm.collective && row.build == algorithm.build;
+  });
+}
 
 Result<const Algorithm*> find_algorithm(Collective collective, std::initializer_list<Medium> media,
                                         std::string_view name) {

@@ -18,6 +18,10 @@ inline constexpr std::uint64_t kNeverOffered = 1 << 10;
 /// Sizes by floor(log2(bytes)); the last stands for all above.
 inline constexpr int kSizeClasses = 27;
 
+/// Whether calls on private memory that took so long are to be pulled rather than staged: clearly, because to
+/// hear that all ranks are there costs a little more before pulling.
+constexpr bool pulling_pays(double pulled, double staged) { return pulled < staged * 15 / 16; }
+
 /// Best first; those of one medium that take the size.
 using Ranking = std::vector<const Algorithm*>;
 
@@ -41,7 +45,7 @@ class ChoiceTable : public std::enable_shared_from_this<ChoiceTable> {
     std::array<double, kSizeClasses> best{};  ///< Seconds of the first; 0 where there is none.
   };
   struct Place {
-    std::array<std::unique_ptr<const Row>, 3> rows;  ///< By medium.
+    std::array<std::unique_ptr<const Row>, kMedia> rows;  ///< By medium.
     int offers_from = -1;                            ///< Size class; -1 = not computed.
   };
   const Row& row(Collective collective, Medium medium);

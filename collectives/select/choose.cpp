@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "collectives/programs/blocks.hpp"
-#include "collectives/programs/domain/pulled.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
 #include "collectives/select/names.hpp"
 #include "transports/domain.hpp"
@@ -43,6 +42,10 @@ constexpr std::uint64_t kTogetherBytes = 4096;
 /// From here on all_reduce among hosts of one rank each goes round a ring: it has always something on the
 /// wire, where rabenseifner's steps wait for each other (4 hosts at 1 Gbit/s: equal at 1 MiB, 0.84 at 4 MiB).
 constexpr std::uint64_t kRingBytes = 4 << 20;
+
+/// Less is not tried to be pulled: to ask the kernel, and to hear that all are there, takes longer than
+/// another copy.
+constexpr std::uint64_t kSmallestPulled = 16 << 10;
 
 bool saves_messages_alone(Collective collective) {
   return collective == Collective::scatter || collective == Collective::gather ||
@@ -86,7 +89,8 @@ Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const C
   }
   if (algorithm.medium == Medium::domain_registered) {
     selection.registered = &algorithm;
-    selection.pull = only_pulls(algorithm.collective);
+  } else if (algorithm.medium == Medium::domain_pulled) {  // Which registered memory can be, too.
+    selection.registered = selection.pulled = &algorithm;
   } else {
     selection.staged = &algorithm;
     selection.registered = row(algorithm.collective, Medium::domain_registered, algorithm.name, shape);
@@ -137,8 +141,9 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
   if (const Algorithm* algorithm =
           overridden(table.model().rules, facts.collective, bytes, shape, capabilities.domain)) {
     auto selection = forced(*algorithm, shape, capabilities);
-    // It cannot be followed where a rank's buffers are private, which only the ranks' offers show.
-    if (selection.ok() && algorithm->medium == Medium::domain_registered)
+    // It cannot be followed where a rank's buffers are private or cannot be read, which only the ranks'
+    // offers show.
+    if (selection.ok() && selection->registered == algorithm)
       selection->staged = best_row(table, facts.collective, Medium::domain_staged, bytes, shape);
     return selection;
   }
@@ -152,9 +157,9 @@ Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capab
       return selection;
     }
     selection.staged = best_row(table, facts.collective, Medium::domain_staged, bytes, shape);
-    selection.pull = only_pulls(facts.collective) &&
-                     bytes >= table.model().pulls_from(facts.collective, table.ground().load);
-    if (selection.staged != nullptr && (selection.pull || table.offers_pay(facts.collective, bytes)))
+    if (selection.staged != nullptr && bytes >= kSmallestPulled)
+      selection.pulled = row(facts.collective, Medium::domain_pulled, "direct", shape);
+    if (selection.staged != nullptr && table.offers_pay(facts.collective, bytes))
       selection.registered = best_row(table, facts.collective, Medium::domain_registered, bytes, shape);
     if (selection.staged != nullptr) return selection;
   }

@@ -23,7 +23,7 @@ struct Selection {
   const Algorithm* links = nullptr;   ///< Set: run over links.
   const Algorithm* staged = nullptr;  ///< Domain candidates otherwise; see DomainChoice.
   const Algorithm* registered = nullptr;
-  bool pull = false;  ///< As DomainChoice::pull.
+  const Algorithm* pulled = nullptr;
 };
 
 /// Whether sums of some of the ranks may be stored in the type: see Combine::keep_in_range().

@@ -15,6 +15,7 @@ LinkClass class_of(Medium medium) {
     case Medium::domain_staged:
       return LinkClass::staged;
     case Medium::domain_registered:
+    case Medium::domain_pulled:  // Never predicted: see PullTrials.
       return LinkClass::registered;
     case Medium::links:
       break;

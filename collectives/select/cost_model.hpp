@@ -76,8 +76,6 @@ struct CostModel {
   int calibrated_ranks = 0;                       ///< Most ranks on one host while it was measured.
   std::array<std::array<LinkCost, kLinkClassCount>, kLoadCount> links;
   std::map<std::tuple<Load, LinkClass, Collective, std::string>, Correction> corrections;
-  /// Bytes of a call from which reading members' private memory (CMA) was faster than staging.
-  std::map<std::pair<Load, Collective>, std::uint64_t> pulls;
   Network network;                       ///< Known: taken as it is, and not measured.
   std::string overrides;                 ///< As LOCKSTEP_ALGORITHMS, which goes before it.
   AlgorithmRules rules;                  ///< `overrides`, parsed.
@@ -85,11 +83,6 @@ struct CostModel {
   std::int64_t spin_microseconds = 0;    ///< Worth spinning before a sleep; 0 = not measured.
   int tcp_sockets = 1;                   ///< Connections per peer that pay.
 
-  /// UINT64_MAX: never, as far as anybody knows.
-  std::uint64_t pulls_from(Collective collective, Load load) const {
-    const auto found = pulls.find({load, collective});
-    return found == pulls.end() ? UINT64_MAX : found->second;
-  }
   const LinkCost& cost(LinkClass link, Load load) const {
     return links[static_cast<std::size_t>(load)][static_cast<std::size_t>(link)];
   }

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "collectives/programs/domain/pulled.hpp"
 #include "collectives/select/cost_model.hpp"
 #include "lib/base/nearest.hpp"
 
@@ -88,8 +87,7 @@ void check_keys(const Json& from) {
                                                "network",
                                                "corrections",
                                                "links",
-                                               "overrides",
-                                               "pulls"};
+                                               "overrides"};
   for (const auto& [key, value] : from.items()) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
       wrong("there is no entry '" + key + "' (did you mean " + std::string(nearest(key, kKeys)) + "?)");
@@ -175,12 +173,6 @@ void read_correction(const Json& from, CostModel& model) {
       std::move(correction);
 }
 
-void read_pull(const Json& from, CostModel& model) {
-  const Collective collective = read_collective(from);
-  if (!only_pulls(collective)) wrong(std::string(name_of(collective)) + " is not pulled");
-  model.pulls[{read_load(from), collective}] = read_whole<std::uint64_t>(from, "from");
-}
-
 void read_fingerprint(const Json& from, CostModel& model) {
   if (from.is_null()) return;
   model.fingerprint =
@@ -224,8 +216,6 @@ void read_model(const Json& from, CostModel& model) {
     cost = read_link(link);
   });
   read_each(from, "corrections", [&](const Json& correction) { read_correction(correction, model); });
-  if (from.contains("pulls")) model.pulls.clear();
-  read_each(from, "pulls", [&](const Json& pull) { read_pull(pull, model); });
   if (from.contains("network")) read_network(from.at("network"), model);
   if (from.contains("overrides")) read_overrides(from.at("overrides"), model);
   read_whole_if_there(from, "non_temporal_bytes", model.non_temporal_bytes);
@@ -264,11 +254,6 @@ std::string to_json(const CostModel& model) {
                            {"crowded", load == Load::crowded},
                            {"by_log2", std::move(points)}});
   }
-  Json pulls = Json::array();
-  for (const auto& [key, bytes] : model.pulls) {
-    pulls.push_back(
-        {{"collective", name_of(key.second)}, {"crowded", key.first == Load::crowded}, {"from", bytes}});
-  }
   Json fingerprint;
   if (model.fingerprint) {
     fingerprint = {{"cpu", model.fingerprint->cpu},
@@ -284,8 +269,7 @@ std::string to_json(const CostModel& model) {
                 {"tcp_sockets", model.tcp_sockets},
                 {"overrides", model.overrides},
                 {"links", std::move(links)},
-                {"corrections", std::move(corrections)},
-                {"pulls", std::move(pulls)}};
+                {"corrections", std::move(corrections)}};
   if (model.network.known()) document["network"] = to_json(model.network);
   return in_lines(document);
 }

@@ -15,6 +15,7 @@ struct Place {
 };
 constexpr Place kPlaces[] = {{"staged/", Medium::domain_staged},
                              {"registered/", Medium::domain_registered},
+                             {"pulled/", Medium::domain_pulled},
                              {"links/", Medium::links}};
 
 std::uint8_t number_of(const Algorithm* algorithm) {
@@ -71,6 +72,13 @@ std::optional<Collective> find_collective(std::string_view name) {
   return std::nullopt;
 }
 
+std::string place_of(Medium medium) {
+  for (const Place& place : kPlaces) {
+    if (place.medium == medium) return std::string(place.prefix);
+  }
+  return {};
+}
+
 Result<std::uint8_t> resolve_algorithm(Collective collective, std::string_view name, bool domain) {
   for (const Place& place : kPlaces) {
     if (!name.starts_with(place.prefix)) continue;
@@ -80,7 +88,7 @@ Result<std::uint8_t> resolve_algorithm(Collective collective, std::string_view n
   }
   if (const std::size_t slash = name.find('/'); slash != std::string_view::npos) {
     return Status(ErrorCode::invalid_argument, "there is no '" + std::string(name.substr(0, slash + 1)) +
-                                                   "' to run on: staged/, registered/ or links/");
+                                                   "' to run on: staged/, registered/, pulled/ or links/");
   }
   auto found = domain
                    ? find_algorithm(collective,

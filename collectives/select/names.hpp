@@ -15,6 +15,9 @@ namespace lockstep::internal {
 /// The collective of that name.
 std::optional<Collective> find_collective(std::string_view name);
 
+/// What a name has in front that is to run there: "staged/".
+std::string place_of(Medium medium);
+
 /// CallFacts::algorithm (row of the table + 1) for a name. Where ranks share memory (`domain`) its algorithms
 /// come first; a medium in front decides: "links/direct", "staged/direct", "registered/fused". Errors name
 /// what exists.

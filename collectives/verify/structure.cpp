@@ -88,6 +88,7 @@ class StructureCheck {
   std::string reduce(const Step& step) const {
     const auto slices = program_.slices.size();
     if (step.operand_count == 0 || step.destination_count == 0) return "reduces nothing";
+    if (set_.medium == Medium::domain_pulled) return "reduces where memory is only copied";
     if (step.operands + step.operand_count > slices || step.destinations + step.destination_count > slices)
       return "names slices that do not exist";
     const std::uint64_t count = program_.slices[step.operands].count;
@@ -104,11 +105,11 @@ class StructureCheck {
   std::string local(const Slice& slice) const {
     return slice.member == kSelf ? inside(slice) : "exchanges another rank's memory";
   }
-  /// A rank reads its own memory, members' staging, and registered inputs.
+  /// A rank reads its own memory, members' staging, and inputs that are registered or pulled.
   std::string readable(const Slice& slice) const {
     const bool allowed = slice.member == kSelf ||
                          (set_.medium == Medium::domain_staged && slice.space == Space::staging) ||
-                         (set_.medium == Medium::domain_registered && slice.space == Space::input);
+                         (reaches_buffers(set_.medium) && slice.space == Space::input);
     return allowed ? inside(slice) : "reads memory that it cannot address";
   }
   /// A rank writes its own output, scratch and staging, and registered outputs. Its input is written only as

@@ -34,6 +34,8 @@ inline std::string text_of(Medium medium) {
       return "staged";
     case Medium::domain_registered:
       return "registered";
+    case Medium::domain_pulled:
+      return "pulled";
   }
   return "unknown";
 }

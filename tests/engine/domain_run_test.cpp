@@ -86,8 +86,7 @@ struct Member {
   void begin_broadcast() {
     shape.collective = Collective::broadcast;
     choice = {};
-    choice.registered = must(find_algorithm(Collective::broadcast, Medium::domain_registered, "direct"));
-    choice.pull = true;
+    choice.pulled = must(find_algorithm(Collective::broadcast, Medium::domain_pulled, "direct"));
     choice.shape = &shape;
     SegmentRef place = direct_ref(numbers.data());
     place.owner ^= 1u << shape.rank;

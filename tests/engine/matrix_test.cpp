@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tests/engine/algorithm_cases.hpp"
+#include "tests/engine/can_pull.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/forked.hpp"
 #include "tests/support/host_of_rank.hpp"
@@ -56,6 +57,7 @@ class Rank {
       const bool registered = row.medium == Medium::domain_registered;
       const bool has_domain = kRun == "shm" && communicator_.size() > 1;
       if (row.medium != Medium::links && !has_domain) continue;
+      if (row.medium == Medium::domain_pulled && !lockstep::testing::can_pull(communicator_)) continue;
       run_all_counts(row.collective, &row, registered ? MemoryKind::registered : MemoryKind::heap);
       if (row.medium == Medium::links) run_all_counts(row.collective, &row, MemoryKind::registered);
     }

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "collectives/communicator_core.hpp"
+#include "tests/engine/can_pull.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/engine/public_call.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -22,13 +22,11 @@ using internal::CollectiveCase;
 using internal::testing::run_forked;
 using internal::testing::start_forked;
 using internal::testing::wait_for;
+using testing::can_pull;
 using testing::MeetingPlace;
 
-constexpr std::array kPulled{Collective::broadcast, Collective::scatter, Collective::all_to_all};
-
-bool can_pull(Communicator& communicator) {
-  return communicator.core().engine().transport()->domain()->can_pull();
-}
+constexpr std::array kPulled{Collective::broadcast,  Collective::scatter,      Collective::gather,
+                             Collective::all_gather, Collective::all_gather_v, Collective::all_to_all};
 
 /// From now on reading another process's memory fails here, as in a container without that system call. False
 /// where system calls cannot be forbidden.
@@ -86,7 +84,7 @@ TEST(Pulled, IsRightOnPrivateMemoryAndOnSomeRegistered) {
                                       static_cast<int>(++turn % static_cast<std::uint64_t>(world)),
                                       count,
                                       turn};
-            run_checked(communicator, what, mixed && rank == 1, "registered/direct");
+            run_checked(communicator, what, mixed && rank == 1, "pulled/direct");
           }
         }
       }
@@ -95,9 +93,8 @@ TEST(Pulled, IsRightOnPrivateMemoryAndOnSomeRegistered) {
   }
 }
 
-constexpr const char* kAlwaysPull = R"({"schema": "lockstep-tuning", "version": 1, "pulls": [
-    {"collective": "broadcast", "crowded": false, "from": 4}, {"collective": "broadcast", "crowded": true, "from": 4},
-    {"collective": "all_to_all", "crowded": false, "from": 4}, {"collective": "all_to_all", "crowded": true, "from": 4}]})";
+constexpr const char* kAlwaysPull = R"({"schema": "lockstep-tuning", "version": 1,
+    "overrides": "broadcast:*=pulled/direct;all_gather:*=pulled/direct;all_to_all:*=pulled/direct"})";
 
 // Repeated calls of one shape that are pulled, registered and staged by turns.
 TEST(Pulled, RepeatedCallsGoTheWayOfTheirBuffers) {
@@ -138,7 +135,7 @@ TEST(Pulled, WhereOneRankMayNotReadAllStage) {
     // Who insists is told what is missing.
     const CollectiveCase what{Collective::broadcast, DataType::f32, ReduceOp::sum, kRanks, 0, 1001, 1};
     try {
-      run_checked(communicator, what, false, "registered/direct");
+      run_checked(communicator, what, false, "pulled/direct");
       ADD_FAILURE() << "pulled where one rank cannot";
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("lockstep::allocate()"), std::string::npos) << error.what();

@@ -137,7 +137,8 @@ class Rank {
     offer.input = place();
     offer.output = place();
     offer.in_place = input_.below(2);
-    offer.pulls = input_.below(2);
+    offer.pulls = static_cast<std::uint32_t>(input_.below(2));
+    offer.took = static_cast<std::uint32_t>(input_.number());
     offer.call.store(input_.flag() ? calls_ : input_.number());
   }
   SegmentRef place() {

@@ -28,9 +28,9 @@ inline bool is_rooted(Collective collective) {
 
 /// "all_reduce_ring_links", as a test name.
 inline std::string name_of_row(const Algorithm& row) {
-  constexpr const char* kMedia[] = {"links", "staged", "registered"};
+  constexpr const char* kNames[] = {"links", "staged", "registered", "pulled"};
   return std::string(name_of(row.collective)) + "_" + std::string(row.name) + "_" +
-         kMedia[static_cast<std::size_t>(row.medium)];
+         kNames[static_cast<std::size_t>(row.medium)];
 }
 inline std::string name_of_case(const Shape& shape) {
   return "world " + std::to_string(shape.world) + " root " + std::to_string(shape.root) + " count " +

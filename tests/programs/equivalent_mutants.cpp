@@ -36,8 +36,10 @@ bool any_meet(const ProgramSet& set, int rank, const std::vector<Slice>& slices,
   });
 }
 
-bool touches_members(const std::vector<Slice>& slices) {
-  return std::any_of(slices.begin(), slices.end(), [](const Slice& slice) { return slice.member != kSelf; });
+/// But for `but`.
+bool touches_members(const std::vector<Slice>& slices, int but = kSelf) {
+  return std::any_of(slices.begin(), slices.end(),
+                     [&](const Slice& slice) { return slice.member != kSelf && slice.member != but; });
 }
 
 class Argument {
@@ -59,11 +61,11 @@ class Argument {
         return flip_operands();
       case Mistake::drop: {
         const std::string enough = awaits_enough(kSelf, 0);
-        return enough.empty() ? awaits_later() : enough;
+        return enough.empty() ? awaits_later(kSelf) : enough;
       }
       case Mistake::wrong_peer: {
         const std::string enough = awaits_enough(mutant_.peer, step_.phase);
-        return enough.empty() ? awaits_later() : enough;
+        return enough.empty() ? awaits_later(mutant_.peer) : enough;
       }
       case Mistake::wrong_source:
         return read_of_another();
@@ -90,15 +92,15 @@ class Argument {
     return "earlier awaits cover it";
   }
 
-  /// On registered memory an await guards what comes after it in members' memory; a rank that touches none
-  /// before it awaits a later phase from all, or from one that awaited all (a root that is only served, ranks
-  /// for which another works) does without.
-  std::string awaits_later() const {
-    if (step_.kind != StepKind::await || set_.medium != Medium::domain_registered) return {};
+  /// On buffers where they lie an await guards what comes after it in members' memory; a rank that touches
+  /// none, but that of `member`, who is awaited, before it awaits a later phase from all, or from one that
+  /// awaited all (a root that is only served, ranks for which another works) does without.
+  std::string awaits_later(int member) const {
+    if (step_.kind != StepKind::await || !reaches_buffers(set_.medium)) return {};
     for (std::size_t i = mutant_.step + 1; i < steps_.size(); ++i) {
       if (steps_[i].kind == StepKind::await && covers_all(steps_[i])) return "a later await comes in time";
       const Uses uses = uses_of(program_, steps_[i]);
-      if (touches_members(uses.reads) || touches_members(uses.writes)) return {};
+      if (touches_members(uses.reads, member) || touches_members(uses.writes, member)) return {};
     }
     return {};
   }
@@ -132,7 +134,7 @@ class Argument {
     const bool synchronise_second = second.kind == StepKind::publish || second.kind == StepKind::await;
     // Deadlock aside, which the verifier finds.
     if (first.kind == StepKind::publish) return "what moves before a publish is only ordered more";
-    if (first.kind == StepKind::await && !awaits_later().empty()) return awaits_later();
+    if (first.kind == StepKind::await && !awaits_later(kSelf).empty()) return awaits_later(kSelf);
     if (synchronise_first && synchronise_second) return {};
     if (second.kind == StepKind::await) return "what moves behind an await is only ordered more";
     if (second.kind == StepKind::publish) return moved_behind_publish(first, second);
@@ -183,7 +185,7 @@ class Argument {
       }
     }
     // After the last phase a member may leave and take its registered memory with it.
-    const bool last = publish.phase == program_.phases && set_.medium == Medium::domain_registered;
+    const bool last = publish.phase == program_.phases && reaches_buffers(set_.medium);
     if (last && (touches_members(mine.reads) || touches_members(mine.writes))) return {};
     return "nobody touches that memory between this phase and the next";
   }

@@ -188,11 +188,9 @@ TEST(Choose, LeadersCarryWhatTwoHostsExchangeInOneMessage) {
   EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2}, 64 << 10), "hierarchical");
 }
 
-TEST(Choose, PrivateMemoryIsPulledFromTheMeasuredSizeOn) {
-  const auto model = plain_model();
-  model->pulls[{Load::crowded, Collective::broadcast}] = 1 << 20;
-  const auto pulls = [&](Load load, Collective collective, std::uint64_t bytes) {
-    ChoiceTable table(model, {3, load, kSegment});
+TEST(Choose, LongCallsOnPrivateMemoryMayBePulled) {
+  const auto pulls = [](Collective collective, std::uint64_t bytes) {
+    ChoiceTable table(plain_model(), {3, Load::spare, kSegment});
     CallFacts facts;
     facts.collective = collective;
     facts.type = DataType::f32;
@@ -200,13 +198,12 @@ TEST(Choose, PrivateMemoryIsPulledFromTheMeasuredSizeOn) {
     const auto selection =
         choose(facts, typical_shape(collective, table.ground(), bytes), {3, true, true}, table);
     EXPECT_TRUE(selection.ok() && selection.value().staged != nullptr);
-    EXPECT_TRUE(!selection.value().pull || selection.value().registered != nullptr);
-    return selection.value().pull;
+    return selection.value().pulled != nullptr;
   };
-  EXPECT_TRUE(pulls(Load::crowded, Collective::broadcast, 1 << 20));
-  EXPECT_FALSE(pulls(Load::crowded, Collective::broadcast, (1 << 20) - 4));
-  EXPECT_FALSE(pulls(Load::spare, Collective::broadcast, 1 << 20));
-  EXPECT_FALSE(pulls(Load::crowded, Collective::scatter, 1 << 20));
+  EXPECT_TRUE(pulls(Collective::broadcast, 1 << 20));
+  EXPECT_TRUE(pulls(Collective::all_gather, 1 << 20));
+  EXPECT_FALSE(pulls(Collective::broadcast, 1 << 10));
+  EXPECT_FALSE(pulls(Collective::all_reduce, 1 << 20)) << "sums are not copied";
 }
 
 TEST(Choose, TheModelsOverridesGoBeforeItsPredictions) {

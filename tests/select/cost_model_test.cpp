@@ -24,7 +24,6 @@ CostModel example() {
   Correction& ring = model.corrections[{Load::crowded, LinkClass::tcp, Collective::all_reduce, "ring"}];
   ring.add(6, 0.9);
   ring.add(20, 1.7);
-  model.pulls[{Load::crowded, Collective::all_to_all}] = 4 << 20;
   model.network = coarse({24'000, 8'200, 70'000, 300});
   return model;
 }
@@ -49,7 +48,6 @@ TEST(CostModel, SurvivesATripThroughAText) {
   EXPECT_EQ(read.non_temporal_bytes, model.non_temporal_bytes);
   EXPECT_EQ(read.spin_microseconds, model.spin_microseconds);
   EXPECT_EQ(read.tcp_sockets, model.tcp_sockets);
-  EXPECT_EQ(read.pulls, model.pulls);
   EXPECT_EQ(read.network, model.network);
   EXPECT_EQ(to_json(read), to_json(model));
 }
@@ -100,8 +98,6 @@ TEST(CostModel, NamesThePlaceOfWhatItCannotUse) {
   const std::string head = R"({"schema": "lockstep-tuning", "version": 1, )";
   EXPECT_EQ(refusal(head + R"("links": [{"class": "tcp", "crowded": false}]})"),
             "links[0]: key 'call' not found");
-  EXPECT_EQ(refusal(head + R"("pulls": [{"crowded": true, "collective": "all_reduce", "from": 1}]})"),
-            "pulls[0]: all_reduce is not pulled");
   EXPECT_EQ(refusal(head + R"("overides": ""})"), "there is no entry 'overides' (did you mean overrides?)");
   const std::string correction =
       R"("corrections": [{"class": "tcp", "crowded": false, "collective": "all_reduce", "by_log2": [],)";
@@ -129,8 +125,6 @@ TEST(CostModel, RefusesWhatIsNoCountWhereACountIsWanted) {
       const std::string text = head + '"' + key + "\": " + number + "}";
       EXPECT_NE(refusal(text).find(std::string(key) + " is not a whole number"), std::string::npos) << text;
     }
-    const std::string pull = R"("pulls": [{"crowded": true, "collective": "all_to_all", "from": )";
-    EXPECT_NE(refusal(head + pull + number + "}]}").find("pulls[0]: from is not"), std::string::npos);
   }
   for (const char* number : {"2.5", "1e300", "18446744073709551616", "true"}) {
     const std::string size = R"("corrections": [{"by_log2": [[)" + std::string(number) + ", 1]]}]}";
@@ -142,7 +136,7 @@ TEST(CostModel, RefusesWhatIsNoCountWhereACountIsWanted) {
 TEST(CostModel, IsNotReadToTheEndOfTheStack) {
   const std::size_t half = kMaxModelBytes / 2 - 100;
   const std::string deep = std::string(half, '[') + std::string(half, ']');
-  for (const char* key : {"schema", "version", "fingerprint", "tcp_sockets", "overrides", "links", "pulls"})
+  for (const char* key : {"schema", "version", "fingerprint", "tcp_sockets", "overrides", "links"})
     refusal(R"({"schema": "lockstep-tuning", "version": 1, ")" + std::string(key) + "\": " + deep + "}");
 }
 

@@ -1,5 +1,7 @@
-// Everything but all_reduce "direct", registered: who reads a member's input or writes its output does it
-// where it lies.
+// Everything but all_reduce, registered: who reads a member's input or writes its output does it where it
+// lies.
+//
+// "direct":
 //
 // - broadcast, scatter: the others read the root's input, all at once.
 // - gather: the others write the root's output, all at once.
@@ -7,6 +9,9 @@
 // - all_to_all: each rank reads its blocks of all inputs.
 // - reduce: each rank reduces one part of all inputs into the root's output.
 // - reduce_scatter: each rank reduces its block of all inputs into its output.
+//
+// "shared", broadcast: the root has a part of the work. It writes a part of every output, one of as many as
+// there are ranks, and the others read the rest: two ranks copy a half each.
 //
 // scatter_v, gather_v and all_to_all_v are absent: where a block lies in a member's buffer is known to that
 // member alone.
@@ -40,6 +45,28 @@ Program broadcast_registered(const Shape& shape) {
     const Range whole{0, shape.count};
     if (shape.rank != shape.root) lane.copy(Members(shape).input_of(shape.root, whole), output(whole));
   });
+}
+
+Program broadcast_shared(const Shape& shape) {
+  const Members members(shape);
+  const Blocks parts = aligned_parts(shape.count, shape.world);
+  const Range written = parts[shape.world - 1];
+  ProgramBuilder builder;
+  LaneBuilder lane = builder.lane();
+  lane.publish();
+  lane.await_all();
+  if (shape.rank != shape.root) {
+    const Range rest{0, written.begin};
+    lane.copy(members.input_of(shape.root, rest), output(rest));
+  } else if (shape.world > 1) {
+    std::vector<Slice> others = members.all_outputs(written);
+    others.erase(others.begin() + shape.root);
+    const Slice own = input(written);
+    lane.reduce({&own, 1}, others, false);
+  }
+  lane.publish();
+  lane.await(shape.rank == shape.root ? kSelf : shape.root, 2);
+  return std::move(builder).build();
 }
 
 Program scatter_registered(const Shape& shape) {
