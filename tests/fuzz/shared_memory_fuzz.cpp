@@ -105,8 +105,9 @@ class Rank {
                            ? 0
                            : std::uint64_t{1} << (input_.flag() ? 17 : input_.below(17));
     // Where members use each other's memory at the places that they offer.
-    const std::string_view way =
-        call.facts.collective == Collective::all_reduce ? "registered/fused" : "registered/direct";
+    const std::string_view way = call.facts.collective == Collective::all_reduce ? "registered/fused"
+                                 : input_.flag()                                 ? "pulled/direct"
+                                                                                 : "registered/direct";
     const auto forced = resolve_algorithm(call.facts.collective, way, true);
     if (forced.ok() && input_.flag()) call.facts.algorithm = forced.value();
     const BufferElements elements = buffer_elements(call.facts, 0, 2);
