@@ -44,7 +44,7 @@ struct alignas(64) InlineTail {
 };
 static_assert(sizeof(InlineTail) == 64);
 
-/// What a member says about its buffers when a call could use registered memory. Written before `call` is
+/// What a member says about its buffers when a call could use them where they lie. Written before `call` is
 /// raised. In place the first cache line says it all.
 struct alignas(kLine) Offer {
   std::atomic<std::uint64_t> call;  ///< Number of the domain call it belongs to, from 1.
@@ -145,6 +145,9 @@ class Domain {
   /// Whether this rank may read memory of every member that no segment holds, as the kernel lets related
   /// processes do (CMA). Probed at the first question; the answer stays.
   virtual bool can_pull() { return false; }
+  /// Whether members could read this rank's private memory there: the kernel does not read all that is mapped
+  /// for others (not what lies in a device). Only where can_pull().
+  virtual bool is_readable(const void* address) { return address != nullptr; }
   /// Copies `bytes` at `address` of `member`'s process to `to`. Only where can_pull().
   virtual Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) {
     static_cast<void>(address), static_cast<void>(to), static_cast<void>(bytes);

@@ -56,7 +56,7 @@ Result<Selection> forced_choice(const Algorithm& forced, const Shape& shape) {
                                                 "the library");
   }
   Selection selection;
-  const bool registered = forced.medium == Medium::domain_registered;
+  const bool registered = reaches_buffers(forced.medium);
   selection.registered = registered ? &forced : row(shape, Medium::domain_registered, forced.name);
   if (!registered) selection.staged = &forced;
   return selection;

@@ -50,8 +50,7 @@ bool in_process_of_its_own(const SegmentRef& reference) {
 
 /// A rank whose buffers are not registered, and that would not pull, knows the outcome and goes on at once.
 bool DomainRun::needs_offers() const {
-  const bool may_be_registered = choice_.registered != nullptr && mapped(mine_.input) && mapped(mine_.output);
-  return choice_.staged == nullptr || may_be_registered || would_pull_ ||
+  return choice_.staged == nullptr || may_be_registered() || would_pull_ ||
          (choice_.trial != nullptr && choice_.trial->is_told());
 }
 
@@ -75,6 +74,20 @@ Result<bool> DomainRun::agree(Domain& domain, ProgramCache& cache) {
   handing_over_ = late ? status.culprit() : kSelf;
   if (!status.ok() && !late) return status;
   return !late;
+}
+
+bool DomainRun::may_be_registered() const {
+  return choice_.registered != nullptr && mapped(mine_.input) && mapped(mine_.output);
+}
+
+bool DomainRun::would_pull(Domain& domain) {
+  if (choice_.pulled == nullptr || (choice_.trial != nullptr && !choice_.trial->vote())) return false;
+  if (!domain.can_pull()) return false;
+  const bool is_private = mine_.input.segment == 0 && mine_.input.owner != kUnusedBuffer;
+  if (!is_private || buffers_.input == readable_) return true;
+  if (!domain.is_readable(buffers_.input)) return false;
+  readable_ = buffers_.input;
+  return true;
 }
 
 /// Whether peers can map it. Where pulling is possible, plain memory is offered too.

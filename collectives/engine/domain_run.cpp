@@ -28,6 +28,7 @@ void DomainRun::begin(const DomainChoice& choice, const Buffers& buffers, const 
   combine_ = combine;
   combine_.past_caches = choice.past_caches;
   way_ = Way::none;
+  readable_ = nullptr;
   begin_again(buffers.input, buffers.output, identity, offered);
 }
 
@@ -223,14 +224,14 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
 
 Exposure DomainRun::exposure() const {
   if (agreed_ ? way_ == Way::staged : !offered_) return Exposure::none;
-  const bool registered = agreed_ ? way_ == Way::registered : mapped(mine_.input) && mapped(mine_.output);
+  const bool registered = agreed_ ? way_ == Way::registered : may_be_registered();
   if (registered && !only_reads(*choice_.registered)) return Exposure::to_writers;
   const bool pulled = agreed_ ? way_ == Way::pulled : would_pull_ && addressable(mine_.input);
   return registered || pulled ? Exposure::to_readers : Exposure::none;
 }
 
 bool DomainRun::waits_idly() const {
-  if (!agreed_) return offered_;  // For all offers, and then comes a registered program.
+  if (!agreed_) return offered_;  // For all offers.
   const Program& program = program_->program;
   return program.phases > 1 && next_ > 0 && program.lanes.front().steps[next_ - 1].kind == StepKind::publish;
 }

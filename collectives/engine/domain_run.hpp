@@ -91,6 +91,8 @@ class DomainRun {
   Result<RunProgress> advance(Domain& domain, ProgramCache& cache);
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   bool needs_offers() const;
+  bool may_be_registered() const;
+  bool would_pull(Domain& domain);
   void publish_offer(Domain& domain);
   Result<bool> await_offers(Domain& domain);
   Way common_way(Domain& domain) const;
@@ -126,15 +128,16 @@ class DomainRun {
   bool agreed_ = false;
   bool entered_ = false;
   bool offered_ = false;
-  bool would_pull_ = false;     // As offered.
-  std::uint64_t base_ = 0;      // Phase before the program's first.
-  std::uint32_t next_ = 0;      // Step to run.
-  std::uint64_t elements_ = 0;  // Done of a long copy or reduce.
-  int awaited_ = 0;             // Members seen by the current await.
-  int handing_over_ = kSelf;    // The member whose memory is not here yet.
-  bool enqueued_ = false;       // Steps that DomainMemory may not have run yet.
-  bool in_use_ = false;         // Members' memory, as declared in MemberControl.
-  Stale stale_ = Stale::no;     // What was read of it may be a later call's.
+  bool would_pull_ = false;         // As offered.
+  const void* readable_ = nullptr;  // The last private input that members could read.
+  std::uint64_t base_ = 0;          // Phase before the program's first.
+  std::uint32_t next_ = 0;          // Step to run.
+  std::uint64_t elements_ = 0;      // Done of a long copy or reduce.
+  int awaited_ = 0;                 // Members seen by the current await.
+  int handing_over_ = kSelf;        // The member whose memory is not here yet.
+  bool enqueued_ = false;           // Steps that DomainMemory may not have run yet.
+  bool in_use_ = false;             // Members' memory, as declared in MemberControl.
+  Stale stale_ = Stale::no;         // What was read of it may be a later call's.
 };
 
 }  // namespace lockstep::internal

@@ -69,10 +69,10 @@ void Engine::take_back_declaration() {
   sleeper_->undeclare();
 }
 
-/// Leaves what is in flight to those who still wait, or to the reactor.
+/// Leaves what is in flight, and what was asked for meanwhile, to those who still wait, or to the reactor.
 void Engine::pass_on() {
   if (sleepers_ > 0) wake_self();
-  if (waiters_ == 0 && reactor_ != nullptr && has_unattended()) reactor_->notify();
+  if (waiters_ == 0 && reactor_ != nullptr && (has_unattended() || requests_.pending())) reactor_->notify();
 }
 
 bool Engine::test(Operation& operation) {

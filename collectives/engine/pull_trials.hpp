@@ -39,7 +39,7 @@ class PullTrial {
     std::uint32_t& best = trial < kTrials / 2 ? staged_ : pulled_;
     best = trial % (kTrials / 2) == 0 ? slowest : std::min(best, slowest);
   }
-  /// All ranks are there, and it is known what they do.
+  /// It is known what all ranks do.
   void begin(bool pulled) {
     impossible_ |= voted_ && !pulled;
     runs_ = true;

@@ -87,7 +87,8 @@ void check_keys(const Json& from) {
                                                "network",
                                                "corrections",
                                                "links",
-                                               "overrides"};
+                                               "overrides",
+                                               "pulls"};  // Of older files: calls time that themselves.
   for (const auto& [key, value] : from.items()) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
       wrong("there is no entry '" + key + "' (did you mean " + std::string(nearest(key, kKeys)) + "?)");

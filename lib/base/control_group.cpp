@@ -58,15 +58,20 @@ Account account_of_2(const fs::path& group) {
   const std::uint64_t swap = std::min(number_in(group / "memory.swap.max"), swap_of_machine());
   const auto taken_back =
       sum_of_rows(group / "memory.stat", {"inactive_file", "active_file", "slab_reclaimable"});
-  const std::uint64_t swapped = number_in(group / "memory.swap.current");
   const std::uint64_t used = used_of(number_in(group / "memory.current"), taken_back);
-  return {memory + swap, used + (swapped == kNone ? 0 : swapped)};
+  const std::uint64_t swapped = number_in(group / "memory.swap.current");
+  // What was read back is counted in both.
+  const std::uint64_t in_both = sum_of_rows(group / "memory.stat", {"swapcached"}).value_or(0);
+  return {memory + swap, used + (swapped == kNone ? 0 : swapped - std::min(swapped, in_both))};
 }
 
 Account account_of_1(const fs::path& group) {
   const std::uint64_t memory = number_in(group / "memory.limit_in_bytes");
   if (memory == kNone) return {};
-  const auto taken_back = sum_of_rows(group / "memory.stat", {"total_inactive_file", "total_active_file"});
+  auto taken_back = sum_of_rows(group / "memory.stat", {"total_inactive_file", "total_active_file"});
+  // The kernel's own, of which nobody says how much it takes back: most is (what it knows of files).
+  const std::uint64_t of_kernel = number_in(group / "memory.kmem.usage_in_bytes");
+  if (taken_back && of_kernel != kNone) *taken_back += of_kernel;
   const std::uint64_t both = number_in(group / "memory.memsw.usage_in_bytes");
   const std::uint64_t has = both == kNone ? number_in(group / "memory.usage_in_bytes") : both;
   const std::uint64_t limit =

@@ -149,6 +149,10 @@ void Heap::keep(const Block& block) {
 // Whether there was any: what another size lies in now may be what a new one needs.
 bool Heap::release_kept() {
   std::lock_guard lock(mutex_);
+  return release_kept_locked();
+}
+
+bool Heap::release_kept_locked() {
   const bool any = !kept_.empty();
   for (const Block& block : kept_) release(block);
   kept_.clear();
@@ -207,6 +211,8 @@ Status Heap::adopt(void* pointer, std::size_t bytes) {
   LOCKSTEP_RETURN_IF_ERROR(check_adoptable(address_of(pointer), bytes));
   Block block{static_cast<std::byte*>(pointer), bytes, last_segment_ + 1, true};
   auto fd = move_to_shared(block.data, block.bytes);
+  if (fd.status().code() == ErrorCode::out_of_memory && release_kept_locked())
+    fd = move_to_shared(block.data, block.bytes);
   if (!fd.ok()) return fd.status();
   ++last_segment_;
   offer_segment(block.segment, std::move(*fd));

@@ -54,6 +54,7 @@ class Heap {
   Block take_kept(std::size_t bytes);
   void keep(const Block& block);
   bool release_kept();
+  bool release_kept_locked();
   static void release(const Block& block);
   Block* block_of(const void* pointer);
   Status check_adoptable(std::uintptr_t begin, std::size_t bytes) const;

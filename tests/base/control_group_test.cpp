@@ -73,6 +73,8 @@ TEST_F(ControlGroup, LeavesWhatIsNotInUse) {
   EXPECT_EQ(room(), "1696 of 4096 in /job");
   says("job/memory.swap.current", "96");
   EXPECT_EQ(room(), "1600 of 4096 in /job");
+  says("job/memory.stat", "inactive_file 600\nswapcached 90");
+  EXPECT_EQ(room(), "1690 of 4096 in /job") << "what was read back from swap was counted twice";
   says("job/memory.current", "5000");
   EXPECT_EQ(room(), "0 of 4096 in /job");
 }
@@ -99,6 +101,8 @@ TEST_F(ControlGroup, OfVersion1LeavesWhatIsNotInUse) {
   EXPECT_EQ(room(), "2096 of 4096 in /memory/job");
   says("memory/job/memory.memsw.usage_in_bytes", "3000");
   EXPECT_EQ(room(), "1596 of 4096 in /memory/job");
+  says("memory/job/memory.kmem.usage_in_bytes", "100");
+  EXPECT_EQ(room(), "1696 of 4096 in /memory/job");
 }
 
 TEST_F(ControlGroup, OfAMachineThatHasNone) { EXPECT_EQ(room(), "none"); }

@@ -83,14 +83,26 @@ struct Member {
     run.enter({});
   }
   /// From the first member, of whose process this one is not.
-  void begin_broadcast() {
+  void begin_broadcast(PullTrial* trial = nullptr, std::uint64_t segment = 0) {
     shape.collective = Collective::broadcast;
     choice = {};
     choice.pulled = must(find_algorithm(Collective::broadcast, Medium::domain_pulled, "direct"));
+    if (trial != nullptr)
+      choice.staged = must(find_algorithm(Collective::broadcast, Medium::domain_staged, "direct"));
+    choice.trial = trial;
     choice.shape = &shape;
+    begin({}, elsewhere(segment));
+  }
+  OfferedBuffers elsewhere(std::uint64_t segment = 0) const {
     SegmentRef place = direct_ref(numbers.data());
     place.owner ^= 1u << shape.rank;
-    begin({}, OfferedBuffers{place, place});
+    place.segment = segment;
+    return {place, place};
+  }
+  void broadcast_again() {
+    const DomainPosition next = run.end();
+    run.begin_again(numbers.data(), numbers.data(), {.sequence = next.calls}, elsewhere());
+    run.enter(next);
   }
   /// To the first member, from where it lies.
   void begin_gather() {
@@ -350,6 +362,63 @@ TEST(DomainRun, AMemberThatOffersNothingWhereItsMemoryIsUsedIsToBlame) {
   const Status status = giver.step().status();
   EXPECT_EQ(status.code(), ErrorCode::internal);
   EXPECT_EQ(status.culprit(), 0) << status.message();
+}
+
+// Where registered memory would not pay there is no such program.
+TEST(DomainRun, RegisteredMemoryThatIsOnlyPulledIsExposedToReaders) {
+  const auto common = std::make_unique<Common>();
+  Member root(0, *common);
+  root.domain.pulling = [] {};
+  root.begin_broadcast(nullptr, 1);
+  EXPECT_FALSE(must(root.step()).done);
+  EXPECT_EQ(root.run.exposure(), Exposure::to_readers);
+}
+
+/// Time passes by looking at it.
+class SlowClock final : public Env {
+ public:
+  Nanos now() noexcept override { return time_ += step; }
+  std::uint64_t random() noexcept override { return 0; }
+  void wake_at(Nanos) noexcept override {}
+  Nanos step = 0;
+
+ private:
+  Nanos time_ = 0;
+};
+
+/// Of `calls` broadcasts, which were pulled. They take the root no time, and the reader more where they are
+/// staged. `can_pull`: whether the root may, too.
+std::vector<bool> pulled_of(int calls, bool can_pull = true) {
+  const auto common = std::make_unique<Common>();
+  Member root(0, *common), reader(1, *common);
+  SlowClock clocks[2];
+  PullTrial trials[2] = {PullTrial(clocks[0]), PullTrial(clocks[1])};
+  std::vector<bool> pulled;
+  bool now = false;
+  if (can_pull) root.domain.pulling = [] {};
+  reader.domain.pulling = [&] { now = true, clocks[1].step = 10; };
+  for (int call = 0; call < calls; ++call) {
+    now = false;
+    clocks[1].step = 1000;
+    if (call == 0) {
+      root.begin_broadcast(&trials[0]);
+      reader.begin_broadcast(&trials[1]);
+    } else {
+      root.broadcast_again();
+      reader.broadcast_again();
+    }
+    for (bool done[2] = {false, false}; !done[0] || !done[1];) {
+      if (!done[0]) done[0] = must(root.step()).done;
+      if (!done[1]) done[1] = must(reader.step()).done;
+    }
+    pulled.push_back(now);
+  }
+  return pulled;
+}
+
+TEST(DomainRun, CallsTryBothWaysAndPullWhereThatTookTheSlowestRankLess) {
+  EXPECT_EQ(pulled_of(9), (std::vector{false, false, false, true, true, true, true, true, true}));
+  EXPECT_EQ(pulled_of(9, false), std::vector(9, false));
 }
 
 TEST(DomainRun, WhatWasPulledFromALeaverIsNoResult) {

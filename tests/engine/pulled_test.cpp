@@ -2,12 +2,15 @@
 // rank may not.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
+#include <vector>
 
 #include "tests/engine/can_pull.hpp"
 #include "tests/engine/process_group.hpp"
@@ -112,6 +115,29 @@ TEST(Pulled, RepeatedCallsGoTheWayOfTheirBuffers) {
                     registered, "");
       }
     }
+    communicator.finalize();
+  });
+}
+
+// As memory of devices is: the process itself reads it.
+TEST(Pulled, WhatTheKernelDoesNotReadForOthersIsStaged) {
+  const MeetingPlace place;
+  constexpr int kRanks = 2;
+  constexpr std::size_t kBytes = 64 << 10;
+  run_forked(kRanks, [&](int rank) {
+    Communicator communicator = place.join(rank, kRanks, "shm");
+    const int access = rank == 1 ? PROT_WRITE : PROT_READ | PROT_WRITE;
+    auto* const input = static_cast<std::uint8_t*>(
+        mmap(nullptr, kBytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
+    ASSERT_NE(input, MAP_FAILED);
+    std::memset(input, 3 + rank, kBytes);
+    std::vector<std::uint8_t> output(kRanks * kBytes);
+    for (int call = 0; call < 12; ++call) {
+      std::fill(output.begin(), output.end(), 0);
+      communicator.all_gather(input, output.data(), kBytes, DataType::u8);
+      EXPECT_EQ(output.front() + output.back(), 3 + 4);
+    }
+    munmap(input, kBytes);
     communicator.finalize();
   });
 }

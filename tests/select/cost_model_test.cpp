@@ -116,6 +116,10 @@ TEST(CostModel, NamesThePlaceOfWhatItCannotUse) {
             std::string::npos);
 }
 
+TEST(CostModel, TakesAFileOfBeforeThatSaysWhatIsPulled) {
+  EXPECT_TRUE(parse_model(R"({"schema": "lockstep-tuning", "version": 1, "pulls": [{"from": 1}]})").ok());
+}
+
 TEST(CostModel, RefusesWhatIsNoCountWhereACountIsWanted) {
   const std::string head = R"({"schema": "lockstep-tuning", "version": 1, )";
   EXPECT_EQ(refusal(head + R"("tcp_sockets": 4294967298})"),

@@ -225,6 +225,13 @@ TEST(LockstepBench, WhatMayBePulledIsExplained) {
   EXPECT_EQ(short_calls.find("  <- chosen"), short_calls.rfind("  <- chosen")) << short_calls;
 }
 
+TEST(LockstepBench, WhatOnlyHostMemoryDoesIsRefusedOnDevices) {
+  setenv("LOCKSTEP_ALGORITHMS", "broadcast:*=pulled/direct", 1);
+  const Outcome outcome = bench("broadcast --device host --ranks 2 -b 64K -e 64K -n 1 2>&1");
+  unsetenv("LOCKSTEP_ALGORITHMS");
+  EXPECT_NE(outcome.output.find("needs buffers"), std::string::npos) << outcome.output;
+}
+
 TEST(LockstepBench, ExplainsTypesAndOperatorsThatItIsAskedFor) {
   const Outcome kinds = bench(
       "all_reduce all_gather --ranks 2 -b 64 -e 64 -d bf16,i64,bool -o max,premul_sum --registered "

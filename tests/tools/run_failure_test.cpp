@@ -170,7 +170,7 @@ TEST(Run, AParentThatIgnoresTheEndsOfChildrenIsNoMatter) {
   EXPECT_EQ(outcome_of(std::move(process)).code, 3);
 }
 
-// They were taken, and did nothing; --dry-run made the folder of --output-dir.
+// They were taken, and did nothing.
 TEST(Run, OptionsThatWouldMeanNothingAreRefused) {
   const auto error_of = [](std::vector<std::string> options) {
     for (const char* const usual : {"-n", "1", "true"}) options.emplace_back(usual);
@@ -182,12 +182,15 @@ TEST(Run, OptionsThatWouldMeanNothingAreRefused) {
   const std::string leave = ": leave one of them out";
   EXPECT_EQ(error_of({"--quiet", "--only-rank", "0"}),
             "--only-rank: it means nothing beside --quiet" + leave);
-  EXPECT_EQ(error_of({"--dry-run", "--output-dir", "/nonexistent"}),
-            "--output-dir: it means nothing beside --dry-run" + leave);
-  EXPECT_EQ(error_of({"--dry-run", "-q"}), "--quiet: it means nothing beside --dry-run" + leave);
   EXPECT_EQ(error_of({"--variables"}), "--ranks: it means nothing beside --variables" + leave);
   EXPECT_NE(run({"--variables", "true"}).error.find("it runs nothing: leave it out, or the program"),
             std::string::npos);
+}
+
+/// Put into the command that is to be run: nothing is made for it.
+TEST(Run, ADryRunTakesTheOptionsOfTheRun) {
+  const Outcome outcome = run({"-n", "1", "--dry-run", "--output-dir", "/nonexistent/logs", "-q", "true"});
+  EXPECT_EQ(outcome.code, 0) << outcome.error;
 }
 
 TEST(Run, WrongUseIsExplained) {

@@ -85,8 +85,8 @@ int run(int argc, char** argv, const rlimit& usual) {
     if (const Status status = check_descriptors(options, usual.rlim_max); !status.ok())
       return complain(status);
   }
-  if (!options.output_directory.empty() && mkdir(options.output_directory.c_str(), 0755) != 0 &&
-      errno != EEXIST) {
+  if (!options.output_directory.empty() && !options.dry_run &&
+      mkdir(options.output_directory.c_str(), 0755) != 0 && errno != EEXIST) {
     return complain(internal::system_error("cannot create " + options.output_directory, errno));
   }
   auto guardian = Guardian::start();

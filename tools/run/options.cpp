@@ -60,7 +60,6 @@ std::optional<int> parse_options(int argc, char** argv, RunOptions& options) {
     app.parse(argc, argv);
     options.command = app.remaining();
     refuse_beside(app, "--quiet", {"--only-rank"});
-    refuse_beside(app, "--dry-run", {"--grace", "--output-dir", "--only-rank", "--quiet"});
     refuse_beside(app, "--variables",
                   {"--ranks", "--grace", "--output-dir", "--only-rank", "--quiet", "--dry-run"});
     if (options.variables && !options.command.empty())

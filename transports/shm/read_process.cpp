@@ -19,7 +19,10 @@ Status read_process(std::int64_t pid, std::uint64_t address, void* to, std::size
       return Status(ErrorCode::peer_lost, "process " + std::to_string(pid) + " is gone", rank);
     } else if (copied == 0 || errno != EINTR) {
       const Status cause = system_error("reading memory of process " + std::to_string(pid), errno);
-      return Status(cause.code(), cause.message(), rank);
+      return Status(
+          cause.code(),
+          cause.message() + "; LOCKSTEP_ALGORITHMS (as all_gather:*=staged/direct) keeps calls from it",
+          rank);
     }
   }
   return Status();

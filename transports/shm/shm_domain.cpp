@@ -68,16 +68,23 @@ Result<const Mapping*> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
 
 bool ShmDomain::can_pull() {
   if (!can_pull_) {
-    can_pull_ = true;
+    bool reads_all = true;
     for (int member = 0; member < size(); ++member) {
       const MemberControl& theirs = control(member);
       std::uint64_t process = 0;
       const std::uint64_t place = theirs.home + offsetof(MemberControl, process);
       if (!pull(member, place, &process, sizeof process).ok() || process != peer(member).member.process)
-        can_pull_ = false;
+        reads_all = false;
     }
+    can_pull_ = reads_all;
   }
   return *can_pull_;
+}
+
+bool ShmDomain::is_readable(const void* address) {
+  std::byte first;
+  const auto place = reinterpret_cast<std::uintptr_t>(address);
+  return read_process(getpid(), place, &first, 1, rank()).ok();
 }
 
 Status ShmDomain::pull(int member, std::uint64_t address, void* to, std::size_t bytes) {

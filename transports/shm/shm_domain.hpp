@@ -28,6 +28,7 @@ class ShmDomain final : public Domain {
   void begin_resolving() override { begun_ = clock_; }
   Result<std::byte*> resolve(int member, const SegmentRef& ref, std::size_t bytes) override;
   bool can_pull() override;
+  bool is_readable(const void* address) override;
   Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) override;
   void ring(int member) override;
   int bell_fd() override { return peer(rank()).bell->get(); }
