@@ -19,7 +19,8 @@ class TwoRanks {
  public:
   /// One call; whether it was pulled.
   bool call(Nanos staged, Nanos pulled, bool can = true) {
-    const bool votes = first_.vote() & (can && second_.vote());
+    const bool first = first_.vote(), second = can && second_.vote();
+    const bool votes = first && second;
     if (first_.is_told()) first_.hear(std::max(first_.took(), second_.took()));
     if (second_.is_told()) second_.hear(std::max(first_.took(), second_.took()));
     for (PullTrial* const rank : {&first_, &second_}) {
