@@ -115,8 +115,7 @@ std::uint32_t DomainRun::slowest_told(Domain& domain) const {
 }
 
 void DomainRun::publish_offer(Domain& domain) {
-  would_pull_ =
-      choice_.pulled != nullptr && domain.can_pull() && (choice_.trial == nullptr || choice_.trial->vote());
+  would_pull_ = would_pull(domain);
   Offer& offer = domain.control(domain.rank()).offer[position_.calls & 1];
   offer.fingerprint = identity_.fingerprint;
   offer.input = mine_.input;
