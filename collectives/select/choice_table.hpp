@@ -46,7 +46,7 @@ class ChoiceTable : public std::enable_shared_from_this<ChoiceTable> {
   };
   struct Place {
     std::array<std::unique_ptr<const Row>, kMedia> rows;  ///< By medium.
-    int offers_from = -1;                            ///< Size class; -1 = not computed.
+    int offers_from = -1;                                 ///< Size class; -1 = not computed.
   };
   const Row& row(Collective collective, Medium medium);
   std::unique_ptr<const Row> make_row(Collective collective, Medium medium) const;

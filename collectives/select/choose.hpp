@@ -37,8 +37,8 @@ inline bool stores_partial_sums(const Selection& selection) {
 Result<Selection> choose(const CallFacts& facts, const Shape& shape, const Capabilities& capabilities,
                          ChoiceTable& table);
 
-/// Why ranks cannot run `named`, an algorithm on memory where it lies, on the buffers of a call with `op`: these
-/// lack what it `needs`, or each rank's is scaled first.
+/// Why ranks cannot run `named`, an algorithm on memory where it lies, on the buffers of a call with `op`:
+/// these lack what it `needs`, or each rank's is scaled first.
 Status refuse_buffers(const Algorithm& named, ReduceOp op, std::string_view needs);
 
 /// Bytes of a call as sizes are meant here: its count, or the mean of `counts` that all ranks know (those of
