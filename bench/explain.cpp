@@ -77,7 +77,7 @@ Comparison compare(const Ground& ground, const Options& options, const Subject& 
     if (row.collective != choice.shape.collective || !row.supports(choice.shape)) continue;
     if (!is_candidate(ground, row, addressable, pulls)) continue;
     if (row.medium == Medium::domain_pulled) {
-      add(full_name(row), full_name(row), 0, choice.selection.staged == nullptr);
+      add(full_name(row), full_name(row), 0, choice.selection.registered == &row);  // By name.
       comparison.lines.back().pulled = choice.selection.pulled != nullptr;
       continue;
     }

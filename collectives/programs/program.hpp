@@ -110,7 +110,7 @@ enum class Medium : std::uint8_t {
   links,              ///< send, recv, recv_reduce, copy, reduce on own memory
   domain_staged,      ///< members' staging only: private buffers
   domain_registered,  ///< members' input and output too
-  domain_pulled,  ///< copies from members' inputs alone, which the kernel may do for other processes (CMA)
+  domain_pulled,      ///< copies from members' inputs alone, which the kernel does, too (CMA)
 };
 inline constexpr int kMedia = 4;
 /// Whether its programs reach members' buffers where they lie.

@@ -185,11 +185,11 @@ constexpr std::array kAlgorithms{
     Algorithm{"direct", all_gather, kPulled, "every rank reads everybody's block", always, all_gather_pulled},
     Algorithm{"direct", all_gather_v, kPulled, "every rank reads everybody's block", always,
               all_gather_pulled},
+    Algorithm{"direct", all_to_all, kPulled, "every rank reads its blocks of all inputs", always,
+              all_to_all_registered},
     Algorithm{"shared", broadcast, kRegistered,
               "the root writes a part of every output, everybody reads the rest of its buffer", always,
               broadcast_shared},
-    Algorithm{"direct", all_to_all, kPulled, "every rank reads its blocks of all inputs", always,
-              all_to_all_registered},
 };
 
 const char* medium_name(Medium medium) {

@@ -59,16 +59,16 @@ inline Served served_at_root(const Shape& shape) {
 
 /// A program on registered memory. Phase 1 says "my buffers are ready", and all await it from all: the engine
 /// uses it to tell where the buffers are. Phase 2 says "I am done with everybody's buffers", and is awaited
-/// by those whose buffers others use.
+/// by those whose buffers others use: of all, or of `user` where it alone does.
 template <typename Work>
-Program registered_program(Served served, Work work) {
+Program registered_program(Served served, Work work, int user = kSelf) {
   ProgramBuilder builder;
   LaneBuilder lane = builder.lane();
   lane.publish();
   lane.await_all();
   work(lane);
   lane.publish();
-  if (served == Served::yes) lane.await_all();
+  if (served == Served::yes) lane.await(user, 2);
   return std::move(builder).build();
 }
 

@@ -22,14 +22,13 @@ void read_all_blocks(LaneBuilder& lane, const Shape& shape) {
 }  // namespace
 
 Program gather_pulled(const Shape& shape) {
-  ProgramBuilder builder;
-  LaneBuilder lane = builder.lane();
-  lane.publish();
-  lane.await_all();
-  if (shape.rank == shape.root) read_all_blocks(lane, shape);
-  lane.publish();
-  if (shape.rank != shape.root) lane.await(shape.root, 2);  // Nobody else uses its buffers.
-  return std::move(builder).build();
+  const bool is_root = shape.rank == shape.root;
+  return registered_program(
+      is_root ? Served::no : Served::yes,
+      [&](LaneBuilder& lane) {
+        if (is_root) read_all_blocks(lane, shape);
+      },
+      shape.root);
 }
 
 Program all_gather_pulled(const Shape& shape) {

@@ -49,24 +49,18 @@ Program broadcast_registered(const Shape& shape) {
 
 Program broadcast_shared(const Shape& shape) {
   const Members members(shape);
-  const Blocks parts = aligned_parts(shape.count, shape.world);
-  const Range written = parts[shape.world - 1];
-  ProgramBuilder builder;
-  LaneBuilder lane = builder.lane();
-  lane.publish();
-  lane.await_all();
+  const Range written = aligned_parts(shape.count, shape.world)[shape.world - 1];
+  const Range rest{0, written.begin};
   if (shape.rank != shape.root) {
-    const Range rest{0, written.begin};
-    lane.copy(members.input_of(shape.root, rest), output(rest));
-  } else if (shape.world > 1) {
+    const auto read = [&](LaneBuilder& lane) { lane.copy(members.input_of(shape.root, rest), output(rest)); };
+    return registered_program(Served::yes, read, shape.root);
+  }
+  return registered_program(Served::yes, [&](LaneBuilder& lane) {
     std::vector<Slice> others = members.all_outputs(written);
     others.erase(others.begin() + shape.root);
     const Slice own = input(written);
-    lane.reduce({&own, 1}, others, false);
-  }
-  lane.publish();
-  lane.await(shape.rank == shape.root ? kSelf : shape.root, 2);
-  return std::move(builder).build();
+    if (!others.empty()) lane.reduce({&own, 1}, others, false);
+  });
 }
 
 Program scatter_registered(const Shape& shape) {
