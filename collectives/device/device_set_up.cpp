@@ -34,11 +34,8 @@ InboxShare packets_of(const ModeDecision& decision, int world) {
 
 /// Of every rank its number among those of this host, or -1.
 std::vector<int> near_ranks(const CommunicatorCore& all, const CommunicatorCore& near) {
-  std::vector<int> numbers(all.world_ranks().size(), -1);
-  for (std::size_t n = 0; n < near.world_ranks().size(); ++n) {
-    const auto found = std::find(all.world_ranks().begin(), all.world_ranks().end(), near.world_ranks()[n]);
-    numbers[static_cast<std::size_t>(found - all.world_ranks().begin())] = static_cast<int>(n);
-  }
+  std::vector<int> numbers;
+  for (int rank = 0; rank < all.size(); ++rank) numbers.push_back(all.number_in(near, rank));
   return numbers;
 }
 

@@ -24,11 +24,8 @@ Result<Selection> NoMemory::choose(const CallFacts&, const Shape&) {
 }
 
 Status in_ranks_of(const CommunicatorCore& all, const CommunicatorCore& group, Status status) {
-  const bool names_a_member = status.culprit() >= 0 && status.culprit() < group.size();
-  if (!names_a_member || all.size() == group.size()) return status;
-  const int lost = group.world_ranks()[static_cast<std::size_t>(status.culprit())];
-  const auto found = std::find(all.world_ranks().begin(), all.world_ranks().end(), lost);
-  const auto rank = static_cast<int>(found - all.world_ranks().begin());
+  const int rank = group.number_in(all, status.culprit());
+  if (rank < 0 || all.size() == group.size()) return status;
   return Status(status.code(), "rank " + std::to_string(rank) + " of all: " + status.message(), rank);
 }
 
