@@ -97,7 +97,7 @@ TEST(Pulled, IsRightOnPrivateMemoryAndOnSomeRegistered) {
 }
 
 constexpr const char* kAlwaysPull = R"({"schema": "lockstep-tuning", "version": 1,
-    "overrides": "broadcast:*=pulled/direct;all_gather:*=pulled/direct;all_to_all:*=pulled/direct"})";
+    "overrides": "broadcast:*=pulled/direct;scatter:*=pulled/direct;gather:*=pulled/direct;all_gather:*=pulled/direct;all_gather_v:*=pulled/direct;all_to_all:*=pulled/direct"})";
 
 // Repeated calls of one shape that are pulled, registered and staged by turns.
 TEST(Pulled, RepeatedCallsGoTheWayOfTheirBuffers) {

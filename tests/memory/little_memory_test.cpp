@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -31,7 +33,9 @@ bool limit_memory() {
   };
   if (mkdir(group.c_str(), 0755) != 0 || !write("/memory.limit_in_bytes", kLimit)) return false;
   write("/memory.memsw.limit_in_bytes", kLimit);  // Where swap is counted.
-  return write("/cgroup.procs", getpid()) && memory_room()->limit == kLimit;
+  if (!write("/cgroup.procs", getpid())) return false;
+  const auto room = memory_room();
+  return room && room->limit == kLimit;
 }
 
 /// In a control group of 64 MiB: whatever touches more than that is ended by the kernel's SIGKILL.
@@ -71,6 +75,20 @@ TEST(LittleMemory, IsRefusedBesideWhatIsInUse) {
     void* const other = lockstep::allocate(kPart + (4 << 20));
     lockstep::free(other);
     lockstep::free(second);
+  });
+}
+
+TEST(LittleMemory, WhatIsKeptMakesRoomForWhatIsRegistered) {
+  if (lockstep::testing::kSanitized) GTEST_SKIP() << "sanitizers have memory of their own";
+  run_in_little_memory([] {
+    constexpr std::size_t kPart = 24 << 20;
+    auto* const own = static_cast<std::byte*>(std::aligned_alloc(4096, kPart));
+    std::memset(own, 1, kPart);
+    lockstep::free(lockstep::allocate(kPart));  // Kept for the next of its size.
+    lockstep::register_buffer(own, kPart);
+    EXPECT_EQ(own[kPart - 1], std::byte{1});
+    lockstep::deregister_buffer(own);
+    std::free(own);
   });
 }
 

@@ -201,8 +201,8 @@ TEST(Choose, LongCallsOnPrivateMemoryMayBePulled) {
     return selection.value().pulled != nullptr;
   };
   EXPECT_TRUE(pulls(Collective::broadcast, 1 << 20));
-  EXPECT_TRUE(pulls(Collective::all_gather, 1 << 20));
-  EXPECT_FALSE(pulls(Collective::broadcast, 1 << 10));
+  EXPECT_TRUE(pulls(Collective::all_gather, 16 << 10));
+  EXPECT_FALSE(pulls(Collective::all_gather, (16 << 10) - 4));
   EXPECT_FALSE(pulls(Collective::all_reduce, 1 << 20)) << "sums are not copied";
 }
 
