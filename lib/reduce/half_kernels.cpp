@@ -1,4 +1,8 @@
 // Kernels of f16 and bf16.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "lib/reduce/simd.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/reduce/half_kernels.cpp"
@@ -55,12 +59,44 @@ struct Bf16 {
   }
 };
 
+#if HWY_TARGET == HWY_AVX3
+
+/// f16 added in f16, by an instruction that not every processor of this target has (AVX512-FP16). The sum of
+/// two has the bits that it has by way of f32, since f32 keeps 24 >= 2 * 11 + 2 bits (Figueroa, When is
+/// double rounding innocuous?, 1995). That of three has not.
+struct AddedF16 : Direct<std::uint16_t> {
+  template <class Op>
+  static HWY_INLINE V combine(V a, V b) {
+    static_assert(std::is_same_v<Op, Sum>);
+    V sum;
+    asm("vaddph %2, %1, %0" : "=v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+};
+
+bool adds_f16() {
+  static const bool does = [] {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 23 & 1) != 0;
+  }();
+  return does;
+}
+
+void sum_f16(const Pass& pass) {
+  if (pass.source_count == 2 && adds_f16()) return run_often<AddedF16, Sum>(pass);
+  run_often<Widened<F16Format>, Sum>(pass);
+}
+
+#endif
 #endif
 
 void fill_halves([[maybe_unused]] KernelTable& table) {
 #if HWY_TARGET != HWY_SCALAR
   fill_float<Widened<F16Format>>(table, DataType::f16);
   fill_float<Bf16>(table, DataType::bf16);
+#if HWY_TARGET == HWY_AVX3
+  table.at(DataType::f16, ReduceOp::sum) = table.at(DataType::f16, ReduceOp::premul_sum) = sum_f16;
+#endif
 #endif
 }
 
