@@ -124,8 +124,9 @@ bool DomainRun::end_use(Domain& domain) {
 }
 
 /// Another communicator's failure made private what this call has offered: its peers work on what was there.
+/// Where they only read, that is the same.
 bool DomainRun::memory_was_taken() const {
-  return way_ == Way::registered &&
+  return way_ == Way::registered && !choice_.registered->only_reads &&
          (is_private(buffers_.input, mine_.input_bytes) || is_private(buffers_.output, mine_.output_bytes));
 }
 
@@ -225,7 +226,7 @@ void DomainRun::waiting_for(Domain& domain, std::vector<int>& members) const {
 Exposure DomainRun::exposure() const {
   if (agreed_ ? way_ == Way::staged : !offered_) return Exposure::none;
   const bool registered = agreed_ ? way_ == Way::registered : may_be_registered();
-  if (registered && !only_reads(*choice_.registered)) return Exposure::to_writers;
+  if (registered && !choice_.registered->only_reads) return Exposure::to_writers;
   const bool pulled = agreed_ ? way_ == Way::pulled : would_pull_ && addressable(mine_.input);
   return registered || pulled ? Exposure::to_readers : Exposure::none;
 }

@@ -131,14 +131,13 @@ struct Algorithm {
   int most_on_hosts = std::numeric_limits<int>::max();
   /// In a domain: sums of some of the ranks are stored on their way. (Over links they may always be.)
   bool stores_partial_sums = false;
+  /// On members' buffers: all are left as they are, since every rank writes to its own output alone.
+  bool only_reads = false;
 };
 
 /// All algorithms; the position of a row + 1 is its wire number (CallFacts::algorithm), so append only within
 /// one protocol version.
 std::span<const Algorithm> algorithms();
-
-/// Whether a row on members' buffers leaves them as they are: it is pulled, or would be the same if it were.
-bool only_reads(const Algorithm& algorithm);
 
 /// The row for a name. Errors: unknown name (lists the known ones, names the nearest), or known but not for
 /// this collective.

@@ -18,6 +18,11 @@ using enum Collective;
 constexpr auto kLinks = Medium::links, kStaged = Medium::domain_staged,
                kRegistered = Medium::domain_registered, kPulled = Medium::domain_pulled;
 
+constexpr Algorithm reading(Algorithm row) {
+  row.only_reads = true;
+  return row;
+}
+
 constexpr std::array kAlgorithms{
     Algorithm{"ring", all_reduce, kLinks,
               "reduce-scatter and all-gather round a ring: 2(n-1) steps, least bytes (Patarasuk, Yuan 2009)",
@@ -122,22 +127,22 @@ constexpr std::array kAlgorithms{
               barrier_flags},
     Algorithm{"direct", reduce, kRegistered,
               "each rank reduces one part of all inputs into the root's output", always, reduce_registered},
-    Algorithm{"direct", broadcast, kRegistered, "everybody reads the root's buffer", always,
-              broadcast_registered},
-    Algorithm{"direct", scatter, kRegistered, "every rank reads its block of the root's input", always,
-              scatter_registered},
+    reading({"direct", broadcast, kRegistered, "everybody reads the root's buffer", always,
+             broadcast_registered}),
+    reading({"direct", scatter, kRegistered, "every rank reads its block of the root's input", always,
+             scatter_registered}),
     Algorithm{"direct", gather, kRegistered, "every rank writes its block of the root's output", always,
               gather_registered},
     Algorithm{"direct", all_gather, kRegistered, "every rank writes its block of all outputs", always,
               all_gather_registered},
     Algorithm{"direct", all_gather_v, kRegistered, "every rank writes its block of all outputs", always,
               all_gather_registered},
-    Algorithm{"direct", reduce_scatter, kRegistered, "every rank reduces its block of all inputs", always,
-              reduce_scatter_registered},
-    Algorithm{"direct", reduce_scatter_v, kRegistered, "every rank reduces its block of all inputs", always,
-              reduce_scatter_registered},
-    Algorithm{"direct", all_to_all, kRegistered, "every rank reads its blocks of all inputs", always,
-              all_to_all_registered},
+    reading({"direct", reduce_scatter, kRegistered, "every rank reduces its block of all inputs", always,
+             reduce_scatter_registered}),
+    reading({"direct", reduce_scatter_v, kRegistered, "every rank reduces its block of all inputs", always,
+             reduce_scatter_registered}),
+    reading({"direct", all_to_all, kRegistered, "every rank reads its blocks of all inputs", always,
+             all_to_all_registered}),
     Algorithm{"hierarchical", all_reduce, kLinks,
               "reduce_scatter on each host, all_reduce across hosts by block, all_gather on each host",
               has_shared_hosts, all_reduce_hierarchical},
@@ -177,16 +182,16 @@ constexpr std::array kAlgorithms{
     Algorithm{"alone", all_reduce, kRegistered,
               "rank 0 reduces all inputs into all outputs (for ranks that take turns on one device)", always,
               all_reduce_alone, 0},
-    Algorithm{"direct", broadcast, kPulled, "everybody reads the root's buffer", always,
-              broadcast_registered},
-    Algorithm{"direct", scatter, kPulled, "every rank reads its block of the root's input", always,
-              scatter_registered},
-    Algorithm{"direct", gather, kPulled, "the root reads everybody's block", always, gather_pulled},
-    Algorithm{"direct", all_gather, kPulled, "every rank reads everybody's block", always, all_gather_pulled},
-    Algorithm{"direct", all_gather_v, kPulled, "every rank reads everybody's block", always,
-              all_gather_pulled},
-    Algorithm{"direct", all_to_all, kPulled, "every rank reads its blocks of all inputs", always,
-              all_to_all_registered},
+    reading(
+        {"direct", broadcast, kPulled, "everybody reads the root's buffer", always, broadcast_registered}),
+    reading({"direct", scatter, kPulled, "every rank reads its block of the root's input", always,
+             scatter_registered}),
+    reading({"direct", gather, kPulled, "the root reads everybody's block", always, gather_pulled}),
+    reading({"direct", all_gather, kPulled, "every rank reads everybody's block", always, all_gather_pulled}),
+    reading(
+        {"direct", all_gather_v, kPulled, "every rank reads everybody's block", always, all_gather_pulled}),
+    reading({"direct", all_to_all, kPulled, "every rank reads its blocks of all inputs", always,
+             all_to_all_registered}),
     Algorithm{"shared", broadcast, kRegistered,
               "the root writes a part of every output, everybody reads the rest of its buffer", always,
               broadcast_shared},
@@ -213,12 +218,6 @@ std::string place_name(Collective collective, Medium medium) {
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
-
-bool only_reads(const Algorithm& algorithm) {
-  return std::any_of(std::begin(kAlgorithms), std::end(kAlgorithms), [&](const Algorithm& row) {
-    return row.medium == kPulled && row.collective == algorithm.collective && row.build == algorithm.build;
-  });
-}
 
 Result<const Algorithm*> find_algorithm(Collective collective, std::initializer_list<Medium> media,
                                         std::string_view name) {

@@ -174,6 +174,29 @@ TEST(DomainRun, WhoseMemoryWasTakenSaysSoEachTime) {
   EXPECT_FALSE(must(second.step()).done) << "the first has told of a result";
 }
 
+// What it has offered is read where it is, and is as it was.
+TEST(DomainRun, WhoseMemoryIsTakenThatIsOnlyReadDoesNotMind) {
+  const auto common = std::make_unique<Common>();
+  Member first(0, *common), second(1, *common);
+  const std::size_t bytes = first.numbers.size() * sizeof(float);
+  const std::unique_ptr<void, decltype(&lockstep::free)> block(lockstep::allocate(bytes), &lockstep::free);
+  const SegmentRef place = direct_ref(block.get());
+  for (Member* member : {&first, &second}) {
+    member->shape.collective = Collective::broadcast;
+    member->choice.registered =
+        must(find_algorithm(Collective::broadcast, Medium::domain_registered, "direct"));
+    member->choice.staged = nullptr;
+    member->choice.shape = &member->shape;
+    member->begin({}, {place, place, bytes, bytes});
+  }
+  first.run.begin_again(block.get(), block.get(), {}, {place, place, bytes, bytes});
+  first.run.enter({});
+  EXPECT_FALSE(must(first.step()).done);
+  ASSERT_TRUE(make_private(block.get(), bytes).ok());
+  EXPECT_TRUE(must(second.step()).done);
+  EXPECT_TRUE(must(first.step()).done);
+}
+
 // Its own part was done before: the other may have written to what is not its memory any more.
 TEST(DomainRun, WhoseMemoryIsTakenWhileItWaitsForOthersSaysSoToo) {
   const auto common = std::make_unique<Common>();

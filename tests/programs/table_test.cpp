@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "tests/programs/cases.hpp"
+#include "tests/programs/uses.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -31,32 +32,40 @@ TEST(Table, EveryCollectiveHasAnAlgorithmOverLinks) {
   }
 }
 
-/// Whether a step does to members' memory only what can be done by reading it.
-bool reads_inputs_only(const Program& program, const Step& step) {
-  if (step.kind == StepKind::copy) {
-    return step.dst.member == kSelf && (step.src.member == kSelf || step.src.space == Space::input);
-  }
-  const auto own = [&](std::uint32_t first, std::uint32_t count) {
-    for (std::uint32_t i = first; i < first + count; ++i) {
-      if (program.slices[i].member != kSelf) return false;
+/// Whether every step of the programs of three ranks is `allowed`, with what it uses.
+template <class Allowed>
+bool each_step_is(const Algorithm& row, Allowed allowed) {
+  for (int rank = 0; rank < 3; ++rank) {
+    Shape shape = shape_of(row, 3, 0, 200, 1);
+    shape.rank = rank;
+    const Program program = row.build(shape);
+    for (const Step& step : program.lanes.front().steps) {
+      if (!allowed(step, uses_of(program, step))) return false;
     }
-    return true;
-  };
-  return own(step.operands, step.operand_count) && own(step.destinations, step.destination_count);
+  }
+  return true;
 }
+bool is_own(const Slice& slice) { return slice.member == kSelf; }
 
-TEST(Table, WhatOnlyReadsDoesNothingElse) {
+TEST(Table, WhatOnlyReadsWritesToNoMember) {
   for (const Algorithm& row : algorithms()) {
     if (!reaches_buffers(row.medium)) continue;
-    bool reads_only = true;
-    for (int rank = 0; rank < 3; ++rank) {
-      Shape shape = shape_of(row, 3, 0, 200, 1);
-      shape.rank = rank;
-      const Program program = row.build(shape);
-      for (const Step& step : program.lanes.front().steps)
-        reads_only = reads_only && reads_inputs_only(program, step);
-    }
-    EXPECT_EQ(reads_only, only_reads(row)) << name_of(row.collective);
+    const bool reads = each_step_is(row, [](const Step&, const Uses& uses) {
+      return std::all_of(uses.writes.begin(), uses.writes.end(), is_own) &&
+             std::all_of(uses.reads.begin(), uses.reads.end(),
+                         [](const Slice& slice) { return is_own(slice) || slice.space == Space::input; });
+    });
+    EXPECT_EQ(reads, row.only_reads) << name_of_row(row);
+  }
+}
+
+TEST(Table, WhatIsPulledIsCopied) {
+  for (const Algorithm& row : algorithms()) {
+    if (row.medium != Medium::domain_pulled) continue;
+    EXPECT_TRUE(row.only_reads) << name_of_row(row);
+    EXPECT_TRUE(each_step_is(row, [](const Step& step, const Uses& uses) {
+      return step.kind == StepKind::copy || std::all_of(uses.reads.begin(), uses.reads.end(), is_own);
+    })) << name_of_row(row);
   }
 }
 

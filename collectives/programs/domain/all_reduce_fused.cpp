@@ -11,7 +11,7 @@
 namespace lockstep::internal {
 
 Program all_reduce_fused(const Shape& shape) {
-  return registered_program(Served::yes, [&](LaneBuilder& lane) {
+  return program_on_buffers(kEverybody, [&](LaneBuilder& lane) {
     const Members members(shape);
     const Range part = aligned_parts(shape.count, shape.world)[shape.rank];
     lane.reduce(members.all_inputs(part), members.all_outputs(part), true);

@@ -51,24 +51,22 @@ std::uint64_t part_stride(const Shape& shape, int slots);
 /// scheduler, and up to here a longer block costs less than another one.
 inline std::uint64_t longest_two_shot_block(const Shape& shape) { return 2 * shape.segment; }
 
-/// Whether others work on this rank's buffers, so that it may not leave before they are done.
-enum class Served : bool { no, yes };
-inline Served served_at_root(const Shape& shape) {
-  return shape.rank == shape.root ? Served::yes : Served::no;
-}
+/// Whom a phase is awaited from, where it is not one rank.
+inline constexpr int kEverybody = kSelf, kNobody = kSelf - 1;
+inline int everybody_at_root(const Shape& shape) { return shape.rank == shape.root ? kEverybody : kNobody; }
 
-/// A program on registered memory. Phase 1 says "my buffers are ready", and all await it from all: the engine
-/// uses it to tell where the buffers are. Phase 2 says "I am done with everybody's buffers", and is awaited
-/// by those whose buffers others use: of all, or of `user` where it alone does.
+/// A program on members' buffers, registered or pulled. Phase 1 says "my buffers are ready", and all await it
+/// from all: the engine uses it to tell where the buffers are. Phase 2 says "I am done with everybody's
+/// buffers", and is awaited from the `users` of this rank's, since it may not leave before they are done.
 template <typename Work>
-Program registered_program(Served served, Work work, int user = kSelf) {
+Program program_on_buffers(int users, Work work) {
   ProgramBuilder builder;
   LaneBuilder lane = builder.lane();
   lane.publish();
   lane.await_all();
   work(lane);
   lane.publish();
-  if (served == Served::yes) lane.await(user, 2);
+  if (users != kNobody) lane.await(users, 2);
   return std::move(builder).build();
 }
 

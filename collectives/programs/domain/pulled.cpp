@@ -23,16 +23,13 @@ void read_all_blocks(LaneBuilder& lane, const Shape& shape) {
 
 Program gather_pulled(const Shape& shape) {
   const bool is_root = shape.rank == shape.root;
-  return registered_program(
-      is_root ? Served::no : Served::yes,
-      [&](LaneBuilder& lane) {
-        if (is_root) read_all_blocks(lane, shape);
-      },
-      shape.root);
+  return program_on_buffers(is_root ? kNobody : shape.root, [&](LaneBuilder& lane) {
+    if (is_root) read_all_blocks(lane, shape);
+  });
 }
 
 Program all_gather_pulled(const Shape& shape) {
-  return registered_program(Served::yes, [&](LaneBuilder& lane) { read_all_blocks(lane, shape); });
+  return program_on_buffers(kEverybody, [&](LaneBuilder& lane) { read_all_blocks(lane, shape); });
 }
 
 }  // namespace lockstep::internal

@@ -1,5 +1,6 @@
 // Everything but all_reduce, registered: who reads a member's input or writes its output does it where it
-// lies.
+// lies. Broadcast, scatter and all_to_all "direct" are pulled, too, and so may do nothing but copy from
+// inputs.
 //
 // "direct":
 //
@@ -25,7 +26,7 @@
 namespace lockstep::internal {
 
 Program reduce_registered(const Shape& shape) {
-  return registered_program(Served::yes, [&](LaneBuilder& lane) {
+  return program_on_buffers(kEverybody, [&](LaneBuilder& lane) {
     const Range part = aligned_parts(shape.count, shape.world)[shape.rank];
     const Slice result = Members(shape).output_of(shape.root, part);
     lane.reduce(Members(shape).all_inputs(part), {&result, 1}, true);
@@ -33,7 +34,7 @@ Program reduce_registered(const Shape& shape) {
 }
 
 Program reduce_scatter_registered(const Shape& shape) {
-  return registered_program(Served::yes, [&](LaneBuilder& lane) {
+  return program_on_buffers(kEverybody, [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     const Slice result = output({0, block.count});
     lane.reduce(Members(shape).all_inputs(block), {&result, 1}, true);
@@ -41,7 +42,7 @@ Program reduce_scatter_registered(const Shape& shape) {
 }
 
 Program broadcast_registered(const Shape& shape) {
-  return registered_program(served_at_root(shape), [&](LaneBuilder& lane) {
+  return program_on_buffers(everybody_at_root(shape), [&](LaneBuilder& lane) {
     const Range whole{0, shape.count};
     if (shape.rank != shape.root) lane.copy(Members(shape).input_of(shape.root, whole), output(whole));
   });
@@ -53,9 +54,9 @@ Program broadcast_shared(const Shape& shape) {
   const Range rest{0, written.begin};
   if (shape.rank != shape.root) {
     const auto read = [&](LaneBuilder& lane) { lane.copy(members.input_of(shape.root, rest), output(rest)); };
-    return registered_program(Served::yes, read, shape.root);
+    return program_on_buffers(shape.root, read);
   }
-  return registered_program(Served::yes, [&](LaneBuilder& lane) {
+  return program_on_buffers(kEverybody, [&](LaneBuilder& lane) {
     std::vector<Slice> others = members.all_outputs(written);
     others.erase(others.begin() + shape.root);
     const Slice own = input(written);
@@ -64,21 +65,21 @@ Program broadcast_shared(const Shape& shape) {
 }
 
 Program scatter_registered(const Shape& shape) {
-  return registered_program(served_at_root(shape), [&](LaneBuilder& lane) {
+  return program_on_buffers(everybody_at_root(shape), [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     lane.copy(Members(shape).input_of(shape.root, block), output({0, block.count}));
   });
 }
 
 Program gather_registered(const Shape& shape) {
-  return registered_program(served_at_root(shape), [&](LaneBuilder& lane) {
+  return program_on_buffers(everybody_at_root(shape), [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     lane.copy(input({0, block.count}), Members(shape).output_of(shape.root, block));
   });
 }
 
 Program all_gather_registered(const Shape& shape) {
-  return registered_program(Served::yes, [&](LaneBuilder& lane) {
+  return program_on_buffers(kEverybody, [&](LaneBuilder& lane) {
     const Range block = Blocks::of(shape)[shape.rank];
     const Slice own = input({0, block.count});
     lane.reduce({&own, 1}, Members(shape).all_outputs(block), false);
@@ -86,7 +87,7 @@ Program all_gather_registered(const Shape& shape) {
 }
 
 Program all_to_all_registered(const Shape& shape) {
-  return registered_program(Served::yes, [&](LaneBuilder& lane) {
+  return program_on_buffers(kEverybody, [&](LaneBuilder& lane) {
     const Blocks blocks = Blocks::of(shape);
     const Members members(shape);
     for (int k = 1; k <= shape.world; ++k) {  // each rank begins with another one, and ends with itself

@@ -71,9 +71,8 @@ class StagedBlocks {
   int blocks_;
 };
 
-/// Whom the phases of the schedule are awaited from: everybody, or the root alone where only it gives or
-/// takes. Where that does not show that everybody has entered the call, it is awaited at the end.
-inline constexpr int kEverybody = kSelf;
+// Whom the phases of the schedules are awaited from: everybody, or the root alone where only it gives or
+// takes. Where that does not show that everybody has entered the call, it is awaited at the end.
 
 /// The schedule of a rank that takes, from `giver`.
 template <typename CopyIn, typename TakeOut>
