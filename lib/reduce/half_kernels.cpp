@@ -59,7 +59,7 @@ struct Bf16 {
   }
 };
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 
 /// f16 added in f16, by an instruction that not every processor of this target has (AVX512-FP16). The sum of
 /// two has the bits that it has by way of f32, since f32 keeps 24 >= 2 * 11 + 2 bits (Figueroa, When is
@@ -94,7 +94,7 @@ void fill_halves([[maybe_unused]] KernelTable& table) {
 #if HWY_TARGET != HWY_SCALAR
   fill_float<Widened<F16Format>>(table, DataType::f16);
   fill_float<Bf16>(table, DataType::bf16);
-#if HWY_TARGET == HWY_AVX3
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   table.at(DataType::f16, ReduceOp::sum) = table.at(DataType::f16, ReduceOp::premul_sum) = sum_f16;
 #endif
 #endif
