@@ -11,6 +11,7 @@
 #include "bench/sampler.hpp"
 #include "bench/sweep.hpp"
 #include "collectives/select/predict.hpp"
+#include "collectives/select/pulling.hpp"
 
 namespace lockstep::bench {
 namespace {

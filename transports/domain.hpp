@@ -51,9 +51,10 @@ struct alignas(kLine) Offer {
   std::uint64_t fingerprint;        ///< Of that call.
   SegmentRef input;
   std::uint64_t in_place;  ///< Not 0: the output is the input.
-  std::uint32_t pulls;     ///< Not 0: the owner can read plain memory of every member, and would.
-  std::uint32_t took;      ///< Nanoseconds of an earlier call, for all to see; 0: none.
-  SegmentRef output;       ///< Unless in place.
+  std::uint32_t
+      pulls;  ///< Not 0: the owner can read the members' plain memory and they its input, and it would.
+  std::uint32_t took;  ///< Nanoseconds of an earlier call, for all to see; 0: none.
+  SegmentRef output;   ///< Unless in place.
 };
 static_assert(offsetof(Offer, output) <= 64);
 

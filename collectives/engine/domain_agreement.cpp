@@ -42,13 +42,15 @@ Status offers_nothing(int member) {
                 member);
 }
 
-bool in_process_of_its_own(const SegmentRef& reference) {
+/// Memory of another process that only the kernel can read.
+bool is_plain_elsewhere(const SegmentRef& reference) {
   return reference.segment == 0 && reference.owner != process_token();
 }
 
 }  // namespace
 
-/// A rank whose buffers are not registered, and that would not pull, knows the outcome and goes on at once.
+/// A rank whose buffers are not registered, and that would not pull, knows the outcome, and goes on at once
+/// unless it is told something.
 bool DomainRun::needs_offers() const {
   return choice_.staged == nullptr || may_be_registered() || would_pull_ ||
          (choice_.trial != nullptr && choice_.trial->is_told());
@@ -80,7 +82,8 @@ bool DomainRun::may_be_registered() const {
   return choice_.registered != nullptr && mapped(mine_.input) && mapped(mine_.output);
 }
 
-bool DomainRun::would_pull(Domain& domain) {
+/// And has the trial note its vote.
+bool DomainRun::decide_to_pull(Domain& domain) {
   if (choice_.pulled == nullptr || (choice_.trial != nullptr && !choice_.trial->vote())) return false;
   if (!domain.can_pull()) return false;
   const bool is_private = mine_.input.segment == 0 && mine_.input.owner != kUnusedBuffer;
@@ -115,7 +118,7 @@ std::uint32_t DomainRun::slowest_told(Domain& domain) const {
 }
 
 void DomainRun::publish_offer(Domain& domain) {
-  would_pull_ = would_pull(domain);
+  would_pull_ = decide_to_pull(domain);
   Offer& offer = domain.control(domain.rank()).offer[position_.calls & 1];
   offer.fingerprint = identity_.fingerprint;
   offer.input = mine_.input;
@@ -221,7 +224,7 @@ Status DomainRun::resolve_inputs(Domain& domain) {
     const SegmentRef& input = domain.control(member).offer[position_.calls & 1].input;
     if (places_.input_bytes[m] == 0) continue;
     if (input.owner == kUnusedBuffer) return offers_nothing(member);
-    places_.elsewhere[m] = in_process_of_its_own(input);
+    places_.elsewhere[m] = is_plain_elsewhere(input);
     if (places_.elsewhere[m]) {
       places_.input[m] = reinterpret_cast<std::byte*>(input.offset);
       continue;

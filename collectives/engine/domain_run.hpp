@@ -92,7 +92,7 @@ class DomainRun {
   Result<bool> agree(Domain& domain, ProgramCache& cache);
   bool needs_offers() const;
   bool may_be_registered() const;
-  bool would_pull(Domain& domain);
+  bool decide_to_pull(Domain& domain);
   void publish_offer(Domain& domain);
   Result<bool> await_offers(Domain& domain);
   Way common_way(Domain& domain) const;

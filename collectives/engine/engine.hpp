@@ -57,8 +57,8 @@ class Engine final : public Progressor,
   ~Engine() override;
 
   // ---- any thread ----
-  /// Runs a collective to its end. On the short path: one lock, no allocation, no clock (but for copies that
-  /// are timed, four of 512, and for what it yields).
+  /// Runs a collective to its end. On the short path: one lock, no allocation, no clock (but for copies and
+  /// pulled calls that are timed, a few of 512, and for what it yields).
   Status run(const Call& call);
   /// Sends or receives a message. It wakes the reactor's thread only for what is left to send.
   Result<RecvStatus> run(const Message& message);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "collectives/select/choice_table.hpp"
+#include "collectives/select/pulling.hpp"
 #include "lib/base/env.hpp"
 #include "lockstep/types.hpp"
 
@@ -26,10 +28,10 @@ class PullTrial {
   /// Whether this rank would have its next call pulled.
   bool vote() {
     const bool is_trial = turn_ < kTrials;
-    return voted_ = !impossible_ && (is_trial ? turn_ >= kTrials / 2 : pulling_pays(pulled_, staged_));
+    return voted_ = is_trial ? turn_ >= kTrials / 2 : pulling_pays(pulled_, staged_);
   }
   /// Whether the members' offers tell what the call before took.
-  bool is_told() const { return !impossible_ && turn_ >= 1 && turn_ <= kTrials; }
+  bool is_told() const { return turn_ >= 1 && turn_ <= kTrials; }
   /// For this rank's offer: nanoseconds of the last trial.
   std::uint32_t took() const { return took_; }
   /// The most that any member's offer says; 0: none told.
@@ -41,8 +43,8 @@ class PullTrial {
   }
   /// It is known what all ranks do.
   void begin(bool pulled) {
-    impossible_ |= voted_ && !pulled;
     runs_ = true;
+    if (voted_ && !pulled) return give_up();
     if (turn_ < kTrials) began_ = env_->now();
   }
   /// This rank is through with it. Nothing for what did not begin.
@@ -56,6 +58,14 @@ class PullTrial {
   }
 
  private:
+  /// Some rank cannot read the others' memory, or its own is none that they can: not before a long rest
+  /// again.
+  void give_up() {
+    turn_ = kTrials;
+    rest_ = kLongestRest;
+    pulled_ = std::numeric_limits<std::uint32_t>::max();
+  }
+
   static constexpr int kTrials = 6;  ///< First staged, then pulled.
   /// Calls between the last trial and the next one: at first, and after some more trials.
   static constexpr int kShortestRest = 4, kLongestRest = 512;
@@ -63,7 +73,6 @@ class PullTrial {
   Env* env_;
   int turn_ = 0, rest_ = kShortestRest;
   bool voted_ = false, runs_ = false;
-  bool impossible_ = false;  ///< Some rank cannot read the others' memory.
   Nanos began_ = 0;
   std::uint32_t took_ = 0;                 ///< This rank.
   std::uint32_t staged_ = 0, pulled_ = 0;  ///< All ranks, the best of three.
@@ -76,8 +85,7 @@ class PullTrials {
   PullTrials(Env& env, bool has_domain)
       : trials_(has_domain ? kCollectiveCount * kSizeClasses : 0, PullTrial(env)) {}
   PullTrial& of(Collective collective, std::uint64_t bytes) {
-    const int size = std::min(log2_class(bytes), kSizeClasses - 1);
-    return trials_[static_cast<std::size_t>(static_cast<int>(collective) * kSizeClasses + size)];
+    return trials_[static_cast<std::size_t>(static_cast<int>(collective) * kSizeClasses + size_class(bytes))];
   }
 
  private:

@@ -5,8 +5,6 @@
 namespace lockstep::internal {
 namespace {
 
-int size_class(std::uint64_t bytes) { return std::min(log2_class(bytes), kSizeClasses - 1); }
-
 struct Candidate {
   const Algorithm* algorithm;
   double seconds;

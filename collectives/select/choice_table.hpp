@@ -2,6 +2,7 @@
 // when a collective is first called, once per process for communicators alike; every rank computes the same.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -17,10 +18,7 @@ inline constexpr double kSwitchGain = 0.05;
 inline constexpr std::uint64_t kNeverOffered = 1 << 10;
 /// Sizes by floor(log2(bytes)); the last stands for all above.
 inline constexpr int kSizeClasses = 27;
-
-/// Whether calls on private memory that took so long are to be pulled rather than staged: clearly, because to
-/// hear that all ranks are there costs a little more before pulling.
-constexpr bool pulling_pays(double pulled, double staged) { return pulled < staged * 15 / 16; }
+inline int size_class(std::uint64_t bytes) { return std::min(log2_class(bytes), kSizeClasses - 1); }
 
 /// Best first; those of one medium that take the size.
 using Ranking = std::vector<const Algorithm*>;

@@ -78,10 +78,25 @@ TEST(PullTrials, WhatIsHardlyFasterIsNotWorthIt) {
   EXPECT_FALSE(ranks.call(20'000, 19'000));
 }
 
-TEST(PullTrials, WhereOneRankCannotNobodyAsksAgain) {
+/// As of a rank that may not read the others' memory.
+TEST(PullTrials, WhereOneRankCannotNobodyAsksAgainSoon) {
   TwoRanks ranks;
-  for (int i = 0; i < 2 * kLongestRest; ++i) EXPECT_FALSE(ranks.call(20'000, 10'000, false));
-  EXPECT_FALSE(ranks.first_is_told());
+  for (int i = 0; i < kTrials / 2; ++i) EXPECT_FALSE(ranks.call(20'000, 10'000, false));
+  for (int i = 0; i < kLongestRest; ++i) {
+    EXPECT_FALSE(ranks.call(20'000, 10'000, false));
+    EXPECT_FALSE(ranks.first_is_told()) << i;
+  }
+  EXPECT_FALSE(ranks.call(20'000, 10'000, false));
+  EXPECT_TRUE(ranks.first_is_told());
+}
+
+/// As of a rank whose input, for once, is no memory that others can read.
+TEST(PullTrials, AfterALongRestItIsAskedWhetherItCanByNow) {
+  TwoRanks ranks;
+  for (int i = 0; i < 2 * kTrials; ++i) ranks.call(20'000, 10'000, i != kTrials);
+  EXPECT_FALSE(ranks.call(20'000, 10'000));
+  for (int i = 0; i < kLongestRest + kTrials; ++i) ranks.call(20'000, 10'000);
+  EXPECT_TRUE(ranks.call(20'000, 10'000));
 }
 
 }  // namespace

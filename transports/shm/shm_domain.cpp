@@ -1,5 +1,7 @@
 #include "transports/shm/shm_domain.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
