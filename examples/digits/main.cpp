@@ -14,11 +14,11 @@
 #include <string>
 
 #include "examples/digits/dataset.hpp"
-#include "examples/digits/loss_file.hpp"
 #include "examples/digits/overlap.hpp"
 #include "examples/digits/progress_bar.hpp"
 #include "examples/digits/stopwatch.hpp"
 #include "examples/digits/trainer.hpp"
+#include "examples/loss_file.hpp"
 #include "lockstep/lockstep.hpp"
 
 namespace digits {
@@ -99,6 +99,7 @@ void run(const Options& options) {
   const Split data = load_digits(options.data);
   auto communicator = lockstep::Communicator::create();
   const bool shows = communicator.rank() == 0;
+  examples::LossFile loss_file(shows ? options.loss_file : "");
   Trainer trainer(communicator, data.train, options.training);
   if (shows) print_start(communicator, trainer, data);
 
@@ -107,7 +108,7 @@ void run(const Options& options) {
   const std::vector<double> losses = train(trainer, bar, options.training.epochs);
   const double seconds = watch.seconds();
   if (options.print_hash) print_hash(communicator, trainer);
-  if (shows && !options.loss_file.empty()) write_losses(options.loss_file, losses);
+  loss_file.add_all(losses);
 
   const double accuracy = trainer.accuracy(data.test);
   const Overlap overlap = measure_overlap(communicator, trainer);

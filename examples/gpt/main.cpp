@@ -2,13 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 
 #include "examples/gpt/adamw.hpp"
 #include "examples/gpt/model.hpp"
 #include "examples/gpt/text.hpp"
+#include "examples/loss_file.hpp"
 #include "lockstep/lockstep.hpp"
 
 namespace gpt {
@@ -35,6 +35,7 @@ void add_options(CLI::App& app, Options& options) {
 }
 
 void run(const Options& options) {
+  examples::LossFile losses(options.loss_file);
   const Text text(write_counting(kRepeats));
   const Config config{.vocabulary = text.vocabulary()};
   Model model(config, options.seed);
@@ -47,9 +48,6 @@ void run(const Options& options) {
   if (share * ranks != options.batch) throw std::invalid_argument("--batch is no multiple of the ranks");
   AdamW optimizer(model.tensors(), {.rate = options.rate});
   Random random(options.seed);
-  std::ofstream losses;
-  losses.precision(9);
-  if (!options.loss_file.empty()) losses.open(options.loss_file);
 
   for (std::size_t step = 0; step < options.steps; ++step) {
     const auto starts = draw_starts(options.batch, text.size(), config.length, random);
@@ -58,12 +56,11 @@ void run(const Options& options) {
     reducer.wait();
     communicator.all_reduce(&loss, &loss, 1, lockstep::DataType::f64, lockstep::ReduceOp::avg);
     optimizer.step();
-    losses << step << ' ' << loss << '\n';
+    losses.add(step, loss);
     if ((step + 1) % std::max<std::size_t>(1, options.steps / kLinesInAll) == 0)
       std::printf("step %4zu of %zu  loss %.4f\n", step + 1, options.steps, loss);
   }
-  if (!options.loss_file.empty() && !losses.flush())
-    throw std::runtime_error("cannot write " + options.loss_file);
+  losses.finish();
   for (const char* prompt : {"after seven comes", "before seven comes"})
     std::puts(complete(model, text, prompt, config.length).c_str());
   communicator.finalize();

@@ -154,15 +154,23 @@ Result<std::unique_ptr<StoreServer>> start_server(StoreServerOptions options, bo
   return StoreServer::start(std::move(options));
 }
 
+/// What to name in place of port 0.
+std::string way_to_a_port(const Launch& launch) {
+  if (launch.given.starts_with(kServedScheme)) return "take the address() of its Rendezvous";
+  const std::string of_rank_0 = "name a free port of rank 0's host";
+  if (!launch.is_served()) return of_rank_0;
+  return "name the port at which the launcher listens, or, where none does, unset LOCKSTEP_STORE and " +
+         of_rank_0;
+}
+
 Result<Meeting> open_tcp_meeting(const Launch& launch, const std::string& where, const std::string& secret,
                                  std::uint64_t group, const Deadline& deadline, Env& env) {
   auto at = parse_host_port(where);
   if (!at.ok()) return at.status().with_context("rendezvous " + launch.given);
   if (at->port == 0) {  // Rank 0 alone would know which one it took.
-    return Status(ErrorCode::configuration, "rendezvous " + launch.given +
-                                                " has port 0, at which nobody is found: " +
-                                                (launch.is_served() ? "take the address() of its Rendezvous"
-                                                                    : "name a free port of rank 0's host"));
+    return Status(
+        ErrorCode::configuration,
+        "rendezvous " + launch.given + " has port 0, at which nobody is found: " + way_to_a_port(launch));
   }
   LOCKSTEP_RETURN_IF_ERROR(check_security(*at, secret));
   Meeting meeting;

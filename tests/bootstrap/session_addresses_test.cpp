@@ -151,6 +151,17 @@ TEST_P(TcpSessionTest, AnAddressWhereNobodyIsFoundIsNamedAsItWasWritten) {
   }
 }
 
+TEST_P(TcpSessionTest, ALauncherAtPort0IsNoRendezvousOfTheJob) {
+  rendezvous_ = "tcp://127.0.0.1:0";
+  Environment variables = environment(0, 2);
+  variables["LOCKSTEP_STORE"] = "launcher";
+  EXPECT_EQ(
+      start(variables).read_line(),
+      "error 10 culprit -1: rendezvous tcp://127.0.0.1:0 has port 0, at which nobody is found: name the "
+      "port at which the launcher listens, or, where none does, unset LOCKSTEP_STORE and name a free "
+      "port of rank 0's host");
+}
+
 TEST_P(TcpSessionTest, LaunchersServerIsUsedAndItsEvidenceIsHeard) {
   StoreServerOptions options;
   options.key = make_handshake_key("", "s3cret");

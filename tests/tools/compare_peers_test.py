@@ -59,8 +59,20 @@ class Options(InFolder):
         self.assertIn("'1' hosts have no network between them: 2 or more", hosts.stderr)
         self.refused("leave --bin out", "--bin", self.folder)
         self.refused("No such file or directory", "--json", self.folder / "none" / "results.json")
-        self.refused("there is no folder", "--plots", self.folder / "none" / "plots")
+        self.refused("No such file or directory", "--plots", self.folder / "none" / "plots")
         self.refused("does not hold results", "--from", self.folder / "none.json")
+
+    def test_places_for_results_are_tried_before_anything_is_measured(self):
+        file, page = self.folder / "file", self.folder / "page.md"
+        file.touch()
+        page.write_text("\n".join(document.marks("measured")))
+        none = ("--from", self.folder / "none.json")  # Which is missed only later.
+        self.refused(f"argument --plots: cannot write {file}: File exists", "--plots", file, *none)
+        self.refused("argument --plots: cannot write /proc/plots: No such file or directory", "--plots", "/proc/plots", *none)
+        (self.folder / "plots").touch()
+        self.refused(f"--document: cannot write {self.folder}/plots: File exists", "--document", page, *none)
+        self.refused("does not hold results", "--plots", self.folder / "new", *none)
+        self.assertFalse((self.folder / "new").exists())
 
     def test_files_are_those_of_the_callers_folder(self):
         (self.folder / "results.json").write_text(json.dumps({key: {} for key in ("machine", "limits", "rows")}))

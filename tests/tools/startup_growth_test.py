@@ -53,6 +53,11 @@ class Growth(unittest.TestCase):
             self.assertIn(f"(plots/{picture})", page.read_text())
             self.assertIn("svg", xml.etree.ElementTree.parse(self.folder / "docs/plots" / picture).getroot().tag)
 
+    def test_a_page_that_cannot_be_written_is_missed_before_the_runs(self):
+        with self.assertRaisesRegex(SystemExit, "needs one line"):
+            (self.folder / "docs/clusters.md").touch()
+            self.run_over("#!/bin/sh\nexit 3\n", "--document")
+
     def test_a_run_that_fails_is_named(self):
         with self.assertRaisesRegex(SystemExit, "status 3: .*--threads 8 --transport shm"):
             self.run_over("#!/bin/sh\nexit 3\n")

@@ -49,6 +49,12 @@ for option in "--device host" "--kit $folder" "--out $folder" "--ranks 2" "--job
   refused "${option%% *} means nothing beside --pack" "$tools/gpu-check" --pack "$folder/kit" $option
 done
 refused "there are no programs of nccl-tests (\*_perf) in $folder" "$tools/gpu-check" --pack "$folder/kit" --nccl-tests "$folder"
+refused "^gpu-check: --pack: cannot write /proc/kit: No such file or directory" "$tools/gpu-check" --pack /proc/kit
+refused "^gpu-check: --pack: cannot write /proc/kit.tar.xz: No such file or directory" "$tools/gpu-check" --pack /proc/kit.tar.xz
+touch "$folder/file"
+refused "^gpu-check: --pack: $folder/file is a file already: name another" "$tools/gpu-check" --pack "$folder/file"
+refused "^gpu-check: --out: cannot write into /proc/reports: No such" "$tools/gpu-check" --device host --kit "$folder" --out /proc/reports
+refused "^gpu-check: --out: cannot write into $folder/file: File exists" "$tools/gpu-check" --device host --kit "$folder" --out "$folder/file"
 touch "$folder/all_reduce_perf"
 refused "--nccl-tests is what --pack carries along" "$tools/gpu-check" --nccl-tests "$folder"
 refused "--nccl is measured on a GPU" "$tools/gpu-check" --device host --nccl libnccl.so.2

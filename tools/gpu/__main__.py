@@ -42,6 +42,7 @@ def document_of(about, runner, planned, results):
 
 
 def check(options):
+    report.check_folder(options.out)
     parts = kit.find(options)
     runner = Runner(parts, options)
     about = facts.describe(parts, options)

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import kit
-from options import HERE, ROOT
+from options import HERE, ROOT, Problem
 
 # The C library and the loader belong to the machine. It must be as new as what the programs and their libraries
 # ask for (2.34, on Debian 12), not as new as this one's.
@@ -38,9 +38,22 @@ def copy_program(source, folder):
     subprocess.run(["strip", str(target)], check=False, capture_output=True)
 
 
+def check_place(path, is_archive):
+    """Before the programs are built and packed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise Problem(f"--pack: cannot write {path}: {error.strerror}") from error
+    if path.exists() and path.is_dir() == is_archive:
+        raise Problem(f"--pack: {path} is a {'folder' if is_archive else 'file'} already: name another")
+
+
 def write(path, options):
     """A folder, or an archive of it: the tests hold the same kernels over and over, so it is a ninth as large."""
-    if not path.name.endswith(".tar.xz"):
+    is_archive = path.name.endswith(".tar.xz")
+    check_place(path, is_archive)
+    if not is_archive:
         return write_folder(path, options)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / path.name.removesuffix(".tar.xz")

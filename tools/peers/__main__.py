@@ -98,16 +98,9 @@ def write_json(results, path):
     path.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
 
 
-def check_outputs(options):
-    """Before anything is measured, not after."""
-    if options.plots and not Path(options.plots).resolve().parent.is_dir():
-        raise Problem(f"cannot write {options.plots}: there is no folder {Path(options.plots).resolve().parent}")
-    for path in options.document:
-        document.parts(Path(path))
-
-
 def run(options):
-    check_outputs(options)
+    for path in options.document:
+        document.check(Path(path))
     results = read_results(options.source) if options.source else measure(options)
     tables.show(results)
     verdicts = targets.judge(results)

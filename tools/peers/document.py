@@ -2,11 +2,13 @@
 import os
 
 import marked_page
+import outputs
 import plots
 import tables
 import targets
 from options import Problem, size_name
 
+PICTURES = "plots"  # A folder beside the document.
 
 
 def marks(kind):
@@ -25,7 +27,7 @@ def sections(results, verdicts, folder):
     """The paragraphs of the measured part; pictures are drawn beside the document."""
     yield "\n".join(f"- {fact}" for fact in tables.facts(results))
     yield tables.rates(results, tables.markdown)
-    drawn = {title: path for title, path in plots.draw(results, folder / "plots")}
+    drawn = {title: path for title, path in plots.draw(results, folder / PICTURES)}
     for title, path in drawn.items():
         yield f"![{title}]({os.path.relpath(path, folder)})"
     for title, header, lines in tables.titled_tables(results):
@@ -83,6 +85,17 @@ def parts(path):
         if found is not None:
             return kind, *found
     raise Problem(f"{path} has no part to write into: it needs one line {marks('measured')[0]} and, below, one line {marks('measured')[1]}")
+
+
+def check(path):
+    """Before anything is measured, not after."""
+    kind, *_ = parts(path)
+    try:
+        outputs.check_file(path)
+        if kind == "measured":
+            outputs.check_folder(path.parent / PICTURES)
+    except OSError as error:
+        raise Problem(f"--document: cannot write {error.filename}: {error.strerror}") from error
 
 
 def write(results, verdicts, path):

@@ -3,6 +3,8 @@ import argparse
 import os
 import re
 
+import outputs
+
 OPS = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "barrier"]
 PEERS = ["openmpi", "mpich", "gloo"]
 SIZES = ["8", "1K", "8K", "64K", "512K", "1M", "4M", "25M", "64M"]
@@ -64,16 +66,18 @@ def peer_list(p, text, known):
         p.error(f"argument --peers: {error}")
 
 
-def writable(text):
-    """A file that results can go to: found out before they are measured."""
-    was_there = os.path.exists(text)
-    try:
-        open(text, "a", encoding="utf-8").close()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"cannot write {text}: {error.strerror}") from error
-    if not was_there:
-        os.remove(text)
-    return text
+def written_to(check):
+    """A file or folder for results."""
+    def parse(text):
+        try:
+            check(text)
+        except OSError as error:
+            raise argparse.ArgumentTypeError(f"cannot write {text}: {error.strerror}") from error
+        return text
+    return parse
+
+
+writable = written_to(outputs.check_file)
 
 
 def rank_count(text):
@@ -113,7 +117,7 @@ def parser():
     p.add_argument("--peers", metavar="PEER,...", default=",".join(PEERS), help="whom to compare with; none for nobody")
     p.add_argument("--target", action="store_true", help="say of each goal of the project whether this run meets it")
     p.add_argument("--json", type=writable, metavar="FILE", help="write all results there")
-    p.add_argument("--plots", metavar="DIR", help="draw time over size there, one SVG for each number of ranks and transport")
+    p.add_argument("--plots", type=written_to(outputs.check_folder), metavar="DIR", help="draw time over size there, one SVG for each number of ranks and transport")
     p.add_argument("--from", dest="source", metavar="FILE", help="measure nothing: show the results of a --json FILE")
     p.add_argument("--document", metavar="FILE", action="append", default=[],
                    help="write tables and plots, or a summary, into this Markdown file, between its marks; may be repeated")

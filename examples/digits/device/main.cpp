@@ -10,8 +10,8 @@
 
 #include "examples/digits/dataset.hpp"
 #include "examples/digits/device/device_trainer.hpp"
-#include "examples/digits/loss_file.hpp"
 #include "examples/digits/stopwatch.hpp"
+#include "examples/loss_file.hpp"
 
 namespace digits {
 namespace {
@@ -37,6 +37,7 @@ void run(const Options& options) {
   const Split data = load_digits(options.data);
   auto communicator = lockstep::Communicator::create();
   const bool shows = communicator.rank() == 0;
+  examples::LossFile loss_file(shows ? options.loss_file : "");
   const int number = options.device >= 0 ? options.device : communicator.rank() % lockstep::device::count();
   lockstep::device::select(number);
   lockstep::DeviceCommunicator device(communicator, number);
@@ -57,7 +58,7 @@ void run(const Options& options) {
     accuracy = trainer.accuracy(data.test);
     device.finalize();
   }
-  if (shows && !options.loss_file.empty()) write_losses(options.loss_file, losses);
+  loss_file.add_all(losses);
   if (shows) {
     std::printf("%.0f samples/s\n", static_cast<double>(losses.size() * options.training.batch) / seconds);
     std::printf("digits-device: accuracy %.4f, replicas equal, %d rank%s\n", accuracy, communicator.size(),

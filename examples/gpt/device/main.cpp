@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 
 #include "examples/device/own_stream.hpp"
 #include "examples/gpt/device/device_model.hpp"
 #include "examples/gpt/text.hpp"
+#include "examples/loss_file.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
 #include "lockstep/device_runtime.hpp"
 #include "lockstep/lockstep.hpp"
@@ -81,8 +81,8 @@ std::vector<float> losses_of(lockstep::Communicator& communicator, const float* 
   return losses;
 }
 
-void train(const Options& options, lockstep::Communicator& communicator,
-           lockstep::DeviceCommunicator& device) {
+void train(const Options& options, lockstep::Communicator& communicator, lockstep::DeviceCommunicator& device,
+           examples::LossFile& file) {
   const Text text(write_counting(kRepeats));
   const Config config{.vocabulary = text.vocabulary()};
   Model start(config, options.seed);
@@ -103,9 +103,6 @@ void train(const Options& options, lockstep::Communicator& communicator,
     tensor.gradient = static_cast<float*>(reducer.gradient(tensor.index));
   DeviceAdamW optimizer(model.tensors(), bench, {.rate = options.rate});
   const DeviceFloats history = device_floats(options.steps);
-  std::ofstream file;
-  file.precision(9);
-  if (!options.loss_file.empty()) file.open(options.loss_file);
 
   const std::size_t lines = std::max<std::size_t>(1, options.steps / kLinesInAll);
   for (std::size_t step = 0; step < options.steps; ++step) {
@@ -117,20 +114,20 @@ void train(const Options& options, lockstep::Communicator& communicator,
     if ((step + 1) % lines != 0 && step + 1 != options.steps) continue;
     const std::size_t first = step / lines * lines;
     const std::vector<float> losses = losses_of(communicator, history.get(), first, step + 1, stream);
-    for (std::size_t s = 0; s < losses.size(); ++s) file << first + s << ' ' << losses[s] << '\n';
+    for (std::size_t s = 0; s < losses.size(); ++s) file.add(first + s, losses[s]);
     if (rank == 0) std::printf("step %4zu of %zu  loss %.4f\n", step + 1, options.steps, losses.back());
   }
-  if (!options.loss_file.empty() && !file.flush())
-    throw std::runtime_error("cannot write " + options.loss_file);
+  file.finish();
 }
 
 void run(const Options& options) {
+  examples::LossFile file(options.loss_file);
   auto communicator = lockstep::Communicator::create();
   const int number = options.device >= 0 ? options.device : communicator.rank() % lockstep::device::count();
   lockstep::device::select(number);
   lockstep::DeviceCommunicator device(communicator, number);
   if (communicator.rank() == 0) std::printf("%s\n", device.describe().c_str());
-  train(options, communicator, device);
+  train(options, communicator, device, file);
   device.finalize();
   communicator.finalize();
 }
