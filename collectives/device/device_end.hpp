@@ -19,6 +19,8 @@ class DeviceEnd {
   /// The first failure ends everything: all groups are revoked, and every later task passes at once.
   void fail(const Status& why);
   Status failure() const;
+  /// What this rank has heard of so far. Blocks for a moment where a failure is about to be told.
+  Status known_state();
   bool is_finished() const { return finished_; }
   /// Why a kernel gave up a wait.
   std::optional<CallTrouble> trouble() const;
@@ -27,9 +29,7 @@ class DeviceEnd {
   /// That of graphs, by the device, which is selected.
   void let_graphs_pass();
 
-  // For the worker, and who holds the order of the calls.
-  /// What this rank has heard of so far.
-  Status known_state();
+  // For who holds the order of the calls.
   /// A call is in a graph. Whether it is the first.
   bool note_recorded() { return !recorded_.exchange(true); }
   /// In good order.

@@ -61,13 +61,18 @@ Status DeviceGroups::explained(const CallTrouble& trouble, std::string_view what
 
 Status DeviceGroups::of_near(Status status) const { return in_ranks_of(*control, *near, std::move(status)); }
 
+/// What this rank lacks, or its device refused, is nobody else's fault.
+Status DeviceGroups::in_words_for_peers(const Status& why) const {
+  if (!why.is_of_this_process()) return why;
+  const int self = control->rank();
+  return Status(why.code(), engine().who(self) + ": " + why.message(), self);
+}
+
 void DeviceGroups::revoke(const Status& why) const {
   const Status reason = engine().reason();
-  const Status& told = reason.code() == ErrorCode::refused ? reason : why;
-  for (CommunicatorCore* const group : all()) {
-    const bool has_all = group->size() == control->size();
-    group->engine().request_revoke(has_all ? told : Status(told.code(), told.message()));
-  }
+  const Status told = reason.code() == ErrorCode::refused ? reason : in_words_for_peers(why);
+  for (CommunicatorCore* const group : all())
+    group->engine().request_revoke(for_ranks_of(*group, *control, told));
 }
 
 void DeviceGroups::close() const {

@@ -32,13 +32,14 @@ struct DeviceGroups {
   /// What the ranks of this host report.
   Status of_near(Status status) const;
 
-  /// Who failed is told to all by the number that it has among all. A call that was refused is an error of
+  /// Each group is told who failed by the number that it has there. A call that was refused is an error of
   /// its own to its caller: the peers hear the same by all groups.
   void revoke(const Status& why) const;
   /// This rank leaves those that there are.
   void close() const;
 
  private:
+  Status in_words_for_peers(const Status& why) const;
   /// All that are to be revoked when one is.
   std::vector<CommunicatorCore*> all() const;
 };

@@ -9,13 +9,6 @@
 #include "collectives/engine/engine.hpp"
 
 namespace lockstep::internal {
-namespace {
-
-/// Whether it is this rank that lacks something, or whose operator threw.
-bool is_own(const Status& cause, int rank) { return cause.culprit() == rank || cause.is_own_lack(); }
-
-}  // namespace
-
 bool Engine::step() {
   Contender lock(*this);
   const bool moved = step_locked();
@@ -100,7 +93,9 @@ bool Engine::advance(Operation& operation) try {
       }
       cause = *explained;
     }
-    revoke(is_own(cause, group_.rank) ? of_this_rank(cause) : cause);
+    // A peer's words may be of what that one lacks, and name nobody whom this group has.
+    const bool is_lack_here = heard_.get().ok() && progress.status().is_of_this_process();
+    revoke(is_lack_here || cause.culprit() == group_.rank ? of_this_rank(cause) : cause);
     return true;
   }
   operation.moved |= progress->moved;

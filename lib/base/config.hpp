@@ -29,8 +29,8 @@ std::span<const Variable> variables() noexcept;
 
 /// Fails on the first LOCKSTEP_ name in the environment that is not in the table, naming the nearest one
 /// ("did you mean ..."), and on the first value that is not allowed. What Kubernetes sets for a service
-/// called "lockstep" is ignored, with one warning. Called by whatever creates communicators, each time, and
-/// by the tools.
+/// called "lockstep" is ignored, with one warning. Called by whatever creates communicators, each time,
+/// before the first use of a device, and by the tools.
 Status check_environment();
 
 /// The value of a variable of the table, or its default. Names must be in the table (asserted). Values that

@@ -52,6 +52,10 @@ class [[nodiscard]] Status {
   bool is_own_lack() const noexcept {
     return culprit() < 0 && (code() == ErrorCode::system || code() == ErrorCode::out_of_memory);
   }
+  /// That, or what a device refused that this process uses.
+  bool is_of_this_process() const noexcept {
+    return is_own_lack() || (culprit() < 0 && code() == ErrorCode::device_failed);
+  }
   /// Leaves the world of values: throws lockstep::Error unless ok.
   void throw_if_error() const {
     if (!ok()) throw Error(code(), message(), culprit());

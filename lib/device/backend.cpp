@@ -8,6 +8,7 @@ namespace lockstep::internal {
 namespace {
 
 Result<Backend*> open_backend() {
+  LOCKSTEP_RETURN_IF_ERROR(check_environment());
   if (config_text("LOCKSTEP_DEVICE_BACKEND") == "host") return new HostBackend;
   return open_cuda_backend();
 }

@@ -248,7 +248,7 @@ class Backend {
 
 /// The process's backend: CUDA's, or the host's with LOCKSTEP_DEVICE_BACKEND=host. Made at the first call and
 /// never destroyed. not_supported "no CUDA device: ..." when there is no driver, no device, or no CUDA in
-/// this build; an error in a child forked after its parent used it.
+/// this build; an error where check_environment() finds one, and in a child forked after its parent used it.
 Result<Backend*> device_backend();
 /// The same for callers of the public interface.
 Backend& device_backend_or_throw();

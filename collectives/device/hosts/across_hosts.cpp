@@ -23,10 +23,32 @@ Result<Selection> NoMemory::choose(const CallFacts&, const Shape&) {
   return selection;
 }
 
-Status in_ranks_of(const CommunicatorCore& all, const CommunicatorCore& group, Status status) {
+namespace {
+
+/// A group that ended because of a rank that is not in it has no number for that one. Who ended it tells all
+/// others in the same moment.
+Status as_all_were_told(CommunicatorCore& all, CommunicatorCore& group, Status status) {
+  const Status heard = group.engine().reason();
+  if (heard.code() != status.code() || heard.culprit() >= 0) return status;
+  for (const Nanos end = end_after(kVerdict); all.engine().poll_state() == ErrorCode::ok;) {
+    if (real_env().now() >= end) return status;
+    sleep_for(kPause);
+  }
+  Status told = all.engine().reason();
+  return told.culprit() >= 0 ? told : status;
+}
+
+}  // namespace
+
+Status in_ranks_of(CommunicatorCore& all, CommunicatorCore& group, Status status) {
+  if (status.ok() || all.size() == group.size()) return status;
   const int rank = group.number_in(all, status.culprit());
-  if (rank < 0 || all.size() == group.size()) return status;
+  if (rank < 0) return as_all_were_told(all, group, std::move(status));
   return Status(status.code(), "rank " + std::to_string(rank) + " of all: " + status.message(), rank);
+}
+
+Status for_ranks_of(const CommunicatorCore& group, const CommunicatorCore& all, const Status& status) {
+  return Status(status.code(), status.message(), all.number_in(group, status.culprit()));
 }
 
 Result<std::unique_ptr<AcrossHosts>> AcrossHosts::make(Backend& backend, DeviceStream stream,
@@ -103,7 +125,7 @@ Status AcrossHosts::run(const FarStep& step, Nanos end) {
   Engine& engine = group_of(step).engine();
   if (status.ok()) status = carry(step, *passage, {end, [] { return Status(); }, kept_from_device});
   if (status.ok()) return await_stream(backend_, stream_, end == 0 ? kForever : end);
-  engine.request_revoke(Status(status.code(), status.message()));
+  engine.request_revoke(for_ranks_of(group_of(step), *wire_, status));
   relay_->let_pass();
   let_end(backend_, stream_);
   return status;
@@ -112,6 +134,7 @@ Status AcrossHosts::run(const FarStep& step, Nanos end) {
 Status AcrossHosts::carry(const FarStep& step, const ColumnRelay::Passage& passage, RelayWatch watch) {
   CommunicatorCore& group = group_of(step);
   watch.in_all = [&](Status status) { return in_ranks_of(*wire_, group, std::move(status)); };
+  watch.in_group = [&](const Status& status) { return for_ranks_of(group, *wire_, status); };
   return relay_->carry(group.engine(), step.call, passage, watch);
 }
 

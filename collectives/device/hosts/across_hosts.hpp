@@ -30,8 +30,11 @@ class NoMemory final : public DomainMemory {
   Result<Selection> choose(const CallFacts& facts, const Shape& shape) override;
 };
 
-/// What a group of some of `all` reports, with the number in `all` of the rank that it names.
-Status in_ranks_of(const CommunicatorCore& all, const CommunicatorCore& group, Status status);
+/// What a group of some of `all` reports, with the number in `all` of the rank that it names. Blocks for a
+/// moment where it ended because of a rank that is not in it, of which `all` hear.
+Status in_ranks_of(CommunicatorCore& all, CommunicatorCore& group, Status status);
+/// What names a rank by its number in `all`, as the group is told: with its number there, if it is in it.
+Status for_ranks_of(const CommunicatorCore& group, const CommunicatorCore& all, const Status& status);
 
 class AcrossHosts {
  public:

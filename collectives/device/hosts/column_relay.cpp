@@ -121,7 +121,7 @@ Status ColumnRelay::carry(Engine& engine, StagedCall call, const Passage& passag
     const bool is_filled =
         progress.sent < passage.columns && has_reached(words_->filled, after(passage, progress.sent));
     if (is_filled || patience.is_time_to_look()) {
-      if (Status found = watch.look(); !found.ok()) return give_up(engine, std::move(found));
+      if (const Status found = watch.look(); !found.ok()) return give_up(engine, found, watch);
     }
     auto moved = advance(engine, call, passage, progress, is_filled, watch.end);
     if (!moved.ok()) return watch.in_all(fail(engine, moved.status()));
@@ -130,7 +130,7 @@ Status ColumnRelay::carry(Engine& engine, StagedCall call, const Passage& passag
     } else if (progress.received < progress.sent) {
       wait_for_network(engine, progress, passage);
     } else if (watch.end != 0 && engine.env().now() >= watch.end) {
-      return give_up(engine, watch.late());
+      return give_up(engine, watch.late(), watch);
     } else {
       patience.pause();
     }
@@ -194,9 +194,9 @@ Status ColumnRelay::fail(Engine& engine, Status why) {
   return why;
 }
 
-/// `why` names a rank by its number among all, which the ranks of `engine` would take for one of their own.
-Status ColumnRelay::give_up(Engine& engine, Status why) {
-  static_cast<void>(fail(engine, Status(why.code(), why.message())));
+/// `why` names a rank by its number among all.
+Status ColumnRelay::give_up(Engine& engine, const Status& why, const RelayWatch& watch) {
+  static_cast<void>(fail(engine, watch.in_group(why)));
   return why;
 }
 

@@ -27,6 +27,8 @@ struct RelayWatch {
   std::function<Status()> late;  ///< Why a stream has not come by the end.
   /// What the network's group reports, with the number among all of the rank that it names.
   std::function<Status(Status)> in_all = {};
+  /// What all know, as the network's group is told.
+  std::function<Status(const Status&)> in_group = {};
 };
 
 class ColumnRelay {
@@ -83,7 +85,7 @@ class ColumnRelay {
   Status take_factor(StagedCall& call) const;
   void send(Engine& engine, const StagedCall& call, const Column& column, Slot& slot, Nanos end);
   Status fail(Engine& engine, Status why);
-  Status give_up(Engine& engine, Status why);
+  Status give_up(Engine& engine, const Status& why, const RelayWatch& watch);
   Slot& slot(std::uint64_t index) { return slots_[index % kSlots]; }
 
   Backend& backend_;

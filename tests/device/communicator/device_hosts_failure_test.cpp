@@ -1,9 +1,6 @@
 // Failures between hosts where the caller's streams run the calls: every stream goes on, also beside a call
-// of the program that keeps others from the driver, nothing is sent that a failed step left, and ranks are
-// named by their numbers among all.
+// of the program that keeps others from the driver, and nothing is sent that a failed step left.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -76,42 +73,6 @@ TEST(DeviceHostsFailure, LetsAStreamPassWhoseEndCouldNotBeNoted) {
     self.stream.synchronize();
     wait_for_failure(self);
   });
-}
-
-/// Rank 1 is killed when all have found out that they call the same. On its host it has the number of rank 3.
-TEST(DeviceHostsFailure, NamesRanksByTheirNumbersAmongAll) {
-  testing::use_host_backend(kMode);
-  const testing::MeetingPlace place;
-  const auto children = internal::testing::start_forked(4, [&](int rank) {
-    testing::live_on_host(rank / 2);
-    DeviceRank self(place.join(rank, 4, "auto"));
-    DeviceArena arena(4096, self.device());
-    self.recorder.before = [&](const Enqueued& next) {
-      if (rank != 1 || (next.what != "packets" && next.what != "copy" && next.what != "reduce"))
-        return Status();
-      internal::sleep_for(std::chrono::milliseconds(200));
-      static_cast<void>(::kill(::getpid(), SIGKILL));
-      return Status();
-    };
-    self.all_reduce(arena, 1000);
-    self.stream.synchronize();
-    wait_for_failure(self);
-    int culprit = -1;
-    try {
-      self.communicator.wait();
-    } catch (const Error& error) {
-      culprit = error.culprit();
-    }
-    // Who hears of it from a group of some of the ranks has the words alone.
-    const std::string text = self.communicator.error_text();
-    EXPECT_TRUE(culprit == 1 || culprit == -1) << culprit << ": " << text;
-    const bool is_named =
-        text.find("rank 1 (") != std::string::npos || text.find("rank 1 of all") != std::string::npos;
-    EXPECT_TRUE(is_named) << text;
-  });
-  for (const std::size_t rank : {0u, 2u, 3u})
-    EXPECT_EQ(internal::testing::wait_for(children[rank]), 0) << rank;
-  static_cast<void>(internal::testing::wait_for(children[1]));
 }
 
 /// The other host would take for right what was reduced at wrong places.
