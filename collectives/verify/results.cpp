@@ -97,19 +97,22 @@ std::string ResultCheck::check(int rank, int call, const Runs& output) {
 }
 
 std::string ResultCheck::check_run(int rank, int call, const Run& run, const Origin& origin) {
-  const std::string where = "rank " + std::to_string(rank) + " ends call " + std::to_string(call) + " with ";
-  const std::string holds =
-      where + expressions_.describe(run.value) + ", element " + std::to_string(run.element);
-  const std::string should = ", for element " + std::to_string(origin.element) + " of ";
-  if (run.value == kUnwritten) return where + "an output element that nobody wrote";
-  if (run.element != origin.element || expressions_.call(run.value) != call)
-    return holds + should + "this call";
+  // Words only where they are needed: this is asked of every run of every rank.
+  const auto where = [&] {
+    return "rank " + std::to_string(rank) + " ends call " + std::to_string(call) + " with ";
+  };
+  const auto wrong = [&](const std::string& should) {
+    return where() + expressions_.describe(run.value) + ", element " + std::to_string(run.element) +
+           ", for element " + std::to_string(origin.element) + " of " + should;
+  };
+  if (run.value == kUnwritten) return where() + "an output element that nobody wrote";
+  if (run.element != origin.element || expressions_.call(run.value) != call) return wrong("this call");
   if (origin.source != kSum) {
     const bool right = expressions_.leaf_rank(run.value) == origin.source;
-    return right ? "" : holds + should + "rank " + std::to_string(origin.source);
+    return right ? "" : wrong("rank " + std::to_string(origin.source));
   }
-  if (!expressions_.complete(run.value)) return holds + should + "the sum of all ranks";
-  if (!expressions_.finished(run.value)) return holds + should + "the finished sum";
+  if (!expressions_.complete(run.value)) return wrong("the sum of all ranks");
+  if (!expressions_.finished(run.value)) return wrong("the finished sum");
   return set_.shapes[0].collective == Collective::all_reduce ? same_tree(call, run) : "";
 }
 
