@@ -12,9 +12,9 @@ namespace {
 
 // A sanitizer looks for errors of the verifier, for which small worlds do.
 constexpr int kLargestWorld = lockstep::testing::kSanitized ? 20 : 64;
-/// Up to here every root is tried with every size. Above, the roots 0, 1, the middle and the last one are, and
-/// each of the others takes one size, in turn: a program depends on its root through rank - root alone, so that
-/// roots differ only in where the ranks wrap round.
+/// Up to here every root is tried with every size. Above, the roots 0, 1, the middle and the last one are,
+/// and each of the others takes one size, in turn: a program depends on its root through rank - root alone,
+/// so that roots differ only in where the ranks wrap round.
 constexpr int kEveryRootEverySize = 20;
 bool takes_every_size(int world, int root) {
   return world <= kEveryRootEverySize || root <= 1 || root == world / 2 || root == world - 1;
