@@ -18,13 +18,14 @@ const std::vector<Rule>& rules() {
        {"lib/base/env."},
        "take time from Env"},
       // The engine and the transports are stepped; only start-up may wait between two tries, a stream of the
-      // host backend for a word, the worker of a device for the caller's stream and its own, and set-up for
-      // a probe of it.
+      // host backend for a word, the worker of a device for the caller's stream, its own, and what all ranks
+      // are told, and set-up for a probe of it.
       {{"sleep_for"},
        {"lib/base/env.", "lib/bootstrap/", "lib/device/host/host_kernels.cpp",
-        "collectives/device/device_end.cpp", "collectives/device/patience.cpp",
-        "collectives/device/stream_gate.cpp", "collectives/device/stream_watch.cpp",
-        "collectives/device/worker_side.cpp", "collectives/device/write_guard.cpp"},
+        "collectives/device/device_end.cpp", "collectives/device/hosts/across_hosts.cpp",
+        "collectives/device/patience.cpp", "collectives/device/stream_gate.cpp",
+        "collectives/device/stream_watch.cpp", "collectives/device/worker_side.cpp",
+        "collectives/device/write_guard.cpp"},
        "ask Env::wake_at to be stepped again"},
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},
