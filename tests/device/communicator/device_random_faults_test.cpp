@@ -149,7 +149,7 @@ class Play {
       case Fault::leaves:
         throw Left();
       case Fault::differs:
-        return ranks.barrier(nullptr);
+        return ranks.barrier(self_->stream());  // Behind what a graph may still replay.
       case Fault::refused:
         return ranks.all_reduce(this, this, 4, DataType::u8, ReduceOp::bxor, nullptr);
       case Fault::misses:
@@ -163,6 +163,9 @@ class Play {
     // In a batch of messages a rank may be waited for that itself waits.
     const std::string who = life_.has_deadline() ? "rank " : "rank " + std::to_string(life_.victim);
     EXPECT_NE(text.find(who), std::string::npos) << life_ << ": " << text;
+    if (!life_.has_deadline()) {
+      EXPECT_EQ(error.culprit(), life_.victim) << life_ << ": " << text;
+    }
   }
   bool is_due(ErrorCode code) const {
     switch (life_.fault) {

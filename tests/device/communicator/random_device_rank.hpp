@@ -24,6 +24,8 @@ class RandomDeviceRank {
 
   Communicator& host() { return host_; }
   DeviceCommunicator& communicator() { return communicator_; }
+  /// One of those on which it calls; each goes on behind the graphs before.
+  Stream stream() { return *streams_[own_() % streams_.size()]; }
   /// Of operations since the begin.
   std::uint64_t done() const { return done_; }
   /// Of every call from here on; 0 is none.
@@ -65,7 +67,6 @@ class RandomDeviceRank {
   Prepared prepare(bool large);
   std::size_t take(std::size_t bytes);
   const void* factor_of(const CollectiveCase& what, Stream stream);
-  Stream stream() { return *streams_[own_() % streams_.size()]; }
   bool captures() const { return communicator_.mode() != DeviceMode::host_sync && !several_hosts_; }
 
   const bool several_hosts_;
