@@ -1,6 +1,6 @@
-// Every program of the table is proved: for every world size 1 .. 64, every root, counts {0, 1, n-1, n, n+1,
-// large odd}, whole and in segments or blocks, in place and out of place; and the programs of few steps for
-// sampled world sizes up to 1024.
+// Every program of the table is proved: for every world size 1 .. 64, every root (see kEveryRootEverySize),
+// counts {0, 1, n-1, n, n+1, large odd}, whole and in segments or blocks, in place and out of place; and the
+// programs of few steps for sampled world sizes up to 1024.
 #include <limits>
 
 #include "collectives/verify/verify.hpp"

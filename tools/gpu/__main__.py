@@ -11,7 +11,7 @@ import pack
 import report
 import schedule
 import steps
-from options import Problem, parse
+from options import Problem, make_folder, parse
 from runner import Runner
 
 
@@ -42,7 +42,7 @@ def document_of(about, runner, planned, results):
 
 
 def check(options):
-    report.check_folder(options.out)
+    make_folder(options.out, "--out")
     parts = kit.find(options)
     runner = Runner(parts, options)
     about = facts.describe(parts, options)

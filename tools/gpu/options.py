@@ -1,6 +1,7 @@
 """The command line."""
 import argparse
 import os
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -52,6 +53,15 @@ def folder_of_nccl_tests(text):
     if not any(Path(text).glob("*_perf")):
         raise argparse.ArgumentTypeError(f"there are no programs of nccl-tests (*_perf) in {text}: build them first")
     return text
+
+
+def make_folder(folder, option, written=None):
+    """Before anything is run or built for what `option` asks to be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise Problem(f"{option}: cannot write {written or f'into {folder}'}: {error.strerror}") from error
 
 
 def usual_jobs():

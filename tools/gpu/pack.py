@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import kit
-from options import HERE, ROOT, Problem
+from options import HERE, ROOT, Problem, make_folder
 
 # The C library and the loader belong to the machine. It must be as new as what the programs and their libraries
 # ask for (2.34, on Debian 12), not as new as this one's.
@@ -40,11 +40,7 @@ def copy_program(source, folder):
 
 def check_place(path, is_archive):
     """Before the programs are built and packed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise Problem(f"--pack: cannot write {path}: {error.strerror}") from error
+    make_folder(path.parent, "--pack", path)
     if path.exists() and path.is_dir() == is_archive:
         raise Problem(f"--pack: {path} is a {'folder' if is_archive else 'file'} already: name another")
 

@@ -1,12 +1,10 @@
 """The reports: everything as JSON, the essence as Markdown."""
 import json
 import re
-import tempfile
 import textwrap
 
 from goals import copy_share, size_name
 from measurements import UNDER_MPS
-from options import Problem
 
 HOPS = {"host": "host", "stream": "stream", "kernel_behind_host": "host, then a kernel", "kernel_behind_stream": "stream, then a kernel",
         "copy_behind_stream": "stream, then a copy", "event_behind_stream": "stream, then a timed event", "kernel": "kernel"}
@@ -141,15 +139,6 @@ def wrapped(line):
     if line.startswith(("|", "#")):
         return line
     return textwrap.fill(line, 120, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False, break_on_hyphens=False)
-
-
-def check_folder(folder):
-    """Makes the folder of the reports, before anything is run for them."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise Problem(f"--out: cannot write into {folder}: {error.strerror}") from error
 
 
 def write(document, folder):
