@@ -3,13 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "lockstep/ddp.hpp"
+#include "tests/support/mix.hpp"
 
 namespace lockstep {
 
@@ -70,10 +70,9 @@ struct Round {
   std::size_t batches() const { return accumulates ? 2 : 1; }
 
   unsigned dice(std::size_t a, std::size_t b, std::size_t c, std::size_t d = 0) const {
-    std::seed_seq all{std::size_t{seed}, a, b, c, d};
-    std::array<unsigned, 1> out{};
-    all.generate(out.begin(), out.end());
-    return out[0];
+    std::uint64_t drawn = seed;
+    for (const std::uint64_t number : {a, b, c, d}) drawn = internal::testing::mix(drawn + number + 1);
+    return static_cast<unsigned>(drawn);
   }
   std::uint64_t samples(int rank, std::size_t step) const {
     if (!uneven) return 1;

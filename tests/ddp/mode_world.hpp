@@ -197,7 +197,8 @@ class ModeRun {
     for (std::size_t i = 0; i < model_.tensors(); ++i) {
       EXPECT_EQ(trainer_.used(i), schedule_.any_uses(step, i) || !modes_.unused) << "tensor " << i;
       for (std::size_t e = 0; e < model_.elements(i); ++e) {
-        squared += std::pow(schedule_.average(step, i, e), 2);
+        const double average = schedule_.average(step, i, e);
+        squared += average * average;
       }
     }
     if constexpr (!kSharded) {  // Clipping waits for all by itself.

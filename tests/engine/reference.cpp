@@ -5,16 +5,13 @@
 #include <functional>
 
 #include "tests/engine/reference_numbers.hpp"
+#include "tests/support/mix.hpp"
 
 namespace lockstep::internal {
 
 namespace {
 
-constexpr std::uint64_t mix(std::uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
-}
+using testing::mix;
 
 bool adds(const CollectiveCase& c) {
   return c.reduces() && (c.op == ReduceOp::sum || c.op == ReduceOp::avg || c.op == ReduceOp::premul_sum);

@@ -8,6 +8,7 @@
 
 #include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
+#include "tests/support/mix.hpp"
 #include "transports/tcp/striped_link.hpp"
 #include "transports/tcp/tcp_link.hpp"
 
@@ -16,12 +17,6 @@ namespace {
 
 // Borrowed in pieces no larger than this, so that every length of piece occurs.
 constexpr std::size_t kBorrowAtMost = 100'000;
-
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 Result<std::size_t> pull_borrowed(Link& link, Incoming& message) {
   const std::size_t left = message.payload.size() - message.received;
