@@ -104,10 +104,9 @@ struct MemberControl {
   alignas(kLine) InlineLine inline_line[2];  ///< One-shot payloads, used alternately.
   alignas(kLine) InlineTail inline_tails[2][kInlineTails];
   Offer offer[2];  ///< By parity of the domain call.
-  /// Where this control lies in its owner's address space, and the owner's process_token(): what a probe of
-  /// Domain::can_pull reads. Set before the group is complete.
-  alignas(kLine) std::uint64_t home;
-  std::uint64_t process;
+  /// The owner's process_token_address(): who pulls reads there whose memory it is. Set before the group is
+  /// complete.
+  alignas(kLine) std::uint64_t token_address;
   /// The processor that the owner was seen on, from 1. In a line of its own: it seldom changes.
   alignas(kLine) std::atomic<std::uint32_t> processor;
   alignas(kLine) Doorbell doorbell;  ///< Rung by peers when they publish and the owner sleeps.
@@ -149,7 +148,8 @@ class Domain {
   /// Whether members could read this rank's private memory there: the kernel does not read all that is mapped
   /// for others (not what lies in a device). Only where can_pull().
   virtual bool is_readable(const void* address) { return address != nullptr; }
-  /// Copies `bytes` at `address` of `member`'s process to `to`. Only where can_pull().
+  /// Copies `bytes` at `address` of `member`'s process to `to`; peer_lost when that is gone, whoever has its
+  /// pid by now. Only where can_pull().
   virtual Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) {
     static_cast<void>(address), static_cast<void>(to), static_cast<void>(bytes);
     return Status(ErrorCode::not_supported, "this domain cannot read plain memory of its members", member);
