@@ -32,8 +32,7 @@ inline constexpr std::size_t kStagingBytes = 2 << 20;
 /// A flag with room for a small payload beside it in one cache line. Single writer: the owner.
 struct alignas(kLine) InlineLine {
   std::atomic<std::uint64_t> flag;
-  std::uint64_t
-      fingerprint;  ///< Of the call: the reader compares it with its own before it uses the payload.
+  std::uint64_t fingerprint;  ///< Of the call: the reader compares it before it uses the payload.
   std::byte payload[kInlinePayload];
 };
 
@@ -51,10 +50,9 @@ struct alignas(kLine) Offer {
   std::uint64_t fingerprint;        ///< Of that call.
   SegmentRef input;
   std::uint64_t in_place;  ///< Not 0: the output is the input.
-  std::uint32_t
-      pulls;  ///< Not 0: the owner can read the members' plain memory and they its input, and it would.
-  std::uint32_t took;  ///< Nanoseconds of an earlier call, for all to see; 0: none.
-  SegmentRef output;   ///< Unless in place.
+  std::uint32_t pulls;     ///< Not 0: its owner would pull, and can; members can pull its input.
+  std::uint32_t took;      ///< Nanoseconds of an earlier call, for all to see; 0: none.
+  SegmentRef output;       ///< Unless in place.
 };
 static_assert(offsetof(Offer, output) <= 64);
 
@@ -99,20 +97,19 @@ struct CallRecord {
 /// write too. All-zero is the initial state.
 struct MemberControl {
   alignas(kLine) std::atomic<std::uint64_t> phase;  ///< Monotonic progress flag of domain programs.
-  std::atomic<std::uint64_t>
-      fingerprints[4];  ///< Of the last domain calls, by call modulo 4; in the phase's line.
+  /// Of the last domain calls, by call modulo 4; in the phase's line.
+  std::atomic<std::uint64_t> fingerprints[4];
   alignas(kLine) InlineLine inline_line[2];  ///< One-shot payloads, used alternately.
   alignas(kLine) InlineTail inline_tails[2][kInlineTails];
   Offer offer[2];  ///< By parity of the domain call.
-  /// Where this control lies in its owner's address space, and the owner's process_token(): what a probe of
-  /// Domain::can_pull reads. Set before the group is complete.
-  alignas(kLine) std::uint64_t home;
-  std::uint64_t process;
+  /// The owner's process_token_address(): who pulls reads there whose memory it is. Set before the group is
+  /// complete.
+  alignas(kLine) std::uint64_t token_address;
   /// The processor that the owner was seen on, from 1. In a line of its own: it seldom changes.
   alignas(kLine) std::atomic<std::uint32_t> processor;
   alignas(kLine) Doorbell doorbell;  ///< Rung by peers when they publish and the owner sleeps.
-  alignas(kLine)
-      std::atomic<std::uint32_t> revoked;  ///< != 0: the communicator is dead; first writer fills reason.
+  /// Not 0: the communicator is dead; the first writer fills reason.
+  alignas(kLine) std::atomic<std::uint32_t> revoked;
   /// The owner may be reading or writing members' memory where it lies. It sets this, looks at its `revoked`,
   /// uses the memory, takes this back, and looks again (all seq_cst).
   std::atomic<std::uint32_t> in_use;
@@ -149,7 +146,8 @@ class Domain {
   /// Whether members could read this rank's private memory there: the kernel does not read all that is mapped
   /// for others (not what lies in a device). Only where can_pull().
   virtual bool is_readable(const void* address) { return address != nullptr; }
-  /// Copies `bytes` at `address` of `member`'s process to `to`. Only where can_pull().
+  /// Copies `bytes` at `address` of `member`'s process to `to`; peer_lost when that is gone, whoever has its
+  /// pid by now. Only where can_pull().
   virtual Status pull(int member, std::uint64_t address, void* to, std::size_t bytes) {
     static_cast<void>(address), static_cast<void>(to), static_cast<void>(bytes);
     return Status(ErrorCode::not_supported, "this domain cannot read plain memory of its members", member);

@@ -19,8 +19,8 @@
 namespace lockstep::internal {
 
 struct Doorbell {
-  std::atomic<std::uint32_t>
-      asleep;  ///< 0 awake, 1 sleeps on the futex, 2 sleeps in poll on its bell descriptor.
+  /// 0 awake, 1 sleeps on the futex, 2 sleeps in poll on its bell descriptor.
+  std::atomic<std::uint32_t> asleep;
 };
 
 /// Declares this rank asleep. Look once more for progress before sleep_on() or poll.

@@ -22,6 +22,9 @@ namespace lockstep::internal {
 ///
 /// Every rank tells in its next offer what a trial took it, and the slowest one counts, so that all come to
 /// the same. Nothing but time depends on it: a call is pulled where every rank's own offer says so.
+///
+/// Two ways of a copy are tried likewise by lib/reduce/hand_over.hpp: by one rank, which knows at once and
+/// asks nobody.
 class PullTrial {
  public:
   explicit PullTrial(Env& env) : env_(&env) {}

@@ -113,7 +113,7 @@ DomainChoice Selector::domain_choice(const Operation& operation, const Selection
   DomainChoice choice{selection.staged, selection.registered};
   if (may_pull(selection)) {
     choice.pulled = selection.pulled;
-    if (selection.registered != selection.pulled)  // Else it was asked for by name.
+    if (!selection.pull_untried)
       choice.trial = &pull_trials_.of(call.facts.collective, call_bytes(call.facts, call.counts));
   }
   choice.shape = &operation.shape;

@@ -91,6 +91,7 @@ Result<Selection> forced(const Algorithm& algorithm, const Shape& shape, const C
     selection.registered = &algorithm;
   } else if (algorithm.medium == Medium::domain_pulled) {  // Which registered memory can be, too.
     selection.registered = selection.pulled = &algorithm;
+    selection.pull_untried = true;
   } else {
     selection.staged = &algorithm;
     selection.registered = row(algorithm.collective, Medium::domain_registered, algorithm.name, shape);

@@ -24,6 +24,7 @@ struct Selection {
   const Algorithm* staged = nullptr;  ///< Domain candidates otherwise; see DomainChoice.
   const Algorithm* registered = nullptr;
   const Algorithm* pulled = nullptr;
+  bool pull_untried = false;  ///< Asked for by name: pulled where that can be, without a trial.
 };
 
 /// Whether sums of some of the ranks may be stored in the type: see Combine::keep_in_range().

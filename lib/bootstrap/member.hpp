@@ -23,8 +23,8 @@ struct Member {
   CoreSet cores;                   ///< Where its first thread may run.
   std::string descriptor_service;  ///< Of lib/memory/descriptor_service.hpp, empty if none.
   std::string transports;          ///< What it was told to use: equal on all ranks (check_transports).
-  std::uint64_t draw =
-      0;               ///< A random number. Rank 0's tells its group from all others that a process is in.
+  /// A random number. Rank 0's tells its group from all others that a process is in.
+  std::uint64_t draw = 0;
   std::string notice;  ///< What all others must hear from this rank (rank 0: the cost model). Mostly empty.
 };
 

@@ -1,4 +1,4 @@
-// process_token() of segment.hpp: drawn at the first use, and anew in a forked child.
+// process_token() of segment.hpp, and where it lies: drawn at the first use, and anew in a forked child.
 #include <pthread.h>
 
 #include <atomic>
@@ -25,6 +25,11 @@ std::uint64_t process_token() noexcept {
   watch_forks();
   std::uint64_t fresh = real_env().random() | 1;
   return g_token.compare_exchange_strong(token, fresh, std::memory_order_relaxed) ? fresh : token;
+}
+
+std::uint64_t process_token_address() noexcept {
+  process_token();
+  return reinterpret_cast<std::uintptr_t>(&g_token);
 }
 
 }  // namespace lockstep::internal

@@ -29,6 +29,9 @@ struct SegmentRef {
 
 /// This process's random token (!= 0). A forked child has its own.
 std::uint64_t process_token() noexcept;
+/// Where it lies: who reads it there in the memory of some process has found this one. Pids come again, and
+/// exec keeps them; a forked child's memory has another token there.
+std::uint64_t process_token_address() noexcept;
 
 /// The segment that holds all of [pointer, pointer + bytes), or nothing. Lock-free, no allocation,
 /// thread-safe.

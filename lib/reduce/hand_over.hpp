@@ -13,7 +13,8 @@ namespace lockstep::internal {
 /// take 1.4 us everywhere, but then the lines come from memory, which the reader pays: 2.2 us instead of 0.8
 /// where the cores share a cache, and no more than otherwise where they do not. Nobody tells which cores
 /// these are, and the host of a virtual machine changes them while a job runs. So both are tried now and
-/// then.
+/// then. (Two ways of a call are tried likewise by collectives/engine/pull_trials.hpp, where ranks have to
+/// agree.)
 ///
 /// Not thread-safe. `env` outlives it.
 class HandOver {

@@ -188,22 +188,36 @@ TEST(Choose, LeadersCarryWhatTwoHostsExchangeInOneMessage) {
   EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2}, 64 << 10), "hierarchical");
 }
 
+/// Of three ranks that share memory, by `model`.
+Selection chosen_by(const std::shared_ptr<CostModel>& model, Collective collective, std::uint64_t bytes) {
+  ChoiceTable table(model, {3, Load::spare, kSegment});
+  CallFacts facts;
+  facts.collective = collective;
+  facts.type = DataType::f32;
+  facts.count = bytes / 4;
+  const auto selection =
+      choose(facts, typical_shape(collective, table.ground(), bytes), {3, true, true}, table);
+  EXPECT_TRUE(selection.ok() && selection.value().staged != nullptr);
+  return selection.value();
+}
+
 TEST(Choose, LongCallsOnPrivateMemoryMayBePulled) {
   const auto pulls = [](Collective collective, std::uint64_t bytes) {
-    ChoiceTable table(plain_model(), {3, Load::spare, kSegment});
-    CallFacts facts;
-    facts.collective = collective;
-    facts.type = DataType::f32;
-    facts.count = bytes / 4;
-    const auto selection =
-        choose(facts, typical_shape(collective, table.ground(), bytes), {3, true, true}, table);
-    EXPECT_TRUE(selection.ok() && selection.value().staged != nullptr);
-    return selection.value().pulled != nullptr;
+    const Selection selection = chosen_by(plain_model(), collective, bytes);
+    EXPECT_FALSE(selection.pull_untried);
+    return selection.pulled != nullptr;
   };
   EXPECT_TRUE(pulls(Collective::broadcast, 1 << 20));
   EXPECT_TRUE(pulls(Collective::all_gather, 16 << 10));
   EXPECT_FALSE(pulls(Collective::all_gather, (16 << 10) - 4));
   EXPECT_FALSE(pulls(Collective::all_reduce, 1 << 20)) << "sums are not copied";
+}
+
+TEST(Choose, WhatIsAskedForByNameIsPulledWithoutATrial) {
+  const auto model = plain_model();
+  model->rules = *AlgorithmRules::parse("all_gather:*=pulled/direct");
+  const Selection selection = chosen_by(model, Collective::all_gather, 1 << 20);
+  EXPECT_TRUE(selection.pulled != nullptr && selection.pull_untried);
 }
 
 TEST(Choose, TheModelsOverridesGoBeforeItsPredictions) {

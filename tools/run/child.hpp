@@ -22,8 +22,8 @@ struct Child {
 struct ChildOptions {
   std::vector<std::string> command;  ///< The first is a path: see find_program.
   internal::Environment environment;
-  bool output_is_terminal =
-      false;  ///< Gives the rank a pseudo terminal, if there is one: it draws progress bars.
+  /// Gives the rank a pseudo terminal, if there is one: it draws progress bars.
+  bool output_is_terminal = false;
   bool error_is_terminal = false;
   bool has_input = false;  ///< Inherits standard input; else it reads /dev/null.
   rlimit descriptors{};    ///< How many it may have open.

@@ -9,8 +9,19 @@
 
 namespace lockstep::internal {
 
-/// Copies `bytes` at `address` of process `pid` to `to`. Errors name `rank`: peer_lost when its process is
-/// gone, system otherwise.
-Status read_process(std::int64_t pid, std::uint64_t address, void* to, std::size_t bytes, int rank);
+/// A process by what its memory says: its pid alone may be another's by now, or another program's.
+struct ProcessIdentity {
+  std::int64_t pid = 0;
+  std::uint64_t token = 0;          ///< Its process_token(),
+  std::uint64_t token_address = 0;  ///< and process_token_address().
+};
+
+/// Of this process.
+ProcessIdentity own_identity() noexcept;
+
+/// Copies `bytes` (0: as a trial) at `address` of that process to `to`. Errors name `rank`: peer_lost when
+/// the process is gone, system otherwise.
+Status read_process(const ProcessIdentity& process, std::uint64_t address, void* to, std::size_t bytes,
+                    int rank);
 
 }  // namespace lockstep::internal

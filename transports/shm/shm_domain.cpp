@@ -1,7 +1,5 @@
 #include "transports/shm/shm_domain.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -71,13 +69,7 @@ Result<const Mapping*> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
 bool ShmDomain::can_pull() {
   if (!can_pull_) {
     bool reads_all = true;
-    for (int member = 0; member < size(); ++member) {
-      const MemberControl& theirs = control(member);
-      std::uint64_t process = 0;
-      const std::uint64_t place = theirs.home + offsetof(MemberControl, process);
-      if (!pull(member, place, &process, sizeof process).ok() || process != peer(member).member.process)
-        reads_all = false;
-    }
+    for (int member = 0; member < size(); ++member) reads_all &= pull(member, 0, nullptr, 0).ok();
     can_pull_ = reads_all;
   }
   return *can_pull_;
@@ -86,11 +78,12 @@ bool ShmDomain::can_pull() {
 bool ShmDomain::is_readable(const void* address) {
   std::byte first;
   const auto place = reinterpret_cast<std::uintptr_t>(address);
-  return read_process(getpid(), place, &first, 1, rank()).ok();
+  return read_process(own_identity(), place, &first, 1, rank()).ok();
 }
 
 Status ShmDomain::pull(int member, std::uint64_t address, void* to, std::size_t bytes) {
-  return read_process(peer(member).member.pid, address, to, bytes, member);
+  const Member& of = peer(member).member;
+  return read_process({of.pid, of.process, control(member).token_address}, address, to, bytes, member);
 }
 
 // After a revoke nobody asks again, and what has come would keep waking.

@@ -103,9 +103,7 @@ Status Setup::make_own() {
   own.segment = std::move(*mapping);
   own.bell = std::make_shared<const Fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!*own.bell) return system_error("creating an eventfd", errno);
-  MemberControl& control = ShmLayout::control(own.segment->data());
-  control.home = reinterpret_cast<std::uintptr_t>(&control);
-  control.process = process_token();
+  ShmLayout::control(own.segment->data()).token_address = process_token_address();
   shared_->enter(group_.rank, own);
   if (std::all_of(group_.members.begin(), group_.members.end(),
                   [](const Member& m) { return m.process == process_token(); })) {
