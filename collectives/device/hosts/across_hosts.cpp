@@ -74,7 +74,7 @@ Status AcrossHosts::meet(CommunicatorCore& all, std::size_t bytes) {
   if (layout.even() && near_devices_->size() > 1) {
     ground_.row = layout.across(near_devices_->rank());
     std::sort(ground_.row.begin(), ground_.row.end());  // As the split orders them.
-    auto row = all.split(near_devices_->rank(), all.rank());
+    auto row = all.split(near_devices_->rank(), all.rank(), CommunicatorCore::Numbers::of_whole);
     if (!row.ok()) return row.status();
     row_ = std::move(*row);
   }
