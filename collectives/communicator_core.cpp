@@ -62,10 +62,12 @@ CommunicatorCore::~CommunicatorCore() {
 
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make(
     std::shared_ptr<World> world, std::uint64_t id, std::string name, const std::vector<int>& world_ranks,
-    std::chrono::milliseconds timeout, const StillWanted& still_wanted, const std::vector<int>& called) {
+    std::chrono::milliseconds timeout, const StillWanted& still_wanted, const std::vector<int>& called,
+    Numbers numbers) {
   EngineGroup group;
   group.id = id;
   group.name = std::move(name);
+  if (numbers == Numbers::of_whole) group.called = called;
   for (const int rank : world_ranks) {
     if (rank == world->session->rank()) group.rank = group.size();
     group.members.push_back(world->session->members()[static_cast<std::size_t>(rank)]);
@@ -132,7 +134,7 @@ struct SplitEntry {
 }  // namespace
 
 /// Nobody has a part before all have theirs: a rank that gets none could not tell the others by it.
-Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int key) {
+Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int key, Numbers numbers) {
   std::vector<SplitEntry> entries(static_cast<std::size_t>(size()));
   const SplitEntry own{color, key};
   // Of two threads, the first to gather is the first to count, as on the other ranks.
@@ -148,7 +150,7 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
     return entries[static_cast<std::size_t>(a)].key < entries[static_cast<std::size_t>(b)].key;
   });
-  auto part = color < 0 ? std::shared_ptr<CommunicatorCore>() : make_part(color, ranks);
+  auto part = color < 0 ? std::shared_ptr<CommunicatorCore>() : make_part(color, ranks, numbers);
   if (!part.ok()) {
     end_as_unable("split", part.status());
     return part;
@@ -160,9 +162,10 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::split(int color, int
   return all;
 }
 
-/// Of `ranks` of this one, which errors call them, too.
+/// Of `ranks` of this one, which errors of its set-up call them in any case.
 Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make_part(int color,
-                                                                      const std::vector<int>& ranks) {
+                                                                      const std::vector<int>& ranks,
+                                                                      Numbers numbers) {
   std::vector<int> world_ranks;
   for (const int r : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(r)]);
   const EngineGroup& group = engine_->group();
@@ -170,7 +173,7 @@ Result<std::shared_ptr<CommunicatorCore>> CommunicatorCore::make_part(int color,
                                         static_cast<std::uint64_t>(color));
   const std::string name = group.name + "/" + std::to_string(splits_) + "." + std::to_string(color);
   const std::chrono::milliseconds timeout(default_timeout() / 1'000'000);
-  return make(world_, id, name, world_ranks, timeout, still_wanted(), ranks);
+  return make(world_, id, name, world_ranks, timeout, still_wanted(), ranks, numbers);
 }
 
 /// Of a loss the engine has heard by itself, unless by a message.

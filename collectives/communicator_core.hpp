@@ -53,13 +53,17 @@ struct World {
 
 class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
  public:
+  /// By which errors of a part call its ranks.
+  enum class Numbers : bool { own, of_whole };
+
   /// The communicator of `world_ranks` (ranks of the session, in order of the new ranks). Blocks until all
-  /// members' transports are set up. `called` as in make_transport().
+  /// members' transports are set up. `called` as in make_transport(); `numbers` of_whole: by errors as well.
   static Result<std::shared_ptr<CommunicatorCore>> make(std::shared_ptr<World> world, std::uint64_t id,
                                                         std::string name, const std::vector<int>& world_ranks,
                                                         std::chrono::milliseconds timeout,
                                                         const StillWanted& still_wanted = {},
-                                                        const std::vector<int>& called = {});
+                                                        const std::vector<int>& called = {},
+                                                        Numbers numbers = Numbers::own);
   ~CommunicatorCore();
 
   Engine& engine() { return *engine_; }
@@ -72,7 +76,7 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   /// What `other` calls this `rank`; -1 where it is not in that.
   int number_in(const CommunicatorCore& other, int rank) const;
 
-  Result<std::shared_ptr<CommunicatorCore>> split(int color, int key);
+  Result<std::shared_ptr<CommunicatorCore>> split(int color, int key, Numbers numbers = Numbers::own);
   /// The same ranks once more, with an order of calls of its own on the domain of `transport` (null for a
   /// group of one), which is of `memory`. Local; `memory` outlives it.
   std::shared_ptr<CommunicatorCore> on_memory(std::string name, std::unique_ptr<Transport> transport,
@@ -105,7 +109,8 @@ class CommunicatorCore : public std::enable_shared_from_this<CommunicatorCore> {
   CommunicatorCore(std::shared_ptr<World> world, std::shared_ptr<Engine> engine,
                    std::vector<int> world_ranks);
   void watch_losses();
-  Result<std::shared_ptr<CommunicatorCore>> make_part(int color, const std::vector<int>& ranks);
+  Result<std::shared_ptr<CommunicatorCore>> make_part(int color, const std::vector<int>& ranks,
+                                                      Numbers numbers);
   void give_up(CommunicatorCore& part);
   std::string words_of_end();
 

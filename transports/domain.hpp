@@ -117,8 +117,11 @@ struct MemberControl {
   alignas(kLine) CallRecord recent[kRecentCalls];  ///< By sequence modulo kRecentCalls.
   /// Beside each of them a hash of the calls before it, where members compare these as well.
   std::atomic<std::uint64_t> before[kRecentCalls];
-  /// Of calls that the owner's device runs in its streams, the sequence + 1 of the last that one has come to.
-  std::atomic<std::uint64_t> reached;
+  /// Of calls that the owner's device runs in its streams, the sequence + 1 of the last that one has come to,
+  /// and of the last whose part between hosts the owner has done.
+  std::atomic<std::uint64_t> reached, carried;
+  /// The rank + 1, among those of all hosts, that it waits for in the next part; 0: for nobody.
+  std::atomic<std::uint32_t> awaited;
   char reason[kMaxReasonBytes];  ///< Valid when revoked == 2.
 };
 

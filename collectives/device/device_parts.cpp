@@ -77,7 +77,8 @@ Result<std::unique_ptr<DeviceParts>> DeviceParts::make(CommunicatorCore& communi
   std::optional<CommunicatorCore::SetUp> near_under_way;
   if (decision->several_hosts) {
     const std::vector<int> hosts = hosts_of((*control)->engine().group());
-    auto of_host = (*control)->split(hosts[static_cast<std::size_t>((*control)->rank())], 0);
+    auto of_host = (*control)->split(hosts[static_cast<std::size_t>((*control)->rank())], 0,
+                                     CommunicatorCore::Numbers::of_whole);
     if (!of_host.ok()) return of_host.status();
     near = std::move(*of_host);
     near_under_way.emplace(communicator, *near);

@@ -226,7 +226,8 @@ Status meet_near(DeviceParts& parts, const std::vector<SegmentRef>& told, std::c
   LOCKSTEP_RETURN_IF_ERROR(make_guard(parts, *areas));
   const std::string name = groups.near->engine().group().name + "/device";
   groups.collectives = groups.near->on_memory(name, std::move(*domain), *parts.steps);
-  if (parts.runner != nullptr) parts.stream_calls.emplace(groups.engine(), parts.windows);
+  if (parts.runner != nullptr)
+    parts.stream_calls.emplace(groups.engine(), groups.control->engine().group(), parts.windows);
   return make_messenger(parts, *areas, timeout);
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "collectives/device/message_plan.hpp"
 #include "lib/base/hash.hpp"
@@ -61,6 +62,20 @@ void StreamCalls::tell_reached(const DeviceTask& task) {
   if (own != nullptr) own->reached.store(task.watched->call.sequence + 1, std::memory_order_release);
 }
 
+/// Of several, the first stands for all.
+void StreamCalls::tell_awaited(std::vector<int> ranks) {
+  awaited_ = std::move(ranks);
+  const std::uint32_t word = awaited_.empty() ? 0 : static_cast<std::uint32_t>(awaited_.front()) + 1;
+  if (MemberControl* const own = told_by(engine_.group().rank))
+    own->awaited.store(word, std::memory_order_release);
+}
+
+void StreamCalls::tell_carried(const DeviceTask& task) {
+  if (MemberControl* const own = told_by(engine_.group().rank))
+    own->carried.store(task.watched->call.sequence + 1, std::memory_order_release);
+  tell_awaited({});
+}
+
 bool StreamCalls::has_left(int member) const {
   const MemberControl* const told = told_by(member);
   return told != nullptr && told->left.load(std::memory_order_acquire) != 0;
@@ -107,7 +122,7 @@ Status StreamCalls::differs(const DeviceTask& task, int member, const CallFacts&
                 member);
 }
 
-Status StreamCalls::late(const DeviceTask& task, int awaited) const {
+std::string StreamCalls::who_has_not_come(const DeviceTask& task) const {
   const std::uint64_t sequence = task.watched->call.sequence;
   std::string who;
   for (int member = 0; task.call && member < engine_.group().size(); ++member) {
@@ -118,7 +133,38 @@ Status StreamCalls::late(const DeviceTask& task, int awaited) const {
     else if (member != engine_.group().rank && told->reached.load(std::memory_order_acquire) < sequence + 1)
       who += "; " + engine_.who(member) + " has made it, but its stream has not come to it";
   }
-  if (who.empty() && awaited >= 0) who = "; it waited for " + engine_.who(awaited);
+  return who;
+}
+
+/// What this rank knows itself, and of those beside it what they told. They are no less late for what they
+/// wait for, but then not by themselves.
+std::string StreamCalls::who_waits_between_hosts(const DeviceTask& task) const {
+  const std::uint64_t sequence = task.watched->call.sequence;
+  std::string who;
+  if (!task.watched->hosts) return who;
+  if (!awaited_.empty()) who = "; it waits for " + all_.who(awaited_);
+  for (int member = 0; member < engine_.group().size(); ++member) {
+    const MemberControl* const told = told_by(member);
+    if (told == nullptr || member == engine_.group().rank) continue;
+    const std::uint32_t awaited = told->awaited.load(std::memory_order_acquire);
+    if (told->carried.load(std::memory_order_acquire) >= sequence + 1) continue;
+    const bool waits = awaited > 0 && awaited <= static_cast<std::uint32_t>(all_.size());
+    who += "; " + engine_.who(member) +
+           (waits ? " waits for " + all_.who(static_cast<int>(awaited) - 1)
+                  : " has come to it, but has not done its part between the hosts");
+  }
+  return who;
+}
+
+Status StreamCalls::late(const DeviceTask& task, int awaited) const {
+  std::string who = who_has_not_come(task);
+  if (who.empty()) {
+    if (awaited >= 0) who = "; it waited for " + engine_.who(awaited);
+    who += who_waits_between_hosts(task);
+  }
+  if (who.empty())
+    who = task.call ? "; every rank of this host has come to it, and which one keeps it is not known here"
+                    : "; whom it waits for is not known here";
   return Status(ErrorCode::timeout, "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) +
                                         " ms for " + name_of(task) + " passed" + who);
 }

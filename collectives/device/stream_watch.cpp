@@ -83,13 +83,34 @@ Status StreamWatch::wait_until_begun(const DeviceTask& task) {
 
 Status StreamWatch::carry_columns(const DeviceTask& task) {
   const Nanos end = task.timeout == 0 ? 0 : end_after(task.timeout);
-  const auto look = [&] {
+  RelayWatch relayed;
+  relayed.end = end;
+  relayed.look = [&](const std::vector<int>& awaited) {
+    stream_calls_->tell_awaited(awaited);
     Status refusal = refusal_of(task);
     return refusal.ok() ? look_after(task) : refusal;
   };
-  LOCKSTEP_RETURN_IF_ERROR(groups_.engine().run(task.call->call()));
-  return across_->carry(*task.watched->hosts, {end, look, [&] { return late(task, -1); }})
-      .with_context("lockstep: " + name_of(task));
+  relayed.late = [&](const std::vector<int>& awaited) {
+    stream_calls_->tell_awaited(awaited);
+    return late(task, -1);
+  };
+  LOCKSTEP_RETURN_IF_ERROR(compare_with_all(task, end));
+  LOCKSTEP_RETURN_IF_ERROR(
+      across_->carry(*task.watched->hosts, relayed).with_context("lockstep: " + name_of(task)));
+  stream_calls_->tell_carried(task);
+  return {};
+}
+
+/// All ranks find out whether they call the same. The engine would know at the deadline who is waited for,
+/// and not who beside this rank has not come.
+Status StreamWatch::compare_with_all(const DeviceTask& task, Nanos end) {
+  Engine& engine = groups_.engine();
+  Call call = task.call->call();
+  call.timeout = 0;
+  return engine.run(call, kLookEvery, [&](const Operation& comparison) {
+    stream_calls_->tell_awaited(engine.awaited_by(comparison));
+    if (end != 0 && real_env().now() >= end) engine.request_revoke(late(task, -1));
+  });
 }
 
 void StreamWatch::heed_leavers() {

@@ -34,6 +34,7 @@ class StreamWatch {
   Result<bool> has_reached(const DeviceTask& task) const;
   Result<bool> has_passed(const DeviceTask& task) const;
   Status look_after(const DeviceTask& task);
+  Status compare_with_all(const DeviceTask& task, Nanos end);
   Status heed_deadline(const DeviceTask& task, Nanos now);
   Status gave_up(const DeviceTask& task) const;
   Status late(const DeviceTask& task, int awaited) const;

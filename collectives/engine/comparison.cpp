@@ -88,12 +88,7 @@ std::vector<int> Comparison::peers_awaited(const Operation& operation) const {
 }
 
 std::string Comparison::names_awaited(const Operation& operation) const {
-  std::string text;
-  for (const int peer : peers_awaited(operation)) {
-    text += (text.empty() ? "" : ", ") + group_.who(peer);
-    if (text.size() > 400) return text + ", ...";
-  }
-  return text;
+  return group_.who(peers_awaited(operation));
 }
 
 /// A call of `peer` that this rank has yet to make, where that is known: from shared memory, or what the peer

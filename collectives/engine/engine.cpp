@@ -83,6 +83,16 @@ Status Engine::run(const Call& call) {
   return finish(operation, lock);
 }
 
+Status Engine::run(const Call& call, Nanos often, const std::function<void(const Operation&)>& look) {
+  Contender lock(*this);
+  apply_requests();
+  Operation* const operation = run_begun(call);
+  lock.unlock();
+  while (!wait(*operation, often)) look(*operation);
+  lock.lock();
+  return finish(operation, lock);
+}
+
 Result<RecvStatus> Engine::run(const Message& message) {
   Contender lock(*this);
   apply_requests();

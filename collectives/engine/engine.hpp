@@ -60,6 +60,8 @@ class Engine final : public Progressor,
   /// Runs a collective to its end. On the short path: one lock, no allocation, no clock (but for copies and
   /// pulled calls that are timed, a few of 512, and for what it yields).
   Status run(const Call& call);
+  /// The same; as `often` as its caller waits, `look` is called, which may revoke the communicator.
+  Status run(const Call& call, Nanos often, const std::function<void(const Operation&)>& look);
   /// Sends or receives a message. It wakes the reactor's thread only for what is left to send.
   Result<RecvStatus> run(const Message& message);
   /// As run() of a call without counts that is the same as an earlier one but for its buffers, which costs
@@ -77,6 +79,8 @@ class Engine final : public Progressor,
   /// Waits until `operation` ended (true) or `limit` passed (false). Makes progress.
   bool wait(Operation& operation, Nanos limit = kForever);
   bool test(Operation& operation);
+  /// The ranks that it waits for now; none once it has ended.
+  std::vector<int> awaited_by(const Operation& operation);
   void release(Operation* operation);
 
   /// Revokes the communicator: every pending and later operation ends with `why`; peers are told. The first

@@ -82,6 +82,12 @@ bool Engine::test(Operation& operation) {
   return operation.done.load(std::memory_order_relaxed);
 }
 
+std::vector<int> Engine::awaited_by(const Operation& operation) {
+  Contender lock(*this);
+  if (operation.done.load(std::memory_order_relaxed)) return {};
+  return comparison_.peers_awaited(operation);
+}
+
 void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit) {
   if (sleeper_ == nullptr) return;
   const bool held = others_held_;  // What is held is not watched, but looked at again soon.

@@ -74,7 +74,7 @@ Status AcrossHosts::meet(CommunicatorCore& all, std::size_t bytes) {
   if (layout.even() && near_devices_->size() > 1) {
     ground_.row = layout.across(near_devices_->rank());
     std::sort(ground_.row.begin(), ground_.row.end());  // As the split orders them.
-    auto row = all.split(near_devices_->rank(), all.rank());
+    auto row = all.split(near_devices_->rank(), all.rank(), CommunicatorCore::Numbers::of_whole);
     if (!row.ok()) return row.status();
     row_ = std::move(*row);
   }
@@ -123,7 +123,9 @@ Status AcrossHosts::run(const FarStep& step, Nanos end) {
   Status status = passage.status();
   if (status.ok()) status = relay_->enqueue(step.call, *passage, stream_);
   Engine& engine = group_of(step).engine();
-  if (status.ok()) status = carry(step, *passage, {end, [] { return Status(); }, kept_from_device});
+  const auto look = [](const std::vector<int>&) { return Status(); };
+  const auto too_late = [this](const std::vector<int>& awaited) { return late(awaited); };
+  if (status.ok()) status = carry(step, *passage, {end, look, too_late});
   if (status.ok()) return await_stream(backend_, stream_, end == 0 ? kForever : end);
   engine.request_revoke(for_ranks_of(group_of(step), *wire_, status));
   relay_->let_pass();
@@ -131,8 +133,24 @@ Status AcrossHosts::run(const FarStep& step, Nanos end) {
   return status;
 }
 
+/// In host_sync, where nobody tells the others how far it is.
+Status AcrossHosts::late(const std::vector<int>& awaited) const {
+  if (awaited.empty()) return kept_from_device();
+  return Status(ErrorCode::timeout,
+                "the deadline passed; it waits for " + wire_->engine().group().who(awaited));
+}
+
+/// `watch` knows ranks by their numbers among all.
 Status AcrossHosts::carry(const FarStep& step, const ColumnRelay::Passage& passage, RelayWatch watch) {
   CommunicatorCore& group = group_of(step);
+  const auto of_all = [&](auto call) {
+    return [&, call = std::move(call)](std::vector<int> ranks) {
+      for (int& rank : ranks) rank = group.number_in(*wire_, rank);
+      return call(ranks);
+    };
+  };
+  watch.look = of_all(std::move(watch.look));
+  watch.late = of_all(std::move(watch.late));
   watch.in_all = [&](Status status) { return in_ranks_of(*wire_, group, std::move(status)); };
   watch.in_group = [&](const Status& status) { return for_ranks_of(group, *wire_, status); };
   return relay_->carry(group.engine(), step.call, passage, watch);

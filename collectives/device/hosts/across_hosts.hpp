@@ -76,6 +76,7 @@ class AcrossHosts {
   bool runs_straight(const FarStep& step) const;
   Status run_straight(const FarStep& step, Nanos end);
   Status carry(const FarStep& step, const ColumnRelay::Passage& passage, RelayWatch watch);
+  Status late(const std::vector<int>& awaited) const;
   Status divide(const DivideStep& step, DeviceStream stream);
   std::uint32_t* carried() const { return reinterpret_cast<std::uint32_t*>(carried_->data()); }
   CommunicatorCore& group_of(const FarStep& step) const { return step.in_row ? *row_ : *wire_; }

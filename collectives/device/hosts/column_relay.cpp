@@ -121,16 +121,17 @@ Status ColumnRelay::carry(Engine& engine, StagedCall call, const Passage& passag
     const bool is_filled =
         progress.sent < passage.columns && has_reached(words_->filled, after(passage, progress.sent));
     if (is_filled || patience.is_time_to_look()) {
-      if (const Status found = watch.look(); !found.ok()) return give_up(engine, found, watch);
+      const Status found = watch.look(awaited(engine, progress));
+      if (!found.ok()) return give_up(engine, found, watch);
     }
-    auto moved = advance(engine, call, passage, progress, is_filled, watch.end);
+    auto moved = advance(engine, call, passage, progress, is_filled);
     if (!moved.ok()) return watch.in_all(fail(engine, moved.status()));
     if (*moved) {
       patience.restart();
+    } else if (watch.end != 0 && engine.env().now() >= watch.end) {
+      return give_up(engine, watch.late(awaited(engine, progress)), watch);
     } else if (progress.received < progress.sent) {
       wait_for_network(engine, progress, passage);
-    } else if (watch.end != 0 && engine.env().now() >= watch.end) {
-      return give_up(engine, watch.late(), watch);
     } else {
       patience.pause();
     }
@@ -138,8 +139,12 @@ Status ColumnRelay::carry(Engine& engine, StagedCall call, const Passage& passag
   return {};
 }
 
-/// Which has a deadline of its own. The stream fills another slot meanwhile, if there is one and it is
-/// needed.
+std::vector<int> ColumnRelay::awaited(Engine& engine, const Progress& progress) {
+  if (progress.received == progress.sent) return {};
+  return engine.awaited_by(*slot(progress.received).operation);
+}
+
+/// The stream fills another slot meanwhile, if there is one and it is needed.
 void ColumnRelay::wait_for_network(Engine& engine, const Progress& progress, const Passage& passage) {
   const bool is_filling = progress.sent < passage.columns && progress.sent - progress.received < kSlots;
   is_filling ? void(sched_yield()) : void(engine.wait(*slot(progress.received).operation, kMoment));
@@ -147,7 +152,7 @@ void ColumnRelay::wait_for_network(Engine& engine, const Progress& progress, con
 
 /// One look at both stations, the last one first: what leaves a slot makes room for what comes.
 Result<bool> ColumnRelay::advance(Engine& engine, StagedCall& call, const Passage& passage,
-                                  Progress& progress, bool is_filled, Nanos end) {
+                                  Progress& progress, bool is_filled) {
   bool moved = false;
   Slot& oldest = slot(progress.received);
   if (progress.received < progress.sent && engine.test(*oldest.operation)) {
@@ -159,7 +164,7 @@ Result<bool> ColumnRelay::advance(Engine& engine, StagedCall& call, const Passag
   }
   if (is_filled) {
     if (progress.sent == 0) LOCKSTEP_RETURN_IF_ERROR(take_factor(call));
-    send(engine, call, column_of(call, passage, progress.sent), slot(progress.sent), end);
+    send(engine, call, column_of(call, passage, progress.sent), slot(progress.sent));
     ++progress.sent;
     moved = true;
   }
@@ -175,11 +180,9 @@ Status ColumnRelay::take_factor(StagedCall& call) const {
   return {};
 }
 
-void ColumnRelay::send(Engine& engine, const StagedCall& call, const Column& column, Slot& slot, Nanos end) {
-  Nanos left = 0;
-  if (end != 0) left = std::max<Nanos>(1'000'000, end - engine.env().now());
+void ColumnRelay::send(Engine& engine, const StagedCall& call, const Column& column, Slot& slot) {
   void* const output = call.in_one_buffer() ? slot.input : slot.output;
-  slot.call.emplace(call.column_call(engine, column, slot.input, output, left));
+  slot.call.emplace(call.column_call(engine, column, slot.input, output));
   slot.operation = engine.start(slot.call->build());
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "collectives/device/hosts/staged_call.hpp"
 #include "collectives/device/hosts/transit_memory.hpp"
@@ -20,11 +21,13 @@
 
 namespace lockstep::internal {
 
-/// Of a thread that waits for a stream or the network.
+/// Of a thread that waits for a stream or the network. `awaited`: whom of the network's group that waits for;
+/// nobody where the stream is waited for.
 struct RelayWatch {
-  Nanos end = 0;                 ///< When the call must be done; 0 = never.
-  std::function<Status()> look;  ///< From time to time, and before a column is sent: why to go on no longer.
-  std::function<Status()> late;  ///< Why a stream has not come by the end.
+  Nanos end = 0;  ///< When the call must be done; 0 = never.
+  /// From time to time, and before a column is sent: why to go on no longer.
+  std::function<Status(const std::vector<int>& awaited)> look;
+  std::function<Status(const std::vector<int>& awaited)> late;  ///< Why it is not done by the end.
   /// What the network's group reports, with the number among all of the rank that it names.
   std::function<Status(Status)> in_all = {};
   /// What all know, as the network's group is told.
@@ -80,10 +83,11 @@ class ColumnRelay {
   Status fill(const StagedCall& call, const Passage& passage, std::uint64_t index, DeviceStream stream);
   Status empty(const StagedCall& call, const Passage& passage, std::uint64_t index, DeviceStream stream);
   Result<bool> advance(Engine& engine, StagedCall& call, const Passage& passage, Progress& progress,
-                       bool is_filled, Nanos end);
+                       bool is_filled);
+  std::vector<int> awaited(Engine& engine, const Progress& progress);
   void wait_for_network(Engine& engine, const Progress& progress, const Passage& passage);
   Status take_factor(StagedCall& call) const;
-  void send(Engine& engine, const StagedCall& call, const Column& column, Slot& slot, Nanos end);
+  void send(Engine& engine, const StagedCall& call, const Column& column, Slot& slot);
   Status fail(Engine& engine, Status why);
   Status give_up(Engine& engine, const Status& why, const RelayWatch& watch);
   Slot& slot(std::uint64_t index) { return slots_[index % kSlots]; }

@@ -50,9 +50,8 @@ struct StagedCall {
   bool in_one_buffer() const {
     return collective == Collective::all_reduce || collective == Collective::broadcast;
   }
-  /// One column, on packed blocks in host memory.
-  CallBuilder column_call(const Engine& engine, const Column& column, const void* in, void* out,
-                          Nanos timeout) const;
+  /// One column, on packed blocks in host memory. Without a deadline: who carries it has that of them all.
+  CallBuilder column_call(const Engine& engine, const Column& column, const void* in, void* out) const;
 };
 
 /// With the type and priority of `call`, and no blocks yet.

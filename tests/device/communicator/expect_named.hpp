@@ -1,0 +1,28 @@
+// Who is named on a rank of a communicator that has ended, or is about to.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/device/communicator/device_world.hpp"
+
+namespace lockstep::testing {
+
+/// What this rank hears, by all ways, names one of `culprits`.
+inline void expect_named(DeviceRank& self, ErrorCode code, const std::vector<int>& culprits) {
+  internal::testing::wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+  try {
+    self.communicator.wait();
+    ADD_FAILURE() << "waited without an error";
+  } catch (const Error& error) {
+    const std::string text = error.what(), who = "rank " + std::to_string(error.culprit());
+    EXPECT_EQ(error.code(), code) << text;
+    EXPECT_EQ(std::count(culprits.begin(), culprits.end(), error.culprit()), 1) << who << ": " << text;
+    EXPECT_TRUE(text.find(who + " (") != text.npos || text.find(who + " of all") != text.npos) << text;
+  }
+}
+
+}  // namespace lockstep::testing
