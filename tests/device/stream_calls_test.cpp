@@ -46,7 +46,7 @@ class StreamCallsTest : public ::testing::Test {
 
   std::vector<Communicator> near_ = Communicator::local_group(2, "shm");
   const EngineGroup all_ = testing::made_up_group(0, 4, "several");
-  const DeviceWindows windows_;
+  const DeviceWindows windows_{};
   std::array<StreamCalls, 2> calls_{StreamCalls(engine(0), all_, windows_),
                                     StreamCalls(engine(1), all_, windows_)};
   std::array<DeviceTask, 2> tasks_;
