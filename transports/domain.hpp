@@ -102,9 +102,11 @@ struct MemberControl {
   alignas(kLine) InlineLine inline_line[2];  ///< One-shot payloads, used alternately.
   alignas(kLine) InlineTail inline_tails[2][kInlineTails];
   Offer offer[2];  ///< By parity of the domain call.
-  /// The owner's process_token_address(): who pulls reads there whose memory it is. Set before the group is
-  /// complete.
+  /// The owner's process_token_address(): who pulls reads there whose memory it is. And a thread of it that
+  /// lives as long as it does, by which the kernel finds that memory: it finds none by the number of a
+  /// process whose first thread has ended. Set before the group is complete.
   alignas(kLine) std::uint64_t token_address;
+  std::int64_t lasting_thread;
   /// The processor that the owner was seen on, from 1. In a line of its own: it seldom changes.
   alignas(kLine) std::atomic<std::uint32_t> processor;
   alignas(kLine) Doorbell doorbell;  ///< Rung by peers when they publish and the owner sleeps.

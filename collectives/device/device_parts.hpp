@@ -72,7 +72,7 @@ struct DeviceParts {
   CallRunner* runner = nullptr;             ///< Of calls: one of both, or null in host_sync.
   SyncRunner* capturer = nullptr;           ///< Of captured calls; null: none can be.
   SyncRunner* carrier = nullptr;            ///< Of messages, by one kernel; null: the messenger.
-  std::optional<StreamCalls> stream_calls;  ///< Beside a runner.
+  std::optional<StreamCalls> stream_calls;  ///< Beside a runner, and between hosts.
   StreamOrder order{backend};               ///< Beside a runner.
   std::unique_ptr<StreamMarks> marks;       ///< Of calls that the worker has a part in.
   EventPool events{backend};

@@ -226,8 +226,10 @@ Status meet_near(DeviceParts& parts, const std::vector<SegmentRef>& told, std::c
   LOCKSTEP_RETURN_IF_ERROR(make_guard(parts, *areas));
   const std::string name = groups.near->engine().group().name + "/device";
   groups.collectives = groups.near->on_memory(name, std::move(*domain), *parts.steps);
-  if (parts.runner != nullptr)
-    parts.stream_calls.emplace(groups.engine(), groups.control->engine().group(), parts.windows);
+  // In host_sync calls that the engine on devices runs would write over what is told there.
+  CommunicatorCore& tells = parts.runner != nullptr ? *groups.collectives : *groups.near;
+  if (parts.runner != nullptr || groups.have_several_hosts())
+    parts.stream_calls.emplace(tells.engine(), groups.control->engine().group(), parts.windows);
   return make_messenger(parts, *areas, timeout);
 }
 

@@ -23,9 +23,9 @@ struct DeviceMessage {
   DataType type = DataType::u8;  ///< As the caller counts, for the words of an error.
 };
 
-/// A collective on streams, as its rank wrote it down.
+/// A collective, as its rank wrote it down for those of its host.
 struct StreamCall {
-  std::uint64_t sequence = 0;  ///< Of the collectives on streams.
+  std::uint64_t sequence = 0;  ///< Of those that are written down.
   CallFacts facts = {};        ///< With the places of its buffers where they lie in windows.
   std::uint64_t history = 0;   ///< A hash of those before it.
 };
@@ -37,7 +37,6 @@ struct WatchedCall {
   /// Set last of all. What a refused call has enqueued ends at `end`.
   std::atomic<Stage> stage{Stage::being_enqueued};
   Status refusal = {};
-  StreamCall call = {};  ///< Of a collective.
   /// Where the stream is the worker sees by `mark`, or by `begin` and `end`, which takes calls to the driver.
   bool is_marked = false;
   std::uint32_t mark = 0;
@@ -51,6 +50,7 @@ struct DeviceTask {
   std::unique_ptr<WatchedCall> watched;
   bool recorded = false;                ///< In a graph: there is nothing to run or to watch.
   std::optional<CallBuilder> call;      ///< A collective,
+  StreamCall noted = {};                ///< where StreamCalls are,
   std::vector<DeviceMessage> messages;  ///< or messages that do not wait for one another.
   const void* copy_from = nullptr;      ///< Where the input of a broadcast's root lies; null: in its buffer.
   Nanos timeout = 0;                    ///< 0 = none.

@@ -29,10 +29,11 @@ std::string name_of(const DeviceTask& task, int peer) {
   return task.call ? internal::describe(task.call->call().facts) : internal::describe(task.messages, peer);
 }
 
-/// Where a member tells what it called; null in a group of one.
+/// Where a member tells what it called; null in a group that has no domain, as one of one.
 MemberControl* StreamCalls::told_by(int member) const {
   Transport* const transport = engine_.transport();
-  return transport != nullptr ? &transport->domain()->control(member) : nullptr;
+  Domain* const domain = transport != nullptr ? transport->domain() : nullptr;
+  return domain != nullptr ? &domain->control(member) : nullptr;
 }
 
 /// Ranks that name other places of their windows would read and write each other's wrong memory.
@@ -59,7 +60,7 @@ StreamCall StreamCalls::note(const Call& call) {
 
 void StreamCalls::tell_reached(const DeviceTask& task) {
   MemberControl* const own = task.call ? told_by(engine_.group().rank) : nullptr;
-  if (own != nullptr) own->reached.store(task.watched->call.sequence + 1, std::memory_order_release);
+  if (own != nullptr) own->reached.store(task.noted.sequence + 1, std::memory_order_release);
 }
 
 /// Of several, the first stands for all.
@@ -72,7 +73,7 @@ void StreamCalls::tell_awaited(std::vector<int> ranks) {
 
 void StreamCalls::tell_carried(const DeviceTask& task) {
   if (MemberControl* const own = told_by(engine_.group().rank))
-    own->carried.store(task.watched->call.sequence + 1, std::memory_order_release);
+    own->carried.store(task.noted.sequence + 1, std::memory_order_release);
   tell_awaited({});
 }
 
@@ -82,7 +83,7 @@ bool StreamCalls::has_left(int member) const {
 }
 
 Status StreamCalls::compare(const DeviceTask& task) const {
-  const StreamCall& mine = task.watched->call;
+  const StreamCall& mine = task.noted;
   const std::uint64_t place = mine.sequence % kRecentCalls;
   for (int member = 0; member < engine_.group().size(); ++member) {
     const MemberControl* const told = told_by(member);
@@ -107,7 +108,7 @@ Status StreamCalls::compare(const DeviceTask& task) const {
 
 Status StreamCalls::differs(const DeviceTask& task, int member, const CallFacts& theirs) const {
   const std::string them = engine_.who(member), self = engine_.who(engine_.group().rank);
-  const StreamCall& mine = task.watched->call;
+  const StreamCall& mine = task.noted;
   if (is_elsewhere(theirs, mine.facts, task.call->call().facts))
     return Status(ErrorCode::mismatch,
                   "lockstep: " + them + " and " + self + " called " + name_of(task) +
@@ -123,7 +124,7 @@ Status StreamCalls::differs(const DeviceTask& task, int member, const CallFacts&
 }
 
 std::string StreamCalls::who_has_not_come(const DeviceTask& task) const {
-  const std::uint64_t sequence = task.watched->call.sequence;
+  const std::uint64_t sequence = task.noted.sequence;
   std::string who;
   for (int member = 0; task.call && member < engine_.group().size(); ++member) {
     const MemberControl* const told = told_by(member);
@@ -139,9 +140,9 @@ std::string StreamCalls::who_has_not_come(const DeviceTask& task) const {
 /// What this rank knows itself, and of those beside it what they told. They are no less late for what they
 /// wait for, but then not by themselves.
 std::string StreamCalls::who_waits_between_hosts(const DeviceTask& task) const {
-  const std::uint64_t sequence = task.watched->call.sequence;
+  const std::uint64_t sequence = task.noted.sequence;
   std::string who;
-  if (!task.watched->hosts) return who;
+  if (task.watched != nullptr && !task.watched->hosts) return who;
   if (!awaited_.empty()) who = "; it waits for " + all_.who(awaited_);
   for (int member = 0; member < engine_.group().size(); ++member) {
     const MemberControl* const told = told_by(member);

@@ -1,4 +1,5 @@
-// StreamCalls: the collectives that the callers' streams run themselves, as all ranks of a host see them.
+// StreamCalls: the collectives that the callers' streams run themselves, and between hosts those that the
+// worker runs, as all ranks of a host see them.
 #pragma once
 
 #include <string>
@@ -14,8 +15,8 @@ namespace lockstep::internal {
 /// for.
 std::string name_of(const DeviceTask& task, int peer = -1);
 
-/// No engine numbers these calls or compares them: here every rank writes them down for its peers, beside
-/// the records of the engine, and the worker of each reads what the others wrote.
+/// No engine of a host numbers these calls or compares them: here every rank writes them down for its peers,
+/// beside the records of an engine, and the worker of each reads what the others wrote.
 class StreamCalls {
  public:
   /// In the domain of `engine` the ranks tell each other; in a group of one there is none. `all`: the ranks

@@ -32,6 +32,7 @@ Status StreamSide::hold(DeviceTask& task, Streams streams) {
   }
   task.ticket = gate_.next_ticket();  // From here on it has to be run, or nobody would release the streams.
   held_.hold();
+  if (task.call && runner_ == nullptr && stream_calls_) task.noted = stream_calls_->note(task.call->call());
   for (const DeviceStream stream : streams) LOCKSTEP_RETURN_IF_ERROR(gate_.hold(stream, task.ticket));
   return streams.empty() || runner_ == nullptr ? Status() : order_.note(streams.back());
 }
@@ -67,7 +68,7 @@ Status StreamSide::prepare_watch(DeviceTask& task, Streams streams) {
   auto end = event_of(task);
   if (!end.ok()) return end.status();
   watched->end = *end;
-  if (task.call) watched->call = stream_calls_->note(task.call->call());
+  if (task.call) task.noted = stream_calls_->note(task.call->call());
   task.watched = std::move(watched);
   return {};
 }

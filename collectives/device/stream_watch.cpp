@@ -1,5 +1,6 @@
 #include "collectives/device/stream_watch.hpp"
 
+#include "collectives/device/message_plan.hpp"
 #include "collectives/device/patience.hpp"
 
 namespace lockstep::internal {
@@ -81,22 +82,39 @@ Status StreamWatch::wait_until_begun(const DeviceTask& task) {
   return {};
 }
 
-Status StreamWatch::carry_columns(const DeviceTask& task) {
-  const Nanos end = task.timeout == 0 ? 0 : end_after(task.timeout);
-  RelayWatch relayed;
-  relayed.end = end;
-  relayed.look = [&](const std::vector<int>& awaited) {
+/// Which tells the ranks beside this one whom it waits for.
+RelayWatch StreamWatch::between_hosts(const DeviceTask& task) {
+  RelayWatch watch;
+  watch.end = task.timeout == 0 ? 0 : end_after(task.timeout);
+  watch.look = [&](const std::vector<int>& awaited) {
     stream_calls_->tell_awaited(awaited);
+    if (task.watched == nullptr) return groups_.ended();
     Status refusal = refusal_of(task);
     return refusal.ok() ? look_after(task) : refusal;
   };
-  relayed.late = [&](const std::vector<int>& awaited) {
+  watch.late = [&](const std::vector<int>& awaited) {
     stream_calls_->tell_awaited(awaited);
-    return late(task, -1);
+    return task.watched == nullptr && awaited.empty() ? kept_from_device() : late(task, -1);
   };
-  LOCKSTEP_RETURN_IF_ERROR(compare_with_all(task, end));
+  return watch;
+}
+
+Status StreamWatch::carry_columns(const DeviceTask& task) {
+  const RelayWatch watch = between_hosts(task);
+  LOCKSTEP_RETURN_IF_ERROR(compare_with_all(task, watch.end));
   LOCKSTEP_RETURN_IF_ERROR(
-      across_->carry(*task.watched->hosts, relayed).with_context("lockstep: " + name_of(task)));
+      across_->carry(*task.watched->hosts, watch).with_context("lockstep: " + name_of(task)));
+  stream_calls_->tell_carried(task);
+  return {};
+}
+
+Status StreamWatch::run_between_hosts(const DeviceTask& task) {
+  const Call& call = task.call->call();
+  const RelayWatch watch = between_hosts(task);
+  stream_calls_->tell_reached(task);
+  LOCKSTEP_RETURN_IF_ERROR(compare_with_all(task, watch.end));
+  if (passes_as_messages(call.facts.collective)) return {};
+  LOCKSTEP_RETURN_IF_ERROR(across_->run(call, watch).with_context("lockstep: " + name_of(task)));
   stream_calls_->tell_carried(task);
   return {};
 }

@@ -1,4 +1,5 @@
-// StreamWatch: the worker's eye on what the caller's stream runs itself, until it has passed that.
+// StreamWatch: the worker's eye on what the caller's stream runs itself, until it has passed that; and on the
+// way of calls between hosts.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,8 @@
 
 namespace lockstep::internal {
 
-/// For the worker, but for looks(). A task has a WatchedCall, which may still be being enqueued.
+/// For the worker, but for looks(). A task has a WatchedCall, which may still be being enqueued, where not
+/// said otherwise.
 class StreamWatch {
  public:
   /// Both outlive it.
@@ -18,6 +20,9 @@ class StreamWatch {
   Status wait_until_begun(const DeviceTask& task);
   /// The network's part of a collective between hosts. No call to the driver here, either.
   Status carry_columns(const DeviceTask& task);
+  /// In host_sync, where there is no WatchedCall: all of a collective between hosts; of one that passes as
+  /// messages what comes before these.
+  Status run_between_hosts(const DeviceTask& task);
   /// Until the stream has passed the call, or it cannot any more.
   Status watch(const DeviceTask& task);
   /// How often watch() looked at a call that its stream had not passed. From any thread.
@@ -34,6 +39,7 @@ class StreamWatch {
   Result<bool> has_reached(const DeviceTask& task) const;
   Result<bool> has_passed(const DeviceTask& task) const;
   Status look_after(const DeviceTask& task);
+  RelayWatch between_hosts(const DeviceTask& task);
   Status compare_with_all(const DeviceTask& task, Nanos end);
   Status heed_deadline(const DeviceTask& task, Nanos now);
   Status gave_up(const DeviceTask& task) const;

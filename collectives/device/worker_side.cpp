@@ -100,10 +100,10 @@ Status WorkerSide::run_collective(const DeviceTask& task) {
     LOCKSTEP_RETURN_IF_ERROR(steps_.complete());  // Peers may read it where it lies.
   }
   Engine& engine = groups_.engine();
-  LOCKSTEP_RETURN_IF_ERROR(engine.run(call));
+  const bool is_told = across_ != nullptr && parts_.runner == nullptr;
+  LOCKSTEP_RETURN_IF_ERROR(is_told ? watch_.run_between_hosts(task) : engine.run(call));
   if (passes_as_messages(call.facts.collective) && engine.group().size() > 1) return run_as_messages(call);
-  if (across_ == nullptr) return {};
-  return across_->run(call).with_context("lockstep: " + internal::describe(call.facts));
+  return {};
 }
 
 /// After a barrier in which the ranks found out whether they all called the same.

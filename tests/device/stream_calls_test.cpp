@@ -29,7 +29,7 @@ class StreamCallsTest : public ::testing::Test {
     task.timeout = 300'000'000;
     task.call.emplace(movement(Collective::broadcast, 10, DataType::f32), engine(rank), CallOptions());
     task.watched = std::make_unique<WatchedCall>();
-    task.watched->call = calls_[rank].note(task.call->call());
+    task.noted = calls_[rank].note(task.call->call());
     if (between_hosts) task.watched->hosts.emplace();
   }
   void come(std::size_t rank, bool between_hosts = true) {

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/engine/can_pull.hpp"
@@ -116,6 +119,46 @@ TEST(Pulled, RepeatedCallsGoTheWayOfTheirBuffers) {
       }
     }
     communicator.finalize();
+  });
+}
+
+/// Whether this process's first thread has ended, and with it what the kernel finds by the process's number.
+bool has_lost_first_thread() {
+  const std::string number = std::to_string(getpid());
+  std::string stat;
+  std::getline(std::ifstream("/proc/self/task/" + number + "/stat"), stat);
+  return stat.find(") Z ") != std::string::npos;
+}
+
+/// Runs `body` on another thread, with which this process exits, once this thread, its first, has ended.
+[[noreturn]] void go_on_without_first_thread(const std::function<void()>& body) {
+  std::thread([&] {
+    internal::testing::wait_until(has_lost_first_thread);
+    body();
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }).detach();
+  syscall(SYS_exit, 0);  // Of a thread, which leaves its stack as it is.
+  __builtin_unreachable();
+}
+
+TEST(Pulled, ARankWhoseFirstThreadHasEndedIsReadAndReads) {
+  const MeetingPlace place;
+  constexpr int kRanks = 2;
+  run_forked(kRanks, [&](int rank) {
+    Communicator communicator = place.join(rank, kRanks, "shm");
+    if (!can_pull(communicator)) GTEST_SKIP() << "these processes may not read each other's memory";
+    const auto call_all = [&] {
+      for (const Collective collective : kPulled)
+        run_checked(communicator, {collective, DataType::f32, ReduceOp::sum, kRanks, 1, 1001, 1}, false,
+                    "pulled/direct");
+    };
+    call_all();
+    const auto go_on = [&] {
+      call_all();
+      communicator.finalize();
+    };
+    if (rank == 1) go_on_without_first_thread(go_on);
+    go_on();
   });
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/sched.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <array>
@@ -30,8 +31,9 @@ constexpr std::uint64_t kOfOwner = 1, kOfOther = 2;
 struct Scene {
   Board board;
   std::atomic<bool> was_asked{false}, can_pull{false};
-  std::atomic<bool> has_done{false};      ///< Rank 0, what it does then.
-  std::atomic<pid_t> freed{0}, taken{0};  ///< Pids.
+  std::atomic<bool> has_done{false};  ///< Rank 0, what it does then.
+  /// Numbers: by which rank 0 is read, the same when it is free, and the process that took it.
+  std::atomic<pid_t> lasting{0}, freed{0}, taken{0};
 };
 
 [[noreturn]] void rest() {
@@ -43,6 +45,7 @@ void own_number(Scene& scene, const std::function<void()>& then) {
   const auto transport = join(7, 0, exchange_members(scene.board, 0, 2));
   ASSERT_NE(transport, nullptr);
   g_number = kOfOwner;
+  scene.lasting = static_cast<pid_t>(transport->domain()->control(0).lasting_thread);
   scene.board.meet(2);
   wait_until([&] { return scene.was_asked.load(); });
   then();
@@ -119,7 +122,7 @@ int run_apart(const std::function<void()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/// Forks a process that forks another one with the first pid that is freed, and another number.
+/// Forks a process that forks another one by the first number that is freed.
 void start_heir(Scene& scene) {
   if (::fork() != 0) return;
   wait_until([&] { return scene.freed.load() != 0; });
@@ -129,16 +132,24 @@ void start_heir(Scene& scene) {
   rest();
 }
 
-enum class Heir { stranger, forked_by_owner };
+enum class Heir { stranger, forked_by_owner, of_another_user };
 
-/// The first process of a namespace: what rank 1 reads after another process has rank 0's pid.
+/// A user who may read its own processes, and not root's.
+void become_nobody() {
+  constexpr uid_t kNobody = 65534;
+  if (::setresuid(kNobody, kNobody, kNobody) != 0 || ::prctl(PR_SET_DUMPABLE, 1) != 0) ::_exit(kNotAllowed);
+}
+
+/// The first process of a namespace: what rank 1 reads after another process has the number by which rank 0
+/// was read.
 void read_by_pid_of(Heir heir, Scene& scene) {
   constexpr pid_t kAny = 1000;
   const pid_t trial = fork_as(kAny);
   if (trial == 0) ::_exit(0);
   if (trial != kAny) ::_exit(kNotAllowed);
-  if (heir == Heir::stranger) start_heir(scene);
+  if (heir != Heir::forked_by_owner) start_heir(scene);
   const auto ranks = start_forked(2, [&](int rank) {
+    if (heir == Heir::of_another_user) become_nobody();
     if (rank == 0) {
       return own_number(scene, [&] {
         if (heir == Heir::forked_by_owner) start_heir(scene);
@@ -152,7 +163,7 @@ void read_by_pid_of(Heir heir, Scene& scene) {
   wait_until([&] { return scene.has_done.load(); });
   ::kill(ranks[0], SIGKILL);
   wait_for(ranks[0]);
-  scene.freed = ranks[0];
+  scene.freed = scene.lasting.load();
   EXPECT_EQ(wait_for(ranks[1]), 0);
   if (!scene.can_pull) ::_exit(kNotAllowed);
 }
@@ -168,7 +179,8 @@ TEST_P(ShmPullByPid, AProcessWhosePidIsAnothersByNowIsLost) {
   EXPECT_EQ(code, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, ShmPullByPid, ::testing::Values(Heir::stranger, Heir::forked_by_owner));
+INSTANTIATE_TEST_SUITE_P(Of, ShmPullByPid,
+                         ::testing::Values(Heir::stranger, Heir::forked_by_owner, Heir::of_another_user));
 
 }  // namespace
 }  // namespace lockstep::internal

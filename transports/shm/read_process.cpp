@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lib/memory/segment.hpp"
+#include "lib/net/reactor.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -26,7 +27,15 @@ Status refused(const ProcessIdentity& process, int error, int rank) {
 
 }  // namespace
 
-ProcessIdentity own_identity() noexcept { return {::getpid(), process_token(), process_token_address()}; }
+ProcessIdentity own_identity() noexcept {
+  return {::getpid(), ::gettid(), process_token(), process_token_address()};
+}
+
+std::int64_t lasting_thread() {
+  std::int64_t thread = 0;
+  Reactor::serving().run_there([&] { thread = ::gettid(); });
+  return thread;
+}
 
 // The token comes with the bytes: the kernel finds a process's memory once in a call, so what lies beside the
 // right token is the right process's. It may copy less than was asked for, at a page that it has to fetch
@@ -39,7 +48,7 @@ Status read_process(const ProcessIdentity& process, std::uint64_t address, void*
     const iovec here[] = {{&token, kTokenBytes}, {static_cast<std::byte*>(to) + done, bytes - done}};
     const iovec there[] = {{pointer(process.token_address), kTokenBytes},
                            {pointer(address + done), bytes - done}};
-    const ssize_t copied = ::process_vm_readv(static_cast<pid_t>(process.pid), here, 2, there, 2, 0);
+    const ssize_t copied = ::process_vm_readv(static_cast<pid_t>(process.thread), here, 2, there, 2, 0);
     if (copied < 0 && errno == EINTR) continue;
     if (copied < 0 && errno == ESRCH) return lost(process, " is gone", rank);
     if (copied < 0 && errno != EFAULT) return refused(process, errno, rank);

@@ -69,7 +69,7 @@ Result<const Mapping*> ShmDomain::mapped(Peer& owner, const SegmentRef& ref) {
 bool ShmDomain::can_pull() {
   if (!can_pull_) {
     bool reads_all = true;
-    for (int member = 0; member < size(); ++member) reads_all &= pull(member, 0, nullptr, 0).ok();
+    for (int member = 0; member < size(); ++member) reads_all &= read(member, 0, nullptr, 0).ok();
     can_pull_ = reads_all;
   }
   return *can_pull_;
@@ -82,8 +82,24 @@ bool ShmDomain::is_readable(const void* address) {
 }
 
 Status ShmDomain::pull(int member, std::uint64_t address, void* to, std::size_t bytes) {
+  Status status = read(member, address, to, bytes);
+  if (status.code() != ErrorCode::system || !is_gone(member)) return status;
+  const std::string process = "process " + std::to_string(peer(member).member.pid);
+  return Status(ErrorCode::peer_lost, process + " is gone: one that may not be read has its number", member);
+}
+
+/// A process that is gone refuses connections; whatever else comes of asking is a sign of life.
+bool ShmDomain::is_gone(int member) {
+  const auto answer = fetch_descriptors(peer(member).member.descriptor_service, segment_key(0),
+                                        IfAbsent::fail, kSegmentPatienceMs);
+  return !answer.ok() && answer.status().code() == ErrorCode::peer_lost;
+}
+
+Status ShmDomain::read(int member, std::uint64_t address, void* to, std::size_t bytes) {
   const Member& of = peer(member).member;
-  return read_process({of.pid, of.process, control(member).token_address}, address, to, bytes, member);
+  const MemberControl& its = control(member);
+  return read_process({of.pid, its.lasting_thread, of.process, its.token_address}, address, to, bytes,
+                      member);
 }
 
 // After a revoke nobody asks again, and what has come would keep waking.

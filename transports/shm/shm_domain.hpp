@@ -57,6 +57,8 @@ class ShmDomain final : public Domain {
   std::byte* segment(int member) { return peer(member).segment->data(); }
   Result<const Mapping*> mapped(Peer& peer, const SegmentRef& ref);
   Result<SharedMapping> fetch(Peer& peer, const SegmentRef& ref);
+  Status read(int member, std::uint64_t address, void* to, std::size_t bytes);
+  bool is_gone(int member);
   static void drop_least_recent(Peer& peer);
   bool drop_what_is_idle();
 

@@ -14,6 +14,7 @@
 #include "lib/memory/descriptor_service.hpp"
 #include "lib/memory/segment.hpp"
 #include "transports/doorbell.hpp"
+#include "transports/shm/read_process.hpp"
 #include "transports/shm/shm_layout.hpp"
 #include "transports/shm/shm_shared_setup.hpp"
 
@@ -103,12 +104,14 @@ Status Setup::make_own() {
   own.segment = std::move(*mapping);
   own.bell = std::make_shared<const Fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!*own.bell) return system_error("creating an eventfd", errno);
-  ShmLayout::control(own.segment->data()).token_address = process_token_address();
   shared_->enter(group_.rank, own);
   if (std::all_of(group_.members.begin(), group_.members.end(),
                   [](const Member& m) { return m.process == process_token(); })) {
     return Status();
   }
+  MemberControl& control = ShmLayout::control(own.segment->data());
+  control.token_address = process_token_address();
+  control.lasting_thread = lasting_thread();
   auto bell = duplicate(*own.bell);
   if (!bell.ok()) return bell.status();
   std::vector<Fd> descriptors;

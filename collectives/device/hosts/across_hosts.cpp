@@ -104,61 +104,66 @@ std::string AcrossHosts::describe() const {
 
 // ---- in host_sync ----
 
-Status AcrossHosts::run(const Call& call) {
-  const Nanos end = call.timeout == 0 ? 0 : wire_->engine().env().now() + call.timeout;
+Status AcrossHosts::run(const Call& call, const RelayWatch& watch) {
   for (HostsStep& step : plan_for_hosts(call, ground_))
-    LOCKSTEP_RETURN_IF_ERROR(std::visit([&](auto& one) { return run(one, end); }, step));
+    LOCKSTEP_RETURN_IF_ERROR(std::visit([&](auto& one) { return run(one, watch); }, step));
   return {};
 }
 
-Status AcrossHosts::run(NearStep& step, Nanos end) {
+/// The engine would know at the deadline who is waited for, and not whom that one waits for.
+Status AcrossHosts::run(NearStep& step, const RelayWatch& watch) {
+  Engine& engine = near_devices_->engine();
+  const RelayWatch beside = for_group(*near_devices_, watch);
   Call call = step.call.call();
-  call.timeout = end == 0 ? 0 : std::max<Nanos>(1, end - wire_->engine().env().now());
-  return in_ranks_of(*wire_, *near_devices_, near_devices_->engine().run(call));
+  call.timeout = 0;
+  Status given_up;
+  const Status status = engine.run(call, kLookEvery, [&](const Operation& operation) {
+    if (!given_up.ok()) return;
+    const std::vector<int> awaited = engine.awaited_by(operation);
+    given_up = beside.look(awaited);
+    const bool is_late = beside.end != 0 && engine.env().now() >= beside.end;
+    if (given_up.ok() && is_late) given_up = beside.late(awaited);
+    if (!given_up.ok()) engine.request_revoke(beside.in_group(given_up));
+  });
+  return given_up.ok() ? beside.in_all(status) : given_up;
 }
 
-Status AcrossHosts::run(const FarStep& step, Nanos end) {
-  if (runs_straight(step)) return run_straight(step, end);
+Status AcrossHosts::run(const FarStep& step, const RelayWatch& watch) {
+  if (runs_straight(step)) return run_straight(step, watch.end);
   auto passage = relay_->book(step.call);
   Status status = passage.status();
   if (status.ok()) status = relay_->enqueue(step.call, *passage, stream_);
-  Engine& engine = group_of(step).engine();
-  const auto look = [](const std::vector<int>&) { return Status(); };
-  const auto too_late = [this](const std::vector<int>& awaited) { return late(awaited); };
-  if (status.ok()) status = carry(step, *passage, {end, look, too_late});
-  if (status.ok()) return await_stream(backend_, stream_, end == 0 ? kForever : end);
-  engine.request_revoke(for_ranks_of(group_of(step), *wire_, status));
+  if (status.ok()) status = carry(step, *passage, watch);
+  if (status.ok()) return await_stream(backend_, stream_, watch.end == 0 ? kForever : watch.end);
+  group_of(step).engine().request_revoke(for_ranks_of(group_of(step), *wire_, status));
   relay_->let_pass();
   let_end(backend_, stream_);
   return status;
 }
 
-/// In host_sync, where nobody tells the others how far it is.
-Status AcrossHosts::late(const std::vector<int>& awaited) const {
-  if (awaited.empty()) return kept_from_device();
-  return Status(ErrorCode::timeout,
-                "the deadline passed; it waits for " + wire_->engine().group().who(awaited));
+Status AcrossHosts::carry(const FarStep& step, const ColumnRelay::Passage& passage, const RelayWatch& watch) {
+  CommunicatorCore& group = group_of(step);
+  return relay_->carry(group.engine(), step.call, passage, for_group(group, watch));
 }
 
-/// `watch` knows ranks by their numbers among all.
-Status AcrossHosts::carry(const FarStep& step, const ColumnRelay::Passage& passage, RelayWatch watch) {
-  CommunicatorCore& group = group_of(step);
+/// `watch` knows ranks by their numbers among all, and `group` by those in it.
+RelayWatch AcrossHosts::for_group(CommunicatorCore& group, RelayWatch watch) const {
   const auto of_all = [&](auto call) {
-    return [&, call = std::move(call)](std::vector<int> ranks) {
+    return [this, &group, call = std::move(call)](std::vector<int> ranks) {
       for (int& rank : ranks) rank = group.number_in(*wire_, rank);
       return call(ranks);
     };
   };
   watch.look = of_all(std::move(watch.look));
   watch.late = of_all(std::move(watch.late));
-  watch.in_all = [&](Status status) { return in_ranks_of(*wire_, group, std::move(status)); };
-  watch.in_group = [&](const Status& status) { return for_ranks_of(group, *wire_, status); };
-  return relay_->carry(group.engine(), step.call, passage, watch);
+  watch.in_all = [this, &group](Status status) { return in_ranks_of(*wire_, group, std::move(status)); };
+  watch.in_group = [this, &group](const Status& status) { return for_ranks_of(group, *wire_, status); };
+  return watch;
 }
 
-Status AcrossHosts::run(const DivideStep& step, Nanos end) {
+Status AcrossHosts::run(const DivideStep& step, const RelayWatch& watch) {
   LOCKSTEP_RETURN_IF_ERROR(divide(step, stream_));
-  return await_stream(backend_, stream_, end == 0 ? kForever : end);
+  return await_stream(backend_, stream_, watch.end == 0 ? kForever : watch.end);
 }
 
 /// Straight messages go from rank to rank: with several ranks on a host most collectives of all would send

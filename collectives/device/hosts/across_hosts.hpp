@@ -49,8 +49,9 @@ class AcrossHosts {
 
   // All ranks have found out, or do before the network's part, that they call the same. Not for what passes
   // as messages.
-  /// In host_sync, of one thread: blocks until the call is done on this rank.
-  Status run(const Call& call);
+  /// In host_sync, of one thread: blocks until the call is done on this rank. `watch` hears of whom it waits
+  /// for on this host, too.
+  Status run(const Call& call, const RelayWatch& watch);
 
   // In the other modes a call is booked and enqueued in the order of the calls, by one thread at a time, and
   // carried in the same order by another.
@@ -70,13 +71,13 @@ class AcrossHosts {
   AcrossHosts(Backend& backend, DeviceStream stream, std::shared_ptr<CommunicatorCore> near)
       : backend_(backend), stream_(stream), near_devices_(std::move(near)) {}
   Status meet(CommunicatorCore& all, std::size_t bytes);
-  Status run(NearStep& step, Nanos end);
-  Status run(const FarStep& step, Nanos end);
-  Status run(const DivideStep& step, Nanos end);
+  Status run(NearStep& step, const RelayWatch& watch);
+  Status run(const FarStep& step, const RelayWatch& watch);
+  Status run(const DivideStep& step, const RelayWatch& watch);
   bool runs_straight(const FarStep& step) const;
   Status run_straight(const FarStep& step, Nanos end);
-  Status carry(const FarStep& step, const ColumnRelay::Passage& passage, RelayWatch watch);
-  Status late(const std::vector<int>& awaited) const;
+  Status carry(const FarStep& step, const ColumnRelay::Passage& passage, const RelayWatch& watch);
+  RelayWatch for_group(CommunicatorCore& group, RelayWatch watch) const;
   Status divide(const DivideStep& step, DeviceStream stream);
   std::uint32_t* carried() const { return reinterpret_cast<std::uint32_t*>(carried_->data()); }
   CommunicatorCore& group_of(const FarStep& step) const { return step.in_row ? *row_ : *wire_; }

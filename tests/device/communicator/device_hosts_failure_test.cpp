@@ -2,10 +2,8 @@
 // of the program that keeps others from the driver, and nothing is sent that a failed step left.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +23,6 @@ using internal::DeviceArena;
 using internal::Status;
 using internal::testing::Enqueued;
 using internal::testing::must;
-using internal::testing::Shared;
 using internal::testing::wait_until;
 using testing::backend;
 using testing::DeviceRank;
@@ -104,54 +101,6 @@ TEST(DeviceHostsFailure, SendsNothingOfWindowsThatAreNotNamedAlike) {
 TEST(DeviceHostsFailure, NamesThoseWhoseWindowsDifferOnAnotherHost) {
   on_windows_that_are_not_named_alike(3, [](DeviceRank& self) {
     testing::expect_named(self, ErrorCode::mismatch, {0, 1});
-  });
-}
-
-/// Rank 2 is beside rank 3, though where all compare their calls it waits for another, that waits itself.
-TEST(DeviceHostsFailure, ADeadlineNamesWhoHasNotMadeTheCall) {
-  Shared<std::atomic<int>> called;
-  run_on_hosts(4, kMode, [&](DeviceRank& self) {
-    DeviceArena arena(4096, self.device());
-    DeviceCallOptions options;
-    if (self.rank() == 2) {
-      options.timeout = std::chrono::milliseconds(300);
-      wait_until([&] { return called->load() == 2; });
-    }
-    if (self.rank() != 3) self.all_reduce(arena, 100, options);
-    if (self.rank() < 2) called->fetch_add(1);
-    wait_for_failure(self);
-    self.stream.synchronize();
-    const std::string text = self.communicator.error_text();
-    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
-    EXPECT_NE(text.find("rank 3 ("), std::string::npos) << text;
-  });
-}
-
-/// Rank 0 waits on its host, for one that waits for the other host, where rank 3 has made the call and goes
-/// no further.
-TEST(DeviceHostsFailure, ADeadlineInAHostNamesWhoeverIsKnownToWait) {
-  Shared<std::atomic<int>> called;
-  run_on_hosts(4, kMode, [&](DeviceRank& self) {
-    DeviceArena arena(4096, self.device());
-    DeviceCallOptions options;
-    if (self.rank() == 0) {
-      options.timeout = std::chrono::milliseconds(300);
-      wait_until([&] { return called->load() == 3; });
-    }
-    self.recorder.before = [&](const Enqueued& next) {
-      if (self.rank() != 3 || next.what != "copy" || called->load() == 4) return Status();
-      called->fetch_add(1);
-      wait_for_failure(self);
-      called->store(4);
-      return Status();
-    };
-    self.communicator.broadcast(arena.device(), arena.device(), 1000, DataType::f32, 3, self.stream, options);
-    if (self.rank() == 1 || self.rank() == 2) called->fetch_add(1);
-    wait_for_failure(self);
-    self.stream.synchronize();
-    const std::string text = self.communicator.error_text();
-    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
-    EXPECT_TRUE(std::regex_search(text, std::regex("rank [123] \\("))) << text;
   });
 }
 

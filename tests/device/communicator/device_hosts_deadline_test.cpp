@@ -1,0 +1,78 @@
+// Whom the deadline of a call between hosts names, in every mode: who keeps the others waiting, as far as
+// that is known beside the rank whose deadline passes, and not one that only waits itself.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <regex>
+#include <string>
+
+#include "tests/device/communicator/device_world.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/test_run.hpp"
+
+namespace lockstep {
+namespace {
+
+using internal::DeviceArena;
+using internal::Status;
+using internal::testing::Enqueued;
+using internal::testing::Shared;
+using internal::testing::wait_until;
+using testing::DeviceRank;
+using testing::run_on_hosts;
+
+const char* const kMode = testing::test_run("host_sync");
+
+void wait_for_failure(DeviceRank& self) {
+  wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
+}
+
+/// Rank 2 is beside rank 3, though where all compare their calls it waits for another, that waits itself.
+TEST(DeviceHostsDeadline, NamesWhoHasNotMadeTheCall) {
+  Shared<std::atomic<int>> called;
+  run_on_hosts(4, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    DeviceCallOptions options;
+    if (self.rank() == 2) {
+      options.timeout = std::chrono::milliseconds(300);
+      wait_until([&] { return called->load() == 2; });
+    }
+    if (self.rank() != 3) self.all_reduce(arena, 100, options);
+    if (self.rank() < 2) called->fetch_add(1);
+    wait_for_failure(self);
+    self.stream.synchronize();
+    const std::string text = self.communicator.error_text();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
+    EXPECT_NE(text.find("rank 3 ("), std::string::npos) << text;
+  });
+}
+
+/// Rank 0 waits on its host, for one that waits for the other host, where rank 3 goes no further than to its
+/// first copy.
+TEST(DeviceHostsDeadline, InAHostNamesWhoeverIsKnownToWait) {
+  Shared<std::atomic<int>> called;
+  run_on_hosts(4, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    DeviceCallOptions options;
+    if (self.rank() == 0) {
+      options.timeout = std::chrono::milliseconds(300);
+      wait_until([&] { return called->load() == 2; });
+    }
+    std::atomic<bool> was_there{false};
+    self.recorder.before = [&](const Enqueued& next) {
+      if (self.rank() == 3 && next.what == "copy" && !was_there.exchange(true)) wait_for_failure(self);
+      return Status();
+    };
+    self.communicator.broadcast(arena.device(), arena.device(), 1000, DataType::f32, 3, self.stream, options);
+    if (self.rank() == 1 || self.rank() == 2) called->fetch_add(1);
+    wait_for_failure(self);
+    self.stream.synchronize();
+    const std::string text = self.communicator.error_text();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
+    EXPECT_TRUE(std::regex_search(text, std::regex("rank [123] \\("))) << text;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
