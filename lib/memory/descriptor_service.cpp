@@ -91,8 +91,8 @@ Status DescriptorService::start() {
   if (::listen(listener_.get(), SOMAXCONN) != 0)
     return system_error("listening for descriptor requests", errno);
   ServiceName name{at, random_word()};
+  reserve_a_number();
   Reactor::serving().post([this] {
-    reserve_a_number();
     listening_ =
         Reactor::serving().watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
   });
