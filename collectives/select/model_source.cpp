@@ -32,6 +32,11 @@ Status unusable(const std::string& path, const std::string& why) {
 }
 
 Result<Text> read_text(const std::string& path) {
+  std::error_code why;  // One that cannot be looked at cannot be opened either.
+  const std::filesystem::file_status facts = std::filesystem::status(path, why);
+  // A pipe that nobody writes to would be waited for without end.
+  if (std::filesystem::exists(facts) && !std::filesystem::is_regular_file(facts))
+    return unusable(path, "it is no ordinary file");
   std::ifstream file(path, std::ios::binary);
   if (!file) return unusable(path, "it cannot be opened");
   std::string content(kMaxModelBytes + 1, '\0');

@@ -58,8 +58,10 @@ std::thread start_thread(std::function<void()> body) {
   try {
     return std::thread(std::move(body));
   } catch (const std::system_error& refused) {
-    system_error("no thread could be started; raise `ulimit -u`, or the container's limit of processes",
-                 refused.code().value())
+    // The same error comes where there is no address space for its stack.
+    system_error(
+        "no thread could be started; raise `ulimit -u` or `ulimit -v`, or the container's limit of processes",
+        refused.code().value())
         .throw_if_error();
     throw;
   }

@@ -70,11 +70,19 @@ Status try_until(const Deadline& deadline, const std::string& path, Attempt atte
   }
 }
 
-Status write_at(const Fd& file, std::string_view bytes, std::uint64_t offset) {
+Status cannot_write(const std::string& path, int error) {
+  const Status status = system_error("cannot write the rendezvous file " + path, error);
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  if (!full) return status;
+  return Status(status.code(),
+                status.message() + "; make room there, or name another place in LOCKSTEP_RENDEZVOUS");
+}
+
+Status write_at(const Fd& file, const std::string& path, std::string_view bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     const ssize_t count = pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return system_error("cannot write the store's file", errno);
+    if (count < 0) return cannot_write(path, errno);
     bytes.remove_prefix(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
   }
@@ -82,14 +90,15 @@ Status write_at(const Fd& file, std::string_view bytes, std::uint64_t offset) {
 }
 
 /// The bytes that are there of [offset, offset + count).
-Result<std::string> read_at(const Fd& file, std::size_t count, std::uint64_t offset) {
+Result<std::string> read_at(const Fd& file, const std::string& path, std::size_t count,
+                            std::uint64_t offset) {
   std::string bytes(count, '\0');
   std::size_t done = 0;
   while (done < count) {
     const ssize_t got =
         pread(file.get(), bytes.data() + done, count - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error("cannot read the store's file", errno);
+    if (got < 0) return system_error("cannot read the rendezvous file " + path, errno);
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
@@ -179,7 +188,7 @@ class FileStore final : public Store {
 
   /// Reads what others appended. The content lock is held.
   Status catch_up() {
-    auto head = read_at(file_, kHeaderBytes, 0);
+    auto head = read_at(file_, path_, kHeaderBytes, 0);
     if (!head.ok()) return head.status();
     std::uint64_t committed = 0;
     WireReader reader(as_bytes(std::string_view(*head).substr(std::min(kFileMagic.size(), head->size()))));
@@ -188,7 +197,7 @@ class FileStore final : public Store {
     struct stat file {};
     if (fstat(file_.get(), &file) != 0 || static_cast<std::uint64_t>(file.st_size) < committed)
       return damaged();
-    auto log = read_at(file_, committed - read_, read_);
+    auto log = read_at(file_, path_, committed - read_, read_);
     if (!log.ok()) return log.status();
     LOCKSTEP_RETURN_IF_ERROR(replay(*log));
     read_ = committed;
@@ -215,8 +224,8 @@ class FileStore final : public Store {
       writer.text(key);
       writer.text(value);
     }
-    Status status = write_at(file_, records, read_);
-    if (status.ok()) status = write_at(file_, header(read_ + records.size()), 0);
+    Status status = write_at(file_, path_, records, read_);
+    if (status.ok()) status = write_at(file_, path_, header(read_ + records.size()), 0);
     if (status.ok()) {
       read_ += records.size();
     } else {  // The disk is full: the table has what the file has not, and is read anew.
@@ -270,14 +279,14 @@ Status check_private(const Fd& file, const std::string& path) {
 
 /// Empties a store that nobody uses, and makes an empty file a store.
 Status start_anew(const Fd& file, const std::string& path) {
-  auto head = read_at(file, kFileMagic.size(), 0);
+  auto head = read_at(file, path, kFileMagic.size(), 0);
   if (!head.ok()) return head.status();
   if (!head->empty() && *head != kFileMagic) {
     return Status(ErrorCode::configuration,
                   path + " is not a store of lockstep; choose another path for the rendezvous");
   }
   if (ftruncate(file.get(), 0) != 0) return system_error("cannot empty " + path, errno);
-  return write_at(file, header(kHeaderBytes), 0);
+  return write_at(file, path, header(kHeaderBytes), 0);
 }
 
 constexpr mode_t kOwnersRights = S_IRUSR | S_IWUSR;

@@ -3,7 +3,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -73,11 +72,12 @@ void FrameConnection::handle(std::uint32_t events) {
 }
 
 void FrameConnection::read_some() {
-  std::array<char, kReadBytes> bytes;
-  received_.reserve(received_.size() + bytes.size());  // Nothing is taken for which there is no room.
-  const Transfer some = receive_some(socket_.get(), std::as_writable_bytes(std::span(bytes)));
+  const std::size_t before = received_.size();
+  received_.resize(before + kReadBytes);  // Nothing is taken for which there is no room.
+  const auto room = std::span(received_).subspan(before);
+  const Transfer some = receive_some(socket_.get(), std::as_writable_bytes(room));
+  received_.resize(before + some.bytes);
   if (some.ended || some.error != 0) return hang_up(ended(some.error));
-  received_.append(bytes.data(), some.bytes);
   if (Status status = take_frames(); !status.ok()) hang_up(std::move(status));
 }
 

@@ -266,7 +266,7 @@ Result<std::string> load_secret(const InitOptions& options, const Environment& e
   if (auto secret = text_of(environment, "LOCKSTEP_SECRET"); !secret.empty()) return secret;
   const std::string path = text_of(environment, "LOCKSTEP_SECRET_FILE");
   if (path.empty()) return std::string();
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // A pipe may have no writer.
   struct stat facts {};
   if (!file || fstat(file.get(), &facts) != 0)
     return system_error("cannot open LOCKSTEP_SECRET_FILE=" + path, errno);
@@ -278,6 +278,10 @@ Result<std::string> load_secret(const InitOptions& options, const Environment& e
   if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return configuration_error("LOCKSTEP_SECRET_FILE=" + path +
                                " can be read by other users; make it yours alone: chmod 600 " + path);
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return configuration_error("LOCKSTEP_SECRET_FILE=" + path +
+                               " is no ordinary file; write the secret to one, with mode 0600");
   }
   std::string secret(kMaxSecretBytes + 1, '\0');
   const ssize_t count = read(file.get(), secret.data(), secret.size());

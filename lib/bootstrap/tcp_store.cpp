@@ -119,10 +119,12 @@ class Connection {
       const auto body = first_frame(as_bytes(received), kMaxReplyBytes);
       if (!body.ok()) return body.status();
       if (body.value()) return decode_reply(*body.value());
-      std::array<std::byte, kAnswerBytes> bytes;
-      auto count = receive(socket_, bytes, deadline, while_waiting);
+      const std::size_t before = received.size();
+      received.resize(before + kAnswerBytes);  // Not of the stack, which is a program's thread's.
+      const auto room = std::as_writable_bytes(std::span(received).subspan(before));
+      auto count = receive(socket_, room, deadline, while_waiting);
       if (!count.ok()) return count.status();
-      received += as_text(std::span(bytes).first(*count));
+      received.resize(before + *count);
     }
   }
 

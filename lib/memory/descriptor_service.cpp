@@ -55,6 +55,7 @@ class DescriptorService {
 
   Status start();
   void accept_clients();
+  void reserve_a_number() noexcept;
   void pause_accepting();
   void add_client(Fd socket);
   void drop(Id id);
@@ -69,6 +70,7 @@ class DescriptorService {
   std::map<std::string, int> parked_;  // How many clients wait for a key.
 
   Fd listener_;
+  Fd reserve_;  ///< Its number is for the next client, where the program has used up all others.
   Reactor::Handle listening_ = 0;
   std::map<Id, Client> clients_;  // Oldest first.
   Id last_id_ = 0;
@@ -89,6 +91,7 @@ Status DescriptorService::start() {
   if (::listen(listener_.get(), SOMAXCONN) != 0)
     return system_error("listening for descriptor requests", errno);
   ServiceName name{at, random_word()};
+  reserve_a_number();
   Reactor::serving().post([this] {
     listening_ =
         Reactor::serving().watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
@@ -100,10 +103,21 @@ Status DescriptorService::start() {
 void DescriptorService::accept_clients() {
   for (;;) {
     auto socket = accept_connection(listener_);
+    if (!socket.ok() && reserve_) {
+      reserve_.reset();
+      continue;
+    }
     if (!socket.ok()) return pause_accepting();
     if (!*socket) return;  // Nobody waits any more.
     add_client(std::move(**socket));
   }
+}
+
+// Handing over takes no number but the client's own: with one to give, peers that want memory of this process
+// get it, one after the other, and need not wait for what it lacks.
+void DescriptorService::reserve_a_number() noexcept try {
+  if (!reserve_) reserve_ = Fd(::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
+} catch (const std::bad_alloc&) {  // Tried again after the next client.
 }
 
 void DescriptorService::pause_accepting() {
@@ -135,6 +149,7 @@ void DescriptorService::drop(Id id) {
   }
   Reactor::serving().remove(found->second.watch);
   clients_.erase(found);
+  reserve_a_number();
 }
 
 // A client sent its request, or hung up. A second packet is no request: a client asks once. Who does not know

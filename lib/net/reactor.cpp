@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include <set>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "lib/base/config.hpp"
 #include "lib/base/status.hpp"
@@ -54,6 +56,24 @@ constexpr Reactor::Handle kNoHandle = 0;
 
 /// The reactor whose thread this is.
 thread_local const void* t_reactor = nullptr;
+
+/// What lies behind a descriptor's number: device and file. Every eventfd has the same one, whatever else a
+/// program opens or duplicates there has another; one that is closed has none.
+using FileIdentity = std::pair<dev_t, ino_t>;
+
+FileIdentity file_behind(const Fd& fd) noexcept {
+  struct stat file {};
+  return ::fstat(fd.get(), &file) == 0 ? FileIdentity(file.st_dev, file.st_ino) : FileIdentity();
+}
+
+/// Where nothing wakes the thread any more: who waits for it would do so for ever.
+[[noreturn]] void end_without_descriptors() noexcept {
+  std::fputs(
+      "lockstep: the program has closed the library's descriptors, and the library cannot go on: close only "
+      "your own (no closefrom, no close_range) while it is in use\n",
+      stderr);
+  std::abort();
+}
 
 class ThreadReactor final : public Reactor {
  public:
@@ -99,6 +119,7 @@ class ThreadReactor final : public Reactor {
   const bool warns_ = config_text("LOCKSTEP_LOG") != "off";  ///< Asked while there is memory.
   Fd epoll_;
   Fd bell_;
+  FileIdentity bell_file_;
   std::atomic<bool> asleep_{false};
   ProgressRoster roster_;
 
@@ -116,6 +137,7 @@ ThreadReactor::ThreadReactor(const char* thread_name)
   // Edge-triggered: every ring wakes once, and nobody has to read the counter back.
   if (!epoll_ || !bell_ || !control(EPOLL_CTL_ADD, bell_.get(), EPOLLIN | EPOLLET, kNoHandle))
     system_error("the progress thread needs two file descriptors", errno).throw_if_error();
+  bell_file_ = file_behind(bell_);
   std::thread thread = start_thread([this] { run(); });
   pthread_setname_np(thread.native_handle(), thread_name);
   thread.detach();
@@ -228,14 +250,10 @@ void ThreadReactor::notify() {
 void ThreadReactor::wake() noexcept {
   if (!asleep_.exchange(false)) return;
   const std::uint64_t one = 1;
-  // Fails for a full counter, which wakes as well, or where nothing wakes any more: who waits would do so for
-  // ever.
-  if (::write(bell_.get(), &one, sizeof one) >= 0 || errno != EBADF) return;
-  std::fputs(
-      "lockstep: the program has closed the library's descriptors, and the library cannot go on: close only "
-      "your own (no closefrom, no close_range) while it is in use\n",
-      stderr);
-  std::abort();
+  // The program may have a file of its own under the number by now, which these bytes would go to. Fails for
+  // a full counter, which wakes as well.
+  if (file_behind(bell_) != bell_file_) end_without_descriptors();
+  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
 }
 
 void ThreadReactor::run() {

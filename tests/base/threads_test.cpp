@@ -41,7 +41,8 @@ void expect_shortage(Action action) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::system);
-    EXPECT_NE(std::string(error.what()).find("ulimit -u"), std::string::npos) << error.what();
+    for (const char* limit : {"ulimit -u", "ulimit -v"})
+      EXPECT_NE(std::string(error.what()).find(limit), std::string::npos) << error.what();
   }
 }
 

@@ -237,10 +237,14 @@ TEST(FileStore, AFullDiskLeavesTheStoreAsItWas) {
   signal(SIGXFSZ, SIG_IGN);
   const rlimit limit{full, usual.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const bool set = a->set_one("lost", "1").ok(), added = a->add("count", 1).ok();
+  const Status set = a->set_one("lost", "1"), added = a->add("count", 1).status();
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
   signal(SIGXFSZ, SIG_DFL);
-  EXPECT_FALSE(set || added);
+  for (const Status& status : {set, added}) {
+    EXPECT_EQ(status.message(), "cannot write the rendezvous file " + path +
+                                    ": File too large; make room there, or name another place in "
+                                    "LOCKSTEP_RENDEZVOUS");
+  }
   EXPECT_FALSE(a->get_one("lost", milliseconds(0)).ok());
   EXPECT_FALSE(b->get_one("lost", milliseconds(0)).ok());
   EXPECT_EQ(a->add("count", 1).value(), 2);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lib/bootstrap/launch.hpp"
+#include "tests/support/forked.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
@@ -61,6 +62,19 @@ TEST(Secret, AFileOfAnotherUserIsRefusedAndNotCalledReadable) {
             "LOCKSTEP_SECRET_FILE=" + path + " belongs to user " + std::to_string(other) +
                 ", and this process runs as user " + std::to_string(geteuid()) +
                 "; give it a copy of its own, with mode 0600");
+}
+
+// Into which nobody writes: to open it would last for ever.
+TEST(Secret, APipeIsRefused) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  testing::run_forked(1, [&](int) {
+    alarm(20);
+    EXPECT_EQ(
+        load_secret({}, {{"LOCKSTEP_SECRET_FILE", path}}).status().message(),
+        "LOCKSTEP_SECRET_FILE=" + path + " is no ordinary file; write the secret to one, with mode 0600");
+  });
 }
 
 TEST(Secret, EmptyOverlongAndMissingFilesAreRefused) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/bootstrap/wire.hpp"
 #include "tests/bootstrap/store_server_fixtures.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -24,6 +26,27 @@ TEST_F(StoreServerTest, ForeignProtocolIsHungUp) {
   say(socket, "GET / HTTP/1.1\r\nHost: x\r\n\r\n" + std::string(kHelloBytes, ' '));
   EXPECT_TRUE(is_hung_up(socket));
   EXPECT_TRUE(open(0)->set_one("x", "1").ok());
+}
+
+/// On a thread of the program's, which may have little more than the least stack that there is.
+void* set_and_get(void* client) {
+  auto store = open_tcp_store(*static_cast<const StoreClientOptions*>(client), kSoon, real_env());
+  EXPECT_TRUE(store.ok() && (*store)->set_one("x", "1").ok());
+  EXPECT_TRUE(store.ok() && (*store)->get_one("x", kSoon).ok());
+  return nullptr;
+}
+
+TEST_F(StoreServerTest, AClientNeedsLittleStack) {
+  if (testing::kSanitized) GTEST_SKIP() << "frames are larger there";
+  constexpr std::size_t kLittle = 64 << 10;
+  StoreClientOptions options = client(0);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, kLittle), 0);
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(&thread, &attributes, set_and_get, &options), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
 }
 
 TEST_F(StoreServerTest, SilentStrangersAreDroppedAndKeepNobodyOut) {

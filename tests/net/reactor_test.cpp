@@ -2,6 +2,7 @@
 // rest.
 #include "lib/net/reactor.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -60,6 +61,13 @@ void close_all_but_standard_streams() {
   for (int fd = STDERR_FILENO + 1; fd < 256; ++fd) close(fd);
 }
 
+void put_files_of_its_own_there() {
+  const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = STDERR_FILENO + 1; fd < 256; ++fd) {
+    if (fd != file && fcntl(fd, F_GETFD) >= 0) dup2(file, fd);
+  }
+}
+
 // Nobody could wake its thread, and who waits for what was posted would wait for ever.
 TEST(ReactorDeathTest, SaysThatTheProgramClosedItsDescriptors) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -67,6 +75,19 @@ TEST(ReactorDeathTest, SaysThatTheProgramClosedItsDescriptors) {
       {
         flush();
         close_all_but_standard_streams();
+        for (;;) flush();  // Until one finds the thread asleep.
+      },
+      "the program has closed the library's descriptors");
+}
+
+// Writing there succeeds, wakes nobody, and puts bytes into a file of the program's.
+TEST(ReactorDeathTest, SaysSoWhereTheProgramHasFilesUnderTheirNumbers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        flush();
+        alarm(20);  // Ends it where it would wait for ever.
+        put_files_of_its_own_there();
         for (;;) flush();  // Until one finds the thread asleep.
       },
       "the program has closed the library's descriptors");

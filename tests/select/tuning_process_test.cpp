@@ -1,5 +1,8 @@
 // Ranks as processes: all take rank 0's model, whatever their own environment says; a file that rank 0 cannot
 // use, and a rule with an unknown name, are errors at creation.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "collectives/communicator_core.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
@@ -158,6 +161,21 @@ TEST(Tuning, ABrokenFileOfRankZeroIsOneErrorOnAllRanks) {
     EXPECT_NE(text.find(broken), std::string::npos) << text;
     board->post(rank, text.substr(0, 255));
     EXPECT_EQ(board->read(0), text.substr(0, 255));
+  });
+}
+
+// Into which nobody writes: to open it would last for ever.
+TEST(Tuning, APipeIsNoTuningFile) {
+  const TemporaryDirectory files;
+  const std::string pipe = files.path() + "/tuning.json";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const MeetingPlace place;
+  run_forked(kRanks, [&](int rank) {
+    alarm(60);
+    if (rank == 0) setenv("LOCKSTEP_TUNING", pipe.c_str(), 1);
+    const auto [code, text] = error_of([&] { place.join(rank, kRanks, "shm"); });
+    EXPECT_EQ(code, ErrorCode::configuration);
+    EXPECT_NE(text.find(pipe + ": it is no ordinary file"), std::string::npos) << text;
   });
 }
 

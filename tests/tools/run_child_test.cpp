@@ -18,6 +18,7 @@
 #include "tests/support/temporary_directory.hpp"
 #include "tests/tools/run_program.hpp"
 #include "tools/run/child.hpp"
+#include "tools/run/guardian.hpp"
 
 namespace lockstep::run {
 namespace {
@@ -85,6 +86,24 @@ TEST(RunChild, WhatCannotBeWatchedIsNotLeftRunning) {
     EXPECT_EQ(start_child(options).status().message(), "pidfd_open: Function not implemented");
     EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "it is still there";
     EXPECT_EQ(errno, ECHILD);
+  });
+}
+
+TEST(RunChild, ALimitOfProcessesIsNamed) {
+  run_forked(1, [](int) {
+    ChildOptions options;
+    options.command = {"/bin/true"};
+    getrlimit(RLIMIT_NOFILE, &options.descriptors);
+    constexpr uid_t kNobody = 65534;
+    const bool is_root = geteuid() == 0;  // For whom there is no limit.
+    ASSERT_TRUE(!is_root || setresuid(kNobody, kNobody, kNobody) == 0);
+    const rlimit none{0, 0};
+    ASSERT_EQ(setrlimit(RLIMIT_NPROC, &none), 0);
+    const std::string why =
+        "no process could be started; raise `ulimit -u`, or the container's limit of processes: Resource "
+        "temporarily unavailable";
+    EXPECT_EQ(start_child(options).status().message(), why);
+    EXPECT_EQ(Guardian::start().status().message(), why);
   });
 }
 

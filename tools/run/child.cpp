@@ -17,6 +17,8 @@
 #include <system_error>
 #include <utility>
 
+#include "tools/run/own_process.hpp"
+
 namespace lockstep::run {
 namespace {
 
@@ -150,7 +152,7 @@ Result<Child> start_child(const ChildOptions& options) {
   if (pid == 0) become(image, parent, null, output.writing, error.writing, failure.writing);
   const int fork_error = errno;
   if (null >= 0) close(null);
-  if (pid < 0) return system_error("fork", fork_error);
+  if (pid < 0) return no_process(fork_error);
   setpgid(pid, pid);  // Here too: whoever comes first. After exec it fails, and is not needed.
   LOCKSTEP_RETURN_IF_ERROR(await_exec(failure, image.path, pid));
   Child child;

@@ -11,6 +11,8 @@
 #include <set>
 #include <utility>
 
+#include "tools/run/own_process.hpp"
+
 namespace lockstep::run {
 namespace {
 
@@ -44,7 +46,7 @@ internal::Result<Guardian> Guardian::start() {
   std::array<int, 2> ends{-1, -1};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return internal::system_error("pipe", errno);
   const pid_t pid = fork();
-  if (pid < 0) return internal::system_error("fork", errno);
+  if (pid < 0) return no_process(errno);
   if (pid == 0) {
     close(ends[1]);
     guard(ends[0]);

@@ -56,4 +56,10 @@ Result<Fd> take_signals() {
   return fd;
 }
 
+Status no_process(int error_number) {
+  const char* const next =
+      error_number == EAGAIN ? "; raise `ulimit -u`, or the container's limit of processes" : "";
+  return internal::system_error(std::string("no process could be started") + next, error_number);
+}
+
 }  // namespace lockstep::run

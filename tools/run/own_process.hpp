@@ -1,4 +1,5 @@
-// What lockstep-run does to its own process before it starts another: standard streams, descriptors, signals.
+// What lockstep-run does to its own process before it starts another (standard streams,
+// descriptors, signals), and what it says when it may start none.
 #pragma once
 
 #include <sys/resource.h>
@@ -20,5 +21,8 @@ internal::Status check_descriptors(const RunOptions& options, rlim_t limit);
 /// Blocks the signals that are passed on and gives a descriptor to read them from. Before any thread starts,
 /// so that all threads block them. What is ignored already (nohup, jobs in the background) stays ignored.
 internal::Result<internal::Fd> take_signals();
+
+/// Of a fork() that failed.
+internal::Status no_process(int error_number);
 
 }  // namespace lockstep::run
