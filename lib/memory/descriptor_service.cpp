@@ -108,7 +108,7 @@ void DescriptorService::accept_clients() {
       continue;
     }
     if (!socket.ok()) return pause_accepting();
-    if (!*socket) return;  // Nobody waits any more.
+    if (!*socket) return reserve_a_number();  // Nobody waits any more; who was refused has left its own.
     add_client(std::move(**socket));
   }
 }
