@@ -61,6 +61,10 @@ bool count_mark(StepState& step, ReadyTracker& tracker, const char* call, std::s
   return mark == ReadyTracker::Mark::last;
 }
 
+void let_marks_end(const StepState& step, PlanInUse& plan) noexcept {
+  while (!step.cut_short && !plan.tracker->settled()) std::this_thread::yield();
+}
+
 void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
                   const std::function<void(std::size_t)>& contribute) {
   if (step.shadowing) return;
@@ -69,7 +73,7 @@ void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
     plan.learning = false;
     return;
   }
-  while (!step.cut_short && !plan.tracker->settled()) std::this_thread::yield();  // A mark is at its end.
+  let_marks_end(step, plan);
   if (step.cut_short) throw std::bad_alloc();
   for (const std::size_t i : plan.tracker->unmarked()) {
     if (!find_unused) {

@@ -28,6 +28,10 @@ void require_finds_unused(const ReducerOptions& options, std::size_t i);
 bool count_mark(StepState& step, ReadyTracker& tracker, const char* call, std::size_t i, bool has_gradient,
                 std::span<const Parameter> parameters, int rank);
 
+/// Returns when every mark that was counted had its effect, or one has no memory for it. Also before a step
+/// is forgotten: one that comes while the ranks judge the step would else have its effect in the next.
+void let_marks_end(const StepState& step, PlanInUse& plan) noexcept;
+
 /// In wait(), when no more marks come: returns when every mark had its effect, and throws std::bad_alloc when
 /// one had no memory for it. What should have been marked is the step's trouble; `contribute(i)` for each
 /// gradient that takes part although its marks did not tell. A step that was learning how many marks there

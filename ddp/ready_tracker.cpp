@@ -5,7 +5,11 @@
 namespace lockstep::internal {
 
 ReadyTracker::ReadyTracker(const BucketPlan& plan, std::size_t parameters)
-    : left_(parameters), expected_(parameters), buckets_of_(parameters), buckets_(plan.buckets.size()) {
+    : left_(parameters),
+      expected_(parameters),
+      buckets_of_(parameters),
+      buckets_(plan.buckets.size()),
+      missing_(plan.buckets.size()) {
   for (std::uint32_t b = 0; b < buckets_.size(); ++b) {
     for (const GradientPart& part : plan.buckets[b].parts) {
       Range& range = buckets_of_[part.parameter];
@@ -34,13 +38,13 @@ std::vector<std::size_t> ReadyTracker::unmarked() const {
   return indices;
 }
 
-bool ReadyTracker::settled() const {
-  std::vector<std::uint32_t> missing(buckets_.size());
+bool ReadyTracker::settled() noexcept {
+  std::fill(missing_.begin(), missing_.end(), 0u);
   for (std::size_t i = 0; i < left_.size(); ++i) {
     if (left_[i].load(std::memory_order_relaxed) <= 0) continue;
-    for (std::uint32_t b = buckets_of_[i].first; b < buckets_of_[i].end; ++b) ++missing[b];
+    for (std::uint32_t b = buckets_of_[i].first; b < buckets_of_[i].end; ++b) ++missing_[b];
   }
-  return std::equal(missing.begin(), missing.end(), buckets_.begin(), [](std::uint32_t n, const Bucket& b) {
+  return std::equal(missing_.begin(), missing_.end(), buckets_.begin(), [](std::uint32_t n, const Bucket& b) {
     return b.missing.load(std::memory_order_acquire) == n;
   });
 }

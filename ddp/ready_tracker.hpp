@@ -48,7 +48,7 @@ class ReadyTracker {
   /// Parameters that lack marks, ascending.
   std::vector<std::size_t> unmarked() const;
   /// No thread is between the last mark() of a parameter and the end of complete().
-  bool settled() const;
+  bool settled() noexcept;
 
   /// Begins the next step. No other thread may be in a call.
   void reset() noexcept;
@@ -77,6 +77,7 @@ class ReadyTracker {
   std::vector<std::int32_t> expected_;
   std::vector<Range> buckets_of_;
   std::vector<Bucket> buckets_;
+  std::vector<std::uint32_t> missing_;  // For settled(), by bucket.
 };
 
 }  // namespace lockstep::internal

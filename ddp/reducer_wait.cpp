@@ -105,6 +105,7 @@ void Reducer::State::copy_back(const BucketPlan::Bucket& bucket) {
 }
 
 void Reducer::State::reset_step() {
+  internal::let_marks_end(step, plan);
   started = 0;
   step.restart(options.average);
   if (undo) undo->forget();

@@ -244,6 +244,7 @@ void DeviceReducer::State::drop_step(Stream other) {
 }
 
 void DeviceReducer::State::reset_step() {
+  internal::let_marks_end(step, plan);
   for (std::vector<Stream>& seen : streams) seen.clear();
   started = 0;
   failure = nullptr;
