@@ -74,7 +74,7 @@ TEST_F(ModelSource, ADirectoryIsNotTakenForAnEmptyFile) {
   setenv("LOCKSTEP_TUNING", directory_.path().c_str(), 1);
   const auto shared = adopt_model(announce_model());
   ASSERT_FALSE(shared.ok());
-  EXPECT_NE(shared.status().message().find(directory_.path() + ": it cannot be read"), std::string::npos)
+  EXPECT_NE(shared.status().message().find(directory_.path() + ": it is no ordinary file"), std::string::npos)
       << shared.status().message();
 }
 
