@@ -100,7 +100,7 @@ void Reducer::State::bring_unmarked(std::size_t index) {
 
 void Reducer::State::start_full_buckets() {
   const std::lock_guard lock(mutex);
-  if (starts_in_wait()) return;
+  if (!step.marked || starts_in_wait()) return;  // Not marked: by a mark whose step is over.
   while (started < plan.buckets().size() && plan.tracker->full(started)) start_bucket(started++);
 }
 

@@ -106,6 +106,7 @@ void Reducer::State::copy_back(const BucketPlan::Bucket& bucket) {
 
 void Reducer::State::reset_step() {
   internal::let_marks_end(step, plan);
+  const std::lock_guard lock(mutex);  // A mark that has had its effect may still look for full buckets.
   started = 0;
   step.restart(options.average);
   if (undo) undo->forget();

@@ -80,6 +80,7 @@ void DeviceReducer::State::deliver(std::size_t i) {
 void DeviceReducer::State::start_full_buckets() {
   if (starts_in_wait()) return;
   const std::lock_guard lock(mutex);
+  if (!step.marked) return;  // By a mark whose step is over.
   try {
     if (!failure) start_buckets(false);
   } catch (...) {
@@ -245,6 +246,7 @@ void DeviceReducer::State::drop_step(Stream other) {
 
 void DeviceReducer::State::reset_step() {
   internal::let_marks_end(step, plan);
+  const std::lock_guard lock(mutex);  // A mark that has had its effect may still look for full buckets.
   for (std::vector<Stream>& seen : streams) seen.clear();
   started = 0;
   failure = nullptr;
