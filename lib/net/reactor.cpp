@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,14 +20,15 @@
 #include <list>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <thread>
 #include <unordered_map>
-#include <utility>
 
 #include "lib/base/config.hpp"
 #include "lib/base/status.hpp"
 #include "lib/base/threads.hpp"
+#include "lib/net/file_identity.hpp"
 #include "lib/net/progress_roster.hpp"
 
 namespace lockstep::internal {
@@ -56,15 +56,6 @@ constexpr Reactor::Handle kNoHandle = 0;
 
 /// The reactor whose thread this is.
 thread_local const void* t_reactor = nullptr;
-
-/// What lies behind a descriptor's number: device and file. Every eventfd has the same one, whatever else a
-/// program opens or duplicates there has another; one that is closed has none.
-using FileIdentity = std::pair<dev_t, ino_t>;
-
-FileIdentity file_behind(const Fd& fd) noexcept {
-  struct stat file {};
-  return ::fstat(fd.get(), &file) == 0 ? FileIdentity(file.st_dev, file.st_ino) : FileIdentity();
-}
 
 /// Where nothing wakes the thread any more: who waits for it would do so for ever.
 [[noreturn]] void end_without_descriptors() noexcept {
@@ -119,7 +110,7 @@ class ThreadReactor final : public Reactor {
   const bool warns_ = config_text("LOCKSTEP_LOG") != "off";  ///< Asked while there is memory.
   Fd epoll_;
   Fd bell_;
-  FileIdentity bell_file_;
+  std::optional<FileIdentity> bell_file_;
   std::atomic<bool> asleep_{false};
   ProgressRoster roster_;
 
@@ -137,7 +128,7 @@ ThreadReactor::ThreadReactor(const char* thread_name)
   // Edge-triggered: every ring wakes once, and nobody has to read the counter back.
   if (!epoll_ || !bell_ || !control(EPOLL_CTL_ADD, bell_.get(), EPOLLIN | EPOLLET, kNoHandle))
     system_error("the progress thread needs two file descriptors", errno).throw_if_error();
-  bell_file_ = file_behind(bell_);
+  bell_file_ = identity_of(bell_);
   std::thread thread = start_thread([this] { run(); });
   pthread_setname_np(thread.native_handle(), thread_name);
   thread.detach();
@@ -252,7 +243,7 @@ void ThreadReactor::wake() noexcept {
   const std::uint64_t one = 1;
   // The program may have a file of its own under the number by now, which these bytes would go to. Fails for
   // a full counter, which wakes as well.
-  if (file_behind(bell_) != bell_file_) end_without_descriptors();
+  if (identity_of(bell_) != bell_file_) end_without_descriptors();
   [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
 }
 
