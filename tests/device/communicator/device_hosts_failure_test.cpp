@@ -23,16 +23,12 @@ using internal::DeviceArena;
 using internal::Status;
 using internal::testing::Enqueued;
 using internal::testing::must;
-using internal::testing::wait_until;
 using testing::backend;
 using testing::DeviceRank;
 using testing::run_on_hosts;
+using testing::wait_for_failure;
 
 const char* const kMode = testing::test_run("device_sync");
-
-void wait_for_failure(DeviceRank& self) {
-  wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
-}
 
 /// All but the last rank are in the driver when `fail` has come over that, and their calls end all the same.
 void expect_end_of_blocking_copies(int world, ErrorCode code, const DeviceCallOptions& options,

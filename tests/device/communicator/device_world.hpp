@@ -18,6 +18,7 @@
 #include "tests/device/communicator/crew.hpp"
 #include "tests/device/communicator/device_call.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/forked.hpp"
 #include "tests/support/host_of_rank.hpp"
 #include "tests/support/recording_backend.hpp"
 #include "tests/support/test_run.hpp"
@@ -158,6 +159,11 @@ void run_on_devices(int world, const char* mode, const Body& body) {
     if (crew_is_wanted()) return run_on_crew(world, task, world, place.store());
   }
   internal::testing::run_forked(world, [&](int rank) { run_rank(rank, world, place.store(), body); });
+}
+
+/// Until this rank has heard of the end of its communicator.
+inline void wait_for_failure(DeviceRank& self) {
+  internal::testing::wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
 }
 
 /// In processes on two hosts, half of them on each.
