@@ -102,7 +102,7 @@ void answer(Input& input) {
   {
     DescriptorFetch fetch(name + "/" + std::string(kDescriptorWordBytes, '0'), "key",
                           input.flag() ? IfAbsent::fail : IfAbsent::wait);
-    require(fetch.wait(0).status().code() == ErrorCode::timeout);  // Asked.
+    while (fetch.poll_fd() < 0) require(fetch.wait(0).status().code() == ErrorCode::timeout);
     std::size_t first = 0;  // What a good first answer hands over; the kernel drops what is too much.
     {
       const Fd asked(accept(listener.get(), nullptr, nullptr));
