@@ -47,7 +47,7 @@ class ReadyTracker {
 
   /// Parameters that lack marks, ascending.
   std::vector<std::size_t> unmarked() const;
-  /// No thread is between the last mark() of a parameter and the end of complete().
+  /// No thread is between the last mark() of a parameter and the end of complete(). For one thread at a time.
   bool settled() noexcept;
 
   /// Begins the next step. No other thread may be in a call.
