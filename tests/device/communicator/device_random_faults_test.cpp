@@ -21,6 +21,7 @@
 #include "tests/support/count_option.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/host_of_rank.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep::internal {
@@ -35,8 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 const char* const kMode = lockstep::testing::test_run("stream_sync");
 constexpr int kMostRanks = 4;
-/// How long ranks wait for one that does not come.
-constexpr std::chrono::milliseconds kDeadline(1000);
+/// How long ranks wait for one that does not come: longer than the operations before take.
+constexpr std::chrono::seconds kDeadline(lockstep::testing::kSanitized ? 5 : 1);
 /// Operations of a round at most.
 constexpr std::uint64_t kSoon = 8;
 /// From the fault to the error on all others.
