@@ -84,6 +84,7 @@ Result<std::string> DescriptorService::name() {
 
 // Under the lock.
 Status DescriptorService::start() {
+  LOCKSTEP_RETURN_IF_ERROR(check_may_accept());
   const std::string at = "lockstep-" + random_word();
   listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener_) return system_error("creating the descriptor service's socket", errno);
