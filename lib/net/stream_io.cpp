@@ -151,7 +151,7 @@ namespace {
 Status no_connection(const HostPort& to, const sockaddr& address, int error) {
   const std::string what = "cannot connect to " + to.text();
   if (error == EMFILE || error == ENFILE) return system_error(what, error);
-  const bool own = error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL;
+  const bool own = error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL || is_refused_here(error);
   return Status(own ? ErrorCode::system : ErrorCode::peer_lost,
                 what + ": " + connect_failure_text(error, address));
 }

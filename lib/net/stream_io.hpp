@@ -40,8 +40,8 @@ void start_unpaced(const Fd& socket) noexcept;
 std::string congestion_of(const Fd& socket);
 
 /// Starts, unpaced, to connect to a numeric address; poll says POLLOUT when it has ended, then ask
-/// connect_error(). Error `system`: this process or machine is out of descriptors or memory; `peer_lost`:
-/// there is no way to that address.
+/// connect_error(). Error `system`: this process or machine is out of descriptors or memory, or may not call;
+/// `peer_lost`: there is no way to that address.
 Result<Fd> start_connect(const HostPort& to);
 /// errno of a connect that has ended; 0 = connected.
 int connect_error(const Fd& socket) noexcept;

@@ -152,8 +152,9 @@ bool is_loopback_down(const sockaddr& to, int error) {
 Status connect_failure(const sockaddr& address, const std::string& to, int error) {
   const std::string what = "cannot connect to " + to;
   if (is_lack(error)) return system_error(what, error);
-  const ErrorCode code = is_loopback_down(address, error) ? ErrorCode::system : ErrorCode::peer_lost;
-  return Status(code, what + ": " + connect_failure_text(error, address));
+  const bool is_own = is_refused_here(error) || is_loopback_down(address, error);
+  return Status(is_own ? ErrorCode::system : ErrorCode::peer_lost,
+                what + ": " + connect_failure_text(error, address));
 }
 
 Result<Fd> connect_to(const Address& address, const std::string& to, Nanos until, Env& env) {
@@ -320,10 +321,17 @@ bool calls_itself(const Fd& socket, const sockaddr& to) {
   return own.port == called.port && (anywhere || own.host == called.host);
 }
 
+bool is_refused_here(int error) { return error == EPERM || error == EACCES; }
+
 std::string connect_failure_text(int error, const sockaddr& to) {
   if (is_loopback_down(to, error)) {
     return std::string(std::strerror(error)) +
            ": the loopback interface is down in this host or container: bring it up (`ip link set lo up`)";
+  }
+  if (is_refused_here(error)) {
+    return std::string(std::strerror(error)) +
+           ": a firewall of this host, or the seccomp profile of its container, does not let this process "
+           "call";
   }
   if (error != EADDRNOTAVAIL) return std::strerror(error);
   return std::string(

@@ -52,6 +52,8 @@ HostPort remote_address(const Fd& socket);
 /// calls, where nobody listens, and TCP lets two calls that cross become one connection.
 bool calls_itself(const Fd& socket, const sockaddr& to);
 
+/// Whether connect(2) says by `error` that this host lets nobody call, whoever is there.
+bool is_refused_here(int error);
 /// What connect(2) to that address means by `error`.
 std::string connect_failure_text(int error, const sockaddr& to);
 

@@ -231,6 +231,20 @@ TEST(TcpSocket, ALoopbackThatIsDownIsNamed) {
   if (!tried->load()) GTEST_SKIP() << "no network of its own here";
 }
 
+TEST(TcpSocket, WhoMayNotCallBlamesNobodyElse) {
+  testing::run_forked(1, [&](int) {
+    ASSERT_TRUE(lockstep::testing::refuse_call(SYS_connect, EPERM));
+    const Status waiting = tcp_connect({"127.0.0.1", 1}, milliseconds(1000), real_env()).status();
+    const Status at_once = start_connect({"127.0.0.1", 1}).status();
+    for (const Status& refused : {waiting, at_once}) {
+      EXPECT_EQ(refused.code(), ErrorCode::system) << refused.message();
+      EXPECT_NE(refused.message().find("Operation not permitted: a firewall of this host, or the seccomp"),
+                std::string::npos)
+          << refused.message();
+    }
+  });
+}
+
 TEST(TcpSocket, NobodyListensWhereConnectionsCannotBeAccepted) {
   testing::run_forked(1, [&](int) {
     auto before = tcp_listen({"127.0.0.1", 0});
