@@ -234,6 +234,11 @@ std::vector<Fd> DescriptorService::withdraw(const std::string& key) {
 
 Result<std::string> descriptor_service_name() { return DescriptorService::instance().name(); }
 
+std::string descriptor_service_or_why() {
+  auto name = descriptor_service_name();
+  return name.ok() ? std::move(*name) : encode(ServiceName{{}, name.status().message()});
+}
+
 Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors) {
   return DescriptorService::instance().offer(key, std::move(descriptors));
 }
