@@ -33,6 +33,7 @@ enum class FrameKind : std::uint8_t {
   offer = 4,    ///< Point to point: a message of `bytes` with `tag` is ready; small ones carry it as payload.
   accept = 5,   ///< Point to point: send message `sequence` now.
   message = 6,  ///< Point to point: the payload asked for.
+  waits = 7,  ///< "I wait myself, in this call, for rank `tag`", to who may wait for the sender. No payload.
 };
 
 inline constexpr std::uint16_t kFrameMagic = 0x4c53;  // "SL"
@@ -48,7 +49,7 @@ struct FrameHeader {
   std::uint64_t sequence = 0;
   /// Which message of this call on this link (0, 1, ...); point to point: as matcher.hpp says.
   std::uint32_t index = 0;
-  std::int32_t tag = 0;  ///< Point to point.
+  std::int32_t tag = 0;  ///< Point to point; of `waits`, a rank.
   /// Payload bytes that follow (offer without payload: 0, and facts.count holds the size).
   std::uint64_t bytes = 0;
   CallFacts facts;

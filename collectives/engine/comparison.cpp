@@ -1,5 +1,7 @@
 #include "collectives/engine/comparison.hpp"
 
+#include <algorithm>
+
 #include "collectives/engine/limits.hpp"
 
 namespace lockstep::internal {
@@ -11,7 +13,8 @@ Comparison::Comparison(const EngineGroup& group, Transport* transport, const InF
       domain_(transport != nullptr ? transport->domain() : nullptr),
       in_flight_(in_flight),
       history_(history),
-      env_(env) {}
+      env_(env),
+      who_waits_(group.size()) {}
 
 CallNote Comparison::own_call(std::uint64_t sequence) const {
   if (const auto recent = history_.recent(sequence)) return *recent;
@@ -87,8 +90,56 @@ std::vector<int> Comparison::peers_awaited(const Operation& operation) const {
   return peers;
 }
 
+void Comparison::note_waits(int peer, Channel channel, const FrameHeader& told) {
+  const bool is_another = told.tag >= 0 && told.tag < group_.size() && told.tag != peer;
+  if (is_another && told.tag != group_.rank)
+    who_waits_.tell(peer, channel == Channel::urgent, told.sequence, told.tag, env_.now());
+}
+
+/// What was told before the operation last moved is of another wait.
+Comparison::AwaitedPeers Comparison::awaited_of(const Operation& operation) const {
+  const Nanos since = std::max(operation.last_moved, env_.now() - kWaitCounts);
+  const bool may_tell = operation.path == Operation::Path::links;
+  AwaitedPeers found;
+  for (const int peer : peers_awaited(operation)) {
+    const auto end =
+        may_tell ? who_waits_.told_by(peer, operation.urgent, operation.sequence, since) : std::nullopt;
+    (end ? found.waiting : found.silent).push_back(peer);
+    if (end && std::find(found.ends.begin(), found.ends.end(), *end) == found.ends.end())
+      found.ends.push_back(*end);
+  }
+  return found;
+}
+
+std::vector<int> Comparison::culprits_awaited(const Operation& operation) const {
+  auto [culprits, waiting, ends] = awaited_of(operation);
+  for (const int end : ends) {
+    if (std::find(culprits.begin(), culprits.end(), end) == culprits.end()) culprits.push_back(end);
+  }
+  return culprits;
+}
+
+std::optional<FrameHeader> Comparison::waits(const Operation& operation, int peer) const {
+  const std::vector<int> culprits = culprits_awaited(operation);
+  const auto other = std::find_if(culprits.begin(), culprits.end(), [&](int one) { return one != peer; });
+  if (other == culprits.end()) return std::nullopt;
+  FrameHeader told;
+  told.kind = FrameKind::waits;
+  told.sequence = operation.sequence;
+  told.tag = *other;
+  told.facts = operation.call.facts;
+  return told;
+}
+
+/// "rank 1 (host-2, pid 4711), which waits for rank 3 (host-3, pid 4711)"
 std::string Comparison::names_awaited(const Operation& operation) const {
-  return group_.who(peers_awaited(operation));
+  const AwaitedPeers awaited = awaited_of(operation);
+  std::string names = group_.who(awaited.silent);
+  if (awaited.waiting.empty()) return names;
+  if (!names.empty()) names += ", and for ";
+  return names + group_.who(awaited.waiting) +
+         (awaited.waiting.size() == 1 ? ", which waits for " : ", which wait for ") +
+         group_.who(awaited.ends);
 }
 
 /// A call of `peer` that this rank has yet to make, where that is known: from shared memory, or what the peer

@@ -9,6 +9,7 @@
 #include "collectives/engine/call_history.hpp"
 #include "collectives/engine/engine_group.hpp"
 #include "collectives/engine/in_flight.hpp"
+#include "collectives/engine/who_waits.hpp"
 #include "lib/base/env.hpp"
 #include "transports/transport.hpp"
 
@@ -36,10 +37,22 @@ class Comparison {
   std::optional<Status> with_fingerprint(int member, const Operation& operation);
 
   std::vector<int> peers_awaited(const Operation& operation) const;
+  /// The same, but in place of those that only wait themselves, as they said, those whom they wait for.
+  std::vector<int> culprits_awaited(const Operation& operation) const;
+  /// Over links: `peer` tells that it waits itself, and for whom, which may be any number.
+  void note_waits(int peer, Channel channel, const FrameHeader& told);
+  /// What to tell `peer`, which may wait for this rank in `operation`: whom that waits for; none but it:
+  /// nobody.
+  std::optional<FrameHeader> waits(const Operation& operation, int peer) const;
   /// "it waits for rank 1 (host-2, pid 4711)". `next`: the sequence of this rank's next collective.
   std::string waiting_text(const Operation& operation, std::uint64_t next) const;
 
  private:
+  /// Of the peers awaited, those of which no more is known; those that only wait, and for whom.
+  struct AwaitedPeers {
+    std::vector<int> silent, waiting, ends;
+  };
+  AwaitedPeers awaited_of(const Operation& operation) const;
   std::string names_awaited(const Operation& operation) const;
   CallNote missed_here(int peer, std::uint64_t next) const;
   std::string calls_missed(const Operation& message, std::uint64_t next) const;
@@ -50,6 +63,7 @@ class Comparison {
   const InFlight& in_flight_;
   const CallHistory& history_;
   Env& env_;
+  WhoWaits who_waits_;
   Nanos unrecorded_ = 0;  // When another's fingerprint was first seen without its call; 0: never.
 };
 

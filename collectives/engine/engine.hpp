@@ -79,7 +79,8 @@ class Engine final : public Progressor,
   /// Waits until `operation` ended (true) or `limit` passed (false). Makes progress.
   bool wait(Operation& operation, Nanos limit = kForever);
   bool test(Operation& operation);
-  /// The ranks that it waits for now; none once it has ended.
+  /// The ranks that it waits for now, but for those that only wait for others: these instead. None once it
+  /// has ended.
   std::vector<int> awaited_by(const Operation& operation);
   void release(Operation* operation);
 
@@ -219,6 +220,8 @@ class Engine final : public Progressor,
   bool check_domain();
   bool heed_domain();
   Status on_probe(int peer, Channel channel, const FrameHeader& header);
+  void tell_wait(int peer, bool urgent);
+  void tell_who_is_ahead(bool urgent);
   Result<bool> on_revoke(int peer, const FrameHeader& header, Link& link);
   Status scan_links();
   bool listen(Nanos now);

@@ -28,6 +28,12 @@ Result<bool> Engine::on_frame(int peer, Channel channel, const FrameHeader& head
       LOCKSTEP_RETURN_IF_ERROR(on_probe(peer, channel, probe));
       return true;
     }
+    case FrameKind::waits: {
+      const FrameHeader told = header;
+      link.pop();
+      comparison_.note_waits(peer, channel, told);
+      return true;
+    }
     case FrameKind::revoke:
       return on_revoke(peer, header, link);
     case FrameKind::data: {
@@ -53,10 +59,32 @@ Status Engine::wrong_size(int peer, const FrameHeader& header, std::uint64_t exp
 Status Engine::on_probe(int peer, Channel channel, const FrameHeader& header) {
   const CallNote mine = comparison_.own_call(header.sequence);
   const CallNote theirs = CallNote::of(header, channel);
-  if (mine.sequence_plus_one == theirs.sequence_plus_one)
-    return mine.is_as(theirs) ? Status() : comparison_.difference(peer, theirs);
+  if (mine.sequence_plus_one == theirs.sequence_plus_one) {
+    if (!mine.is_as(theirs)) return comparison_.difference(peer, theirs);
+    if (in_flight_.find(header.sequence) != nullptr) tell_wait(peer, theirs.urgent);
+    return {};
+  }
   if (header.sequence >= sequence_) history_.keep_probe(peer, theirs);
   return {};
+}
+
+/// So the deadline of `peer`, which may wait for this rank, does not name it where it only waits itself. For
+/// the oldest call of a kind all others of it may wait.
+void Engine::tell_wait(int peer, bool urgent) {
+  const Operation* const oldest = in_flight_.oldest(urgent);
+  const auto told = oldest != nullptr ? comparison_.waits(*oldest, peer) : std::nullopt;
+  PeerTable& peers = tables_.of(urgent);
+  if (told && !peers.has_posted(peer)) peers.post(peer, *told);
+}
+
+/// Who has sent what this rank cannot take yet may wait for it: its question lies behind that.
+void Engine::tell_who_is_ahead(bool urgent) {
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    Link* const link =
+        peer == group_.rank ? nullptr : transport_->existing_link(peer, tables_.of(urgent).channel());
+    auto head = link != nullptr ? link->peek() : nullptr;
+    if (head.ok() && *head != nullptr && (*head)->kind == FrameKind::data) tell_wait(peer, urgent);
+  }
 }
 
 Result<bool> Engine::on_revoke(int peer, const FrameHeader& header, Link& link) {
@@ -116,7 +144,8 @@ void Engine::ask_around(Nanos now) {
   }
 }
 
-/// Compares calls with everybody, and tells those who are awaited that they are.
+/// Compares calls with everybody, and tells those who are awaited that they are, and those who may wait for
+/// this rank that it waits.
 void Engine::ask_for(Operation& operation, Nanos now) {
   if (Status status = domain_ ? comparison_.with_records(operation) : Status(); !status.ok())
     return revoke(status);
@@ -138,6 +167,7 @@ void Engine::ask_for(Operation& operation, Nanos now) {
   for (const int peer : comparison_.peers_awaited(operation)) {
     if (!peers.has_posted(peer)) peers.post(peer, probe);  // One that cannot leave is enough.
   }
+  tell_who_is_ahead(operation.urgent);
 }
 
 }  // namespace lockstep::internal

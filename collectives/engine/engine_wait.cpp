@@ -85,7 +85,7 @@ bool Engine::test(Operation& operation) {
 std::vector<int> Engine::awaited_by(const Operation& operation) {
   Contender lock(*this);
   if (operation.done.load(std::memory_order_relaxed)) return {};
-  return comparison_.peers_awaited(operation);
+  return comparison_.culprits_awaited(operation);
 }
 
 void Engine::sleep_locked(std::unique_lock<std::mutex>& lock, Operation& operation, Nanos limit) {

@@ -24,6 +24,8 @@ inline constexpr std::size_t kMaxUnexpected = 1024;
 inline constexpr Nanos kProbeAfter = 50'000'000;
 /// And again this often.
 inline constexpr Nanos kProbeEvery = 200'000'000;
+/// What a peer says of whom it waits for counts for so long: where it still waits it has said so again.
+inline constexpr Nanos kWaitCounts = 2 * kProbeEvery;
 /// What a revoke copies of a message that is half sent: programs cut what is longer, but for direct ones.
 /// Peers in the midst of such a block hear of the revoke on the links for urgent calls.
 inline constexpr std::size_t kMostAdopted = 16 << 20;

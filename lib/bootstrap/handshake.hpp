@@ -30,7 +30,7 @@
 namespace lockstep::internal {
 
 /// Of the handshake, and of what follows it.
-inline constexpr std::uint16_t kHandshakeVersion = 3;
+inline constexpr std::uint16_t kHandshakeVersion = 4;
 inline constexpr std::size_t kHelloBytes = 128;
 inline constexpr std::size_t kReplyBytes = 88;
 inline constexpr std::size_t kProofBytes = 40;

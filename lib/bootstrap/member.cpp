@@ -127,8 +127,8 @@ Member this_member(int rank) {
   member.process = process_token();
   member.cores = allowed_cores();
   member.draw = real_env().random();
-  // Without it this rank is reached by TCP alone; where its peers need its memory they say what it lacks.
-  if (auto service = descriptor_service_name(); service.ok()) member.descriptor_service = *service;
+  // Without it this rank is reached by TCP alone; peers that need its memory say what it lacks.
+  member.descriptor_service = descriptor_service_or_why();
   return member;
 }
 

@@ -21,7 +21,7 @@ struct Member {
   std::int64_t pid = 0;
   std::uint64_t process = 0;       ///< process_token(); equal for ranks that are threads of one process.
   CoreSet cores;                   ///< Where its first thread may run.
-  std::string descriptor_service;  ///< Of lib/memory/descriptor_service.hpp, empty if none.
+  std::string descriptor_service;  ///< descriptor_service_or_why() of its process.
   std::string transports;          ///< What it was told to use: equal on all ranks (check_transports).
   /// A random number. Rank 0's tells its group from all others that a process is in.
   std::uint64_t draw = 0;

@@ -106,10 +106,13 @@ Result<std::unique_ptr<Store>> connect(const StoreClientOptions& client, const W
 Status await_name(const std::string& host, const Deadline& start, Env& env) {
   const Deadline deadline(env, std::min(start.left(), kNameComesWithin));
   Status known = check_host(host);
-  for (; !known.ok() && !deadline.passed(); known = check_host(host)) sleep_for(kLookUpEvery);
-  if (known.ok()) return known;
-  return Status(known.code(), "rank 0 cannot host the meeting of the ranks: " + known.message() +
-                                  "; correct that name in the rendezvous, or make it known on rank 0's host");
+  for (; known.code() == ErrorCode::peer_lost && !deadline.passed(); known = check_host(host))
+    sleep_for(kLookUpEvery);
+  known = known.with_context("rank 0 cannot host the meeting of the ranks");
+  if (known.code() != ErrorCode::peer_lost) return known;
+  return Status(ErrorCode::system, known.message() +
+                                       "; correct that name in the rendezvous, or make it known on rank 0's "
+                                       "host");
 }
 
 /// Why rank 0 cannot listen, and the way out where the place is none of its host's.

@@ -103,8 +103,12 @@ Result<Fd> try_to_connect(const StoreClientOptions& options, HandshakeService se
   return socket;
 }
 
-/// Whether the other side itself said no: trying again would not change its mind.
-bool is_final(ErrorCode code) { return code == ErrorCode::unauthorized || code == ErrorCode::configuration; }
+/// Whether the other side itself said no, or this process lacks what it takes: trying again would not change
+/// that.
+bool is_final(ErrorCode code) {
+  return code == ErrorCode::unauthorized || code == ErrorCode::configuration || code == ErrorCode::system ||
+         code == ErrorCode::out_of_memory;
+}
 
 /// One connection, one request at a time.
 class Connection {

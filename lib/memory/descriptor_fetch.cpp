@@ -52,9 +52,8 @@ Status DescriptorFetch::request() {
 Status DescriptorFetch::connect() {
   deadline_ = std::max(deadline_, real_env().now() + kNanosPerMilli);
   if (service_.empty()) {
-    return Status(ErrorCode::system,
-                  "the process could not start what hands out its memory (`ulimit -n`): use "
-                  "LOCKSTEP_TRANSPORTS=tcp");
+    return Status(ErrorCode::system, "the process could not start what hands out its memory: " + word_ +
+                                         "; where that cannot be mended, use LOCKSTEP_TRANSPORTS=tcp");
   }
   if (!socket_) socket_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket_) return system_error("creating a socket to fetch a descriptor", errno);

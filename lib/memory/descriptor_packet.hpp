@@ -16,7 +16,7 @@ namespace lockstep::internal {
 /// A service's name, as its process tells it to peers: that of its socket, which every process of the host's
 /// network can read, and a word of kDescriptorWordBytes, which only those know who were told.
 struct ServiceName {
-  std::string socket, word;
+  std::string socket, word;  ///< Without a socket there is none, and the word says why.
 };
 std::string encode(const ServiceName& name);
 ServiceName decode_service_name(std::string_view text);

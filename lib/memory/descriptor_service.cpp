@@ -84,6 +84,7 @@ Result<std::string> DescriptorService::name() {
 
 // Under the lock.
 Status DescriptorService::start() {
+  LOCKSTEP_RETURN_IF_ERROR(check_may_accept());
   const std::string at = "lockstep-" + random_word();
   listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener_) return system_error("creating the descriptor service's socket", errno);
@@ -232,6 +233,11 @@ std::vector<Fd> DescriptorService::withdraw(const std::string& key) {
 }  // namespace
 
 Result<std::string> descriptor_service_name() { return DescriptorService::instance().name(); }
+
+std::string descriptor_service_or_why() {
+  auto name = descriptor_service_name();
+  return name.ok() ? std::move(*name) : encode(ServiceName{{}, name.status().message()});
+}
 
 Status offer_descriptors(const std::string& key, std::vector<Fd> descriptors) {
   return DescriptorService::instance().offer(key, std::move(descriptors));

@@ -22,6 +22,8 @@ namespace lockstep::internal {
 
 /// The name to give to peers; starts the service on first use. Thread-safe, like all functions here.
 Result<std::string> descriptor_service_name();
+/// The same; where it cannot be started, a name that nobody answers to, and that tells who fetches why.
+std::string descriptor_service_or_why();
 
 /// Offers `descriptors` (1 to kMaxDescriptorsPerKey) under `key` (at most kMaxDescriptorKeyBytes) until
 /// withdraw_descriptors(key). Fails (internal) when the key is offered already. Does not start the service.

@@ -116,7 +116,6 @@ bool died_in_queue(int error) {
     case EHOSTUNREACH:
     case EOPNOTSUPP:
     case ENETUNREACH:
-    case EPERM:
     case EINTR:
       return true;
     default:
@@ -149,11 +148,12 @@ Transfer receive_some(int fd, std::span<const iovec> parts) noexcept {
 namespace {
 
 /// An error of socket() or connect() that is over before it began.
-Status no_connection(const HostPort& to, int error) {
+Status no_connection(const HostPort& to, const sockaddr& address, int error) {
   const std::string what = "cannot connect to " + to.text();
   if (error == EMFILE || error == ENFILE) return system_error(what, error);
-  const bool own = error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL;
-  return Status(own ? ErrorCode::system : ErrorCode::peer_lost, what + ": " + connect_failure_text(error));
+  const bool own = error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL || is_refused_here(error);
+  return Status(own ? ErrorCode::system : ErrorCode::peer_lost,
+                what + ": " + connect_failure_text(error, address));
 }
 
 }  // namespace
@@ -169,11 +169,11 @@ Result<Fd> start_connect(const HostPort& to) {
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(list, freeaddrinfo);
   Fd fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  if (!fd) return no_connection(to, errno);
+  if (!fd) return no_connection(to, *list->ai_addr, errno);
   start_unpaced(fd);
   const int error = ::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 ? 0 : errno;
-  if (error != 0 && error != EINPROGRESS && error != EINTR) return no_connection(to, error);
-  if (calls_itself(fd, *list->ai_addr)) return no_connection(to, ECONNREFUSED);
+  if (error != 0 && error != EINPROGRESS && error != EINTR) return no_connection(to, *list->ai_addr, error);
+  if (calls_itself(fd, *list->ai_addr)) return no_connection(to, *list->ai_addr, ECONNREFUSED);
   return fd;
 }
 
@@ -195,6 +195,14 @@ int connect_error(const Fd& socket) noexcept {
   socklen_t size = sizeof error;
   if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
   return error;
+}
+
+// The kernel itself says EBADF.
+Status check_may_accept() {
+  if (::accept4(-1, nullptr, nullptr, SOCK_CLOEXEC) >= 0 || errno == EBADF) return {};
+  return Status(ErrorCode::system, std::string("taking connections is refused here (accept4: ") +
+                                       std::strerror(errno) +
+                                       "): let the container's seccomp profile allow accept4");
 }
 
 Result<std::optional<Fd>> accept_connection(const Fd& listener) {

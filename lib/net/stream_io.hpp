@@ -40,14 +40,18 @@ void start_unpaced(const Fd& socket) noexcept;
 std::string congestion_of(const Fd& socket);
 
 /// Starts, unpaced, to connect to a numeric address; poll says POLLOUT when it has ended, then ask
-/// connect_error(). Error `system`: this process or machine is out of descriptors or memory; `peer_lost`:
-/// there is no way to that address.
+/// connect_error(). Error `system`: this process or machine is out of descriptors or memory, or may not call;
+/// `peer_lost`: there is no way to that address.
 Result<Fd> start_connect(const HostPort& to);
 /// errno of a connect that has ended; 0 = connected.
 int connect_error(const Fd& socket) noexcept;
 
+/// An error where this process is refused to accept connections, by a filter of system calls (seccomp): its
+/// peers would wait for an answer until their deadlines.
+Status check_may_accept();
+
 /// The next connection that waits on `listener`, or nothing. Connections that died in the queue are skipped;
-/// an error means that the process or the machine is out of descriptors or memory.
+/// an error means that the process or the machine is out of descriptors or memory, or may not accept.
 Result<std::optional<Fd>> accept_connection(const Fd& listener);
 
 /// What goes before the system's `usual` congestion control on a connection of this round trip: bbr paces by

@@ -15,7 +15,9 @@
 #include <memory>
 #include <optional>
 
+#include "lib/net/interfaces.hpp"
 #include "lib/net/port_holder.hpp"
+#include "lib/net/stream_io.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -37,6 +39,20 @@ struct Address {
   }
 };
 
+/// Without these no name is found and nobody reached, whoever is there.
+bool is_lack(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS; }
+
+/// `error`: of getaddrinfo(3), which opens files and sockets, and calls a name unknown where it cannot.
+Status unknown_host(const std::string& host, int error) {
+  const int reason = errno;
+  const std::string what = "cannot find the address of \"" + host + "\"";
+  const Fd another(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!another && is_lack(errno)) return system_error(what, errno);
+  if (error == EAI_MEMORY) return system_error(what, ENOMEM);
+  return Status(ErrorCode::peer_lost,
+                what + ": " + (error == EAI_SYSTEM ? std::strerror(reason) : gai_strerror(error)));
+}
+
 /// Adds those of one name, each once: a hosts file may name one twice.
 Status add_addresses(std::vector<Address>& found, const std::string& host, std::uint16_t port, int flags) {
   addrinfo hints{};
@@ -45,8 +61,7 @@ Status add_addresses(std::vector<Address>& found, const std::string& host, std::
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
   const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (error != 0)
-    return Status(ErrorCode::system, "cannot find the address of \"" + host + "\": " + gai_strerror(error));
+  if (error != 0) return unknown_host(host, error);
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
     Address address;
@@ -114,17 +129,44 @@ int finish_connect(const Fd& fd, Nanos until, Env& env) {
   return error;
 }
 
+bool is_loopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  if (address.sa_family != AF_INET6) return false;
+  const bool v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == IN_LOOPBACKNET;
+  return v4 || IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+/// Where that is why connect(2) failed.
+bool is_loopback_down(const sockaddr& to, int error) {
+  if (error != ENETUNREACH || !is_loopback(to)) return false;
+  auto up = interface_addresses();
+  return up.ok() &&
+         std::none_of(up->begin(), up->end(), [](const InterfaceAddress& one) { return one.loopback; });
+}
+
+/// `error`: of socket(2) or connect(2).
+Status connect_failure(const sockaddr& address, const std::string& to, int error) {
+  const std::string what = "cannot connect to " + to;
+  if (is_lack(error)) return system_error(what, error);
+  const bool is_own = is_refused_here(error) || is_loopback_down(address, error);
+  return Status(is_own ? ErrorCode::system : ErrorCode::peer_lost,
+                what + ": " + connect_failure_text(error, address));
+}
+
 Result<Fd> connect_to(const Address& address, const std::string& to, Nanos until, Env& env) {
   Fd fd = make_socket(address);
-  if (!fd) return system_error("socket", errno);
+  if (!fd) return connect_failure(*address, to, errno);
   int error = connect(fd.get(), &*address, address.bytes) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) error = finish_connect(fd, until, env);
   if (error == 0 && calls_itself(fd, *address)) error = ECONNREFUSED;
   if (error == ETIMEDOUT)
     return Status(ErrorCode::timeout, "no answer from " + to +
                                           " (its host is down or busy, or a firewall keeps the port closed)");
-  if (error != 0)
-    return Status(ErrorCode::system, "cannot connect to " + to + ": " + connect_failure_text(error));
+  if (error != 0) return connect_failure(*address, to, error);
   set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
   return fd;
 }
@@ -157,14 +199,18 @@ std::string text_with_address(const HostPort& of, const sockaddr& address) {
   return of.text() + (is_only_one ? "" : " (" + describe(address).host + ")");
 }
 
-/// Adds what was wrong with one more address. Where time ran out on one only, the others say more.
+/// Adds what was wrong with one more address. Where time ran out on one only, the others say more; what this
+/// host itself lacks counts where it lacks that for all of them.
 void add_failure(Status& failures, const Status& one) {
   if (failures.ok()) {
     failures = one;
     return;
   }
-  const bool late = failures.code() == ErrorCode::timeout;
-  failures = Status(late ? one.code() : failures.code(), failures.message() + ", " + one.message());
+  const auto weight = [](ErrorCode code) {
+    return code == ErrorCode::peer_lost ? 2 : code == ErrorCode::timeout ? 1 : 0;
+  };
+  const bool says_more = weight(one.code()) > weight(failures.code());
+  failures = Status(says_more ? one.code() : failures.code(), failures.message() + ", " + one.message());
 }
 
 std::optional<sockaddr_storage> peer_of(const Fd& socket) {
@@ -172,17 +218,6 @@ std::optional<sockaddr_storage> peer_of(const Fd& socket) {
   socklen_t size = sizeof storage;
   if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
   return storage;
-}
-
-bool is_loopback(const sockaddr& address) {
-  if (address.sa_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    return (ntohl(v4.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
-  }
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-  if (address.sa_family != AF_INET6) return false;
-  const bool v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == IN_LOOPBACKNET;
-  return v4 || IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
 }
 
 }  // namespace
@@ -216,7 +251,8 @@ Result<HostPort> parse_host_port(std::string_view text) {
 
 Result<std::vector<Fd>> tcp_listen_everywhere(const HostPort& at) {
   auto addresses = look_up(at, AI_PASSIVE);
-  if (!addresses.ok()) return addresses.status();
+  if (!addresses.ok()) return Status(ErrorCode::system, addresses.status().message());
+  LOCKSTEP_RETURN_IF_ERROR(check_may_accept().with_context("cannot listen on " + at.text()));
   std::vector<Fd> sockets;
   Status failures;
   for (Address& address : *addresses) {
@@ -285,7 +321,18 @@ bool calls_itself(const Fd& socket, const sockaddr& to) {
   return own.port == called.port && (anywhere || own.host == called.host);
 }
 
-std::string connect_failure_text(int error) {
+bool is_refused_here(int error) { return error == EPERM || error == EACCES; }
+
+std::string connect_failure_text(int error, const sockaddr& to) {
+  if (is_loopback_down(to, error)) {
+    return std::string(std::strerror(error)) +
+           ": the loopback interface is down in this host or container: bring it up (`ip link set lo up`)";
+  }
+  if (is_refused_here(error)) {
+    return std::string(std::strerror(error)) +
+           ": a firewall of this host, or the seccomp profile of its container, does not let this process "
+           "call";
+  }
   if (error != EADDRNOTAVAIL) return std::strerror(error);
   return std::string(
              "no port is free here for another connection to it, or this host has no address of its "

@@ -40,7 +40,8 @@ Result<Fd> tcp_listen(const HostPort& at);
 
 /// Connects within `timeout`, trying every address of `to.host` in turn, each with its share of the time that
 /// is left; no second attempt. The error says of each address why not; ErrorCode::timeout when time ran out
-/// on all.
+/// on all, `system` and `out_of_memory` of what this process or host itself lacks, which does not come by
+/// waiting, else peer_lost.
 Result<Fd> tcp_connect(const HostPort& to, std::chrono::milliseconds timeout, Env& env);
 
 /// Where a socket is bound, and what it is connected to. Port 0 and an empty host when the socket is neither.
@@ -51,8 +52,10 @@ HostPort remote_address(const Fd& socket);
 /// calls, where nobody listens, and TCP lets two calls that cross become one connection.
 bool calls_itself(const Fd& socket, const sockaddr& to);
 
-/// What connect(2) means by `error`.
-std::string connect_failure_text(int error);
+/// Whether connect(2) says by `error` that this host lets nobody call, whoever is there.
+bool is_refused_here(int error);
+/// What connect(2) to that address means by `error`.
+std::string connect_failure_text(int error, const sockaddr& to);
 
 /// Whether a socket is connected to a loopback address.
 bool has_loopback_peer(const Fd& socket);

@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <string>
 
+#include "lib/memory/descriptor_service.hpp"
 #include "lib/net/fd.hpp"
+#include "tests/support/forked.hpp"
 #include "tests/support/no_descriptors_left.hpp"
+#include "tests/support/refused_call.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -29,9 +33,21 @@ void expect_that_the_dead_are_told_from_the_living() {
 TEST(Member, HasEndedOnceItsProcessHas) { expect_that_the_dead_are_told_from_the_living(); }
 
 TEST(Member, HasEndedOnceItsProcessHasWhereNoDescriptorIsLeft) {
-  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP();
-  const testing::NoDescriptorsLeft none;
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP();
+  const lockstep::testing::NoDescriptorsLeft none;
   expect_that_the_dead_are_told_from_the_living();
+}
+
+// Peers that need its memory have only its word for it.
+TEST(Member, TellsWhyNobodyCanHaveItsMemory) {
+  testing::run_forked(1, [](int) {
+    ASSERT_TRUE(lockstep::testing::refuse_call(SYS_bind, EPERM));
+    const auto fetched =
+        fetch_descriptors(this_member(0).descriptor_service, "memory", IfAbsent::fail, 1'000);
+    EXPECT_EQ(fetched.status().message(),
+              "the process could not start what hands out its memory: binding the descriptor service's "
+              "socket: Operation not permitted; where that cannot be mended, use LOCKSTEP_TRANSPORTS=tcp");
+  });
 }
 
 /// What this_member() calls a host that is called `name`; empty where the system gives no names to try.

@@ -14,6 +14,7 @@
 #include "lib/bootstrap/tcp_store.hpp"
 #include "lib/bootstrap/wire.hpp"
 #include "tests/bootstrap/store_server_fixtures.hpp"
+#include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace lockstep::internal {
@@ -161,6 +162,16 @@ TEST_F(StoreServerTest, AuthenticatedNonsenseIsHungUp) {
     say(*socket, nonsense);
     EXPECT_TRUE(is_hung_up(*socket));
   }
+}
+
+// It would wait for as long as a store may be late, and call it missing.
+TEST_F(StoreServerTest, AClientThatLacksDescriptorsSaysSoAtOnce) {
+  if (!testing::kDescriptorsCanRunOut) GTEST_SKIP() << "AddressSanitizer needs descriptors";
+  const StoreClientOptions options = client(1);
+  const testing::NoDescriptorsLeft none;
+  const Status lack = connect_to_server(options, HandshakeService::store, kSoon, real_env()).status();
+  EXPECT_EQ(lack.code(), ErrorCode::system) << lack.message();
+  EXPECT_NE(lack.message().find("Too many open files"), std::string::npos) << lack.message();
 }
 
 /// A get that nobody answers soon.

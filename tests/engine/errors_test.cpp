@@ -172,7 +172,7 @@ TEST_P(Deviation, Deadline) {
         }
         c.barrier();
       });
-  // Over links a rank names the neighbour that it waits for, which may itself wait for the late one.
+  // Over links that is before the neighbour that it waits for has said that it waits for the late one itself.
   expect_all(texts, {ErrorCode::timeout}, {"deadline of 100 ms", "waits for rank"});
 }
 

@@ -48,6 +48,27 @@ class WaitingEngine : public FailingEngine {
     link(1, channel).heads.push_back(data);
   }
 
+  /// Of four ranks, in which this one waits for the root.
+  Call broadcast_of_3(Nanos timeout = 0) {
+    Call call = broadcast(3);
+    call.timeout = timeout;
+    return call;
+  }
+  FrameHeader of_broadcast(FrameKind kind, int tag = 0) {
+    FrameHeader header = frame(kind);
+    header.facts = broadcast(3).facts;
+    header.tag = tag;
+    return header;
+  }
+  /// The root is asked in the call that has just begun, and tells whom it waits for.
+  void answer(int for_rank) {
+    link(3);
+    pass(0);
+    pass(kProbeAfter);
+    link(3).heads.push_back(of_broadcast(FrameKind::waits, for_rank));
+    pass(0);
+  }
+
   std::array<std::byte, 99> memory_{};
 };
 
@@ -138,6 +159,83 @@ TEST_F(WaitingEngine, NamesWhomItWaitsForAndNotWhoWaitsForIt) {
   const std::string said = error_of(late).message();
   EXPECT_NE(said.find("it waits for rank 2"), std::string::npos) << said;
   EXPECT_EQ(said.find("rank 1"), std::string::npos) << said;
+}
+
+// Which says so when it is asked, and is not itself to blame.
+TEST_F(WaitingEngine, NamesWhomThatOneWaitsFor) {
+  make(4);
+  const Operation& late = start(broadcast_of_3(kProbeAfter + kMilli));
+  answer(2);
+  pass(kMilli);
+  const std::string said = error_of(late).message();
+  EXPECT_NE(said.find("it waits for rank 3 (scripted, pid 1003), which waits for rank 2 ("),
+            std::string::npos)
+      << said;
+}
+
+TEST_F(WaitingEngine, NamesWhomItWaitsForWhereThatIsAllThatIsKnown) {
+  for (const int told : {0, 3, 4, -1}) {  // It waits for this rank or itself, or for nobody that there is.
+    make(4);
+    const Operation& late = start(broadcast_of_3(kProbeAfter + kMilli));
+    answer(told);
+    pass(kMilli);
+    const std::string said = error_of(late).message();
+    EXPECT_EQ(said.find("which waits for"), std::string::npos) << told << ": " << said;
+  }
+}
+
+TEST_F(WaitingEngine, WhatIsAskedInVainMayWaitNoMore) {
+  make(4);
+  const Operation& late = start(broadcast_of_3(3 * kProbeEvery));
+  answer(2);
+  pass(3 * kProbeEvery);
+  const std::string said = error_of(late).message();
+  EXPECT_NE(said.find("it waits for rank 3 ("), std::string::npos) << said;
+  EXPECT_EQ(said.find("which waits for"), std::string::npos) << said;
+}
+
+TEST_F(WaitingEngine, TellsWhoAsksWhomItWaitsForItself) {
+  make(4);
+  link(1), link(3);
+  start(broadcast_of_3());
+  pass(0);
+  link(1).heads.push_back(of_broadcast(FrameKind::probe));
+  pass(kProbeAfter);
+  ASSERT_EQ(count_sent(1, FrameKind::waits), 1u);
+  EXPECT_EQ(link(1).sent.back().tag, 3);
+  link(3).heads.push_back(of_broadcast(FrameKind::waits, 2));
+  pass(0);
+  link(1).heads.push_back(of_broadcast(FrameKind::probe));
+  pass(kProbeEvery);
+  ASSERT_EQ(count_sent(1, FrameKind::waits), 2u);
+  EXPECT_EQ(link(1).sent.back().tag, 2);
+}
+
+// Whose question may lie behind what it has sent.
+TEST_F(WaitingEngine, TellsWhoIsAheadWhomItWaitsFor) {
+  make(4);
+  link(1), link(2), link(3);
+  start(broadcast_of_3());
+  pass(0);
+  link(1).heads = {of_broadcast(FrameKind::data), of_broadcast(FrameKind::probe)};
+  link(1).heads.front().sequence = 1;
+  pass(kProbeAfter);
+  EXPECT_EQ(count_sent(1, FrameKind::waits), 1u);
+  EXPECT_EQ(count_sent(2, FrameKind::waits), 0u) << "it has sent nothing";
+  pass(kProbeEvery - 1);
+  EXPECT_EQ(count_sent(1, FrameKind::waits), 1u);
+  pass(1);
+  EXPECT_EQ(count_sent(1, FrameKind::waits), 2u);
+}
+
+TEST_F(WaitingEngine, DoesNotTellAPeerThatItWaitsForIt) {
+  make(4);
+  link(3);
+  start(broadcast_of_3());
+  pass(0);
+  link(3).heads.push_back(of_broadcast(FrameKind::probe));
+  pass(kProbeAfter);
+  EXPECT_EQ(count_sent(3, FrameKind::waits), 0u);
 }
 
 TEST_F(WaitingEngine, TheFirstErrorOfABatchIsItsOwn) {

@@ -22,6 +22,8 @@
 #include "lib/net/stream_io.hpp"
 #include "tests/net/connected_pair.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/no_descriptors_left.hpp"
+#include "tests/support/refused_call.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -202,6 +204,59 @@ TEST(TcpSocket, RefusedAndUnknownAddressesSaySo) {
   const auto unknown = tcp_connect({"no-such-host.invalid", 1}, milliseconds(1000), real_env());
   EXPECT_NE(unknown.status().message().find("cannot find the address of \"no-such-host.invalid\""),
             std::string::npos);
+}
+
+TEST(TcpSocket, WhatThisProcessLacksIsNotTakenForTheOtherSides) {
+  if (!lockstep::testing::kDescriptorsCanRunOut) GTEST_SKIP() << "AddressSanitizer needs descriptors";
+  const lockstep::testing::NoDescriptorsLeft none;
+  for (const char* host : {"127.0.0.1", "localhost"}) {
+    const Status lack = tcp_connect({host, 1}, milliseconds(1000), real_env()).status();
+    EXPECT_EQ(lack.code(), ErrorCode::system) << lack.message();
+    EXPECT_NE(lack.message().find("Too many open files: raise the limit of open files"), std::string::npos)
+        << lack.message();
+  }
+}
+
+TEST(TcpSocket, ALoopbackThatIsDownIsNamed) {
+  const testing::Shared<std::atomic<bool>> tried;
+  testing::run_forked(1, [&](int) {
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return;
+    tried->store(true);
+    const Status down = tcp_connect({"127.0.0.1", 1}, milliseconds(1000), real_env()).status();
+    EXPECT_EQ(down.code(), ErrorCode::system) << down.message();
+    EXPECT_NE(down.message().find("is down in this host or container: bring it up (`ip link set lo up`)"),
+              std::string::npos)
+        << down.message();
+  });
+  if (!tried->load()) GTEST_SKIP() << "no network of its own here";
+}
+
+TEST(TcpSocket, WhoMayNotCallBlamesNobodyElse) {
+  testing::run_forked(1, [&](int) {
+    ASSERT_TRUE(lockstep::testing::refuse_call(SYS_connect, EPERM));
+    const Status waiting = tcp_connect({"127.0.0.1", 1}, milliseconds(1000), real_env()).status();
+    const Status at_once = start_connect({"127.0.0.1", 1}).status();
+    for (const Status& refused : {waiting, at_once}) {
+      EXPECT_EQ(refused.code(), ErrorCode::system) << refused.message();
+      EXPECT_NE(refused.message().find("Operation not permitted: a firewall of this host, or the seccomp"),
+                std::string::npos)
+          << refused.message();
+    }
+  });
+}
+
+TEST(TcpSocket, NobodyListensWhereConnectionsCannotBeAccepted) {
+  testing::run_forked(1, [&](int) {
+    auto before = tcp_listen({"127.0.0.1", 0});
+    ASSERT_TRUE(before.ok()) << before.status().message();
+    const auto caller = tcp_connect(local_address(*before), milliseconds(5000), real_env());
+    ASSERT_TRUE(caller.ok()) << caller.status().message();
+    ASSERT_TRUE(lockstep::testing::refuse_call(SYS_accept4, EPERM));
+    EXPECT_EQ(accept_connection(*before).status().code(), ErrorCode::system) << "it would try for ever";
+    EXPECT_EQ(tcp_listen({"127.0.0.1", 0}).status().message(),
+              "cannot listen on 127.0.0.1:0: taking connections is refused here (accept4: Operation not "
+              "permitted): let the container's seccomp profile allow accept4");
+  });
 }
 
 TEST(TcpSocket, SilenceSaysWhatItMayBe) {

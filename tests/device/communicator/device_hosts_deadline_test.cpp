@@ -45,6 +45,25 @@ TEST(DeviceHostsDeadline, NamesWhoHasNotMadeTheCall) {
   });
 }
 
+/// Alone on its host rank 2 is kept by rank 0, which says when it is asked that it waits for rank 3 itself.
+TEST(DeviceHostsDeadline, AloneOnItsHostNamesWhoHasNotMadeTheCall) {
+  Shared<std::atomic<int>> called;
+  const auto body = [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    DeviceCallOptions options;
+    if (self.rank() == 2) options.timeout = std::chrono::seconds(3);
+    if (self.rank() == 2) wait_until([&] { return called->load() == 2; });
+    if (self.rank() != 3) self.all_reduce(arena, 100, options);
+    if (self.rank() < 2) called->fetch_add(1);
+    wait_for_failure(self);
+    self.stream.synchronize();
+    const std::string text = self.communicator.error_text();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
+    EXPECT_NE(text.find("it waits for rank 3 ("), std::string::npos) << text;
+  };
+  run_on_hosts(4, kMode, body, "auto", 4);
+}
+
 /// Rank 0 waits on its host, for one that waits for the other host, where rank 3 goes no further than to its
 /// first copy. That one tells whom it waits for every 10 ms.
 TEST(DeviceHostsDeadline, InAHostNamesWhomAnotherWaitsFor) {

@@ -166,13 +166,13 @@ inline void wait_for_failure(DeviceRank& self) {
   internal::testing::wait_until([&] { return self.communicator.state() != ErrorCode::ok; });
 }
 
-/// In processes on two hosts, half of them on each.
+/// In processes on two hosts, half of them on each, or on as many more.
 inline void run_on_hosts(int world, const char* mode, const std::function<void(DeviceRank&)>& body,
-                         const char* transports = "auto") {
+                         const char* transports = "auto", int hosts = 2) {
   use_host_backend(mode);
   const MeetingPlace place;
   internal::testing::run_forked(world, [&](int rank) {
-    live_on_host(2 * rank / world);
+    live_on_host(hosts * rank / world);
     run_rank(rank, world, place.store(), body, nullptr, transports);
   });
 }
