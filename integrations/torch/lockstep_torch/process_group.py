@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
 
 import lockstep
 
@@ -34,7 +35,8 @@ def create(options, _backend_options):
 class ProcessGroupLockstep(dist.ProcessGroup):
     """A group of ranks whose tensors are in host memory."""
 
-    supports_splitting = False  # torch asks groups that are a backend of their own as well, 2.4 for every new_group()
+    # Before, torch splits only what has a device; and where this is true, makes every new_group() by a split.
+    supports_splitting = torch.__version__ >= torch.torch_version.TorchVersion("2.15")
 
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
@@ -233,6 +235,20 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     # ---- life
 
+    def split_group(self, ranks, timeout=None, opts=None, group_name="", group_desc="", device_types=None):
+        """The group of `ranks` of this one, in their order; None where this rank is not among them. Blocks until they are there."""
+        del opts, device_types  # There is nothing to choose.
+        if self.rank() not in ranks:
+            return None
+        part = ProcessGroupLockstep(dist.PrefixStore(group_name, self._store), ranks.index(self.rank()), len(ranks),
+                                    timeout or self._timeout)
+        part.setGroupName(group_name)
+        part.setGroupDesc(group_desc)
+        return part
+
+    def eager_connect_single_device(self, device):
+        """What torch asks of groups that can be split: a new one is connected as it is."""
+
     def abort(self):
         """Ends all operations, here and on the peers, and the group with them."""
         self.futures.close()
@@ -272,6 +288,13 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
 
     # pylint: enable=invalid-name
+
+    @property
+    def options(self):
+        return Backend.Options("lockstep", self._timeout)
+
+    def get_group_store(self):
+        return self._store
 
     @property
     def _device_types(self):
