@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from case import Ours, setUpModule, tearDownModule  # noqa: F401 (unittest looks for these here)
+from lockstep_torch.process_group import ProcessGroupLockstep
 from lockstep_torch.work import LockstepWork
 
 
@@ -218,6 +219,28 @@ class Groups(Ours):
             group = dist.new_group(backend="lockstep")
             dist.barrier(group)
             dist.destroy_process_group(group)
+
+    @unittest.skipUnless(ProcessGroupLockstep.supports_splitting, "this torch splits no groups on CPUs")
+    def test_split(self):
+        """In another order of ranks, and again, into groups that not all ranks are in."""
+        odd, even = (list(range(first, self.size, 2)) for first in (1, 0))
+        half = dist.split_group(split_ranks=[odd[::-1], even], timeout=timedelta(seconds=50), group_desc="half")
+        mine = odd[::-1] if self.rank in odd else even
+        self.assertEqual((dist.get_process_group_ranks(half), dist.get_rank(half)), (mine, mine.index(self.rank)))
+        self.assertEqual((half.group_desc, half.options._timeout), ("half", timedelta(seconds=50)))
+        x = torch.full((3,), float(self.rank))
+        dist.all_reduce(x, group=half)
+        self.assertTrue((x == sum(mine)).all())
+        first = dist.split_group(half, [[0]])
+        self.assertEqual(first is dist.GroupMember.NON_GROUP_MEMBER, self.rank != mine[0])
+        for group in (first, half):
+            dist.destroy_process_group(group)
+
+    @unittest.skipUnless(ProcessGroupLockstep.supports_splitting, "this torch takes a device for all groups alone")
+    def test_a_device(self):
+        group = dist.new_group(backend="lockstep", device_id=torch.device("cpu:0"))
+        dist.barrier(group)
+        dist.destroy_process_group(group)
 
     def test_a_thread_ends_with_its_group(self):
         group = dist.new_group(backend="lockstep")

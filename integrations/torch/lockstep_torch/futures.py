@@ -148,7 +148,7 @@ class Futures:
             return last is None or last.done()
 
     def is_current_thread(self):
-        return threading.current_thread() is self._thread
+        return self._thread is not None and threading.current_thread() is self._thread
 
     def close(self):
         """The thread ends when what is in the queue is done."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
 
 import lockstep
 
@@ -34,7 +35,8 @@ def create(options, _backend_options):
 class ProcessGroupLockstep(dist.ProcessGroup):
     """A group of ranks whose tensors are in host memory."""
 
-    supports_splitting = False  # torch asks groups that are a backend of their own as well, 2.4 for every new_group()
+    # Before, torch splits only what has a device; and where this is true, makes every new_group() by a split.
+    supports_splitting = torch.__version__ >= torch.torch_version.TorchVersion("2.15")
 
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
@@ -65,7 +67,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         with self._refusing("all_reduce"):
             flats = [Flat([tensor], reduces=True) for tensor in tensors]
             choices = self._reduction(opts)
-        parts = [self._communicator.all_reduce(flat.buffer(), **choices) for flat in flats]
+        parts = [self._communicator.all_reduce(flat, **choices) for flat in flats]
         return self._started(parts, tensors, flats)
 
     @recorded("reduce")
@@ -74,8 +76,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             flat = Flat(tensors, reduces=True)
             choices = self._reduction(opts)
             at_root = self.rank() == opts.rootRank
-            target = flat.buffer() if at_root else None
-        part = self._communicator.reduce(flat.buffer(), target, root=opts.rootRank, **choices)
+        part = self._communicator.reduce(flat, flat if at_root else None, root=opts.rootRank, **choices)
         return self._started([part], tensors, [flat] if at_root else [])
 
     @recorded("reduce_scatter")
@@ -83,7 +84,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         with self._refusing("reduce_scatter"):
             source, target = Flat(input_tensors[0], reduces=True), Flat(output_tensors, reads=False, reduces=True)
             choices = self._reduction(opts)
-        part = self._communicator.reduce_scatter_v(source.buffer(), target.buffer(), source.counts(), **choices)
+        part = self._communicator.reduce_scatter_v(source, target, source.counts(), **choices)
         return self._started([part], output_tensors, [target])
 
     @recorded("reduce_scatter")
@@ -92,7 +93,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             sources = [Flat([tensor], reduces=True) for tensor in inputs]
             targets = [Flat([tensor], reads=False, reduces=True) for tensor in outputs]
             choices = self._reduction(opts)
-        parts = [self._communicator.reduce_scatter(source.buffer(), target.buffer(), **choices)
+        parts = [self._communicator.reduce_scatter(source, target, **choices)
                  for source, target in zip(sources, targets, strict=True)]
         return self._started(parts, outputs, targets)
 
@@ -106,7 +107,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         with self._refusing("broadcast"):
             at_root = self.rank() == opts.rootRank
             flat = Flat(tensors, reads=at_root)
-        part = self._communicator.broadcast(flat.buffer(), root=opts.rootRank, **self._choices(opts))
+        part = self._communicator.broadcast(flat, root=opts.rootRank, **self._choices(opts))
         return self._started([part], tensors, [] if at_root else [flat])
 
     def allgather(self, output_tensors, input_tensors, opts=None):
@@ -118,7 +119,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         with self._refusing("all_gather"):
             sources = [Flat([tensor]) for tensor in input_list]
             targets = [Flat(list(column), reads=False) for column in zip(*output_lists, strict=True)]
-        parts = [self._communicator.all_gather_v(source.buffer(), target.buffer(), target.counts(), **self._choices(opts))
+        parts = [self._communicator.all_gather_v(source, target, target.counts(), **self._choices(opts))
                  for source, target in zip(sources, targets, strict=True)]
         return self._started(parts, [tensor for column in zip(*output_lists) for tensor in column], targets)
 
@@ -126,7 +127,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         with self._refusing("all_gather"):
             sources, targets = [Flat([tensor]) for tensor in inputs], [Flat([tensor], reads=False) for tensor in outputs]
-        parts = [self._communicator.all_gather(source.buffer(), target.buffer(), **self._choices(opts))
+        parts = [self._communicator.all_gather(source, target, **self._choices(opts))
                  for source, target in zip(sources, targets, strict=True)]
         return self._started(parts, outputs, targets)
 
@@ -139,8 +140,8 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             source, target = Flat(input_tensors), None
             if self.rank() == opts.rootRank:
                 target = Flat(output_tensors[0], reads=False)
-        part = self._communicator.gather_v(source.buffer(), target and target.buffer(), target and target.counts(),
-                                           root=opts.rootRank, **self._choices(opts))
+        part = self._communicator.gather_v(source, target, target and target.counts(), root=opts.rootRank,
+                                           **self._choices(opts))
         return self._started([part], output_tensors[0] if target else [], [target] if target else [])
 
     def gather_single(self, output, input, opts):  # pylint: disable=redefined-builtin
@@ -152,8 +153,8 @@ class ProcessGroupLockstep(dist.ProcessGroup):
             target, source = Flat(output_tensors, reads=False), None
             if self.rank() == opts.rootRank:
                 source = Flat(input_tensors[0])
-        part = self._communicator.scatter_v(source and source.buffer(), source and source.counts(), target.buffer(),
-                                            root=opts.rootRank, **self._choices(opts))
+        part = self._communicator.scatter_v(source, source and source.counts(), target, root=opts.rootRank,
+                                            **self._choices(opts))
         return self._started([part], output_tensors, [target])
 
     def alltoall(self, output_tensors, input_tensors, opts=None):
@@ -170,7 +171,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     @recorded("all_to_all")
     def _all_to_all(self, source, sent, target, received, outputs, opts):
-        part = self._communicator.all_to_all_v(source.buffer(), sent, target.buffer(), received, **self._choices(opts))
+        part = self._communicator.all_to_all_v(source, sent, target, received, **self._choices(opts))
         return self._started([part], outputs, [target])
 
     def _rows(self, tensor, flat, splits):
@@ -185,13 +186,13 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     @recorded("send")
     def send(self, tensors, destination, tag=0):
-        part = self._communicator.send(Flat(tensors).buffer(), destination, tag, **self._choices(None))
+        part = self._communicator.send(Flat(tensors), destination, tag, **self._choices(None))
         return self._started([part], tensors, [], collective=False)
 
     @recorded("recv")
     def recv(self, tensors, source, tag=0):
         flat = Flat(tensors)  # with its values: a message may be shorter, and leaves the others as they are
-        part = self._communicator.recv(flat.buffer(), source, tag, **self._choices(None))
+        part = self._communicator.recv(flat, source, tag, **self._choices(None))
         return self._started([part], tensors, [flat], collective=False)
 
     def recv_anysource(self, tensors, tag=0):
@@ -233,6 +234,20 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     # ---- life
 
+    def split_group(self, ranks, timeout=None, opts=None, group_name="", group_desc="", device_types=None):
+        """The group of `ranks` of this one, in their order; None where this rank is not among them. Blocks until they are there."""
+        del opts, device_types  # There is nothing to choose.
+        if self.rank() not in ranks:
+            return None
+        part = ProcessGroupLockstep(dist.PrefixStore(group_name, self._store), ranks.index(self.rank()), len(ranks),
+                                    timeout or self._timeout)
+        part.setGroupName(group_name)
+        part.setGroupDesc(group_desc)
+        return part
+
+    def eager_connect_single_device(self, device):
+        """What torch asks of groups that can be split: a new one is connected as it is."""
+
     def abort(self):
         """Ends all operations, here and on the peers, and the group with them."""
         self.futures.close()
@@ -272,6 +287,13 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
 
     # pylint: enable=invalid-name
+
+    @property
+    def options(self):
+        return Backend.Options("lockstep", self._timeout)
+
+    def get_group_store(self):
+        return self._store
 
     @property
     def _device_types(self):

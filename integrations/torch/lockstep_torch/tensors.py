@@ -13,10 +13,11 @@ if hasattr(torch, "uint32"):  # from 2.3 on
     TYPES |= {torch.uint32: DataType.U32, torch.uint64: DataType.U64}
 
 
-class Flat:
-    """`count` elements of one type, one after the other: where the tensors are if they lie so, else in a copy."""
+class Flat(Buffer):
+    """Elements of one type, one after the other: where the tensors are if they lie so, else in a copy."""
+    __slots__ = ("_tensors", "_scale", "_copy")
 
-    def __init__(self, tensors, reads=True, reduces=False):
+    def __init__(self, tensors, reads=True, reduces=False):  # pylint: disable=super-init-not-called  # which checks what others say
         """reads: the call needs the values. reduces: it calculates with them; else elements are bytes where lockstep has no type
         for them."""
         self._tensors = tensors
@@ -31,9 +32,9 @@ class Flat:
                                 f"{', '.join(str(t).removeprefix('torch.') for t in TYPES)}")
             self.type, self._scale = DataType.U8, first.element_size()
         self._copy = None if _in_one_piece(tensors) else _copy(tensors, reads)
+        self.owner = [self._copy] if self._copy is not None else tensors
         self.count = self.elements(sum(tensor.numel() for tensor in tensors))
-        held = [self._copy] if self._copy is not None else tensors
-        self.address = next((tensor.data_ptr() for tensor in held if tensor.numel() > 0), None)
+        self.address = next((tensor.data_ptr() for tensor in self.owner if tensor.numel() > 0), None)
 
     def elements(self, n):
         """`n` elements of the tensors, in the unit of `count`."""
@@ -55,12 +56,9 @@ class Flat:
             for tensor, part in zip(self._tensors, self._copy.split(sizes)):
                 tensor.detach().copy_(part.view(tensor.shape))
 
-    def buffer(self):
-        return Buffer(self.address, self.count, self.type, self)
-
 
 def _check(tensor, dtype):
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise ValueError(f"the backend lockstep takes tensors of the CPU, and this one is on {tensor.device}: for GPUs preload "
                          "liblockstep_nccl.so and choose the backend nccl")
     if tensor.layout != torch.strided:
@@ -72,13 +70,18 @@ def _check(tensor, dtype):
 def _in_one_piece(tensors):
     """Whether the tensors are contiguous and lie one behind the other in one storage, as the chunks of a tensor do; at addresses
     that lockstep takes."""
-    end, storage = None, tensors[0].untyped_storage().data_ptr()
     if tensors[0].data_ptr() % min(tensors[0].element_size(), 8):  # torch.frombuffer begins anywhere
         return False
     for tensor in tensors:
         if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
             return False
-        if len(tensors) > 1 and tensor.numel() > 0:
+    return len(tensors) == 1 or _one_behind_the_other(tensors)
+
+
+def _one_behind_the_other(tensors):
+    end, storage = None, tensors[0].untyped_storage().data_ptr()
+    for tensor in tensors:
+        if tensor.numel() > 0:
             if tensor.untyped_storage().data_ptr() != storage or end not in (None, tensor.data_ptr()):
                 return False
             end = tensor.data_ptr() + tensor.numel() * tensor.element_size()
