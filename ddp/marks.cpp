@@ -30,9 +30,8 @@ void require_finds_unused(const ReducerOptions& options, std::size_t i) {
 
 namespace {
 
-[[noreturn]] void refuse_surplus_mark(StepState& step, const ReadyTracker& tracker, const char* call,
-                                      std::size_t i, std::span<const Parameter> parameters, int rank) {
-  const bool in_graph = tracker.expects(i);
+[[noreturn]] void refuse_surplus_mark(StepState& step, bool in_graph, const char* call, std::size_t i,
+                                      std::span<const Parameter> parameters, int rank) {
   const Trouble trouble = in_graph ? Trouble::marked_twice : Trouble::not_in_graph;
   step.trouble.set(trouble, i);
   throw Error(ErrorCode::invalid_argument,
@@ -45,6 +44,7 @@ namespace {
 void settle_learned(StepState& step, ReadyTracker& tracker,
                     const std::function<void(std::size_t)>& contribute) {
   for (std::size_t i = 0; i < step.has_gradient.size(); ++i) {
+    if (tracker.has_gradient(i)) step.note_gradient(i);
     if (tracker.expects(i) && step.has_gradient[i] != 0) contribute(i);
   }
   tracker.adopt();
@@ -54,28 +54,50 @@ void settle_learned(StepState& step, ReadyTracker& tracker,
 
 bool count_mark(StepState& step, ReadyTracker& tracker, const char* call, std::size_t i, bool has_gradient,
                 std::span<const Parameter> parameters, int rank) {
-  // Before it is counted: whoever counts the last mark, of any kind, delivers what others have brought.
-  if (has_gradient && tracker.expects(i)) step.note_gradient(i);
-  const ReadyTracker::Mark mark = tracker.mark(i);
-  if (mark == ReadyTracker::Mark::surplus) refuse_surplus_mark(step, tracker, call, i, parameters, rank);
-  return mark == ReadyTracker::Mark::last;
+  switch (tracker.mark(i, has_gradient)) {
+    case ReadyTracker::Mark::awaited:
+      return false;
+    case ReadyTracker::Mark::last:  // Of any kind: it delivers what others have brought.
+      if (tracker.has_gradient(i)) step.note_gradient(i);
+      return true;
+    case ReadyTracker::Mark::surplus:
+      refuse_surplus_mark(step, true, call, i, parameters, rank);
+    case ReadyTracker::Mark::unexpected:
+      refuse_surplus_mark(step, false, call, i, parameters, rank);
+    case ReadyTracker::Mark::late:
+      refuse_late_mark(call, i, parameters, rank);
+  }
+  return false;
 }
 
-void let_marks_end(const StepState& step, PlanInUse& plan) noexcept {
-  while (!step.cut_short && !plan.tracker->settled()) std::this_thread::yield();
+void refuse_late_mark(const char* call, std::size_t i, std::span<const Parameter> parameters, int rank) {
+  throw Error(ErrorCode::invalid_argument,
+              std::string(call) + "(" + std::to_string(i) + "): \"" + parameters[i].name +
+                  "\" came after wait() had been called, and counts for nothing; end every thread that marks "
+                  "before wait()",
+              rank);
+}
+
+void end_marks(StepState& step, PlanInUse& plan, std::mutex& mutex) noexcept {
+  plan.tracker.close();
+  {
+    const std::lock_guard lock(mutex);  // A mark may still look for full buckets.
+    step.closed = true;
+  }
+  while (!step.cut_short && !plan.tracker.settled()) std::this_thread::yield();
 }
 
 void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
                   const std::function<void(std::size_t)>& contribute) {
   if (step.shadowing) return;
   if (plan.learning) {
-    settle_learned(step, *plan.tracker, contribute);
+    settle_learned(step, plan.tracker, contribute);
     plan.learning = false;
     return;
   }
-  let_marks_end(step, plan);
   if (step.cut_short) throw std::bad_alloc();
-  for (const std::size_t i : plan.tracker->unmarked()) {
+  for (const std::size_t i : plan.tracker.unmarked()) {
+    if (plan.tracker.has_gradient(i)) step.note_gradient(i);  // Of some marks, and others lack.
     if (!find_unused) {
       step.missing.push_back(i);
     } else if (step.has_gradient[i] != 0) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -28,14 +29,18 @@ void require_finds_unused(const ReducerOptions& options, std::size_t i);
 bool count_mark(StepState& step, ReadyTracker& tracker, const char* call, std::size_t i, bool has_gradient,
                 std::span<const Parameter> parameters, int rank);
 
-/// Returns when every mark that was counted had its effect, or one has no memory for it. Also before a step
-/// is forgotten: one that comes while the ranks judge the step would else have its effect in the next.
-void let_marks_end(const StepState& step, PlanInUse& plan) noexcept;
+/// Throws Error(invalid_argument) of a mark that came too late to count.
+[[noreturn]] void refuse_late_mark(const char* call, std::size_t i, std::span<const Parameter> parameters,
+                                   int rank);
 
-/// In wait(), when no more marks come: returns when every mark had its effect, and throws std::bad_alloc when
-/// one had no memory for it. What should have been marked is the step's trouble; `contribute(i)` for each
-/// gradient that takes part although its marks did not tell. A step that was learning how many marks there
-/// are has learned it.
+/// wait() begins, or a step without data: no mark counts any more, and each that did has had its effect, or
+/// one has no memory for it. Until the step restarts all but the marks' own words is wait()'s alone, so that
+/// it may change the plan. `mutex` is that of the reducer, under which full buckets start.
+void end_marks(StepState& step, PlanInUse& plan, std::mutex& mutex) noexcept;
+
+/// After end_marks(). Throws std::bad_alloc when a mark had no memory for its effect. What should have been
+/// marked is the step's trouble; `contribute(i)` for each gradient that takes part although its marks did not
+/// tell. A step that was learning how many marks there are has learned it.
 void settle_marks(StepState& step, PlanInUse& plan, bool find_unused,
                   const std::function<void(std::size_t)>& contribute);
 

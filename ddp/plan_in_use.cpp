@@ -7,16 +7,16 @@ namespace lockstep::internal {
 void PlanInUse::derive(MarkCounts marks, bool static_graph, std::uint64_t number) {
   BucketPlan next = without_frozen(layout, frozen);
   auto next_places = places_of(next, frozen.size());
-  auto next_tracker = std::make_unique<ReadyTracker>(next, frozen.size());
-  if (marks == MarkCounts::kept) next_tracker->adopt(*tracker);
+  ReadyTracker next_tracker(next, frozen.size());
+  if (marks == MarkCounts::kept) next_tracker.adopt(tracker);
   hash = hash_of(next);  // From here on nothing fails.
   travels = std::move(next);
   places = std::move(next_places);
-  tracker = std::move(next_tracker);
+  tracker.become(std::move(next_tracker));
   if (marks == MarkCounts::kept) return;
   learning = static_graph;
   learns_in = learning ? number : 0;
-  if (learning) tracker->learn();
+  restart();
 }
 
 void PlanInUse::grow(const BucketPlan& more, std::size_t parameters) {
@@ -26,8 +26,7 @@ void PlanInUse::grow(const BucketPlan& more, std::size_t parameters) {
 
 void PlanInUse::restart() noexcept {
   order.restart();
-  tracker->reset();
-  if (learning) tracker->learn();
+  learning ? tracker.learn() : tracker.reset();
 }
 
 }  // namespace lockstep::internal

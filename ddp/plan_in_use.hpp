@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +26,7 @@ struct PlanInUse {
   std::uint64_t hash = 0;                      // Of `travels`.
   std::vector<bool> frozen;                    // By parameter.
   std::vector<std::vector<PartPlace>> places;  // In `travels`, of each parameter.
-  std::unique_ptr<ReadyTracker> tracker;
+  ReadyTracker tracker;
   ReadyOrder order;             // Observed until the buckets were laid out anew.
   bool learning = false;        // Static graph, until the marks of a step were counted:
   std::uint64_t learns_in = 0;  // that step, the same on all ranks that have data.

@@ -1,11 +1,12 @@
 #include "ddp/ready_tracker.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::internal {
 
 ReadyTracker::ReadyTracker(const BucketPlan& plan, std::size_t parameters)
-    : left_(parameters),
+    : marks_(parameters),
       expected_(parameters),
       buckets_of_(parameters),
       buckets_(plan.buckets.size()),
@@ -30,18 +31,22 @@ void ReadyTracker::count_expected() noexcept {
   }
 }
 
+void ReadyTracker::close() noexcept {
+  for (std::atomic<std::uint32_t>& word : marks_) word.fetch_or(kClosed, std::memory_order_acq_rel);
+}
+
 std::vector<std::size_t> ReadyTracker::unmarked() const {
   std::vector<std::size_t> indices;
-  for (std::size_t i = 0; i < left_.size(); ++i) {
-    if (left_[i].load(std::memory_order_relaxed) > 0) indices.push_back(i);
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    if (left(i) > 0) indices.push_back(i);
   }
   return indices;
 }
 
 bool ReadyTracker::settled() noexcept {
   std::fill(missing_.begin(), missing_.end(), 0u);
-  for (std::size_t i = 0; i < left_.size(); ++i) {
-    if (left_[i].load(std::memory_order_relaxed) <= 0) continue;
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    if (left(i) == 0) continue;
     for (std::uint32_t b = buckets_of_[i].first; b < buckets_of_[i].end; ++b) ++missing_[b];
   }
   return std::equal(missing_.begin(), missing_.end(), buckets_.begin(), [](std::uint32_t n, const Bucket& b) {
@@ -49,21 +54,26 @@ bool ReadyTracker::settled() noexcept {
   });
 }
 
-void ReadyTracker::reset() noexcept {
+void ReadyTracker::open(bool any_number) noexcept {
   for (Bucket& bucket : buckets_) bucket.missing.store(bucket.size, std::memory_order_relaxed);
   // Marks last: who marks early for the next step finds the countdown in place.
-  for (std::size_t i = 0; i < left_.size(); ++i) left_[i].store(expected_[i], std::memory_order_release);
-}
-
-void ReadyTracker::learn() noexcept {
-  for (std::size_t i = 0; i < left_.size(); ++i) {
-    if (expected_[i] > 0) left_[i].store(kAnyNumber, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    const std::uint32_t count = any_number ? kAnyNumber : expected_[i];
+    marks_[i].store(expected_[i] == 0 ? 0 : kExpected | count, std::memory_order_release);
   }
 }
 
+void ReadyTracker::become(ReadyTracker next) noexcept {
+  if (marks_.size() != next.marks_.size()) marks_ = std::move(next.marks_);
+  expected_ = std::move(next.expected_);
+  buckets_of_ = std::move(next.buckets_of_);
+  buckets_ = std::move(next.buckets_);
+  missing_ = std::move(next.missing_);
+}
+
 void ReadyTracker::adopt() noexcept {
-  for (std::size_t i = 0; i < left_.size(); ++i) {
-    if (expected_[i] > 0) expected_[i] = kAnyNumber - left_[i].load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    if (expected_[i] > 0) expected_[i] = kAnyNumber - left(i);
   }
   count_expected();
 }

@@ -36,8 +36,12 @@ void Reducer::State::mark_unused(std::size_t i) {
 /// True when this is the last mark of the parameter that is awaited.
 bool Reducer::State::claim(const char* call, std::size_t i, bool has_gradient) {
   internal::require_own_process(call, owner);
-  if (!step.marked.load(std::memory_order_relaxed)) begin_marks();
-  return internal::count_mark(step, *plan.tracker, call, i, has_gradient, parameters, communicator.rank());
+  if (!step.marked.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(mutex);
+    if (step.closed && !step.shadowing) internal::refuse_late_mark(call, i, parameters, communicator.rank());
+    begin_marks();
+  }
+  return internal::count_mark(step, plan.tracker, call, i, has_gradient, parameters, communicator.rank());
 }
 
 /// The first mark of a step; several threads may think theirs is.
@@ -75,7 +79,7 @@ void Reducer::State::deliver(std::size_t i) try {
   inspect(i);
   for (const PartPlace& place : plan.places[i]) {
     put(place);
-    if (plan.tracker->complete(place.bucket)) start_full_buckets();
+    if (plan.tracker.complete(place.bucket)) start_full_buckets();
   }
 } catch (...) {
   step.cut_short = true;
@@ -92,7 +96,7 @@ void Reducer::State::contribute(std::size_t i) {
 void Reducer::State::bring_unmarked(std::size_t index) {
   if (!options.static_graph) return;
   for (const GradientPart& part : plan.buckets()[index].parts) {
-    if (step.has_gradient[part.parameter] == 0 || plan.tracker->expects(part.parameter)) continue;
+    if (step.has_gradient[part.parameter] == 0 || plan.tracker.expects(part.parameter)) continue;
     if (part.first == 0) inspect(part.parameter);
     put({index, part});
   }
@@ -100,8 +104,8 @@ void Reducer::State::bring_unmarked(std::size_t index) {
 
 void Reducer::State::start_full_buckets() {
   const std::lock_guard lock(mutex);
-  if (!step.marked || starts_in_wait()) return;  // Not marked: by a mark whose step is over.
-  while (started < plan.buckets().size() && plan.tracker->full(started)) start_bucket(started++);
+  if (step.closed || !step.marked || starts_in_wait()) return;  // Not marked: by a mark whose step is over.
+  while (started < plan.buckets().size() && plan.tracker.full(started)) start_bucket(started++);
 }
 
 void Reducer::State::start_all_buckets() {

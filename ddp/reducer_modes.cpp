@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "ddp/bucket_plan.hpp"
+#include "ddp/marks.hpp"
 #include "ddp/open_step.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/telling_peers.hpp"
@@ -15,6 +16,7 @@ bool Reducer::State::begin_step(std::uint64_t samples) {
   require_usable();
   wait_gradients();
   if (!internal::open_step(step, closing, samples, communicator.rank(), options)) return false;
+  if (step.shadowing) internal::end_marks(step, plan, mutex);  // One may be late from the step before.
   if (widening) widening->set_factor(step.factor);
   if (step.shadowing && !checks_first())
     internal::telling_peers(communicator, owner + "::begin_step", [this] { start_all_buckets(); });

@@ -129,7 +129,7 @@ struct Reducer::State {
   std::shared_ptr<internal::WideningHook> widening;  // With half_in_f32, where there are halves.
   std::unique_ptr<internal::BucketCarrier> carrier;  // Its thread ends before anything else does.
 
-  std::mutex mutex;         // Guards `started` while backward runs, and its end.
+  std::mutex mutex;         // Guards `started` while backward runs, and the begin and the end of marks.
   std::size_t started = 0;  // Buckets of this step given to the carrier, in plan order.
   bool has_moved = false;   // The step rebuilt the buckets, of which the caller is to be told.
 

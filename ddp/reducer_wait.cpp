@@ -18,6 +18,7 @@ void Reducer::State::wait() {
   internal::require_own_process("wait", owner);
   if (!step.marked && !step.shadowing) begin_marks();
   clock.wait_entered();
+  internal::end_marks(step, plan, mutex);
   try {
     run_to_end();
   } catch (const NonFiniteGradient&) {  // It names the step by itself.
@@ -105,7 +106,6 @@ void Reducer::State::copy_back(const BucketPlan::Bucket& bucket) {
 }
 
 void Reducer::State::reset_step() {
-  internal::let_marks_end(step, plan);
   const std::lock_guard lock(mutex);  // A mark that has had its effect may still look for full buckets.
   started = 0;
   step.restart(options.average);

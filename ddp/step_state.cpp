@@ -35,7 +35,7 @@ void StepState::forget_gradients() {
 }
 
 void StepState::restart(bool averages) {
-  marked = false;
+  marked = closed = false;
   trouble.clear();
   cut_short = false;
   has_gradient = paused;

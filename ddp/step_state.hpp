@@ -13,8 +13,9 @@ namespace lockstep::internal {
 
 /// What other threads touch during backward is atomic or theirs by parameter.
 struct StepState {
-  std::uint64_t number = 1;
+  std::atomic<std::uint64_t> number{1};
   std::atomic<bool> marked{false};
+  bool closed = false;  // In wait(): no mark counts any more. Under the reducer's mutex.
   TroubleNote trouble;
   std::atomic<bool> cut_short{false};      // A mark had no memory for its effect, which comes no more.
   std::vector<std::uint8_t> has_gradient;  // By parameter: this rank has one. Others count as zero.
@@ -25,7 +26,7 @@ struct StepState {
   bool shadowing = false;            // This rank has no data.
   bool average = true;               // Divide by the world size.
   double factor = 1;                 // Multiplies this rank's gradients before they are summed.
-  int pauses = 0;                    // NoSyncs alive; they may outlive the step.
+  std::atomic<int> pauses{0};        // NoSyncs alive; they may outlive the step.
 
   /// Any thread, and several of one parameter.
   void note_gradient(std::size_t i) { std::atomic_ref(has_gradient[i]).store(1, std::memory_order_relaxed); }
@@ -39,7 +40,7 @@ struct StepState {
   void resize(std::size_t parameters);
   /// The gradients so far count for nothing, or have been sent.
   void forget_gradients();
-  std::string name() const { return "step " + std::to_string(number); }
+  std::string name() const { return "step " + std::to_string(number.load()); }
   /// Before the first mark. Throws Error(invalid_argument) where this step takes none, or none yet.
   void require_marks_allowed(bool weighted) const;
   /// Throws Error(invalid_argument) in the midst of a step, or while NoSyncs live.

@@ -26,6 +26,7 @@ void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
   if (plan.frozen[i]) return;
   if (step.pauses > 0) {
     step.note_paused(i);
+    const std::lock_guard lock(mutex);
     return note_streams(i, other);
   }
   if (!claim("mark_ready", i, true, other)) return;
@@ -53,13 +54,17 @@ void DeviceReducer::State::begin_marks(Stream other) {
 /// True when this is the last mark of the parameter that is awaited.
 bool DeviceReducer::State::claim(const char* call, std::size_t i, bool has_gradient, Stream other) {
   internal::require_own_process(call, kOwner);
-  if (!step.marked.load(std::memory_order_relaxed)) begin_marks(other);
-  note_streams(i, other);
-  return internal::count_mark(step, *plan.tracker, call, i, has_gradient, parameters, communicator.rank());
+  {
+    const std::lock_guard lock(mutex);
+    if (step.closed && !step.shadowing) internal::refuse_late_mark(call, i, parameters, communicator.rank());
+    if (!step.marked) begin_marks(other);
+    note_streams(i, other);
+  }
+  return internal::count_mark(step, plan.tracker, call, i, has_gradient, parameters, communicator.rank());
 }
 
+/// Under the mutex, or when no mark counts any more.
 void DeviceReducer::State::note_stream(std::size_t bucket, Stream other) {
-  const std::lock_guard lock(mutex);
   std::vector<Stream>& seen = streams[bucket];
   if (std::find(seen.begin(), seen.end(), other) == seen.end()) seen.push_back(other);
 }
@@ -70,7 +75,7 @@ void DeviceReducer::State::note_streams(std::size_t i, Stream other) {
 
 void DeviceReducer::State::deliver(std::size_t i) {
   for (const internal::PartPlace& place : plan.places[i]) {
-    if (plan.tracker->complete(place.bucket)) start_full_buckets();
+    if (plan.tracker.complete(place.bucket)) start_full_buckets();
   }
 }
 
@@ -78,9 +83,8 @@ void DeviceReducer::State::deliver(std::size_t i) {
 
 /// Marks go on when this fails: wait() tells of it, as of all that is wrong with a step.
 void DeviceReducer::State::start_full_buckets() {
-  if (starts_in_wait()) return;
   const std::lock_guard lock(mutex);
-  if (!step.marked) return;  // By a mark whose step is over.
+  if (step.closed || !step.marked || starts_in_wait()) return;  // Not marked: by a mark whose step is over.
   try {
     if (!failure) start_buckets(false);
   } catch (...) {
@@ -90,8 +94,8 @@ void DeviceReducer::State::start_full_buckets() {
 
 /// Those that are left are not full: `other` is where their gradients were last used.
 void DeviceReducer::State::start_all_buckets(Stream other) {
-  for (std::size_t b = started; b < plan.buckets().size(); ++b) note_stream(b, other);
   const std::lock_guard lock(mutex);
+  for (std::size_t b = started; b < plan.buckets().size(); ++b) note_stream(b, other);
   if (failure) std::rethrow_exception(failure);
   start_buckets(true);
 }
@@ -100,7 +104,7 @@ void DeviceReducer::State::start_all_buckets(Stream other) {
 void DeviceReducer::State::start_buckets(bool all) {
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
-  while (started < plan.buckets().size() && (all || plan.tracker->full(started))) start_bucket(started++);
+  while (started < plan.buckets().size() && (all || plan.tracker.full(started))) start_bucket(started++);
 }
 
 void DeviceReducer::State::start_bucket(std::size_t index) {
@@ -148,6 +152,7 @@ void DeviceReducer::State::wait(Stream other) {
   if (!step.marked && !step.shadowing) begin_marks(other);
   const DeviceScope scope(backend, communicator.device());
   scope.status().throw_if_error();
+  internal::end_marks(step, plan, mutex);
   try {
     run_to_end(other);
   } catch (const Error& error) {
@@ -245,7 +250,6 @@ void DeviceReducer::State::drop_step(Stream other) {
 }
 
 void DeviceReducer::State::reset_step() {
-  internal::let_marks_end(step, plan);
   const std::lock_guard lock(mutex);  // A mark that has had its effect may still look for full buckets.
   for (std::vector<Stream>& seen : streams) seen.clear();
   started = 0;
@@ -260,6 +264,7 @@ bool DeviceReducer::State::begin_step(std::uint64_t samples, Stream other) {
   step.require_ended("begin_step");
   plan.require_whole();
   if (!internal::open_step(step, closing, samples, communicator.rank(), rules)) return false;
+  if (step.shadowing) internal::end_marks(step, plan, mutex);  // One may be late from the step before.
   if (step.shadowing && !options.check_first) {
     internal::telling_peers(peers, std::string(kOwner) + "::begin_step", [&] { start_all_buckets(other); });
   }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "ddp/reducer_state.hpp"
+#include "tests/ddp/inside.hpp"
 #include "tests/ddp/model.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
@@ -16,14 +16,6 @@ namespace {
 
 using testing::on_ranks;
 using testing::thrown_by;
-
-/// The way to a reducer's inside: an explicit instantiation may name what is private.
-auto& inside(Reducer& reducer);
-template <auto kState>
-struct Inside {
-  friend auto& inside(Reducer& reducer) { return *(reducer.*kState); }
-};
-template struct Inside<&Reducer::state_>;
 
 struct Fate {
   std::optional<std::size_t> failing;  ///< The bucket that await() finds failed.

@@ -1,12 +1,8 @@
-// A million mark_ready calls from eight threads a rank, in random order: none is lost, no bucket either. One
-// that comes too late. And what one costs.
+// A million mark_ready calls from eight threads a rank, in random order: none is lost, no bucket either. And
+// what one costs.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <iostream>
@@ -14,11 +10,9 @@
 #include <random>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/bounds.hpp"
 
@@ -83,85 +77,6 @@ TEST(Marks, AMillionOfThemFromEightThreadsLoseNothing) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(reducer.statistics().step, std::uint64_t{kSteps});
-  });
-}
-
-/// A wait() that leaves marks behind has time to show that.
-constexpr auto kTimeToFail = std::chrono::milliseconds(50);
-
-/// A page of a gradient: whoever reads it stays there until it is opened.
-class ClosedPage {
- public:
-  ClosedPage() {
-    is_read_ = is_open_ = false;
-    struct sigaction action {};
-    action.sa_handler = [](int) {
-      if (page_ == nullptr) ::abort();
-      is_read_ = true;
-      while (!is_open_) std::this_thread::yield();
-      ::mprotect(page_, bytes(), PROT_READ | PROT_WRITE);
-    };
-    ::sigaction(SIGSEGV, &action, &before_);
-    page_ = ::mmap(nullptr, bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  }
-  ~ClosedPage() {
-    ::sigaction(SIGSEGV, &before_, nullptr);
-    ::munmap(std::exchange(page_, nullptr), bytes());
-  }
-  ClosedPage(const ClosedPage&) = delete;
-  ClosedPage& operator=(const ClosedPage&) = delete;
-
-  static std::size_t bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
-  void* data() const { return page_; }
-  void open() { is_open_ = true; }
-  void await_reader() const {
-    while (!is_read_) std::this_thread::yield();
-  }
-
- private:
-  static inline std::atomic<bool> is_read_{false}, is_open_{false};
-  static inline void* page_ = nullptr;
-  struct sigaction before_ {};
-};
-
-/// A thread that marks too late is in the midst of that when wait() has its error. Joined, it leaves nothing
-/// behind that the next step would wait for.
-TEST(Marks, ThatComeWhileTheStepIsJudgedAreOverBeforeTheNext) {
-  testing::on_ranks(1, "auto", [](Communicator& communicator) {
-    ClosedPage page;
-    std::vector<float> values(page.bytes() / sizeof(float)), small(8), gradient(8, 1.0f);
-    const std::vector<Parameter> list{{"early", DataType::f32, {small.size()}, small.data(), gradient.data()},
-                                      {"late", DataType::f32, {values.size()}, values.data(), page.data()}};
-    std::atomic<bool> is_waiting{false};
-    // The bucket of "early" is the second: it starts when wait() has seen which marks there are.
-    const auto hook = make_hook("watching", [&](Communicator&, const GradientBucket& bucket) {
-      if (bucket.index == 1 && !is_waiting.exchange(true)) page.await_reader();
-      return HookResult{};
-    });
-    Reducer reducer(communicator, list,
-                    {.bucket_bytes = page.bytes(),
-                     .first_bucket_bytes = page.bytes(),
-                     .gradients_as_views = false,
-                     .check_first = false,
-                     .hook = hook});
-    std::thread late([&] {
-      while (!is_waiting) std::this_thread::yield();
-      reducer.mark_ready(1);
-    });
-    std::thread opens([&] {
-      page.await_reader();
-      std::this_thread::sleep_for(kTimeToFail);
-      page.open();
-    });
-    reducer.mark_ready(0);
-    EXPECT_NE(std::string(testing::thrown_by([&] { reducer.wait(); }).what()).find("did not mark"),
-              std::string::npos);
-    late.join();
-    opens.join();
-    reducer.mark_ready(0);
-    reducer.mark_ready(1);
-    reducer.wait();
-    EXPECT_EQ(reducer.steps(), 1u);
   });
 }
 

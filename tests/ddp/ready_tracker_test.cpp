@@ -25,14 +25,14 @@ using Mark = ReadyTracker::Mark;
 
 TEST(ReadyTracker, CountsABucketDown) {
   ReadyTracker tracker(plan_of({{2, 0}, {1}}), 3);
-  EXPECT_EQ(tracker.mark(0), Mark::last);
-  EXPECT_EQ(tracker.mark(0), Mark::surplus);
+  EXPECT_EQ(tracker.mark(0, true), Mark::last);
+  EXPECT_EQ(tracker.mark(0, true), Mark::surplus);
   EXPECT_FALSE(tracker.settled());
   EXPECT_FALSE(tracker.complete(0));
   EXPECT_TRUE(tracker.settled());
   EXPECT_FALSE(tracker.full(0));
   EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{1, 2}));
-  EXPECT_EQ(tracker.mark(2), Mark::last);
+  EXPECT_EQ(tracker.mark(2, true), Mark::last);
   EXPECT_TRUE(tracker.complete(0));
   EXPECT_TRUE(tracker.full(0));
   EXPECT_FALSE(tracker.full(1));
@@ -43,7 +43,7 @@ TEST(ReadyTracker, CountsABucketDown) {
 
 TEST(ReadyTracker, CountsASplitParameterInAllItsBuckets) {
   ReadyTracker tracker(plan_of({{0}, {0}, {0, 1}}), 2);
-  EXPECT_EQ(tracker.mark(0), Mark::last);
+  EXPECT_EQ(tracker.mark(0, true), Mark::last);
   EXPECT_TRUE(tracker.complete(0));
   EXPECT_TRUE(tracker.full(0));
   EXPECT_FALSE(tracker.full(1));
@@ -56,22 +56,47 @@ TEST(ReadyTracker, CountsASplitParameterInAllItsBuckets) {
 TEST(ReadyTracker, ExpectsNothingOfParametersOutsideThePlan) {
   ReadyTracker tracker(plan_of({{1}}), 3);
   EXPECT_FALSE(tracker.expects(0));
-  EXPECT_EQ(tracker.mark(2), Mark::surplus);
+  EXPECT_EQ(tracker.mark(2, true), Mark::unexpected);
   EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{1}));
 }
 
 TEST(ReadyTracker, LearnsHowOftenParametersAreMarked) {
   ReadyTracker tracker(plan_of({{0, 1}, {2}}), 3);
   tracker.learn();
-  for (const std::size_t i : {0u, 2u, 0u}) EXPECT_EQ(tracker.mark(i), Mark::awaited);
+  for (const std::size_t i : {0u, 2u, 0u}) EXPECT_EQ(tracker.mark(i, true), Mark::awaited);
   tracker.adopt();
   tracker.reset();
   EXPECT_FALSE(tracker.expects(1));
-  EXPECT_EQ(tracker.mark(0), Mark::awaited);
-  EXPECT_EQ(tracker.mark(1), Mark::surplus);
-  EXPECT_EQ(tracker.mark(0), Mark::last);
+  EXPECT_EQ(tracker.mark(0, true), Mark::awaited);
+  EXPECT_EQ(tracker.mark(1, true), Mark::unexpected);
+  EXPECT_EQ(tracker.mark(0, true), Mark::last);
   EXPECT_TRUE(tracker.complete(0)) << "parameter 1 is not expected";
   EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{2}));
+}
+
+TEST(ReadyTracker, TakesNoMarksOnceItIsClosed) {
+  ReadyTracker tracker(plan_of({{0, 1}}), 2);
+  EXPECT_EQ(tracker.mark(0, false), Mark::last);
+  EXPECT_FALSE(tracker.complete(0));
+  tracker.close();
+  for (const std::size_t i : {0u, 1u}) EXPECT_EQ(tracker.mark(i, true), Mark::late);
+  EXPECT_FALSE(tracker.has_gradient(0));
+  EXPECT_FALSE(tracker.has_gradient(1));
+  EXPECT_EQ(tracker.unmarked(), (std::vector<std::size_t>{1}));
+  EXPECT_TRUE(tracker.settled());
+  tracker.reset();
+  EXPECT_EQ(tracker.mark(0, true), Mark::last);
+  EXPECT_TRUE(tracker.has_gradient(0));
+}
+
+TEST(ReadyTracker, IsClosedUntilItIsResetThoughItBecomesAnother) {
+  ReadyTracker tracker(plan_of({{0, 1}}), 2);
+  tracker.close();
+  tracker.become(ReadyTracker(plan_of({{1}, {0}}), 2));
+  EXPECT_EQ(tracker.mark(0, true), Mark::late);
+  tracker.reset();
+  EXPECT_EQ(tracker.mark(0, true), Mark::last);
+  EXPECT_TRUE(tracker.complete(1));
 }
 
 TEST(ReadyTracker, ReportsEachBucketOnceUnderThreads) {
@@ -95,7 +120,7 @@ TEST(ReadyTracker, ReportsEachBucketOnceUnderThreads) {
         // Each parameter is tried by two threads; one of them gets it.
         for (std::size_t k = 0; k < 2 * kParameters / kThreads; ++k) {
           const std::size_t i = order[(t * kParameters / kThreads + k) % kParameters];
-          if (tracker.mark(i) != Mark::last) continue;
+          if (tracker.mark(i, true) != Mark::last) continue;
           ++lasts;
           written[i] = 1;
           if (!tracker.complete(i % kBuckets)) continue;

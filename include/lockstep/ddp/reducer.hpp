@@ -70,8 +70,9 @@ class LOCKSTEP_API Reducer {
   /// Gradient i is complete; it must not be touched until wait() returned. Callable from any thread, once per
   /// parameter and step (see ReducerOptions::static_graph). The last gradient of a bucket starts its
   /// all_reduce, which then progresses on the library's thread. Buckets start in plan order on all ranks
-  /// whatever the order of calls. Throws on a bad index, and on a surplus call in one step, which fails the
-  /// step. Marks of frozen parameters are ignored. A collective that fails here is reported by wait().
+  /// whatever the order of calls. Throws on a bad index, on a surplus call in one step, which fails the
+  /// step, and when wait() has been called and not returned: then the call counts for nothing. Marks of
+  /// frozen parameters are ignored. A collective that fails here is reported by wait().
   void mark_ready(std::size_t parameter);
 
   /// Gradient i will not be computed in this step: it counts as zero on this rank, as find_unused would find
