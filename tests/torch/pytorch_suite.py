@@ -51,6 +51,8 @@ from torch.testing._internal.distributed import distributed_test  # noqa: E402
 
 # What no backend but Gloo can pass, or none at all.
 SKIPPED = {"test_ddp_logging_data_cpu": "torch calls the backends of others \"custom\""}
+if int(os.environ["WORLD_SIZE"]) > 2:
+    SKIPPED["test_monitored_barrier_gloo"] = "expects that rank 0 alone learns who is missing"
 if "only implemented for GLOO" in inspect.getsource(dist.monitored_barrier):
     SKIPPED |= dict.fromkeys(("test_monitored_barrier_gloo", "test_monitored_barrier_gloo_subgroup",
                               "test_monitored_barrier_failure_order", "test_monitored_barrier_wait_all_ranks"),

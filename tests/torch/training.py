@@ -113,6 +113,12 @@ class Ddp(Case):
                 self.train(model, lambda model, batch: model(self.mine(batch), True).square().mean())
                 self.expect(model, self.alone(rarely=True), tolerance=0.1)
 
+    def test_the_hook_in_cxx(self):
+        model = DistributedDataParallel(self.model)
+        model._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+        self.train(model, lambda model, batch: model(self.mine(batch), True).square().mean())
+        self.expect(model, self.alone(rarely=True))
+
     def test_unequal_numbers_of_batches(self):
         model = DistributedDataParallel(self.model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 import unittest
+import unittest.mock
 from datetime import timedelta
 
 import torch
@@ -219,6 +220,15 @@ class Groups(Ours):
             group = dist.new_group(backend="lockstep")
             dist.barrier(group)
             dist.destroy_process_group(group)
+
+    @unittest.mock.patch.dict("os.environ", TORCH_FR_BUFFER_SIZE="0")  # torch 2.15 would put a recorder on it, and fails at that
+    def test_beside_nccl(self):
+        """As programs write it that run with GPUs and without."""
+        group = dist.new_group(backend="cpu:lockstep,cuda:nccl")
+        x = torch.ones(3)
+        dist.all_reduce(x, group=group)
+        self.assertTrue((x == self.size).all())
+        dist.destroy_process_group(group)
 
     @unittest.skipUnless(ProcessGroupLockstep.supports_splitting, "this torch splits no groups on CPUs")
     def test_split(self):
