@@ -82,6 +82,9 @@ class Reductions(Ours):
         self.same(lambda group, *list_: dist.all_reduce_coalesced(list(list_), group=group),
                   *(self.numbers(shape, torch.float32) for shape in SHAPES))
 
+    def test_a_tensor_twice(self):
+        self.same(lambda group, x: dist.all_reduce_coalesced([x, x], group=group), self.numbers((7,), torch.float32))
+
     def test_sparse(self):
         indices = torch.tensor([[self.rank, 3, 3]])
         x = torch.sparse_coo_tensor(indices, torch.ones(3, 4), (8, 4))

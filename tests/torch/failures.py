@@ -221,12 +221,12 @@ def early(rank):
 class Failures(unittest.TestCase):
     LIMIT = 60  # seconds; the deadline of a call is half an hour
 
-    def job(self, function, ranks=3):
+    def job(self, function, ranks=3, **environment):
         """The exit codes and outputs of the ranks. None of them is left."""
         with tempfile.TemporaryDirectory() as folder:
             processes = [subprocess.Popen([sys.executable, "-Wignore", __file__, function if isinstance(function, str) else function.__name__,
                                            folder, str(rank), str(ranks)],
-                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | environment)
                          for rank in range(ranks)]
             try:
                 outputs = [process.communicate(timeout=self.LIMIT)[0] if self.ends(function, rank) else ""
@@ -259,10 +259,11 @@ class Failures(unittest.TestCase):
                 self.assertRegex(output, "cause : rank 1 .* is gone")
 
     def test_a_rank_that_does_not_come_is_named(self):
-        _, outputs = self.job(asleep)
-        for output in outputs[0], outputs[2]:
-            self.assertIn("Rank 1 failed to pass monitoredBarrier in 1000 ms", output)
-            self.assertIn("rank 1", output.split("\n", 1)[1])
+        for transports in "auto", "tcp":  # over TCP rank 0 waits for rank 2, which waits for rank 1
+            _, outputs = self.job(asleep, 4, LOCKSTEP_TRANSPORTS=transports)
+            for output in outputs[:1] + outputs[2:]:
+                self.assertIn("Rank 1 failed to pass monitoredBarrier in 1000 ms", output)
+                self.assertIn("rank 1", output.split("\n", 1)[1])
 
     def test_a_rank_0_that_does_not_come_is_named(self):
         codes, outputs = self.job(absent)

@@ -19,7 +19,7 @@ from .leaving import Leaving
 from .operators import operator_of
 from .recorded import recorded
 from .rendezvous import join
-from .tensors import Flat
+from .tensors import Flat, in_places
 from .untraced import untraced
 from .work import LockstepWork
 
@@ -32,6 +32,13 @@ def create(options, _backend_options):
 
 
 @untraced
+def _awaited(text):
+    """The ranks for whom a call waited by its error, but those that, as that says, only wait for another."""
+    waits = re.search("it waits for (.*)", text)
+    one = r"rank \d+ \([^)]*\)"
+    return re.findall(r"rank (\d+)", re.sub(f"{one}(, {one})*, which waits? for ", "", waits[1])) if waits else []
+
+
 class ProcessGroupLockstep(dist.ProcessGroup):
     """A group of ranks whose tensors are in host memory."""
 
@@ -65,7 +72,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     @recorded("all_reduce")
     def allreduce_coalesced(self, tensors, opts=None):
         with self._refusing("all_reduce"):
-            flats = [Flat([tensor], reduces=True) for tensor in tensors]
+            flats = in_places(tensors)
             choices = self._reduction(opts)
         parts = [self._communicator.all_reduce(flat, **choices) for flat in flats]
         return self._started(parts, tensors, flats)
@@ -216,8 +223,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         try:
             self._communicator.barrier(timeout=limit)
         except lockstep.Error as error:
-            waits = re.search("it waits for (.*)", str(error))
-            missing = re.findall(r"rank (\d+)", waits[1]) if waits else [str(error.culprit)] if error.culprit >= 0 else []
+            missing = _awaited(str(error)) or ([str(error.culprit)] if error.culprit >= 0 else [])
             if not wait_all_ranks:
                 missing = missing[:1]
             who = f"Rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}" if missing else "A rank"

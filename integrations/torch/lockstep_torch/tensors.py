@@ -17,9 +17,9 @@ class Flat(Buffer):
     """Elements of one type, one after the other: where the tensors are if they lie so, else in a copy."""
     __slots__ = ("_tensors", "_scale", "_copy")
 
-    def __init__(self, tensors, reads=True, reduces=False):  # pylint: disable=super-init-not-called  # which checks what others say
+    def __init__(self, tensors, reads=True, reduces=False, copies=False):  # pylint: disable=super-init-not-called  # which checks
         """reads: the call needs the values. reduces: it calculates with them; else elements are bytes where lockstep has no type
-        for them."""
+        for them. copies: even where the tensors lie in one piece."""
         self._tensors = tensors
         first = tensors[0]
         for tensor in tensors:
@@ -31,7 +31,7 @@ class Flat(Buffer):
                 raise TypeError(f"lockstep cannot reduce {first.dtype}: convert the tensor to one of "
                                 f"{', '.join(str(t).removeprefix('torch.') for t in TYPES)}")
             self.type, self._scale = DataType.U8, first.element_size()
-        self._copy = None if _in_one_piece(tensors) else _copy(tensors, reads)
+        self._copy = None if not copies and _in_one_piece(tensors) else _copy(tensors, reads)
         self.owner = [self._copy] if self._copy is not None else tensors
         self.count = self.elements(sum(tensor.numel() for tensor in tensors))
         self.address = next((tensor.data_ptr() for tensor in self.owner if tensor.numel() > 0), None)
@@ -55,6 +55,16 @@ class Flat(Buffer):
             sizes = [tensor.numel() for tensor in self._tensors]
             for tensor, part in zip(self._tensors, self._copy.split(sizes)):
                 tensor.detach().copy_(part.view(tensor.shape))
+
+
+def in_places(tensors):
+    """Each by itself, for a call that works in place. A tensor that comes again is worked on from what it has now, as over Gloo."""
+    flats, seen = [], set()
+    for tensor in tensors:
+        flat = Flat([tensor], reduces=True)
+        flats.append(Flat([tensor], reduces=True, copies=True) if flat.address in seen else flat)
+        seen.add(flat.address)
+    return flats
 
 
 def _check(tensor, dtype):
