@@ -385,6 +385,10 @@ Result<std::unique_ptr<Store>> open_file_store(const std::string& path, std::chr
     if (!joined.ok()) return joined.status();
     if (*joined)
       return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(*file), path, env, while_waiting));
+    if (deadline.passed())
+      return Status(ErrorCode::timeout, "the rendezvous file " + path +
+                                            " was removed whenever this rank had opened it: let nobody else "
+                                            "remove it, and give each job a file of its own");
   }
 }
 
