@@ -167,7 +167,7 @@ TEST_P(Resources, MemoryIsBoundedAndDoesNotGrow) {
     for (std::uint64_t done = 0; done < testing::count_option(1'000); done += kOfARound) round();
     const std::size_t after = private_bytes() + shared_bytes();
     // A sanitizer keeps what was freed for a while.
-    EXPECT_LE(after, warm + ((testing::kSanitized ? 2048 : 256) << 10)) << "rank " << rank;
+    EXPECT_LE(after, warm + ((testing::kSanitized ? 512 : 256) << 10)) << "rank " << rank;
     if (rank == 0) {
       std::printf("%s: %zu KiB after the first operations, %zd KiB more after the last\n", GetParam(),
                   used >> 10,
