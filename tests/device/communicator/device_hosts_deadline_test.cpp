@@ -25,14 +25,14 @@ using testing::wait_for_failure;
 
 const char* const kMode = testing::test_run("host_sync");
 
-/// Rank 2 is beside rank 3, though where all compare their calls it waits for another, that waits itself.
-TEST(DeviceHostsDeadline, NamesWhoHasNotMadeTheCall) {
+/// Rank 3 of four makes no call, and rank 2 has the deadline. All say `words`.
+void expect_rank_3_is_named(int hosts, std::chrono::milliseconds timeout, const char* words) {
   Shared<std::atomic<int>> called;
-  run_on_hosts(4, kMode, [&](DeviceRank& self) {
+  const auto body = [&](DeviceRank& self) {
     DeviceArena arena(4096, self.device());
     DeviceCallOptions options;
     if (self.rank() == 2) {
-      options.timeout = std::chrono::milliseconds(300);
+      options.timeout = timeout;
       wait_until([&] { return called->load() == 2; });
     }
     if (self.rank() != 3) self.all_reduce(arena, 100, options);
@@ -41,27 +41,19 @@ TEST(DeviceHostsDeadline, NamesWhoHasNotMadeTheCall) {
     self.stream.synchronize();
     const std::string text = self.communicator.error_text();
     EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
-    EXPECT_NE(text.find("rank 3 ("), std::string::npos) << text;
-  });
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  run_on_hosts(4, kMode, body, "auto", hosts);
+}
+
+/// Rank 2 is beside rank 3, though where all compare their calls it waits for another, that waits itself.
+TEST(DeviceHostsDeadline, NamesWhoHasNotMadeTheCall) {
+  expect_rank_3_is_named(2, std::chrono::milliseconds(300), "rank 3 (");
 }
 
 /// Alone on its host rank 2 is kept by rank 0, which says when it is asked that it waits for rank 3 itself.
 TEST(DeviceHostsDeadline, AloneOnItsHostNamesWhoHasNotMadeTheCall) {
-  Shared<std::atomic<int>> called;
-  const auto body = [&](DeviceRank& self) {
-    DeviceArena arena(4096, self.device());
-    DeviceCallOptions options;
-    if (self.rank() == 2) options.timeout = std::chrono::seconds(3);
-    if (self.rank() == 2) wait_until([&] { return called->load() == 2; });
-    if (self.rank() != 3) self.all_reduce(arena, 100, options);
-    if (self.rank() < 2) called->fetch_add(1);
-    wait_for_failure(self);
-    self.stream.synchronize();
-    const std::string text = self.communicator.error_text();
-    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
-    EXPECT_NE(text.find("it waits for rank 3 ("), std::string::npos) << text;
-  };
-  run_on_hosts(4, kMode, body, "auto", 4);
+  expect_rank_3_is_named(4, std::chrono::seconds(3), "it waits for rank 3 (");
 }
 
 /// Rank 0 waits on its host, for one that waits for the other host, where rank 3 goes no further than to its
