@@ -4,10 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -19,11 +16,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "tests/bootstrap/store_fixtures.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/refused_call.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep::internal {
@@ -41,17 +38,7 @@ std::unique_ptr<Store> open_or_die(const std::string& path) {
 
 /// From now on this process sees every file as on a file system without locks.
 bool refuse_locks(unsigned error) {
-  sock_filter steps[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_OFD_SETLK, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{std::size(steps), steps};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  return lockstep::testing::refuse_call(SYS_fcntl, error, {{1, F_OFD_SETLK}});
 }
 
 // Lustre is often mounted without them, and NFS can be.

@@ -1,7 +1,4 @@
 // What only real processes show: a rank that is killed, forked children, the time to the first result.
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -16,6 +13,7 @@
 #include "tests/engine/counted_allocations.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/bounds.hpp"
+#include "tests/support/refused_call.hpp"
 #include "tests/support/transports.hpp"
 
 namespace lockstep {
@@ -207,13 +205,7 @@ TEST(LocalGroup, TakesTheTransportsOfTheEnvironmentWhereNoneAreNamed) {
 
 /// From now on the kernel refuses this process pidfd_open, as old containers do.
 void forbid_pidfds() {
-  constexpr auto kNumber = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
-  sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog program{std::size(rules), rules};
-  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+  ASSERT_TRUE(testing::refuse_call(SYS_pidfd_open, EPERM));
   ASSERT_LT(syscall(SYS_pidfd_open, getpid(), 0), 0);
 }
 

@@ -1,9 +1,6 @@
 // Calls on private buffers that read members' memory through the kernel, and what becomes of them where one
 // rank may not.
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <array>
@@ -18,6 +15,7 @@
 #include "tests/engine/can_pull.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/engine/public_call.hpp"
+#include "tests/support/refused_call.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
@@ -36,17 +34,7 @@ constexpr std::array kPulled{Collective::broadcast,  Collective::scatter,      C
 
 /// From now on reading another process's memory fails here, as in a container without that system call. False
 /// where system calls cannot be forbidden.
-bool forbid_reading() {
-  std::array<sock_filter, 4> rules{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog program{static_cast<unsigned short>(rules.size()), rules.data()};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
+bool forbid_reading() { return testing::refuse_call(SYS_process_vm_readv, EPERM); }
 
 bool can_forbid() {
   return wait_for(start_forked(1, [](int) { _exit(forbid_reading() ? 0 : 1); }).front()) == 0;

@@ -1,11 +1,8 @@
 // Registered memory when the system refuses: no room for a mapping, no descriptor left.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +28,7 @@
 #include "tests/support/forked.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/no_room.hpp"
+#include "tests/support/refused_call.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -150,27 +147,10 @@ TEST(MemoryBeyondTheLimitOnFiles, IsRefused) {
   setrlimit(RLIMIT_FSIZE, &before);
 }
 
-/// From now on this process gets `error` for the system call, where its third argument is `argument` or that
-/// is kAny; as under a container's seccomp profile.
-constexpr std::uint32_t kAny = ~0u;
-void refuse(long call, std::uint32_t argument, unsigned error) {
-  sock_filter steps[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, argument, 0, static_cast<std::uint8_t>(argument == kAny ? 0 : 1)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{std::size(steps), steps};
-  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
-}
-
 TEST(MemoryUnderASeccompProfile, SharedMemoryThatIsForbiddenIsNamedWithTheWayOut) {
   for (const int error : {EPERM, EACCES, ENOSYS}) {
     testing::run_forked(1, [&](int) {
-      refuse(SYS_memfd_create, kAny, static_cast<unsigned>(error));
+      ASSERT_TRUE(lockstep::testing::refuse_call(SYS_memfd_create, static_cast<unsigned>(error)));
       EXPECT_EQ(make_memory_fd("test", page_size()).status().message(),
                 std::string("this process may make no shared memory (memfd_create: ") + std::strerror(error) +
                     "): let the container's seccomp profile allow memfd_create");
@@ -183,7 +163,8 @@ TEST(MemoryUnderASeccompProfile, IsPopulatedWithoutTheAdvice) {
   constexpr std::uint32_t kPopulateWrite = 23;
   for (const int error : {EPERM, EACCES, ENOSYS}) {
     testing::run_forked(1, [&](int) {
-      refuse(SYS_madvise, kPopulateWrite, static_cast<unsigned>(error));
+      ASSERT_TRUE(
+          lockstep::testing::refuse_call(SYS_madvise, static_cast<unsigned>(error), {{2, kPopulateWrite}}));
       auto memory = Mapping::map_private(4 * page_size());
       ASSERT_TRUE(memory.ok()) << memory.status().message();
       unsigned char present[4] = {};

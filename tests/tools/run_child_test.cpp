@@ -1,9 +1,6 @@
 // How the program of a rank is found and started, as execvp(3) does it.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,9 +9,9 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <iterator>
 
 #include "tests/support/forked.hpp"
+#include "tests/support/refused_call.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/tools/run_program.hpp"
 #include "tools/run/child.hpp"
@@ -67,15 +64,7 @@ TEST(RunChild, AProgramBehindAClosedFolderIsNamed) {
 }
 
 /// From now on this process cannot look at others by descriptor, as in containers of before 2019.
-bool refuse_pidfds() {
-  constexpr unsigned kNumber = offsetof(seccomp_data, nr);
-  sock_filter steps[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog filter{std::size(steps), steps};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
+bool refuse_pidfds() { return lockstep::testing::refuse_call(SYS_pidfd_open, ENOSYS); }
 
 TEST(RunChild, WhatCannotBeWatchedIsNotLeftRunning) {
   run_forked(1, [](int) {
