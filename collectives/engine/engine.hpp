@@ -92,7 +92,7 @@ class Engine final : public Progressor,
   ErrorCode state() const { return static_cast<ErrorCode>(state_.load(std::memory_order_acquire)); }
   /// As state(), after a look at what peers have told meanwhile.
   ErrorCode poll_state();
-  /// Why it is not usable any more; ok while it is.
+  /// Why it is not usable any more, also where that was asked for a moment ago; ok while it is.
   Status reason();
 
   /// One pass without waiting. True when something moved.

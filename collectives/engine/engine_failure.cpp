@@ -114,6 +114,7 @@ ErrorCode Engine::poll_state() {
 
 Status Engine::reason() {
   Contender lock(*this);
+  apply_requests();
   return reason_;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -63,6 +64,16 @@ TEST_F(FailingEngine, GoesOnTellingForAWhileAndNotForEver) {
   EXPECT_FALSE(engine_->left_untold()) << "it may still be told";
   pass(1);
   EXPECT_TRUE(engine_->left_untold());
+}
+
+// Who asks cannot carry it out itself while another thread makes progress.
+TEST_F(FailingEngine, KnowsTheReasonOnceSomebodyHasAskedForItsEnd) {
+  make(2);
+  link(1).in_next_peek = [&] {
+    std::thread([&] { engine_->request_revoke(Status(ErrorCode::aborted, "enough")); }).join();
+  };
+  EXPECT_EQ(engine_->poll_state(), ErrorCode::ok) << "it was asked behind its look at that";
+  expect_enough(engine_->reason());
 }
 
 // Peers read no word in the midst of a message.
