@@ -1,5 +1,8 @@
 """For gpu_check_test.sh: tests run side by side, a measurement alone. Argument: a folder, which is empty."""
+import contextlib
+import io
 import os
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,3 +49,20 @@ assert results(1, *alone) == (["passed"] * 3, ["p", "q", "r"])
 hanging = [step(name, "exec sleep 60", mode="host_sync", seconds=0.5) for name in "xyz"]
 assert results(1, *hanging)[0] == ["failed", "failed", "unmeasured"]
 assert results(2, Step("dies", lambda _: os._exit(1), beside=True), alone[0])[0] == ["failed", "passed"]
+
+# Asked to end in the moment in which a step has: its line is printed, and it counts.
+signal.signal(signal.SIGTERM, schedule.interrupt)
+told, counted = io.StringIO(), []
+
+
+def asked_to_end(_number, result):
+    os.kill(os.getpid(), signal.SIGTERM)
+    counted.append(result.status)
+
+
+try:
+    with contextlib.redirect_stdout(told):
+        schedule.run([(0, step("one", "true")), (1, step("next", "true"))], runner.Runner(Kit(FOLDER, [], ""), SimpleNamespace(device="host", limit=60)), 1, asked_to_end)
+    raise AssertionError("it was not interrupted")
+except schedule.Interrupted:
+    assert counted == ["passed"] and "passed  one" in told.getvalue() and "next" not in told.getvalue(), (counted, told.getvalue())

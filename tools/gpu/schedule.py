@@ -64,13 +64,15 @@ class Child(FORK.Process):
 
 
 def collect(running, runner, ended):
-    """What has ended; waits until something has."""
+    """What has ended; waits until something has. Prints a line for each: what is told as measured is in the report."""
     ready = multiprocessing.connection.wait([child.mine for child in running])
     for child in [child for child in running if child.mine in ready]:
-        result, hangs = child.outcome()
-        running.remove(child)
-        runner.hangs.update(hangs)
-        ended(child.number, result)
+        with held_back():
+            result, hangs = child.outcome()
+            running.remove(child)
+            runner.hangs.update(hangs)
+            ended(child.number, result)
+            print(result.line(), flush=True)
 
 
 def run(numbered, runner, jobs, ended):

@@ -12,6 +12,9 @@ class Result:
     def __init__(self, name, status, why="", data=None, seconds=0.0):
         self.name, self.status, self.why, self.data, self.seconds = name, status, why, data, seconds
 
+    def line(self):
+        return f"{self.status:>10}  {self.name}  ({self.seconds:.1f} s)" + (f": {self.why.splitlines()[-1]}" if self.why else "")
+
     def as_json(self):
         return {"name": self.name, "status": self.status, "seconds": round(self.seconds, 2), "why": self.why, "data": self.data}
 
@@ -24,7 +27,7 @@ class Result:
 
 
 class Step:
-    """`body(runner)` gives a Result. A line is printed for each. `mode`: in which its ranks wait for one another, where it is said.
+    """`body(runner)` gives a Result. `mode`: in which its ranks wait for one another, where it is said.
     `beside`: it measures nothing that others which run meanwhile could disturb."""
 
     def __init__(self, name, body, mode=None, beside=False):
@@ -35,7 +38,6 @@ class Step:
         result = self.outcome(runner)
         result.why = "\n".join(filter(None, [runner.where_it_hung, result.why]))
         result.name, result.seconds = self.name, runner.elapsed() - began
-        print(f"{result.status:>10}  {self.name}  ({result.seconds:.1f} s)" + (f": {result.why.splitlines()[-1]}" if result.why else ""), flush=True)
         return result
 
     def outcome(self, runner):
