@@ -245,7 +245,7 @@ class CTraining {
     }
     if (failure == Failure::none || wrong == kMost) return false;
     const bool mine = rank_ == 0;
-    const float right = gradient(wrong)[0];
+    const float right = mine ? gradient(wrong)[0] : 0;
     if (mine && failure == Failure::not_finite) gradient(wrong)[0] = std::numeric_limits<float>::quiet_NaN();
     if (has_data(n)) keep();
     if (has_data(n)) mark(n, script_.batches(n) - 1, mine && failure == Failure::not_marked ? wrong : kMost);

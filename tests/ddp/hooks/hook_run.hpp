@@ -309,7 +309,7 @@ class HookRun {
     }
     if (!wrong) return false;
     const bool mine = rank_ == kClumsy;
-    const float right = gradient(*wrong)[0];
+    const float right = mine ? gradient(*wrong)[0] : 0;
     if (mine && failure == Failure::not_finite) gradient(*wrong)[0] = std::numeric_limits<float>::infinity();
     keep_computed(n);
     mark_last(n, mine && failure == Failure::not_marked ? wrong : std::nullopt);

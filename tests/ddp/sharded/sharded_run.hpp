@@ -229,7 +229,7 @@ class ShardedRun {
     }
     const bool mine = rank_ == kClumsy;
     void* const gradient = trainer_->gradient(*wrong);
-    const double right = load(type(*wrong), gradient, 0);
+    const double right = mine ? load(type(*wrong), gradient, 0) : 0;
     if (mine && failure == Failure::not_finite)
       store(type(*wrong), gradient, 0, std::numeric_limits<float>::infinity());
     if (script_.samples(rank_, n) > 0) keep();
