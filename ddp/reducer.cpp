@@ -132,6 +132,6 @@ Reducer::NoSync::NoSync(Reducer& reducer) : state_(*reducer.state_) {
   ++state_.step.pauses;
 }
 
-Reducer::NoSync::~NoSync() { --state_.step.pauses; }
+Reducer::NoSync::~NoSync() { state_.step.end_pause(); }
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ void Reducer::State::check_index(const char* call, std::size_t parameter) const 
 void Reducer::State::mark_ready(std::size_t i) {
   check_index("mark_ready", i);
   if (plan.frozen[i]) return;
-  if (step.pauses > 0) return step.note_paused(i);
+  if (step.note_if_paused(i, [] {})) return;
   if (!claim("mark_ready", i, true)) return;
   plan.order.note(i);
   deliver(i);

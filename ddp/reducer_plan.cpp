@@ -37,13 +37,16 @@ void Reducer::State::broadcast_values(const BucketPlan& of, std::size_t first) {
 
 /// The layout, what is frozen, or `parameters` changed.
 void Reducer::State::use_plan(MarkCounts marks) {
-  if (attached) hook_state.take();  // The hook still looks at the plan before.
+  const std::string where = owner + "'s new buckets";
+  if (attached) ask_hook(where, [this] { hook_state.take(); });  // It still looks at the plan before.
   plan.derive(marks, options.static_graph, step.number);
   if (undo) undo->attach(plan.travels);
   clock.set_buckets(plan.buckets().size());
   carrier->attach(plan.travels, parameters);
-  hook_state.require_own_names(parameters, kept);
-  if (attached) hook_state.put();
+  ask_hook(where, [this] {
+    hook_state.require_own_names(parameters, kept);
+    if (attached) hook_state.put();
+  });
   attached = true;
 }
 
@@ -56,17 +59,16 @@ void Reducer::State::require_usable() {
 }
 
 /// For what it keeps: a hook may fail at it on this rank alone, while the peers go on.
-void Reducer::State::ask_hook(const char* call, const std::function<void()>& ask) {
+void Reducer::State::ask_hook(const std::string& where, const std::function<void()>& ask) {
   if (!options.hook) return ask();
-  const std::string where = owner + "::" + call + ", hook \"" + options.hook->name() + "\"";
-  internal::telling_peers(communicator, where, ask);
+  internal::telling_peers(communicator, where + ", hook \"" + options.hook->name() + "\"", ask);
 }
 
 std::vector<TensorSlice> Reducer::State::slices(const std::function<std::vector<TensorSlice>()>& of_hook) {
   require_between_steps("slices");
   require_usable();
   std::vector<TensorSlice> list;
-  ask_hook("slices", [&] {
+  ask_hook(owner + "::slices", [&] {
     hook_state.require_own_names(parameters, kept);  // It may have begun to keep it.
     list = of_hook();
   });
@@ -78,7 +80,7 @@ void Reducer::State::restored(std::uint64_t steps) {
   require_usable();
   wait_gradients();
   // Weights make a sum an average.
-  ask_hook("restored", [this] { hook_state.restored(options.average && !options.weighted); });
+  ask_hook(owner + "::restored", [this] { hook_state.restored(options.average && !options.weighted); });
   // By what all ranks know: one that had no data when the others learned may be learning still.
   if (plan.learns_in == step.number) plan.learns_in = steps + 1;
   step.number = steps + 1;

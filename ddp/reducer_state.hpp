@@ -92,7 +92,7 @@ struct Reducer::State {
   void restored(std::uint64_t steps);
 
   void require_usable();
-  void ask_hook(const char* call, const std::function<void()>& ask);
+  void ask_hook(const std::string& where, const std::function<void()>& ask);
 
   // reducer_modes.cpp
   void require_between_steps(const char* call) const { step.require_ended(call); }

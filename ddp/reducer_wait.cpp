@@ -83,7 +83,7 @@ void Reducer::State::end_step(const std::optional<Error>& failed) {
   } else {
     for (const BucketPlan::Bucket& bucket : plan.buckets()) copy_back(bucket);
     note_statistics(step.number);
-    if (!failed && plan.rebuilds_after(step.number)) rebuild();
+    if (plan.rebuilds_after(step.number)) rebuild();  // With the others, though this rank cannot go on.
   }
   ++step.number;
   step.forget_gradients();

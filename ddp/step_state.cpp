@@ -1,7 +1,9 @@
 #include "ddp/step_state.hpp"
 
 #include <algorithm>
+#include <thread>
 
+#include "lib/net/fd.hpp"
 #include "lockstep/error.hpp"
 
 namespace lockstep::internal {
@@ -22,6 +24,13 @@ void StepState::require_ended(const char* call) const {
   if (!marked && !opened && pauses == 0) return;
   throw Error(ErrorCode::invalid_argument,
               std::string(call) + " was called in the midst of " + name() + "; call wait() first");
+}
+
+/// A mark that came too late to be seen here sees that no NoSync lives. A forked child has not the threads
+/// that were at it.
+void StepState::end_pause() noexcept {
+  if (--pauses > 0) return;
+  while (noting > 0 && !in_forked_child()) std::this_thread::yield();
 }
 
 void StepState::resize(std::size_t parameters) {

@@ -27,9 +27,22 @@ struct StepState {
   bool average = true;               // Divide by the world size.
   double factor = 1;                 // Multiplies this rank's gradients before they are summed.
   std::atomic<int> pauses{0};        // NoSyncs alive; they may outlive the step.
+  std::atomic<int> noting{0};        // Marks that have found one alive, and are at it.
 
   /// Any thread, and several of one parameter.
   void note_gradient(std::size_t i) { std::atomic_ref(has_gradient[i]).store(1, std::memory_order_relaxed); }
+  /// Takes note of a mark where a NoSync lives, which does not end meanwhile, and runs `first` before. False
+  /// where none lives: the mark is one of what follows.
+  template <typename First>
+  bool note_if_paused(std::size_t i, First first) {
+    if (pauses == 0) return false;
+    const Noting at_it(*this);
+    if (pauses == 0) return false;
+    first();
+    note_paused(i);
+    return true;
+  }
+  void end_pause() noexcept;
   /// Under no_sync. After begin_step(0) none takes part.
   void note_paused(std::size_t i) {
     if (shadowing) return;
@@ -47,6 +60,13 @@ struct StepState {
   void require_ended(const char* call) const;
   /// Nothing is marked, opened or wrong; the number stays, and so does what was noted under no_sync.
   void restart(bool averages);
+
+ private:
+  struct Noting {
+    explicit Noting(StepState& of) : step(of) { ++step.noting; }
+    ~Noting() { --step.noting; }
+    StepState& step;
+  };
 };
 
 }  // namespace lockstep::internal

@@ -116,7 +116,7 @@ DeviceReducer::NoSync::NoSync(DeviceReducer& reducer) : state_(*reducer.state_) 
   state_.plan.require_whole();
   ++state_.step.pauses;
 }
-DeviceReducer::NoSync::~NoSync() { --state_.step.pauses; }
+DeviceReducer::NoSync::~NoSync() { state_.step.end_pause(); }
 
 const BucketPlan& DeviceReducer::plan() const noexcept { return state_->plan.travels; }
 std::uint64_t DeviceReducer::bytes_on_wire() const noexcept {

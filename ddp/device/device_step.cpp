@@ -24,11 +24,11 @@ void DeviceReducer::State::check_index(const char* call, std::size_t parameter) 
 void DeviceReducer::State::mark_ready(std::size_t i, Stream other) {
   check_index("mark_ready", i);
   if (plan.frozen[i]) return;
-  if (step.pauses > 0) {
-    step.note_paused(i);
+  const bool paused = step.note_if_paused(i, [&] {
     const std::lock_guard lock(mutex);
-    return note_streams(i, other);
-  }
+    note_streams(i, other);
+  });
+  if (paused) return;
   if (!claim("mark_ready", i, true, other)) return;
   plan.order.note(i);
   deliver(i);

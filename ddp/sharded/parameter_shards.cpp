@@ -83,7 +83,6 @@ std::byte* ParameterShards::value(std::size_t parameter) const {
 }
 
 void ParameterShards::step(std::size_t b, std::uint64_t step, std::byte* gradients) {
-  step -= joined_[layout_.bucket(b).parts.front().parameter];
   const std::size_t count = layout_.shard(b);
   std::span<float> values{reinterpret_cast<float*>(shard(b)), count};
   std::span<const float> wide{reinterpret_cast<const float*>(gradients), count};
@@ -96,7 +95,8 @@ void ParameterShards::step(std::size_t b, std::uint64_t step, std::byte* gradien
   std::vector<std::span<float>> slots(slot_names_.size());
   for (const Run& run : runs(b)) {
     for (std::size_t s = 0; s < slots.size(); ++s) slots[s] = kept(b, s).subspan(run.first, run.count);
-    run.rule->step({step, values.subspan(run.first, run.count), wide.subspan(run.first, run.count), slots});
+    run.rule->step(
+        {step - run.joined, values.subspan(run.first, run.count), wide.subspan(run.first, run.count), slots});
   }
   if (has_master(b)) narrow(layout_.type(b), values.data(), shard(b), count, 1);
   start_gather(b);
@@ -108,9 +108,11 @@ std::vector<ParameterShards::Run> ParameterShards::runs(std::size_t b) const {
   std::vector<Run> runs;
   for (const GradientPart& part : layout_.bucket(b).parts) {
     const Optimizer* const rule = rules_[part.parameter].get();
+    const std::uint64_t joined = joined_[part.parameter];
     if (part.offset <= start) runs.clear();
-    if (part.offset < end && (runs.empty() || runs.back().rule != rule))
-      runs.push_back({rule, std::max(part.offset, start) - start, 0});
+    const bool goes_on = !runs.empty() && runs.back().rule == rule && runs.back().joined == joined;
+    if (part.offset < end && !goes_on)
+      runs.push_back({rule, joined, std::max(part.offset, start) - start, 0});
   }
   for (std::size_t r = 0; r < runs.size(); ++r)
     runs[r].count = (r + 1 < runs.size() ? runs[r + 1].first : end - start) - runs[r].first;

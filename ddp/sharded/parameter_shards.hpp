@@ -43,7 +43,7 @@ class ParameterShards {
   std::byte* value(std::size_t parameter) const;
 
   /// Steps this rank's shard of a bucket by its gradients, then starts to gather everyone's. `step` counts
-  /// from 1; an optimizer is told how many steps the bucket's own parameters have seen.
+  /// from 1; an optimizer is told how many steps the parameters themselves have seen.
   void step(std::size_t bucket, std::uint64_t step, std::byte* gradients);
   void start_gather(std::size_t bucket);
   bool gathering(std::size_t bucket) const { return gathers_[bucket].has_value(); }
@@ -84,6 +84,7 @@ class ParameterShards {
   /// Of a shard, what one optimizer steps in one go.
   struct Run {
     const Optimizer* rule;
+    std::uint64_t joined;  // After so many steps. Who shares a bucket may have joined in different runs.
     std::size_t first, count;
   };
   std::vector<Run> runs(std::size_t b) const;

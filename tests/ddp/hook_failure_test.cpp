@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/hook_world.hpp"
@@ -38,6 +39,7 @@ class ThrowingHook final : public CommunicationHook {
   }
   void end_step(bool good) override {
     if (where_ == "end_step" && good) fail(step_);
+    if (where_ == "first end_step" && good) fail(step_ + 1);
   }
   std::vector<HookTensor> state() override {
     if (where_ == "state") fail(++states_);
@@ -101,9 +103,36 @@ TEST(CommunicationHook, ThatCannotEndAGoodStepEndsTheNextOneOnEveryRank) {
   }
 }
 
-/// While the peers are on their way into the checkpoint.
+/// After the first step all ranks lay out the buckets anew, the one whose hook has failed as well: the group
+/// is whole.
+TEST(CommunicationHook, ThatCannotEndTheStepBeforeARebuildEndsTheNextOneToo) {
+  on_ranks(3, "auto", [&](Communicator& communicator) {
+    Model model(20, 5);
+    ReducerOptions options = small_buckets(std::make_shared<ThrowingHook>("first end_step"));
+    options.gradients_as_views = false;
+    Reducer reducer(communicator, model.list(options), options);
+    const BucketPlan before = reducer.plan();
+    EXPECT_NO_THROW(run_step(reducer, model, communicator.rank(), 0));
+    EXPECT_NO_THROW(communicator.barrier());
+    EXPECT_NE(reducer.plan(), before);
+    expect_averages(reducer, model, communicator.size(), 0);
+    communicator.barrier();
+    const Error error = thrown_by([&] { run_step(reducer, model, communicator.rank(), 1); });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_NE(std::string(error.what()).find("hook \"throwing\" failed on rank 1 in end_step: no more paper"),
+              std::string::npos)
+        << error.what();
+  });
+}
+
+/// While the peers are on their way into the checkpoint, or into other buckets.
 TEST(CommunicationHook, ThatCannotSayWhatItKeepsIsAnErrorOnEveryRank) {
   const std::function<void(Reducer&)> calls[] = {
+      [](Reducer& reducer) { reducer.freeze(std::vector<std::size_t>{0}); },
+      [](Reducer& reducer) {
+        std::vector<float> values(4);
+        reducer.add_parameters(std::vector<Parameter>{{"joins", DataType::f32, {4}, values.data(), nullptr}});
+      },
       [](Reducer& reducer) { static_cast<void>(reducer.slices()); },
       [](Reducer& reducer) { static_cast<void>(reducer.slices(CheckpointInfo{.world_size = 3})); },
       [](Reducer& reducer) {

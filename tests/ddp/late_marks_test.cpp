@@ -151,6 +151,39 @@ TEST(LateMarks, ThatAreUnderWayAreWaitedFor) {
   });
 }
 
+/// A thread that has seen that gradients stay on this rank, and stops before it has taken note of its own.
+TEST(LateMarks, UnderNoSyncThatAreUnderWayAreWaitedFor) {
+  on_ranks(1, "auto", [](Communicator& communicator) {
+    ReducerOptions options;
+    options.find_unused = true;
+    Numbers numbers(communicator, 2, options);
+    numbers.mark(1);
+    numbers.reducer().wait();
+    std::atomic<bool> stopped{false};
+    std::thread marks;
+    {
+      const auto pause = numbers.reducer().no_sync();
+      numbers.gradient(0) = numbers.mine(0);
+      marks = std::thread([&] {
+        inside(numbers.reducer()).step.note_if_paused(0, [&] {
+          stopped = true;
+          std::this_thread::sleep_for(kTimeToFail);
+        });
+      });
+      while (!stopped) std::this_thread::yield();
+    }
+    numbers.mark(1);
+    numbers.reducer().wait();
+    marks.join();
+    EXPECT_TRUE(numbers.reducer().used(0));
+    numbers.expect(0, 1);
+    numbers.mark(1);
+    numbers.reducer().wait();
+    EXPECT_FALSE(numbers.reducer().used(0));
+    numbers.expect(0, 0);
+  });
+}
+
 /// A thread that has marked the last of a bucket, and stops before it looks for full ones until the next step
 /// may begin: a static graph whose first parameters are never marked has full buckets from the start.
 TEST(LateMarks, StartNoBucketOfAStepThatHasNotBegun) {

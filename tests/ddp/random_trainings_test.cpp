@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <random>
@@ -18,6 +16,7 @@
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/support/count_option.hpp"
+#include "tests/support/draw.hpp"
 
 namespace lockstep {
 namespace {
@@ -25,18 +24,6 @@ namespace {
 constexpr int kRanks = 3;
 constexpr std::size_t kTrainingSteps = 8;
 constexpr unsigned kTrainings = 40;
-
-/// A number below `n` that all ranks draw alike.
-std::size_t draw(std::size_t n, std::initializer_list<std::size_t> of) {
-  std::uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (const std::uint64_t word : of) {
-    hash = (hash ^ word) * 0xbf58476d1ce4e5b9u;
-    hash ^= hash >> 29;
-    hash *= 0x94d049bb133111ebu;
-    hash ^= hash >> 32;
-  }
-  return static_cast<std::size_t>(hash % n);
-}
 
 enum class Failure { none, marked_twice, not_marked, not_finite };
 
@@ -47,7 +34,7 @@ struct Script {
   /// `what` numbers the draws.
   std::size_t draw_of(std::size_t n, std::size_t what, std::size_t a = 0, std::size_t b = 0,
                       std::size_t c = 0) const {
-    return draw(n, {seed, what, a, b, c});
+    return testing::draw(n, {seed, what, a, b, c});
   }
   bool is_static() const { return draw_of(3, 1) == 0; }
   bool finds_unused() const { return !is_static() && draw_of(2, 2) == 0; }

@@ -104,7 +104,8 @@ class LOCKSTEP_API Reducer {
   /// does nothing. For accumulation: backward adds to the gradients in all micro-batches, the last of which
   /// runs without a NoSync. May be created between steps only. A gradient used under NoSync and not marked in
   /// the last micro-batch takes part as it is, with find_unused, or where a static graph never marks it
-  /// there; also when a step that failed is repeated. After begin_step(0) none takes part.
+  /// there; also when a step that failed is repeated. After begin_step(0) none takes part. A mark that
+  /// another thread is at when the NoSync ends is waited for; later ones are marks of the last micro-batch.
   class LOCKSTEP_API NoSync {
    public:
     explicit NoSync(Reducer& reducer);

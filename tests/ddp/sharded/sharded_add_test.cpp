@@ -175,6 +175,34 @@ TEST(ShardedAdd, ACheckpointKnowsWhoJoinedWhen) {
   EXPECT_EQ(run(4, 5, kEnd), whole);
 }
 
+/// They came one after the other, and share buckets when they are loaded.
+TEST(ShardedAdd, ACheckpointKnowsItOfEachThoughAllAreAddedAtOnce) {
+  constexpr std::size_t kSecond = kAtFirst + 3;  // From this one on they join a step later than the others.
+  const internal::TemporaryDirectory directory;
+  const std::string checkpoint = directory.path() + "/last";
+  on_ranks(2, "auto", [&](Communicator& communicator) {
+    Model model(kTensors, 3), again(kTensors, 3);
+    fill(model, communicator.rank()), fill(again, communicator.rank());
+    const ShardedOptions options = small_buckets({ZeroStage::gradients, false});
+    ShardedOptimizer sharded(communicator, first_of(model), optimizer(), options);
+    step(sharded, model, 0, kAtFirst);
+    sharded.add_parameters(rest_of(model).first(kSecond - kAtFirst));
+    step(sharded, model, 0, kSecond);
+    sharded.add_parameters(rest_of(model).subspan(kSecond - kAtFirst));
+    step(sharded, model, 0, kTensors);
+    sharded.wait_parameters();
+    save_checkpoint(communicator, checkpoint, sharded.slices(), {.step = sharded.steps()});
+    ShardedOptimizer resumed(communicator, first_of(again), optimizer(), options);
+    resumed.add_parameters(rest_of(again));
+    resumed.restored(load_checkpoint(communicator, checkpoint, resumed.slices()).step);
+    for (auto* one : {&sharded, &resumed}) {
+      step(*one, one == &sharded ? model : again, 0, kTensors);
+      one->wait_parameters();
+    }
+    for (std::size_t i = 0; i < kTensors; ++i) EXPECT_EQ(again.values(i), model.values(i)) << i;
+  });
+}
+
 TEST(ShardedAdd, ListsThatDifferAreNamedAndTheOptimizerIsAsBefore) {
   on_ranks(3, "auto", [](Communicator& communicator) {
     const bool culprit = communicator.rank() == 2;
