@@ -119,9 +119,12 @@ struct MemberControl {
   alignas(kLine) CallRecord recent[kRecentCalls];  ///< By sequence modulo kRecentCalls.
   /// Beside each of them a hash of the calls before it, where members compare these as well.
   std::atomic<std::uint64_t> before[kRecentCalls];
-  /// Of calls that the owner's device runs in its streams, the sequence + 1 of the last that one has come to,
-  /// and of the last whose part between hosts the owner has done.
-  std::atomic<std::uint64_t> reached, carried;
+  /// Of calls that the owner's device runs in its streams, the sequence + 1 of the last that it has enqueued
+  /// as a whole, that a stream has come to, whose part between hosts the owner has done, and that a stream
+  /// has passed.
+  std::atomic<std::uint64_t> enqueued, reached, carried, passed;
+  /// When its thread last looked after such a call, by the clock of the host.
+  std::atomic<std::int64_t> looked_at;
   /// The rank + 1, among those of all hosts, that it waits for in the next part; 0: for nobody.
   std::atomic<std::uint32_t> awaited;
   char reason[kMaxReasonBytes];  ///< Valid when revoked == 2.

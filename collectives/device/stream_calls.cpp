@@ -13,6 +13,18 @@ namespace {
 /// Calls on streams have records of their own beside those of the engine.
 constexpr std::uint64_t kFirstSequence = std::uint64_t{1} << 40;
 
+/// A rank that told nothing for so long is not about to: it would fifty times (kLookEvery).
+constexpr Nanos kSilent = 500'000'000;
+
+bool is_silent(const MemberControl& told, Nanos now) {
+  const Nanos looked = told.looked_at.load(std::memory_order_acquire);
+  return looked != 0 && now - looked > kSilent;
+}
+
+bool has_told(const std::atomic<std::uint64_t>& told, const DeviceTask& task) {
+  return told.load(std::memory_order_acquire) >= task.noted.sequence + 1;
+}
+
 /// "#12"
 std::string place_of(std::uint64_t sequence) { return "#" + std::to_string(sequence - kFirstSequence); }
 
@@ -58,9 +70,9 @@ StreamCall StreamCalls::note(const Call& call) {
   return noted;
 }
 
-void StreamCalls::tell_reached(const DeviceTask& task) {
+void StreamCalls::tell(const DeviceTask& task, std::atomic<std::uint64_t> MemberControl::*what) {
   MemberControl* const own = task.call ? told_by(engine_.group().rank) : nullptr;
-  if (own != nullptr) own->reached.store(task.noted.sequence + 1, std::memory_order_release);
+  if (own != nullptr) (own->*what).store(task.noted.sequence + 1, std::memory_order_release);
 }
 
 /// Of several, the first stands for all.
@@ -72,9 +84,13 @@ void StreamCalls::tell_awaited(std::vector<int> ranks) {
 }
 
 void StreamCalls::tell_carried(const DeviceTask& task) {
-  if (MemberControl* const own = told_by(engine_.group().rank))
-    own->carried.store(task.noted.sequence + 1, std::memory_order_release);
+  tell(task, &MemberControl::carried);
   tell_awaited({});
+}
+
+void StreamCalls::tell_looked(Nanos now) {
+  if (MemberControl* const own = told_by(engine_.group().rank))
+    own->looked_at.store(now, std::memory_order_release);
 }
 
 bool StreamCalls::has_left(int member) const {
@@ -131,41 +147,70 @@ std::string StreamCalls::who_has_not_come(const DeviceTask& task) const {
     if (told == nullptr) continue;
     if (!told->recent[sequence % kRecentCalls].has_come_to(sequence))
       who += "; " + engine_.who(member) + " has not made it";
-    else if (member != engine_.group().rank && told->reached.load(std::memory_order_acquire) < sequence + 1)
+    else if (member != engine_.group().rank && !has_told(told->reached, task))
       who += "; " + engine_.who(member) + " has made it, but its stream has not come to it";
   }
   return who;
 }
 
-/// What this rank knows itself, and of those beside it what they told. They are no less late for what they
-/// wait for, but then not by themselves.
-std::string StreamCalls::who_waits_between_hosts(const DeviceTask& task) const {
-  const std::uint64_t sequence = task.noted.sequence;
+/// What `words` tell of those beside this rank that are not through with the task.
+template <typename Words>
+std::string StreamCalls::of_peers(const DeviceTask& task, const Words& words) const {
   std::string who;
-  if (task.watched != nullptr && !task.watched->hosts) return who;
-  if (!awaited_.empty()) who = "; it waits for " + all_.who(awaited_);
-  for (int member = 0; member < engine_.group().size(); ++member) {
+  for (int member = 0; task.call && member < engine_.group().size(); ++member) {
     const MemberControl* const told = told_by(member);
     if (told == nullptr || member == engine_.group().rank) continue;
-    const std::uint32_t awaited = told->awaited.load(std::memory_order_acquire);
-    if (told->carried.load(std::memory_order_acquire) >= sequence + 1) continue;
-    const bool waits = awaited > 0 && awaited <= static_cast<std::uint32_t>(all_.size());
-    who += "; " + engine_.who(member) +
-           (waits ? " waits for " + all_.who(static_cast<int>(awaited) - 1)
-                  : " has come to it, but has not done its part between the hosts");
+    if (has_told(task.watched != nullptr ? told->passed : told->carried, task)) continue;
+    if (const std::string text = words(*told); !text.empty()) who += "; " + engine_.who(member) + text;
   }
   return who;
 }
 
-Status StreamCalls::late(const DeviceTask& task, int awaited) const {
+/// Others wait for these: what a stopped process told last may be over. A thread that passes on messages
+/// tells nothing meanwhile.
+std::string StreamCalls::who_keeps_it(const DeviceTask& task, Nanos now) const {
+  if (task.call && passes_as_messages(task.call->call().facts.collective)) return {};
+  return of_peers(task, [&](const MemberControl& told) -> std::string {
+    if (is_silent(told, now))
+      return " has come to it, but tells nothing for " +
+             std::to_string((now - told.looked_at.load(std::memory_order_acquire)) / 1'000'000) +
+             " ms: it may be stopped";
+    const bool is_enqueued = task.watched == nullptr || has_told(told.enqueued, task);
+    return is_enqueued ? "" : " has come to it, but has yet to enqueue some of it";
+  });
+}
+
+/// What this rank knows itself, and of those beside it what they told. They are no less late for what they
+/// wait for, but then not by themselves.
+std::string StreamCalls::who_waits_between_hosts(const DeviceTask& task, Nanos now) const {
+  std::string who;
+  if (task.watched != nullptr && !task.watched->hosts) return who;
+  if (!awaited_.empty()) who = "; it waits for " + all_.who(awaited_);
+  return who + of_peers(task, [&](const MemberControl& told) -> std::string {
+           if (has_told(told.carried, task) || is_silent(told, now)) return {};
+           const std::uint32_t awaited = told.awaited.load(std::memory_order_acquire);
+           const bool waits = awaited > 0 && awaited <= static_cast<std::uint32_t>(all_.size());
+           return waits ? " waits for " + all_.who(static_cast<int>(awaited) - 1)
+                        : " has come to it, but has not done its part between the hosts";
+         });
+}
+
+/// Where all that could be waited for elsewhere is done.
+std::string StreamCalls::who_has_not_passed(const DeviceTask& task) const {
+  if (!task.call) return "; whom it waits for is not known here";
+  const std::string who =
+      of_peers(task, [](const MemberControl&) { return std::string(" has not come to its end either"); });
+  return who.empty() ? "; it waits for nobody but " + engine_.who(engine_.group().rank) + " itself" : who;
+}
+
+Status StreamCalls::late(const DeviceTask& task, int awaited, Nanos now) const {
   std::string who = who_has_not_come(task);
   if (who.empty()) {
-    if (awaited >= 0) who = "; it waited for " + engine_.who(awaited);
-    who += who_waits_between_hosts(task);
+    who = who_keeps_it(task, now);
+    if (awaited >= 0) who += "; it waited for " + engine_.who(awaited);
+    who += who_waits_between_hosts(task, now);
   }
-  if (who.empty())
-    who = task.call ? "; every rank of this host has come to it, and which one keeps it is not known here"
-                    : "; whom it waits for is not known here";
+  if (who.empty()) who = who_has_not_passed(task);
   return Status(ErrorCode::timeout, "lockstep: the deadline of " + std::to_string(task.timeout / 1'000'000) +
                                         " ms for " + name_of(task) + " passed" + who);
 }

@@ -43,6 +43,7 @@ Status StreamSide::start(const std::shared_ptr<DeviceTask>& task, Streams stream
   worker_.push(task);
   Status status = enqueue_watched(*task, streams);
   WatchedCall& watched = *task->watched;
+  if (status.ok()) stream_calls_->tell_enqueued(*task);
   watched.refusal = status;
   watched.stage.store(status.ok() ? WatchedCall::Stage::enqueued : WatchedCall::Stage::refused,
                       std::memory_order_release);

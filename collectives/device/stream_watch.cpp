@@ -26,6 +26,7 @@ Status StreamWatch::watch(const DeviceTask& task) {
       if (!passed.ok()) return passed.status();
       if (*passed) {
         stream_calls_->tell_reached(task);
+        stream_calls_->tell_passed(task);
         return gave_up(task);
       }
     }
@@ -52,6 +53,7 @@ Result<bool> StreamWatch::has_passed(const DeviceTask& task) const {
 
 /// Whether its kernels and the peers let it go on.
 Status StreamWatch::look_after(const DeviceTask& task) {
+  stream_calls_->tell_looked(real_env().now());
   heed_leavers();
   LOCKSTEP_RETURN_IF_ERROR(gave_up(task));
   return groups_.ended();
@@ -78,6 +80,7 @@ Status StreamWatch::wait_until_begun(const DeviceTask& task) {
     if (patience.is_time_to_look()) LOCKSTEP_RETURN_IF_ERROR(look_after(task));
   }
   task.watched->begun = real_env().now();
+  stream_calls_->tell_looked(task.watched->begun);
   stream_calls_->tell_reached(task);
   return {};
 }
@@ -88,6 +91,7 @@ RelayWatch StreamWatch::between_hosts(const DeviceTask& task) {
   watch.end = task.timeout == 0 ? 0 : end_after(task.timeout);
   watch.look = [&](const std::vector<int>& awaited) {
     stream_calls_->tell_awaited(awaited);
+    stream_calls_->tell_looked(real_env().now());
     if (task.watched == nullptr) return groups_.ended();
     Status refusal = refusal_of(task);
     return refusal.ok() ? look_after(task) : refusal;
@@ -111,6 +115,7 @@ Status StreamWatch::carry_columns(const DeviceTask& task) {
 Status StreamWatch::run_between_hosts(const DeviceTask& task) {
   const Call& call = task.call->call();
   const RelayWatch watch = between_hosts(task);
+  stream_calls_->tell_looked(real_env().now());
   stream_calls_->tell_reached(task);
   LOCKSTEP_RETURN_IF_ERROR(compare_with_all(task, watch.end));
   if (passes_as_messages(call.facts.collective)) return {};
@@ -126,8 +131,10 @@ Status StreamWatch::compare_with_all(const DeviceTask& task, Nanos end) {
   Call call = task.call->call();
   call.timeout = 0;
   return engine.run(call, kLookEvery, [&](const Operation& comparison) {
+    const Nanos now = real_env().now();
     stream_calls_->tell_awaited(engine.awaited_by(comparison));
-    if (end != 0 && real_env().now() >= end) engine.request_revoke(late(task, -1));
+    stream_calls_->tell_looked(now);
+    if (end != 0 && now >= end) engine.request_revoke(late(task, -1));
   });
 }
 
@@ -147,7 +154,7 @@ Status StreamWatch::gave_up(const DeviceTask& task) const {
 
 /// Of the ranks of this host.
 Status StreamWatch::late(const DeviceTask& task, int awaited) const {
-  return groups_.of_near(stream_calls_->late(task, awaited));
+  return groups_.of_near(stream_calls_->late(task, awaited, real_env().now()));
 }
 
 void StreamWatch::let_pass(const DeviceTask& task) {

@@ -59,6 +59,25 @@ class GatedStream {
 inline constexpr std::size_t kParameters = 5;
 inline constexpr std::size_t count_of(std::size_t i) { return 300 + 700 * i; }
 
+/// Said again, not taken from host_options(): by what that forgets, both would be wrong alike.
+inline ReducerOptions same_options(const DeviceReducerOptions& options) {
+  ReducerOptions same;
+  same.bucket_bytes = options.bucket_bytes;
+  same.first_bucket_bytes = options.first_bucket_bytes;
+  same.average = options.average;
+  same.weighted = options.weighted;
+  same.find_unused = options.find_unused;
+  same.uneven = options.uneven;
+  same.static_graph = options.static_graph;
+  same.check_first = options.check_first;
+  same.check_finite = options.check_finite;
+  same.check_replicas_every = options.check_replicas_every;
+  same.rebuild = options.gradients_moved != nullptr;
+  same.gradients_moved = options.gradients_moved;
+  same.hook = internal::host_hook(options.compression, options.block);
+  return same;
+}
+
 /// A reducer on a device and one on the host, of the same parameters and options.
 struct Twins {
   /// Of the first `parameters` only.
@@ -66,20 +85,7 @@ struct Twins {
       : host(h), device(h, 0), memory(kParameters), values(kParameters) {
     options.bucket_bytes = 8 << 10;
     options.first_bucket_bytes = 1 << 10;
-    // Said again, not taken from host_options(): by what that forgets, both would be wrong alike.
-    ReducerOptions same;
-    same.bucket_bytes = options.bucket_bytes;
-    same.first_bucket_bytes = options.first_bucket_bytes;
-    same.weighted = options.weighted;
-    same.find_unused = options.find_unused;
-    same.uneven = options.uneven;
-    same.static_graph = options.static_graph;
-    same.check_first = options.check_first;
-    same.check_finite = options.check_finite;
-    same.check_replicas_every = options.check_replicas_every;
-    same.rebuild = options.gradients_moved != nullptr;
-    same.gradients_moved = options.gradients_moved;
-    same.hook = internal::host_hook(options.compression, options.block);
+    const ReducerOptions same = same_options(options);
     for (std::size_t i = 0; i < kParameters; ++i) {
       memory[i] = static_cast<float*>(allocate_device(count_of(i) * sizeof(float), 0));
       values[i].assign(count_of(i), 1.0f);

@@ -15,8 +15,7 @@
 namespace lockstep::internal {
 namespace {
 
-constexpr const char* kUnknown =
-    "; every rank of this host has come to it, and which one keeps it is not known here";
+constexpr Nanos kNow = 1'000'000'000'000;
 
 class StreamCallsTest : public ::testing::Test {
  protected:
@@ -34,11 +33,13 @@ class StreamCallsTest : public ::testing::Test {
   }
   void come(std::size_t rank, bool between_hosts = true) {
     call(rank, between_hosts);
+    calls_[rank].tell_enqueued(tasks_[rank]);
+    calls_[rank].tell_looked(kNow);
     calls_[rank].tell_reached(tasks_[rank]);
   }
   /// What rank 0 says when its deadline has passed.
-  void expect_late(const std::string& words, int awaited = -1) {
-    const Status late = calls_[0].late(tasks_[0], awaited);
+  void expect_late(const std::string& words, int awaited = -1, Nanos now = kNow) {
+    const Status late = calls_[0].late(tasks_[0], awaited, now);
     EXPECT_EQ(late.code(), ErrorCode::timeout);
     const std::string& text = late.message();
     EXPECT_EQ(text.substr(text.find("passed") + 6), words) << text;
@@ -97,17 +98,43 @@ TEST_F(StreamCallsTest, ADeadlineNamesWhoHasNotDoneItsPartBetweenHosts) {
   expect_late(words);
 }
 
-TEST_F(StreamCallsTest, ADeadlineSaysWhereNobodyIsKnown) {
+/// Of a process that is stopped the last words are not those that count.
+TEST_F(StreamCallsTest, ADeadlineNamesWhoTellsNothingAnyMore) {
   come(0);
   come(1);
-  for (const std::size_t rank : {0u, 1u}) {
-    calls_[rank].tell_awaited({3});
-    calls_[rank].tell_carried(tasks_[rank]);
+  calls_[0].tell_awaited({1});
+  calls_[1].tell_awaited({3});
+  const std::string own = "; it waits for " + all_.who(1);
+  expect_late(own + "; " + who(1) + " waits for " + all_.who(3), -1, kNow + 400'000'000);
+  const std::string silent =
+      "; " + who(1) + " has come to it, but tells nothing for 700 ms: it may be stopped";
+  expect_late(silent + own, -1, kNow + 700'000'000);
+  calls_[0].tell_carried(tasks_[0]);
+  calls_[1].tell_carried(tasks_[1]);
+  expect_late(silent, -1, kNow + 700'000'000);
+  calls_[1].tell_looked(kNow + 700'000'000);
+  expect_late("; " + who(1) + " has not come to its end either", -1, kNow + 700'000'000);
+}
+
+TEST_F(StreamCallsTest, ADeadlineNamesWhoHasYetToEnqueueIt) {
+  come(0);
+  call(1);
+  calls_[1].tell_reached(tasks_[1]);
+  for (const std::size_t rank : {0u, 1u}) calls_[rank].tell_carried(tasks_[rank]);
+  expect_late("; " + who(1) + " has come to it, but has yet to enqueue some of it");
+}
+
+TEST_F(StreamCallsTest, ADeadlineNamesWhoseStreamsHaveNotPassed) {
+  for (const bool between_hosts : {true, false}) {
+    for (const std::size_t rank : {0u, 1u}) {
+      come(rank, between_hosts);
+      calls_[rank].tell_carried(tasks_[rank]);
+    }
+    expect_late("; " + who(1) + " has not come to its end either");
+    calls_[1].tell_passed(tasks_[1]);
+    const std::string own = "; it waits for nobody but " + who(0) + " itself";
+    expect_late(own, -1, kNow + 700'000'000);
   }
-  expect_late(kUnknown);
-  come(0, false);
-  come(1, false);
-  expect_late(kUnknown);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <regex>
 #include <string>
+#include <string_view>
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
@@ -79,6 +80,34 @@ TEST(DeviceHostsDeadline, InAHostNamesWhomAnotherWaitsFor) {
     const std::string text = self.communicator.error_text();
     EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
     EXPECT_TRUE(std::regex_search(text, std::regex("rank 1 \\([^)]*\\) waits for rank 3 \\("))) << text;
+  });
+}
+
+/// Of an all_reduce the network has done its part on all ranks, and rank 3 enqueues no more of what comes
+/// inside its host, where rank 2 waits for it. In host_sync that is the engine's, which knows whom it waits
+/// for.
+TEST(DeviceHostsDeadline, NamesWhoGoesNoFurtherOnceTheNetworkIsThrough) {
+  if (std::string_view(kMode) == "host_sync") return;
+  run_on_hosts(4, kMode, [&](DeviceRank& self) {
+    DeviceArena arena(4096, self.device());
+    DeviceCallOptions options;
+    if (self.rank() == 2) options.timeout = std::chrono::seconds(2);
+    std::atomic<bool> is_back{false};
+    self.recorder.before = [&](const Enqueued& next) {
+      const bool is_step = next.what == "copy" || next.what == "packets";
+      if (self.rank() == 3 && is_step && is_back) wait_for_failure(self);
+      const bool comes_back = next.what == "copy" && next.destinations.front() >= arena.device() &&
+                              next.destinations.front() < arena.device() + arena.size();
+      if (comes_back) is_back = true;
+      return Status();
+    };
+    self.all_reduce(arena, 1000, options);
+    wait_for_failure(self);
+    self.stream.synchronize();
+    const std::string text = self.communicator.error_text();
+    EXPECT_EQ(self.communicator.state(), ErrorCode::timeout) << text;
+    EXPECT_TRUE(std::regex_search(text, std::regex("rank 3 \\("))) << text;
+    EXPECT_FALSE(std::regex_search(text, std::regex("waits? for rank [01]"))) << text;
   });
 }
 
