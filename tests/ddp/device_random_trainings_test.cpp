@@ -11,6 +11,7 @@
 #include "tests/ddp/scripted_training.hpp"
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/support/count_option.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {
@@ -77,7 +78,7 @@ class Both {
 
 TEST(DeviceRandomTrainings, OfTwoReducersByTurnsGiveWhatTheHostGives) {
   testing::use_host_backend(kMode);
-  const std::uint64_t trainings = testing::count_option(kTrainings);
+  const std::uint64_t trainings = testing::count_option(testing::runs_of(kTrainings));
   testing::on_forked_ranks(kTrainers, [&](Communicator& host) {
     DeviceCommunicator device(host, testing::device_of(host.rank()));
     internal::testing::must(testing::backend().select(device.device()));

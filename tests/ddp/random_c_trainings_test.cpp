@@ -16,6 +16,7 @@
 #include "tests/ddp/c_script.hpp"
 #include "tests/engine/c_group.hpp"
 #include "tests/support/count_option.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep {
 namespace {
@@ -359,7 +360,7 @@ void play(const CScript& script) {
 
 TEST(RandomCTrainings, GiveTheResultOfOneProcessWhateverIsRefused) {
   const auto first = static_cast<std::size_t>(GTEST_FLAG_GET(random_seed));
-  const auto trainings = static_cast<std::size_t>(testing::count_option(60));
+  const auto trainings = static_cast<std::size_t>(testing::count_option(testing::runs_of(60)));
   for (std::size_t n = 0; n < trainings && !HasFailure(); ++n) play({first + n});
 }
 

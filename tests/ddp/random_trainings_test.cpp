@@ -6,6 +6,7 @@
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/scripted_training.hpp"
 #include "tests/support/count_option.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,7 @@ class Training : public testing::ScriptedTraining<HostSide> {
 };
 
 TEST(RandomTrainings, OfTwoReducersByTurnsGiveTheResultOfOneProcess) {
-  const auto trainings = static_cast<unsigned>(testing::count_option(kTrainings));
+  const auto trainings = static_cast<unsigned>(testing::count_option(testing::runs_of(kTrainings)));
   for (unsigned seed = 0; seed < trainings && !::testing::Test::HasFailure(); ++seed) {
     testing::on_ranks(kTrainers, seed % 5 == 1 ? "tcp" : "shm", [&](Communicator& communicator) {
       Training one(communicator, {2 * seed}), other(communicator, {2 * seed + 1});

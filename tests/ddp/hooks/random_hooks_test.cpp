@@ -11,6 +11,7 @@
 #include "tests/ddp/hooks/hook_run.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/count_option.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
@@ -50,7 +51,7 @@ void play(const HookScript& script, std::size_t phase, const std::string& direct
 
 TEST(RandomHooks, LoseNothingWhateverFails) {
   const auto first = static_cast<std::size_t>(GTEST_FLAG_GET(random_seed));
-  const auto trainings = static_cast<std::size_t>(testing::count_option(20));
+  const auto trainings = static_cast<std::size_t>(testing::count_option(testing::runs_of(20)));
   std::map<std::string, int> thrown;
   for (std::size_t n = 0; n < trainings && !HasFailure(); ++n) {
     const HookScript script{first + n};

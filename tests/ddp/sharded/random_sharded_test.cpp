@@ -11,6 +11,7 @@
 #include "tests/ddp/sharded/sharded_run.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/count_option.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace lockstep {
@@ -49,7 +50,7 @@ std::map<std::string, Reference> play(const ShardedScript& script, std::size_t p
 
 TEST(RandomSharded, GoesOnFromCheckpointsAsOneProcessWould) {
   const auto first = static_cast<std::size_t>(GTEST_FLAG_GET(random_seed));
-  const auto trainings = static_cast<std::size_t>(testing::count_option(15));
+  const auto trainings = static_cast<std::size_t>(testing::count_option(testing::runs_of(15)));
   for (std::size_t n = 0; n < trainings && !HasFailure(); ++n) {
     const ShardedScript script{first + n};
     const internal::TemporaryDirectory directory;
