@@ -21,7 +21,7 @@
 #include "ddp/gradient_math.hpp"
 #include "tests/ddp/hooks/hook_script.hpp"
 #include "tests/ddp/hooks/saboteur.hpp"
-#include "tests/ddp/sharded/misload.hpp"
+#include "tests/ddp/sharded/phases.hpp"
 
 namespace lockstep {
 
@@ -66,7 +66,7 @@ class HookRun {
   // ---- making it
 
   void construct() {
-    const auto info = info_of_last();
+    const auto info = testing::last_checkpoint(directory_, !saved_.empty());
     const std::size_t count = info ? saved_.at(info->note).due.size() : script_.first_parameters();
     const std::size_t first = kSharded ? std::min(count, script_.first_parameters()) : count;
     const std::vector<Parameter> list = more(first);
@@ -138,17 +138,8 @@ class HookRun {
 
   // ---- checkpoints
 
-  std::optional<CheckpointInfo> info_of_last() const {
-    if (saved_.empty()) return std::nullopt;
-    try {
-      return read_checkpoint_info(directory_);
-    } catch (const Error&) {  // The first one was not finished.
-      return std::nullopt;
-    }
-  }
-
   void restore() {
-    const auto info = info_of_last();
+    const auto info = testing::last_checkpoint(directory_, !saved_.empty());
     if (!info || saved_.at(info->note).due.size() != count()) return;
     thaw();
     std::vector<TensorSlice> slices;
@@ -378,9 +369,7 @@ class HookRun {
     std::uint64_t hash = 0;
     for (std::size_t i = 0; i < count(); ++i)
       hash = hash * 31 + internal::hash_bytes(value(i), values_[i].size() * sizeof(float));
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_));
-    communicator_.all_gather(&hash, all.data(), 1, DataType::u64);
-    for (const std::uint64_t other : all) EXPECT_EQ(other, hash) << "replicas differ, " << what << " " << n;
+    testing::expect_replicas_alike(communicator_, hash, std::string(what) + " " + std::to_string(n));
     const auto left = waiting();
     const double tolerance = script_.tolerance() * ledger_.largest;
     for (std::size_t i = 0; i < count(); ++i) {

@@ -14,7 +14,7 @@
 
 #include "ddp/gradient_math.hpp"
 #include "tests/ddp/mode_world.hpp"
-#include "tests/ddp/sharded/misload.hpp"
+#include "tests/ddp/sharded/phases.hpp"
 #include "tests/ddp/sharded/sharded_script.hpp"
 #include "tests/ddp/thrown_by.hpp"
 #include "tests/ddp/typed_numbers.hpp"
@@ -59,7 +59,7 @@ class ShardedRun {
   // ---- making it
 
   void construct() {
-    const auto info = info_of_last();
+    const auto info = testing::last_checkpoint(directory_, !saved_.empty());
     const std::size_t wanted = info ? saved_.at(info->note).tensors.size() : script_.first_parameters();
     ShardedOptions o{.bucket_bytes = 1 + script_.draw_of(8'000, 60, phase_),
                      .first_bucket_bytes = 1 + script_.draw_of(2'000, 61, phase_)};
@@ -110,16 +110,8 @@ class ShardedRun {
 
   // ---- checkpoints
 
-  std::optional<CheckpointInfo> info_of_last() const {
-    if (saved_.empty()) return std::nullopt;
-    try {
-      return read_checkpoint_info(directory_);
-    } catch (const Error&) {  // The first one was not finished.
-      return std::nullopt;
-    }
-  }
   void restore() {
-    const auto info = info_of_last();
+    const auto info = testing::last_checkpoint(directory_, !saved_.empty());
     if (!info || saved_.at(info->note).tensors.size() != count()) return;
     const auto slices = script_.hook(phase_) ? trainer_->slices(*info) : trainer_->slices();
     testing::expect_misload(communicator_, directory_, slices, script_.culprit(phase_));
@@ -297,9 +289,7 @@ class ShardedRun {
     std::uint64_t hash = 0;
     for (std::size_t i = 0; i < count(); ++i)
       hash = hash * 31 + internal::hash_bytes(trainer_->value(i), bytes(i));
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_));
-    communicator_.all_gather(&hash, all.data(), 1, DataType::u64);
-    for (const std::uint64_t other : all) EXPECT_EQ(other, hash) << "replicas differ, " << what << " " << n;
+    testing::expect_replicas_alike(communicator_, hash, std::string(what) + " " + std::to_string(n));
     for (std::size_t i = 0; i < count(); ++i) {
       for (std::size_t e = 0; e < elements(i); ++e) {
         const double expected = expected_.tensors[i][e].value;
