@@ -50,9 +50,11 @@ if(LOCKSTEP_SANITIZE)  # Whose checks hide from the optimiser what was written: 
 endif()
 
 # lockstep_command_line(FILE...): files that read a command line. CLI11's templates make them compile half a minute each with a
-# sanitizer, which has nothing to look for in them; seconds without.
+# sanitizer, which has nothing to look for in them; a third less than when optimised for speed. What is timed is in other files.
 function(lockstep_command_line)
   if(LOCKSTEP_SANITIZE)
     set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -O0 -fno-sanitize=all)
+  else()
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
   endif()
 endfunction()

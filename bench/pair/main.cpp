@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,8 +14,7 @@
 
 #include "bench/buffer.hpp"
 #include "bench/launch.hpp"
-#include "bench/size_option.hpp"
-#include "bench/transport_option.hpp"
+#include "bench/pair/options.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -26,13 +24,6 @@ using Clock = std::chrono::steady_clock;
 double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
-
-struct PairOptions {
-  std::string transport = "ucx";
-  std::uint64_t bytes = 1 << 20;
-  int iterations = 1000, warmup = 100, window = 32;
-  bool stream = false, registered = false, unwritten = false, pinned = false;
-};
 
 /// What is sent. Memory that was never written reads as one page of zeros, which stays in a core's cache.
 class Source {
@@ -173,19 +164,7 @@ void pin(int rank) {
 
 int run(int argc, char** argv) {
   PairOptions options;
-  CLI::App app("What a message between two processes takes.", "pair-bench");
-  app.option_defaults()->always_capture_default();
-  add_transport(app, options.transport);
-  app.add_option("-s,--size", options.bytes, "bytes of the message")->transform(as_size());
-  app.add_option("-n,--iters", options.iterations)->check(CLI::Range(1, 10'000'000));
-  app.add_option("-w,--warmup_iters", options.warmup)->check(CLI::Range(0, 1'000'000));
-  app.add_flag("--stream", options.stream, "one after another; without it there and back, halved");
-  app.add_option("--window", options.window, "messages of a stream that are under way at once")
-      ->check(CLI::Range(1, 1024));
-  app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
-  app.add_flag("--unwritten", options.unwritten, "send from memory that was never written");
-  app.add_flag("--pin", options.pinned, "each process to a core");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = parse_options(argc, argv, options)) return *status;
   return launch_processes(
       {2, options.transport, {}, options.pinned ? std::function<void(int)>(pin) : nullptr},
       [&](Communicator& communicator, Board&) { return take_part(communicator, options); });
