@@ -227,6 +227,53 @@ class Messages(Ours):
             self.assertTrue((matrix[1000:, 1] == 7).all())
 
 
+class GroupsCalledDirectly(Ours):
+    """With one tensor in place of a list, and an operator or a root in place of options."""
+
+    def on_group(self, call, *tensors):
+        self.same(lambda group, *list_: call(group or dist.group.WORLD, *list_).wait(), *tensors)
+
+    def test_reductions(self):
+        x = self.numbers((3, 5), torch.float32)
+        self.on_group(lambda group, x: group.allreduce(x), x)
+        self.on_group(lambda group, x: group.allreduce(x, dist.ReduceOp.MAX), x)
+        self.on_group(lambda group, x: group.allreduce([x], dist.ReduceOp.MIN), x)
+        for root, op in itertools.product(range(self.size), (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT)):
+            total = x.clone()
+            dist.all_reduce(total, op, self.peer)
+            ours = x.clone()
+            dist.group.WORLD.reduce(ours, root, op).wait()
+            self.assertTrue(torch.equal(ours, total if self.rank == root else x))
+        self.on_group(lambda group, x: group.reduce(x, 0) if self.rank == 0 else group.reduce(x.clone(), root=0), x)
+        self.on_group(lambda group, x: group.allreduce(x, op=dist.ReduceOp.PRODUCT), x)
+
+    def test_reduce_scatter(self):  # not every Gloo has it
+        parts, out = [torch.full((r + 1,), float(self.rank)) for r in range(self.size)], torch.empty(self.rank + 1)
+        dist.group.WORLD.reduce_scatter(out, parts).wait()
+        self.assertTrue((out == self.size * (self.size - 1) / 2).all())
+        dist.group.WORLD.reduce_scatter(out, parts, dist.ReduceOp.MAX).wait()
+        self.assertTrue((out == self.size - 1).all())
+
+    def test_movements(self):
+        x, parts = self.numbers((4,), torch.int64), [self.numbers((4,), torch.int64) for _ in range(self.size)]
+        self.on_group(lambda group, x, *outputs: group.allgather(list(outputs), x), x, *parts)
+        for root in range(self.size):
+            self.on_group(lambda group, x, root=root: group.broadcast(x, root), x)
+            self.on_group(lambda group, x, root=root: group.broadcast(x, root=root), x)
+            self.same(lambda group, x, *outputs, root=root: self.gather(group, x, list(outputs), root), x, *parts)
+            self.same(lambda group, x, *inputs, root=root: self.scatter(group, x, list(inputs), root), x, *parts)
+
+    # Gloo's own have a root alone in this form.
+
+    def gather(self, group, x, outputs, root):
+        outputs = outputs if self.rank == root else None
+        return dist.gather(x, outputs, root, group) if group else dist.group.WORLD.gather(outputs or [], x, root).wait()
+
+    def scatter(self, group, x, inputs, root):
+        inputs = inputs if self.rank == root else None
+        return dist.scatter(x, inputs, root, group) if group else dist.group.WORLD.scatter(x, inputs or [], root).wait()
+
+
 class Refusals(Ours):
     """What is wrong on one rank ends the others' call with the reason; each case has a group of its own."""
 

@@ -1,7 +1,8 @@
 """ProcessGroupLockstep: torch.distributed's calls as lockstep's.
 
 Every call starts its operations at once and returns a LockstepWork; the ranks match collectives by the order of their start.
-torch calls some of them by an older and some by a newer name, as its version goes.
+torch calls some of them by an older and some by a newer name, as its version goes. Whoever calls a group itself may give one tensor in
+place of a list, and an operator or a root in place of options, as to torch's own groups.
 """
 import re
 from datetime import timedelta
@@ -14,6 +15,7 @@ import lockstep
 
 from . import sparse
 from .alive import Alive
+from .forms import as_list, as_lists, reduction_of, root_of
 from .futures import Futures
 from .leaving import Leaving
 from .operators import operator_of
@@ -60,7 +62,8 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     # ---- reductions
 
-    def allreduce(self, tensors, opts=None):
+    def allreduce(self, tensors, opts=None, op=None):
+        tensors, opts = as_list(tensors), opts if op is None else op
         return (self._sparse_allreduce if tensors[0].layout == torch.sparse_coo else self.allreduce_coalesced)(tensors, opts)
 
     @recorded("all_reduce")
@@ -78,19 +81,21 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return self._started(parts, tensors, flats)
 
     @recorded("reduce")
-    def reduce(self, tensors, opts):
+    def reduce(self, tensors, opts=None, op=None, root=None):
+        tensors, root = as_list(tensors), root_of(opts, root)
         with self._refusing("reduce"):
             flat = Flat(tensors, reduces=True)
-            choices = self._reduction(opts)
-            at_root = self.rank() == opts.rootRank
-        part = self._communicator.reduce(flat, flat if at_root else None, root=opts.rootRank, **choices)
+            choices = self._reduction(opts, op)
+            at_root = self.rank() == root
+        part = self._communicator.reduce(flat, flat if at_root else None, root=root, **choices)
         return self._started([part], tensors, [flat] if at_root else [])
 
     @recorded("reduce_scatter")
-    def reduce_scatter(self, output_tensors, input_tensors, opts=None):
+    def reduce_scatter(self, output_tensors, input_tensors, opts=None, op=None):
+        input_tensors, output_tensors = as_lists(input_tensors, output_tensors)
         with self._refusing("reduce_scatter"):
             source, target = Flat(input_tensors[0], reduces=True), Flat(output_tensors, reads=False, reduces=True)
-            choices = self._reduction(opts)
+            choices = self._reduction(opts, op)
         part = self._communicator.reduce_scatter_v(source, target, source.counts(), **choices)
         return self._started([part], output_tensors, [target])
 
@@ -110,14 +115,16 @@ class ProcessGroupLockstep(dist.ProcessGroup):
     # ---- movements
 
     @recorded("broadcast")
-    def broadcast(self, tensors, opts):
+    def broadcast(self, tensors, opts=None, root=None):
+        tensors, root = as_list(tensors), root_of(opts, root)
         with self._refusing("broadcast"):
-            at_root = self.rank() == opts.rootRank
+            at_root = self.rank() == root
             flat = Flat(tensors, reads=at_root)
-        part = self._communicator.broadcast(flat, root=opts.rootRank, **self._choices(opts))
+        part = self._communicator.broadcast(flat, root=root, **self._choices(opts))
         return self._started([part], tensors, [] if at_root else [flat])
 
     def allgather(self, output_tensors, input_tensors, opts=None):
+        output_tensors, input_tensors = as_lists(output_tensors, input_tensors)
         return self.allgather_coalesced([[tensor] for tensor in output_tensors[0]], input_tensors, opts)
 
     @recorded("all_gather")
@@ -142,26 +149,28 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return self.allgather_into_tensor_coalesced([output], [input], opts)
 
     @recorded("gather")
-    def gather(self, output_tensors, input_tensors, opts):
+    def gather(self, output_tensors, input_tensors, opts=None, root=None):
+        output_tensors, input_tensors = as_lists(output_tensors, input_tensors)
+        root = root_of(opts, root)
         with self._refusing("gather"):
             source, target = Flat(input_tensors), None
-            if self.rank() == opts.rootRank:
+            if self.rank() == root:
                 target = Flat(output_tensors[0], reads=False)
-        part = self._communicator.gather_v(source, target, target and target.counts(), root=opts.rootRank,
-                                           **self._choices(opts))
+        part = self._communicator.gather_v(source, target, target and target.counts(), root=root, **self._choices(opts))
         return self._started([part], output_tensors[0] if target else [], [target] if target else [])
 
     def gather_single(self, output, input, opts):  # pylint: disable=redefined-builtin
         return self.gather([list(output.chunk(self.size()))] if self.rank() == opts.rootRank else [], [input], opts)
 
     @recorded("scatter")
-    def scatter(self, output_tensors, input_tensors, opts):
+    def scatter(self, output_tensors, input_tensors, opts=None, root=None):
+        input_tensors, output_tensors = as_lists(input_tensors, output_tensors)
+        root = root_of(opts, root)
         with self._refusing("scatter"):
             target, source = Flat(output_tensors, reads=False), None
-            if self.rank() == opts.rootRank:
+            if self.rank() == root:
                 source = Flat(input_tensors[0])
-        part = self._communicator.scatter_v(source, source and source.counts(), target, root=opts.rootRank,
-                                            **self._choices(opts))
+        part = self._communicator.scatter_v(source, source and source.counts(), target, root=root, **self._choices(opts))
         return self._started([part], output_tensors, [target])
 
     def alltoall(self, output_tensors, input_tensors, opts=None):
@@ -339,8 +348,8 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return {"timeout": (timeout if timeout > _UNSET else self._timeout).total_seconds(),
                 "wait": not getattr(opts, "asyncOp", True)}
 
-    def _reduction(self, opts):
-        operator, scale = operator_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+    def _reduction(self, opts, op=None):
+        operator, scale = operator_of(reduction_of(opts, op))
         return {"op": operator, "scale": scale, **self._choices(opts)}
 
     def _refusing(self, collective):
