@@ -8,7 +8,7 @@
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {
