@@ -23,7 +23,6 @@ class DeviceTrainer {
   std::vector<double> run_epoch(std::size_t epoch);
   void check_replicas();
   double accuracy(const Dataset& data);
-  const lockstep::DeviceReducer& reducer() const { return reducer_; }
 
  private:
   void step(const float* images, const int* labels, float* losses, double rate);
