@@ -10,7 +10,6 @@
 #include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
-#include "lib/bootstrap/wire.hpp"
 #include "tests/bootstrap/store_server_fixtures.hpp"
 #include "tests/net/connected_pair.hpp"
 #include "tests/support/no_descriptors_left.hpp"

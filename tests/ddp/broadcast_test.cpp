@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
+#include "tests/engine/local_ranks.hpp"
 #include "tests/support/thrown_by.hpp"
 
 namespace lockstep {

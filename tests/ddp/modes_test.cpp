@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
+#include "tests/engine/local_ranks.hpp"
 #include "tests/support/thrown_by.hpp"
 
 namespace lockstep {

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <utility>
 
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
+#include "tests/engine/local_ranks.hpp"
 #include "tests/support/thrown_by.hpp"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 // Buckets that are laid out anew in the order in which gradients became ready.
 #include <gtest/gtest.h>
 
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
+#include "tests/engine/local_ranks.hpp"
 #include "tests/support/thrown_by.hpp"
 
 namespace lockstep {

@@ -8,7 +8,6 @@
 #include "examples/digits/device/device_mlp.hpp"
 #include "examples/digits/trainer.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
-#include "lockstep/device_runtime.hpp"
 
 namespace digits {
 

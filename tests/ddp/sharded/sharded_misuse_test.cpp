@@ -5,7 +5,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "lockstep/ddp/hooks.hpp"
 #include "lockstep/ddp/local_sgd.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
 #include "tests/engine/local_ranks.hpp"
