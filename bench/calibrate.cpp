@@ -14,7 +14,6 @@
 #include "bench/calibrate_probes.hpp"
 #include "bench/calibrate_samples.hpp"
 #include "bench/json_file.hpp"
-#include "collectives/select/choice_table.hpp"
 #include "collectives/select/model_source.hpp"
 #include "lib/base/core_set.hpp"
 

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "bench/calibrate_probes.hpp"
-#include "bench/choice.hpp"
 #include "bench/launch.hpp"
 #include "bench/programs.hpp"
 #include "bench/sampler.hpp"

@@ -6,7 +6,6 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/programs/domain/staging_window.hpp"
 #include "collectives/select/names.hpp"
-#include "lib/base/config.hpp"
 #include "lib/base/core_set.hpp"
 
 namespace lockstep::bench {

@@ -6,7 +6,6 @@
 #include "collectives/communicator_core.hpp"
 #include "collectives/forked_child.hpp"
 #include "lib/reduce/copy.hpp"
-#include "lib/reduce/reduce.hpp"
 #include "lockstep/communicator.hpp"
 
 namespace lockstep {

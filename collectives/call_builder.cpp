@@ -8,7 +8,6 @@
 #include "collectives/programs/blocks.hpp"
 #include "collectives/select/choose.hpp"
 #include "collectives/select/names.hpp"
-#include "lib/base/config.hpp"
 #include "lib/base/element_types.hpp"
 #include "lib/base/hash.hpp"
 #include "lib/reduce/reduce.hpp"

@@ -25,7 +25,6 @@
 #include "ddp/hook_state.hpp"
 #include "ddp/plan_in_use.hpp"
 #include "ddp/step_clock.hpp"
-#include "ddp/step_record.hpp"
 #include "ddp/step_state.hpp"
 #include "ddp/undo_copy.hpp"
 #include "ddp/widening_hook.hpp"

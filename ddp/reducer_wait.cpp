@@ -2,7 +2,6 @@
 #include <new>
 #include <utility>
 
-#include "ddp/bucket_plan.hpp"
 #include "ddp/marks.hpp"
 #include "ddp/reducer_state.hpp"
 #include "ddp/replica_check.hpp"

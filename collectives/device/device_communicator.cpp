@@ -1,5 +1,4 @@
 // The public face of DeviceCommunicator but for its collectives.
-#include "collectives/communicator_core.hpp"
 #include "collectives/device/device_core.hpp"
 #include "collectives/forked_child.hpp"
 #include "lib/net/fd.hpp"

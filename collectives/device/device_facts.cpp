@@ -202,7 +202,6 @@ DeviceFacts facts_of(Result<Backend*>& backend, int device, const DeviceOptions&
     return facts;
   }
   facts.uuid = identity.value().uuid;
-  facts.device = device;
   facts.multiprocessors = static_cast<std::uint32_t>(identity.value().multiprocessors);
   facts.overlap = identity.value().kernels_of_processes_overlap ? 1 : 0;
   facts.is_host_backend = (*backend)->is_host() ? 1 : 0;

@@ -17,12 +17,11 @@ namespace lockstep::internal {
 /// Fixed size: travels through an all_gather of the ranks.
 struct DeviceFacts {
   std::array<std::uint8_t, 16> uuid{};
-  std::int32_t device = -1;
   std::int32_t wanted_mode = -1;  ///< A DeviceMode, or -1.
   std::uint8_t overlap = 0;       ///< Kernels of processes that share the device run side by side.
   std::uint8_t is_host_backend = 0;
   std::uint8_t goes_straight = 0;  ///< The network takes the device's memory from and to where it lies.
-  std::uint8_t reserved[1] = {};
+  std::uint8_t reserved[5] = {};
   std::uint32_t multiprocessors = 0;
   std::uint64_t staging_bytes = 0;
   char fault[512] = {};  ///< Not empty: why this rank cannot take part.

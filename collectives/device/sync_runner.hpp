@@ -11,9 +11,7 @@
 
 #include "collectives/device/call_runner.hpp"
 #include "collectives/device/device_task.hpp"
-#include "collectives/engine/buffers.hpp"
 #include "collectives/engine/prepared_program.hpp"
-#include "lib/device/sync/sync_kernels.hpp"
 
 namespace lockstep::internal {
 

@@ -1,7 +1,6 @@
 #include "collectives/engine/heard_reason.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "collectives/engine/reason.hpp"
 

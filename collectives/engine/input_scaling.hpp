@@ -5,7 +5,6 @@
 #include <cstddef>
 
 #include "collectives/engine/limits.hpp"
-#include "lib/base/element_types.hpp"
 #include "lib/reduce/reduce.hpp"
 
 namespace lockstep::internal {

@@ -88,7 +88,6 @@ class Matcher {
   /// Null status when `offer` fits `receive`; otherwise the error that both sides get.
   Status check_fit(const Operation& receive, int peer, const FrameHeader& offer) const;
   void accept(Operation& receive, int peer, const FrameHeader& offer);
-  void refuse(int peer, const FrameHeader& offer);
   void deliver(Operation& receive, int peer, const FrameHeader& offer, std::span<const std::byte> payload);
   void end(Operation& operation, Status status);
   void queue(int peer, Outgoing frame);

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 
 #include "collectives/engine/domain_memory.hpp"
 #include "collectives/engine/domain_run.hpp"

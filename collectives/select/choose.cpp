@@ -8,7 +8,6 @@
 #include "collectives/programs/blocks.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
 #include "collectives/select/names.hpp"
-#include "transports/domain.hpp"
 
 namespace lockstep::internal {
 namespace {

@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "collectives/select/cost.hpp"
 #include "collectives/select/names.hpp"

@@ -1,6 +1,5 @@
 #include "collectives/verify/verify.hpp"
 
-#include "collectives/programs/blocks.hpp"
 #include "collectives/verify/results.hpp"
 #include "collectives/verify/runs.hpp"
 #include "collectives/verify/structure.hpp"

@@ -25,7 +25,6 @@
 #include "ddp/device/device_undo.hpp"
 #include "ddp/device/gradient_kernels.hpp"
 #include "ddp/plan_in_use.hpp"
-#include "ddp/step_record.hpp"
 #include "ddp/step_state.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
 

@@ -3,7 +3,6 @@
 // sums have the same bits on every device.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>

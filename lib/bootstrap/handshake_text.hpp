@@ -1,7 +1,6 @@
 // The sentences in which a failed handshake is told to the user, one for each status and side.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "lib/base/status.hpp"

@@ -26,7 +26,6 @@ class HostedStore {
   HostedStore& operator=(const HostedStore&) = delete;
 
   StoreServer& server() { return *server_; }
-  std::uint64_t group() const { return group_; }
 
  private:
   HostedStore(std::string place, std::shared_ptr<StoreServer> server, std::uint64_t group)

@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "lib/base/env.hpp"
-#include "lib/net/fd.hpp"
 
 namespace lockstep::internal {
 

@@ -7,8 +7,6 @@
 #define LOCKSTEP_REDUCE_SMALL_FLOAT_INL_HPP_
 #endif
 
-#include <bit>
-
 #include "hwy/highway.h"
 #include "lib/base/float16.hpp"
 #include "lib/reduce/simd_pass-inl.hpp"

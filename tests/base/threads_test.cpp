@@ -12,6 +12,7 @@
 
 #include "lockstep/communicator.hpp"
 #include "tests/support/sanitized.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace {
 std::atomic<int> g_threads_left{INT_MAX};
@@ -36,14 +37,10 @@ struct ThreadsLeft {
 
 template <typename Action>
 void expect_shortage(Action action) {
-  try {
-    action();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::system);
-    for (const char* limit : {"ulimit -u", "ulimit -v"})
-      EXPECT_NE(std::string(error.what()).find(limit), std::string::npos) << error.what();
-  }
+  const Error error = lockstep::testing::thrown_by(action);
+  EXPECT_EQ(error.code(), ErrorCode::system);
+  for (const char* limit : {"ulimit -u", "ulimit -v"})
+    EXPECT_NE(std::string(error.what()).find(limit), std::string::npos) << error.what();
 }
 
 bool takes_interrupts() {

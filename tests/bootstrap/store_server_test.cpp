@@ -2,9 +2,7 @@
 #include "lib/bootstrap/store_server.hpp"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <utility>
@@ -12,8 +10,8 @@
 #include "lib/bootstrap/group_store.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/tcp_store.hpp"
-#include "lib/bootstrap/wire.hpp"
 #include "tests/bootstrap/store_server_fixtures.hpp"
+#include "tests/net/connected_pair.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/sanitized.hpp"
 
@@ -226,12 +224,7 @@ TEST_F(StoreServerTest, AnEarlierGroupIsForgottenWhenItHasGone) {
 }
 
 TEST_F(StoreServerTest, UnreachableServerIsNamed) {
-  // Bound but not listening: nobody else can take the port, and it refuses.
-  const Fd bound(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(bound.get(), reinterpret_cast<sockaddr*>(&any), sizeof any), 0);
+  const Fd bound = bind_to_loopback();
   StoreClientOptions options = client(1);
   options.server = local_address(bound);
   const auto store = open_tcp_store(options, milliseconds(50), real_env());

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -13,14 +13,7 @@ inline constexpr std::size_t kTrainingSteps = 6;
 enum class Failure { none, marked_twice, not_marked, not_finite };
 enum class End { good, aborted, freed, freed_after_comm };
 
-struct CScript {
-  std::size_t seed = 0;
-
-  /// `what` numbers the draws.
-  std::size_t draw_of(std::size_t n, std::size_t what, std::size_t a = 0, std::size_t b = 0,
-                      std::size_t c = 0) const {
-    return testing::draw(n, {seed, what, a, b, c});
-  }
+struct CScript : testing::Draws {
   int ranks() const { return 1 + static_cast<int>(draw_of(4, 1)); }
   const char* transports() const { return draw_of(4, 2) == 0 ? "tcp" : "auto"; }
   bool sums() const { return draw_of(3, 3) == 0; }

@@ -17,8 +17,8 @@
 #include "ddp/gradient_math.hpp"
 #include "tests/ddp/fault_round.hpp"
 #include "tests/ddp/fault_trainer.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/ddp/typed_numbers.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 

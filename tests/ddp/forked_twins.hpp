@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "tests/ddp/device_twins.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::testing {
 

@@ -13,8 +13,8 @@
 #include "lib/base/element_types.hpp"
 #include "lib/base/float16.hpp"
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::internal {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "tests/ddp/inside.hpp"
 #include "tests/ddp/numbers.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

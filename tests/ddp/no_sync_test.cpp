@@ -5,10 +5,10 @@
 #include <tuple>
 #include <utility>
 
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

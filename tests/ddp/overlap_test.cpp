@@ -7,9 +7,9 @@
 
 #include "ddp/bucket_plan.hpp"
 #include "tests/ddp/model.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/sim_world.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

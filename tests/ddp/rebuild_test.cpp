@@ -1,9 +1,9 @@
 // Buckets that are laid out anew in the order in which gradients became ready.
 #include <gtest/gtest.h>
 
-#include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {
@@ -18,6 +18,13 @@ std::vector<std::size_t> buckets_of(const BucketPlan& plan, std::size_t paramete
     for (const GradientPart& part : plan.buckets[b].parts) all[part.parameter] = b;
   }
   return all;
+}
+
+ReducerOptions of_a_static_graph() {
+  ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
+  options.gradients_as_views = false;
+  options.static_graph = true;
+  return options;
 }
 
 TEST(Rebuild, FollowsTheOrderOfRankZeroWhereNoPointerIsLost) {
@@ -77,10 +84,7 @@ TEST(Rebuild, LeavesViewsWhereTheyAre) {
 
 TEST(Rebuild, KeepsWhatAStaticGraphHasLearned) {
   on_ranks(2, "auto", [&](Communicator& communicator) {
-    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
-    options.gradients_as_views = false;
-    options.static_graph = true;
-    Numbers numbers(communicator, 4, options);
+    Numbers numbers(communicator, 4, of_a_static_graph());
     const BucketPlan before = numbers.reducer().plan();
     for (int step = 1; step <= 2; ++step) {
       for (const std::size_t i : {2u, 0u, 1u, 1u, 3u}) numbers.mark(i);  // Parameter 1 twice.
@@ -97,10 +101,7 @@ TEST(Rebuild, KeepsWhatAStaticGraphHasLearned) {
 /// Its marks were not counted yet when the buckets are laid out anew.
 TEST(Rebuild, LetsARankThatHadNoDataUntilThenLearnItsGraph) {
   on_ranks(2, "auto", [&](Communicator& communicator) {
-    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
-    options.gradients_as_views = false;
-    options.static_graph = true;
-    Numbers numbers(communicator, 4, options);
+    Numbers numbers(communicator, 4, of_a_static_graph());
     for (int step = 1; step <= 5; ++step) {
       const bool has_data = step > 2 || communicator.rank() == 0;
       ASSERT_TRUE(numbers.reducer().begin_step(has_data ? 1 : 0));
@@ -117,10 +118,7 @@ TEST(Rebuild, LetsARankThatHadNoDataUntilThenLearnItsGraph) {
 /// The step that counts marks sees no order, whatever its number.
 TEST(Rebuild, FollowsAnOrderThatWasSeenAfterACheckpoint) {
   on_ranks(2, "auto", [&](Communicator& communicator) {
-    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
-    options.gradients_as_views = false;
-    options.static_graph = true;
-    Numbers numbers(communicator, 4, options);
+    Numbers numbers(communicator, 4, of_a_static_graph());
     numbers.reducer().restored(10);
     for (int step = 0; step < 2; ++step) {
       for (const std::size_t i : {2u, 0u, 1u, 1u, 3u}) numbers.mark(i);  // Parameter 1 twice.
@@ -133,10 +131,7 @@ TEST(Rebuild, FollowsAnOrderThatWasSeenAfterACheckpoint) {
 /// All ranks lay out anew after the same step, wherever a checkpoint leads.
 TEST(Rebuild, ComesAfterTheSameStepWhereARankHadNoDataBeforeACheckpoint) {
   on_ranks(2, "auto", [&](Communicator& communicator) {
-    ReducerOptions options{.bucket_bytes = 192, .first_bucket_bytes = 64};
-    options.gradients_as_views = false;
-    options.static_graph = true;
-    Numbers numbers(communicator, 4, options);
+    Numbers numbers(communicator, 4, of_a_static_graph());
     for (int step = 1; step <= 4; ++step) {
       const bool has_data = step > 1 || communicator.rank() == 0;
       if (step == 2) numbers.reducer().restored(10);

@@ -5,8 +5,8 @@
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/model.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/ddp/training_script.hpp"
 #include "tests/ddp/typed_numbers.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::testing {
 

@@ -9,9 +9,9 @@
 #include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/numbers.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/temporary_directory.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <atomic>
 
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::internal {
 namespace {

@@ -17,14 +17,7 @@ inline constexpr int kTrainers = 3;  ///< Ranks.
 enum class Failure : std::uint8_t { none, marked_twice, not_marked, not_finite };
 
 /// What happens in a training, as pure functions.
-struct Script {
-  std::size_t seed = 0;
-
-  /// `what` numbers the draws.
-  std::size_t draw_of(std::size_t n, std::size_t what, std::size_t a = 0, std::size_t b = 0,
-                      std::size_t c = 0) const {
-    return draw(n, {seed, what, a, b, c});
-  }
+struct Script : Draws {
   bool is_static() const { return draw_of(3, 1) == 0; }
   bool finds_unused() const { return !is_static() && draw_of(2, 2) == 0; }
   bool weighted() const { return draw_of(3, 3) == 0; }

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 
-#include "lib/device/cuda/cuda_backend.hpp"
 #include "lockstep/device.hpp"
 #include "lockstep/device_runtime.hpp"
 #include "tests/engine/local_ranks.hpp"

@@ -18,7 +18,6 @@ using testing::must;
 struct Meeting {
   testing::Board board;
   LegacyHandle handle;
-  std::uint32_t freed;
 };
 
 constexpr std::size_t kBytes = kLegacyBlock;

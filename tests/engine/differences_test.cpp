@@ -6,6 +6,7 @@
 
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/thrown_by.hpp"
 #include "tests/support/transports.hpp"
 #include "transports/domain.hpp"
 
@@ -16,6 +17,7 @@ using testing::error_of;
 using testing::eventually;
 using testing::kPatience;
 using testing::on_ranks;
+using testing::thrown_by;
 
 class Differences : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Transports, Differences, ::testing::ValuesIn(lockstep::testing::transports_here()));
@@ -116,17 +118,15 @@ TEST_P(Differences, CountsForEachOther) {
   on_ranks(3, GetParam(), [&](Communicator& comm) {
     std::vector<float> from(6), to(30);
     const std::vector<std::size_t> sent(3, 2), taken{2, 2, comm.rank() == 0 ? std::size_t{3} : 2};
-    try {
+    const Error error = thrown_by([&] {
       comm.all_to_all_v(from.data(), sent, to.data(), taken, DataType::f32);
       comm.barrier();
-      ADD_FAILURE() << "a difference went unnoticed";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
-      EXPECT_EQ(error.culprit(), -1) << error.what();
-      const std::string text = error.what();
-      for (const char* part : {"operation #0", "rank 2", "sent 8 bytes where rank 0", "expects 12"})
-        EXPECT_NE(text.find(part), std::string::npos) << text;
-    }
+    });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+    EXPECT_EQ(error.culprit(), -1) << error.what();
+    const std::string text = error.what();
+    for (const char* part : {"operation #0", "rank 2", "sent 8 bytes where rank 0", "expects 12"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
   });
 }
 

@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "collectives/engine/domain_memory.hpp"

@@ -6,6 +6,7 @@
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/slow_operator.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/thrown_by.hpp"
 #include "tests/support/transports.hpp"
 
 namespace lockstep {
@@ -15,6 +16,7 @@ using testing::error_of;
 using testing::eventually;
 using testing::kPatience;
 using testing::on_ranks;
+using testing::thrown_by;
 
 class Deviation : public ::testing::TestWithParam<const char*> {
  protected:
@@ -65,15 +67,13 @@ TEST_P(Deviation, Count) {
 // Two of three agree, but no rank sees more than its own call and another's.
 TEST_P(Deviation, NoSingleRankIsBlamedForADifference) {
   on_ranks(3, GetParam(), [](Communicator& comm) {
-    try {
+    const Error error = thrown_by([&] {
       sum(comm, comm.rank() == 1 ? 101 : 100, DataType::f32);
       comm.barrier();
       comm.barrier();
-      ADD_FAILURE() << "a difference went unnoticed";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
-      EXPECT_EQ(error.culprit(), -1) << error.what();
-    }
+    });
+    EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+    EXPECT_EQ(error.culprit(), -1) << error.what();
   });
 }
 

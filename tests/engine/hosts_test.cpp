@@ -12,6 +12,7 @@
 
 #include "collectives/make_transport.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/thrown_by.hpp"
 #include "tests/transports/static_session.hpp"
 #include "transports/tcp/switchboard.hpp"
 
@@ -23,6 +24,7 @@ using internal::testing::Shared;
 using internal::testing::start_forked;
 using internal::testing::wait_for;
 using testing::MeetingPlace;
+using testing::thrown_by;
 
 const std::vector<int> kHosts{0, 0, 1, 2, 2, 2};  // By rank.
 
@@ -205,15 +207,13 @@ TEST(Hosts, MismatchesNameBothSidesByTheirRanks) {
   run_forked(6, [&](int rank) {
     Communicator comm = join_on_host(place, rank);
     std::vector<float> data(1000, 1.0f);
-    try {
+    const Error error = thrown_by([&] {
       comm.all_reduce(data.data(), data.data(), rank == 5 ? 999 : 1000, DataType::f32, ReduceOp::sum);
       comm.barrier();  // A rank that could return before the difference was found hears of it here.
-      ADD_FAILURE() << "rank " << rank << " took mismatched data";
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      EXPECT_EQ(error.code(), ErrorCode::mismatch) << text;
-      EXPECT_NE(text.find("rank 5"), std::string::npos) << text;
-    }
+    });
+    const std::string text = error.what();
+    EXPECT_EQ(error.code(), ErrorCode::mismatch) << text;
+    EXPECT_NE(text.find("rank 5"), std::string::npos) << text;
   });
 }
 
@@ -223,13 +223,9 @@ TEST(Hosts, AnAbortEndsAllHosts) {
     Communicator comm = join_on_host(place, rank);
     comm.barrier();  // From here on those that hear of it first are connected.
     if (rank == 3) return comm.abort("enough");
-    try {
-      comm.barrier();
-      ADD_FAILURE() << "rank " << rank;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.culprit(), 3) << error.what();
-      EXPECT_NE(std::string(error.what()).find("enough"), std::string::npos) << error.what();
-    }
+    const Error error = thrown_by([&] { comm.barrier(); });
+    EXPECT_EQ(error.culprit(), 3) << error.what();
+    EXPECT_NE(std::string(error.what()).find("enough"), std::string::npos) << error.what();
   });
 }
 

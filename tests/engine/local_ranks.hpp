@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/lockstep.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::testing {
 
@@ -31,13 +32,8 @@ inline void on_ranks(int n, std::string_view transports, const std::function<voi
 
 /// The error that `body` ends with; a failure of the test when it ends well.
 inline std::pair<ErrorCode, std::string> error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  ADD_FAILURE() << "no error";
-  return {ErrorCode::ok, ""};
+  const Error error = thrown_by(body);
+  return {error.code(), error.what()};
 }
 
 }  // namespace lockstep::testing

@@ -14,6 +14,7 @@
 #include "tests/engine/process_group.hpp"
 #include "tests/support/bounds.hpp"
 #include "tests/support/refused_call.hpp"
+#include "tests/support/thrown_by.hpp"
 #include "tests/support/transports.hpp"
 
 namespace lockstep {
@@ -26,6 +27,7 @@ using internal::testing::wait_for;
 using internal::testing::wait_until;
 using testing::allowed;
 using testing::MeetingPlace;
+using testing::thrown_by;
 using Clock = std::chrono::steady_clock;
 
 class Processes : public ::testing::TestWithParam<const char*> {};
@@ -112,13 +114,10 @@ TEST(Registered, WhoLeavesTakesItsMemoryAlong) {
     internal::testing::wait_until([&] { return turn->load() == 1; });
     CallOptions options;
     options.timeout = std::chrono::seconds(60);
-    try {
-      comm->all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum, options);
-      ADD_FAILURE() << "there was nobody to reduce with";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
-      EXPECT_EQ(error.culprit(), 0) << error.what();
-    }
+    const Error error =
+        thrown_by([&] { comm->all_reduce(data, data, kCount, DataType::f32, ReduceOp::sum, options); });
+    EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+    EXPECT_EQ(error.culprit(), 0) << error.what();
     *turn = 2;
   });
 }
@@ -143,13 +142,9 @@ TEST_P(Processes, WhoLeftWithAReasonIsHeardByWhoWasStopped) {
     }
     Work work = comm.all_reduce_async(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
     board->sending = true;
-    try {
-      work.wait();
-      ADD_FAILURE() << "there was nobody to reduce with";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-      EXPECT_NE(std::string(error.what()).find("its user gave up"), std::string::npos) << error.what();
-    }
+    const Error error = thrown_by([&] { work.wait(); });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_NE(std::string(error.what()).find("its user gave up"), std::string::npos) << error.what();
   });
   internal::testing::wait_until([&] { return board->sending.load(); });
   internal::sleep_for(std::chrono::milliseconds(20));  // Into the middle of it, most likely.
@@ -174,13 +169,9 @@ TEST_P(Processes, WhoLeftWithAReasonIsHeardByAMessageThatWaits) {
     }
     comm.recv(&x, 1, DataType::f32, 1);
     comm.send(&x, 1, DataType::f32, 1);
-    try {
-      comm.recv(&x, 1, DataType::f32, 1);
-      ADD_FAILURE() << "nobody sent this";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-      EXPECT_NE(std::string(error.what()).find("its user gave up"), std::string::npos) << error.what();
-    }
+    const Error error = thrown_by([&] { comm.recv(&x, 1, DataType::f32, 1); });
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_NE(std::string(error.what()).find("its user gave up"), std::string::npos) << error.what();
   });
 }
 
@@ -217,13 +208,9 @@ TEST(WithoutPidfds, NobodyIsTakenForDeadAndADeathIsNoticed) {
     internal::sleep_for(std::chrono::seconds(1));  // Two looks.
     comm.barrier();
     if (rank == 1) raise(SIGKILL);
-    try {
-      comm.barrier();
-      ADD_FAILURE() << "there was nobody to meet";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-    }
+    const Error error = thrown_by([&] { comm.barrier(); });
+    EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+    EXPECT_EQ(error.culprit(), 1) << error.what();
   });
   EXPECT_EQ(wait_for(children[1]), SIGKILL);  // Reaped first: a zombie's number is still its own.
   EXPECT_EQ(wait_for(children[0]), 0);

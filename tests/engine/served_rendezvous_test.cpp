@@ -9,6 +9,7 @@
 #include "lockstep/lockstep.hpp"
 #include "lockstep/rendezvous.hpp"
 #include "tests/support/forked.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {
@@ -18,6 +19,7 @@ using internal::testing::run_forked;
 using internal::testing::Shared;
 using internal::testing::start_forked;
 using internal::testing::wait_for;
+using testing::thrown_by;
 
 Communicator join(const std::string& address, int rank, int size, const std::string& secret = "secret") {
   InitOptions options;
@@ -75,13 +77,9 @@ TEST(ServedRendezvous, ByARankThatIsKilled) {
     if (rank == 2) raise(SIGKILL);
     CallOptions options;
     options.timeout = std::chrono::seconds(60);  // Not half an hour, where nobody notices.
-    try {
-      ranks.barrier(options);
-      ADD_FAILURE() << "there was nobody to meet";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
-      EXPECT_EQ(error.culprit(), 2) << error.what();
-    }
+    const Error error = thrown_by([&] { ranks.barrier(options); });
+    EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+    EXPECT_EQ(error.culprit(), 2) << error.what();
   });
   for (const pid_t child : children) EXPECT_EQ(wait_for(child), child == children[2] ? SIGKILL : 0);
 }
@@ -122,12 +120,8 @@ TEST(ServedRendezvous, AStrangerIsRefused) {
       board->meet(2);
       return;
     }
-    try {
-      join(board->read(0), 0, 2, "guessed");
-      ADD_FAILURE() << "a wrong secret was let in";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::unauthorized) << error.what();
-    }
+    const Error error = thrown_by([&] { join(board->read(0), 0, 2, "guessed"); });
+    EXPECT_EQ(error.code(), ErrorCode::unauthorized) << error.what();
     board->meet(2);
   });
 }

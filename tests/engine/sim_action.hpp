@@ -1,7 +1,6 @@
 // What a simulated rank does: collectives and messages with memory and checks of their own.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 

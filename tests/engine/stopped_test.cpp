@@ -12,6 +12,7 @@
 #include "tests/engine/local_ranks.hpp"
 #include "tests/engine/process_group.hpp"
 #include "tests/support/no_room.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {
@@ -25,6 +26,7 @@ using std::chrono::milliseconds;
 using testing::error_of;
 using testing::MeetingPlace;
 using testing::NoRoom;
+using testing::thrown_by;
 
 constexpr std::size_t kPage = 4096 / sizeof(float);
 /// By then the other is in its operator, also on a busy machine.
@@ -208,16 +210,13 @@ TEST(Stopped, WhoseMemoryAnotherFailureTookIsNamedOnAllRanks) {
     CallOptions options;
     options.algorithm = "registered/fused";
     options.user_op = {&Taken::combine, rank == 0 ? &taken : nullptr};
-    try {
-      comm.all_reduce(taken.data, taken.data, kPage, DataType::f32, ReduceOp::user, options);
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      EXPECT_EQ(error.code(), ErrorCode::aborted) << text;
-      EXPECT_EQ(error.culprit(), 0) << text;
-      EXPECT_NE(text.find("cause : rank 0 ("), std::string::npos) << text;
-      EXPECT_NE(text.find("made memory private"), std::string::npos) << text;
-    }
+    const Error error = thrown_by(
+        [&] { comm.all_reduce(taken.data, taken.data, kPage, DataType::f32, ReduceOp::user, options); });
+    const std::string text = error.what();
+    EXPECT_EQ(error.code(), ErrorCode::aborted) << text;
+    EXPECT_EQ(error.culprit(), 0) << text;
+    EXPECT_NE(text.find("cause : rank 0 ("), std::string::npos) << text;
+    EXPECT_NE(text.find("made memory private"), std::string::npos) << text;
   });
 }
 

@@ -19,6 +19,7 @@
 #include "lib/bootstrap/store_server.hpp"
 #include "tests/bootstrap/own_address.hpp"
 #include "tests/engine/process_group.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace {
 
@@ -53,6 +54,7 @@ namespace {
 using internal::testing::Board;
 using internal::testing::run_forked;
 using internal::testing::Shared;
+using testing::thrown_by;
 
 Communicator join(int rank, const std::string& rendezvous, int size, const char* transports) {
   InitOptions options;
@@ -77,17 +79,14 @@ void expect_rank_1_to_hear(int rank, const std::string& rendezvous) {
   int sum = 1;
   CallOptions options;
   options.timeout = std::chrono::seconds(60);
-  try {
-    ranks.all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum, options);
-    ADD_FAILURE() << "rank " << rank << " failed to fail";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
-    EXPECT_EQ(error.culprit(), 1 - rank) << error.what();
-    const std::string said = error.what();
-    EXPECT_NE(said.find(rank == 0 ? ") cannot be reached: cannot connect to 127" : "is gone: it"),
-              std::string::npos)
-        << said;
-  }
+  const Error error =
+      thrown_by([&] { ranks.all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum, options); });
+  EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+  EXPECT_EQ(error.culprit(), 1 - rank) << error.what();
+  const std::string said = error.what();
+  EXPECT_NE(said.find(rank == 0 ? ") cannot be reached: cannot connect to 127" : "is gone: it"),
+            std::string::npos)
+      << said;
 }
 
 TEST(UnlinkedFailure, IsHeardOfWhereTheRankServesTheStore) {
@@ -162,16 +161,12 @@ TEST(LinkedFailure, IsNoLossOfTheRankThatHeardOfIt) {
 /// Of three ranks that have met, `failing` cannot be set up.
 void expect_all_to_hear_why(int rank, int failing, const std::string& rendezvous, const char* transports,
                             const std::string& why) {
-  try {
-    const Communicator ranks = join(rank, rendezvous, 3, transports);
-    ADD_FAILURE() << "rank " << rank << " was set up";
-  } catch (const Error& error) {
-    const std::string said = error.what();
-    EXPECT_NE(said.find(why), std::string::npos) << said;
-    if (rank == failing) return;
-    EXPECT_EQ(error.code(), ErrorCode::peer_lost) << said;
-    EXPECT_EQ(error.culprit(), failing) << said;
-  }
+  const Error error = thrown_by([&] { const Communicator ranks = join(rank, rendezvous, 3, transports); });
+  const std::string said = error.what();
+  EXPECT_NE(said.find(why), std::string::npos) << said;
+  if (rank == failing) return;
+  EXPECT_EQ(error.code(), ErrorCode::peer_lost) << said;
+  EXPECT_EQ(error.culprit(), failing) << said;
 }
 
 /// Over TCP, and rank `failing` lives on until all have heard.
@@ -216,14 +211,10 @@ TEST(FailedSetUp, IsHeardOfAmongThreads) {
   run_forked(1, [](int) {
     setenv("LOCKSTEP_START_TIMEOUT", "0", 1);
     g_no_memory = true;
-    try {
-      Communicator::local_group(3, "shm");
-      ADD_FAILURE() << "a rank without memory was set up";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
-      EXPECT_NE(std::string(error.what()).find("Too many open files in system"), std::string::npos)
-          << error.what();
-    }
+    const Error error = thrown_by([&] { Communicator::local_group(3, "shm"); });
+    EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
+    EXPECT_NE(std::string(error.what()).find("Too many open files in system"), std::string::npos)
+        << error.what();
   });
 }
 

@@ -2,15 +2,7 @@
 # Training on devices, as processes: two ranks over the host backend must have the loss curve of the training in host memory, and one that
 # is compressed to 8 bits must still learn. digits_device_test.sh BIN_DIRECTORY
 set -euo pipefail
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-  echo "FAILED: $*" >&2
-  cat "$work"/*.out >&2
-  exit 1
-}
+source "$(dirname "$0")/helpers.sh"
 
 size=(--epochs 6 --hidden 96)
 "$bin/digits" "${size[@]}" --loss-file "$work/host.loss" >"$work/host.out" 2>&1 || fail "in host memory"
@@ -23,7 +15,4 @@ grep -q -- '--batch 4096 is more than the [0-9]* samples' "$work/batch.out" || f
 
 grep -Eq 'digits-device: accuracy 0\.9[0-9]*, replicas equal, 2 ranks$' "$work/device.out" || fail "the closing line"
 grep -Eq 'digits-device: accuracy 0\.9[0-9]*, replicas equal, 2 ranks$' "$work/fp8.out" || fail "the closing line in 8 bits"
-(($(wc -l <"$work/device.loss") == 6 * 22)) || fail "6 epochs of 22 steps were expected"
-paste -d ' ' "$work/host.loss" "$work/device.loss" | awk '
-  { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || NF != 4) bad = 1; if (d > worst) worst = d }
-  END { printf "largest difference over %d steps: %g\n", NR, worst; exit bad || worst > 1e-4 }' || fail "the loss curves differ"
+same_curve "$work/host.loss" "$work/device.loss" $((6 * 22)) || fail "the loss curves differ, or have not 6 epochs of 22 steps"

@@ -2,22 +2,14 @@
 # A loss file that cannot be written ends an example before its first step, with one line that names the file, the cause and the option;
 # one whose disk is full ends it, too. loss_file_test.sh BIN_DIRECTORY
 set -euo pipefail
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "$0")/helpers.sh"
 export LOCKSTEP_DEVICE_BACKEND=host
-
-fail() {
-  echo "FAILED: $*" >&2
-  cat "$work/out" "$work/err" >&2
-  exit 1
-}
 
 # refused EXAMPLE FILE CAUSE COMMAND...
 refused() {
-  if "${@:4}" --loss-file "$2" >"$work/out" 2>"$work/err" </dev/null; then fail "$1 does not miss $2"; fi
-  grep -qxF "$1: --loss-file: cannot write $2: $3" "$work/err" || fail "$1 does not say why $2 cannot be written"
-  (($(wc -l <"$work/err") == 1)) || fail "$1 says more than one line of $2"
+  if "${@:4}" --loss-file "$2" >"$work/said.out" 2>"$work/error.out" </dev/null; then fail "$1 does not miss $2"; fi
+  grep -qxF "$1: --loss-file: cannot write $2: $3" "$work/error.out" || fail "$1 does not say why $2 cannot be written"
+  (($(wc -l <"$work/error.out") == 1)) || fail "$1 says more than one line of $2"
 }
 
 for example in digits gpt digits-device gpt-device; do
@@ -27,12 +19,12 @@ for example in digits gpt digits-device gpt-device; do
   mkdir "$work/$example.loss"
   refused "$example" "$work/missing/loss" "No such file or directory" timeout 60 "$bin/$example" "${long[@]}"
   refused "$example" "$work/$example.loss" "Is a directory" timeout 60 "$bin/$example" "${long[@]}"
-  ! grep -qE "$steps" "$work/out" || fail "$example trains before it finds out"
+  ! grep -qE "$steps" "$work/said.out" || fail "$example trains before it finds out"
   refused "$example" /dev/full "No space left on device" "$bin/$example" "${short[@]}"
 done
 
 # The rank that writes ends the job of all.
-if timeout 60 "$bin/lockstep-run" -n 2 "$bin/digits" --epochs 1000000 --loss-file "$work/missing/loss" >"$work/out" 2>"$work/err"; then
+if timeout 60 "$bin/lockstep-run" -n 2 "$bin/digits" --epochs 1000000 --loss-file "$work/missing/loss" >"$work/said.out" 2>"$work/error.out"; then
   fail "two ranks do not miss their file"
 fi
-grep -qF "[0] digits: --loss-file: cannot write $work/missing/loss: No such file or directory" "$work/err" || fail "two ranks"
+grep -qF "[0] digits: --loss-file: cannot write $work/missing/loss: No such file or directory" "$work/error.out" || fail "two ranks"

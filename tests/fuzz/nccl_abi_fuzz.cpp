@@ -1,7 +1,6 @@
 // What programs hand to the NCCL interface as bytes: ids from other ranks, and configs of any version's
 // header.
 #include <memory>
-#include <string>
 
 #include "integrations/nccl/config.hpp"
 #include "integrations/nccl/result.hpp"

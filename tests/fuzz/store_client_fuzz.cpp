@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <chrono>
-#include <memory>
 #include <thread>
 #include <vector>
 

@@ -18,6 +18,7 @@
 #include "lockstep/memory.hpp"
 #include "tests/support/forked.hpp"
 #include "tests/support/sanitized.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -65,12 +66,8 @@ TEST(LittleMemory, IsRefusedBesideWhatIsInUse) {
     constexpr std::size_t kPart = 24 << 20;
     void* const first = lockstep::allocate(kPart);
     void* const second = lockstep::allocate(kPart);
-    try {
-      static_cast<void>(lockstep::allocate(kPart));
-      ADD_FAILURE() << "allocated";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
-    }
+    const Error error = lockstep::testing::thrown_by([&] { static_cast<void>(lockstep::allocate(kPart)); });
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
     lockstep::free(first);
     void* const other = lockstep::allocate(kPart + (4 << 20));
     lockstep::free(other);

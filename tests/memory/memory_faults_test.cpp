@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,11 +28,13 @@
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/no_room.hpp"
 #include "tests/support/refused_call.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::internal {
 namespace {
 
 using lockstep::testing::NoRoom;
+using lockstep::testing::thrown_by;
 
 template <typename Call>
 ErrorCode code_of(Call call) {
@@ -136,13 +137,9 @@ TEST(MemoryBeyondTheLimitOnFiles, IsRefused) {
   rlimit small = before;
   small.rlim_cur = 1 << 20;
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  try {
-    (void)lockstep::allocate(small.rlim_cur + 1);
-    ADD_FAILURE() << "allocated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
-    EXPECT_NE(std::string(error.what()).find("ulimit -f"), std::string::npos) << error.what();
-  }
+  const Error error = thrown_by([&] { (void)lockstep::allocate(small.rlim_cur + 1); });
+  EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
+  EXPECT_NE(std::string(error.what()).find("ulimit -f"), std::string::npos) << error.what();
   lockstep::free(lockstep::allocate(small.rlim_cur));
   setrlimit(RLIMIT_FSIZE, &before);
 }

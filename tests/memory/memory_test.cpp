@@ -21,6 +21,7 @@
 #include "lib/memory/mapping.hpp"
 #include "lib/memory/segment.hpp"
 #include "lockstep/error.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -98,12 +99,8 @@ TEST(Allocate, RefusesNothingAndTheImpossible) {
   EXPECT_NE(error_of([] { (void)lockstep::allocate(0); }).find("allocate at least 1"), std::string::npos);
   for (const std::size_t bytes :
        {SIZE_MAX, std::size_t{1} << 63, std::size_t{1} << 60, std::size_t{1} << 46}) {
-    try {
-      (void)lockstep::allocate(bytes);
-      ADD_FAILURE() << bytes << " bytes";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << bytes << " bytes: " << error.what();
-    }
+    const Error error = lockstep::testing::thrown_by([&] { (void)lockstep::allocate(bytes); });
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << bytes << " bytes: " << error.what();
   }
 }
 

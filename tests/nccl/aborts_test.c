@@ -99,12 +99,6 @@ static void revoke_and_destroy(int rank, int ranks) { beside_stuck(rank, ranks, 
 
 /* ---- what the other rank never makes, or makes too late */
 
-static ncclConfig_t not_blocking(void) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
-
 struct split {
   ncclComm_t parent, child;
   ncclResult_t result;

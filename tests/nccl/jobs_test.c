@@ -5,12 +5,6 @@
 
 enum { TIMES = 5, AT_ONCE = 4, BYTES = 1 << 20 };
 
-static ncclConfig_t not_blocking(void) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
-
 static ncclComm_t connect_not_blocking(int rank, int ranks) {
   ncclConfig_t config = not_blocking();
   ncclUniqueId id;

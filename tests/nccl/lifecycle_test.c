@@ -40,10 +40,9 @@ static void several_ids(int rank, int ranks) {
   NCCL(ncclCommDestroy(comm));
 }
 
-static void not_blocking(int rank, int ranks) {
+static void without_blocking(int rank, int ranks) {
   ncclComm_t comm, half;
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  ncclConfig_t config = not_blocking();
   const ncclUniqueId id = shared_id(rank, 0);
   if (rank == 0) {
     CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress, "it waited");
@@ -165,9 +164,8 @@ static void check_signals(void) {
 }
 
 static void signals(int rank, int ranks) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclConfig_t config = not_blocking();
   ncclComm_t comm;
-  config.blocking = 0;
   const ncclUniqueId id = shared_id(rank, 0);
   if (rank == 0) {
     CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress, "it waited");
@@ -244,7 +242,7 @@ static void group_of_ranks(int rank, int ranks) {
 
 int main(void) {
   return run_ranks("rank and config", 2, rank_and_config) + run_ranks("several ids", 3, several_ids) +
-         run_ranks("not blocking", 3, not_blocking) + run_ranks("split", 3, split) +
+         run_ranks("not blocking", 3, without_blocking) + run_ranks("split", 3, split) +
          run_ranks("shrink", 3, shrink) + run_ranks("revoke", 2, revoke_one) +
          run_ranks("abort in flight", 2, abort_in_flight) + run_ranks("signals", 2, signals) +
          run_ranks("one process", 1, one_process) + run_ranks("group of ranks", 1, group_of_ranks);

@@ -86,6 +86,12 @@ int run_ranks(const char* name, int ranks, rank_body body) {
   return failures;
 }
 
+ncclConfig_t not_blocking(void) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
 ncclComm_t connect_ranks(int rank, int ranks) {
   ncclUniqueId id;
   ncclComm_t comm;

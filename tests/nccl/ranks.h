@@ -43,6 +43,8 @@ void meet(void);
 /* `bytes` (at most 4096) of process `from` reach all. */
 void share(int from, int rank, void* data, size_t bytes);
 
+/* Of calls that do not wait for other ranks. */
+ncclConfig_t not_blocking(void);
 /* A communicator of all processes, by an id that process 0 makes. */
 ncclComm_t connect_ranks(int rank, int ranks);
 /* The communicator has this many ranks, this is that one, and it works. */

@@ -1,9 +1,10 @@
-// Two connected sockets of this machine, and what makes one of them vanish.
+// Sockets of this machine: two that are connected, what makes one of them vanish, and one that refuses.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -20,6 +21,16 @@ inline Fd listen_on_loopback() {
   auto listener = tcp_listen({"127.0.0.1", 0});
   EXPECT_TRUE(listener.ok());
   return std::move(*listener);
+}
+
+/// A socket that has a port, and does not listen: nobody else can take the port, and it refuses.
+inline Fd bind_to_loopback() {
+  Fd bound(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(bind(bound.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
+  return bound;
 }
 
 inline ConnectedPair connect_pair(const Fd& listener = listen_on_loopback()) {

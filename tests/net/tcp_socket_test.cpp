@@ -192,12 +192,7 @@ TEST(TcpSocket, NobodyReachesItself) {
 }
 
 TEST(TcpSocket, RefusedAndUnknownAddressesSaySo) {
-  // Bound but not listening: nobody else can take the port, and it refuses.
-  const Fd bound(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(bound.get(), reinterpret_cast<sockaddr*>(&any), sizeof any), 0);
+  const Fd bound = bind_to_loopback();
   const HostPort at = local_address(bound);
   const auto refused = tcp_connect(at, milliseconds(1000), real_env());
   EXPECT_EQ(refused.status().message(), "cannot connect to " + at.text() + ": Connection refused");
@@ -260,11 +255,7 @@ TEST(TcpSocket, NobodyListensWhereConnectionsCannotBeAccepted) {
 }
 
 TEST(TcpSocket, SilenceSaysWhatItMayBe) {
-  const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const Fd listener = bind_to_loopback();
   ASSERT_EQ(listen(listener.get(), 0), 0);  // Once its queue is full the kernel drops what comes.
   const HostPort at = local_address(listener);
   std::vector<Fd> queue;

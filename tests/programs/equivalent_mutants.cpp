@@ -2,7 +2,6 @@
 // that the two check each other.
 #include <algorithm>
 
-#include "collectives/programs/blocks.hpp"
 #include "collectives/verify/results.hpp"
 #include "tests/programs/mutants.hpp"
 #include "tests/programs/passed_on.hpp"

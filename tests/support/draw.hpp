@@ -19,4 +19,15 @@ inline std::size_t draw(std::size_t n, std::initializer_list<std::size_t> of) {
   return static_cast<std::size_t>(hash % n);
 }
 
+/// What a script of random events draws from.
+struct Draws {
+  std::size_t seed = 0;
+
+  /// `what` numbers the draws.
+  std::size_t draw_of(std::size_t n, std::size_t what, std::size_t a = 0, std::size_t b = 0,
+                      std::size_t c = 0) const {
+    return draw(n, {seed, what, a, b, c});
+  }
+};
+
 }  // namespace lockstep::testing

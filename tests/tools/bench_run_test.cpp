@@ -2,8 +2,6 @@
 // refusals.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,22 +12,14 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/scoped_variable.hpp"
 #include "tests/support/temporary_directory.hpp"
+#include "tests/tools/shell.hpp"
 
 namespace {
 
-struct Outcome {
-  int status;
-  std::string output;
-};
+using Outcome = lockstep::testing::ShellOutcome;
 
-// Standard output and standard error together, unless the arguments say otherwise.
 Outcome bench(const std::string& arguments, const std::string& variables = "") {
-  FILE* pipe = popen((variables + " " + LOCKSTEP_BENCH + " " + arguments).c_str(), "r");
-  std::string output;
-  std::array<char, 4096> part;
-  while (const std::size_t n = fread(part.data(), 1, part.size(), pipe)) output.append(part.data(), n);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+  return lockstep::testing::shell(variables + " " + LOCKSTEP_BENCH + " " + arguments);
 }
 
 nlohmann::json json_of(const std::string& arguments) {

@@ -2,31 +2,17 @@
 // it measures is not judged here, for tests must not depend on time.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/bootstrap/child_process.hpp"
+#include "tests/tools/shell.hpp"
 
 namespace {
 
-struct Outcome {
-  int status;
-  std::string output;
-};
-
-// Standard output and standard error together, unless the arguments say otherwise.
-Outcome shell(const std::string& command) {
-  FILE* pipe = popen(command.c_str(), "r");
-  std::string output;
-  std::array<char, 4096> part;
-  while (const std::size_t n = fread(part.data(), 1, part.size(), pipe)) output.append(part.data(), n);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
-}
+using lockstep::testing::shell;
+using Outcome = lockstep::testing::ShellOutcome;
 
 Outcome bench(const std::string& arguments) {
   return shell(std::string(LOCKSTEP_DDP_BENCH) + " " + arguments);

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 
 #include "tests/support/forked.hpp"
 #include "tests/support/refused_call.hpp"

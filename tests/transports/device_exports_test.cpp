@@ -16,14 +16,12 @@ namespace {
 using testing::kBytes;
 using testing::Meeting;
 using testing::must;
+using testing::run_sides;
 using testing::Side;
 
 /// A program frees by itself (cudaFree) what a peer has mapped, and gets the addresses again.
 TEST(DeviceExports, WhereAPeerStillHasTheOldMemoryTheNewIsStaged) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
+  run_sides([](Side& side, Meeting& meeting, int rank) {
     if (rank == 0) {
       std::byte* const memory = side.allocate();
       meeting.ref[0] = side.share(memory, kBytes);
@@ -57,10 +55,7 @@ TEST(DeviceExports, WhereAPeerStillHasTheOldMemoryTheNewIsStaged) {
 }
 
 TEST(DeviceExports, TheOwnerSeesWhoHoldsWhatItWithdrew) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
+  run_sides([](Side& side, Meeting& meeting, int rank) {
     if (rank == 0) {
       std::byte* const memory = side.allocate();
       const SegmentRef ref = meeting.ref[0] = side.share(memory, kBytes);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 
@@ -46,5 +47,14 @@ struct Side {
   DeviceImports imports;
   DeviceOwner peer;
 };
+
+/// Each side in a process of its own.
+inline void run_sides(const std::function<void(Side& side, Meeting& meeting, int rank)>& body) {
+  Shared<Meeting> shared;
+  run_forked(2, [&](int rank) {
+    Side side(*shared, rank);
+    body(side, *shared, rank);
+  });
+}
 
 }  // namespace lockstep::internal::testing

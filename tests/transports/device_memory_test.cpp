@@ -28,15 +28,13 @@ using lockstep::testing::ScarceMemory;
 using testing::kBytes;
 using testing::Meeting;
 using testing::must;
+using testing::run_sides;
 using testing::Side;
 
 /// Rank 0 shares an allocation; `map` is what rank 1 does with it.
 template <class Map>
 void map_from_a_peer(Map map) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
+  run_sides([&](Side& side, Meeting& meeting, int rank) {
     if (rank == 0) meeting.ref[0] = side.share(side.allocate(), kBytes);
     meeting.board.meet(2);
     if (rank == 1) map(side, meeting.ref[0]);
@@ -47,10 +45,7 @@ void map_from_a_peer(Map map) {
 class EveryKind : public ::testing::TestWithParam<MemoryKind> {};
 
 TEST_P(EveryKind, IsMappedOnceAtAnyOffset) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
+  run_sides([](Side& side, Meeting& meeting, int rank) {
     if (rank == 0) {
       std::byte* const memory = side.allocate(GetParam());
       std::memset(memory, 1, kBytes);
@@ -117,10 +112,7 @@ TEST(DeviceMemory, OfTheSameProcessIsNotMappedAgain) {
 }
 
 TEST(DeviceMemory, OfADeviceOutOfReachIsStaged) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
+  run_sides([](Side& side, Meeting& meeting, int rank) {
     testing::RecordingBackend backend(side.backend);
     DeviceExports exports(backend);
     DeviceImports imports(backend, exports);
@@ -229,10 +221,7 @@ TEST(DeviceMemory, IsMappedOnceForAllThreads) {
 }
 
 TEST(DeviceMemory, AnAddressThatIsAllocatedAgainIsMappedAgain) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
+  run_sides([](Side& side, Meeting& meeting, int rank) {
     for (int round = 0; round < 3; ++round) {
       if (rank == 0) {
         std::byte* const memory = side.allocate();
@@ -288,10 +277,7 @@ TEST(DeviceMemory, AMappingThatFoundNoMemoryKeepsNobodyWaiting) {
 }
 
 TEST(DeviceMemory, OfPeersIsLetGoWithTheCommunicatorThatUsedIt) {
-  testing::Shared<Meeting> shared;
-  testing::run_forked(2, [&](int rank) {
-    Meeting& meeting = *shared;
-    Side side(meeting, rank);
+  run_sides([](Side& side, Meeting& meeting, int rank) {
     std::vector<Member> members(2);
     for (const int member : {0, 1}) {
       members[static_cast<std::size_t>(member)].process = meeting.process[member];

@@ -10,12 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "lib/bootstrap/exchange.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/stream_io.hpp"
 #include "tests/transports/switchboard_fixtures.hpp"
 #include "transports/tcp/limits.hpp"
-#include "transports/tcp/published_address.hpp"
 
 namespace lockstep::internal {
 namespace {

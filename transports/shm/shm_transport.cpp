@@ -1,7 +1,6 @@
 #include "transports/shm/shm_transport.hpp"
 
 #include <array>
-#include <string>
 #include <utility>
 
 #include "transports/shm/shm_domain.hpp"

@@ -8,7 +8,6 @@
 
 #include "lib/base/env.hpp"
 #include "lib/base/status.hpp"
-#include "lib/bootstrap/session.hpp"
 #include "transports/shm/shm_group.hpp"
 #include "transports/transport.hpp"
 

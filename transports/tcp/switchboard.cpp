@@ -11,7 +11,6 @@
 
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/limits.hpp"
-#include "lib/net/interfaces.hpp"
 #include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
 #include "transports/tcp/limits.hpp"

@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "lib/net/abstract_socket.hpp"

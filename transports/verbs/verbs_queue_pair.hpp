@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 
-#include "transports/transport.hpp"
 #include "transports/verbs/queue_sizes.hpp"
 #include "transports/verbs/verbs_device.hpp"
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <iostream>
 #include <new>
-#include <string>
 
 #include "bench/board.hpp"
 #include "bench/device/floors/options.hpp"

@@ -42,12 +42,6 @@ std::uint64_t Column::of(const DeviceBlocks::Block& block) const {
   return std::min(count, block.count - std::min(block.count, first));
 }
 
-std::uint64_t Column::elements(const DeviceBlocks& side) const {
-  std::uint64_t sum = 0;
-  for (const DeviceBlocks::Block& block : side.blocks) sum += of(block);
-  return sum;
-}
-
 CallBuilder StagedCall::column_call(const Engine& engine, const Column& column, const void* in,
                                     void* out) const {
   CallOptions options;

@@ -28,8 +28,6 @@ struct DeviceBlocks {
 struct Column {
   std::uint64_t first = 0, count = 0;
   std::uint64_t of(const DeviceBlocks::Block& block) const;
-  /// Of all blocks.
-  std::uint64_t elements(const DeviceBlocks& side) const;
 };
 
 struct StagedCall {

@@ -6,7 +6,6 @@
 // blocks together, or apart. scatter_v and gather_v have no such program: a speaker knows no other count than
 // its own.
 #include "collectives/programs/algorithms.hpp"
-#include "collectives/programs/blocks.hpp"
 #include "collectives/programs/hosts/host_layout.hpp"
 #include "collectives/programs/program_builder.hpp"
 

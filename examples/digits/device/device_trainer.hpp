@@ -8,7 +8,6 @@
 #include "examples/digits/device/device_mlp.hpp"
 #include "examples/digits/trainer.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
-#include "lockstep/device_runtime.hpp"
 
 namespace digits {
 
@@ -23,7 +22,6 @@ class DeviceTrainer {
   std::vector<double> run_epoch(std::size_t epoch);
   void check_replicas();
   double accuracy(const Dataset& data);
-  const lockstep::DeviceReducer& reducer() const { return reducer_; }
 
  private:
   void step(const float* images, const int* labels, float* losses, double rate);

@@ -9,7 +9,6 @@
 
 #include "examples/device/device_floats.hpp"
 #include "examples/gpt/device/compute.hpp"
-#include "examples/gpt/tensor.hpp"
 
 namespace gpt {
 

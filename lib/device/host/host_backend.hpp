@@ -25,7 +25,6 @@ namespace lockstep::internal {
 
 /// What was recorded from a stream.
 struct HostGraph {
-  int device = 0;
   std::vector<HostStream::Task> tasks;
 };
 

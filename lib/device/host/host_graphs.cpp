@@ -31,7 +31,7 @@ Result<DeviceGraph> HostBackend::end_capture(DeviceStream handle) {
   auto tasks = stream.value()->end_recording();
   if (!tasks) return Status(ErrorCode::invalid_argument, "the stream is not being captured");
   LOCKSTEP_RETURN_IF_ERROR(captures_.end(handle));
-  auto graph = std::make_shared<const HostGraph>(HostGraph{stream.value()->device(), std::move(*tasks)});
+  auto graph = std::make_shared<const HostGraph>(HostGraph{std::move(*tasks)});
   const std::lock_guard lock(mutex_);
   const DeviceGraph made = const_cast<HostGraph*>(graph.get());
   graphs_.emplace(made, std::move(graph));

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <numeric>
 
 #include "examples/digits/mlp.hpp"
 #include "lockstep/lockstep.hpp"

@@ -10,8 +10,8 @@
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/hooks/every_hook.hpp"
 #include "tests/ddp/hooks/net.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -22,6 +22,7 @@
 #include "tests/ddp/hooks/hook_script.hpp"
 #include "tests/ddp/hooks/saboteur.hpp"
 #include "tests/ddp/sharded/phases.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 
@@ -319,12 +320,8 @@ class HookRun {
     return true;
   }
   void mark_again(std::size_t i) {
-    try {
-      trainer_->mark_ready(i);
-      ADD_FAILURE() << "no error was thrown";
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("already marked"), std::string::npos) << error.what();
-    }
+    const Error error = testing::thrown_by([&] { trainer_->mark_ready(i); });
+    EXPECT_NE(std::string(error.what()).find("already marked"), std::string::npos) << error.what();
   }
 
   // ---- its end

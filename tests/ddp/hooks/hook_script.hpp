@@ -15,17 +15,9 @@ namespace lockstep {
 
 enum class Failure { none, marked_twice, not_marked, not_finite };
 
-struct HookScript {
+struct HookScript : testing::Draws {
   static constexpr std::size_t kPhases = 3, kSteps = 5;  // So many each.
   static constexpr double kRate = 0.25;
-
-  std::size_t seed = 0;
-
-  /// `what` numbers the draws.
-  std::size_t draw_of(std::size_t n, std::size_t what, std::size_t a = 0, std::size_t b = 0,
-                      std::size_t c = 0) const {
-    return testing::draw(n, {seed, what, a, b, c});
-  }
 
   // ---- the whole training
   bool sharded() const { return draw_of(2, 1) == 0; }

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "tests/ddp/hooks/hook_state_cases.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "tests/ddp/hooks/hook_state_cases.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

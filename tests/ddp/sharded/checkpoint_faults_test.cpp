@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "tests/ddp/sharded/checkpoint_world.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace {
 

@@ -13,7 +13,7 @@
 
 #include "lib/net/fd.hpp"
 #include "tests/ddp/sharded/checkpoint_world.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

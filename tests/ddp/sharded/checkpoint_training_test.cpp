@@ -6,7 +6,7 @@
 #include "lockstep/ddp/sharded_optimizer.hpp"
 #include "tests/ddp/digits_data.hpp"
 #include "tests/ddp/sharded/checkpoint_world.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "tests/ddp/sharded/arrangements.hpp"
 #include "tests/ddp/sharded/single_process.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/ddp.hpp"
-#include "tests/ddp/thrown_by.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep::testing {
 

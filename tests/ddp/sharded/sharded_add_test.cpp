@@ -8,9 +8,9 @@
 
 #include "lockstep/ddp.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
 #include "tests/support/temporary_directory.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

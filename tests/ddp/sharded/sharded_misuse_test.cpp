@@ -5,11 +5,10 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "lockstep/ddp/hooks.hpp"
 #include "lockstep/ddp/local_sgd.hpp"
 #include "tests/ddp/sharded/arrangements.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/engine/local_ranks.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {

@@ -16,8 +16,8 @@
 #include "tests/ddp/mode_world.hpp"
 #include "tests/ddp/sharded/phases.hpp"
 #include "tests/ddp/sharded/sharded_script.hpp"
-#include "tests/ddp/thrown_by.hpp"
 #include "tests/ddp/typed_numbers.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 

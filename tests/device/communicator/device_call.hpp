@@ -1,10 +1,6 @@
 // A CollectiveCase through the public face of DeviceCommunicator.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "lockstep/device.hpp"
 #include "tests/engine/call_buffers.hpp"
 

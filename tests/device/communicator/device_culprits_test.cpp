@@ -7,10 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "collectives/device/device_groups.hpp"
 #include "collectives/device/patience.hpp"

@@ -15,6 +15,7 @@
 #include "tests/support/eventually.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {
@@ -30,6 +31,7 @@ using testing::backend;
 using testing::DeviceRank;
 using testing::run_on_devices;
 using testing::run_on_hosts;
+using testing::thrown_by;
 
 const char* const kMode = testing::test_run("stream_sync");
 bool mode_is(const char* name) { return std::string_view(kMode) == name; }
@@ -342,12 +344,9 @@ TEST(DeviceDriver, ACaptureThatTheModeCannotReplayIsRefusedAndNobodyElseHears) {
 TEST(DeviceDriver, MessagesLieOnTheDeviceOfTheirCommunicator) {
   run_on_devices(1, kMode, [](DeviceRank& self) {
     DeviceArena elsewhere(4096, self.device() + 1);
-    try {
-      self.communicator.send(elsewhere.device(), 64, DataType::u8, 0, self.stream);
-      ADD_FAILURE() << "it was taken";
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("lies on device 1"), std::string::npos) << error.what();
-    }
+    const Error error =
+        thrown_by([&] { self.communicator.send(elsewhere.device(), 64, DataType::u8, 0, self.stream); });
+    EXPECT_NE(std::string(error.what()).find("lies on device 1"), std::string::npos) << error.what();
   });
 }
 

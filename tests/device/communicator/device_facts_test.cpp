@@ -17,7 +17,6 @@ std::vector<DeviceFacts> facts(int ranks) {
   for (int r = 0; r < ranks; ++r) {
     DeviceFacts& one = all[static_cast<std::size_t>(r)];
     one.uuid.back() = static_cast<std::uint8_t>(r);
-    one.device = r;
     one.multiprocessors = 132;
     one.staging_bytes = (1 << 20) + static_cast<std::uint64_t>(ranks - r);
   }

@@ -17,6 +17,7 @@
 #include "tests/support/must.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/test_run.hpp"
+#include "tests/support/thrown_by.hpp"
 
 namespace lockstep {
 namespace {
@@ -31,6 +32,7 @@ using testing::allowed;
 using testing::DeviceRank;
 using testing::MeetingPlace;
 using testing::run_on_devices;
+using testing::thrown_by;
 using Clock = std::chrono::steady_clock;
 
 const testing::DeviceRun kRun(testing::test_run("stream_sync"));
@@ -97,14 +99,12 @@ TEST(DeviceFailure, ARankThatLacksDescriptorsIsNamed) {
     self.communicator.register_buffer(arena.device(), arena.size());
     std::optional<testing::NoDescriptorsLeft> none;
     if (self.rank() == 1) none.emplace();
-    try {
+    const Error error = thrown_by([&] {
       self.all_reduce(arena, kCount);
       self.synchronize();
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
-      EXPECT_NE(std::string(error.what()).find("rank 1 ("), std::string::npos) << error.what();
-    }
+    });
+    EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
+    EXPECT_NE(std::string(error.what()).find("rank 1 ("), std::string::npos) << error.what();
   });
 }
 

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "tests/device/communicator/device_world.hpp"
-#include "tests/engine/local_ranks.hpp"
 #include "tests/support/test_run.hpp"
 
 namespace lockstep {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <regex>
-#include <vector>
 
 #include "lib/base/float16.hpp"
 #include "tests/device/communicator/device_world.hpp"

@@ -9,7 +9,6 @@
 
 #include "tests/device/communicator/device_world.hpp"
 #include "tests/engine/local_ranks.hpp"
-#include "tests/support/eventually.hpp"
 #include "tests/support/must.hpp"
 #include "tests/support/test_run.hpp"
 

@@ -3,7 +3,6 @@
 
 #include "collectives/device/packet_plan.hpp"
 #include "tests/device/communicator/device_world.hpp"
-#include "tests/support/must.hpp"
 
 namespace lockstep {
 namespace {

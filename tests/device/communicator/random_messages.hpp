@@ -2,8 +2,6 @@
 // own.
 #pragma once
 
-#include <deque>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
