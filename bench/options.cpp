@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/command_line.hpp"
 #include "bench/size_option.hpp"
 #include "bench/transport_option.hpp"
 #include "lockstep/lockstep.h"
@@ -210,8 +211,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
   add_ranks(app, options);
   add_device(app, options);
   add_modes(app, options);
-  try {
-    app.parse(argc, argv);
+  return parse_command_line(app, argc, argv, [&] {
     options.check = spelled.check != 0;
     options.operations = operations_by_name(spelled.names);
     options.types = values_by_name(spelled.types, all_types(), "type");
@@ -223,10 +223,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& options) {
     if (options.operations.empty() && !options.list && !options.calibrate && !options.topology &&
         !options.startup)
       throw CLI::RequiredError("operation");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  });
 }
 
 std::vector<std::uint64_t> sweep(const Options& options) {

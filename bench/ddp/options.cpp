@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "bench/command_line.hpp"
 #include "bench/size_option.hpp"
 #include "bench/transport_option.hpp"
 #include "lockstep/ddp.hpp"
@@ -117,8 +118,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
   add_model(app, options);
   add_transport(app, options.transport);
   app.add_option("--json", options.json, "write the result to a file, or to standard output (-)");
-  try {
-    app.parse(argc, argv);
+  return parse_command_line(app, argc, argv, [&] {
     options.command = app.remaining();
     if (!options.command.empty() && options.command.front() == "--")
       options.command.erase(options.command.begin());
@@ -128,10 +128,7 @@ std::optional<int> parse_ddp_options(int argc, char** argv, DdpOptions& options)
       throw CLI::ValidationError("--link is the rate between two hosts: add --hosts 2");
     heed_transport_variable(app, options.transport);
     check_together(options);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  });
 }
 
 }  // namespace lockstep::bench

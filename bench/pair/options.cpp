@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/command_line.hpp"
 #include "bench/size_option.hpp"
 #include "bench/transport_option.hpp"
 
@@ -20,12 +21,7 @@ std::optional<int> parse_options(int argc, char** argv, PairOptions& options) {
   app.add_flag("--registered", options.registered, "buffers from lockstep::allocate");
   app.add_flag("--unwritten", options.unwritten, "send from memory that was never written");
   app.add_flag("--pin", options.pinned, "each process to a core");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  return parse_command_line(app, argc, argv);
 }
 
 }  // namespace lockstep::bench

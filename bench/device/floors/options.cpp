@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/command_line.hpp"
 #include "bench/device/floors/rates.hpp"
 #include "bench/size_option.hpp"
 
@@ -30,12 +31,7 @@ std::optional<int> parse_options(int argc, char** argv, FloorsOptions& options) 
       ->check(at_least_what_is_measured());
   app.add_option("RANKS", options.ranks, "processes that pass a word round: 2 4 8")
       ->check(CLI::Range(1, kMaxRanks));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  return parse_command_line(app, argc, argv);
 }
 
 }  // namespace lockstep::bench
