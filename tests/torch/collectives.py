@@ -244,15 +244,25 @@ class GroupsCalledDirectly(Ours):
             ours = x.clone()
             dist.group.WORLD.reduce(ours, root, op).wait()
             self.assertTrue(torch.equal(ours, total if self.rank == root else x))
+            ours = x.clone()
+            dist.group.WORLD.reduce(ours, root=root, op=op).wait()
+            self.assertTrue(torch.equal(ours, total if self.rank == root else x))
         self.on_group(lambda group, x: group.reduce(x, 0) if self.rank == 0 else group.reduce(x.clone(), root=0), x)
         self.on_group(lambda group, x: group.allreduce(x, op=dist.ReduceOp.PRODUCT), x)
 
+    def test_sparse_tensors(self):
+        x = torch.ones(4).to_sparse()
+        dist.group.WORLD.allreduce(x, dist.ReduceOp.SUM).wait()
+        self.assertTrue((x.to_dense() == self.size).all())
+
     def test_reduce_scatter(self):  # not every Gloo has it
-        parts, out = [torch.full((r + 1,), float(self.rank)) for r in range(self.size)], torch.empty(self.rank + 1)
+        parts, out = [torch.full((r + 1,), self.rank + 1.0) for r in range(self.size)], torch.empty(self.rank + 1)
         dist.group.WORLD.reduce_scatter(out, parts).wait()
-        self.assertTrue((out == self.size * (self.size - 1) / 2).all())
+        self.assertTrue((out == self.size * (self.size + 1) / 2).all())
         dist.group.WORLD.reduce_scatter(out, parts, dist.ReduceOp.MAX).wait()
-        self.assertTrue((out == self.size - 1).all())
+        self.assertTrue((out == self.size).all())
+        dist.group.WORLD.reduce_scatter(out, parts, op=dist.ReduceOp.MIN).wait()
+        self.assertTrue((out == 1).all())
 
     def test_movements(self):
         x, parts = self.numbers((4,), torch.int64), [self.numbers((4,), torch.int64) for _ in range(self.size)]
@@ -263,7 +273,7 @@ class GroupsCalledDirectly(Ours):
             self.same(lambda group, x, *outputs, root=root: self.gather(group, x, list(outputs), root), x, *parts)
             self.same(lambda group, x, *inputs, root=root: self.scatter(group, x, list(inputs), root), x, *parts)
 
-    # Gloo's own have a root alone in this form.
+    # In this form torch gives Gloo a list also where there is none, and it refuses that.
 
     def gather(self, group, x, outputs, root):
         outputs = outputs if self.rank == root else None
@@ -295,6 +305,12 @@ class Refusals(Ours):
 
     def test_sparse_tensors_that_are_not_summed(self):
         self.refuses(lambda group: dist.all_reduce(torch.ones(4).to_sparse(), dist.ReduceOp.MAX, group), "can be summed", ValueError)
+
+    def test_what_is_no_operator(self):
+        self.refuses(lambda group: group.allreduce(torch.ones(4), 3), "3 is no operator", TypeError)
+
+    def test_no_root(self):
+        self.refuses(lambda group: group.broadcast(torch.ones(4)), "root", TypeError)
 
     def test_another_call(self):
         self.refuses(lambda group: dist.broadcast(torch.ones(4), 0, group=group) or dist.barrier(group), "broadcast",

@@ -17,8 +17,8 @@ def root_of(options, root):
     return getattr(options, "rootRank", options) if root is None else root
 
 
-def reduction_of(options, operator):
-    """The operator; in place of options there may be a root."""
-    if operator is None and not isinstance(options, int):
+def reduction_of(options, operator=None):
+    """The operator: where nobody says which, it is a sum."""
+    if operator is None:
         operator = getattr(options, "reduceOp", options)
     return ReduceOp.SUM if operator is None else operator

@@ -14,6 +14,8 @@ _OPERATORS = {
 def operator_of(reduce_op):
     """The operator, and the factor that this rank's values are multiplied by first."""
     kind = getattr(reduce_op, "op", reduce_op)
+    if not isinstance(kind, ReduceOp.RedOpType):
+        raise TypeError(f"{reduce_op!r} is no operator: give one of torch.distributed.ReduceOp")
     operator = _OPERATORS[kind]
     if operator != lockstep.ReduceOp.PREMUL_SUM:
         return operator, 1.0

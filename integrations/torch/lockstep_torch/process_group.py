@@ -85,7 +85,7 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         tensors, root = as_list(tensors), root_of(opts, root)
         with self._refusing("reduce"):
             flat = Flat(tensors, reduces=True)
-            choices = self._reduction(opts, op)
+            choices = self._reduction(None if root is opts else opts, op)
             at_root = self.rank() == root
         part = self._communicator.reduce(flat, flat if at_root else None, root=root, **choices)
         return self._started([part], tensors, [flat] if at_root else [])

@@ -1,13 +1,13 @@
 """all_reduce of sparse tensors (gradients of embeddings): everybody's values are gathered and added up."""
 import torch
-import torch.distributed as dist
 
+from .forms import reduction_of
 from .operators import operator_of
 
 
 def summand(tensor, opts):
     """What this rank's `tensor` adds to the sum; ValueError where it is to be no sum."""
-    operator, _ = operator_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+    operator, _ = operator_of(reduction_of(opts))
     if operator.name != "SUM":
         raise ValueError(f"sparse tensors can be summed, and this is {operator.name}")
     return tensor.coalesce()
