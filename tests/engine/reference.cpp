@@ -24,32 +24,42 @@ std::int64_t largest_value(const CollectiveCase& c) {
   return std::max<std::int64_t>(1, limit / c.world / (c.op == ReduceOp::premul_sum ? 4 : 1));
 }
 
-// Elements first .. first + count of the input of `rank`.
+// The elements of the input of `rank`, worked out as they are asked for: in memory they would take most of a
+// test's time.
 template <typename Number>
-std::vector<Number> input_values(const CollectiveCase& c, int rank, std::size_t first, std::size_t count) {
-  const bool is_signed = !is_unsigned(c.type);
-  const bool multiplies = c.reduces() && c.op == ReduceOp::prod && c.type != DataType::boolean;
-  const auto range = static_cast<std::uint64_t>(largest_value(c)) + 1;
-  // times one half is an integer
-  const std::int64_t stretch = adds(c) && c.op == ReduceOp::premul_sum ? 2 : 1;
-  const std::uint64_t stream = mix(c.seed * 1'000'003 + static_cast<std::uint64_t>(rank));
-  const auto whole_number = [&](std::uint64_t random) {
-    auto value = static_cast<std::int64_t>((random >> 1) % range) * stretch;
-    if (multiplies) value = rank < 6 && (random & 2) == 0 ? 2 : 1;  // 2^6 is exact in every type
-    return is_signed && (random & 1) != 0 ? -value : value;
-  };
-  std::vector<Number> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t random = mix(stream + first + i);
+class Input {
+ public:
+  Input(const CollectiveCase& c, int rank)
+      : is_signed_(!is_unsigned(c.type)),
+        multiplies_(c.reduces() && c.op == ReduceOp::prod && c.type != DataType::boolean),
+        may_be_two_(rank < 6),  // 2^6 is exact in every type
+        range_(static_cast<std::uint64_t>(largest_value(c)) + 1),
+        stretch_(adds(c) && c.op == ReduceOp::premul_sum ? 2 : 1),  // times one half is an integer
+        stream_(mix(c.seed * 1'000'003 + static_cast<std::uint64_t>(rank))) {}
+
+  Number operator[](std::size_t index) const {
+    const std::uint64_t random = mix(stream_ + index);
     if constexpr (kIsComplex<Number>) {
-      values[i] = {static_cast<double>(whole_number(random)),
-                   static_cast<double>(whole_number(mix(~random)))};
+      return {static_cast<double>(whole_number(random)), static_cast<double>(whole_number(mix(~random)))};
     } else {
-      values[i] = static_cast<Number>(whole_number(random));
+      return static_cast<Number>(whole_number(random));
     }
   }
-  return values;
-}
+
+ private:
+  std::int64_t whole_number(std::uint64_t random) const {
+    // Of the upper bits; the lowest two decide what is below.
+    using Wide = unsigned __int128;
+    auto value = static_cast<std::int64_t>((Wide{random} * range_) >> 64) * stretch_;
+    if (multiplies_) value = may_be_two_ && (random & 2) == 0 ? 2 : 1;
+    return is_signed_ && (random & 1) != 0 ? -value : value;
+  }
+
+  bool is_signed_, multiplies_, may_be_two_;
+  std::uint64_t range_;
+  std::int64_t stretch_;
+  std::uint64_t stream_;
+};
 
 std::int64_t wrapping(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
@@ -97,26 +107,36 @@ ReduceOp meaning(DataType type, ReduceOp op) {
   return op == ReduceOp::prod || op == ReduceOp::min ? ReduceOp::band : op;
 }
 
-// The reduction of elements first .. first + count over all ranks.
+// The elements of the reduction over all ranks.
 template <typename Number>
-std::vector<Number> reduced(const CollectiveCase& c, std::size_t first, std::size_t count) {
-  const ReduceOp op = meaning(c.type, c.op);
-  std::vector<Number> result;
-  for (int rank = 0; rank < c.world; ++rank) {
-    auto values = input_values<Number>(c, rank, first, count);
-    if (c.op == ReduceOp::premul_sum) {
-      for (Number& value : values) value *= static_cast<Number>(c.scale(rank));
+class Reduction {
+ public:
+  explicit Reduction(const CollectiveCase& c) : op_(meaning(c.type, c.op)), averages_(c.op == ReduceOp::avg) {
+    for (int rank = 0; rank < c.world; ++rank) {
+      inputs_.emplace_back(c, rank);
+      scales_.push_back(static_cast<Number>(c.scale(rank)));
     }
-    if (rank == 0) result.swap(values);
-    if (rank == 0) continue;
-    for (std::size_t i = 0; i < count; ++i) result[i] = combine(op, result[i], values[i]);
   }
-  if (c.op == ReduceOp::avg) {
+
+  Number operator[](std::size_t index) const {
+    Number result = scaled(0, index);
+    for (std::size_t rank = 1; rank < inputs_.size(); ++rank) {
+      result = combine(op_, result, scaled(rank, index));
+    }
     using Divisor = std::conditional_t<kIsComplex<Number>, double, Number>;
-    for (Number& value : result) value /= static_cast<Divisor>(c.world);
+    return averages_ ? result / static_cast<Divisor>(inputs_.size()) : result;
   }
-  return result;
-}
+
+ private:
+  Number scaled(std::size_t rank, std::size_t index) const {
+    return op_ == ReduceOp::premul_sum ? inputs_[rank][index] * scales_[rank] : inputs_[rank][index];
+  }
+
+  ReduceOp op_;
+  bool averages_;
+  std::vector<Input<Number>> inputs_;
+  std::vector<Number> scales_;
+};
 
 using BlockSize = std::function<std::size_t(int)>;
 
@@ -163,17 +183,17 @@ std::vector<Piece> pieces_of(const CollectiveCase& c, int rank) {
 
 template <typename Number>
 std::vector<std::byte> expected_output(const CollectiveCase& c, int rank) {
-  std::vector<Number> numbers;
+  std::vector<std::byte> bytes(c.output_elements(rank) * size_of(c.type));
   if (c.reduces()) {
     const std::size_t first = is_reduce_scatter(c.collective) ? sent_before(c, 0, rank) : 0;
-    numbers = reduced<Number>(c, first, c.output_elements(rank));
-  } else {
-    for (const Piece& piece : pieces_of(c, rank)) {
-      const auto values = input_values<Number>(c, piece.rank, piece.first, piece.count);
-      numbers.insert(numbers.end(), values.begin(), values.end());
-    }
+    encode(c.type, Reduction<Number>(c), first, c.output_elements(rank), bytes.data());
+    return bytes;
   }
-  return encode(c.type, numbers);
+  std::byte* into = bytes.data();
+  for (const Piece& piece : pieces_of(c, rank)) {
+    into = encode(c.type, Input<Number>(c, piece.rank), piece.first, piece.count, into);
+  }
+  return bytes;
 }
 
 template <typename Number>
@@ -283,10 +303,11 @@ UserOp CollectiveCase::user_op() const {
 }
 
 std::vector<std::byte> CollectiveCase::input(int rank) const {
-  const std::size_t elements = input_elements(rank);
-  return with_number(type, [&](auto number) {
-    return encode(type, input_values<decltype(number)>(*this, rank, 0, elements));
+  std::vector<std::byte> bytes(input_elements(rank) * size_of(type));
+  with_number(type, [&](auto number) {
+    encode(type, Input<decltype(number)>(*this, rank), 0, input_elements(rank), bytes.data());
   });
+  return bytes;
 }
 
 std::vector<std::byte> CollectiveCase::expected(int rank) const {

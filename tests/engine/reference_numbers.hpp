@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "lib/base/element_types.hpp"
 #include "lib/base/float16.hpp"
@@ -134,18 +133,18 @@ Number number_of(DataType type, Stored stored) {
   }
 }
 
-template <typename Number>
-std::vector<std::byte> encode(DataType type, const std::vector<Number>& numbers) {
-  std::vector<std::byte> bytes(numbers.size() * size_of(type));
+// Writes numbers[first] .. numbers[first + count - 1] as elements to `into`, and returns where they end.
+template <typename Numbers>
+std::byte* encode(DataType type, const Numbers& numbers, std::size_t first, std::size_t count,
+                  std::byte* into) {
   with_storage(type, [&](auto stored) {
-    std::byte* into = bytes.data();
-    for (const Number number : numbers) {
-      stored = stored_as<decltype(stored)>(type, number);
+    for (std::size_t i = first; i < first + count; ++i) {
+      stored = stored_as<decltype(stored)>(type, numbers[i]);
       std::memcpy(into, &stored, sizeof stored);
       into += sizeof stored;
     }
   });
-  return bytes;
+  return into;
 }
 
 template <typename Number>

@@ -18,10 +18,11 @@ std::vector<int> all_ranks(const SimSchedule& schedule) {
 
 }  // namespace
 
-SimConnection::SimConnection(SimSchedule& schedule, const SimLinkOptions& options,
-                             std::pair<int, int> members, std::pair<int, int> ranks)
+SimConnection::SimConnection(SimSchedule& schedule, const SimLinkOptions& options, std::pair<int, int> both,
+                             std::pair<int, int> ranks)
     : pipes{{schedule, options, ranks.first, ranks.second}, {schedule, options, ranks.second, ranks.first}},
-      links{{pipes[0], pipes[1], members.second}, {pipes[1], pipes[0], members.first}} {}
+      links{{pipes[0], pipes[1], both.second}, {pipes[1], pipes[0], both.first}},
+      members(both) {}
 
 SimNetwork::SimNetwork(SimSchedule& schedule, std::vector<int> members, const SimNetworkOptions& options)
     : schedule_(schedule),
@@ -82,8 +83,8 @@ void SimNetwork::accept_all(int member) {
 void SimNetwork::close(int member) {
   closed_[static_cast<std::size_t>(member)] = true;
   if (member_crashed(member)) return;
-  for (auto& [pair, connection] : connections_) {
-    const auto [low, high, channel] = pair;
+  for (auto& [key, connection] : connections_) {
+    const auto [low, high] = connection->members;
     if (low != member && high != member) continue;
     const int side = member == low ? 0 : 1;
     connection->pipes[side].end();
@@ -92,8 +93,8 @@ void SimNetwork::close(int member) {
 }
 
 void SimNetwork::on_crash(int rank) {
-  for (auto& [pair, connection] : connections_) {
-    const auto [low, high, channel] = pair;
+  for (auto& [key, connection] : connections_) {
+    const auto [low, high] = connection->members;
     for (const int side : {0, 1}) {
       const int member = side == 0 ? low : high;
       if (members_[static_cast<std::size_t>(member)] != rank) continue;

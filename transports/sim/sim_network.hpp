@@ -2,10 +2,12 @@
 // its splits) may share one schedule. Crashes of the schedule's ranks end their connections here.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "transports/sim/sim_domain.hpp"
@@ -21,10 +23,11 @@ struct SimNetworkOptions {
 
 /// Two links of one pair and channel, and the pipes between them. Side 0 is the lower rank.
 struct SimConnection {
-  SimConnection(SimSchedule& schedule, const SimLinkOptions& options, std::pair<int, int> members,
+  SimConnection(SimSchedule& schedule, const SimLinkOptions& options, std::pair<int, int> both,
                 std::pair<int, int> ranks);
-  SimPipe pipes[2];  ///< pipes[s]: from side s.
-  SimLink links[2];  ///< links[s]: of side s.
+  SimPipe pipes[2];                   ///< pipes[s]: from side s.
+  SimLink links[2];                   ///< links[s]: of side s.
+  const std::pair<int, int> members;  ///< members.first is side 0.
   Nanos ready_at[2] = {0, 0};
   bool accepted[2] = {false, false};  ///< Side s knows of the connection.
 };
@@ -45,8 +48,12 @@ class SimNetwork {
 
  private:
   friend class SimTransport;
-  using Key = std::tuple<int, int, Channel>;  ///< Lower member, higher member, channel.
-  static Key key(int a, int b, Channel channel) { return {std::min(a, b), std::max(a, b), channel}; }
+  /// Orders by the lower member, the higher, the channel. One number: every step of a rank looks for several.
+  using Key = std::uint64_t;
+  static Key key(int a, int b, Channel channel) {
+    const auto low = static_cast<Key>(std::min(a, b)), high = static_cast<Key>(std::max(a, b));
+    return low << 40 | high << 8 | static_cast<Key>(channel);
+  }
 
   /// The connection of two members, or nullptr.
   SimConnection* find(int member, int peer, Channel channel);
