@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Many ranks start, connect only to those they need, and hold little: 512 threads of one process over shared memory, 128 over TCP (512 of
-# which tools/startup-growth starts, and a busy machine only slowly), and 64 processes over either. Bounds are of memory and descriptors, never of time. startup_test.sh BIN_DIRECTORY [SANITIZER]
+# which tools/startup-growth starts, and a busy machine only slowly), and 64 processes over either; a quarter as many under a sanitizer. Bounds
+# are of memory and descriptors, never of time. startup_test.sh BIN_DIRECTORY [SANITIZER]
 set -euo pipefail
 bin=$1
 most_kib=${2:+1048576} most_kib=${most_kib:-8192}  # A sanitizer keeps books of its own: no bound then.
+part=${2:+4} part=${part:-1}
 row=$(mktemp)
 trap 'rm -f "$row"' EXIT
 
@@ -24,8 +26,8 @@ starts_within() {
 
 # Threads over shared memory: a bell each. Over TCP, two sockets in this process for each pair that is connected, of about
 # 2 log2(ranks) a rank: all pairs would be 128.
-starts_within 4 --threads 512 --transport shm
-starts_within 32 --threads 128 --transport tcp
+starts_within 4 --threads $((512 / part)) --transport shm
+starts_within 32 --threads $((128 / part)) --transport tcp
 # Processes watch each other's ends with a descriptor each, and over shared memory hold each other's bells.
-starts_within 192 --ranks 64 --transport shm
-starts_within 128 --ranks 64 --transport tcp
+starts_within 192 --ranks $((64 / part)) --transport shm
+starts_within 128 --ranks $((64 / part)) --transport tcp
