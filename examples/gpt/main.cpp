@@ -1,40 +1,21 @@
 // gpt: trains a small GPT to count, from sentences in words.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
-#include <string>
 
 #include "examples/gpt/adamw.hpp"
 #include "examples/gpt/model.hpp"
 #include "examples/gpt/text.hpp"
+#include "examples/gpt/training_options.hpp"
 #include "examples/loss_file.hpp"
 #include "lockstep/lockstep.hpp"
 
 namespace gpt {
 namespace {
 
-constexpr std::size_t kRepeats = 20;  // Of all sentences, in different orders.
-constexpr std::size_t kLinesInAll = 10;
-
-struct Options {
-  std::size_t steps = 1200;
-  std::size_t batch = 8;
-  std::uint64_t seed = 1;
-  float rate = AdamWOptions{}.rate;
-  std::string loss_file;
-};
-
-void add_options(CLI::App& app, Options& options) {
-  const CLI::Range some(1, 1'000'000);
-  app.add_option("--steps", options.steps, "optimizer steps")->check(some)->capture_default_str();
-  app.add_option("--batch", options.batch, "sequences a step")->check(some)->capture_default_str();
-  app.add_option("--lr", options.rate, "learning rate")->capture_default_str();
-  app.add_option("--seed", options.seed, "of the weights and of the batches")->capture_default_str();
-  app.add_option("--loss-file", options.loss_file, "write the loss of every step here");
-}
-
-void run(const Options& options) {
+void run(const TrainingOptions& options) {
   examples::LossFile losses(options.loss_file);
   const Text text(write_counting(kRepeats));
   const Config config{.vocabulary = text.vocabulary()};
@@ -71,7 +52,7 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) try {
   CLI::App app("Trains a small GPT to count in words.");
-  gpt::Options options;
+  gpt::TrainingOptions options;
   gpt::add_options(app, options);
   CLI11_PARSE(app, argc, argv);
   gpt::run(options);

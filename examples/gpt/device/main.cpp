@@ -7,11 +7,12 @@
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
-#include <string>
+#include <vector>
 
 #include "examples/device/own_stream.hpp"
 #include "examples/gpt/device/device_model.hpp"
 #include "examples/gpt/text.hpp"
+#include "examples/gpt/training_options.hpp"
 #include "examples/loss_file.hpp"
 #include "lockstep/ddp/device_reducer.hpp"
 #include "lockstep/device_runtime.hpp"
@@ -20,17 +21,9 @@
 namespace gpt {
 namespace {
 
-constexpr std::size_t kRepeats = 20;  // Of all sentences, in different orders.
-constexpr std::size_t kLinesInAll = 10;
-
-struct Options {
-  std::size_t steps = 1200;
-  std::size_t batch = 8;
-  std::uint64_t seed = 1;
-  float rate = AdamWOptions{}.rate;
+struct Options : TrainingOptions {
   double clip = 0;
   int device = -1;
-  std::string loss_file;
 };
 
 /// The share of this rank of all batches, in device memory: characters of every step, then their targets.
@@ -138,16 +131,9 @@ void run(const Options& options) {
 int main(int argc, char** argv) try {
   CLI::App app("Trains a small GPT to count in words, on GPUs.");
   gpt::Options options;
-  const CLI::Range some(1, 1'000'000);
-  app.add_option("--steps", options.steps, "optimizer steps")->check(some)->capture_default_str();
-  app.add_option("--batch", options.batch, "sequences a step, over all ranks")
-      ->check(some)
-      ->capture_default_str();
-  app.add_option("--lr", options.rate, "learning rate")->capture_default_str();
+  gpt::add_options(app, options);
   app.add_option("--clip", options.clip, "largest norm of all gradients; 0: any")->capture_default_str();
-  app.add_option("--seed", options.seed, "of the weights and of the batches")->capture_default_str();
   app.add_option("--device", options.device, "GPU of this rank; by default the ranks take them in turn");
-  app.add_option("--loss-file", options.loss_file, "write the loss of every step here");
   CLI11_PARSE(app, argc, argv);
   gpt::run(options);
   return 0;
