@@ -228,11 +228,13 @@ std::string silence_text() { return "its host has not answered for " + std::to_s
 
 bool is_silent(int fd) noexcept {
   constexpr unsigned kUnanswered = 2;  // One alone may be on its way.
+  // It is asked once a second, so what it was asked last may be as new as its silence is old enough.
+  constexpr unsigned kAnswerMillis = 500;
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
   return unsigned{info.tcpi_retransmits} + info.tcpi_probes >= kUnanswered &&
-         info.tcpi_last_ack_recv >= kSilenceLimit * 1000;
+         info.tcpi_last_ack_recv >= kSilenceLimit * 1000 + kAnswerMillis;
 }
 
 }  // namespace lockstep::internal

@@ -2,6 +2,8 @@
 #include "lib/net/silence_watch.hpp"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -78,6 +80,29 @@ TEST(SilenceWatch, APeerThatFallsSilentWithAFullWindowIsNoticed) {
   ASSERT_EQ(poll(&entry, 1, 10 * kSilenceLimit * 1000), 1) << "nobody was told";
   EXPECT_TRUE(watch.fell_silent(pair.client.get()));
   watch.remove(pair.client.get());
+}
+
+tcp_info info_of(const Fd& socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  EXPECT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+  return info;
+}
+
+// The kernel asks once a second: a peer that was cut off for little more than one has missed two questions,
+// and has yet to get the third when 3 s are over.
+TEST(SilenceWatch, APeerThatAnswersTheThirdQuestionIsWell) {
+  const ConnectedPair pair = connect_between_hosts();
+  cut_off(pair.server.get());
+  const auto unanswered = [&] { return int{info_of(pair.client).tcpi_probes}; };
+  while (unanswered() < 2) poll(nullptr, 0, 1);
+  const int nothing = 0;
+  ASSERT_EQ(setsockopt(pair.server.get(), SOL_SOCKET, SO_DETACH_FILTER, &nothing, sizeof nothing), 0);
+  for (int asked = unanswered(); asked != 0; asked = unanswered()) {
+    if (asked > 2) GTEST_SKIP() << "too late for the third";
+    ASSERT_FALSE(is_silent(pair.client.get())) << info_of(pair.client).tcpi_last_ack_recv << " ms";
+    poll(nullptr, 0, 1);
+  }
 }
 
 }  // namespace
