@@ -7,6 +7,7 @@
 #include "tests/support/little_room.hpp"
 #include "tests/support/no_descriptors_left.hpp"
 #include "tests/support/thrown_by.hpp"
+#include "tests/support/transports.hpp"
 
 namespace lockstep {
 namespace {
@@ -21,6 +22,7 @@ using testing::leave_room_for;
 using testing::MeetingPlace;
 using testing::NoDescriptorsLeft;
 using testing::thrown_by;
+using testing::transports_here;
 
 constexpr std::size_t kBytes = 32 << 20;
 
@@ -73,6 +75,31 @@ TEST(Lacking, DescriptorsForAPartOfTheGroup) {
       EXPECT_EQ(code, ErrorCode::system) << text;
       EXPECT_NE(text.find("rank 1 ("), std::string::npos) << text;
       EXPECT_NE(text.find("cannot split"), std::string::npos) << text;
+    });
+  }
+}
+
+TEST(Lacking, DescriptorsForALink) {
+  if (!kDescriptorsCanRunOut) GTEST_SKIP();
+  for (const std::string transport : transports_here()) {
+    if (transport != "tcp" && transport != "ucx") continue;  // These connect at the first message.
+    MeetingPlace place;
+    Shared<std::atomic<bool>> none_left;
+    run_forked(2, [&](int rank) {
+      Communicator comm = place.join(rank, 2, transport);
+      const auto call = [&] { comm.barrier(); };
+      if (rank == 0) {
+        wait_until([&] { return none_left->load(); });
+        const Error error = thrown_by(call);
+        EXPECT_EQ(error.culprit(), 1) << error.what();
+        return;
+      }
+      const NoDescriptorsLeft none;
+      none_left->store(true);
+      const Error error = thrown_by(call);
+      EXPECT_EQ(error.code(), ErrorCode::system) << error.what();
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_NE(std::string(error.what()).find("ulimit -n"), std::string::npos) << error.what();
     });
   }
 }

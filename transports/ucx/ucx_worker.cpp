@@ -1,10 +1,14 @@
 #include "transports/ucx/ucx_worker.hpp"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "lib/base/config.hpp"
+#include "lib/net/fd.hpp"
 #include "transports/ucx/ucx_wire.hpp"
 
 namespace lockstep::internal {
@@ -48,6 +52,14 @@ Result<std::string> address_of(const UcxLibrary& ucx, ucp_worker_h worker) {
   std::string copy(reinterpret_cast<const char*>(address), bytes);
   ucx.worker_release_address(worker, address);
   return copy;
+}
+
+// UCX says of its own lack of descriptors that the peer does not answer. It takes two for a connection, one
+// to watch it, and has given them back.
+Status check_descriptors_left(int any, const std::string& what) {
+  const Fd first(::fcntl(any, F_DUPFD_CLOEXEC, 0));
+  const Fd second(::fcntl(any, F_DUPFD_CLOEXEC, 0));
+  return second ? Status() : system_error(what, errno);
 }
 
 }  // namespace
@@ -141,8 +153,10 @@ Status UcxWorker::create_endpoint(UcxPeer& peer) {
   if (peer.closed()) return peer.failure = peer.closed_the_communicator();
   const auto status = open_endpoint(peer);
   if (status == UCS_OK) return {};
-  const std::string said =
-      "UCX cannot reach rank " + std::to_string(peer.rank) + ": " + ucx().status_string(status);
+  const std::string what = "UCX cannot reach rank " + std::to_string(peer.rank);
+  peer.failure = check_descriptors_left(descriptor_, what);
+  if (!peer.failure.ok()) return peer.failure;
+  const std::string said = what + ": " + ucx().status_string(status);
   peer.failure =
       status == UCS_ERR_UNREACHABLE
           ? Status(ErrorCode::configuration,
