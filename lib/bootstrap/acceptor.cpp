@@ -7,10 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <new>
+#include <string>
 #include <utility>
 
+#include "lib/base/config.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
@@ -120,6 +124,19 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
   Reactor::Handle timer_ = 0;
 };
 
+namespace {
+
+/// Once for a process: those who are not let in only say that nobody answers.
+void tell_of_deafness(std::int32_t rank, const Status& why) {
+  static std::atomic<bool> told{false};
+  if (told.exchange(true) || config_text("LOCKSTEP_LOG") == "off") return;
+  const std::string who = rank < 0 ? "this process" : "rank " + std::to_string(rank);
+  std::fprintf(stderr, "lockstep: %s cannot let in the ranks that connect to it: %s\n", who.c_str(),
+               why.message().c_str());
+}
+
+}  // namespace
+
 Acceptor::Acceptor(Reactor& reactor, Fd listener, HandshakeKey key, std::int32_t rank, std::int32_t world,
                    Events events)
     : reactor_(reactor),
@@ -150,7 +167,7 @@ void Acceptor::accept_clients() {
   if (is_full() && !make_room()) return await_room();
   for (std::size_t accepted = 0; !is_full() && accepted < kMaxHalfOpen; ++accepted) {
     auto socket = accept_connection(listener_);
-    if (!socket.ok()) return pause();
+    if (!socket.ok()) return pause(socket.status());
     if (!*socket) return;  // Nobody waits any more.
     start_handshake(std::move(**socket));
   }
@@ -173,7 +190,8 @@ void Acceptor::await_room() {
   reactor_.remove(std::exchange(watch_, 0));
 }
 
-void Acceptor::pause() {
+void Acceptor::pause(const Status& why) {
+  tell_of_deafness(rank_, why);
   pause_ = reactor_.at(real_env().now() + to_nanos(kAcceptPause), [this] {
     pause_ = 0;
     listen_again();

@@ -53,7 +53,7 @@ class Acceptor {
   /// Until somebody may be asked to go.
   void await_room();
   /// No descriptor or no memory is free, and the waiting client would be announced without end.
-  void pause();
+  void pause(const Status& why);
 
   Reactor& reactor_;
   const Fd listener_;

@@ -22,7 +22,7 @@
 namespace lockstep::internal {
 namespace {
 
-TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
+TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpotAndSaysSo) {
   if (!testing::kDescriptorsCanRunOut)
     GTEST_SKIP() << "this sanitizer looks at objects through a pipe, and takes a missing descriptor for a "
                     "wrong object";
@@ -48,6 +48,7 @@ TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
     clients.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_TRUE(clients.back());
   }
+  ::testing::internal::CaptureStderr();
   {
     const testing::NoDescriptorsLeft none;
     for (const Fd& client : clients)
@@ -57,6 +58,11 @@ TEST(Acceptor, WaitsForDescriptorsWithoutTurningOnTheSpot) {
     EXPECT_EQ(poll(nullptr, 0, 500), 0);
     EXPECT_LT(testing::cpu_time() - before, testing::allowed(std::chrono::milliseconds(5)));
   }
+  // Once, and not every time that it looks.
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "lockstep: rank 0 cannot let in the ranks that connect to it: accept: Too many open files: raise the "
+      "limit of open files (`ulimit -n`)\n");
   // Descriptors are free again: the clients that waited are served, here with a refusal of their nonsense.
   const std::vector<std::byte> nonsense(kMaxHandshakeBytes);
   for (const Fd& client : clients) {
