@@ -82,6 +82,8 @@ class Refusals(unittest.TestCase):
 
     def test_types_that_differ(self):
         self.refused(lambda ranks: ranks.all_reduce(array("d", [1]), array("f", [1])), "differ in type: F64 and F32")
+        self.refused(lambda ranks: ranks.gather_v(array("d", [1]), array("f", [1, 2]), [1, 1]), "differ in type: F64 and F32")
+        self.refused(lambda ranks: ranks.scatter_v(array("f", [1, 2]), [1, 1], array("d", [1])), "differ in type: F32 and F64")
 
     def test_counts(self):
         self.refused(lambda ranks: ranks.all_gather_v(array("d", [1]), array("d", [1, 2]), [1, 2]), "sum must be the 2 elements")

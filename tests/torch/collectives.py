@@ -309,6 +309,22 @@ class Refusals(Ours):
     def test_what_is_no_operator(self):
         self.refuses(lambda group: group.allreduce(torch.ones(4), 3), "3 is no operator", TypeError)
 
+    def test_no_tensors(self):
+        for call in ("allreduce", "allreduce_coalesced"):
+            self.refuses(lambda group, call=call: getattr(group, call)([]), "no tensor", ValueError)
+        self.refuses(lambda group: group.allgather([], []), "out of range", IndexError)
+        self.refuses(lambda group: group.allgather([[]], [torch.ones(4)]), "shorter", ValueError)
+
+    def test_lists_that_do_not_fit(self):
+        x = torch.ones(4)
+        for call in ("allgather_into_tensor_coalesced", "reduce_scatter_tensor_coalesced"):
+            self.refuses(lambda group, call=call: getattr(group, call)([x], []), "longer|shorter", ValueError)
+
+    def test_outputs_of_another_type(self):
+        x, others = torch.ones(4), [torch.ones(4, dtype=torch.float64) for _ in range(self.size)]
+        self.refuses(lambda group: group.gather([others], [x], root=0), "differ in type", ValueError)
+        self.refuses(lambda group: group.scatter([x], [others], root=0), "differ in type", ValueError)
+
     def test_no_root(self):
         self.refuses(lambda group: group.broadcast(torch.ones(4)), "root", TypeError)
 

@@ -172,6 +172,7 @@ class Communicator:
             root = whole_number(root, "root")
             target = Buffer.of(output, writable=True)
             source = Buffer.of(data, writable=False) if self._rank == root else _nothing(target)
+            _same_type(source, target)
             shares = self._shares(counts, source, self._rank == root)
         return self._run("scatter_v", (source, target, shares), wait, choices, source.address, shares, target.address,
                          target.count, target.type, root)
@@ -182,6 +183,7 @@ class Communicator:
             root = whole_number(root, "root")
             source = Buffer.of(data, writable=False)
             target = Buffer.of(output, writable=True) if self._rank == root else _nothing(source)
+            _same_type(source, target)
             shares = self._shares(counts, target, self._rank == root)
         return self._run("gather_v", (source, target, shares), wait, choices, source.address, source.count, target.address,
                          shares, source.type, root)
@@ -341,9 +343,13 @@ def _nothing(like):
     return Buffer(None, 0, like.type, None)
 
 
+def _same_type(one, other):
+    if one.type != other.type:
+        raise ValueError(f"data and output differ in type: {one.type.name} and {other.type.name}")
+
+
 def _same(part, whole, count):
-    if part.type != whole.type:
-        raise ValueError(f"data and output differ in type: {part.type.name} and {whole.type.name}")
+    _same_type(part, whole)
     if whole.count != count:
         raise ValueError(f"data and output do not fit: beside the {part.count} elements of one the other must have {count} elements "
                          f"and has {whole.count}")

@@ -64,7 +64,8 @@ class ProcessGroupLockstep(dist.ProcessGroup):
 
     def allreduce(self, tensors, opts=None, op=None):
         tensors, opts = as_list(tensors), opts if op is None else op
-        return (self._sparse_allreduce if tensors[0].layout == torch.sparse_coo else self.allreduce_coalesced)(tensors, opts)
+        is_sparse = bool(tensors) and getattr(tensors[0], "layout", None) == torch.sparse_coo  # what is wrong is refused there
+        return (self._sparse_allreduce if is_sparse else self.allreduce_coalesced)(tensors, opts)
 
     @recorded("all_reduce")
     def _sparse_allreduce(self, tensors, opts):
@@ -104,9 +105,8 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         with self._refusing("reduce_scatter"):
             sources = [Flat([tensor], reduces=True) for tensor in inputs]
             targets = [Flat([tensor], reads=False, reduces=True) for tensor in outputs]
-            choices = self._reduction(opts)
-        parts = [self._communicator.reduce_scatter(source, target, **choices)
-                 for source, target in zip(sources, targets, strict=True)]
+            choices, pairs = self._reduction(opts), list(zip(sources, targets, strict=True))
+        parts = [self._communicator.reduce_scatter(source, target, **choices) for source, target in pairs]
         return self._started(parts, outputs, targets)
 
     def _reduce_scatter_base(self, output, input, opts=None):  # pylint: disable=redefined-builtin
@@ -124,8 +124,10 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         return self._started([part], tensors, [] if at_root else [flat])
 
     def allgather(self, output_tensors, input_tensors, opts=None):
-        output_tensors, input_tensors = as_lists(output_tensors, input_tensors)
-        return self.allgather_coalesced([[tensor] for tensor in output_tensors[0]], input_tensors, opts)
+        with self._refusing("all_gather"):
+            output_tensors, input_tensors = as_lists(output_tensors, input_tensors)
+            output_lists = [[tensor] for tensor in output_tensors[0]]
+        return self.allgather_coalesced(output_lists, input_tensors, opts)
 
     @recorded("all_gather")
     def allgather_coalesced(self, output_lists, input_list, opts=None):
@@ -133,16 +135,17 @@ class ProcessGroupLockstep(dist.ProcessGroup):
         with self._refusing("all_gather"):
             sources = [Flat([tensor]) for tensor in input_list]
             targets = [Flat(list(column), reads=False) for column in zip(*output_lists, strict=True)]
+            pairs = list(zip(sources, targets, strict=True))
         parts = [self._communicator.all_gather_v(source, target, target.counts(), **self._choices(opts))
-                 for source, target in zip(sources, targets, strict=True)]
+                 for source, target in pairs]
         return self._started(parts, [tensor for column in zip(*output_lists) for tensor in column], targets)
 
     @recorded("all_gather")
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         with self._refusing("all_gather"):
             sources, targets = [Flat([tensor]) for tensor in inputs], [Flat([tensor], reads=False) for tensor in outputs]
-        parts = [self._communicator.all_gather(source, target, **self._choices(opts))
-                 for source, target in zip(sources, targets, strict=True)]
+            pairs = list(zip(sources, targets, strict=True))
+        parts = [self._communicator.all_gather(source, target, **self._choices(opts)) for source, target in pairs]
         return self._started(parts, outputs, targets)
 
     def _allgather_base(self, output, input, opts=None):  # pylint: disable=redefined-builtin

@@ -59,6 +59,8 @@ class Flat(Buffer):
 
 def in_places(tensors):
     """Each by itself, for a call that works in place. A tensor that comes again is worked on from what it has now, as over Gloo."""
+    if not tensors:
+        raise ValueError("there is no tensor to work on")
     flats, seen = [], set()
     for tensor in tensors:
         flat = Flat([tensor], reduces=True)
