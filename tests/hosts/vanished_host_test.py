@@ -22,6 +22,15 @@ def ranks(hosts, turns):
                 "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29713"})
 
 
+def ring(hosts, layout):
+    """Commands of ranks on hosts, which know only their neighbours."""
+    for rank, host in enumerate(layout):
+        yield (hosts.enter(host) + [BENCH, "all_reduce", "-b", "4M", "-e", "4M", "-n", "20000"],
+               {"RANK": str(rank), "WORLD_SIZE": str(len(layout)), "LOCKSTEP_SECRET": "s3cret", "LOCKSTEP_TIMEOUT": "200s",
+                "LOCKSTEP_TRANSPORTS": "ucx", "UCX_TLS": "tcp", "LOCKSTEP_ALGORITHMS": "all_reduce:*=ring",
+                "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29714"})
+
+
 def traffic(hosts, host):
     return int(hosts.run(host, "cat /sys/class/net/eth0/statistics/tx_bytes"))
 
@@ -46,6 +55,22 @@ class VanishedHost(unittest.TestCase):
             _, errors = second.communicate(timeout=60)
             self.assertNotEqual(second.returncode, 0)
             self.assertRegex(errors, r"rank 0 (at [0-9.:]+|\(.*\)) is gone: ")
+
+    def test_ucx_does_not_wait_to_call_it(self):
+        """Two ranks on the second host first call those of the first when that has vanished, to tell them of the end."""
+        layout = [0, 0, 0, 1, 1]
+        with Hosts(2) as hosts, processes(ring(hosts, layout)) as started:
+            try:
+                wait_for_traffic(hosts, started[0])
+            except AssertionError as problem:
+                if "built without UCX" in str(problem) or "UCX cannot be loaded" in str(problem):
+                    self.skipTest(str(problem))
+                raise
+            hosts.run(0, "ip link set eth0 down")
+            for process, host in zip(started, layout):
+                _, errors = process.communicate(timeout=40)
+                self.assertNotEqual(process.returncode, 0)
+                self.assertRegex(errors, rf"rank \d \(node-{2 - host}, pid \d+\) is gone: its host has not answered")
 
     def test_a_rank_that_is_late_is_waited_for(self):
         with Hosts(2) as hosts, processes(ranks(hosts, 50)) as (first, second):

@@ -13,10 +13,12 @@ namespace lockstep::internal {
 /// FUNCTION(what it is called here, what the library calls it).
 // clang-format off
 #define LOCKSTEP_UCX_FUNCTIONS(FUNCTION) \
+  FUNCTION(get_version, ucp_get_version) \
   FUNCTION(init_version, ucp_init_version) \
   FUNCTION(cleanup, ucp_cleanup) \
   FUNCTION(context_query, ucp_context_query) \
   FUNCTION(config_read, ucp_config_read) \
+  FUNCTION(config_modify, ucp_config_modify) \
   FUNCTION(config_release, ucp_config_release) \
   FUNCTION(worker_create, ucp_worker_create) \
   FUNCTION(worker_destroy, ucp_worker_destroy) \

@@ -1,6 +1,8 @@
 #include "transports/ucx/ucx_transport.hpp"
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/exchange.hpp"
@@ -33,6 +35,23 @@ ucs_memory_type_t ucx_memory(PayloadMemory payloads) {
   return UCS_MEMORY_TYPE_UNKNOWN;
 }
 
+/// Whether UCX opens TCP for sure: it warns of options that nothing of it takes.
+bool has_tcp() {
+  const char* const transports = std::getenv("UCX_TLS");
+  if (transports == nullptr) return std::getenv("UCX_NET_DEVICES") == nullptr;
+  return *transports != '^' && std::string_view(transports).find("tcp") != std::string_view::npos;
+}
+
+/// Over TCP UCX connects where an endpoint is made, and would wait there, a minute and longer, for a host
+/// that has vanished: whoever first called it to say that the end had come heard nothing itself meanwhile.
+void connect_in_the_background(const UcxLibrary& ucx, ucp_config_t* config) {
+  if (!has_tcp() || std::getenv("UCX_TCP_CONN_NB") != nullptr) return;
+  unsigned major = 0, minor = 0, release = 0;
+  ucx.get_version(&major, &minor, &release);
+  const bool has_prefixes = major > 1 || minor >= 17;
+  (void)ucx.config_modify(config, has_prefixes ? "TCP_CONN_NB" : "CONN_NB", "y");  // An aid where it fails.
+}
+
 }  // namespace
 
 Result<std::shared_ptr<UcxContext>> open_ucx(int world) {
@@ -43,6 +62,7 @@ Result<std::shared_ptr<UcxContext>> open_ucx(int world) {
   if (const auto status = ucx.config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return ucx_error(ucx, "read its configuration; see the UCX_ variables", status);
   }
+  connect_in_the_background(ucx, config);
   ucp_params_t params{};
   params.field_mask =
       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
