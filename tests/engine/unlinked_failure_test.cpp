@@ -97,6 +97,22 @@ TEST(UnlinkedFailure, IsHeardOfWhereTheRankServesTheStore) {
   });
 }
 
+// Rank 1 has asked to be called, and only it knows that it waits: a message ends no communicator.
+TEST(UnlinkedFailure, OfAMessageIsHeardOfByWhoWaitsForIt) {
+  const internal::TemporaryDirectory directory;
+  run_forked(2, [&](int rank) {
+    g_closed = rank == 0;
+    Communicator ranks = join(rank, "file://" + directory.path() + "/store");
+    if (rank == 0) internal::testing::wait_until([] { return g_refused > 0; });
+    int word = 0;
+    CallOptions options;
+    options.timeout = std::chrono::seconds(60);
+    const Error error = thrown_by([&] { ranks.recv(&word, 1, DataType::i32, 1 - rank, 0, options); });
+    EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+    EXPECT_EQ(error.culprit(), 1 - rank) << error.what();
+  });
+}
+
 /// Runs body(rank, address of the store) in so many processes, two of which come to its end. Another one
 /// serves the store.
 void run_served(int ranks, std::chrono::milliseconds evidence_grace,

@@ -69,5 +69,8 @@ inline constexpr std::chrono::seconds kCloseLinger{60};
 /// The lower rank of a pair connects. A higher one that waits in vain asks it to after this long (any-source
 /// receives).
 inline constexpr std::chrono::milliseconds kKnockDelay{50};
+/// And again, as long as no connection comes: the peer may have failed to make one and left, which nobody
+/// else tells who waits for a message alone.
+inline constexpr std::chrono::seconds kKnockAgain{1};
 
 }  // namespace lockstep::internal

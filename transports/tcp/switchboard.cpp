@@ -211,7 +211,11 @@ void Switchboard::begin(Key key, int rail) {
   effort.rail = rail;
   if (!met_) return;
   if (rank_ < key.first) return call(key);
-  effort.timer = reactor_.at(env_.now() + to_nanos(kKnockDelay), [this, key] { call(key); });
+  call_after(kKnockDelay, key);
+}
+
+void Switchboard::call_after(std::chrono::milliseconds delay, Key key) {
+  efforts_[key].timer = reactor_.at(env_.now() + to_nanos(delay), [this, key] { call(key); });
 }
 
 // All addresses of the peer, first that of the rail.
@@ -244,8 +248,9 @@ void Switchboard::called(Key key, AddressRace::Outcome outcome, Status why) try 
   const std::unique_ptr<AddressRace> ended = std::move(effort.call);
   const bool knocked = rank_ > key.first;
   if (outcome == AddressRace::Outcome::connected) {
-    if (!knocked) connected(key, ended->take_socket());
-    return;
+    if (!knocked) return connected(key, ended->take_socket());
+    effort.attempts = 0;
+    return call_after(kKnockAgain, key);
   }
   if (outcome == AddressRace::Outcome::silent) {  // Only who waits knows for how long.
     if (is_forgotten(key.second)) return give_up_effort(key);

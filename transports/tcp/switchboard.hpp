@@ -3,7 +3,8 @@
 //
 // A connection belongs to (peer, channel); the channel's meaning is the caller's. The lower rank of a pair
 // connects, the higher accepts, so that a pair never makes two. A higher rank that waits in vain for
-// kKnockDelay connects only to ask: it knocks, and hangs up. All of it runs on the reactor's thread.
+// kKnockDelay connects only to ask: it knocks, hangs up, and after a while asks again. All of it runs on the
+// reactor's thread.
 // Strangers (port scans, wrong secrets, other jobs) are shown the door without effect.
 #pragma once
 
@@ -115,6 +116,7 @@ class Switchboard {
   void begin(Key key, int rail);
   std::vector<HostPort> ways_to(int peer, int rail) const;
   void call(Key key);
+  void call_after(std::chrono::milliseconds delay, Key key);
   bool tries_again(const Effort& effort) const;
   void called(Key key, AddressRace::Outcome outcome, Status why);
   HandshakeStatus admit(const HandshakeHello& hello) const;
