@@ -30,9 +30,10 @@ const std::vector<Rule>& rules() {
       {{"random_device", "rand", "srand", "random_r", "drand48", "getrandom", "getentropy"},
        {"lib/base/env."},
        "take randomness from Env"},
-      // The driver's variables are not ours.
+      // The driver's variables are not ours, nor are UCX's.
       {{"getenv", "secure_getenv", "environ"},
-       {"lib/base/config.cpp", "lib/bootstrap/", "lib/device/driver_variables.cpp"},
+       {"lib/base/config.cpp", "lib/bootstrap/", "lib/device/driver_variables.cpp",
+        "transports/ucx/ucx_options.cpp"},
        "declare the variable in lib/base/config.cpp"},
   };
   return all;

@@ -1,12 +1,11 @@
 #include "transports/ucx/ucx_transport.hpp"
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "lib/base/config.hpp"
 #include "lib/bootstrap/exchange.hpp"
 #include "transports/fabric/fabric_transport.hpp"
+#include "transports/ucx/ucx_options.hpp"
 #include "transports/ucx/ucx_worker.hpp"
 
 namespace lockstep::internal {
@@ -33,23 +32,6 @@ ucs_memory_type_t ucx_memory(PayloadMemory payloads) {
       break;
   }
   return UCS_MEMORY_TYPE_UNKNOWN;
-}
-
-/// Whether UCX opens TCP for sure: it warns of options that nothing of it takes.
-bool has_tcp() {
-  const char* const transports = std::getenv("UCX_TLS");
-  if (transports == nullptr) return std::getenv("UCX_NET_DEVICES") == nullptr;
-  return *transports != '^' && std::string_view(transports).find("tcp") != std::string_view::npos;
-}
-
-/// Over TCP UCX connects where an endpoint is made, and would wait there, a minute and longer, for a host
-/// that has vanished: whoever first called it to say that the end had come heard nothing itself meanwhile.
-void connect_in_the_background(const UcxLibrary& ucx, ucp_config_t* config) {
-  if (!has_tcp() || std::getenv("UCX_TCP_CONN_NB") != nullptr) return;
-  unsigned major = 0, minor = 0, release = 0;
-  ucx.get_version(&major, &minor, &release);
-  const bool has_prefixes = major > 1 || minor >= 17;
-  (void)ucx.config_modify(config, has_prefixes ? "TCP_CONN_NB" : "CONN_NB", "y");  // An aid where it fails.
 }
 
 }  // namespace
