@@ -14,21 +14,23 @@ from on_hosts import main  # noqa: E402
 LATE_SECONDS = 8  # More than twice what a silent host is given.
 
 
+def job(hosts, layout, arguments, **environment):
+    """Commands of lockstep-bench's ranks, each on its host of `layout`."""
+    for rank, host in enumerate(layout):
+        yield (hosts.enter(host) + [BENCH, *arguments],
+               {"RANK": str(rank), "WORLD_SIZE": str(len(layout)), "LOCKSTEP_SECRET": "s3cret", "LOCKSTEP_TIMEOUT": "200s",
+                "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29713", **environment})
+
+
 def ranks(hosts, turns):
-    """Commands of two ranks on two hosts, of which the first sends much more than a connection holds."""
-    for rank in range(2):
-        yield (hosts.enter(rank) + [BENCH, "broadcast", "-b", "128M", "-e", "128M", "-n", str(turns)],
-               {"RANK": str(rank), "WORLD_SIZE": "2", "LOCKSTEP_SECRET": "s3cret", "LOCKSTEP_TIMEOUT": "200s",
-                "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29713"})
+    """Two ranks on two hosts, of which the first sends much more than a connection holds."""
+    return job(hosts, [0, 1], ["broadcast", "-b", "128M", "-e", "128M", "-n", str(turns)])
 
 
 def ring(hosts, layout):
-    """Commands of ranks on hosts, which know only their neighbours."""
-    for rank, host in enumerate(layout):
-        yield (hosts.enter(host) + [BENCH, "all_reduce", "-b", "4M", "-e", "4M", "-n", "20000"],
-               {"RANK": str(rank), "WORLD_SIZE": str(len(layout)), "LOCKSTEP_SECRET": "s3cret", "LOCKSTEP_TIMEOUT": "200s",
-                "LOCKSTEP_TRANSPORTS": "ucx", "UCX_TLS": "tcp", "LOCKSTEP_ALGORITHMS": "all_reduce:*=ring",
-                "LOCKSTEP_RENDEZVOUS": f"tcp://{hosts.address(0)}:29714"})
+    """Ranks that know only their neighbours, over UCX."""
+    return job(hosts, layout, ["all_reduce", "-b", "4M", "-e", "4M", "-n", "20000"], LOCKSTEP_TRANSPORTS="ucx", UCX_TLS="tcp",
+               LOCKSTEP_ALGORITHMS="all_reduce:*=ring")
 
 
 def traffic(hosts, host):
